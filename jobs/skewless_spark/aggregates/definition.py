@@ -1,0 +1,111 @@
+"""What an aggregate is, to the rest of the Spark face: its algebra, its types, its states."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pydantic import BaseModel
+from pyspark.sql import Column
+
+
+class GroupsAccumulator(ABC):
+    """The states of all keys of a task at once (the term is DataFusion's).
+
+    Rows come as Arrow arrays with one group number per row, so that a million small keys do not
+    cost a million Python calls. Groups are numbered from 0; ``groups_total`` only ever grows.
+    """
+
+    @abstractmethod
+    def update(self, values: pa.Array, groups: npt.NDArray[np.int64], groups_total: int) -> None:
+        """Take in rows.
+
+        Args:
+            values: the argument column, shape ``(rows,)``, with nulls where the row has none.
+            groups: the group of each row, shape ``(rows,)``.
+            groups_total: groups there are now; ``groups < groups_total``.
+        """
+
+    @abstractmethod
+    def merge(self, states: pa.Array, groups: npt.NDArray[np.int64], groups_total: int) -> None:
+        """Take in states that ``state`` gave, of other tasks or stages; null states count as empty."""
+
+    @abstractmethod
+    def state(self) -> pa.Array:
+        """One state per group, shape ``(groups_total,)``, of the aggregate's ``state_type``."""
+
+    @abstractmethod
+    def evaluate(self) -> pa.Array:
+        """One result per group, shape ``(groups_total,)``, of the aggregate's ``result_type``."""
+
+
+@dataclass(frozen=True)
+class PythonAggregate:
+    """An aggregate whose states live in a ``GroupsAccumulator``.
+
+    Attributes:
+        name: as the spec calls it.
+        mergeable: whether states of the same key may be merged, in any order.
+        ordered: whether the rows of a key must be seen in arrival order.
+        options: the pydantic model (strict) of its options.
+        accepts: says what is wrong with an argument of a Spark SQL type ("" if nothing is),
+            as in "a number"; called with e.g. "int", "string", "decimal(10,2)".
+        argument_type: the Arrow type that the argument column is cast to (by Spark) before ``update``.
+        state_type: Arrow type of a state.
+        result_type: Arrow type of a result.
+        create: a fresh accumulator from validated options.
+    """
+
+    name: str
+    mergeable: bool
+    ordered: bool
+    options: type[BaseModel]
+    accepts: Callable[[str], str]
+    argument_type: pa.DataType
+    state_type: pa.DataType
+    result_type: pa.DataType
+    create: Callable[[Any], GroupsAccumulator]
+
+
+@dataclass(frozen=True)
+class NativeAggregate:
+    """An aggregate whose update, merge and evaluate are Spark SQL expressions over typed columns.
+
+    Attributes:
+        name: as in Spark SQL.
+        mergeable: as for ``PythonAggregate``.
+        ordered: as for ``PythonAggregate``.
+        options: the pydantic model of its options.
+        accepts: says what type of argument is required if it does not take a Spark SQL type; "" if it does.
+        needs_column: whether it has an argument at all.
+        update: aggregate expressions, one per state column, over the argument (null where a row is not counted).
+        merge: aggregate expressions over the state columns, one per state column.
+        evaluate: the result, from the merged state columns.
+    """
+
+    name: str
+    mergeable: bool
+    ordered: bool
+    options: type[BaseModel]
+    accepts: Callable[[str], str]
+    needs_column: bool
+    update: Callable[[Column, Any], Sequence[Column]]
+    merge: Callable[[Sequence[Column], Any], Sequence[Column]]
+    evaluate: Callable[[Sequence[Column], Any], Column]
+
+
+class NoOptions(BaseModel, extra="forbid", frozen=True):
+    """An aggregate without options."""
+
+
+NUMERIC_TYPES = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
+
+
+def number_required(spark_type: str) -> str:
+    """For ``accepts``: any numeric type."""
+    return "" if spark_type.split("(")[0] in NUMERIC_TYPES else "a number"

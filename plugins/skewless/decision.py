@@ -1,0 +1,53 @@
+"""What the planner decided after a stage, out of what, and why."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from skewless.bounds import Certificate
+from skewless.document import Document, Frozen
+from skewless.routing_plan import RoutingPlan
+
+
+class Candidate(Frozen):
+    """One action the planner weighed.
+
+    Attributes:
+        action: its name.
+        makespan_rows: predicted largest load of a task in the next stage, were it drained.
+        forwarded_rows: predicted backlog rows that would change their owner.
+        pieces: (head key, task) pairs of the plan; each costs a partial state.
+        cost_rows: makespan with forwarding and states priced in; the least is taken.
+        chosen: whether it was taken.
+        sentence: why, or why not.
+    """
+
+    action: str
+    makespan_rows: float = Field(ge=0)
+    forwarded_rows: float = Field(ge=0)
+    pieces: int = Field(ge=0)
+    cost_rows: float = Field(ge=0)
+    chosen: bool
+    sentence: str
+
+
+class Decision(Document):
+    """The planner's answer to one report.
+
+    Attributes:
+        stage: the stage that it decides about.
+        policy: who decided.
+        queued_rows: rows that stage will find: the backlog and the next wave.
+        candidates: all that were weighed, the chosen one among them; empty when finished.
+        certificate: of the chosen plan's prediction.
+        sentence: the decision in words.
+        next_plan: null when no further stage is needed.
+    """
+
+    stage: int = Field(ge=1)
+    policy: str
+    queued_rows: int = Field(ge=0)
+    candidates: tuple[Candidate, ...]
+    certificate: Certificate | None
+    sentence: str
+    next_plan: RoutingPlan | None

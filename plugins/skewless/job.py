@@ -1,0 +1,82 @@
+"""The frozen job of one run: ``job.json``, written once by ``prepare``."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+from pydantic import Field
+
+from skewless.document import Document, Frozen
+from skewless.spec import JobSpec
+
+
+class Unit(Frozen):
+    """One source partition: a file of the input. Its position in ``Job.units`` is its ordinal.
+
+    Attributes:
+        path: where Spark reads it.
+        rows: its rows, from its own footer and not from the job that reads it.
+        size_bytes: its length.
+    """
+
+    path: str
+    rows: int = Field(ge=0)
+    size_bytes: int = Field(ge=0)
+
+
+class Algebra(Frozen):
+    """What the planner may do with an aggregate."""
+
+    mergeable: bool
+    ordered: bool
+
+
+class Job(Document):
+    """A spec bound to a date and to a listed input, with the waves cut.
+
+    Attributes:
+        spec: the spec with its overrides applied.
+        date: the day the result is published under.
+        input_path: the resolved path of the input.
+        output_path: the resolved folder of the published result.
+        units: the source partitions, in listing order.
+        waves: for each stage that admits input, the ordinals of its units.
+        key_types: Spark SQL type of each key column.
+        column_types: Spark SQL type of each further column that is read.
+        algebra: for each aggregate, by name.
+    """
+
+    spec: JobSpec
+    date: dt.date
+    input_path: str
+    output_path: str
+    units: tuple[Unit, ...]
+    waves: tuple[tuple[int, ...], ...]
+    key_types: dict[str, str]
+    column_types: dict[str, str]
+    algebra: dict[str, Algebra]
+
+    @property
+    def rows(self) -> int:
+        """Rows of the whole input, by its footers."""
+        return sum(unit.rows for unit in self.units)
+
+    @property
+    def splittable(self) -> bool:
+        """Whether a key may be reduced in several tasks and its states merged after."""
+        return all(one.mergeable and not one.ordered for one in self.algebra.values())
+
+    @property
+    def last_stage(self) -> int:
+        """The highest stage there can be: one per wave, and one that drains the backlog."""
+        return len(self.waves)
+
+    def wave_rows(self, stage: int) -> int:
+        """Rows that a stage admits; 0 once the waves are used up."""
+        if stage >= len(self.waves):
+            return 0
+        return sum(self.units[ordinal].rows for ordinal in self.waves[stage])
+
+    def rows_before(self, stage: int) -> int:
+        """Rows admitted by all stages before ``stage``."""
+        return sum(self.wave_rows(earlier) for earlier in range(stage))

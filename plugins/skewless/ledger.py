@@ -1,0 +1,109 @@
+"""The row counts that must balance before anything is published."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pydantic import Field
+
+from skewless.document import Document, Frozen
+from skewless.errors import LedgerError
+from skewless.job import Job
+from skewless.stage_report import StageReport
+
+
+class LedgerLine(Frozen):
+    """One stage: ``admitted + backlog_in = processed + backlog``, and what was expected to come in."""
+
+    stage: int
+    listed_rows: int
+    admitted_rows: int
+    backlog_in_rows: int
+    processed_rows: int
+    backlog_rows: int
+
+
+class Ledger(Document):
+    """All lines of a run, its totals, and every imbalance in words.
+
+    Attributes:
+        input_rows: rows of the input by its footers, counted before any stage ran.
+        state_rows: rows accounted for in the merged result, counted by ``merge``.
+        problems: empty exactly when the ledger balances.
+    """
+
+    lines: tuple[LedgerLine, ...]
+    input_rows: int = Field(ge=0)
+    state_rows: int = Field(ge=0)
+    problems: tuple[str, ...]
+
+    @property
+    def balanced(self) -> bool:
+        """Whether every row is counted once."""
+        return not self.problems
+
+
+def balance(job: Job, reports: Sequence[StageReport], state_rows: int) -> Ledger:
+    """Draw up the ledger of a run.
+
+    Args:
+        job: the frozen job; its footers say what should have been admitted.
+        reports: the committed reports, by stage from 0.
+        state_rows: rows that the merged states account for.
+    """
+    lines = tuple(
+        LedgerLine(
+            stage=report.stage,
+            listed_rows=job.wave_rows(report.stage),
+            admitted_rows=report.admitted_rows,
+            backlog_in_rows=report.backlog_in_rows,
+            processed_rows=report.processed_rows,
+            backlog_rows=report.backlog_rows,
+        )
+        for report in reports
+    )
+    return Ledger(
+        lines=lines,
+        input_rows=job.rows,
+        state_rows=state_rows,
+        problems=(*stage_problems(lines), *_run_problems(lines, job.rows, state_rows)),
+    )
+
+
+def stage_problems(lines: Sequence[LedgerLine]) -> tuple[str, ...]:
+    """Everything that does not add up within a stage, or between it and the one before."""
+    problems = []
+    left_over = 0
+    for line in lines:
+        at = f"stage {line.stage}"
+        if line.admitted_rows != line.listed_rows:
+            problems.append(f"{at} admitted {line.admitted_rows:,} rows of the {line.listed_rows:,} listed")
+        if line.backlog_in_rows != left_over:
+            problems.append(f"{at} took in {line.backlog_in_rows:,} backlog rows of the {left_over:,} left over")
+        came, went = line.admitted_rows + line.backlog_in_rows, line.processed_rows + line.backlog_rows
+        if came != went:
+            problems.append(f"{at} got {came:,} rows but processed and left over {went:,}")
+        left_over = line.backlog_rows
+    return tuple(problems)
+
+
+def _run_problems(lines: Sequence[LedgerLine], input_rows: int, state_rows: int) -> tuple[str, ...]:
+    problems = []
+    processed = sum(line.processed_rows for line in lines)
+    if lines and lines[-1].backlog_rows:
+        problems.append(f"{lines[-1].backlog_rows:,} backlog rows were never reduced")
+    if processed != input_rows:
+        problems.append(f"{processed:,} rows were processed of the {input_rows:,} of the input")
+    if state_rows != processed:
+        problems.append(f"the states account for {state_rows:,} rows of the {processed:,} processed")
+    return tuple(problems)
+
+
+def require_balanced(ledger: Ledger) -> None:
+    """Refuse a ledger that does not balance.
+
+    Raises:
+        LedgerError: names the first imbalance.
+    """
+    if not ledger.balanced:
+        raise LedgerError("ledger", "every row counted once", "; ".join(ledger.problems), "nothing is published")

@@ -1,0 +1,113 @@
+"""Publishing a validated result: into place in one move, the day's old result until then."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+import secrets
+import shutil
+from pathlib import Path
+
+from pydantic import Field
+
+from skewless.document import Document
+from skewless.errors import QualityError, RunDirectoryError
+from skewless.job import Job
+from skewless.quality_report import QualityReport
+from skewless.run_directory import PUBLISH_STEP, QUALITY_STEP, RESULT_STEP, RunDirectory
+from skewless.step_commit import StepCommit
+
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+
+
+class Publication(Document):
+    """The record that a run's result was published.
+
+    Attributes:
+        path: the published folder.
+        rows: rows of the input that it accounts for.
+        keys: rows of the result.
+    """
+
+    path: str
+    rows: int = Field(ge=0)
+    keys: int = Field(ge=0)
+
+
+def published_path(job: Job) -> str:
+    """The folder the result of a job is published in."""
+    return f"{job.output_path}/date={job.date.isoformat()}"
+
+
+def publish(run: RunDirectory) -> Publication:
+    """Move a validated result into place, once per run.
+
+    Readers see the old folder or the new one, whole. A run that has published before says so
+    and touches nothing, so that clearing an old run's task cannot undo a newer run's result.
+
+    Raises:
+        QualityError: the result failed validation.
+        RunDirectoryError: a step before this has not committed.
+    """
+    job, result = run.job(), run.committed(RESULT_STEP)
+    quality = run.committed(QUALITY_STEP)
+    report = run.read(f"{QUALITY_STEP}/attempts/{quality.attempt}/result.json", QualityReport)
+    require_passed(run, report)
+    name = f"{PUBLISH_STEP}/published.json"
+    if run.exists(name):
+        return run.read(name, Publication)
+    target = published_path(job)
+    _move_in(run, result, Path(target))
+    record = Publication(path=target, rows=result.counts["rows"], keys=result.counts["keys"])
+    return run.write_same(name, record)
+
+
+def require_passed(run: RunDirectory, report: QualityReport) -> None:
+    """Refuse a result whose validation failed.
+
+    Raises:
+        QualityError: names the failed expectations and their numbers.
+    """
+    if not report.success:
+        failed = [check.sentence for check in report.checks if not check.success]
+        raise QualityError(
+            f"data quality of {run}", f"all {len(report.checks)} expectations to hold",
+            f"{len(failed)} that failed: {'; '.join(failed)}", "the published result of the day is untouched",
+        )
+
+
+def _move_in(run: RunDirectory, result: StepCommit, target: Path) -> None:
+    """Copy the committed files beside the target under plain names, then exchange the folders."""
+    if "://" in str(target):
+        raise RunDirectoryError("output.path", "a path of a local or shared file system", str(target))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draft = target.parent / f".{target.name}.{secrets.token_hex(8)}"
+    draft.mkdir()
+    try:
+        for number, file in enumerate(result.of_kind("result")):
+            run.fs.get_file(f"{run.root}/{file.path}", str(draft / f"part-{number:05d}.parquet"))
+        _exchange(draft, target)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _exchange(draft: Path, target: Path) -> None:
+    """Put ``draft`` in the place of ``target`` at once; what was there ends up at ``draft``."""
+    if not target.exists():
+        with contextlib.suppress(FileExistsError, OSError):
+            draft.rename(target)
+            return
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.renameat2(_AT_FDCWD, os.fsencode(draft), _AT_FDCWD, os.fsencode(target), _RENAME_EXCHANGE) == 0:
+        return
+    code = ctypes.get_errno()
+    if code not in (errno.EINVAL, errno.ENOSYS):
+        raise OSError(code, os.strerror(code), str(target))
+    # A file system without exchange (NFS): two renames, and for an instant no result.
+    aside = draft.with_name(f"{draft.name}.old")
+    target.rename(aside)
+    draft.rename(target)
+    shutil.rmtree(aside, ignore_errors=True)

@@ -1,0 +1,46 @@
+"""The verdict on a result, as our own document beside Great Expectations' Data Docs."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from skewless.document import Document, Frozen
+from skewless.ledger import Ledger
+
+
+class Check(Frozen):
+    """One expectation's verdict.
+
+    Attributes:
+        subject: "ledger" or "result".
+        expectation: its type, like ``expect_column_values_to_not_be_null``.
+        column: the column it is about; empty for the whole table.
+        success: whether it held.
+        observed: what was observed, as text; "" where nothing is observed but failures.
+        sentence: name and numbers in one line.
+    """
+
+    subject: str
+    expectation: str
+    column: str
+    success: bool
+    observed: str
+    sentence: str
+
+
+class QualityReport(Document):
+    """All checks of a run, with the ledger they are about.
+
+    Attributes:
+        success: whether every check held.
+        keys: rows of the result.
+        checks: in the order they were run.
+        ledger: the run's ledger.
+        data_docs: the index page of the Data Docs, relative to this report; "" if there is none.
+    """
+
+    success: bool
+    keys: int = Field(ge=0)
+    checks: tuple[Check, ...]
+    ledger: Ledger
+    data_docs: str = ""

@@ -1,0 +1,73 @@
+"""The consistent-hash ring: immutable; a change of tokens is a new ring.
+
+After the DPA load balancer, section 4.2: a reducer owns tokens ``"token-{reducer}-{j}"``;
+a key belongs to the first token clockwise of its hash. We look up slots of the hash
+space instead of single keys, so that Spark can do the same with one array or one join.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import mmh3
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field, field_validator
+
+from skewless.document import Frozen
+from skewless.hashing import KEY_SEED, key_hash
+
+
+class Ring(Frozen):
+    """Tokens per reducer on a ring of ``2**ring_bits`` slots.
+
+    Attributes:
+        ring_bits: slots are the top ``ring_bits`` bits of a key's hash.
+        tokens: for each reducer number, how many tokens it holds (``j`` runs from 0).
+    """
+
+    ring_bits: int = Field(default=12, ge=4, le=16)
+    tokens: dict[int, int]
+
+    @field_validator("tokens")
+    @classmethod
+    def _some_tokens(cls, tokens: dict[int, int]) -> dict[int, int]:
+        if not tokens or any(count < 1 for count in tokens.values()) or any(r < 0 for r in tokens):
+            raise ValueError("should be at least one reducer, numbered from 0, with at least one token each")
+        return dict(sorted(tokens.items()))
+
+    @classmethod
+    def even(cls, reducers: int, tokens_each: int, ring_bits: int = 12) -> Ring:
+        """A ring on which every reducer 0..reducers-1 holds the same number of tokens."""
+        return cls(ring_bits=ring_bits, tokens=dict.fromkeys(range(reducers), tokens_each))
+
+    @property
+    def reducers(self) -> tuple[int, ...]:
+        """The reducer numbers, ascending."""
+        return tuple(self.tokens)
+
+    @cached_property
+    def slot_owners(self) -> npt.NDArray[np.int32]:
+        """The reducer of each slot, shape ``(2**ring_bits,)``.
+
+        A slot belongs to the first token at or after the slot's start, walking clockwise and
+        wrapping round; tokens of equal hash are ordered by reducer, so that ties are settled.
+        """
+        positions = sorted(
+            (mmh3.hash(f"token-{reducer}-{j}".encode(), KEY_SEED, signed=False), reducer)
+            for reducer, count in self.tokens.items()
+            for j in range(count)
+        )
+        hashes = np.array([position for position, _ in positions], dtype=np.uint64)
+        owners = np.array([reducer for _, reducer in positions], dtype=np.int32)
+        starts = np.arange(1 << self.ring_bits, dtype=np.uint64) << np.uint64(32 - self.ring_bits)
+        found: npt.NDArray[np.int32] = owners[np.searchsorted(hashes, starts, side="left") % len(owners)]
+        return found
+
+    def slot_of(self, key: str) -> int:
+        """The slot of a key."""
+        return key_hash(key) >> (32 - self.ring_bits)
+
+    def owner_of(self, key: str) -> int:
+        """The reducer of a key."""
+        return int(self.slot_owners[self.slot_of(key)])

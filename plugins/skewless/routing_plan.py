@@ -1,0 +1,110 @@
+"""The routing plan of one epoch: where keys go in one stage."""
+
+from __future__ import annotations
+
+import struct
+from functools import cached_property
+from typing import Self
+
+import mmh3
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field, model_validator
+
+from skewless.document import Document
+from skewless.errors import PlanError
+from skewless.hashing import bucket_hash, origin_hash
+from skewless.ring import Ring
+from skewless.virtual_task import VirtualTask
+
+#: The shares of a head key are whole numbers that add up to this.
+WHOLE_SHARE = 1 << 16
+
+#: ``((task index, weight), ...)``, by ascending task, weights adding up to WHOLE_SHARE.
+Shares = tuple[tuple[int, int], ...]
+
+
+class RoutingPlan(Document):
+    """Where each key goes, which wave is admitted, and how many rows a task may reduce.
+
+    Attributes:
+        epoch: the number of the plan, and of the stage that it routes.
+        policy: who made it.
+        ring: owns the tail.
+        factors: elasticity factor of each reducer, a power of two; 1 where not named.
+        head: for each head key (its key text) the shares of its tasks.
+        share_salt: mixed into the hash that picks a share. It changes when shares change:
+            the backlog of a split key is what one of its tasks could not reduce, so its rows
+            are no fair sample of the old hash, and would fall into few of the new shares.
+        budget_rows: rows that each task may reduce in the stage; null lifts the budget.
+    """
+
+    epoch: int = Field(ge=0)
+    policy: str
+    ring: Ring
+    factors: dict[int, int] = Field(default_factory=dict)
+    head: dict[str, Shares] = Field(default_factory=dict)
+    share_salt: int = Field(default=0, ge=0)
+    budget_rows: int | None = Field(default=None, ge=0)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if any(f < 1 or f & (f - 1) for f in self.factors.values()) or set(self.factors) - set(self.ring.tokens):
+            raise ValueError("should be factors that are powers of two, of reducers on the ring")
+        count = len(self.tasks)
+        for key, shares in self.head.items():
+            tasks = [task for task, _ in shares]
+            whole = sum(weight for _, weight in shares) == WHOLE_SHARE and all(weight > 0 for _, weight in shares)
+            if not whole or tasks != sorted(set(tasks)) or not 0 <= tasks[0] <= tasks[-1] < count:
+                raise ValueError(f"should be shares that add up to {WHOLE_SHARE}, of known tasks (key {key[:80]!r})")
+        return self
+
+    @cached_property
+    def tasks(self) -> tuple[VirtualTask, ...]:
+        """The virtual tasks; a task's position here is its index, and its Spark partition."""
+        return tuple(
+            VirtualTask(reducer, bucket, self.factors.get(reducer, 1))
+            for reducer in self.ring.reducers
+            for bucket in range(self.factors.get(reducer, 1))
+        )
+
+    @cached_property
+    def slot_tasks(self) -> npt.NDArray[np.int32]:
+        """For each slot the index of bucket 0 of its reducer, shape ``(2**ring_bits,)``."""
+        first = np.zeros(max(self.ring.reducers) + 1, dtype=np.int32)
+        for index, task in reversed(list(enumerate(self.tasks))):
+            first[task.reducer] = index
+        found: npt.NDArray[np.int32] = first[self.ring.slot_owners]
+        return found
+
+    @cached_property
+    def slot_factors(self) -> npt.NDArray[np.int32]:
+        """For each slot the factor of its reducer, shape ``(2**ring_bits,)``."""
+        factors = np.ones(max(self.ring.reducers) + 1, dtype=np.int32)
+        for reducer, factor in self.factors.items():
+            factors[reducer] = factor
+        found: npt.NDArray[np.int32] = factors[self.ring.slot_owners]
+        return found
+
+    def draw(self, origin: int) -> int:
+        """The unsigned 32-bit number by which a row picks its share, or its task if it has no key."""
+        return mmh3.hash(struct.pack("<i", self.share_salt), origin_hash(origin), signed=False)
+
+    def tail_task(self, key: str) -> int:
+        """The task index the ring and the buckets give a key, whether it is in the head or not."""
+        slot = self.ring.slot_of(key)
+        return int(self.slot_tasks[slot]) + bucket_hash(key) % int(self.slot_factors[slot])
+
+    def task_of(self, key: str | None, origin: int) -> int:
+        """The task index of a row: what ``skewless_spark.routing`` says in Spark SQL."""
+        if key is None:
+            return self.draw(origin) % len(self.tasks)
+        shares = self.head.get(key)
+        if shares is None:
+            return self.tail_task(key)
+        drawn = self.draw(origin) >> 16
+        for task, weight in shares:
+            if drawn < weight:
+                return task
+            drawn -= weight
+        raise PlanError(f"plan {self.epoch}", "shares that add up", "a draw beyond them")

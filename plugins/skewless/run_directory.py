@@ -1,0 +1,221 @@
+"""The run directory and its commit protocol: the only way the faces talk to each other.
+
+    RUN/job.json
+    RUN/plans/0000.json ...          RUN/decisions/0001.json ...
+    RUN/stages/0000/attempts/ID/...  RUN/stages/0000/COMMIT.json
+    RUN/result/attempts/ID/...       RUN/result/COMMIT.json
+    RUN/quality/attempts/ID/...      RUN/quality/COMMIT.json
+
+Every file outside ``attempts`` is written once; the first writer wins. An attempt writes
+where nobody else does, and only a COMMIT makes its files count.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from collections.abc import Sequence
+from typing import TypeVar
+
+import fsspec
+from fsspec.implementations.local import LocalFileSystem
+
+from skewless.decision import Decision
+from skewless.document import Document
+from skewless.errors import LostRaceError, RunDirectoryError
+from skewless.job import Job
+from skewless.routing_plan import RoutingPlan
+from skewless.stage_report import StageReport
+from skewless.step_commit import CommittedFile, StepCommit
+
+Doc = TypeVar("Doc", bound=Document)
+
+RESULT_STEP = "result"
+QUALITY_STEP = "quality"
+PUBLISH_STEP = "publish"
+
+
+def stage_step(stage: int) -> str:
+    """The folder of a stage, below the run directory."""
+    return f"stages/{stage:04d}"
+
+
+class RunDirectory:
+    """One run's documents and commits, at a local path or any URL fsspec reads."""
+
+    def __init__(self, location: str) -> None:
+        self.fs, root = fsspec.core.url_to_fs(location)
+        self.root = str(root).rstrip("/")
+
+    def __str__(self) -> str:
+        return self.root
+
+    def path(self, name: str) -> str:
+        """The full path of something below the run directory, as Spark and fsspec read it."""
+        if isinstance(self.fs, LocalFileSystem):
+            return f"{self.root}/{name}"
+        return str(self.fs.unstrip_protocol(f"{self.root}/{name}"))
+
+    def exists(self, name: str) -> bool:
+        """Whether a document is there."""
+        return bool(self.fs.exists(f"{self.root}/{name}"))
+
+    def read(self, name: str, kind: type[Doc]) -> Doc:
+        """Read a document.
+
+        Raises:
+            RunDirectoryError: it is not there.
+            DocumentError: it cannot be read as ``kind``.
+        """
+        try:
+            text = self.fs.cat_file(f"{self.root}/{name}")
+        except FileNotFoundError:
+            raise RunDirectoryError(
+                f"run directory {self.root}", name, "no such file", "run the step before this one first"
+            ) from None
+        return kind.from_json(text, where=self.path(name))
+
+    def write_once(self, name: str, document: Document) -> bool:
+        """Write a document unless it is there already, all of it or nothing.
+
+        Returns:
+            True if this call wrote it, False if somebody did before.
+        """
+        full = f"{self.root}/{name}"
+        self.fs.makedirs(os.path.dirname(full), exist_ok=True)
+        if isinstance(self.fs, LocalFileSystem):
+            return _link_once(full, document.to_json().encode())
+        try:
+            with self.fs.open(full, "xb") as out:
+                out.write(document.to_json().encode())
+        except FileExistsError:
+            return False
+        return True
+
+    def write_same(self, name: str, document: Doc) -> Doc:
+        """Write a document that any attempt would write alike, and return the one that counts.
+
+        Raises:
+            RunDirectoryError: another one was written before.
+        """
+        if self.write_once(name, document):
+            return document
+        found = self.read(name, type(document))
+        if found != document:
+            raise RunDirectoryError(
+                self.path(name), "the document this step would write", "a different one",
+                "use a new run directory, or run the step with the release that began this one",
+            )
+        return found
+
+    def job(self) -> Job:
+        """The frozen job."""
+        return self.read("job.json", Job)
+
+    def plan(self, epoch: int) -> RoutingPlan:
+        """The routing plan of an epoch."""
+        return self.read(f"plans/{epoch:04d}.json", RoutingPlan)
+
+    def decision(self, stage: int) -> Decision:
+        """The decision about a stage."""
+        return self.read(f"decisions/{stage:04d}.json", Decision)
+
+    def enact(self, decision: Decision) -> Decision:
+        """Write a decision, and its plan before it, so that a decision's plan is always there."""
+        if decision.next_plan is not None:
+            self.write_same(f"plans/{decision.stage:04d}.json", decision.next_plan)
+        return self.write_same(f"decisions/{decision.stage:04d}.json", decision)
+
+    def commit_of(self, step: str) -> StepCommit | None:
+        """The commit of a step, if there is one."""
+        name = f"{step}/COMMIT.json"
+        return self.read(name, StepCommit) if self.exists(name) else None
+
+    def committed(self, step: str) -> StepCommit:
+        """The commit of a step that must have one.
+
+        Raises:
+            RunDirectoryError: the step has not committed.
+        """
+        return self.read(f"{step}/COMMIT.json", StepCommit)
+
+    def committed_stages(self) -> int:
+        """How many stages have committed, from 0 without a gap."""
+        stage = 0
+        while self.exists(f"{stage_step(stage)}/COMMIT.json"):
+            stage += 1
+        return stage
+
+    def reports(self) -> list[StageReport]:
+        """The reports of all committed stages, by stage."""
+        return [self.report(stage) for stage in range(self.committed_stages())]
+
+    def report(self, stage: int) -> StageReport:
+        """The report of a committed stage."""
+        commit = self.committed(stage_step(stage))
+        return self.read(f"{commit.step}/attempts/{commit.attempt}/report.json", StageReport)
+
+    def new_attempt(self, step: str) -> Attempt:
+        """A place of its own for one attempt of a step."""
+        return Attempt(self, step, secrets.token_hex(8))
+
+
+class Attempt:
+    """One try at a step. Nothing it writes counts until ``commit``."""
+
+    def __init__(self, run: RunDirectory, step: str, ident: str) -> None:
+        self.run, self.step, self.ident = run, step, ident
+        self.folder = f"{step}/attempts/{ident}"
+
+    def path(self, name: str) -> str:
+        """The full path of a file or folder of this attempt."""
+        return self.run.path(f"{self.folder}/{name}")
+
+    def write(self, name: str, document: Document) -> None:
+        """Write a document into this attempt."""
+        self.run.write_once(f"{self.folder}/{name}", document)
+
+    def listed(self, folder: str) -> list[str]:
+        """The Parquet files below a folder that this attempt has written, sorted.
+
+        Only the writer lists, and only its own attempt.
+        """
+        found = self.run.fs.find(f"{self.run.root}/{self.folder}/{folder}")
+        return sorted(path for path in found if path.endswith(".parquet"))
+
+    def relative(self, path: str) -> str:
+        """A listed path, relative to the run directory."""
+        return path[len(self.run.root) + 1 :]
+
+    def commit(self, files: Sequence[CommittedFile], counts: dict[str, int]) -> StepCommit:
+        """Make this attempt the one that counts.
+
+        Raises:
+            LostRaceError: another attempt was first; it counts, and this one does not.
+        """
+        commit = StepCommit(step=self.step, attempt=self.ident, files=tuple(files), counts=counts)
+        if self.run.write_once(f"{self.step}/COMMIT.json", commit):
+            return commit
+        winner = self.run.committed(self.step)
+        raise LostRaceError(
+            self.run.path(self.step), "to be the first attempt to commit", f"attempt {winner.attempt}'s commit",
+            "its files count and this attempt's do not; go on from there",
+        )
+
+
+def _link_once(path: str, content: bytes) -> bool:
+    """Create a local file whole, or not at all if it exists: a crash leaves no torn document."""
+    draft = f"{path}.{secrets.token_hex(8)}.draft"
+    try:
+        with open(draft, "xb") as out:
+            out.write(content)
+            out.flush()
+            os.fsync(out.fileno())
+        os.link(draft, path)
+    except FileExistsError:
+        return False
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(draft)
+    return True

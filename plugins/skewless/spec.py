@@ -1,0 +1,211 @@
+"""The job spec: what to compute, from where, routed how. Reviewed YAML, never a form."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import yaml
+from pydantic import Field, ValidationError, field_validator, model_validator
+
+from skewless.document import Document, Frozen, sentence_of
+from skewless.errors import SpecError, nearest
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,99}$")]
+PolicyName = Literal["static", "adaptive"]
+
+
+class Schedule(Frozen):
+    """When Airflow starts the job. ``cron: null`` means only by hand."""
+
+    cron: str | None = Field(default=None, description="Cron expression, five fields.")
+    timezone: str = Field(default="UTC", description="IANA time zone the cron expression is read in.")
+    start: dt.date = Field(default=dt.date(2026, 1, 1), description="No run is scheduled before this day.")
+
+    @field_validator("timezone")
+    @classmethod
+    def _known_zone(cls, zone: str) -> str:
+        try:
+            ZoneInfo(zone)
+        except (ZoneInfoNotFoundError, ValueError):
+            raise ValueError("should be an IANA time zone like 'Europe/Zurich'") from None
+        return zone
+
+
+class Input(Frozen):
+    """The rows to aggregate."""
+
+    path: str = Field(
+        min_length=1,
+        description="A file, a folder or a glob; relative paths start at the data root.",
+    )
+    format: Literal["parquet"] = "parquet"
+
+
+class AggregateCall(Frozen):
+    """One aggregate: a function by its registered name, a column, and the function's options."""
+
+    function: str = Field(min_length=1)
+    column: str | None = None
+    options: dict[str, bool | int | float | str | list[float] | None] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_form(cls, raw: Any) -> Any:
+        """``count`` means ``{function: count}``; further names of the long form are options."""
+        if isinstance(raw, str):
+            return {"function": raw}
+        if isinstance(raw, dict) and "function" in raw and "options" not in raw:
+            options = {name: value for name, value in raw.items() if name not in ("function", "column")}
+            named = {name: raw[name] for name in ("function", "column") if name in raw}
+            return {**named, "options": options}
+        return raw
+
+
+class Routing(Frozen):
+    """How rows are spread over reducers, and how fast the plan may learn."""
+
+    policy: PolicyName = Field(default="adaptive", description="Who decides where keys go.")
+    reducers: int = Field(default=8, ge=1, le=10_000, description="Reducers on the ring.")
+    waves: tuple[Annotated[float, Field(gt=0)], ...] = Field(
+        default=(1, 4, 15, 80),
+        min_length=1,
+        max_length=32,
+        description="Relative sizes of the slices of the input that the stages admit.",
+    )
+    budget: float = Field(
+        default=1.02,
+        ge=1.0,
+        le=100.0,
+        description="Rows a task may reduce in a stage, as a multiple of the fair share of what is queued.",
+    )
+    ring_bits: int = Field(default=12, ge=4, le=16, description="The ring has 2**ring_bits slots.")
+    tokens: int = Field(default=64, ge=1, le=4096, description="Tokens of each reducer to begin with.")
+    head_limit: int = Field(default=4096, ge=0, le=100_000, description="At most so many keys are placed one by one.")
+
+
+class Expectation(Frozen):
+    """One Great Expectations expectation, by its snake-case type."""
+
+    type: str = Field(pattern=r"^expect_[a-z0-9_]+$")
+    kwargs: dict[str, Any] = Field(default_factory=dict)
+
+
+class Quality(Frozen):
+    """What must hold of the result, beside the ledger, before it is published."""
+
+    expectations: tuple[Expectation, ...] = ()
+
+
+class Output(Frozen):
+    """Where the result is published: ``path/date=YYYY-MM-DD/part-*.parquet``."""
+
+    path: str = Field(min_length=1, description="A folder; relative paths start at the data root.")
+    files: int = Field(default=4, ge=1, le=10_000, description="Files of the published result.")
+
+
+class JobSpec(Document):
+    """What to compute. Strict: a field that is not listed here is an error."""
+
+    name: Name
+    description: str = ""
+    schedule: Schedule = Schedule()
+    input: Input
+    key: tuple[str, ...] = Field(min_length=1, max_length=16)
+    aggregates: dict[Name, AggregateCall] = Field(min_length=1, max_length=100)
+    engine: Literal["staged"] = "staged"
+    routing: Routing = Routing()
+    quality: Quality = Quality()
+    output: Output
+
+    @field_validator("key", mode="before")
+    @classmethod
+    def _one_key(cls, key: Any) -> Any:
+        return (key,) if isinstance(key, str) else key
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> Self:
+        if len(set(self.key)) < len(self.key):
+            raise ValueError("should be key columns that differ from each other")
+        lowered = {column.lower() for column in self.key}
+        clash = next((name for name in self.aggregates if name.lower() in lowered), None)
+        if clash:
+            raise ValueError(f"should be aggregate names that differ from the key columns (rename {clash!r})")
+        if "date" in lowered | {name.lower() for name in self.aggregates}:
+            raise ValueError("should not be named 'date', which is the partition column of the published result")
+        return self
+
+
+def load_spec(path: str | Path, overrides: tuple[str, ...] = ()) -> JobSpec:
+    """Read a spec file and apply ``path.to.field=value`` overrides, the value read as YAML.
+
+    Raises:
+        SpecError: the file is missing, is no YAML mapping, or breaks the schema.
+    """
+    where = f"spec {path}"
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as err:
+        reason = getattr(err, "strerror", None) or type(err).__name__
+        raise SpecError(where, "a readable YAML file", reason, "check the path") from None
+    return parse_spec(text, where, overrides)
+
+
+def parse_spec(text: str, where: str = "spec", overrides: tuple[str, ...] = ()) -> JobSpec:
+    """Like ``load_spec``, from the text itself."""
+    try:
+        raw = yaml.safe_load(text)
+    except yaml.YAMLError as err:
+        mark = getattr(err, "problem_mark", None)
+        spot = f" at line {mark.line + 1}" if mark else ""
+        raise SpecError(where, "valid YAML", f"{getattr(err, 'problem', None) or 'bad syntax'}{spot}") from None
+    if not isinstance(raw, dict):
+        raise SpecError(where, "a YAML mapping", f"a {type(raw).__name__}")
+    for override in overrides:
+        _apply(raw, override)
+    version = raw.get("version", JobSpec.VERSION)
+    if version != JobSpec.VERSION:
+        raise SpecError(where, f"job spec version {JobSpec.VERSION}", f"version {version!r}")
+    try:
+        return JobSpec.model_validate(raw)
+    except ValidationError as err:
+        raise sentence_of(err, JobSpec, where, SpecError) from None
+
+
+def _apply(raw: dict[str, Any], override: str) -> None:
+    """Set one dotted field in the raw mapping; numbers step into lists."""
+    dotted, equals, text = override.partition("=")
+    where = f"override {override!r}"
+    if not equals or not all(dotted.split(".")):
+        raise SpecError(where, "path.to.field=value", "something else", "for example routing.policy=static")
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise SpecError(where, "a YAML value after '='", repr(text), "quote it") from None
+    *parents, last = dotted.split(".")
+    target: Any = raw
+    for part in parents:
+        target = _step(target, part, where)
+    if isinstance(target, list):
+        target[_index(target, last, where)] = value
+    else:
+        target[last] = value
+
+
+def _step(target: Any, part: str, where: str) -> Any:
+    if isinstance(target, list):
+        below = target[_index(target, part, where)]
+    else:
+        below = target.setdefault(part, {})
+    if not isinstance(below, dict | list):
+        raise SpecError(where, f"{part!r} to hold further fields", f"the value {below!r}")
+    return below
+
+
+def _index(target: list[Any], part: str, where: str) -> int:
+    known = [str(number) for number in range(len(target))]
+    if part not in known:
+        raise SpecError(where, f"a position below {len(target)}", repr(part), nearest(part, known) if known else "")
+    return int(part)

@@ -1,0 +1,83 @@
+"""What happened in one stage: the counts, the load of each task, and the histogram."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from skewless.document import Document, Frozen
+from skewless.virtual_task import VirtualTask
+
+
+class TaskLoad(Frozen):
+    """Rows of one virtual task in one stage; ``queued = processed + backlog``."""
+
+    task: str
+    queued_rows: int = Field(ge=0)
+    processed_rows: int = Field(ge=0)
+    backlog_rows: int = Field(ge=0)
+    states: int = Field(ge=0)
+
+    @property
+    def virtual_task(self) -> VirtualTask:
+        """The task's name, read."""
+        return VirtualTask.parse(self.task)
+
+
+class Histogram(Frozen):
+    """Exact key counts: head keys one by one, all others added up per slot of the ring.
+
+    Attributes:
+        seen_rows: rows admitted in this stage and all before it.
+        seen_null_rows: those of them without a key.
+        backlog_null_rows: rows without a key that this stage left over.
+        head: key text -> (seen rows, backlog rows), exact.
+        seen_tail: seen rows of the other keys, per slot, shape ``(2**ring_bits,)``.
+        backlog_tail: backlog rows of the other keys, per slot, same shape.
+    """
+
+    seen_rows: int = Field(ge=0)
+    seen_null_rows: int = Field(ge=0)
+    backlog_null_rows: int = Field(ge=0)
+    head: dict[str, tuple[int, int]]
+    seen_tail: tuple[int, ...]
+    backlog_tail: tuple[int, ...]
+
+
+class StageReport(Document):
+    """The record of a committed stage; the planner's only evidence.
+
+    Attributes:
+        stage: its number, and the epoch of the plan that routed it.
+        admitted_rows: rows of the wave that arrived at the tasks.
+        backlog_in_rows: rows of the last stage's backlog that arrived at the tasks.
+        forwarded_rows: those of them whose owner had changed.
+        processed_rows: rows reduced into states.
+        backlog_rows: rows left over and written for the next stage.
+        stage_seconds: wall time of the stage's Spark work.
+        tasks: one entry per virtual task, by task index.
+    """
+
+    stage: int = Field(ge=0)
+    admitted_rows: int = Field(ge=0)
+    backlog_in_rows: int = Field(ge=0)
+    forwarded_rows: int = Field(ge=0)
+    processed_rows: int = Field(ge=0)
+    backlog_rows: int = Field(ge=0)
+    stage_seconds: float = Field(ge=0)
+    tasks: tuple[TaskLoad, ...]
+    histogram: Histogram
+
+    @cached_property
+    def processed(self) -> npt.NDArray[np.int64]:
+        """Processed rows by task index, shape ``(tasks,)``."""
+        return np.array([load.processed_rows for load in self.tasks], dtype=np.int64)
+
+    @property
+    def max_over_mean(self) -> float:
+        """The largest task's processed rows over the mean; 1.0 when nothing was processed."""
+        mean = float(self.processed.mean())
+        return float(self.processed.max()) / mean if mean else 1.0
