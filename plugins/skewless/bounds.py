@@ -53,7 +53,7 @@ def certify(
     splittable: bool,
 ) -> Certificate:
     """Hold a largest load to the lower bound and say what follows."""
-    key, rows = heaviest if heaviest else (None, 0.0)
+    key, rows = heaviest or (None, 0.0)
     bound = lower_bound(total, tasks, rows, splittable)
     gap = makespan / bound - 1.0 if bound else 0.0
     return Certificate(

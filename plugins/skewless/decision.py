@@ -16,7 +16,7 @@ class Candidate(Frozen):
         action: its name.
         makespan_rows: predicted largest load of a task in the next stage, were it drained.
         forwarded_rows: predicted backlog rows that would change their owner.
-        pieces: (head key, task) pairs of the plan; each costs a partial state.
+        pieces: (head key, task) pairs of the plan; those beyond one per key cost a partial state each.
         cost_rows: makespan with forwarding and states priced in; the least is taken.
         chosen: whether it was taken.
         sentence: why, or why not.

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+from pydantic_core import PydanticCustomError
 
 from skewless.errors import DocumentError, SkewlessError, nearest
 
@@ -15,6 +18,23 @@ class Frozen(BaseModel):
     """An immutable value; a field it does not know is an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    def __eq__(self, other: object) -> bool:
+        """By fields alone: pydantic also looks at cached properties, and an array has no truth value."""
+        if type(self) is not type(other):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in type(self).model_fields)
+
+    def __hash__(self) -> int:
+        """Of the canonical JSON: fields may be mappings, which have no hash of their own."""
+        return hash(self.model_dump_json())
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy with some fields changed, and nothing cached that may have followed from them."""
+        copied = super().model_copy(update=update, deep=deep)
+        for name in set(copied.__dict__) - set(type(self).model_fields):
+            del copied.__dict__[name]
+        return copied
 
 
 class Document(Frozen):
@@ -27,6 +47,13 @@ class Document(Frozen):
     VERSION: ClassVar[int] = 1
 
     version: int = 1
+
+    @field_validator("version")
+    @classmethod
+    def _known_version(cls, version: int) -> int:
+        if version != cls.VERSION:
+            raise ValueError(f"should be {cls.__name__} version {cls.VERSION}")
+        return version
 
     def to_json(self) -> str:
         """The same value gives the same bytes: keys sorted, no needless white space."""
@@ -63,13 +90,11 @@ class Document(Frozen):
         return hashlib.sha256(self.to_json().encode()).hexdigest()
 
 
-def sentence_of(
-    err: ValidationError, model: type[BaseModel], where: str, kind: type[SkewlessError]
-) -> SkewlessError:
+def sentence_of(err: ValidationError, model: type[BaseModel], where: str, kind: type[SkewlessError]) -> SkewlessError:
     """Turn the first fault pydantic found into our one sentence; a typo names the nearest field."""
     faults = sorted(err.errors(), key=lambda fault: fault["type"] != "extra_forbidden")
     fault = faults[0]  # a misspelt field explains the missing one beside it
-    path = [part for part in fault["loc"] if not str(part).startswith("function-")]
+    path = [part for part in fault["loc"] if part != "[key]"]
     spot = f"{where}, field {'.'.join(str(part) for part in path)}" if path else where
     more = len(faults) - 1
     also = f" (and {more} more)" if more else ""
@@ -78,16 +103,38 @@ def sentence_of(
         return kind(spot, "a known field", f"the unknown field {str(path[-1])!r}{also}", hint)
     if fault["type"] == "missing":
         return kind(spot, "this field", f"nothing{also}", "add it")
-    message = str(fault["msg"]).removeprefix("Value error, ")
-    return kind(spot, _required(message), f"{_shortened(fault.get('input'))}{also}")
+    came = fault.get("ctx", {}).get("came") or _shortened(fault.get("input"))
+    return kind(spot, _required(str(fault["msg"])), f"{came}{also}")
+
+
+def unmet(required: str, came: str) -> PydanticCustomError:
+    """What a validator raises when the value it was given is too long to be shown whole."""
+    return PydanticCustomError("unmet", "{required}", {"required": required, "came": came})
+
+
+#: Pydantic speaks of Python; our readers wrote YAML.
+_REWORDED = (
+    (r"^be ", ""),
+    (r" have at ", " of at "),
+    (r" match pattern ", " that matches "),
+    (r" after validation", ""),
+    (r"\b(dictionary or instance of \w+|dictionary)\b", "mapping"),
+    (r"\btuple\b", "list"),
+)
 
 
 def _required(message: str) -> str:
-    lowered = message[:1].lower() + message[1:]
-    for opening in ("input should be ", "should be "):
-        if lowered.startswith(opening):
-            return lowered.removeprefix(opening)
-    return lowered
+    """What pydantic demands, as the object of "required": "Tuple should have ..." is "a list with ..."."""
+    message = message.removeprefix("Value error, ").removeprefix("should be ")
+    subject, should, demand = message.partition(" should ")
+    if not should:
+        return message[:1].lower() + message[1:]
+    if subject != "Input":
+        noun = {"Tuple": "list", "Dictionary": "mapping", "Keys": "mapping with keys that are"}.get(subject)
+        demand = f"a {noun or subject.lower()} {demand.removeprefix('be ')}"
+    for pydantic_says, we_say in _REWORDED:
+        demand = re.sub(pydantic_says, we_say, demand)
+    return demand
 
 
 def _shortened(value: object) -> str:
@@ -102,8 +149,6 @@ def _fields_at(model: type[BaseModel], path: list[Any]) -> list[str]:
         field = current.model_fields.get(str(part)) if hasattr(current, "model_fields") else None
         if field is None:
             break
-        current = next(
-            (arg for arg in (field.annotation, *getattr(field.annotation, "__args__", ())) if hasattr(arg, "model_fields")),
-            current,
-        )
+        choices = (field.annotation, *getattr(field.annotation, "__args__", ()))
+        current = next((choice for choice in choices if hasattr(choice, "model_fields")), current)
     return list(getattr(current, "model_fields", {}))

@@ -10,8 +10,10 @@ import numpy as np
 from skewless.forecast import Rows
 from skewless.routing_plan import WHOLE_SHARE, Shares
 
-#: A piece smaller than this part of its key is not worth a partial state.
-SLIVER = 1 / 256
+#: A piece smaller than this part of the water level is not worth a partial state; a task may
+#: end up to twice that much off the level instead. Relative to the level and not to the key:
+#: a key that needs a thousand tasks has a thousand small pieces, all of them worth it.
+SLIVER = 1 / 512
 
 
 def water_level(base: Rows, rows: float) -> float:
@@ -42,24 +44,36 @@ def pour(keys: Sequence[str], rows: Rows, base: Rows) -> dict[str, Shares]:
         rows: their rows, shape ``(len(keys),)``.
         base: rows each task has already, shape ``(tasks,)``.
     """
-    return _filled(keys, rows, np.maximum(water_level(base, float(rows.sum())) - base, 0.0), {})
+    level = water_level(base, float(rows.sum()))
+    return _filled(keys, rows, np.maximum(level - base, 0.0), level * SLIVER, {})
 
 
 def pour_in_place(keys: Sequence[str], rows: Rows, base: Rows, old: Mapping[str, Shares]) -> dict[str, Shares]:
     """Like ``pour``, but rows stay where they are as long as their task is below the level.
 
     Moves little, at the price of up to ``tasks - 1`` more pieces than the plan before.
+
+    Args:
+        keys: head keys, heaviest first.
+        rows: their rows, shape ``(len(keys),)``.
+        base: rows each task has already, shape ``(tasks,)``.
+        old: where each key goes now.
     """
-    room = np.maximum(water_level(base, float(rows.sum())) - base, 0.0)
+    level = water_level(base, float(rows.sum()))
+    sliver = level * SLIVER
+    room = np.maximum(level - base, 0.0).tolist()
     kept: dict[str, dict[int, float]] = {}
-    for key, weight in zip(keys, rows, strict=True):
-        mine = kept[key] = {}
+    for key, weight in zip(keys, rows.tolist(), strict=True):
+        mine: dict[int, float] = {}
         for task, share in old[key]:
-            stay = min(weight * share / WHOLE_SHARE, room[task])
-            if stay > weight * SLIVER:
+            piece = weight * share / WHOLE_SHARE
+            # A whole piece may pass the level by a sliver; a part of one must be more than that.
+            stay = piece if piece <= room[task] + sliver and room[task] > 0 else room[task]
+            if piece and (stay == piece or stay > sliver):
                 mine[task] = stay
                 room[task] -= stay
-    return _filled(keys, rows, room, kept)
+        kept[key] = mine
+    return _filled(keys, rows, np.array(room), sliver, kept)
 
 
 def place_whole(keys: Sequence[str], rows: Rows, base: Rows) -> dict[str, Shares]:
@@ -67,37 +81,42 @@ def place_whole(keys: Sequence[str], rows: Rows, base: Rows) -> dict[str, Shares
 
     For aggregates whose keys may not be split.
     """
-    loads = [(float(load), task) for task, load in enumerate(base)]
+    loads = [(load, task) for task, load in enumerate(base.tolist())]
     heapq.heapify(loads)
     placed: dict[str, Shares] = {}
-    for key, weight in zip(keys, rows, strict=True):
-        load, task = heapq.heappop(loads)
-        heapq.heappush(loads, (load + float(weight), task))
+    for key, weight in zip(keys, rows.tolist(), strict=True):
+        load, task = loads[0]
+        heapq.heapreplace(loads, (load + weight, task))
         placed[key] = ((task, WHOLE_SHARE),)
     return placed
 
 
 def _filled(
-    keys: Sequence[str], rows: Rows, room: Rows, kept: Mapping[str, Mapping[int, float]]
+    keys: Sequence[str], rows: Rows, room: Rows, sliver: float, kept: Mapping[str, Mapping[int, float]]
 ) -> dict[str, Shares]:
-    """Pour what is not kept into the room that is left, roomiest task first."""
-    order = sorted(range(len(room)), key=lambda task: (-room[task], task))
-    at, left = 0, float(room[order[0]])
+    """Pour what is not kept into the room that is left, roomiest task first.
+
+    What a task is left short of or filled too much is carried over to the next, so that
+    slivers never add up on the last task.
+    """
+    order = np.lexsort((np.arange(len(room)), -room)).tolist()
+    rooms = room[order].tolist()
+    last = len(order) - 1
+    at, left = 0, rooms[0]
     placed = {}
-    for key, weight in zip(keys, rows, strict=True):
+    for key, weight in zip(keys, rows.tolist(), strict=True):
         pieces = dict(kept.get(key, {}))
-        rest = float(weight) - sum(pieces.values())
-        while rest > weight * SLIVER or not pieces:
-            if left <= rest * SLIVER and at < len(order) - 1:
+        rest = weight - sum(pieces.values())
+        while rest > sliver or not pieces:
+            fits = rest <= left + sliver
+            if at < last and (left <= 0 or (left <= sliver and not fits)):
                 at += 1
-                left = float(room[order[at]])
+                left += rooms[at]
                 continue
-            piece = rest if at == len(order) - 1 else min(rest, left)
+            piece = rest if fits or at == last else left
             pieces[order[at]] = pieces.get(order[at], 0.0) + piece
             rest -= piece
             left -= piece
-            if not weight:
-                break
         placed[key] = as_shares(pieces)
     return placed
 
@@ -105,8 +124,8 @@ def _filled(
 def as_shares(pieces: Mapping[int, float]) -> Shares:
     """Round rows per task to whole weights that add up; the largest remainders get the rest.
 
-    Weights are multiples of WHOLE_SHARE / 2**n with 2**n >= 256 per piece, so that Spark can
-    look a share up in a small table of cells.
+    Weights are multiples of ``WHOLE_SHARE / 2**n`` with ``2**n >= 256`` per piece (as long as
+    there are that many), so that Spark can look a share up in a small table of cells.
     """
     if len(pieces) == 1:
         return ((next(iter(pieces)), WHOLE_SHARE),)

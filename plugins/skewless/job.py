@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
+from typing import Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from skewless.document import Document, Frozen
+from skewless.document import Document, Frozen, unmet
 from skewless.spec import JobSpec
 
 
@@ -55,6 +56,13 @@ class Job(Document):
     key_types: dict[str, str]
     column_types: dict[str, str]
     algebra: dict[str, Algebra]
+
+    @model_validator(mode="after")
+    def _each_unit_once(self) -> Self:
+        admitted = [ordinal for wave in self.waves for ordinal in wave]
+        if len(set(admitted)) < len(admitted) or not set(admitted) <= set(range(len(self.units))):
+            raise unmet(f"waves of different ones of the {len(self.units)} units", "another ordinal, or one twice")
+        return self
 
     @property
     def rows(self) -> int:

@@ -70,10 +70,14 @@ def balance(job: Job, reports: Sequence[StageReport], state_rows: int) -> Ledger
     )
 
 
-def stage_problems(lines: Sequence[LedgerLine]) -> tuple[str, ...]:
-    """Everything that does not add up within a stage, or between it and the one before."""
+def stage_problems(lines: Sequence[LedgerLine], left_over: int = 0) -> tuple[str, ...]:
+    """Everything that does not add up within a stage, or between it and the one before.
+
+    Args:
+        lines: consecutive stages.
+        left_over: backlog rows of the stage before the first of them.
+    """
     problems = []
-    left_over = 0
     for line in lines:
         at = f"stage {line.stage}"
         if line.admitted_rows != line.listed_rows:

@@ -14,7 +14,7 @@ import numpy as np
 
 from skewless.bounds import Certificate, certify
 from skewless.decision import Candidate, Decision
-from skewless.errors import PlanError
+from skewless.errors import PlanError, nearest
 from skewless.forecast import Forecast, Rows
 from skewless.job import Job
 from skewless.policies import POLICIES
@@ -26,6 +26,8 @@ from skewless.stage_report import StageReport
 FORWARD_COST_ROWS = 0.25
 #: What one more partial state costs, in rows reduced: it is written and merged.
 STATE_COST_ROWS = 1.0
+#: Forecasts are trusted once a stage's queued rows came out this even, as max/mean.
+SETTLED_MAX_OVER_MEAN = 1.10
 
 
 class Weighed(NamedTuple):
@@ -39,12 +41,14 @@ class Weighed(NamedTuple):
 
     @property
     def pieces(self) -> int:
+        """(Head key, task) pairs of the plan."""
         return sum(len(shares) for shares in self.plan.head.values())
 
     @property
     def cost_rows(self) -> float:
         """Makespan in rows, with forwarding and partial states shared out over the tasks."""
-        extra = FORWARD_COST_ROWS * self.forwarded_rows + STATE_COST_ROWS * self.pieces
+        split = self.pieces - len(self.plan.head)  # a key that is whole has one state wherever it goes
+        extra = FORWARD_COST_ROWS * self.forwarded_rows + STATE_COST_ROWS * split
         return float(self.loads.max()) + extra / len(self.loads)
 
 
@@ -70,8 +74,7 @@ def plan_next_stage(job: Job, plan: RoutingPlan, report: StageReport) -> Decisio
     Raises:
         PlanError: plan and report are not of the same stage.
     """
-    if plan.epoch != report.stage or len(plan.tasks) != len(report.tasks):
-        raise PlanError("planner", f"the report of stage {plan.epoch}", f"that of stage {report.stage}")
+    _refuse_unlike(plan, report)
     forecast = Forecast.after(job, plan, report)
     stage = report.stage + 1
     if not forecast.queued_rows:
@@ -79,6 +82,7 @@ def plan_next_stage(job: Job, plan: RoutingPlan, report: StageReport) -> Decisio
     weighed = propose(job, forecast)
     taken = choose(weighed)
     head = forecast.head_rows
+    budget = None if _settled(job, forecast, taken) else _budget(job, stage, forecast.queued_rows)
     certificate = certify(
         total=float(taken.loads.sum()),
         tasks=len(taken.loads),
@@ -93,7 +97,7 @@ def plan_next_stage(job: Job, plan: RoutingPlan, report: StageReport) -> Decisio
         candidates=tuple(_candidate(one, weighed[0], one is taken) for one in weighed),
         certificate=certificate,
         sentence=_sentence(taken, weighed[0], certificate),
-        next_plan=taken.plan.model_copy(update={"budget_rows": _budget(job, stage, forecast.queued_rows)}),
+        next_plan=taken.plan.model_copy(update={"budget_rows": budget}),
     )
 
 
@@ -101,8 +105,7 @@ def propose(job: Job, forecast: Forecast) -> Sequence[Weighed]:
     """Standing still, first, and whatever the policy proposes, each with its predicted loads."""
     still = forecast.plan.model_copy(update={"epoch": forecast.report.stage + 1})
     weighed = [Weighed("stand still", "change nothing", still, forecast.loads_unchanged(), 0.0)]
-    old = forecast.shares_under(forecast.plan)
-    for proposal in POLICIES[forecast.plan.policy].propose(job, forecast):
+    for proposal in POLICIES[still.policy].propose(job, forecast):
         plan = RoutingPlan(
             epoch=still.epoch,
             policy=still.policy,
@@ -112,8 +115,8 @@ def propose(job: Job, forecast: Forecast) -> Sequence[Weighed]:
             share_salt=still.epoch,
         )
         refuse_unsafe(job, plan)
-        moved = forecast.forwarded_rows(proposal.head, old)
-        weighed.append(Weighed(proposal.action, proposal.sentence, plan, forecast.loads(plan), moved))
+        loads, moved = forecast.loads(plan, proposal.head), forecast.forwarded_rows(proposal.head)
+        weighed.append(Weighed(proposal.action, proposal.sentence, plan, loads, moved))
     return weighed
 
 
@@ -146,9 +149,48 @@ def _budget(job: Job, stage: int, queued_rows: int) -> int | None:
     return math.ceil(queued_rows / routing.reducers * routing.budget)
 
 
+def _settled(job: Job, forecast: Forecast, taken: Weighed) -> bool:
+    """Whether the stage takes in the last of the input and is foretold so well that it may drain.
+
+    What a budget leaves over needs a stage of its own, and then a handful of rows is placed at
+    the cost of a stage. It pays as a guard against a wrong forecast; the reported stage shows
+    how right the last one was.
+    """
+    if forecast.report.stage + 1 < len(job.waves) - 1:
+        return False
+    queued = np.array([load.queued_rows for load in forecast.report.tasks])
+    evenly = bool(queued.max() <= SETTLED_MAX_OVER_MEAN * queued.mean())
+    return evenly and float(taken.loads.max()) <= job.spec.routing.budget * float(taken.loads.mean())
+
+
+def _refuse_unlike(plan: RoutingPlan, report: StageReport) -> None:
+    """Refuse documents that are not of one stage.
+
+    Raises:
+        PlanError: says what differs.
+    """
+    if plan.policy not in POLICIES:
+        raise PlanError(
+            f"plan {plan.epoch}, policy", "a known policy", repr(plan.policy), nearest(plan.policy, POLICIES)
+        )
+    if plan.epoch != report.stage:
+        raise PlanError("planner", f"the report of stage {plan.epoch}", f"that of stage {report.stage}")
+    if [str(task) for task in plan.tasks] != [load.task for load in report.tasks]:
+        raise PlanError(
+            f"report of stage {report.stage}", f"the {len(plan.tasks)} tasks of its plan", f"{len(report.tasks)} others"
+        )
+    slots = 1 << plan.ring.ring_bits
+    if {len(report.histogram.seen_tail), len(report.histogram.backlog_tail)} != {slots}:
+        raise PlanError(
+            f"report of stage {report.stage}", f"a tail of {slots} slots, as its plan has",
+            f"{len(report.histogram.seen_tail)} and {len(report.histogram.backlog_tail)}",
+        )  # fmt: skip
+
+
 def _candidate(one: Weighed, still: Weighed, chosen: bool) -> Candidate:
     makespan = float(one.loads.max())
-    against = makespan / float(still.loads.max()) - 1.0
+    unchanged = float(still.loads.max())
+    against = makespan / unchanged - 1.0 if unchanged else 0.0
     if one is still:
         words = f"{one.sentence}: the largest task gets {makespan:,.0f} rows"
     else:
@@ -168,7 +210,9 @@ def _sentence(taken: Weighed, still: Weighed, certificate: Certificate) -> str:
     before, after = float(still.loads.max()), float(taken.loads.max())
     if taken is still:
         return f"stand still: no other plan costs less; {certificate.conclusion}"
-    return f"{taken.action}: {taken.sentence}; largest task {before:,.0f} -> {after:,.0f} rows; {certificate.conclusion}"
+    return (
+        f"{taken.action}: {taken.sentence}; largest task {before:,.0f} -> {after:,.0f} rows; {certificate.conclusion}"
+    )
 
 
 def _finished(stage: int, policy: str) -> Decision:

@@ -60,6 +60,8 @@ def publish(run: RunDirectory) -> Publication:
     if run.exists(name):
         return run.read(name, Publication)
     target = published_path(job)
+    if "://" in target:
+        raise RunDirectoryError("output.path", "a path of a local or shared file system", repr(target))
     _move_in(run, result, Path(target))
     record = Publication(path=target, rows=result.counts["rows"], keys=result.counts["keys"])
     return run.write_same(name, record)
@@ -74,15 +76,18 @@ def require_passed(run: RunDirectory, report: QualityReport) -> None:
     if not report.success:
         failed = [check.sentence for check in report.checks if not check.success]
         raise QualityError(
-            f"data quality of {run}", f"all {len(report.checks)} expectations to hold",
-            f"{len(failed)} that failed: {'; '.join(failed)}", "the published result of the day is untouched",
+            f"data quality of {run}",
+            f"all {len(report.checks)} expectations to hold",
+            f"{len(failed)} that failed: {'; '.join(failed)}",
+            "the published result of the day is untouched",
         )
 
 
 def _move_in(run: RunDirectory, result: StepCommit, target: Path) -> None:
-    """Copy the committed files beside the target under plain names, then exchange the folders."""
-    if "://" in str(target):
-        raise RunDirectoryError("output.path", "a path of a local or shared file system", str(target))
+    """Copy the committed files beside the target under plain names, then exchange the folders.
+
+    The draft's name begins with a dot: Spark and pyarrow skip it, also if a crash leaves it behind.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = target.parent / f".{target.name}.{secrets.token_hex(8)}"
     draft.mkdir()
@@ -97,17 +102,27 @@ def _move_in(run: RunDirectory, result: StepCommit, target: Path) -> None:
 def _exchange(draft: Path, target: Path) -> None:
     """Put ``draft`` in the place of ``target`` at once; what was there ends up at ``draft``."""
     if not target.exists():
-        with contextlib.suppress(FileExistsError, OSError):
+        # Another run that publishes the day for the first time too may come in between.
+        with contextlib.suppress(OSError):
             draft.rename(target)
             return
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.renameat2(_AT_FDCWD, os.fsencode(draft), _AT_FDCWD, os.fsencode(target), _RENAME_EXCHANGE) == 0:
+    if _renamed_across(draft, target):
         return
-    code = ctypes.get_errno()
-    if code not in (errno.EINVAL, errno.ENOSYS):
-        raise OSError(code, os.strerror(code), str(target))
     # A file system without exchange (NFS): two renames, and for an instant no result.
     aside = draft.with_name(f"{draft.name}.old")
     target.rename(aside)
     draft.rename(target)
     shutil.rmtree(aside, ignore_errors=True)
+
+
+def _renamed_across(draft: Path, target: Path) -> bool:
+    """Exchange two folders by Linux's ``renameat2``; False where that is not to be had."""
+    renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if renameat2 is None:
+        return False
+    if renameat2(_AT_FDCWD, os.fsencode(draft), _AT_FDCWD, os.fsencode(target), _RENAME_EXCHANGE) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code in (errno.EINVAL, errno.ENOSYS):
+        return False
+    raise OSError(code, os.strerror(code), str(target))

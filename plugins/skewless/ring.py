@@ -53,15 +53,15 @@ class Ring(Frozen):
         A slot belongs to the first token at or after the slot's start, walking clockwise and
         wrapping round; tokens of equal hash are ordered by reducer, so that ties are settled.
         """
-        positions = sorted(
-            (mmh3.hash(f"token-{reducer}-{j}".encode(), KEY_SEED, signed=False), reducer)
-            for reducer, count in self.tokens.items()
-            for j in range(count)
-        )
-        hashes = np.array([position for position, _ in positions], dtype=np.uint64)
-        owners = np.array([reducer for _, reducer in positions], dtype=np.int32)
+        total = sum(self.tokens.values())
+        names = (b"token-%d-%d" % (reducer, j) for reducer, count in self.tokens.items() for j in range(count))
+        hashes = np.fromiter((mmh3.hash(name, KEY_SEED, signed=False) for name in names), np.uint64, count=total)
+        owners = np.repeat(np.array(self.reducers, dtype=np.int32), list(self.tokens.values()))
+        clockwise = np.argsort(hashes, kind="stable")  # stable: ties stay by reducer
         starts = np.arange(1 << self.ring_bits, dtype=np.uint64) << np.uint64(32 - self.ring_bits)
-        found: npt.NDArray[np.int32] = owners[np.searchsorted(hashes, starts, side="left") % len(owners)]
+        first = np.searchsorted(hashes[clockwise], starts, side="left") % total
+        found: npt.NDArray[np.int32] = owners[clockwise[first]]
+        found.flags.writeable = False
         return found
 
     def slot_of(self, key: str) -> int:

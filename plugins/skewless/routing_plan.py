@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, model_validator
 
-from skewless.document import Document
+from skewless.document import Document, unmet
 from skewless.errors import PlanError
 from skewless.hashing import bucket_hash, origin_hash
 from skewless.ring import Ring
@@ -50,13 +50,11 @@ class RoutingPlan(Document):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if any(f < 1 or f & (f - 1) for f in self.factors.values()) or set(self.factors) - set(self.ring.tokens):
-            raise ValueError("should be factors that are powers of two, of reducers on the ring")
+            raise unmet("factors that are powers of two, of reducers on the ring", str(self.factors)[:120])
         count = len(self.tasks)
         for key, shares in self.head.items():
-            tasks = [task for task, _ in shares]
-            whole = sum(weight for _, weight in shares) == WHOLE_SHARE and all(weight > 0 for _, weight in shares)
-            if not whole or tasks != sorted(set(tasks)) or not 0 <= tasks[0] <= tasks[-1] < count:
-                raise ValueError(f"should be shares that add up to {WHOLE_SHARE}, of known tasks (key {key[:80]!r})")
+            if not (len(shares) == 1 and shares[0][1] == WHOLE_SHARE and 0 <= shares[0][0] < count):
+                _refuse_odd(key, shares, count)
         return self
 
     @cached_property
@@ -108,3 +106,11 @@ class RoutingPlan(Document):
                 return task
             drawn -= weight
         raise PlanError(f"plan {self.epoch}", "shares that add up", "a draw beyond them")
+
+
+def _refuse_odd(key: str, shares: Shares, count: int) -> None:
+    tasks, weights = [task for task, _ in shares], [weight for _, weight in shares]
+    known = tasks == sorted(set(tasks)) and all(0 <= task < count for task in tasks)
+    if not known or sum(weights) != WHOLE_SHARE or min(weights) <= 0:
+        came = f"{str(shares)[:80]} for key {key[:80]!r}"
+        raise unmet(f"positive shares that add up to {WHOLE_SHARE}, by ascending index of the {count} tasks", came)

@@ -12,10 +12,10 @@ where nobody else does, and only a COMMIT makes its files count.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import secrets
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TypeVar
 
 import fsspec
@@ -83,7 +83,7 @@ class RunDirectory:
             True if this call wrote it, False if somebody did before.
         """
         full = f"{self.root}/{name}"
-        self.fs.makedirs(os.path.dirname(full), exist_ok=True)
+        self.fs.makedirs(full.rpartition("/")[0], exist_ok=True)
         if isinstance(self.fs, LocalFileSystem):
             return _link_once(full, document.to_json().encode())
         try:
@@ -104,7 +104,9 @@ class RunDirectory:
         found = self.read(name, type(document))
         if found != document:
             raise RunDirectoryError(
-                self.path(name), "the document this step would write", "a different one",
+                self.path(name),
+                "the document this step would write",
+                "a different one",
                 "use a new run directory, or run the step with the release that began this one",
             )
         return found
@@ -174,7 +176,7 @@ class Attempt:
 
     def write(self, name: str, document: Document) -> None:
         """Write a document into this attempt."""
-        self.run.write_once(f"{self.folder}/{name}", document)
+        self.run.write_same(f"{self.folder}/{name}", document)
 
     def listed(self, folder: str) -> list[str]:
         """The Parquet files below a folder that this attempt has written, sorted.
@@ -198,17 +200,21 @@ class Attempt:
         if self.run.write_once(f"{self.step}/COMMIT.json", commit):
             return commit
         winner = self.run.committed(self.step)
+        if winner == commit:  # an object store's client that lost the answer to its first try
+            return winner
         raise LostRaceError(
-            self.run.path(self.step), "to be the first attempt to commit", f"attempt {winner.attempt}'s commit",
+            self.run.path(self.step),
+            "to be the first attempt to commit",
+            f"attempt {winner.attempt}'s commit",
             "its files count and this attempt's do not; go on from there",
         )
 
 
 def _link_once(path: str, content: bytes) -> bool:
     """Create a local file whole, or not at all if it exists: a crash leaves no torn document."""
-    draft = f"{path}.{secrets.token_hex(8)}.draft"
+    draft = Path(f"{path}.{secrets.token_hex(8)}.draft")
     try:
-        with open(draft, "xb") as out:
+        with draft.open("xb") as out:
             out.write(content)
             out.flush()
             os.fsync(out.fileno())
@@ -216,6 +222,5 @@ def _link_once(path: str, content: bytes) -> bool:
     except FileExistsError:
         return False
     finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(draft)
+        draft.unlink(missing_ok=True)
     return True

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import yaml
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
 
-from skewless.document import Document, Frozen, sentence_of
+from skewless.document import Document, Frozen, sentence_of, unmet
 from skewless.errors import SpecError, nearest
 
-Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,99}$")]
+
+def _valid_name(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,99}", name):
+        raise ValueError("should be at most 100 letters, digits and underscores, a letter first")
+    return name
+
+
+Name = Annotated[str, AfterValidator(_valid_name)]
+ColumnName = Annotated[str, Field(min_length=1)]
 PolicyName = Literal["static", "adaptive"]
 
 
@@ -63,6 +72,17 @@ class AggregateCall(Frozen):
             return {**named, "options": options}
         return raw
 
+    @field_validator("options", mode="before")
+    @classmethod
+    def _plain_options(cls, options: Any) -> Any:
+        if not isinstance(options, dict):
+            return options
+        for name, value in options.items():
+            numbers = isinstance(value, list) and all(isinstance(one, int | float) for one in value)
+            if not numbers and not isinstance(value, bool | int | float | str | None):
+                raise unmet("a text, a number, true, false, null or a list of numbers", f"{name}: {value!r}"[:120])
+        return options
+
 
 class Routing(Frozen):
     """How rows are spread over reducers, and how fast the plan may learn."""
@@ -106,6 +126,17 @@ class Output(Frozen):
     files: int = Field(default=4, ge=1, le=10_000, description="Files of the published result.")
 
 
+class _UniqueKeysLoader(yaml.SafeLoader):
+    """YAML without keys that are given twice: PyYAML would silently keep the last one."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        written = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        twice = next((key for key in written if written.count(key) > 1), None)
+        if twice is not None:
+            raise yaml.constructor.ConstructorError(None, None, f"the key {twice!r} given twice", node.start_mark)
+        return super().construct_mapping(node, deep)
+
+
 class JobSpec(Document):
     """What to compute. Strict: a field that is not listed here is an error."""
 
@@ -113,7 +144,7 @@ class JobSpec(Document):
     description: str = ""
     schedule: Schedule = Schedule()
     input: Input
-    key: tuple[str, ...] = Field(min_length=1, max_length=16)
+    key: tuple[ColumnName, ...] = Field(min_length=1, max_length=16)
     aggregates: dict[Name, AggregateCall] = Field(min_length=1, max_length=100)
     engine: Literal["staged"] = "staged"
     routing: Routing = Routing()
@@ -127,14 +158,15 @@ class JobSpec(Document):
 
     @model_validator(mode="after")
     def _names_differ(self) -> Self:
-        if len(set(self.key)) < len(self.key):
-            raise ValueError("should be key columns that differ from each other")
-        lowered = {column.lower() for column in self.key}
-        clash = next((name for name in self.aggregates if name.lower() in lowered), None)
-        if clash:
-            raise ValueError(f"should be aggregate names that differ from the key columns (rename {clash!r})")
-        if "date" in lowered | {name.lower() for name in self.aggregates}:
-            raise ValueError("should not be named 'date', which is the partition column of the published result")
+        """Result columns must differ without regard to case, as Spark sees them."""
+        taken = {"date": "the partition column of the published result"}
+        roles = [(column, "a key column") for column in self.key]
+        roles += [(name, "an aggregate") for name in self.aggregates]
+        for name, role in roles:
+            if name.lower() in taken:
+                clash = f"{name!r} twice: as {taken[name.lower()]} and as {role}"
+                raise unmet("result columns whose names differ, in more than their case", clash)
+            taken[name.lower()] = role
         return self
 
 
@@ -147,7 +179,7 @@ def load_spec(path: str | Path, overrides: tuple[str, ...] = ()) -> JobSpec:
     where = f"spec {path}"
     try:
         text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as err:
+    except (OSError, ValueError) as err:  # a ValueError is text that is no UTF-8, or a path with NUL
         reason = getattr(err, "strerror", None) or type(err).__name__
         raise SpecError(where, "a readable YAML file", reason, "check the path") from None
     return parse_spec(text, where, overrides)
@@ -156,13 +188,13 @@ def load_spec(path: str | Path, overrides: tuple[str, ...] = ()) -> JobSpec:
 def parse_spec(text: str, where: str = "spec", overrides: tuple[str, ...] = ()) -> JobSpec:
     """Like ``load_spec``, from the text itself."""
     try:
-        raw = yaml.safe_load(text)
+        raw = yaml.load(text, _UniqueKeysLoader)  # noqa: S506 - a SafeLoader that is stricter still
     except yaml.YAMLError as err:
         mark = getattr(err, "problem_mark", None)
         spot = f" at line {mark.line + 1}" if mark else ""
         raise SpecError(where, "valid YAML", f"{getattr(err, 'problem', None) or 'bad syntax'}{spot}") from None
     if not isinstance(raw, dict):
-        raise SpecError(where, "a YAML mapping", f"a {type(raw).__name__}")
+        raise SpecError(where, "a YAML mapping", "nothing" if raw is None else f"a {type(raw).__name__}")
     for override in overrides:
         _apply(raw, override)
     version = raw.get("version", JobSpec.VERSION)
@@ -195,10 +227,7 @@ def _apply(raw: dict[str, Any], override: str) -> None:
 
 
 def _step(target: Any, part: str, where: str) -> Any:
-    if isinstance(target, list):
-        below = target[_index(target, part, where)]
-    else:
-        below = target.setdefault(part, {})
+    below = target[_index(target, part, where)] if isinstance(target, list) else target.setdefault(part, {})
     if not isinstance(below, dict | list):
         raise SpecError(where, f"{part!r} to hold further fields", f"the value {below!r}")
     return below

@@ -85,7 +85,7 @@ class NativeAggregate:
         needs_column: whether it has an argument at all.
         update: aggregate expressions, one per state column, over the argument (null where a row is not counted).
         merge: aggregate expressions over the state columns, one per state column.
-        evaluate: the result, from the merged state columns.
+        evaluate: the result, from the merged state columns; also told the argument's Spark SQL type.
     """
 
     name: str
@@ -96,7 +96,7 @@ class NativeAggregate:
     needs_column: bool
     update: Callable[[Column, Any], Sequence[Column]]
     merge: Callable[[Sequence[Column], Any], Sequence[Column]]
-    evaluate: Callable[[Sequence[Column], Any], Column]
+    evaluate: Callable[[Sequence[Column], Any, str], Column]
 
 
 class NoOptions(BaseModel, extra="forbid", frozen=True):

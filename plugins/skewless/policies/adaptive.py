@@ -27,9 +27,8 @@ def propose(job: Job, forecast: Forecast) -> Sequence[Proposal]:
         return ()
     if not job.splittable:
         return (_proposal("place whole", place_whole(keys, rows, base)),)
-    old = forecast.shares_under(forecast.plan)
     proposals = []
-    rebalanced = pour_in_place(keys, rows, base, old)
+    rebalanced = pour_in_place(keys, rows, base, forecast.shares_now)
     if sum(map(len, rebalanced.values())) <= len(keys) + len(base) - 1:
         proposals.append(_proposal("rebalance", rebalanced))
     proposals.append(_proposal("repack", pour(keys, rows, base)))

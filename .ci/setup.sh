@@ -1,0 +1,105 @@
+#!/usr/bin/env bash
+# Makes .venv from the hashed lock, and finds a Java that Spark runs on. Called by every target of the
+# Makefile; it does something only when requirements.lock or pyproject.toml have changed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+say() { printf '%s\n' "$*" >&2; }
+stop() { say "$*"; exit 1; }
+
+# pip takes its certificates from PIP_CERT, uv from SSL_CERT_FILE; behind a company proxy only one may be set.
+if [ -z "${SSL_CERT_FILE:-}" ] && [ -n "${PIP_CERT:-}" ]; then
+  export SSL_CERT_FILE="$PIP_CERT"
+fi
+
+find_python() {
+  for candidate in "${PYTHON:-}" python3 python3.13 python3.12 python3.11; do
+    if [ -n "$candidate" ] && command -v "$candidate" >/dev/null 2>&1 &&
+      "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+      command -v "$candidate"
+      return
+    fi
+  done
+  stop "Skewless needs Python 3.11 or newer, and none is on the PATH: install one (Debian: apt-get install python3 python3-venv), or name one with PYTHON=/path/to/python3."
+}
+
+stamp() { cat requirements.lock pyproject.toml .ci/setup.sh | sha256sum; }
+
+make_venv() {
+  if [ -f .venv/stamp ] && [ "$(cat .venv/stamp)" = "$(stamp)" ]; then
+    return
+  fi
+  local python
+  python="$(find_python)"
+  if [ ! -x .venv/bin/python ] || ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
+    "$python" -c 'import ensurepip, venv' 2>/dev/null ||
+      stop "This Python cannot make virtual environments: apt-get install python3-venv, then try again."
+    say "Making .venv with $("$python" --version) ..."
+    "$python" -m venv --clear .venv
+  fi
+  say "Installing requirements.lock into .venv ..."
+  # uv comes from pip, held to the same lock: its entry is the line `uv==...` and the hashes below it.
+  local uv_entry
+  uv_entry="$(mktemp)"
+  awk '/^[^ #]/ { mine = /^uv==/ } mine && !/^ *#/' requirements.lock >"$uv_entry"
+  .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r "$uv_entry" </dev/null
+  rm -f "$uv_entry"
+  # pip sync removes what the lock does not name, pip included; install leaves it, and it may be needed again.
+  .venv/bin/uv pip install --quiet --python .venv/bin/python --no-deps --require-hashes -r requirements.lock </dev/null
+  .venv/bin/uv pip install --quiet --python .venv/bin/python --no-deps --no-build-isolation -e . </dev/null
+  stamp >.venv/stamp
+}
+
+# Spark 4.3 needs Java 17 with jdk.incubator.vector, which the JDKs of PyPI packages lack.
+fit_java() {
+  [ -x "$1/bin/java" ] && "$1/bin/java" --list-modules 2>/dev/null | grep -q '^jdk\.incubator\.vector@' &&
+    [ "$("$1/bin/java" --version 2>/dev/null | awk 'NR == 1 { split($2, v, "."); print v[1] }')" -ge 17 ]
+}
+
+java_home() {
+  local on_path candidate
+  if [ -n "${JAVA_HOME:-}" ] && fit_java "$JAVA_HOME"; then
+    printf '%s\n' "$JAVA_HOME"
+    return
+  fi
+  if on_path="$(command -v java)"; then
+    candidate="$(dirname "$(dirname "$(readlink -f "$on_path")")")"
+    if fit_java "$candidate"; then
+      printf '%s\n' "$candidate"
+      return
+    fi
+  fi
+  for candidate in /usr/lib/jvm/*17* /usr/lib/jvm/*21* /usr/lib/jvm/*; do
+    if fit_java "$candidate"; then
+      printf '%s\n' "$candidate"
+      return
+    fi
+  done
+  return 1
+}
+
+find_java() {
+  if [ -f .venv/environment.sh ] && fit_java "$(sed -n "s/^export JAVA_HOME='\(.*\)'$/\1/p" .venv/environment.sh)"; then
+    return
+  fi
+  local home
+  if ! home="$(java_home)"; then
+    local advice="Spark needs Java 17 or newer, and none was found: apt-get install openjdk-17-jre-headless, or set JAVA_HOME."
+    if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then
+      stop "$advice"
+    fi
+    say "Installing openjdk-17-jre-headless ..."
+    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq openjdk-17-jre-headless; } \
+      </dev/null >.venv/java.log 2>&1 || { tail -5 .venv/java.log >&2; stop "$advice"; }
+    home="$(java_home)" || stop "$advice"
+  fi
+  cat >.venv/environment.sh <<EOF
+# Written by .ci/setup.sh, read by the Makefile.
+export JAVA_HOME='$home'
+export PATH='$PWD/.venv/bin':"\$PATH"
+export PYSPARK_PYTHON='$PWD/.venv/bin/python'
+EOF
+}
+
+make_venv
+find_java

@@ -1,0 +1,37 @@
+# The doors of the house; `make help` lists them. Each one sets up what it needs.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help demo test up down bench lint setup corpus
+
+# Tiers by folder, the fast ones first; a tier that does not exist yet is left out.
+TIERS := $(wildcard $(addprefix tests/,core spark_face airflow_face end_to_end benchmarks))
+IN_VENV := . .venv/environment.sh &&
+
+help: ## List these doors
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' Makefile
+
+demo: setup corpus ## Run the nightly job over Python's own sources in Airflow and show what came out
+	@$(IN_VENV) python -m skewless_airflow.local demo
+
+test: setup ## Run all tests: core, Spark, Airflow, end to end
+	@$(IN_VENV) python -m pytest $(TIERS)
+
+up: setup ## Start Airflow with its UI on port 8080 (SKEWLESS_PORT) and say how to log in
+	@$(IN_VENV) python -m skewless_airflow.local up
+
+down: setup ## Stop it
+	@$(IN_VENV) python -m skewless_airflow.local down
+
+bench: setup ## Measure against baselines
+	@if [ -d benchmarks ]; then $(IN_VENV) python -m benchmarks; else \
+	  echo "There are no benchmarks in this release yet; they come with a later one." >&2; exit 1; fi
+
+lint: setup ## Check style, types and import rules
+	@$(IN_VENV) ruff check . && ruff format --check . && mypy && lint-imports
+
+setup:
+	@.ci/setup.sh
+
+corpus: setup
+	@$(IN_VENV) python -m skewless_spark.demo_corpus

@@ -1,0 +1,7 @@
+"""One Airflow DAG for each sound spec of the job catalog; wiring only."""
+
+from __future__ import annotations
+
+from skewless_airflow.catalog import read_catalog
+
+globals().update(read_catalog().dags)

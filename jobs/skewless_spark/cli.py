@@ -1,0 +1,157 @@
+"""``skewless``: check a spec, run it in one Spark session, show a run."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import secrets
+import sys
+import traceback
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+from rich.console import Console
+
+from skewless.errors import SpecError
+from skewless.run_directory import RunDirectory
+from skewless.spec import JobSpec, load_spec
+from skewless_spark import run_summary, run_view
+from skewless_spark.spark_errors import exit_code_of, sentence_for
+
+app = typer.Typer(
+    name="skewless",
+    help="Nightly aggregations over badly skewed keys. Exit codes: 0 good, 2 bad spec or input, "
+    "3 data quality failed, 1 anything else.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Spec = Annotated[Path, typer.Argument(help="The job spec, a YAML file.", show_default=False)]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="PATH.TO.FIELD=VALUE", help="Override a field of the spec; may be repeated."),
+]
+Root = Annotated[
+    Path,
+    typer.Option("--root", envvar="SKEWLESS_ROOT", help="Where relative paths of the spec start."),
+]
+
+
+@app.command()
+def check(spec: Spec, overrides: Overrides = None, root: Root = Path("data")) -> None:
+    """Check a spec and its input without running it: fields, aggregates, columns, expectations."""
+    from skewless_spark.prepare import check_spec, freeze  # noqa: PLC0415  # pyspark takes a second to import
+
+    loaded = load_spec(spec, tuple(overrides or ()))
+    where = f"spec {spec}"
+    check_spec(loaded, where)
+    job = freeze(loaded, _today(), str(root), where)
+    waves = ", ".join(f"{job.wave_rows(stage):,}" for stage in range(len(job.waves))) or "none"
+    typer.echo(f"{spec}: good. {job.rows:,} rows in {len(job.units):,} files; waves of {waves} rows.")
+
+
+@app.command()
+def run(
+    spec: Spec,
+    overrides: Overrides = None,
+    run_dir: Annotated[
+        str | None,
+        typer.Option(help="Run directory; one of the same spec is resumed from its last commit.", show_default=False),
+    ] = None,
+    master: Annotated[str | None, typer.Option(help="Spark master.", show_default="local[*]")] = None,
+    date: Annotated[
+        str | None,
+        typer.Option(help="Day the result is published under, YYYY-MM-DD.", show_default="today, or the resumed run's"),
+    ] = None,
+    root: Root = Path("data"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+) -> None:
+    """Run a job in one Spark session: the same stages as in Airflow."""
+    loaded = load_spec(spec, tuple(overrides or ()))
+    where = run_dir or str(root / "runs" / loaded.name / _new_run_id())
+    directory = RunDirectory(where)
+    console = Console(stderr=as_json)
+    try:
+        _run(directory, loaded, f"spec {spec}", _date(date, directory), str(root), master, console)
+    finally:
+        if as_json and directory.exists("job.json"):
+            sys.stdout.write(json.dumps(run_summary.as_object(directory)) + "\n")
+    if not as_json:
+        run_view.show(directory, console)
+
+
+def _run(
+    directory: RunDirectory,
+    spec: JobSpec,
+    where: str,
+    date: dt.date,
+    root: str,
+    master: str | None,
+    console: Console,
+) -> None:
+    # Imported late: a misspelt field should be told at once, not after Spark's imports.
+    from skewless_spark.local import run_pipeline  # noqa: PLC0415
+    from skewless_spark.prepare import prepare  # noqa: PLC0415
+    from skewless_spark.progress import RunProgress  # noqa: PLC0415
+    from skewless_spark.session import build_session  # noqa: PLC0415
+
+    prepare(directory, spec, date, root, where)
+    with RunProgress(console) as progress:
+        spark = build_session(f"skewless {spec.name}", master)
+        try:
+            progress.follow(spark)
+            run_pipeline(spark, directory, progress)
+        finally:
+            spark.stop()
+
+
+@app.command()
+def show(
+    run_dir: Annotated[str, typer.Argument(help="A run directory.", show_default=False)],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Show a run from its documents: hottest keys, stages, ledger, quality, paths."""
+    directory = RunDirectory(run_dir)
+    directory.job()
+    if as_json:
+        sys.stdout.write(json.dumps(run_summary.as_object(directory)) + "\n")
+    else:
+        console = Console() if sys.stdout.isatty() else Console(width=160)
+        run_view.show(directory, console)
+
+
+def _today() -> dt.date:
+    return dt.datetime.now(tz=dt.UTC).date()
+
+
+def _new_run_id() -> str:
+    return f"local__{dt.datetime.now(tz=dt.UTC):%Y-%m-%dT%H%M%S}-{secrets.token_hex(3)}"
+
+
+def _date(given: str | None, directory: RunDirectory) -> dt.date:
+    if given is not None:
+        try:
+            return dt.date.fromisoformat(given)
+        except ValueError:
+            raise SpecError("--date", "a day like 2026-01-31", repr(given)) from None
+    return directory.job().date if directory.exists("job.json") else _today()
+
+
+def main() -> NoReturn:
+    """The console script: our errors are one sentence on standard error, and their exit code."""
+    os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
+    try:
+        app()
+    except Exception as err:  # noqa: BLE001  # the last line of defence: every failure ends in its sentence
+        if exit_code_of(err) == 1:
+            traceback.print_exc()
+        sys.stderr.write(f"skewless: {sentence_for(err)}\n")
+        sys.exit(exit_code_of(err))
+    sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""What the spark-submit entries in ``jobs/`` have in common: arguments, session, failure document.
+
+A step that fails leaves one sentence in the run directory, where Airflow finds it; the
+stack trace goes to the log, above it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import sys
+import traceback
+from collections.abc import Callable
+
+from skewless.failure import Failure
+from skewless.publication import require_passed
+from skewless.run_directory import RunDirectory
+from skewless.spec import load_spec
+from skewless_spark.merge import merge_states
+from skewless_spark.prepare import prepare
+from skewless_spark.quality import validate
+from skewless_spark.session import build_session
+from skewless_spark.spark_errors import exit_code_of, sentence_for
+from skewless_spark.stage import run_stage
+
+Step = Callable[[RunDirectory, argparse.Namespace], str]
+
+
+def prepare_run() -> None:
+    """Entry of ``prepare_run.py``: needs no Spark session, but runs where the data can be read."""
+    parser = _parser("Freeze a run: spec, date, listed input, waves, plan 0.")
+    parser.add_argument("--spec", required=True, help="the job spec, a YAML file")
+    parser.add_argument("--date", required=True, type=dt.date.fromisoformat, help="YYYY-MM-DD of the result")
+    parser.add_argument("--root", required=True, help="where relative paths of the spec start")
+    _main(parser, _prepare)
+
+
+def stage_run() -> None:
+    """Entry of ``run_stage.py``."""
+    parser = _parser("Run one stage and commit it.")
+    parser.add_argument("--stage", required=True, type=int, help="its number")
+    _main(parser, _stage)
+
+
+def states_merge() -> None:
+    """Entry of ``merge_states.py``."""
+    _main(_parser("Merge the partial states of all stages and commit the result."), _merge)
+
+
+def result_validate() -> None:
+    """Entry of ``validate_result.py``."""
+    _main(_parser("Validate ledger and result; exits with 3 if an expectation failed."), _validate)
+
+
+def _prepare(run: RunDirectory, arguments: argparse.Namespace) -> str:
+    job = prepare(run, load_spec(arguments.spec), arguments.date, arguments.root, f"spec {arguments.spec}")
+    return f"{job.rows:,} rows in {len(job.units):,} files, {len(job.waves)} waves"
+
+
+def _stage(run: RunDirectory, arguments: argparse.Namespace) -> str:
+    report = run_stage(build_session(f"skewless {run.job().spec.name} stage {arguments.stage}"), run, arguments.stage)
+    return (
+        f"stage {report.stage}: {report.admitted_rows:,} rows admitted, {report.backlog_in_rows:,} from the backlog "
+        f"({report.forwarded_rows:,} forwarded), {report.processed_rows:,} processed, {report.backlog_rows:,} left over; "
+        f"max/mean {report.max_over_mean:.3f}"
+    )
+
+
+def _merge(run: RunDirectory, arguments: argparse.Namespace) -> str:
+    del arguments
+    commit = merge_states(build_session(f"skewless {run.job().spec.name} merge"), run)
+    return f"merged: {commit.counts['keys']:,} keys from {commit.counts['rows']:,} rows"
+
+
+def _validate(run: RunDirectory, arguments: argparse.Namespace) -> str:
+    del arguments
+    report = validate(build_session(f"skewless {run.job().spec.name} validate"), run)
+    require_passed(run, report)
+    return f"all {len(report.checks)} expectations held"
+
+
+def _parser(description: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--run-dir", required=True, help="the run directory")
+    parser.add_argument("--failure-name", default="", help="where a failure is noted: failures/NAME.json")
+    return parser
+
+
+def _main(parser: argparse.ArgumentParser, step: Step) -> None:
+    arguments = parser.parse_args()
+    run = RunDirectory(arguments.run_dir)
+    try:
+        sys.stdout.write(f"skewless: {step(run, arguments)}\n")
+    except Exception as err:  # noqa: BLE001  # the last line of defence: every failure ends in its sentence
+        failure = Failure(exit_code=exit_code_of(err), sentence=sentence_for(err))
+        if failure.exit_code == 1:
+            traceback.print_exc()
+        sys.stderr.write(f"skewless: {failure.sentence}\n")
+        if arguments.failure_name:
+            run.write_once(f"failures/{arguments.failure_name}.json", failure)
+        sys.exit(failure.exit_code)

@@ -1,0 +1,243 @@
+"""Which Great Expectations expectations a spec may name, and how they are built from plain data."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import os
+import warnings
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from skewless.errors import SpecError, nearest
+from skewless.spec import Expectation as ExpectationSpec
+from skewless.spec import JobSpec
+
+if TYPE_CHECKING:
+    from great_expectations.expectations.expectation import Expectation
+
+#: What a spec may name: an allow list, so that a new release of Great Expectations adds nothing
+#: by itself. Each one was run on Spark 4.3; those that Great Expectations lists but cannot compute on
+#: Spark (like patterns, dateutil) are left out.
+ALLOWED = frozenset(
+    {
+        "expect_column_max_to_be_between",
+        "expect_column_mean_to_be_between",
+        "expect_column_median_to_be_between",
+        "expect_column_min_to_be_between",
+        "expect_column_pair_values_a_to_be_greater_than_b",
+        "expect_column_pair_values_to_be_equal",
+        "expect_column_pair_values_to_be_in_set",
+        "expect_column_proportion_of_non_null_values_to_be_between",
+        "expect_column_proportion_of_unique_values_to_be_between",
+        "expect_column_quantile_values_to_be_between",
+        "expect_column_stdev_to_be_between",
+        "expect_column_sum_to_be_between",
+        "expect_column_to_exist",
+        "expect_column_type_to_be",
+        "expect_column_unique_value_count_to_be_between",
+        "expect_column_value_lengths_to_be_between",
+        "expect_column_value_lengths_to_equal",
+        "expect_column_value_z_scores_to_be_less_than",
+        "expect_column_values_to_be_between",
+        "expect_column_values_to_be_in_set",
+        "expect_column_values_to_be_in_type_list",
+        "expect_column_values_to_be_json_parseable",
+        "expect_column_values_to_be_null",
+        "expect_column_values_to_be_of_type",
+        "expect_column_values_to_be_unique",
+        "expect_column_values_to_match_regex",
+        "expect_column_values_to_match_regex_list",
+        "expect_column_values_to_match_strftime_format",
+        "expect_column_values_to_not_be_in_set",
+        "expect_column_values_to_not_be_null",
+        "expect_column_values_to_not_be_outliers",
+        "expect_column_values_to_not_match_regex",
+        "expect_column_values_to_not_match_regex_list",
+        "expect_compound_columns_to_be_unique",
+        "expect_multicolumn_sum_to_equal",
+        "expect_multicolumn_values_to_be_equal",
+        "expect_select_column_values_to_be_unique_within_record",
+        "expect_table_column_count_to_be_between",
+        "expect_table_column_count_to_equal",
+        "expect_table_columns_to_match_ordered_list",
+        "expect_table_columns_to_match_set",
+        "expect_table_row_count_to_be_between",
+        "expect_table_row_count_to_equal",
+    }
+)
+
+_TO_THE_DRIVER = "brings every distinct value to the driver"
+_NO_ORDER = "needs an order of rows, which a result has not"
+_QUERIES = "runs a query of its own"
+
+#: Known to Great Expectations, and refused for a reason worth telling.
+REFUSED = {
+    "expect_column_distinct_values_to_be_in_set": _TO_THE_DRIVER,
+    "expect_column_distinct_values_to_contain_set": _TO_THE_DRIVER,
+    "expect_column_distinct_values_to_equal_set": _TO_THE_DRIVER,
+    "expect_column_kl_divergence_to_be_less_than": _TO_THE_DRIVER,
+    "expect_column_most_common_value_to_be_in_set": _TO_THE_DRIVER,
+    "expect_column_values_to_be_decreasing": _NO_ORDER,
+    "expect_column_values_to_be_increasing": _NO_ORDER,
+    "expect_column_values_to_match_json_schema": "may fetch the schemas that a schema refers to",
+    "expect_query_results_to_match_comparison": _QUERIES,
+    "expect_table_row_count_to_equal_other_table": "reads another table",
+    "unexpected_rows_expectation": _QUERIES,
+}
+
+#: Settings that every expectation class has and that are not the spec's to set: how results are
+#: reported is ours, and a row condition is SQL, that is code.
+_NOT_OURS_TO_OFFER = frozenset(
+    {
+        "id", "meta", "notes", "result_format", "description", "catch_exceptions", "rendered_content", "severity",
+        "windows", "batch_id", "row_condition", "condition_parser", "library_metadata",
+    }
+)  # fmt: skip
+
+_COLUMN_KWARGS = ("column", "column_A", "column_B", "column_list", "column_set")
+#: The only kwarg that is a mapping by nature; elsewhere a mapping is a ``$PARAMETER`` in disguise.
+_MAPPING_KWARG = "quantile_ranges"
+
+
+def great_expectations() -> Any:
+    """Great Expectations, imported on first use.
+
+    The import takes six seconds of CPU, so a spec without expectations should not pay for it,
+    and its telemetry must be off before. All modules that we use are loaded with it.
+    """
+    os.environ["GX_ANALYTICS_ENABLED"] = "false"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it imports sre_constants, which Python deprecates
+        import great_expectations as gx  # noqa: PLC0415 (see above)
+    return gx
+
+
+def check_expectations(spec: JobSpec, where: str) -> None:
+    """Refuse expectations that could not be run, or that should not be; starts no Spark.
+
+    Args:
+        spec: the spec.
+        where: what to call it in an error, usually its path.
+
+    Raises:
+        SpecError: names the first expectation that is unknown, refused, or has wrong kwargs.
+    """
+    build_expectations(spec, where)
+
+
+def build_expectations(spec: JobSpec, where: str) -> list[Expectation]:
+    """The spec's own expectations as Great Expectations' objects, in the spec's order.
+
+    Raises:
+        SpecError: see ``check_expectations``.
+    """
+    columns = (*spec.key, *spec.aggregates)
+    return [
+        _built(one, f"{where}, field quality.expectations.{position}", columns)
+        for position, one in enumerate(spec.quality.expectations)
+    ]
+
+
+def _built(spec: ExpectationSpec, spot: str, columns: tuple[str, ...]) -> Expectation:
+    if spec.type in REFUSED:
+        raise SpecError(
+            f"{spot}.type", "an expectation that is safe on a big result", f"{spec.type!r}, which {REFUSED[spec.type]}"
+        )
+    if spec.type not in ALLOWED:
+        raise SpecError(
+            f"{spot}.type",
+            "an expectation that Great Expectations has for Spark",
+            repr(spec.type),
+            nearest(spec.type, ALLOWED),
+        )
+    # As job.json will hold them: what is checked here is what is run after.
+    kwargs: dict[str, Any] = _plain(spec.model_dump(mode="json")["kwargs"], f"{spot}.kwargs")
+    kind = great_expectations().expectations.registry.get_expectation_impl(spec.type)
+    _require_known(kwargs, sorted(set(kind.__fields__) - _NOT_OURS_TO_OFFER), spot)
+    _require_columns(kwargs, columns, spot)
+    expectation = _construct(kind, kwargs, spot)
+    _require_unchanged(kwargs, expectation, spot)
+    return expectation
+
+
+def _plain(value: Any, spot: str) -> Any:
+    """The value, if it is data through and through."""
+    if isinstance(value, dict):
+        if not spot.endswith((".kwargs", f".kwargs.{_MAPPING_KWARG}")):
+            raise SpecError(
+                spot, "a plain value or a list", "a mapping", "parameters are not supported; write the value itself"
+            )
+        return {name: _plain(below, f"{spot}.{name}") for name, below in value.items()}
+    if isinstance(value, list):
+        return [_plain(below, f"{spot}.{position}") for position, below in enumerate(value)]
+    if isinstance(value, float) and not math.isfinite(value):
+        raise SpecError(spot, "a finite number", repr(value))
+    return value
+
+
+def _require_known(kwargs: dict[str, Any], known: list[str], spot: str) -> None:
+    for name in kwargs:
+        if name not in known:
+            raise SpecError(f"{spot}.kwargs", "a known kwarg", f"the unknown {name!r}", nearest(name, known))
+
+
+def _require_columns(kwargs: dict[str, Any], columns: tuple[str, ...], spot: str) -> None:
+    for name, column in _named_columns(kwargs):
+        if column not in columns:
+            raise SpecError(f"{spot}.kwargs.{name}", "a column of the result", repr(column), nearest(column, columns))
+        if "." in column or "`" in column:
+            # Great Expectations hands the name to Spark unquoted, which reads it as a path into a struct.
+            raise SpecError(f"{spot}.kwargs.{name}", "a column without dots and backticks in its name", repr(column))
+
+
+def _named_columns(kwargs: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    for name in _COLUMN_KWARGS:
+        given = kwargs.get(name)
+        for column in given if isinstance(given, list) else [given]:
+            if isinstance(column, str):
+                yield name, column
+
+
+def _construct(kind: Any, kwargs: dict[str, Any], spot: str) -> Expectation:
+    try:
+        expectation: Expectation = kind(**kwargs)
+    except great_expectations().compatibility.pydantic.ValidationError as err:
+        # A missing kwarg explains the others; of a union's many complaints the first names the main type.
+        fault = min(err.errors(), key=lambda one: one["type"] != "value_error.missing")
+        path = [str(part) for part in fault["loc"] if part != "__root__"]
+        place = ".".join([spot, "kwargs", *path])
+        if fault["type"] == "value_error.missing":
+            raise SpecError(place, "this kwarg", "nothing", "add it") from None
+        message = fault["msg"].removeprefix("value is not ").removesuffix(".")
+        came = repr(kwargs.get(path[0])) if path else repr(kwargs)
+        raise SpecError(place, f"what {kind.__name__} accepts ({message})", came[:120]) from None
+    return expectation
+
+
+def _require_unchanged(kwargs: dict[str, Any], expectation: Expectation, spot: str) -> None:
+    """Great Expectations reads 1.5 as the integer 1 and 'no' as false; a check should mean what it says."""
+    for name, given in kwargs.items():
+        taken = getattr(expectation, name)
+        if not _same(given, taken):
+            raise SpecError(
+                f"{spot}.kwargs.{name}",
+                f"a value of the right type (this one would be read as {taken!r})",
+                repr(given)[:120],
+            )
+
+
+def _same(given: Any, taken: Any) -> bool:
+    if isinstance(taken, dt.date):  # and so datetime too: JSON has dates as text
+        return isinstance(given, str)
+    if isinstance(taken, bool) or isinstance(given, bool):
+        return given is taken
+    if isinstance(given, list) and isinstance(taken, list | tuple | set | frozenset):
+        if isinstance(taken, set | frozenset):
+            return len(given) == len(taken) and all(one in taken for one in given)
+        return len(given) == len(taken) and all(map(_same, given, taken))
+    if isinstance(given, dict):
+        return (
+            isinstance(taken, dict) and given.keys() == taken.keys() and all(_same(given[k], taken[k]) for k in given)
+        )
+    return bool(given == getattr(taken, "value", taken))  # an enum is its value

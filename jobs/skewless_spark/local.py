@@ -1,0 +1,65 @@
+"""The whole pipeline in one Spark session: the same steps that Airflow runs one by one."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from pyspark.sql import SparkSession
+
+from skewless.decision import Decision
+from skewless.planner import plan_next_stage
+from skewless.publication import Publication, publish, require_passed
+from skewless.quality_report import QualityReport
+from skewless.run_directory import RunDirectory
+from skewless.stage_report import StageReport
+from skewless_spark.merge import merge_states
+from skewless_spark.quality import validate
+from skewless_spark.stage import run_stage
+
+
+class Watcher(Protocol):
+    """Whoever wants to know how far a run is."""
+
+    def step(self, name: str) -> None:
+        """A step begins."""
+
+    def stage_done(self, report: StageReport, decision: Decision) -> None:
+        """A stage has been run and what follows it has been decided."""
+
+
+class Finished(NamedTuple):
+    """What a run came to."""
+
+    quality: QualityReport
+    publication: Publication
+
+
+def run_pipeline(spark: SparkSession, run: RunDirectory, watcher: Watcher) -> Finished:
+    """Run a prepared job to its end, from its last commit on.
+
+    Raises:
+        QualityError: the result failed validation; nothing was published.
+    """
+    stage = 0
+    while True:
+        watcher.step(f"stage {stage}")
+        report = run_stage(spark, run, stage)
+        decision = decide(run, stage + 1)
+        watcher.stage_done(report, decision)
+        if decision.next_plan is None:
+            break
+        stage += 1
+    watcher.step("merge")
+    merge_states(spark, run)
+    watcher.step("validate")
+    quality = validate(spark, run)
+    require_passed(run, quality)
+    watcher.step("publish")
+    return Finished(quality, publish(run))
+
+
+def decide(run: RunDirectory, stage: int) -> Decision:
+    """Decide about a stage from the documents, or read the decision that was made."""
+    if run.exists(f"decisions/{stage:04d}.json"):
+        return run.decision(stage)
+    return run.enact(plan_next_stage(run.job(), run.plan(stage - 1), run.report(stage - 1)))

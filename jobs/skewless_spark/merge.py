@@ -1,0 +1,127 @@
+"""Merging the partial states of every key, over all stages and tasks, and evaluating them."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.types import StructField, StructType
+
+from skewless.errors import LedgerError, LostRaceError
+from skewless.run_directory import RESULT_STEP, RunDirectory, stage_step
+from skewless.step_commit import StepCommit
+from skewless_spark.aggregates.arrow_states import evaluate_batches, python_call
+from skewless_spark.columns import JobColumns
+from skewless_spark.routing import TASK
+from skewless_spark.stage import NATIVE, PYTHON, empty_states, read_files, written
+
+
+def merge_states(spark: SparkSession, run: RunDirectory) -> StepCommit:
+    """Commit the result of a run, or find that it has been committed.
+
+    Args:
+        spark: the session.
+        run: the run directory; all its stages have committed.
+
+    Returns:
+        The commit of the result; its counts are ``rows``, the input rows that the states
+        account for, and ``keys``, the rows of the result.
+
+    Raises:
+        LedgerError: a backlog is left, so the result would lack rows.
+    """
+    found = run.commit_of(RESULT_STEP)
+    if found:
+        return found
+    reports = run.reports()
+    if not reports or reports[-1].backlog_rows:
+        left = f"{reports[-1].backlog_rows:,} rows of backlog" if reports else "no committed stage"
+        raise LedgerError(f"merge of {run}", "all stages run and no backlog left", left, "run the next stage first")
+    columns = JobColumns.of(run.job())
+    attempt = run.new_attempt(RESULT_STEP)
+    merged = _merged(_states(spark, run, len(reports)), columns)
+    counted = Observation("merged states")
+    if any(report.processed_rows for report in reports):
+        merged = merged.observe(counted, F.sum("rows").alias("rows"), F.count(F.lit(1)).alias("keys"))
+        _evaluated(merged, columns).write.parquet(attempt.path("kind=result"))
+        counts = {name: int(counted.get[name]) for name in ("rows", "keys")}
+    else:
+        _evaluated(merged, columns).write.parquet(attempt.path("kind=result"))
+        counts = {"rows": 0, "keys": 0}
+    try:
+        return attempt.commit(written(attempt, "result", keep_empty=not counts["keys"]), counts)
+    except LostRaceError:
+        return run.committed(RESULT_STEP)
+
+
+def _states(spark: SparkSession, run: RunDirectory, stages: int) -> DataFrame:
+    """The states of all stages, native and Python in rows of their own, with their stage."""
+    parts = []
+    for stage in range(stages):
+        commit = run.committed(stage_step(stage))
+        for kind in (NATIVE, PYTHON):
+            if commit.of_kind(kind):
+                states = read_files(spark, run, commit.of_kind(kind))
+                parts.append(states.withColumn("stage", F.lit(stage)))
+    if not parts:
+        return empty_states(spark, JobColumns.of(run.job())).withColumn("stage", F.lit(0))
+    states = parts[0]
+    for part in parts[1:]:
+        states = states.unionByName(part, allowMissingColumns=True)
+    # A key whose rows were all left over has a line of counts, and no state yet.
+    return states.where(F.col("rows").isNull() | (F.col("rows") > 0))
+
+
+def _merged(states: DataFrame, columns: JobColumns) -> DataFrame:
+    """One row per key: its rows, its merged native states, and its Python states as a list.
+
+    The states of a key are merged by stage and task, so that sums of floating-point numbers
+    round the same way each time.
+    """
+    native = [
+        merged.alias(name)
+        for one in columns.native
+        for name, merged in zip(
+            columns.states(one),
+            one.definition.merge([F.col(name) for name in columns.states(one)], one.options),  # type: ignore[union-attr]
+            strict=True,
+        )
+    ]
+    python = []
+    if columns.python:
+        names = [columns.states(one)[0] for one in columns.python]
+        present = F.when(F.col("python_rows").isNotNull(), F.struct("stage", TASK, *names))
+        ordered = F.sort_array(F.collect_list(present))
+        python = [F.transform(ordered, lambda one: F.struct(*(one[name].alias(name) for name in names))).alias("states")]
+    keyed = states.repartition(columns.job.spec.output.files, *columns.keys)
+    in_order = keyed.sortWithinPartitions(*columns.keys, "stage", TASK)
+    return in_order.groupBy(*columns.keys).agg(F.coalesce(F.sum("rows"), F.lit(0)).alias("rows"), *native, *python)
+
+
+def _evaluated(merged: DataFrame, columns: JobColumns) -> DataFrame:
+    """The result: key columns and aggregates, by their own names."""
+    native = [
+        one.definition.evaluate([F.col(name) for name in columns.states(one)], one.options, one.spark_type).alias(  # type: ignore[union-attr]
+            _result(columns, one.name)
+        )
+        for one in columns.native
+    ]
+    passed = [*columns.keys, *(_result(columns, one.name) for one in columns.native)]
+    result = merged.select(*columns.keys, *native, *(["states"] if columns.python else []))
+    if columns.python:
+        calls = [python_call(one, columns.states(one)[0])._replace(name=_result(columns, one.name)) for one in columns.python]
+        kinds = {field.name: field for field in result.schema}
+        schema = StructType(
+            [
+                *(kinds[name] for name in passed),
+                *(StructField(call.name, from_arrow_type(call.definition.result_type)) for call in calls),
+            ]
+        )
+        result = result.mapInArrow(evaluate_batches(calls, passed), schema)
+    named = [F.col(number).alias(name) for number, name in zip(columns.keys, columns.job.spec.key, strict=True)]
+    return result.select(*named, *(F.col(_result(columns, one.name)).alias(one.name) for one in columns.bound))
+
+
+def _result(columns: JobColumns, name: str) -> str:
+    """Results by number, until the last step: a user's name may be that of an inner column."""
+    return f"r{[one.name for one in columns.bound].index(name)}"

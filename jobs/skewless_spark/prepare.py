@@ -1,0 +1,113 @@
+"""Freezing a run: the spec bound to a date and to a listed input, waves cut, plan 0 written."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+
+from skewless.errors import InputError, SpecError, nearest
+from skewless.job import Job
+from skewless.planner import first_plan
+from skewless.run_directory import RunDirectory
+from skewless.spec import JobSpec
+from skewless.waves import cut_waves
+from skewless_spark.aggregates.binding import check_calls, check_types
+from skewless_spark.key_text import KEY_TYPES
+from skewless_spark.quality import check_expectations
+from skewless_spark.sources import EMPTY_COLUMN_TYPE, EMPTY_KEY_TYPE, list_parquet
+
+
+def check_spec(spec: JobSpec, where: str) -> None:
+    """Everything that can be said of a spec without its input.
+
+    Raises:
+        SpecError: one sentence.
+    """
+    check_calls(spec, where)
+    check_expectations(spec, where)
+
+
+def prepare(run: RunDirectory, spec: JobSpec, date: dt.date, root: str, where: str = "spec") -> Job:
+    """Freeze a run, or find that it was frozen from the same spec for the same date.
+
+    Args:
+        run: its directory, new or of an earlier attempt.
+        spec: the spec with its overrides applied.
+        date: the day the result is published under.
+        root: where relative paths of the spec start.
+        where: the spec's file, for messages.
+
+    Raises:
+        SpecError: the spec cannot be run, or the directory belongs to another spec or date.
+        InputError: the input is missing or not what the spec says.
+    """
+    check_spec(spec, where)
+    if run.exists("job.json"):
+        job = _same(run, spec, date)
+    else:
+        job = run.write_same("job.json", freeze(spec, date, root, where))
+    run.write_same("plans/0000.json", first_plan(job))
+    return job
+
+
+def freeze(spec: JobSpec, date: dt.date, root: str, where: str) -> Job:
+    """List the input, hold the spec to its columns, and cut the waves.
+
+    Raises:
+        InputError: the input is missing or not what the spec says.
+    """
+    input_path = resolved(spec.input.path, root)
+    listing = list_parquet(input_path)
+    types = listing.types or _assumed_types(spec)
+    at = f"{where}, input {input_path}"
+    for column in spec.key:
+        _check_key(column, types, at)
+    algebra = check_types(spec, types, at)
+    arguments = [call.column for call in spec.aggregates.values() if call.column is not None]
+    return Job(
+        spec=spec,
+        date=date,
+        input_path=input_path,
+        output_path=resolved(spec.output.path, root),
+        units=listing.units,
+        waves=cut_waves(listing.names, [unit.rows for unit in listing.units], spec.routing.waves),
+        key_types={column: types[column] for column in spec.key},
+        column_types={column: types[column] for column in arguments if column not in spec.key},
+        algebra=algebra,
+    )
+
+
+def resolved(path: str, root: str) -> str:
+    """A path of a spec: absolute as it is, relative below the data root."""
+    if "://" in path:
+        return path
+    return os.path.normpath(os.path.join(os.path.abspath(root), path))
+
+
+def _check_key(column: str, types: dict[str, str], at: str) -> None:
+    if column not in types:
+        raise InputError(f"{at}, key", "an existing column", repr(column), nearest(column, types))
+    if types[column].split("(")[0] not in KEY_TYPES:
+        raise InputError(f"{at}, key", "a column that can be a key", f"{column!r} of type {types[column]}")
+
+
+def _assumed_types(spec: JobSpec) -> dict[str, str]:
+    """An input without files has no schema; its empty result needs one all the same."""
+    arguments = [call.column for call in spec.aggregates.values() if call.column is not None]
+    return dict.fromkeys(arguments, EMPTY_COLUMN_TYPE) | dict.fromkeys(spec.key, EMPTY_KEY_TYPE)
+
+
+def _same(run: RunDirectory, spec: JobSpec, date: dt.date) -> Job:
+    job = run.job()
+    if job.spec != spec:
+        differing = next(name for name in JobSpec.model_fields if getattr(job.spec, name) != getattr(spec, name))
+        raise SpecError(
+            f"run directory {run}", "the spec that it was begun with", f"one that differs in {differing!r}",
+            "choose another --run-dir, or the spec as it was",
+        )  # fmt: skip
+    if job.date != date:
+        raise SpecError(
+            f"run directory {run}", f"the date that it was begun with, {job.date}", str(date),
+            "choose another --run-dir, or that date",
+        )  # fmt: skip
+    return job

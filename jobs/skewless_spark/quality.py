@@ -1,0 +1,247 @@
+"""Validation: Great Expectations over the ledger and the result, before anything is published."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from fsspec.implementations.local import LocalFileSystem
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from skewless.errors import LostRaceError
+from skewless.job import Job
+from skewless.ledger import Ledger, balance
+from skewless.quality_report import Check, QualityReport
+from skewless.run_directory import QUALITY_STEP, RESULT_STEP, RunDirectory
+from skewless.step_commit import StepCommit
+from skewless_spark.expectations import build_expectations, check_expectations, great_expectations
+from skewless_spark.verdict import Verdict, build_data_docs
+
+if TYPE_CHECKING:
+    from great_expectations.expectations.expectation import Expectation
+
+__all__ = ["check_expectations", "validate"]
+
+#: At most so many unexpected values reach the driver, per expectation.
+SAMPLES = 10
+#: SUMMARY and no index columns: a sample of values at most, whatever the size of the result.
+RESULT_FORMAT = {"result_format": "SUMMARY", "partial_unexpected_count": SAMPLES}
+#: Aggregates that give a number for every key, also for one without a single value.
+NEVER_NULL = frozenset({"count", "approx_count_distinct"})
+
+
+def validate(spark: SparkSession, run: RunDirectory) -> QualityReport:
+    """Validate the committed result of a run, once; a run that has a verdict keeps it.
+
+    Whether it passed is the caller's to act upon: the report of a failed validation counts too.
+
+    Returns:
+        The committed report, of this attempt or of the one that was first.
+
+    Raises:
+        RunDirectoryError: the result has not committed.
+        SpecError: the frozen spec has an expectation that may not be run.
+    """
+    commit = run.commit_of(QUALITY_STEP)
+    if commit is not None:
+        return _read_report(run, commit)
+    job, result = run.job(), run.committed(RESULT_STEP)
+    ledger = balance(job, run.reports(), state_rows=result.counts["rows"])
+    own = build_expectations(job.spec, "job.json")
+    context = _context()
+    about_ledger = _verdicts(context, "ledger", _ledger_frame(spark, ledger), _ledger_expectations())
+    about_result = _result_verdicts(context, spark, run, result, job, own)
+    attempt = run.new_attempt(QUALITY_STEP)
+    docs = ""
+    if isinstance(run.fs, LocalFileSystem):
+        build_data_docs(context, {"ledger": about_ledger, "result": about_result}, attempt.path("data_docs"))
+        docs = "data_docs/index.html"
+    checks = (
+        *(verdict.check("ledger") for verdict in about_ledger),
+        _ledger_check(ledger),
+        *(verdict.check("result") for verdict in about_result),
+    )
+    report = QualityReport(
+        success=all(check.success for check in checks),
+        keys=result.counts["keys"],
+        checks=checks,
+        ledger=ledger,
+        data_docs=docs,
+    )
+    attempt.write("result.json", report)
+    failed = sum(not check.success for check in checks)
+    try:
+        attempt.commit([], {"checks": len(checks), "failed": failed})
+    except LostRaceError:
+        return _read_report(run, run.committed(QUALITY_STEP))
+    return report
+
+
+def _read_report(run: RunDirectory, commit: StepCommit) -> QualityReport:
+    return run.read(f"{QUALITY_STEP}/attempts/{commit.attempt}/result.json", QualityReport)
+
+
+def _context() -> Any:
+    """An in-memory project of Great Expectations: nothing is read from the user's home or written there."""
+    gx = great_expectations()
+    context = gx.get_context(mode="ephemeral")
+    bars = gx.data_context.types.base.ProgressBarsConfig(globally=sys.stderr.isatty())
+    context.variables.progress_bars = bars
+    return context
+
+
+def _verdicts(context: Any, name: str, frame: DataFrame, expectations: Sequence[Expectation]) -> list[Verdict]:
+    """Validate a frame, all expectations at once so that Great Expectations shares Spark jobs among them."""
+    for position, expectation in enumerate(expectations):
+        expectation.meta = {"position": position}  # results come in another order than expectations
+    source = context.data_sources.add_or_update_spark("spark", persist=False)
+    batches = source.add_dataframe_asset(name).add_batch_definition_whole_dataframe(name)
+    batch = batches.get_batch({"dataframe": frame})
+    suite = great_expectations().core.ExpectationSuite(name=name, expectations=list(expectations))
+    found = {}
+    for one in batch.validate(suite, result_format=RESULT_FORMAT).to_json_dict()["results"]:
+        found[one["expectation_config"]["meta"]["position"]] = one
+    verdicts = [Verdict.of(expectation, found[position]) for position, expectation in enumerate(expectations)]
+    # One expectation that Spark cannot evaluate takes down those that share its job: ask them one by one.
+    return [
+        Verdict.of(one.expectation, batch.validate(one.expectation, result_format=RESULT_FORMAT).to_json_dict())
+        if one.raised and len(verdicts) > 1
+        else one
+        for one in verdicts
+    ]
+
+
+# The ledger, as a frame of one row per stage and a last row of totals.
+
+_LEDGER_SCHEMA = (
+    "line string, listed_rows bigint, admitted_rows bigint, left_over_rows bigint, backlog_in_rows bigint, "
+    "came_rows bigint, processed_rows bigint, backlog_rows bigint, went_rows bigint, "
+    "input_rows bigint, state_rows bigint, never_reduced_rows bigint"
+)
+
+
+def _ledger_frame(spark: SparkSession, ledger: Ledger) -> DataFrame:
+    """Totals stand only in the last row, so the pairs that compare them leave out rows without one.
+
+    ``left_over_rows`` is the backlog of the stage before, ``came`` and ``went`` are the two sides
+    of ``admitted + backlog in = processed + backlog``.
+    """
+    rows: list[tuple[Any, ...]] = []
+    left_over = 0
+    for line in ledger.lines:
+        came, went = line.admitted_rows + line.backlog_in_rows, line.processed_rows + line.backlog_rows
+        rows.append(
+            (f"stage {line.stage}", line.listed_rows, line.admitted_rows, left_over, line.backlog_in_rows,
+             came, line.processed_rows, line.backlog_rows, went, None, None, None)
+        )  # fmt: skip
+        left_over = line.backlog_rows
+    processed = sum(line.processed_rows for line in ledger.lines)
+    totals = ("total", None, None, None, None, None, processed, None, None)
+    rows.append((*totals, ledger.input_rows, ledger.state_rows, left_over))
+    return spark.createDataFrame(rows, _LEDGER_SCHEMA).coalesce(1)
+
+
+def _ledger_expectations() -> list[Expectation]:
+    """What ``skewless.ledger`` demands, said again in Great Expectations' words."""
+    gxe = great_expectations().expectations
+    pairs = [
+        ("admitted_rows", "listed_rows"),
+        ("backlog_in_rows", "left_over_rows"),
+        ("came_rows", "went_rows"),
+        ("processed_rows", "input_rows"),
+        ("state_rows", "processed_rows"),
+    ]
+    return [
+        *(
+            gxe.ExpectColumnPairValuesToBeEqual(column_A=one, column_B=other, ignore_row_if="either_value_is_missing")
+            for one, other in pairs
+        ),
+        gxe.ExpectColumnValuesToBeInSet(column="never_reduced_rows", value_set=[0]),
+    ]
+
+
+def _ledger_check(ledger: Ledger) -> Check:
+    """The ledger's own verdict: the same conditions, with the stage and the numbers in words."""
+    numbers = f"{ledger.input_rows:,} rows of input, {ledger.state_rows:,} rows in the states"
+    return Check(
+        subject="ledger",
+        expectation="ledger_balances",
+        column="",
+        success=ledger.balanced,
+        observed=numbers,
+        sentence=f"ledger_balances: {'; '.join(ledger.problems) or numbers}",
+    )
+
+
+# The result, as the committed files have it.
+
+
+def _result_verdicts(
+    context: Any, spark: SparkSession, run: RunDirectory, result: StepCommit, job: Job, own: list[Expectation]
+) -> list[Verdict]:
+    # Read exactly the committed files; brackets in a run directory's name are no pattern.
+    paths = [run.path(file.path) for file in result.of_kind(RESULT_STEP)]
+    frame = spark.read.option("__globPaths__", "false").parquet(*paths).persist(StorageLevel.MEMORY_AND_DISK)
+    try:
+        held = [one for one in own if not _unobservable(one, result)]
+        verdicts = _verdicts(context, "result", frame, [*_result_expectations(job, result), *held])
+        keys, columns = _key_frame(frame, job.spec.key)
+        unique = _verdicts(context, "keys", keys, [_keys_unique([*columns, _NULL_FLAG])])
+    finally:
+        frame.unpersist()
+    skipped = [Verdict.nothing_to_observe(one) for one in own if _unobservable(one, result)]
+    return [*(one.about(columns, hidden=_NULL_FLAG) for one in unique), *verdicts, *skipped]
+
+
+def _unobservable(expectation: Expectation, result: StepCommit) -> bool:
+    """A mean of nothing is no number: an empty result cannot break an expectation about one."""
+    statistic = great_expectations().expectations.expectation.ColumnAggregateExpectation
+    return result.counts["keys"] == 0 and isinstance(expectation, statistic)
+
+
+def _result_expectations(job: Job, result: StepCommit) -> list[Expectation]:
+    """What must hold of every result, whatever the spec."""
+    gxe = great_expectations().expectations
+    rows, keys = result.counts["rows"], result.counts["keys"]
+    calls = job.spec.aggregates
+    counts = [name for name, call in calls.items() if call.function == "count" and call.column is None]
+    full = [name for name, call in calls.items() if call.function in NEVER_NULL]
+    return [
+        gxe.ExpectTableColumnsToMatchOrderedList(column_list=[*job.spec.key, *calls]),
+        gxe.ExpectTableRowCountToEqual(value=keys),
+        # Rows without keys would be lost, keys without rows invented.
+        gxe.ExpectTableRowCountToBeBetween(min_value=min(rows, 1), max_value=rows),
+        # The sum over no keys is null in SQL, and right if there were no rows.
+        *(
+            gxe.ExpectColumnSumToBeBetween(column=name, min_value=rows, max_value=rows)
+            for name in counts
+            if rows or keys
+        ),
+        *(gxe.ExpectColumnValuesToNotBeNull(column=name) for name in full),
+    ]
+
+
+_NULL_FLAG = "null_key"
+
+
+def _key_frame(frame: DataFrame, key: Sequence[str]) -> tuple[DataFrame, dict[str, str]]:
+    """The key columns under names that Great Expectations can handle, and a flag beside them.
+
+    A null is a key like any other and must come at most once. Only the compound expectation can
+    be told to count nulls, and it asks for two columns, so a key of one column gets a second.
+
+    Returns:
+        The frame, and for each of its key columns the name in the result.
+    """
+    names = {f"key_{position}": column for position, column in enumerate(key)}
+    columns = [F.col(f"`{column.replace('`', '``')}`").alias(name) for name, column in names.items()]
+    return frame.select(*columns).withColumn(_NULL_FLAG, F.col("key_0").isNull()), names
+
+
+def _keys_unique(columns: list[str]) -> Expectation:
+    kind = great_expectations().expectations.ExpectCompoundColumnsToBeUnique
+    unique: Expectation = kind(column_list=columns, ignore_row_if="never")
+    return unique

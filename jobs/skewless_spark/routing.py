@@ -1,0 +1,109 @@
+"""The routing plan as native column expressions: no row visits Python to find its task.
+
+What is said here in Spark SQL, ``skewless.routing_plan.RoutingPlan.task_of`` says in
+Python; a parity test holds the two to each other.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from skewless.hashing import BUCKET_SALT
+from skewless.routing_plan import WHOLE_SHARE, RoutingPlan, Shares
+
+TASK = "task"
+
+_UNSIGNED = 0xFFFFFFFF
+
+
+def padded(key: Column) -> Column:
+    """A key text, filled with NUL to a multiple of four bytes: there Spark's hash is murmur3_x86_32."""
+    return F.rpad(key, F.length(key) + F.pmod(-F.octet_length(key), F.lit(4)), "\0")
+
+
+def key_hash(key: Column) -> Column:
+    """``skewless.hashing.key_hash``, as Spark's signed int of the same bits."""
+    return F.hash(padded(key))
+
+
+def bucket_hash(key: Column) -> Column:
+    """``skewless.hashing.bucket_hash``, as Spark's signed int of the same bits."""
+    return F.hash(F.lit(BUCKET_SALT), padded(key))
+
+
+def slot(key: Column, ring_bits: int) -> Column:
+    """The slot of the ring that a key text falls into."""
+    return F.shiftrightunsigned(key_hash(key), 32 - ring_bits)
+
+
+def draw(origin: Column, salt: int) -> Column:
+    """``RoutingPlan.draw``: an unsigned 32-bit number, as a bigint."""
+    return F.hash(origin, F.lit(salt)).cast("bigint").bitwiseAND(F.lit(_UNSIGNED))
+
+
+def route(rows: DataFrame, plan: RoutingPlan, key: Column, origin: str) -> DataFrame:
+    """Add the column ``task``: the index of the virtual task that each row goes to.
+
+    Args:
+        rows: any columns, the origin among them.
+        plan: says where keys go.
+        key: the key text, null for a row without a key.
+        origin: the name of the origin column, a bigint.
+    """
+    spark = rows.sparkSession
+    columns = [F.col(name) for name in rows.columns]
+    keyed = rows.withColumn("route_key", key)
+    slotted = keyed.withColumn("slot", slot(F.col("route_key"), plan.ring.ring_bits))
+    routed = slotted.join(F.broadcast(_slot_table(spark, plan)), "slot", "left")
+    drawn = draw(F.col(origin), plan.share_salt)
+    by_bucket = F.pmod(bucket_hash(F.col("route_key")), F.col("slot_factor"))
+    tail = F.col("slot_task") + F.when(F.col("slot_factor") > 1, by_bucket).otherwise(0)
+    task = tail
+    if plan.head:
+        routed = routed.join(F.broadcast(_head_table(spark, plan)), F.col("route_key") == F.col("head_key"), "left")
+        task = F.when(F.col("head_key").isNotNull(), F.get(F.col("head_cells"), _cell(drawn))).otherwise(tail)
+    by_origin = (drawn % len(plan.tasks)).cast("int")
+    task = F.when(F.col("route_key").isNull(), by_origin).otherwise(task)
+    return routed.select(*columns, task.cast("int").alias(TASK))
+
+
+def _cell(drawn: Column) -> Column:
+    """Which cell of a head key's table a draw falls into: ``draw * cells / 2**32``, rounded down."""
+    return F.shiftright(drawn * F.size(F.col("head_cells")), 32).cast("int")
+
+
+def _slot_table(spark: SparkSession, plan: RoutingPlan) -> DataFrame:
+    slots = range(len(plan.slot_tasks))
+    table = pa.table(
+        {
+            "slot": pa.array(slots, pa.int32()),
+            "slot_task": pa.array(plan.slot_tasks, pa.int32()),
+            "slot_factor": pa.array(plan.slot_factors, pa.int32()),
+        }
+    )
+    return spark.createDataFrame(table)
+
+
+def _head_table(spark: SparkSession, plan: RoutingPlan) -> DataFrame:
+    table = pa.table(
+        {
+            "head_key": pa.array(plan.head, pa.string()),
+            "head_cells": pa.array(map(share_cells, plan.head.values()), pa.list_(pa.int32())),
+        }
+    )
+    return spark.createDataFrame(table)
+
+
+def share_cells(shares: Shares) -> list[int]:
+    """The shares of a key as a table of tasks, each as often as its weight says, as short as can be.
+
+    Its length is a power of two, so that the top bits of a draw name a cell: one cell for a
+    pinned key, ``WHOLE_SHARE`` at most.
+    """
+    step = WHOLE_SHARE
+    for _, weight in shares:
+        while weight % step:
+            step //= 2
+    return [task for task, weight in shares for _ in range(weight // step)]

@@ -1,0 +1,136 @@
+"""What a run came to, from its documents alone: for people as tables, for programs as one object."""
+
+from __future__ import annotations
+
+import heapq
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from skewless.bounds import certify
+from skewless.job import Job
+from skewless.ledger import Ledger, balance
+from skewless.publication import Publication
+from skewless.quality_report import QualityReport
+from skewless.run_directory import PUBLISH_STEP, QUALITY_STEP, RESULT_STEP, RunDirectory
+from skewless.stage_report import StageReport
+
+
+def stage_lines(run: RunDirectory) -> list[dict[str, Any]]:
+    """One object per committed stage: its counts, its balance, and the decision that followed."""
+    job = run.job()
+    return [_stage_line(run, job, report) for report in run.reports()]
+
+
+def _stage_line(run: RunDirectory, job: Job, report: StageReport) -> dict[str, Any]:
+    # What a task took out of the queue is held to the fair share of what all took out.
+    certificate = certify(
+        total=float(report.processed_rows),
+        tasks=len(report.tasks),
+        makespan=float(report.processed.max()),
+        heaviest=None,
+        splittable=True,
+    )
+    followed = f"decisions/{report.stage + 1:04d}.json"
+    return {
+        "stage": report.stage,
+        "policy": job.spec.routing.policy,
+        "tasks": len(report.tasks),
+        "admitted_rows": report.admitted_rows,
+        "backlog_in_rows": report.backlog_in_rows,
+        "forwarded_rows": report.forwarded_rows,
+        "processed_rows": report.processed_rows,
+        "backlog_rows": report.backlog_rows,
+        "max_over_mean": round(report.max_over_mean, 4),
+        "gap_to_bound": round(certificate.gap, 4),
+        "seconds": report.stage_seconds,
+        "decision": run.decision(report.stage + 1).sentence if run.exists(followed) else None,
+    }
+
+
+def ledger_of(run: RunDirectory) -> Ledger:
+    """The ledger as far as the run has come."""
+    result = run.commit_of(RESULT_STEP)
+    return balance(run.job(), run.reports(), result.counts["rows"] if result else 0)
+
+
+def quality_of(run: RunDirectory) -> QualityReport | None:
+    """The committed verdict, if the run has one."""
+    commit = run.commit_of(QUALITY_STEP)
+    if commit is None:
+        return None
+    return run.read(f"{QUALITY_STEP}/attempts/{commit.attempt}/result.json", QualityReport)
+
+
+def publication_of(run: RunDirectory) -> Publication | None:
+    """The record of the publication, if the run was published."""
+    name = f"{PUBLISH_STEP}/published.json"
+    return run.read(name, Publication) if run.exists(name) else None
+
+
+def result_path(run: RunDirectory) -> str | None:
+    """The folder of the committed result's files, inside the run directory: no later run changes it."""
+    commit = run.commit_of(RESULT_STEP)
+    return run.path(commit.files[0].path.rpartition("/")[0]) if commit and commit.files else None
+
+
+def overall(run: RunDirectory) -> dict[str, Any]:
+    """The run as a whole against the best there could be: the sum of its stages' largest loads.
+
+    ``makespan_rows`` is what a cluster with one slot per task would have waited for.
+    """
+    job, reports = run.job(), run.reports()
+    makespan = float(sum(report.processed.max() for report in reports))
+    head = reports[-1].histogram.head if reports else {}
+    heaviest = max(((key, float(seen)) for key, (seen, _) in head.items()), key=lambda one: one[1], default=None)
+    total = float(sum(report.processed_rows for report in reports))
+    certificate = certify(total, job.spec.routing.reducers, makespan, heaviest, job.splittable)
+    return certificate.model_dump(mode="json")
+
+
+def as_object(run: RunDirectory) -> dict[str, Any]:
+    """The object of ``skewless run --json``."""
+    quality, publication = quality_of(run), publication_of(run)
+    ledger = ledger_of(run)
+    return {
+        "run_dir": str(run),
+        "result_path": result_path(run),
+        "published_path": publication.path if publication else None,
+        "stages": stage_lines(run),
+        "ledger": {**ledger.model_dump(mode="json"), "balanced": ledger.balanced},
+        "quality": quality.model_dump(mode="json", exclude={"ledger"}) if quality else None,
+        "certificate": overall(run),
+    }
+
+
+def hottest(run: RunDirectory, count: int = 10) -> tuple[str | None, list[dict[str, Any]]]:
+    """The rows of the result with the most of its first numeric aggregate, and that one's name.
+
+    Reads the committed files one by one and keeps ``count`` rows of each.
+    """
+    job, commit = run.job(), run.commit_of(RESULT_STEP)
+    if commit is None:
+        return None, []
+    by: str | None = None
+    best: list[tuple[float, int, dict[str, Any]]] = []
+    for file in commit.of_kind("result"):
+        with run.fs.open(f"{run.root}/{file.path}", "rb") as opened:
+            table = pq.read_table(opened)
+        by = by or _first_number(job, table)
+        if by is None:
+            return None, table.slice(0, count).to_pylist()
+        order = pc.sort_indices(table, sort_keys=[(by, "descending")], null_placement="at_end")
+        rows = table.take(order.slice(0, count)).to_pylist()
+        best = heapq.nlargest(
+            count, [*best, *((float(row[by] or 0), -len(best) - number, row) for number, row in enumerate(rows))],
+            key=lambda one: one[:2],
+        )  # fmt: skip
+    return by, [row for _, _, row in best]
+
+
+def _first_number(job: Job, table: pa.Table) -> str | None:
+    kinds = {field.name: field.type for field in table.schema}
+    numeric = (name for name in job.spec.aggregates if pa.types.is_integer(kinds[name]) or pa.types.is_floating(kinds[name]))
+    return next(numeric, None)

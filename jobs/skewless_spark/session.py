@@ -1,0 +1,48 @@
+"""The Spark session of a step or of a whole local run, with the settings the stages rely on."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from pyspark import SparkConf
+from pyspark.sql import SparkSession
+
+#: Set unless spark-submit or spark-defaults.conf says otherwise.
+DEFAULTS = {
+    "spark.driver.memory": os.environ.get("SKEWLESS_DRIVER_MEMORY", "2g"),
+    "spark.sql.session.timeZone": "UTC",
+    "spark.ui.showConsoleProgress": "false",
+    # A stage writes states and backlog of one task side by side; the alternative is to sort them apart.
+    "spark.sql.maxConcurrentOutputFileWriters": "8",
+    # The default of 128 keys makes every sketch aggregate sort its input.
+    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "100000",
+    # The merge reads states sorted by key: take them in that order, which makes it deterministic.
+    "spark.sql.execution.replaceHashWithSortAgg": "true",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    "spark.sql.parquet.compression.codec": "zstd",
+}
+
+
+def build_session(app: str, master: str | None = None) -> SparkSession:
+    """The session of this process.
+
+    Args:
+        app: shown in Spark's UI.
+        master: overrides what spark-submit or the configuration says; ``local[*]`` if nobody says.
+    """
+    # Python workers must be this interpreter, or they are whatever ``python3`` is.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    given = SparkConf()
+    builder = SparkSession.builder.appName(app)
+    for name, value in DEFAULTS.items():
+        if not given.contains(name):
+            builder = builder.config(name, value)
+    if master or not given.contains("spark.master"):
+        builder = builder.master(master or "local[*]")
+    if not given.contains("spark.submit.deployMode"):
+        # A whole run in this process: nobody looks at its UI, and its port may be taken.
+        builder = builder.config("spark.ui.enabled", "false")
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session

@@ -1,0 +1,270 @@
+"""A local Airflow as a detached process tree: start, find again, stop. SQLite, for one laptop.
+
+It lives in ``<checkout>/.airflow`` and nowhere else, so that a fresh clone starts empty and two
+clones do not see each other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import httpx
+
+from skewless_airflow.places import PROJECT, data_root
+
+HOME = PROJECT / ".airflow"
+LOGS = HOME / "logs"
+SERVER_LOG = HOME / "standalone.log"
+_STATE = HOME / "running.json"
+_PASSWORDS = HOME / "simple_auth_manager_passwords.json.generated"
+USER = "admin"
+
+#: On two slow cores; measured about 20 s on two fast ones.
+START_SECONDS = 240.0
+#: A stopping Airflow first lets its tasks stop Spark.
+STOP_SECONDS = 30.0
+
+
+class LocalAirflowError(Exception):
+    """The local Airflow cannot be started or reached; one sentence that says why."""
+
+
+@dataclass(frozen=True)
+class Running:
+    """A local Airflow that was started.
+
+    Attributes:
+        pid: of the first process; it leads a session that all others belong to.
+        born: its start time in clock ticks since boot, so that a reused pid is not taken for it.
+        port: of UI and REST API.
+    """
+
+    pid: int
+    born: int
+    port: int
+
+    @property
+    def url(self) -> str:
+        """Where UI and REST API answer."""
+        return f"http://localhost:{self.port}"
+
+    def healthy(self) -> bool:
+        """Whether API, scheduler and DAG processor all report for work."""
+        with contextlib.suppress(httpx.HTTPError, ValueError):
+            parts = httpx.get(f"{self.url}/api/v2/monitor/health", timeout=5, trust_env=False).json()
+            return all(parts[part]["status"] == "healthy" for part in ("metadatabase", "scheduler", "dag_processor"))
+        return False
+
+    def processes(self) -> list[int]:
+        """The living processes of its session; components make groups of their own, but stay in it."""
+        if _born(self.pid) not in (None, self.born):
+            return []
+        return [pid for pid in _pids() if _session(pid) == self.pid]
+
+
+def running() -> Running | None:
+    """The local Airflow of this checkout, if one is up."""
+    with contextlib.suppress(OSError, ValueError, TypeError):
+        found = Running(**json.loads(_STATE.read_text()))
+        if _born(found.pid) == found.born:
+            return found
+    return None
+
+
+def start(port: int) -> Running:
+    """Start a local Airflow; it outlives this process. Does not wait until it is healthy.
+
+    Raises:
+        LocalAirflowError: the port is taken.
+    """
+    if not port_free(port):
+        raise LocalAirflowError(
+            f"Port {port} is taken by another program: stop that one, or choose a port with SKEWLESS_PORT=8081."
+        )
+    stop()  # what is left of one whose first process was killed
+    LOGS.mkdir(parents=True, exist_ok=True)
+    _make_password()
+    with SERVER_LOG.open("wb") as out:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "airflow", "standalone"],
+            env=environment(port),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            cwd=HOME,
+            start_new_session=True,
+        )
+    started = Running(process.pid, _born(process.pid) or 0, port)
+    _STATE.write_text(json.dumps(asdict(started)))
+    return started
+
+
+def wait_until_healthy(started: Running, tick: Callable[[float], None]) -> None:
+    """Wait for a started Airflow, calling ``tick`` with the seconds passed about once a second.
+
+    Raises:
+        LocalAirflowError: it ended, or it takes too long; with its last words.
+    """
+    begun = time.monotonic()
+    while not started.healthy():
+        passed = time.monotonic() - begun
+        if _born(started.pid) != started.born:
+            raise LocalAirflowError(f"Airflow ended while it started; {_last_words()}")
+        if passed > START_SECONDS:
+            stop()
+            raise LocalAirflowError(f"Airflow was not healthy after {passed:.0f} s; {_last_words()}")
+        tick(passed)
+        time.sleep(1)
+
+
+def stop() -> bool:
+    """Stop the local Airflow and everything it started.
+
+    Returns:
+        Whether anything was running.
+    """
+    try:
+        found = Running(**json.loads(_STATE.read_text()))
+    except (OSError, ValueError, TypeError):
+        return False
+    was_running = bool(found.processes())
+    for sign in (signal.SIGTERM, signal.SIGKILL):
+        deadline = time.monotonic() + STOP_SECONDS
+        for pid in found.processes():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, sign)
+        while found.processes() and time.monotonic() < deadline:
+            _reap()
+            time.sleep(0.2)
+    _STATE.unlink(missing_ok=True)
+    return was_running
+
+
+def password() -> str:
+    """The password of ``USER``."""
+    return str(json.loads(_PASSWORDS.read_text())[USER])
+
+
+def password_file() -> Path:
+    """The file that holds the password, readable by its owner only."""
+    return _PASSWORDS
+
+
+def schedules_on() -> bool:
+    """Whether DAGs run by their schedule, and not only by hand: ``SKEWLESS_SCHEDULE=on``."""
+    return os.environ.get("SKEWLESS_SCHEDULE", "off") == "on"
+
+
+def port_free(port: int) -> bool:
+    """Whether nobody listens on a port of this machine."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((_host(), port))
+        except OSError:
+            return False
+    return True
+
+
+def free_port() -> int:
+    """A port nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind((_host(), 0))
+        return int(probe.getsockname()[1])
+
+
+def environment(port: int) -> dict[str, str]:
+    """The whole configuration of the local Airflow; what the file in its home says is overruled."""
+    url = f"http://localhost:{port}"
+    local = "localhost,127.0.0.1"
+    return {
+        **os.environ,
+        "AIRFLOW_HOME": str(HOME),
+        "AIRFLOW__CORE__DAGS_FOLDER": str(PROJECT / "dags"),
+        "AIRFLOW__CORE__PLUGINS_FOLDER": str(PROJECT / "plugins"),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
+        "AIRFLOW__CORE__PARALLELISM": "4",
+        "AIRFLOW__CORE__DAGBAG_IMPORT_ERROR_TRACEBACKS": "False",
+        "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{HOME / 'airflow.db'}",
+        "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(LOGS),
+        "AIRFLOW__API__HOST": _host(),
+        "AIRFLOW__API__PORT": str(port),
+        "AIRFLOW__API__BASE_URL": url,
+        "AIRFLOW__DAG_PROCESSOR__PARSING_PROCESSES": "1",
+        # Unpausing a DAG starts the night that was missed, at once; on a laptop nobody asked for that.
+        "AIRFLOW__SCHEDULER__USE_JOB_SCHEDULE": str(schedules_on()),
+        "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(free_port()),
+        "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(free_port()),
+        "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
+        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[*]"}),
+        "SKEWLESS_ROOT": data_root(),
+        # spark-submit is beside this interpreter, which has what the entries import.
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+        "PYSPARK_PYTHON": sys.executable,
+        "NO_COLOR": "1",
+        # A proxy of the laptop is not for its own tasks talking to its own API.
+        "NO_PROXY": ",".join(filter(None, (os.environ.get("NO_PROXY"), local))),
+        "no_proxy": ",".join(filter(None, (os.environ.get("no_proxy"), local))),
+    }
+
+
+def _host() -> str:
+    return os.environ.get("SKEWLESS_HOST", "127.0.0.1")
+
+
+def _make_password() -> None:
+    """Make the password before Airflow does, because Airflow prints it into its log."""
+    if _PASSWORDS.exists():
+        return
+    descriptor = os.open(_PASSWORDS, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    with os.fdopen(descriptor, "w") as out:
+        out.write(json.dumps({USER: secrets.token_urlsafe(12)}) + "\n")
+
+
+def _last_words() -> str:
+    lines = SERVER_LOG.read_text(errors="replace").splitlines() if SERVER_LOG.exists() else []
+    tail = "\n".join(lines[-15:])
+    return f"the end of {SERVER_LOG} is:\n{tail}"
+
+
+def _pids() -> list[int]:
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+
+
+def _session(pid: int) -> int | None:
+    """The session of a living process."""
+    fields = _stat(pid)
+    return int(fields[3]) if fields and fields[0] != "Z" else None
+
+
+def _born(pid: int) -> int | None:
+    """When a living process was started, in clock ticks since boot."""
+    fields = _stat(pid)
+    return int(fields[19]) if fields and fields[0] != "Z" else None
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of ``/proc/PID/stat`` from the third on, after the name, which may hold anything."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def _reap() -> None:
+    """Collect our own child, if the Airflow we stop is one."""
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)

@@ -1,0 +1,99 @@
+"""The table of the design's rooms is executed: lint-imports, and what it cannot see."""
+
+from __future__ import annotations
+
+import ast
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def lint_imports(tree: Path) -> subprocess.CompletedProcess[str]:
+    """Run lint-imports on the packages of ``tree``, which come before the installed ones."""
+    return subprocess.run(
+        [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"],
+        cwd=tree,
+        env={**os.environ, "PYTHONPATH": f"{tree / 'plugins'}:{tree / 'jobs'}", "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A copy of the packages and their contracts."""
+    ignored = shutil.ignore_patterns("__pycache__")
+    for package in ("plugins/skewless", "plugins/skewless_airflow", "jobs/skewless_spark"):
+        shutil.copytree(ROOT / package, tmp_path / package, ignore=ignored)
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    return tmp_path
+
+
+def test_the_tree_keeps_all_contracts() -> None:
+    done = lint_imports(ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("module", "line", "broken"),
+    [
+        ("plugins/skewless/ring.py", "import pyspark", "The core knows no framework"),
+        ("plugins/skewless/planner.py", "import time", "The core knows no framework"),
+        ("plugins/skewless/forecast.py", "from skewless import run_directory", "Only run_directory and publication"),
+        ("plugins/skewless/document.py", "from skewless import planner", "The core is layered"),
+        ("jobs/skewless_spark/__init__.py", "import skewless_airflow", "The Spark face and the Airflow face"),
+        ("jobs/skewless_spark/__init__.py", "import airflow.sdk", "The Spark face knows no Airflow"),
+        ("plugins/skewless_airflow/__init__.py", "import pyarrow", "The Airflow face knows no Spark"),
+    ],
+    ids=[
+        "spark in the core", "clock in the core", "files in the planner", "upwards in the core",
+        "face to face", "airflow in the spark face", "arrow in the airflow face",
+    ],
+)  # fmt: skip
+def test_a_planted_violation_is_found(tree: Path, module: str, line: str, broken: str) -> None:
+    path = tree / module
+    path.write_text(f"{path.read_text(encoding='utf-8')}\n{line}\n", encoding="utf-8")
+    done = lint_imports(tree)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert any(row.startswith(broken) and row.endswith("BROKEN") for row in done.stdout.splitlines()), done.stdout
+
+
+@pytest.mark.parametrize(
+    ("files", "forbidden"),
+    [
+        ("dags/*.py", {"pyspark", "pyarrow", "great_expectations", "skewless_spark"}),
+        ("plugins/*.py", {"pyspark", "pyarrow", "great_expectations", "skewless_spark"}),
+        ("jobs/*.py", {"airflow", "skewless_airflow"}),
+        ("benchmarks/**/*.py", {"airflow", "skewless_airflow"}),
+    ],
+    ids=["dags know no spark", "the plugin file knows no spark", "spark entries know no airflow", "benchmarks neither"],
+)
+def test_files_that_are_in_no_package_keep_apart(files: str, forbidden: set[str]) -> None:
+    for path in ROOT.glob(files):
+        assert not imported(path) & forbidden, path
+
+
+def imported(path: Path) -> set[str]:
+    """The top-level packages a file imports, wherever in it."""
+    names = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.append(node.module)
+    return {name.partition(".")[0] for name in names}
+
+
+def test_the_core_imports_without_spark_airflow_or_arrow() -> None:
+    code = (
+        "import sys, skewless.planner, skewless.publication\n"
+        "assert not {'pyspark', 'airflow', 'pyarrow', 'pandas'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

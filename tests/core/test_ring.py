@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import mmh3
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from skewless.hashing import key_hash
+from skewless.ring import Ring
+
+TOKENS = st.dictionaries(st.integers(0, 40), st.integers(1, 30), min_size=1, max_size=8)
+
+
+@given(TOKENS, st.integers(4, 8))
+def test_a_slot_belongs_to_the_first_token_clockwise_of_its_start(tokens: dict[int, int], bits: int) -> None:
+    ring = Ring(ring_bits=bits, tokens=tokens)
+    placed = sorted(
+        (mmh3.hash(f"token-{reducer}-{j}".encode(), 42, signed=False), reducer)
+        for reducer, count in tokens.items()
+        for j in range(count)
+    )
+    for slot, owner in enumerate(ring.slot_owners):
+        start = slot << (32 - bits)
+        assert owner == next((reducer for at, reducer in placed if at >= start), placed[0][1])
+
+
+@given(TOKENS, st.integers(0, 41), st.integers(1, 30))
+def test_adding_a_reducer_moves_slots_only_to_it(tokens: dict[int, int], new: int, count: int) -> None:
+    tokens.pop(new, None)
+    if not tokens:
+        return
+    before, after = Ring(tokens=tokens).slot_owners, Ring(tokens={**tokens, new: count}).slot_owners
+    assert set(after[before != after]) <= {new}
+
+
+@given(TOKENS, st.data())
+def test_taking_tokens_from_a_reducer_moves_slots_only_away_from_it(tokens: dict[int, int], data: st.DataObject) -> None:
+    poorer = data.draw(st.sampled_from(sorted(tokens)))
+    left = data.draw(st.integers(1, tokens[poorer]))
+    before, after = Ring(tokens=tokens).slot_owners, Ring(tokens={**tokens, poorer: left}).slot_owners
+    assert set(before[before != after]) <= {poorer}
+
+
+@given(TOKENS)
+def test_every_slot_has_an_owner_on_the_ring_and_the_order_of_reducers_is_no_matter(tokens: dict[int, int]) -> None:
+    ring = Ring(tokens=tokens)
+    assert len(ring.slot_owners) == 4096
+    assert set(ring.slot_owners) <= set(tokens)
+    assert np.array_equal(ring.slot_owners, Ring(tokens=dict(reversed(tokens.items()))).slot_owners)
+
+
+def test_an_even_ring_of_64_tokens_is_known() -> None:
+    ring = Ring.even(8, 64)
+    assert ring.reducers == tuple(range(8))
+    assert np.bincount(ring.slot_owners).sum() == 4096
+    assert ring.slot_of("self") == key_hash("self") >> 20 == 3606
+    assert ring.owner_of("self") == ring.slot_owners[3606]
+
+
+def test_a_ring_cannot_be_changed() -> None:
+    ring = Ring.even(2, 4)
+    with pytest.raises(ValueError, match="read-only"):
+        ring.slot_owners[0] = 1
+    with pytest.raises(ValidationError, match="frozen"):
+        ring.ring_bits = 5
+
+
+@pytest.mark.parametrize("tokens", [{}, {0: 0}, {-1: 3}], ids=["nobody", "no token", "negative reducer"])
+def test_a_ring_without_owners_is_refused(tokens: dict[int, int]) -> None:
+    with pytest.raises(ValidationError, match="at least one reducer"):
+        Ring(tokens=tokens)

@@ -1,0 +1,398 @@
+"""The histogram is the paper's, loses no value, and can be cut and merged anywhere."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from skewless.errors import AggregateError
+from skewless_spark.aggregates import streaming_histogram
+from skewless_spark.aggregates.streaming_histogram import (
+    STREAMING_HISTOGRAM,
+    StreamingHistogramOptions,
+    StreamingHistograms,
+    cumulative_count,
+    uniform,
+)
+
+Histogram = list[tuple[float, int]]
+
+#: The first Arrow call of a process imports pandas.
+UNHURRIED = settings(deadline=None)
+BINS = st.integers(2, 9)
+NUMBERS = st.integers(-20, 20).map(float) | st.floats(-1e6, 1e6)
+#: Every number there is, and nulls; few enough distinct ones that some come twice.
+ANYTHING = st.none() | st.sampled_from([0.0, -0.0, 1e308, -1e308, math.inf, -math.inf, math.nan, 5e-324]) | st.floats()
+ROWS = st.lists(st.tuples(st.integers(0, 4), ANYTHING), max_size=120)
+GROUPS = 6  # the last one never has a row
+
+
+@pytest.fixture(params=[1, 50, 1 << 19], ids=["sorted at once", "sorted now and then", "sorted at the end"])
+def pending_rows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long rows wait to be sorted."""
+    monkeypatch.setattr(streaming_histogram, "PENDING_ROWS", request.param)
+
+
+def accumulator(bins: int) -> StreamingHistograms:
+    created = STREAMING_HISTOGRAM.create(StreamingHistogramOptions(bins=bins))
+    assert isinstance(created, StreamingHistograms)
+    return created
+
+
+def fed(batches: Sequence[Sequence[tuple[int, float | None]]], bins: int, groups: int = GROUPS) -> StreamingHistograms:
+    histograms = accumulator(bins)
+    for batch in batches:
+        values = pa.array([value for _, value in batch], pa.float64(), from_pandas=False)
+        histograms.update(values, np.array([group for group, _ in batch], np.int64), groups)
+    return histograms
+
+
+def merged(states: Sequence[pa.Array], bins: int) -> StreamingHistograms:
+    histograms = accumulator(bins)
+    for state in states:
+        histograms.merge(state, np.arange(len(state)), len(state))
+    return histograms
+
+
+def of_values(values: npt.NDArray[np.float64], bins: int, batches: int = 1) -> StreamingHistograms:
+    """One key's histogram."""
+    histograms = accumulator(bins)
+    for batch in np.array_split(values, batches):
+        histograms.update(pa.array(batch), np.zeros(len(batch), np.int64), 1)
+    return histograms
+
+
+def lists(state: pa.Array) -> list[Histogram]:
+    return [[(point["x"], point["y"]) for point in histogram] for histogram in state.to_pylist()]
+
+
+def arrays(histogram: Histogram) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
+    return np.array([x for x, _ in histogram]), np.array([y for _, y in histogram], np.int64)
+
+
+def cut(rows: list[tuple[int, float | None]], cuts: list[int]) -> list[list[tuple[int, float | None]]]:
+    places = [0, *sorted(cut % (len(rows) + 1) for cut in cuts), len(rows)]
+    return [rows[first:last] for first, last in itertools.pairwise(places)]
+
+
+def counted(rows: list[tuple[int, float | None]], group: int) -> list[float]:
+    return [value for of, value in rows if of == group and value is not None and not math.isnan(value)]
+
+
+def paper_merge(points: Histogram, bins: int) -> Histogram:
+    """Procedure 2 of the paper to the letter: one closest pair at a time, the leftmost of equally close ones."""
+    points = sorted(points)
+    while len(points) > bins:
+        i = min(range(len(points) - 1), key=lambda i: points[i + 1][0] - points[i][0])
+        (x0, y0), (x1, y1) = points[i : i + 2]
+        mean = x0 * (y0 / float(y0 + y1)) + x1 * (y1 / float(y0 + y1))
+        points[i : i + 2] = [(min(max(mean, x0), x1), y0 + y1)]
+    return points
+
+
+def paper_update(values: npt.NDArray[np.float64], bins: int) -> Histogram:
+    """Procedure 1 of the paper, one value at a time."""
+    points: Histogram = []
+    for value in values.tolist():
+        place = bisect.bisect_left(points, (value, 0))
+        if place < len(points) and points[place][0] == value:
+            points[place] = (value, points[place][1] + 1)
+        else:
+            points = paper_merge([*points[:place], (value, 1), *points[place:]], bins)
+    return points
+
+
+def cdf_error(histogram: Histogram, values: npt.NDArray[np.float64]) -> float:
+    """Largest distance of the histogram's CDF from the values' own, as a share of all values.
+
+    At an atom the values' CDF jumps; a histogram that says anything within the jump is right there.
+    """
+    at, counts = np.unique(values, return_counts=True)
+    upper = np.cumsum(counts)
+    said = cumulative_count(*arrays(histogram), at)
+    return float(np.max(np.maximum(said - upper, upper - counts - said)) / len(values))
+
+
+# --- what always holds ------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("pending_rows")
+def test_values_lose_nothing_however_they_are_cut() -> None:
+    @UNHURRIED
+    @given(rows=ROWS, cuts=st.lists(st.integers(0, 200), max_size=4), bins=BINS)
+    def check(rows: list[tuple[int, float | None]], cuts: list[int], bins: int) -> None:
+        histograms = fed(cut(rows, cuts), bins)
+        state = histograms.state()
+        assert state.type == STREAMING_HISTOGRAM.state_type
+        assert histograms.evaluate().type == STREAMING_HISTOGRAM.result_type
+        assert histograms.evaluate().equals(state)
+        for group, histogram in enumerate(lists(state)):
+            values = counted(rows, group)
+            places = [x for x, _ in histogram]
+            assert sum(y for _, y in histogram) == len(values)
+            assert len(histogram) <= bins
+            assert all(left < right for left, right in itertools.pairwise(places))
+            assert all(y >= 1 for _, y in histogram)
+            assert not values or (min(values) <= places[0] and places[-1] <= max(values))
+            if len(set(values)) <= bins:
+                assert dict(histogram) == Counter(values)
+
+    check()
+
+
+@UNHURRIED
+@given(rows=ROWS, bins=BINS, cuts=st.lists(st.integers(0, 200), max_size=4))
+def test_the_same_batches_give_the_same_histogram(
+    rows: list[tuple[int, float | None]], bins: int, cuts: list[int]
+) -> None:
+    batches = cut(rows, cuts)
+    asked_in_between = accumulator(bins)
+    for batch in batches:
+        values = pa.array([value for _, value in batch], pa.float64(), from_pandas=False)
+        asked_in_between.update(values, np.array([group for group, _ in batch], np.int64), GROUPS)
+        asked_in_between.state()
+    assert asked_in_between.state().equals(fed(batches, bins).state())
+
+
+@UNHURRIED
+@given(rows=ROWS, bins=BINS)
+def test_a_state_goes_through_merge_unchanged(rows: list[tuple[int, float | None]], bins: int) -> None:
+    state = fed([rows], bins).state()
+    assert merged([state], bins).state().equals(state)
+
+
+@UNHURRIED
+@given(parts=st.lists(ROWS, min_size=1, max_size=3), bins=BINS)
+def test_merging_in_any_order_gives_the_same_histogram(parts: list[list[tuple[int, float | None]]], bins: int) -> None:
+    states = [fed([part], bins).state() for part in parts]
+    assert merged(states, bins).state().equals(merged(states[::-1], bins).state())
+
+
+@UNHURRIED
+@given(parts=st.lists(ROWS, min_size=3, max_size=3), bins=BINS)
+def test_merging_in_any_grouping_keeps_every_count(parts: list[list[tuple[int, float | None]]], bins: int) -> None:
+    first, second, third = (fed([part], bins).state() for part in parts)
+    left = merged([merged([first, second], bins).state(), third], bins).state()
+    right = merged([first, merged([second, third], bins).state()], bins).state()
+    totals = [len(counted([row for part in parts for row in part], group)) for group in range(GROUPS)]
+    assert [sum(y for _, y in histogram) for histogram in lists(left)] == totals
+    assert [sum(y for _, y in histogram) for histogram in lists(right)] == totals
+
+
+# --- the paper's procedure --------------------------------------------------------------------------------
+
+POINTS = st.dictionaries(NUMBERS, st.integers(1, 10) | st.integers(1, 10**15), min_size=1, max_size=80)
+GRIDS = st.builds(
+    lambda size, power, ys: {float(i) ** power: ys[i % len(ys)] for i in range(size)},
+    st.integers(1, 150),
+    st.sampled_from([0.5, 1, 2, 5]),
+    st.lists(st.integers(1, 1000), min_size=1, max_size=7),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(groups=st.lists(POINTS | GRIDS, min_size=1, max_size=6), bins=BINS)
+def test_rounds_give_bit_for_bit_what_one_merge_at_a_time_gives(groups: list[dict[float, int]], bins: int) -> None:
+    points = [sorted((x + 0.0, y) for x, y in group.items()) for group in groups]
+    state = pa.array([[{"x": x, "y": y} for x, y in group] for group in points], STREAMING_HISTOGRAM.state_type)
+    assert lists(merged([state], bins).state()) == [paper_merge(group, bins) for group in points]
+
+
+@UNHURRIED
+@given(groups=st.lists(POINTS | GRIDS, min_size=1, max_size=3), bins=BINS)
+def test_the_heap_gives_bit_for_bit_what_one_merge_at_a_time_gives(groups: list[dict[float, int]], bins: int) -> None:
+    points = [sorted((x + 0.0, y) for x, y in group.items()) for group in groups if len(group) > bins]
+    assume(points)
+    x, y = arrays([point for group in points for point in group])
+    sizes = np.array([len(group) for group in points])
+    x_merged, y_merged = streaming_histogram._merge_one_by_one(x, y, sizes, bins)
+    got = [list(zip(xs, ys, strict=True)) for xs, ys in zip(x_merged.tolist(), y_merged.tolist(), strict=True)]
+    assert got == [paper_merge(group, bins) for group in points]
+
+
+def test_gaps_that_double_are_merged_as_the_paper_does_although_a_round_finds_one_merge_only() -> None:
+    values = np.exp2(np.arange(-500.0, 500.0))
+    expected = paper_merge([(x, 1) for x in values.tolist()], 4)
+    assert lists(of_values(values, 4).state()) == [expected]
+
+
+@UNHURRIED
+@given(values=st.lists(NUMBERS, max_size=40), bins=BINS)
+def test_values_are_merged_as_the_paper_does_where_the_buffer_has_not_been_full(values: list[float], bins: int) -> None:
+    points = [(x + 0.0, y) for x, y in Counter(values).items()]
+    assert lists(of_values(np.array(values, np.float64), bins).state()) == [paper_merge(points, bins)]
+
+
+# --- how far off ------------------------------------------------------------------------------------------
+
+RANDOM = np.random.default_rng(20240607)
+SAMPLES = {
+    "normal": RANDOM.normal(size=50_000),
+    "uniform": RANDOM.uniform(-1, 1, 50_000),
+    "exponential": RANDOM.exponential(size=50_000),
+    "zipf": np.minimum(RANDOM.zipf(1.5, 50_000), 121).astype(np.float64),
+    "minutes": RANDOM.integers(0, 121, 50_000).astype(np.float64),
+}
+#: Where the paper's own histogram is far off: most values are small, and lie in its first point.
+HEAVY_TAIL = np.minimum(RANDOM.zipf(1.5, 5_000), 10_000).astype(np.float64)
+#: In shares of all values, in bins' worth. Closest-pair merging spaces points evenly whatever lies between them,
+#: so the first point of a skewed shape holds many values, and Sum says nothing lies below it. So it is in the paper.
+CDF_BOUNDS = {"normal": 0.5 / 32, "uniform": 1 / 32, "exponential": 5 / 32, "zipf": 3 / 32, "minutes": 0.5 / 32}
+
+
+@pytest.mark.parametrize("batches", [1, 7, 400])
+@pytest.mark.parametrize("shape", SAMPLES)
+@pytest.mark.usefixtures("pending_rows")
+def test_the_cdf_is_near_the_true_one(shape: str, batches: int) -> None:
+    (histogram,) = lists(of_values(SAMPLES[shape], 32, batches).state())
+    assert sum(y for _, y in histogram) == 50_000
+    assert cdf_error(histogram, SAMPLES[shape]) <= CDF_BOUNDS[shape]
+
+
+@pytest.mark.parametrize("batches", [1, 40])
+@pytest.mark.parametrize("shape", [*SAMPLES, "heavy tail"])
+def test_merging_late_is_no_less_exact_than_the_paper_one_value_at_a_time(
+    shape: str, batches: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streaming_histogram, "PENDING_ROWS", 1)
+    values = HEAVY_TAIL if shape == "heavy tail" else SAMPLES[shape][:5_000]
+    (histogram,) = lists(of_values(values, 32, batches).state())
+    assert cdf_error(histogram, values) <= cdf_error(paper_update(values, 32), values) + 2 / 32
+
+
+@pytest.mark.parametrize("shape", SAMPLES)
+def test_states_merged_in_any_grouping_are_near_the_true_cdf_and_each_other(shape: str) -> None:
+    states = [of_values(part, 32).state() for part in np.array_split(SAMPLES[shape], 9)]
+    at_once = merged(states, 32).state()
+    stepwise = states[0]
+    for state in states[1:]:
+        stepwise = merged([stepwise, state], 32).state()
+    for state in (at_once, stepwise):
+        assert cdf_error(lists(state)[0], SAMPLES[shape]) <= CDF_BOUNDS[shape]
+
+
+@pytest.mark.parametrize("shape", ["normal", "uniform", "exponential", "minutes"])
+def test_uniform_cuts_into_equal_parts(shape: str) -> None:
+    (histogram,) = lists(of_values(SAMPLES[shape], 64, 5).state())
+    cuts = uniform(*arrays(histogram), 10)
+    shares = np.searchsorted(np.sort(SAMPLES[shape]), cuts) / 50_000
+    assert np.all(np.diff(cuts) > 0)
+    assert np.max(np.abs(shares - np.arange(1, 10) / 10)) <= 0.03
+
+
+@UNHURRIED
+@given(points=st.dictionaries(NUMBERS, st.integers(1, 1000), min_size=1, max_size=12), parts=st.integers(1, 9))
+def test_uniform_undoes_sum(points: dict[float, int], parts: int) -> None:
+    x, y = arrays(sorted((x + 0.0, y) for x, y in points.items()))
+    assume(len(x) == 1 or np.min(np.diff(x)) > 1e-3)
+    cuts = uniform(x, y, parts)
+    wanted = np.arange(1, parts) / parts * y.sum()
+    inside = (cuts > x[0]) & (cuts < x[-1])
+    assert cumulative_count(x, y, cuts)[inside] == pytest.approx(wanted[inside], rel=1e-5, abs=1e-5)
+    assert np.all(np.diff(cuts) >= 0)
+
+
+def test_sum_counts_half_of_a_point_below_it() -> None:
+    x, y = np.array([2.0, 4.0, 8.0]), np.array([2, 4, 4])
+    # From 4 on: 2 + 4 / 2; at 6, halfway to 8, half of the (4 + 4) / 2 values between.
+    assert cumulative_count(x, y, np.array([1.9, 2.0, 4.0, 6.0, 8.0, 9.0])).tolist() == [0, 1, 4, 6, 10, 10]
+
+
+def test_infinite_points_are_counted_as_a_whole() -> None:
+    x, y = np.array([-np.inf, 1.0, np.inf]), np.array([3, 4, 3])
+    assert cumulative_count(x, y, np.array([-np.inf, 0.0, 1.0, np.inf])).tolist() == [3, 3, 7, 10]
+    assert uniform(x, y, 10).tolist() == [-np.inf, -np.inf, 1, 1, 1, 1, 1, np.inf, np.inf]
+
+
+# --- odd values and odd calls -----------------------------------------------------------------------------
+
+
+def test_a_group_without_values_has_an_empty_list() -> None:
+    assert lists(fed([[(1, None), (1, math.nan), (2, 7.0)]], 2, groups=4).state()) == [[], [], [(7.0, 1)], []]
+    assert accumulator(2).state().to_pylist() == []
+
+
+def test_groups_can_come_without_rows() -> None:
+    histograms = accumulator(4)
+    histograms.update(pa.array([], pa.float64()), np.array([], np.int64), 2)
+    histograms.update(pa.array([1.0]), np.array([4]), 5)
+    assert lists(histograms.state()) == [[], [], [], [], [(1.0, 1)]]
+
+
+def test_nulls_and_nan_are_not_counted() -> None:
+    assert lists(fed([[(0, None), (0, 1.0), (0, math.nan), (0, 1.0)]], 4, groups=1).state()) == [[(1.0, 2)]]
+
+
+def test_negative_zero_is_zero() -> None:
+    ((x, y),) = lists(fed([[(0, -0.0), (0, 0.0)]], 4, groups=1).state())[0]
+    assert (math.copysign(1.0, x), y) == (1.0, 2)
+
+
+def test_huge_values_are_merged_without_overflow() -> None:
+    histograms = fed([[(0, 1.7e308), (0, 1.6e308), (0, -1.7e308), (0, 1e308)]], 2, groups=1)
+    assert lists(histograms.state()) == [[(-1.7e308, 1), (pytest.approx(1.7e308 / 3 + 1.6e308 / 3 + 1e308 / 3), 3)]]
+
+
+@pytest.mark.parametrize(
+    ("bins", "expected"),
+    [
+        pytest.param(3, [(-math.inf, 1), (2.0, 3), (math.inf, 2)], id="kept while finite ones can be merged"),
+        pytest.param(2, [(-math.inf, 4), (math.inf, 2)], id="merged last"),
+    ],
+)
+def test_infinities_are_counted_at_the_ends(bins: int, expected: Histogram) -> None:
+    rows = [(0, math.inf), (0, 1.0), (0, -math.inf), (0, 2.0), (0, 3.0), (0, math.inf)]
+    assert lists(fed([rows], bins, groups=1).state()) == [expected]
+
+
+def test_null_states_count_as_empty_and_groups_may_come_twice() -> None:
+    state = pa.array([[(1.0, 2)], None, [], [(1.0, 1), (3.0, 1)]], STREAMING_HISTOGRAM.state_type)
+    histograms = accumulator(4)
+    histograms.merge(state.slice(1), np.array([0, 1, 1]), 2)
+    histograms.merge(state.slice(0, 2), np.array([1, 0]), 2)
+    assert lists(histograms.state()) == [[], [(1.0, 3), (3.0, 1)]]
+
+
+def test_rows_and_states_of_a_key_are_counted_together() -> None:
+    histograms = fed([[(0, 1.0), (0, 2.0)]], 4, groups=1)
+    histograms.merge(pa.array([[(2.0, 10)]], STREAMING_HISTOGRAM.state_type), np.array([0]), 1)
+    histograms.update(pa.array([2.0]), np.array([0]), 1)
+    assert lists(histograms.state()) == [[(1.0, 1), (2.0, 12)]]
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        pytest.param((None, 1), id="no place"),
+        pytest.param((math.nan, 1), id="nan"),
+        pytest.param((1.0, None), id="no count"),
+        pytest.param((1.0, 0), id="count of nothing"),
+        pytest.param(None, id="no point"),
+    ],
+)
+def test_a_state_that_is_none_is_refused(point: tuple[float | None, int | None] | None) -> None:
+    state = pa.array([[(0.0, 1), point]], STREAMING_HISTOGRAM.state_type)
+    with pytest.raises(AggregateError, match="a number x and a count y of at least 1"):
+        accumulator(4).merge(state, np.array([0]), 1)
+
+
+def test_groups_never_go() -> None:
+    with pytest.raises(AggregateError, match="required at least 3, but came 2"):
+        fed([[(2, 1.0)]], 4, groups=3).update(pa.array([1.0]), np.array([0]), 2)
+
+
+@pytest.mark.parametrize("options", [{"bins": 1}, {"bins": 1025}, {"bins": "32"}, {"bin": 32}], ids=str)
+def test_options_are_strict(options: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        StreamingHistogramOptions.model_validate(options)
