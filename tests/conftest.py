@@ -6,6 +6,6 @@ import os
 
 from hypothesis import settings
 
-settings.register_profile("fixed", derandomize=True, max_examples=40, deadline=None, database=None)
+settings.register_profile("fixed", derandomize=True, max_examples=30, deadline=None, database=None)
 settings.register_profile("explore", max_examples=2000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))

@@ -73,7 +73,7 @@ def run(
     loaded = load_spec(spec, tuple(overrides or ()))
     where = run_dir or str(root / "runs" / loaded.name / _new_run_id())
     directory = RunDirectory(where)
-    console = Console(stderr=as_json)
+    console = _console(stderr=as_json)
     try:
         _run(directory, loaded, f"spec {spec}", _date(date, directory), str(root), master, console)
     finally:
@@ -119,8 +119,13 @@ def show(
     if as_json:
         sys.stdout.write(json.dumps(run_summary.as_object(directory)) + "\n")
     else:
-        console = Console() if sys.stdout.isatty() else Console(width=160)
-        run_view.show(directory, console)
+        run_view.show(directory, _console())
+
+
+def _console(stderr: bool = False) -> Console:
+    """A terminal's own width; a pipe or a log has none, and takes long lines."""
+    console = Console(stderr=stderr)
+    return console if console.is_terminal else Console(stderr=stderr, width=160)
 
 
 def _today() -> dt.date:

@@ -153,6 +153,8 @@ def _built(spec: ExpectationSpec, spot: str, columns: tuple[str, ...]) -> Expect
         )
     # As job.json will hold them: what is checked here is what is run after.
     kwargs: dict[str, Any] = _plain(spec.model_dump(mode="json")["kwargs"], f"{spot}.kwargs")
+    if _MAPPING_KWARG in kwargs:
+        kwargs[_MAPPING_KWARG] = _quantile_ranges(kwargs[_MAPPING_KWARG], f"{spot}.kwargs.{_MAPPING_KWARG}")
     kind = great_expectations().expectations.registry.get_expectation_impl(spec.type)
     _require_known(kwargs, sorted(set(kind.__fields__) - _NOT_OURS_TO_OFFER), spot)
     _require_columns(kwargs, columns, spot)
@@ -176,6 +178,20 @@ def _plain(value: Any, spot: str) -> Any:
     return value
 
 
+def _quantile_ranges(given: Any, spot: str) -> dict[str, Any]:
+    """Great Expectations takes any mapping here, and hands quantiles to the JVM, which takes no integers."""
+    quantiles, ranges = (given.get(name) if isinstance(given, dict) else None for name in ("quantiles", "value_ranges"))
+    if not (
+        isinstance(quantiles, list) and isinstance(ranges, list) and len(quantiles) == len(ranges) and len(given) == 2
+    ):
+        raise SpecError(spot, "two lists of one length, quantiles and value_ranges", repr(given)[:120])
+    if not all(isinstance(one, int | float) and 0 <= one <= 1 for one in quantiles):
+        raise SpecError(f"{spot}.quantiles", "numbers from 0 to 1", repr(quantiles)[:120])
+    if not all(isinstance(pair, list) and len(pair) == 2 for pair in ranges):
+        raise SpecError(f"{spot}.value_ranges", "a pair [lowest, highest] for each quantile", repr(ranges)[:120])
+    return {"quantiles": [float(one) for one in quantiles], "value_ranges": ranges}
+
+
 def _require_known(kwargs: dict[str, Any], known: list[str], spot: str) -> None:
     for name in kwargs:
         if name not in known:
@@ -187,7 +203,8 @@ def _require_columns(kwargs: dict[str, Any], columns: tuple[str, ...], spot: str
         if column not in columns:
             raise SpecError(f"{spot}.kwargs.{name}", "a column of the result", repr(column), nearest(column, columns))
         if "." in column or "`" in column:
-            # Great Expectations hands the name to Spark unquoted, which reads it as a path into a struct.
+            # Spark reads such a name as a path into a struct unless it is quoted, which Great
+            # Expectations does here and there.
             raise SpecError(f"{spot}.kwargs.{name}", "a column without dots and backticks in its name", repr(column))
 
 

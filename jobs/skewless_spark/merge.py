@@ -43,13 +43,13 @@ def merge_states(spark: SparkSession, run: RunDirectory) -> StepCommit:
     counted = Observation("merged states")
     if any(report.processed_rows for report in reports):
         merged = merged.observe(counted, F.sum("rows").alias("rows"), F.count(F.lit(1)).alias("keys"))
-        _evaluated(merged, columns).write.parquet(attempt.path("kind=result"))
+        _evaluated(merged, columns).write.parquet(attempt.path("data"))
         counts = {name: int(counted.get[name]) for name in ("rows", "keys")}
     else:
-        _evaluated(merged, columns).write.parquet(attempt.path("kind=result"))
+        _evaluated(merged, columns).write.parquet(attempt.path("data"))
         counts = {"rows": 0, "keys": 0}
     try:
-        return attempt.commit(written(attempt, "result", keep_empty=not counts["keys"]), counts)
+        return attempt.commit(written(attempt, "result", "data", keep_empty=not counts["keys"]), counts)
     except LostRaceError:
         return run.committed(RESULT_STEP)
 

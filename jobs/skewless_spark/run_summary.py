@@ -114,20 +114,16 @@ def hottest(run: RunDirectory, count: int = 10) -> tuple[str | None, list[dict[s
     if commit is None:
         return None, []
     by: str | None = None
-    best: list[tuple[float, int, dict[str, Any]]] = []
+    best: list[dict[str, Any]] = []
     for file in commit.of_kind("result"):
         with run.fs.open(f"{run.root}/{file.path}", "rb") as opened:
             table = pq.read_table(opened)
         by = by or _first_number(job, table)
         if by is None:
             return None, table.slice(0, count).to_pylist()
-        order = pc.sort_indices(table, sort_keys=[(by, "descending")], null_placement="at_end")
-        rows = table.take(order.slice(0, count)).to_pylist()
-        best = heapq.nlargest(
-            count, [*best, *((float(row[by] or 0), -len(best) - number, row) for number, row in enumerate(rows))],
-            key=lambda one: one[:2],
-        )  # fmt: skip
-    return by, [row for _, _, row in best]
+        order = pc.sort_indices(table, sort_keys=[(by, "descending")])
+        best = heapq.nlargest(count, [*best, *table.take(order.slice(0, count)).to_pylist()], key=lambda row: row[by] or 0)
+    return by, best
 
 
 def _first_number(job: Job, table: pa.Table) -> str | None:

@@ -61,25 +61,30 @@ def _sparkline(points: list[tuple[float, float]]) -> str:
 
 
 def _stages(run: RunDirectory, console: Console) -> None:
-    table = Table(title="stages", title_justify="left")
-    for name in ("stage", "admitted", "forwarded", "processed", "backlog", "max/mean", "gap", "seconds"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("decision after it", ratio=1, min_width=24)
-    for line in run_summary.stage_lines(run):
-        table.add_row(
+    """One line per stage, never cut: the decision is last, and as long as it needs to be."""
+    lines = run_summary.stage_lines(run)
+    head = ("stage", "admitted", "processed", "backlog", "forwarded", "max/mean", "gap", "seconds")
+    cells = [
+        (
             str(line["stage"]),
-            *(f"{line[f'{name}_rows']:,}" for name in ("admitted", "forwarded", "processed", "backlog")),
+            *(f"{line[f'{name}_rows']:,}" for name in ("admitted", "processed", "backlog", "forwarded")),
             f"{line['max_over_mean']:.3f}",
             f"{line['gap_to_bound']:.1%}",
             f"{line['seconds']:.1f}",
-            escape(line["decision"] or ""),
         )
-    console.print(table)
+        for line in lines
+    ]
+    widths = [max(len(row[column]) for row in (head, *cells)) for column in range(len(head))]
+    said = ["decision after it", *(line["decision"] or "" for line in lines)]
+    for row, words in zip((head, *cells), said, strict=True):
+        numbers = "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+        console.print(f"{numbers}  {words}", markup=False, highlight=False, soft_wrap=True)
     whole = run_summary.overall(run)
     console.print(
-        f"whole run: largest loads of all stages {whole['makespan_rows']:,.0f} rows, "
-        f"fair share {whole['fair_rows']:,.0f}, gap to the bound {whole['gap']:.1%}: {escape(whole['conclusion'])}"
-    )
+        f"whole run: the largest loads of all stages add up to {whole['makespan_rows']:,.0f} rows, "
+        f"fair share {whole['fair_rows']:,.0f}, gap to the bound {whole['gap']:.1%}: {whole['conclusion']}",
+        markup=False, highlight=False, soft_wrap=True,
+    )  # fmt: skip
 
 
 def _ledger(run: RunDirectory, console: Console) -> None:
@@ -88,8 +93,9 @@ def _ledger(run: RunDirectory, console: Console) -> None:
     verdict = "balances" if ledger.balanced else "DOES NOT BALANCE: " + "; ".join(ledger.problems)
     console.print(
         f"ledger: {ledger.input_rows:,} rows in the input, {processed:,} processed, "
-        f"{ledger.state_rows:,} in the states: {escape(verdict)}"
-    )
+        f"{ledger.state_rows:,} in the states: {escape(verdict)}",
+        highlight=False, soft_wrap=True,
+    )  # fmt: skip
 
 
 def _quality(run: RunDirectory, console: Console) -> None:
@@ -99,19 +105,21 @@ def _quality(run: RunDirectory, console: Console) -> None:
         return
     failed = [check for check in quality.checks if not check.success]
     verdict = "passed" if quality.success else "FAILED"
-    console.print(f"data quality: {verdict}, {len(quality.checks) - len(failed)} of {len(quality.checks)} expectations held")
+    held = len(quality.checks) - len(failed)
+    console.print(f"data quality: {verdict}, {held} of {len(quality.checks)} expectations held", highlight=False)
     for check in failed:
-        console.print(f"  {escape(check.sentence)}")
+        console.print(f"  {check.sentence}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _paths(run: RunDirectory, console: Console) -> None:
-    publication = run_summary.publication_of(run)
+    publication, quality = run_summary.publication_of(run), run_summary.quality_of(run)
     commit = run.commit_of(QUALITY_STEP)
-    report = run.path(f"{QUALITY_STEP}/attempts/{commit.attempt}/result.json") if commit else "none"
-    console.print(f"result:         {escape(publication.path if publication else 'not published')}", soft_wrap=True)
-    console.print(f"quality report: {escape(report)}", soft_wrap=True)
-    quality = run_summary.quality_of(run)
-    if commit and quality and quality.data_docs:
-        docs = run.path(f"{QUALITY_STEP}/attempts/{commit.attempt}/{quality.data_docs}")
-        console.print(f"data docs:      {escape(docs)}", soft_wrap=True)
-    console.print(f"run directory:  {escape(str(run))}", soft_wrap=True)
+    folder = run.path(f"{QUALITY_STEP}/attempts/{commit.attempt}") if commit else ""
+    paths = {
+        "result": publication.path if publication else "not published",
+        "quality report": f"{folder}/result.json" if commit else "none yet",
+        "data docs": f"{folder}/{quality.data_docs}" if quality and quality.data_docs else "none",
+        "run directory": str(run),
+    }
+    for name, path in paths.items():
+        console.print(f"{name + ':':<16}{path}", markup=False, highlight=False, soft_wrap=True)

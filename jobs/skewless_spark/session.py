@@ -21,6 +21,8 @@ DEFAULTS = {
     "spark.sql.execution.replaceHashWithSortAgg": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     "spark.sql.parquet.compression.codec": "zstd",
+    # The default, INT96, is read by others as local time.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
 
 

@@ -60,11 +60,13 @@ def run_stage(spark: SparkSession, run: RunDirectory, stage: int) -> StageReport
         return run.report(stage)
     started = time.monotonic()
     job, plan = run.job(), run.plan(stage)
+    # The counts read back are small: as many partitions as the stage has tasks will do.
+    spark.conf.set("spark.sql.shuffle.partitions", len(plan.tasks))
     attempt = run.new_attempt(stage_step(stage))
     columns = JobColumns.of(job)
     queue = _queue(spark, run, columns, plan)
-    _write(queue, columns, plan, attempt)
-    files = [file for kind in (NATIVE, PYTHON, BACKLOG) for file in written(attempt, kind)]
+    outcome(queue, columns, plan).write.partitionBy("kind").parquet(attempt.path(""), mode="append")
+    files = [file for kind in (NATIVE, PYTHON, BACKLOG) for file in written(attempt, kind, f"kind={kind}")]
     report = measure(spark, run, columns, plan, files, lambda: time.monotonic() - started)
     _require_kept(run, job, report, files)
     attempt.write("report.json", report)
@@ -75,9 +77,9 @@ def run_stage(spark: SparkSession, run: RunDirectory, stage: int) -> StageReport
     return report
 
 
-def written(attempt: Attempt, kind: str, keep_empty: bool = False) -> list[CommittedFile]:
-    """What this attempt wrote of one kind, counted by the footers; files without rows only if asked."""
-    paths = attempt.listed(f"kind={kind}")
+def written(attempt: Attempt, kind: str, folder: str, *, keep_empty: bool = False) -> list[CommittedFile]:
+    """What this attempt wrote into a folder, counted by the footers; files without rows only if asked."""
+    paths = attempt.listed(folder)
     fs = attempt.run.fs
 
     def described(path: str) -> CommittedFile:
@@ -128,8 +130,8 @@ def _renumbered(spark: SparkSession, backlog: DataFrame, last: RoutingPlan, plan
     return joined.withColumn("last_task", F.col("now")).select(*backlog.columns)
 
 
-def _write(queue: DataFrame, columns: JobColumns, plan: RoutingPlan, attempt: Attempt) -> None:
-    """Send every row to its task, and write what becomes of it, all in one Spark job."""
+def outcome(queue: DataFrame, columns: JobColumns, plan: RoutingPlan) -> DataFrame:
+    """Send every row to its task: its states and the backlog, told apart by the column ``kind``."""
     taken = _in_order(queue, plan)
     branches = [_native_states(taken, columns, plan.budget_rows).withColumn("kind", F.lit(NATIVE))]
     if columns.python:
@@ -140,7 +142,7 @@ def _write(queue: DataFrame, columns: JobColumns, plan: RoutingPlan, attempt: At
     union = branches[0]
     for branch in branches[1:]:
         union = union.unionByName(branch, allowMissingColumns=True)
-    union.write.partitionBy("kind").parquet(attempt.path("").rstrip("/"), mode="append")
+    return union
 
 
 def _in_order(queue: DataFrame, plan: RoutingPlan) -> DataFrame:

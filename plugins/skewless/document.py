@@ -56,8 +56,8 @@ class Document(Frozen):
         return version
 
     def to_json(self) -> str:
-        """The same value gives the same bytes: keys sorted, no needless white space."""
-        return json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":")) + "\n"
+        """The same value gives the same bytes. Mappings keep their order: a spec's is that of the result's columns."""
+        return json.dumps(self.model_dump(mode="json"), separators=(",", ":")) + "\n"
 
     @classmethod
     def from_json(cls, text: str | bytes, where: str = "document") -> Self:
@@ -125,7 +125,9 @@ _REWORDED = (
 
 def _required(message: str) -> str:
     """What pydantic demands, as the object of "required": "Tuple should have ..." is "a list with ..."."""
-    message = message.removeprefix("Value error, ").removeprefix("should be ")
+    ours = "Value error, should be "
+    if message.startswith(ours):
+        return message.removeprefix(ours)
     subject, should, demand = message.partition(" should ")
     if not should:
         return message[:1].lower() + message[1:]

@@ -149,7 +149,10 @@ class Forecast:
         for key, rows in zip(self.keys, self.head_backlog.tolist(), strict=True):
             if not rows:
                 continue
-            before, after = self.shares_now[key], dict(shares[key])
+            before = self.shares_now[key]
+            if len(before) == 1 and before == shares[key]:
+                continue
+            after = dict(shares[key])
             stay = sum(weight * after.get(task, 0) for task, weight in before) / WHOLE_SHARE**2
             moved += rows * (1.0 - stay)
         return moved + self.report.histogram.backlog_null_rows * (1.0 - 1.0 / len(self.plan.tasks))

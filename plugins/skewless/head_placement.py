@@ -92,12 +92,12 @@ def place_whole(keys: Sequence[str], rows: Rows, base: Rows) -> dict[str, Shares
 
 
 def _filled(
-    keys: Sequence[str], rows: Rows, room: Rows, sliver: float, kept: Mapping[str, Mapping[int, float]]
+    keys: Sequence[str], rows: Rows, room: Rows, sliver: float, kept: dict[str, dict[int, float]]
 ) -> dict[str, Shares]:
     """Pour what is not kept into the room that is left, roomiest task first.
 
-    What a task is left short of or filled too much is carried over to the next, so that
-    slivers never add up on the last task.
+    The pieces of ``kept`` are completed in place. What a task is left short of or filled too much
+    is carried over to the next, so that slivers never add up on the last task.
     """
     order = np.lexsort((np.arange(len(room)), -room)).tolist()
     rooms = room[order].tolist()
@@ -105,7 +105,7 @@ def _filled(
     at, left = 0, rooms[0]
     placed = {}
     for key, weight in zip(keys, rows.tolist(), strict=True):
-        pieces = dict(kept.get(key, {}))
+        pieces = kept.get(key) or {}
         rest = weight - sum(pieces.values())
         while rest > sliver or not pieces:
             fits = rest <= left + sliver

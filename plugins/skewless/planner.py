@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -30,7 +31,8 @@ STATE_COST_ROWS = 1.0
 SETTLED_MAX_OVER_MEAN = 1.10
 
 
-class Weighed(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Weighed:
     """A plan with its prediction, before anyone chose."""
 
     action: str
@@ -39,12 +41,12 @@ class Weighed(NamedTuple):
     loads: Rows
     forwarded_rows: float
 
-    @property
+    @cached_property
     def pieces(self) -> int:
         """(Head key, task) pairs of the plan."""
-        return sum(len(shares) for shares in self.plan.head.values())
+        return sum(map(len, self.plan.head.values()))
 
-    @property
+    @cached_property
     def cost_rows(self) -> float:
         """Makespan in rows, with forwarding and partial states shared out over the tasks."""
         split = self.pieces - len(self.plan.head)  # a key that is whole has one state wherever it goes
@@ -82,7 +84,9 @@ def plan_next_stage(job: Job, plan: RoutingPlan, report: StageReport) -> Decisio
     weighed = propose(job, forecast)
     taken = choose(weighed)
     head = forecast.head_rows
-    budget = None if _settled(job, forecast, taken) else _budget(job, stage, forecast.queued_rows)
+    budget, lifted = _budget(job, stage, forecast.queued_rows), ""
+    if budget is not None and _settled(job, forecast, taken):
+        budget, lifted = None, "; it is the last input and the last forecast came true, so the budget is lifted"
     certificate = certify(
         total=float(taken.loads.sum()),
         tasks=len(taken.loads),
@@ -96,7 +100,7 @@ def plan_next_stage(job: Job, plan: RoutingPlan, report: StageReport) -> Decisio
         queued_rows=forecast.queued_rows,
         candidates=tuple(_candidate(one, weighed[0], one is taken) for one in weighed),
         certificate=certificate,
-        sentence=_sentence(taken, weighed[0], certificate),
+        sentence=_sentence(taken, weighed[0], certificate) + lifted,
         next_plan=taken.plan.model_copy(update={"budget_rows": budget}),
     )
 

@@ -31,8 +31,9 @@ def cut_waves(names: Sequence[str], rows: Sequence[int], weights: Sequence[float
     waves: list[list[int]] = [[] for _ in weights]
     wave, filled = 0, 0
     for ordinal in order:
-        # A wave takes at least one partition; then the next wave whose target is not reached yet.
-        while waves[wave] and filled >= targets[wave] and wave < len(weights) - 1:
+        # A wave takes at least one partition, and then those that are mostly below its target:
+        # a giant must not slip into the small first wave because there is a row of room left.
+        while waves[wave] and filled + rows[ordinal] / 2 >= targets[wave] and wave < len(weights) - 1:
             wave += 1
         waves[wave].append(ordinal)
         filled += rows[ordinal]

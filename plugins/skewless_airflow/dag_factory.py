@@ -43,6 +43,8 @@ def build_dag(spec_path: str | Path) -> DAG:
             "execution_timeout": STEP_TIMEOUT,
         },
         tags=["skewless"],
+        # Whoever builds a DAG to look at it does not own it: it belongs to the file that names it.
+        auto_register=False,
     ) as dag:
         _wire(spec, path)
     return dag

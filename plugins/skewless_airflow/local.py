@@ -82,11 +82,11 @@ def demo(console: Console) -> int:
         if state != "success":
             _show_failure(console, rest, run_id)
             return 1
-    show = [Path(sys.executable).parent / "skewless", "show", location]
+    show = [str(Path(sys.executable).parent / "skewless"), "show", location]
     shown = subprocess.run(show, check=False)  # noqa: S603  # our own command; the run directory is no option
     logs = standalone.LOGS / f"dag_id={DEMO_DAG}" / f"run_id={run_id}"
-    _say(console, f"task logs     {logs}")
-    _say(console, f"in the UI     make up, then {_page_url(run_id)}")
+    _say(console, f"task logs:      {logs}")
+    _say(console, f"in the UI:      make up, then {_page_url(run_id)}")
     return shown.returncode
 
 

@@ -15,6 +15,7 @@ import structlog
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import Asset, BaseOperator, Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+from pydantic import JsonValue
 
 from skewless.decision import Decision
 from skewless.errors import RunDirectoryError, SkewlessError
@@ -78,7 +79,15 @@ class SkewlessSparkOperator(SparkSubmitOperator):
                     log.warning("spark-submit failed and the step left no reason: it was killed, or it never started")
                     raise
                 raise _ending(failure.exit_code, failure.sentence) from None
+            finally:
+                self._close_pipe()
             self.verify(run)
+
+    def _close_pipe(self) -> None:
+        """Close the pipe that the hook read spark-submit's log from; it leaves that to the garbage collector."""
+        process = getattr(self._hook, "_submit_sp", None)
+        if process is not None and process.poll() is not None:
+            process.stdout.close()
 
     def arguments(self, context: Context) -> list[str]:  # noqa: ARG002  # those of ``prepare`` depend on the run
         """The entry's own arguments."""
@@ -172,7 +181,7 @@ class PublishOperator(BaseOperator):
         """Publish, with path and row counts on the asset event."""
         with _one_sentence():
             published = publish(_run_directory(context))
-        facts = {"rows": published.rows, "keys": published.keys, "path": published.path}
+        facts: dict[str, JsonValue] = {"rows": published.rows, "keys": published.keys, "path": published.path}
         log.info("published", **facts)
         context["outlet_events"][self.asset].extra = facts
 

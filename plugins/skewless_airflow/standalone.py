@@ -23,7 +23,8 @@ import httpx
 
 from skewless_airflow.places import PROJECT, data_root
 
-HOME = PROJECT / ".airflow"
+#: ``$SKEWLESS_AIRFLOW_HOME`` is for a second one beside it, as the tests have.
+HOME = Path(os.environ.get("SKEWLESS_AIRFLOW_HOME") or PROJECT / ".airflow").resolve()
 LOGS = HOME / "logs"
 SERVER_LOG = HOME / "standalone.log"
 _STATE = HOME / "running.json"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import mmh3
 import numpy as np
@@ -23,26 +24,30 @@ MERGEABLE = Algebra(mergeable=True, ordered=False)
 WHOLE = Algebra(mergeable=False, ordered=False)
 
 
-def spec(**routing: object) -> JobSpec:
+def spec(**routing: Any) -> JobSpec:
     """The smallest spec there is, with some routing fields set."""
-    return JobSpec.model_validate({
-        "name": "synthetic",
-        "input": {"path": "in"},
-        "key": "key",
-        "aggregates": {"occurrences": "count"},
-        "routing": routing,
-        "output": {"path": "out"},
-    })
+    return JobSpec.model_validate(
+        {
+            "name": "synthetic",
+            "input": {"path": "in"},
+            "key": "key",
+            "aggregates": {"occurrences": "count"},
+            "routing": routing,
+            "output": {"path": "out"},
+        }
+    )
 
 
-def job(wave_rows: Sequence[int], algebra: Algebra = MERGEABLE, output_path: str = "/out", **routing: object) -> Job:
+def job(wave_rows: Sequence[int], algebra: Algebra = MERGEABLE, output_path: str = "/out", **routing: Any) -> Job:
     """A frozen job of one unit per wave, with the rows given."""
     return Job(
         spec=spec(**routing),
         date=dt.date(2026, 11, 20),
         input_path="/in",
         output_path=output_path,
-        units=tuple(Unit(path=f"/in/{number}.parquet", rows=rows, size_bytes=1) for number, rows in enumerate(wave_rows)),
+        units=tuple(
+            Unit(path=f"/in/{number}.parquet", rows=rows, size_bytes=1) for number, rows in enumerate(wave_rows)
+        ),
         waves=tuple((number,) for number in range(len(wave_rows))),
         key_types={"key": "string"},
         column_types={},
@@ -124,7 +129,7 @@ class SyntheticRun:
     reduced: Counts = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     @classmethod
-    def of(cls, counts: Counts, waves: Sequence[float], **routing: object) -> SyntheticRun:
+    def of(cls, counts: Counts, waves: Sequence[float], **routing: Any) -> SyntheticRun:
         """A run over keys ``key-0``, ``key-1``, ... with these rows, well mixed, in waves of these weights."""
         numbers = np.repeat(np.arange(len(counts)), counts)
         order = np.argsort(_murmur_of_long(np.arange(len(numbers))), kind="stable")

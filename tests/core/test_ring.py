@@ -36,7 +36,9 @@ def test_adding_a_reducer_moves_slots_only_to_it(tokens: dict[int, int], new: in
 
 
 @given(TOKENS, st.data())
-def test_taking_tokens_from_a_reducer_moves_slots_only_away_from_it(tokens: dict[int, int], data: st.DataObject) -> None:
+def test_taking_tokens_from_a_reducer_moves_slots_only_away_from_it(
+    tokens: dict[int, int], data: st.DataObject
+) -> None:
     poorer = data.draw(st.sampled_from(sorted(tokens)))
     left = data.draw(st.integers(1, tokens[poorer]))
     before, after = Ring(tokens=tokens).slot_owners, Ring(tokens={**tokens, poorer: left}).slot_owners

@@ -262,7 +262,7 @@ def test_the_cdf_is_near_the_true_one(shape: str, batches: int) -> None:
 
 @pytest.mark.parametrize("batches", [1, 40])
 @pytest.mark.parametrize("shape", [*SAMPLES, "heavy tail"])
-def test_merging_late_is_no_less_exact_than_the_paper_one_value_at_a_time(
+def test_merging_late_errs_at_most_two_bins_worth_more_than_the_paper(
     shape: str, batches: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(streaming_histogram, "PENDING_ROWS", 1)

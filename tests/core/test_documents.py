@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from skewless.bounds import certify
+from skewless.decision import Decision
+from skewless.document import Document
+from skewless.errors import DocumentError
+from skewless.failure import Failure
+from skewless.job import Job
+from skewless.ledger import Ledger, balance
+from skewless.planner import first_plan, plan_next_stage
+from skewless.publication import Publication
+from skewless.quality_report import Check, QualityReport
+from skewless.routing_plan import RoutingPlan
+from skewless.spec import JobSpec
+from skewless.stage_report import StageReport
+from skewless.step_commit import CommittedFile, StepCommit
+from tests.core import synthetic
+
+HOSTILE = {"": 40, "\0": 30, 'a"b\n': 20, "日本🙂": 10, "<img src=x onerror=alert(1)>": 5, "x" * 10_000: 3}
+
+
+def samples() -> dict[str, Document]:
+    job = synthetic.job([100, 400], waves=(1, 4))
+    plan = first_plan(job)
+    report = synthetic.report(plan, HOSTILE, {"": 7})
+    decision = plan_next_stage(job, plan, report)
+    ledger = balance(job, [report], 500)
+    check = Check(
+        subject="result", expectation="expect_x", column="", success=False, observed="3", sentence="expect_x: 3"
+    )
+    file = CommittedFile(kind="states", path="stages/0000/attempts/a/0.parquet", rows=3, size_bytes=9)
+    assert decision.next_plan is not None
+    return {
+        "JobSpec": job.spec,
+        "Job": job,
+        "RoutingPlan": decision.next_plan,
+        "StageReport": report,
+        "Decision": decision,
+        "Ledger": ledger,
+        "StepCommit": StepCommit(step="stages/0000", attempt="a", files=(file,), counts={"rows": 3}),
+        "QualityReport": QualityReport(success=False, keys=5, checks=(check,), ledger=ledger),
+        "Publication": Publication(path="/out/date=2026-11-20", rows=3, keys=2),
+        "Failure": Failure(exit_code=2, sentence="no"),
+    }
+
+
+@pytest.fixture(params=list(samples()))
+def document(request: pytest.FixtureRequest) -> Document:
+    return samples()[request.param]
+
+
+def test_json_goes_both_ways(document: Document) -> None:
+    again = type(document).from_json(document.to_json())
+    assert again == document
+    assert again.to_json() == document.to_json()
+    assert again.digest() == document.digest()
+    assert type(document).from_json(document.to_json().encode()) == document
+
+
+def test_every_file_says_its_version(document: Document) -> None:
+    assert json.loads(document.to_json())["version"] == 1
+
+
+def test_another_version_is_refused_by_name(document: Document) -> None:
+    text = json.dumps({**json.loads(document.to_json()), "version": 2})
+    with pytest.raises(
+        DocumentError, match=f"^some.json: required {type(document).__name__} version 1, but came version 2;"
+    ):
+        type(document).from_json(text, where="some.json")
+
+
+def test_an_unknown_field_is_refused_and_the_nearest_named(document: Document) -> None:
+    raw = json.loads(document.to_json())
+    known = min(raw)
+    text = json.dumps({**raw, known + "s": 1})
+    with pytest.raises(DocumentError, match=f"unknown field '{known}s'; did you mean '{known}'"):
+        type(document).from_json(text)
+
+
+def test_a_missing_field_is_named() -> None:
+    with pytest.raises(DocumentError, match=r"^x, field attempt: required this field, but came nothing"):
+        StepCommit.from_json('{"version":1,"step":"a","files":[]}', where="x")
+
+
+def test_a_version_inside_counts_too() -> None:
+    raw = json.loads(samples()["Job"].to_json())
+    raw["spec"]["version"] = 7
+    with pytest.raises(DocumentError, match=r"field spec.version: required JobSpec version 1, but came 7"):
+        Job.from_json(json.dumps(raw))
+
+
+@pytest.mark.parametrize(
+    ("text", "came"),
+    [
+        ("", "does not parse"),
+        ('{"a":', "does not parse"),
+        (b"\xff\xfe", "does not parse"),
+        ("[1]", "a list"),
+        ("null", "a NoneType"),
+    ],
+    ids=["empty", "torn", "no utf-8", "a list", "null"],
+)
+def test_text_that_is_no_document_is_refused(text: str | bytes, came: str) -> None:
+    with pytest.raises(DocumentError, match=came):
+        Decision.from_json(text)
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity"])
+def test_numbers_that_are_none_are_refused(number: str) -> None:
+    text = samples()["StageReport"].to_json().replace('"stage_seconds":1.0', f'"stage_seconds":{number}')
+    with pytest.raises(DocumentError, match="stage_seconds"):
+        StageReport.from_json(text)
+
+
+def test_a_negative_count_is_refused() -> None:
+    with pytest.raises(DocumentError, match=r"field files.0.rows: required greater than or equal to 0, but came -1"):
+        StepCommit.from_json('{"step":"a","attempt":"b","files":[{"kind":"k","path":"p","rows":-1,"size_bytes":0}]}')
+
+
+def test_reading_what_was_cached_does_not_change_a_document() -> None:
+    plan, report = samples()["RoutingPlan"], samples()["StageReport"]
+    assert isinstance(plan, RoutingPlan)
+    assert isinstance(report, StageReport)
+    before = plan.to_json(), report.to_json()
+    assert len(plan.slot_factors) == len(plan.slot_tasks)
+    assert report.max_over_mean > 0
+    assert (plan.to_json(), report.to_json()) == before
+
+
+def test_a_job_whose_waves_admit_a_unit_twice_is_refused() -> None:
+    raw = json.loads(samples()["Job"].to_json())
+    raw["waves"] = [[0], [0]]
+    with pytest.raises(DocumentError, match="required waves of different ones of the 2 units"):
+        Job.from_json(json.dumps(raw))
+
+
+@pytest.mark.parametrize(
+    ("total", "makespan", "heaviest", "splittable", "bound", "words"),
+    [
+        (0, 0, None, True, 0, "nothing is queued"),
+        (800, 100, ("k", 300), True, 100, "balanced"),
+        (800, 150, ("k", 300), True, 100, "50% above the bound"),
+        (800, 300, ("k", 300), False, 300, "more tasks will not help: key 'k' alone is 38%"),
+        (800, 120, ("k", 90), False, 100, "20% above the bound"),
+    ],
+    ids=["no rows", "balanced", "straggler", "one whole key", "light whole keys"],
+)
+def test_a_certificate_names_the_bound_that_holds(
+    total: float, makespan: float, heaviest: tuple[str, float] | None, splittable: bool, bound: float, words: str
+) -> None:
+    certificate = certify(total, 8, makespan, heaviest, splittable)
+    assert certificate.bound_rows == bound
+    assert certificate.gap == pytest.approx(makespan / bound - 1 if bound else 0)
+    assert words in certificate.conclusion
+
+
+def test_json_field_names_are_what_others_code_against() -> None:
+    assert sorted(json.loads(samples()["Ledger"].to_json())) == [
+        "input_rows",
+        "lines",
+        "problems",
+        "state_rows",
+        "version",
+    ]
+    assert sorted(json.loads(samples()["Decision"].to_json())) == [
+        "candidates", "certificate", "next_plan", "policy", "queued_rows", "sentence", "stage", "version",
+    ]  # fmt: skip
+    assert isinstance(samples()["Ledger"], Ledger)
+    assert isinstance(samples()["JobSpec"], JobSpec)

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skewless.errors import LedgerError
+from skewless.job import Job
+from skewless.ledger import balance, require_balanced
+from skewless.planner import first_plan
+from skewless.stage_report import StageReport
+from tests.core import synthetic
+
+JOB = synthetic.job([100, 400], waves=(1, 4))
+
+
+def stage(number: int, admitted: int, backlog_in: int, processed: int, backlog: int, job: Job = JOB) -> StageReport:
+    return synthetic.report(first_plan(job), {}).model_copy(
+        update={
+            "stage": number,
+            "admitted_rows": admitted,
+            "backlog_in_rows": backlog_in,
+            "processed_rows": processed,
+            "backlog_rows": backlog,
+        }
+    )
+
+
+GOOD = [stage(0, 100, 0, 70, 30), stage(1, 400, 30, 420, 10), stage(2, 0, 10, 10, 0)]
+
+
+def test_a_run_that_counts_each_row_once_balances() -> None:
+    ledger = balance(JOB, GOOD, 500)
+    assert ledger.balanced
+    assert [line.listed_rows for line in ledger.lines] == [100, 400, 0]
+    require_balanced(ledger)
+
+
+@pytest.mark.parametrize(
+    ("reports", "state_rows", "problem"),
+    [
+        ([GOOD[0], stage(1, 400, 0, 390, 10), GOOD[2]], 470, "stage 1 took in 0 backlog rows of the 30 left over"),
+        (GOOD[:2], 490, "10 backlog rows were never reduced"),
+        (GOOD, 1000, "the states account for 1,000 rows of the 500 processed"),
+        (GOOD, 499, "the states account for 499 rows of the 500 processed"),
+        ([stage(0, 99, 0, 69, 30), *GOOD[1:]], 499, "stage 0 admitted 99 rows of the 100 listed"),
+        ([stage(0, 100, 0, 71, 30), *GOOD[1:]], 501, "stage 0 got 100 rows but processed and left over 101"),
+        ([GOOD[0], stage(1, 400, 60, 450, 10), GOOD[2]], 530, "stage 1 took in 60 backlog rows of the 30 left over"),
+        ([], 0, "0 rows were processed of the 500 of the input"),
+        (GOOD[:1], 70, "70 rows were processed of the 500 of the input"),
+    ],
+    ids=[
+        "a lost backlog", "a backlog left at the end", "doubled states", "a lost state", "a row that was not admitted",
+        "a changed count", "a backlog read twice", "no stage", "a stage that never ran",
+    ],
+)  # fmt: skip
+def test_an_imbalance_is_named(reports: list[StageReport], state_rows: int, problem: str) -> None:
+    ledger = balance(JOB, reports, state_rows)
+    assert problem in ledger.problems
+    with pytest.raises(LedgerError, match=r"^ledger: required every row counted once"):
+        require_balanced(ledger)
+
+
+def test_an_empty_input_balances() -> None:
+    assert balance(synthetic.job([]), [], 0).balanced
+
+
+@given(
+    st.integers(0, 2),
+    st.sampled_from(["admitted_rows", "backlog_in_rows", "processed_rows", "backlog_rows"]),
+    st.integers(1, 9),
+)
+def test_no_count_can_change_unnoticed(number: int, name: str, by: int) -> None:
+    changed = [one.model_copy(update={name: getattr(one, name) + by}) if one.stage == number else one for one in GOOD]
+    assert not balance(JOB, changed, 500).balanced

@@ -1,0 +1,237 @@
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from skewless.errors import PlanError
+from skewless.forecast import SEEN_ENOUGH, Forecast
+from skewless.planner import first_plan, plan_next_stage, refuse_unsafe
+from skewless.routing_plan import WHOLE_SHARE, RoutingPlan
+from skewless.stage_report import StageReport
+from tests.core import synthetic
+from tests.core.synthetic import MERGEABLE, WHOLE
+
+COUNTS = st.dictionaries(
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=5), st.integers(1, 5000), min_size=1, max_size=40
+)
+
+
+def skewed(hot: int = 6000) -> dict[str, int]:
+    return {"hot": hot, **{f"cold-{number}": 20 for number in range(200)}}
+
+
+@given(COUNTS, st.data())
+def test_never_worse_than_standing_still(seen: dict[str, int], data: st.DataObject) -> None:
+    backlog = {key: data.draw(st.integers(0, rows)) for key, rows in seen.items()}
+    head = sorted(seen)[: data.draw(st.integers(0, len(seen)))]
+    algebra = data.draw(st.sampled_from([MERGEABLE, WHOLE]))
+    job = synthetic.job([sum(seen.values()), data.draw(st.integers(0, 9000))], algebra, reducers=4)
+    plan = first_plan(job)
+    report = synthetic.report(plan, seen, backlog, head)
+    decision = plan_next_stage(job, plan, report)
+    if not decision.queued_rows:
+        assert decision.next_plan is None
+        return
+    still, *others = decision.candidates
+    (chosen,) = [one for one in decision.candidates if one.chosen]
+    assert still.action == "stand still"
+    assert chosen.cost_rows <= still.cost_rows
+    assert chosen.cost_rows == min(one.cost_rows for one in decision.candidates)
+    assert (chosen is still) == all(one.cost_rows >= still.cost_rows for one in others)
+    again = report.model_copy(
+        update={
+            "histogram": report.histogram.model_copy(update={"head": dict(reversed(report.histogram.head.items()))})
+        }
+    )
+    assert plan_next_stage(job, plan, again) == decision
+    if algebra is WHOLE:
+        assert decision.next_plan is not None
+        assert all(len(shares) == 1 for shares in decision.next_plan.head.values())
+
+
+@given(COUNTS, st.data())
+def test_predicted_loads_add_up_to_what_is_queued(seen: dict[str, int], data: st.DataObject) -> None:
+    backlog = {key: data.draw(st.integers(0, rows)) for key, rows in seen.items()}
+    head = sorted(seen)[: data.draw(st.integers(0, len(seen)))]
+    job = synthetic.job([sum(seen.values()), data.draw(st.integers(0, 9000))], reducers=4)
+    plan = first_plan(job)
+    forecast = Forecast.after(job, plan, synthetic.report(plan, seen, backlog, head))
+    for loads in (forecast.loads_unchanged(), forecast.loads(plan, forecast.shares_now)):
+        assert loads.sum() == pytest.approx(forecast.queued_rows)
+        assert len(loads) == 4
+
+
+def test_an_unseen_input_is_taken_to_spread_evenly() -> None:
+    job = synthetic.job([0, 800])
+    plan = first_plan(job)
+    forecast = Forecast.after(job, plan, synthetic.report(plan, {}))
+    assert forecast.loads_unchanged() == pytest.approx(np.full(8, 100.0))
+    assert plan_next_stage(job, plan, synthetic.report(plan, {})).queued_rows == 800
+
+
+def test_the_hot_key_is_split_and_everyone_gets_the_fair_share() -> None:
+    job = synthetic.job([10_000, 90_000])
+    plan = first_plan(job)
+    decision = plan_next_stage(job, plan, synthetic.report(plan, skewed(), {"hot": 4000}))
+    assert decision.next_plan is not None
+    assert len(decision.next_plan.head["hot"]) > 1
+    assert decision.certificate is not None
+    assert decision.certificate.gap < 0.01
+    assert decision.next_plan.epoch == decision.next_plan.share_salt == 1
+    assert decision.next_plan.budget_rows == -(-94_000 * 102 // 800)
+    assert "split 1 ('hot')" in decision.sentence
+
+
+def test_a_key_that_may_not_be_split_is_not_and_the_certificate_says_so() -> None:
+    job = synthetic.job([10_000, 90_000], WHOLE)
+    plan = first_plan(job)
+    decision = plan_next_stage(job, plan, synthetic.report(plan, skewed()))
+    assert decision.next_plan is not None
+    assert all(len(shares) == 1 for shares in decision.next_plan.head.values())
+    assert decision.certificate is not None
+    assert decision.certificate.conclusion == (
+        "more tasks will not help: key 'hot' alone is 60% of the rows and its aggregates may not be split"
+    )
+
+
+def test_a_plan_that_splits_what_may_not_be_split_is_refused() -> None:
+    job = synthetic.job([1], WHOLE)
+    halves = ((0, WHOLE_SHARE // 2), (1, WHOLE_SHARE // 2))
+    plan = first_plan(job).model_copy(update={"head": {"hot": halves}})
+    with pytest.raises(PlanError, match="key 'hot' split"):
+        refuse_unsafe(job, plan)
+    refuse_unsafe(synthetic.job([1]), plan)
+
+
+def test_a_balanced_load_is_left_alone() -> None:
+    job = synthetic.job([8000, 8000])
+    plan = first_plan(job)
+    by_task: dict[int, str] = {}
+    for number in range(1000):
+        by_task.setdefault(plan.tail_task(f"key-{number}"), f"key-{number}")
+    decision = plan_next_stage(job, plan, synthetic.report(plan, dict.fromkeys(by_task.values(), 1000)))
+    assert decision.candidates[0].chosen
+    assert decision.next_plan == plan.model_copy(update={"epoch": 1, "budget_rows": decision.next_plan.budget_rows})  # type: ignore[union-attr]
+    assert decision.candidates[0].forwarded_rows == 0
+
+
+def test_static_never_changes_the_plan_and_has_no_budget() -> None:
+    job = synthetic.job([10_000, 90_000], policy="static")
+    plan = first_plan(job)
+    assert plan.budget_rows is None
+    decision = plan_next_stage(job, plan, synthetic.report(plan, skewed()))
+    assert decision.next_plan == plan.model_copy(update={"epoch": 1})
+    assert [one.action for one in decision.candidates] == ["stand still"]
+
+
+def test_one_reducer_has_nothing_to_move() -> None:
+    job = synthetic.job([10_000, 90_000], reducers=1)
+    plan = first_plan(job)
+    decision = plan_next_stage(job, plan, synthetic.report(plan, skewed()))
+    assert [one.action for one in decision.candidates] == ["stand still"]
+
+
+def test_when_nothing_is_queued_the_run_is_finished() -> None:
+    job = synthetic.job([10_000])
+    plan = first_plan(job)
+    decision = plan_next_stage(job, plan, synthetic.report(plan, skewed()))
+    assert (decision.next_plan, decision.candidates, decision.queued_rows) == (None, (), 0)
+    assert decision.sentence.startswith("no further stage")
+
+
+def test_the_drain_has_no_budget_and_is_planned_from_the_backlog_s_own_keys() -> None:
+    job = synthetic.job([10_000])
+    plan = first_plan(job)
+    decision = plan_next_stage(job, plan, synthetic.report(plan, skewed(), {"cold-3": 20, "cold-4": 16}))
+    assert decision.next_plan is not None
+    assert decision.next_plan.budget_rows is None
+    assert set(decision.next_plan.head) <= {"cold-3", "cold-4"}
+
+
+def test_keys_seen_a_few_times_are_left_to_the_ring() -> None:
+    job = synthetic.job([10_000, 90_000])
+    plan = first_plan(job)
+    seen = {**skewed(), "rare": SEEN_ENOUGH - 1, "rare but waiting": 2}
+    decision = plan_next_stage(job, plan, synthetic.report(plan, seen, {"rare but waiting": 20}))
+    assert decision.next_plan is not None
+    assert "rare" not in decision.next_plan.head
+    assert "rare but waiting" in decision.next_plan.head
+
+
+def test_the_last_wave_needs_no_budget_once_forecasts_came_true() -> None:
+    job = synthetic.job([10_000, 10_000, 80_000])
+    plan = first_plan(job).model_copy(update={"epoch": 1})
+    report = synthetic.report(plan, skewed())
+    budgets = []
+    for rows in (1000, 2000):
+        even = [load.model_copy(update={"queued_rows": 1000}) for load in report.tasks[1:]]
+        tasks = (report.tasks[0].model_copy(update={"queued_rows": rows}), *even)
+        decision = plan_next_stage(job, plan, report.model_copy(update={"tasks": tasks}))
+        assert decision.next_plan is not None
+        budgets.append(decision.next_plan.budget_rows)
+        assert ("the budget is lifted" in decision.sentence) == (rows == 1000)
+    assert budgets == [None, 10_200]
+
+
+Confusion = Callable[[RoutingPlan, StageReport], tuple[RoutingPlan, StageReport]]
+
+
+def wrong_stage(plan: RoutingPlan, report: StageReport) -> tuple[RoutingPlan, StageReport]:
+    return plan.model_copy(update={"epoch": 3}), report
+
+
+def wrong_tasks(plan: RoutingPlan, report: StageReport) -> tuple[RoutingPlan, StageReport]:
+    return plan, report.model_copy(update={"tasks": report.tasks[:-1]})
+
+
+def wrong_ring(plan: RoutingPlan, report: StageReport) -> tuple[RoutingPlan, StageReport]:
+    return plan.model_copy(update={"ring": plan.ring.model_copy(update={"ring_bits": 8})}), report
+
+
+def wrong_policy(plan: RoutingPlan, report: StageReport) -> tuple[RoutingPlan, StageReport]:
+    return plan.model_copy(update={"policy": "sttic"}), report
+
+
+@pytest.mark.parametrize(
+    ("confuse", "sentence"),
+    [
+        (wrong_stage, "planner: required the report of stage 3, but came that of stage 0."),
+        (wrong_tasks, "report of stage 0: required the 8 tasks of its plan, but came 7 others."),
+        (wrong_ring, "report of stage 0: required a tail of 256 slots, as its plan has, but came 4096 and 4096."),
+        (wrong_policy, "plan 0, policy: required a known policy, but came 'sttic'; did you mean 'static'."),
+    ],
+    ids=["another stage", "other tasks", "another ring", "unknown policy"],
+)
+def test_documents_that_do_not_belong_together_are_refused(confuse: Confusion, sentence: str) -> None:
+    job = synthetic.job([10_000, 90_000])
+    plan = first_plan(job)
+    with pytest.raises(PlanError) as raised:
+        plan_next_stage(job, *confuse(plan, synthetic.report(plan, skewed())))
+    assert str(raised.value) == sentence
+
+
+@settings(max_examples=10)
+@given(st.integers(2, 2000))
+def test_a_heavy_key_is_balanced_on_any_number_of_tasks(reducers: int) -> None:
+    job = synthetic.job([100_000, 900_000], reducers=reducers, ring_bits=14, tokens=8)
+    plan = first_plan(job)
+    decision = plan_next_stage(job, plan, synthetic.report(plan, {"hot": 99_000, "cold": 1000}))
+    assert decision.certificate is not None
+    assert decision.certificate.gap < 0.05
+
+
+def test_a_call_for_many_keys_and_tasks_takes_seconds_not_minutes() -> None:
+    counts = synthetic.zipf_rows(20_000, 1.0, 2_000_000)
+    job = synthetic.job([2_000_000, 90_000_000], reducers=2000, ring_bits=15, tokens=16)
+    plan = first_plan(job)
+    report = synthetic.report(plan, {f"key-{number}": int(rows) for number, rows in enumerate(counts)})
+    began = time.perf_counter()
+    decision = plan_next_stage(job, plan, report)
+    assert time.perf_counter() - began < 3
+    assert decision.certificate is not None
+    assert decision.certificate.gap < 0.02

@@ -1,0 +1,247 @@
+"""Whole runs in one session: the answer of plain Spark, whatever the policy, the stages and the keys."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from skewless.errors import LedgerError, QualityError
+from skewless.publication import published_path
+from skewless.run_directory import RunDirectory
+from skewless_spark.columns import JobColumns
+from skewless_spark.stage import _queue, outcome, run_stage
+from tests.spark_face.scenario import as_rows, plain, result_of, run_job, spec_of, write_input
+
+#: What no key should be, and some are.
+AWKWARD = ["", " ", "'", '"', "`", "\\", "a,b", "a\nb", "a\r\n", "\0", "a\0b", "\u00e9\U0001f600", "null", "<img src=x>", "k" * 10_000]
+
+AGGREGATES = {
+    "n": "count",
+    "filled": {"function": "count", "column": "value"},
+    "total": {"function": "sum", "column": "value"},
+    "least": {"function": "min", "column": "value"},
+    "most": {"function": "max", "column": "value"},
+    "mean": {"function": "avg", "column": "value"},
+}
+
+
+def skewed(rows: int = 30_000, seed: int = 1) -> pa.Table:
+    """Zipf keys with awkward ones and nulls among them, and a nullable value."""
+    rng = np.random.default_rng(seed)
+    ranks = rng.zipf(1.3, rows) % 2000
+    keys: list[Any] = [AWKWARD[rank - 1] if 1 <= rank <= len(AWKWARD) else f"k{rank}" for rank in ranks]
+    for at in rng.integers(0, rows, rows // 20):
+        keys[at] = None
+    values = pa.array([None if number % 11 == 0 else int(number % 1000) for number in range(rows)], pa.int32())
+    return pa.table({"key": pa.array(keys, pa.string()), "value": values, "word": [f"w{n % 977}" for n in range(rows)]})
+
+
+@pytest.fixture(scope="module")
+def skewed_input(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_input(tmp_path_factory.mktemp("skewed") / "input", skewed(), files=40)
+
+
+@pytest.mark.parametrize(
+    "routing",
+    [
+        {"policy": "static", "reducers": 4},
+        {"policy": "adaptive", "reducers": 4},
+        {"policy": "adaptive", "reducers": 1},
+        {"policy": "adaptive", "reducers": 16, "waves": [1, 1]},
+        {"policy": "adaptive", "reducers": 3, "waves": [1]},
+    ],
+    ids=["static", "adaptive", "one reducer", "sixteen reducers", "one wave"],
+)
+def test_the_result_is_that_of_plain_spark(
+    spark: SparkSession, skewed_input: Path, tmp_path: Path, routing: dict[str, Any]
+) -> None:
+    spec = spec_of(skewed_input, "key", AGGREGATES, routing=routing)
+    run, finished, _ = run_job(spark, spec, tmp_path / "run")
+    expected = plain(
+        spark, skewed_input, ["key"], F.count("*"), F.count("value"), F.sum("value"), F.min("value"), F.max("value"), F.avg("value")
+    ).toArrow()
+    assert as_rows(result_of(run)) == as_rows(expected)
+    assert result_of(run).schema.types == expected.schema.types
+    assert finished.quality.success
+    assert finished.quality.ledger.balanced
+
+
+def test_native_and_python_states_sit_side_by_side_and_agree(
+    spark: SparkSession, skewed_input: Path, tmp_path: Path
+) -> None:
+    aggregates = {
+        "words": {"function": "approx_count_distinct", "column": "word"},
+        "histogram": {"function": "streaming_histogram", "column": "value", "bins": 16},
+        "filled": {"function": "count", "column": "value"},
+    }
+    spec = spec_of(skewed_input, "key", aggregates, routing={"reducers": 4})
+    run, _, _ = run_job(spark, spec, tmp_path / "run")
+    exact = plain(spark, skewed_input, ["key"], F.count_distinct("word").alias("words"))
+    words = {row["key"]: row["words"] for row in exact.collect()}
+    result = result_of(run)
+    assert result.column_names == ["key", *aggregates]
+    for row in result.to_pylist():
+        assert sum(point["y"] for point in row["histogram"]) == row["filled"]
+        assert row["words"] == pytest.approx(words[row["key"]], rel=0.06, abs=1)
+
+
+def test_adaptive_leaves_a_backlog_forwards_it_and_is_balanced_from_the_second_stage_on(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path = write_input(tmp_path / "input", skewed(200_000), files=100)
+    _, _, reports = run_job(spark, spec_of(path, "key", {"n": "count"}, routing={"reducers": 8}), tmp_path / "run")
+    assert reports[0].backlog_rows > 0
+    assert sum(report.forwarded_rows for report in reports) > 0
+    assert [report.max_over_mean for report in reports[1:]] == pytest.approx([1.0] * (len(reports) - 1), abs=0.1)
+    assert reports[-1].backlog_rows == 0
+
+
+def test_a_stage_reads_and_shuffles_its_rows_once_whatever_is_made_of_them(
+    spark: SparkSession, skewed_input: Path, tmp_path: Path
+) -> None:
+    aggregates = {"n": "count", "histogram": {"function": "streaming_histogram", "column": "value"}}
+    run, _, _ = run_job(spark, spec_of(skewed_input, "key", aggregates), tmp_path / "run")
+    job, plan = run.job(), run.plan(1)
+    assert plan.budget_rows is not None
+    columns = JobColumns.of(job)
+    union = outcome(_queue(spark, run, columns, plan), columns, plan)
+    union.collect()
+    executed = union._jdf.queryExecution().executedPlan().toString().split("== Initial Plan ==")[0]
+    assert executed.count("ReusedExchange") == 2
+    assert executed.count("row_index") > 0
+    shuffles = [line for line in executed.splitlines() if "Exchange shufflepartitionid" in line]
+    assert len([line for line in shuffles if "Reused" not in line]) == 1
+
+
+def test_the_same_plans_give_the_same_bytes(spark: SparkSession, skewed_input: Path, tmp_path: Path) -> None:
+    aggregates = {
+        **AGGREGATES,
+        "words": {"function": "approx_count_distinct", "column": "word"},
+        "histogram": {"function": "streaming_histogram", "column": "value", "bins": 4},
+    }
+    spec = spec_of(skewed_input, "key", aggregates, routing={"reducers": 4})
+    first, _, _ = run_job(spark, spec, tmp_path / "first")
+    second, _, _ = run_job(spark, spec, tmp_path / "second")
+    assert contents(first) == contents(second)
+    # Any step, its commit taken away, is run again to the same end.
+    for step in ("stages/0000", "stages/0002", "result"):
+        (tmp_path / "second" / step / "COMMIT.json").unlink()
+        if step != "result":
+            (tmp_path / "second" / "result" / "COMMIT.json").unlink()
+        again, _, _ = run_job(spark, spec, tmp_path / "second")
+        assert contents(again) == contents(first)
+
+
+def contents(run: RunDirectory) -> list[bytes]:
+    return [Path(run.path(file.path)).read_bytes() for file in run.committed("result").files]
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("bigint", [1, -1, 0, 2**63 - 1, -(2**63), None]),
+        ("double", [0.0, -0.0, float("nan"), float("inf"), 1e-310, 0.1, None]),
+        ("decimal", [decimal.Decimal("1.10"), decimal.Decimal("-99999.99"), None]),
+        ("boolean", [True, False, None]),
+        ("date", [dt.date(1, 1, 1), dt.date(2026, 11, 20), None]),
+        ("timestamp", [dt.datetime(2026, 10, 25, hour, 30, tzinfo=dt.UTC) for hour in range(4)]),
+        ("binary", [b"", b"\x00", b"\xff\xfe", b"abc", None]),
+        ("string", [*AWKWARD, None]),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_keys_of_every_type_come_out_unharmed(
+    spark: SparkSession, tmp_path: Path, kind: str, values: list[Any]
+) -> None:
+    rng = random.Random(7)
+    column = pa.array([rng.choice(values) for _ in range(2000)], pa.decimal128(7, 2) if kind == "decimal" else None)
+    path = write_input(tmp_path / "input", pa.table({"key": column}), files=8)
+    run, _, _ = run_job(spark, spec_of(path, "key", {"n": "count"}, routing={"reducers": 3}), tmp_path / "run")
+    assert as_rows(result_of(run)) == as_rows(plain(spark, path, ["key"], F.count("*")).toArrow())
+
+
+def test_keys_of_several_columns_come_out_unharmed(spark: SparkSession, tmp_path: Path) -> None:
+    rng = random.Random(3)
+    table = pa.table(
+        {
+            "odd `name`.x": [rng.choice([*AWKWARD, None]) for _ in range(4000)],
+            "task": pa.array([rng.choice([1, 2, None]) for _ in range(4000)], pa.int16()),
+            "origin": [rng.random() for _ in range(4000)],
+        }
+    )
+    path = write_input(tmp_path / "input", table, files=8)
+    aggregates = {"rows": "count", "kind": {"function": "max", "column": "origin"}}
+    run, _, _ = run_job(spark, spec_of(path, ["odd `name`.x", "task"], aggregates), tmp_path / "run")
+    columns = ["`odd ``name``.x`", "task"]
+    assert as_rows(result_of(run)) == as_rows(plain(spark, path, columns, F.count("*"), F.max("origin")).toArrow())
+
+
+@pytest.mark.parametrize("files", [0, 1], ids=["a folder without files", "a file without rows"])
+def test_an_empty_input_publishes_an_empty_result(spark: SparkSession, tmp_path: Path, files: int) -> None:
+    path = tmp_path / "input"
+    path.mkdir()
+    if files:
+        pq.write_table(skewed(10).slice(0, 0), path / "part.parquet")
+    aggregates = {**AGGREGATES, "histogram": {"function": "streaming_histogram", "column": "value"}}
+    run, finished, reports = run_job(spark, spec_of(path, "key", aggregates), tmp_path / "run")
+    assert [report.admitted_rows for report in reports] == [0]
+    assert result_of(run).num_rows == 0
+    assert finished.publication.keys == 0
+    assert pq.read_table(finished.publication.path).column_names[: 1 + len(aggregates)] == ["key", *aggregates]
+
+
+def test_one_file_makes_one_wave(spark: SparkSession, tmp_path: Path) -> None:
+    path = write_input(tmp_path / "input", skewed(1000), files=1)
+    run, finished, _ = run_job(spark, spec_of(path, "key", {"n": "count"}), tmp_path / "run")
+    assert len(run.job().waves) == 1
+    assert finished.publication.rows == 1000
+
+
+def test_file_names_with_odd_characters_are_read(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "in put [1]{a,b}"
+    path.mkdir()
+    for number, name in enumerate(["a b.parquet", "a%20b.parquet", "\u00e9+&=#?.parquet", "x[0-9]*.parquet", "b:c.parquet"]):
+        pq.write_table(pa.table({"key": [f"k{number}"] * 3}), path / name)
+    run, _, _ = run_job(spark, spec_of(path, "key", {"n": "count"}), tmp_path / "run")
+    assert as_rows(result_of(run)) == [(f"'k{number}'", "3") for number in range(5)]
+
+
+def test_a_failed_expectation_leaves_the_published_day_and_its_report(
+    spark: SparkSession, skewed_input: Path, tmp_path: Path
+) -> None:
+    good = spec_of(skewed_input, "key", {"n": "count"}, output={"path": str(tmp_path / "out")})
+    run, _, _ = run_job(spark, good, tmp_path / "good")
+    folder = Path(published_path(run.job()))
+    before = {file.name: file.read_bytes() for file in folder.iterdir()}
+    never = {"type": "expect_column_values_to_be_between", "kwargs": {"column": "n", "max_value": 0}}
+    bad = spec_of(
+        skewed_input, "key", {"n": "count"}, output={"path": str(tmp_path / "out")}, quality={"expectations": [never]}
+    )
+    with pytest.raises(QualityError, match="expect_column_values_to_be_between.*n.*max_value"):
+        run_job(spark, bad, tmp_path / "bad")
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
+    assert RunDirectory(str(tmp_path / "bad")).commit_of("quality") is not None
+
+
+def test_an_input_that_changes_during_the_run_is_noticed_and_nothing_is_committed(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path = write_input(tmp_path / "input", skewed(2000), files=10)
+    run, _, _ = run_job(spark, spec_of(path, "key", {"n": "count"}), tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / "stages" / "0001")
+    for file in path.iterdir():
+        pq.write_table(skewed(150, seed=9), file)
+    with pytest.raises(LedgerError, match=r"stage 1.*admitted.*nothing was committed"):
+        run_stage(spark, run, 1)
+    assert run.commit_of("stages/0001") is None
