@@ -14,9 +14,10 @@ import re
 import shutil
 import sys
 import sysconfig
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -28,36 +29,40 @@ PARTS = 128
 #: ``tokenize``, because the library's own tests hold files that are broken on purpose.
 TOKEN = re.compile(r"[A-Za-z_]\w*")
 
+_NEWLINE = ord("\n")
+
 SCHEMA = pa.schema([("token", pa.string()), ("file", pa.string()), ("line", pa.int32()), ("column", pa.int32())])
 
 
 def source_files() -> list[Path]:
     """The standard library's own ``.py`` files, sorted; not what was installed beside it."""
-    root = Path(sysconfig.get_path("stdlib"))
+    root = _library()
     found = (path for path in root.rglob("*.py") if "site-packages" not in path.parts)
     return sorted(path for path in found if "dist-packages" not in path.parts)
 
 
-def tokens_of(path: Path) -> Iterator[tuple[str, int, int]]:
-    """(token, line from 1, column from 0) of each token of a file, in order."""
+def tokens_of(path: Path) -> pa.Table:
+    """The tokens of a file, in order, with their line from 1 and column from 0."""
     text = path.read_text(encoding="utf-8", errors="replace")
-    for line, words in enumerate(text.split("\n"), start=1):
-        for found in TOKEN.finditer(words):
-            yield found[0], line, found.start()
+    found = list(TOKEN.finditer(text))
+    starts = np.fromiter((one.start() for one in found), dtype=np.int64, count=len(found))
+    line_starts = np.append(0, np.flatnonzero(np.frombuffer(text.encode("utf-32-le"), dtype=np.uint32) == _NEWLINE) + 1)
+    lines = np.searchsorted(line_starts, starts, side="right")
+    names = pa.array([str(path.relative_to(_library()))]).take(pa.array(np.zeros(len(found), dtype=np.int64)))
+    columns = [pa.array([one[0] for one in found], pa.string()), names, lines, starts - line_starts[lines - 1]]
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
+    return pa.table(arrays, schema=SCHEMA)
+
+
+def _library() -> Path:
+    return Path(sysconfig.get_path("stdlib"))
 
 
 def _write_part(job: tuple[int, Sequence[Path], Path]) -> int:
     number, paths, folder = job
-    root = Path(sysconfig.get_path("stdlib"))
-    rows = [
-        (text, str(path.relative_to(root)), line, column)
-        for path in paths
-        for text, line, column in tokens_of(path)
-    ]
-    columns = list(zip(*rows, strict=True)) if rows else [[], [], [], []]
-    arrays = [pa.array(values, field.type) for values, field in zip(columns, SCHEMA, strict=True)]
-    pq.write_table(pa.table(arrays, schema=SCHEMA), folder / f"part-{number:05d}.parquet", compression="zstd")
-    return len(rows)
+    table = pa.concat_tables([SCHEMA.empty_table(), *map(tokens_of, paths)])
+    pq.write_table(table, folder / f"part-{number:05d}.parquet", compression="zstd")
+    return int(table.num_rows)
 
 
 def build(folder: Path) -> dict[str, object]:

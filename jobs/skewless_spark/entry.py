@@ -61,8 +61,8 @@ def _stage(run: RunDirectory, arguments: argparse.Namespace) -> str:
     report = run_stage(build_session(f"skewless {run.job().spec.name} stage {arguments.stage}"), run, arguments.stage)
     return (
         f"stage {report.stage}: {report.admitted_rows:,} rows admitted, {report.backlog_in_rows:,} from the backlog "
-        f"({report.forwarded_rows:,} forwarded), {report.processed_rows:,} processed, {report.backlog_rows:,} left over; "
-        f"max/mean {report.max_over_mean:.3f}"
+        f"({report.forwarded_rows:,} forwarded), {report.processed_rows:,} processed, "
+        f"{report.backlog_rows:,} left over; max/mean {report.max_over_mean:.3f}"
     )
 
 

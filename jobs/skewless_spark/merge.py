@@ -12,8 +12,9 @@ from skewless.run_directory import RESULT_STEP, RunDirectory, stage_step
 from skewless.step_commit import StepCommit
 from skewless_spark.aggregates.arrow_states import evaluate_batches, python_call
 from skewless_spark.columns import JobColumns
+from skewless_spark.committed_files import NATIVE, PYTHON, RESULT, read_files, written
 from skewless_spark.routing import TASK
-from skewless_spark.stage import NATIVE, PYTHON, empty_states, read_files, written
+from skewless_spark.stage import empty_states
 
 
 def merge_states(spark: SparkSession, run: RunDirectory) -> StepCommit:
@@ -49,7 +50,7 @@ def merge_states(spark: SparkSession, run: RunDirectory) -> StepCommit:
         _evaluated(merged, columns).write.parquet(attempt.path("data"))
         counts = {"rows": 0, "keys": 0}
     try:
-        return attempt.commit(written(attempt, "result", "data", keep_empty=not counts["keys"]), counts)
+        return attempt.commit(written(attempt, RESULT, "data", keep_empty=not counts["keys"]), counts)
     except LostRaceError:
         return run.committed(RESULT_STEP)
 
@@ -92,7 +93,9 @@ def _merged(states: DataFrame, columns: JobColumns) -> DataFrame:
         names = [columns.states(one)[0] for one in columns.python]
         present = F.when(F.col("python_rows").isNotNull(), F.struct("stage", TASK, *names))
         ordered = F.sort_array(F.collect_list(present))
-        python = [F.transform(ordered, lambda one: F.struct(*(one[name].alias(name) for name in names))).alias("states")]
+        python = [
+            F.transform(ordered, lambda one: F.struct(*(one[name].alias(name) for name in names))).alias("states")
+        ]
     keyed = states.repartition(columns.job.spec.output.files, *columns.keys)
     in_order = keyed.sortWithinPartitions(*columns.keys, "stage", TASK)
     return in_order.groupBy(*columns.keys).agg(F.coalesce(F.sum("rows"), F.lit(0)).alias("rows"), *native, *python)
@@ -109,7 +112,9 @@ def _evaluated(merged: DataFrame, columns: JobColumns) -> DataFrame:
     passed = [*columns.keys, *(_result(columns, one.name) for one in columns.native)]
     result = merged.select(*columns.keys, *native, *(["states"] if columns.python else []))
     if columns.python:
-        calls = [python_call(one, columns.states(one)[0])._replace(name=_result(columns, one.name)) for one in columns.python]
+        calls = [
+            python_call(one, columns.states(one)[0])._replace(name=_result(columns, one.name)) for one in columns.python
+        ]
         kinds = {field.name: field for field in result.schema}
         schema = StructType(
             [

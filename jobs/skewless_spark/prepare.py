@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+from pathlib import Path
 
 from skewless.errors import InputError, SpecError, nearest
 from skewless.job import Job
@@ -81,7 +82,7 @@ def resolved(path: str, root: str) -> str:
     """A path of a spec: absolute as it is, relative below the data root."""
     if "://" in path:
         return path
-    return os.path.normpath(os.path.join(os.path.abspath(root), path))
+    return os.path.normpath(Path(root).absolute() / path)
 
 
 def _check_key(column: str, types: dict[str, str], at: str) -> None:

@@ -31,7 +31,9 @@ class RunProgress:
         self._progress.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, err: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, err: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._over.set()
         if self._poller:
             self._poller.join()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from skewless.ledger import Ledger, balance
 from skewless.quality_report import Check, QualityReport
 from skewless.run_directory import QUALITY_STEP, RESULT_STEP, RunDirectory
 from skewless.step_commit import StepCommit
+from skewless_spark.committed_files import RESULT, read_files
 from skewless_spark.expectations import build_expectations, check_expectations, great_expectations
 from skewless_spark.verdict import Verdict, build_data_docs
 
@@ -173,7 +173,7 @@ def _ledger_check(ledger: Ledger) -> Check:
 def _result_verdicts(
     context: Any, spark: SparkSession, run: RunDirectory, result: StepCommit, job: Job, own: list[Expectation]
 ) -> list[Verdict]:
-    frame = _result_frame(spark, run, result).persist(StorageLevel.MEMORY_AND_DISK)
+    frame = read_files(spark, run, result.of_kind(RESULT)).persist(StorageLevel.MEMORY_AND_DISK)
     keys, columns = _key_frame(frame, job.spec.key)
     try:
         held = [one for one in own if not _unobservable(one, result)]
@@ -183,16 +183,6 @@ def _result_verdicts(
         frame.unpersist()
     skipped = [Verdict.nothing_to_observe(one) for one in own if _unobservable(one, result)]
     return [*(one.about(columns, hidden=_NULL_FLAG) for one in unique), *verdicts, *skipped]
-
-
-def _result_frame(spark: SparkSession, run: RunDirectory, result: StepCommit) -> DataFrame:
-    """Exactly the committed files: Spark takes a path for a pattern, and a run directory's name may look like one.
-
-    Spark's own switch for that, the undocumented option ``__globPaths__``, reads each row twice when
-    there are several such files, so the characters of patterns are escaped instead.
-    """
-    paths = [run.path(file.path) for file in result.of_kind(RESULT_STEP)]
-    return spark.read.parquet(*(re.sub(r"([\\*?\[\]{}])", r"\\\1", path) for path in paths))
 
 
 def _unobservable(expectation: Expectation, result: StepCommit) -> bool:

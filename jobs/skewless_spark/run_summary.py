@@ -122,11 +122,15 @@ def hottest(run: RunDirectory, count: int = 10) -> tuple[str | None, list[dict[s
         if by is None:
             return None, table.slice(0, count).to_pylist()
         order = pc.sort_indices(table, sort_keys=[(by, "descending")])
-        best = heapq.nlargest(count, [*best, *table.take(order.slice(0, count)).to_pylist()], key=lambda row: row[by] or 0)
+        best = heapq.nlargest(
+            count, [*best, *table.take(order.slice(0, count)).to_pylist()], key=lambda row: row[by] or 0
+        )
     return by, best
 
 
 def _first_number(job: Job, table: pa.Table) -> str | None:
     kinds = {field.name: field.type for field in table.schema}
-    numeric = (name for name in job.spec.aggregates if pa.types.is_integer(kinds[name]) or pa.types.is_floating(kinds[name]))
+    numeric = (
+        name for name in job.spec.aggregates if pa.types.is_integer(kinds[name]) or pa.types.is_floating(kinds[name])
+    )
     return next(numeric, None)

@@ -39,18 +39,17 @@ def _hottest(run: RunDirectory, console: Console) -> None:
 def _cell(value: Any) -> str:
     """A value of the result: numbers as people write them, keys with their odd characters visible."""
     match value:
-        case None:
-            return "null"
-        case bool() | str():
-            return value if str(value).isprintable() and value != "" else repr(value)
-        case int():
-            return f"{value:,}"
+        case str():
+            text = value if value.isprintable() and value else repr(value)
+        case int() if not isinstance(value, bool):
+            text = f"{value:,}"
         case float():
-            return f"{value:,.2f}"
+            text = f"{value:,.2f}"
         case [{"x": _, "y": _}, *_]:
-            return _sparkline([(point["x"], point["y"]) for point in value])
+            text = _sparkline([(point["x"], point["y"]) for point in value])
         case _:
-            return json.dumps(value, default=str)
+            text = json.dumps(value, default=str)
+    return text
 
 
 def _sparkline(points: list[tuple[float, float]]) -> str:

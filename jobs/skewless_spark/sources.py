@@ -6,14 +6,14 @@ import posixpath
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import cast
 
 import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 from fsspec.implementations.local import LocalFileSystem
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
 
 from skewless.errors import InputError
 from skewless.hashing import OFFSET_BITS
@@ -53,7 +53,7 @@ def list_parquet(path: str) -> Listing:
     fs, root = fsspec.core.url_to_fs(path)
     root = root.rstrip("/")
     files = _find(fs, root, path)
-    base = root.split("*")[0]
+    base = posixpath.dirname(root) if fs.isfile(root) or not fs.exists(root) else root
     with ThreadPoolExecutor(max_workers=16) as pool:
         footers = list(pool.map(lambda file: _footer(fs, file), files))
     types = [_spark_types(schema) for _, _, schema in footers]
@@ -65,22 +65,25 @@ def list_parquet(path: str) -> Listing:
         Unit(path=file if local else fs.unstrip_protocol(file), rows=rows, size_bytes=size)
         for file, (rows, size, _) in zip(files, footers, strict=True)
     )
-    names = tuple(posixpath.relpath(file, base) if file != base else posixpath.basename(file) for file in files)
+    names = tuple(posixpath.relpath(file, base) for file in files)
     return Listing(units, names, types[0] if types else {})
 
 
 def _find(fs: fsspec.AbstractFileSystem, root: str, path: str) -> list[str]:
-    if any(sign in root for sign in "*?["):
-        found = [str(file) for file in fs.glob(root) if fs.isfile(file)]
-        if not found:
-            raise InputError("input.path", "a file, folder or glob with files", f"nothing that matches {path}")
-        return sorted(found)
     if not fs.exists(root):
-        raise InputError("input.path", "an existing file or folder", f"no such path {path}", "check the path")
+        # Only now a glob: a folder may be called "[1]".
+        found = [str(file) for file in fs.glob(root) if fs.isfile(file)] if _is_glob(root) else []
+        if not found:
+            raise InputError("input.path", "an existing file, folder or glob", f"no such path {path}", "check the path")
+        return sorted(found)
     if fs.isfile(root):
         return [root]
     inner = [str(file) for file in fs.find(root)]
     return sorted(file for file in inner if not _hidden(posixpath.relpath(file, root)))
+
+
+def _is_glob(path: str) -> bool:
+    return any(sign in path for sign in "*?[")
 
 
 def _hidden(name: str) -> bool:
@@ -147,10 +150,10 @@ def read_units(spark: SparkSession, job: Job, ordinals: Sequence[int], columns: 
     ddl = ", ".join(f"{_quoted(name)} {types[name]}" for name in columns)
     payload = [F.col(_quoted(name)).alias(f"c{number}") for number, name in enumerate(columns)]
     if not ordinals:
-        empty = spark.createDataFrame([], StructType.fromDDL(ddl))
+        empty = spark.createDataFrame(cast("list[Row]", []), ddl)
         return empty.select(*payload, F.lit(0).cast("bigint").alias(ORIGIN))
     paths = [job.units[ordinal].path for ordinal in ordinals]
-    rows = spark.read.schema(ddl).parquet(*map(_escaped, paths))
+    rows = spark.read.schema(ddl).parquet(*map(literally, paths))
     located = rows.select(
         *payload, F.col("_metadata.file_path").alias("file_path"), F.col("_metadata.row_index").alias("row_index")
     )
@@ -170,8 +173,8 @@ def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def _escaped(path: str) -> str:
-    """A path that Spark shall take literally, not as a glob."""
+def literally(path: str) -> str:
+    """A path that Spark shall not take as a glob, whatever signs are in it."""
     return "".join(f"\\{sign}" if sign in "*?[]{}\\" else sign for sign in path)
 
 

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 
-import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type
@@ -22,11 +20,12 @@ from skewless.errors import LedgerError, LostRaceError
 from skewless.job import Job
 from skewless.ledger import LedgerLine, stage_problems
 from skewless.routing_plan import RoutingPlan
-from skewless.run_directory import Attempt, RunDirectory, stage_step
+from skewless.run_directory import RunDirectory, stage_step
 from skewless.stage_report import StageReport
 from skewless.step_commit import CommittedFile, StepCommit
 from skewless_spark.aggregates.arrow_states import PythonCall, python_call, reduce_batches
 from skewless_spark.columns import JobColumns
+from skewless_spark.committed_files import BACKLOG, NATIVE, PYTHON, read_files, written
 from skewless_spark.routing import TASK, route
 from skewless_spark.sources import ORIGIN, read_units
 from skewless_spark.stage_histogram import measure
@@ -34,9 +33,6 @@ from skewless_spark.stage_histogram import measure
 #: How a row came into the stage: with the wave, or with the backlog of the last stage, there
 #: either to the task that had it already or, forwarded, to another.
 ADMITTED, STAYED, FORWARDED = 0, 1, 2
-
-#: Kinds of committed files, and of the branches that write them.
-NATIVE, PYTHON, BACKLOG = "native", "python", "backlog"
 
 #: ``monotonically_increasing_id`` counts the rows of a partition in its low 33 bits.
 _POSITION_MASK = (1 << 33) - 1
@@ -75,25 +71,6 @@ def run_stage(spark: SparkSession, run: RunDirectory, stage: int) -> StageReport
     except LostRaceError:
         return run.report(stage)
     return report
-
-
-def written(attempt: Attempt, kind: str, folder: str, *, keep_empty: bool = False) -> list[CommittedFile]:
-    """What this attempt wrote into a folder, counted by the footers; files without rows only if asked."""
-    paths = attempt.listed(folder)
-    fs = attempt.run.fs
-
-    def described(path: str) -> CommittedFile:
-        with fs.open(path, "rb") as opened:
-            rows = pq.read_metadata(opened).num_rows
-        return CommittedFile(kind=kind, path=attempt.relative(path), rows=rows, size_bytes=int(fs.size(path)))
-
-    with ThreadPoolExecutor(max_workers=8) as pool:
-        return [file for file in pool.map(described, paths) if file.rows or keep_empty]
-
-
-def read_files(spark: SparkSession, run: RunDirectory, files: Sequence[CommittedFile]) -> DataFrame:
-    """Read committed files, exactly those."""
-    return spark.read.parquet(*(run.path(file.path) for file in files))
 
 
 def _queue(spark: SparkSession, run: RunDirectory, columns: JobColumns, plan: RoutingPlan) -> DataFrame:

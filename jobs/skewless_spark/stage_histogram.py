@@ -18,13 +18,11 @@ from skewless.run_directory import RunDirectory, stage_step
 from skewless.stage_report import Histogram, StageReport, TaskLoad
 from skewless.step_commit import CommittedFile
 from skewless_spark.columns import JobColumns
+from skewless_spark.committed_files import NATIVE, PYTHON, read_files
 from skewless_spark.routing import TASK, slot
 
 #: A longer key text is left to the ring: plans and reports are documents that people read.
 LONGEST_HEAD_KEY = 1024
-
-_NATIVE = "native"
-_PYTHON = "python"
 
 
 def measure(
@@ -46,7 +44,9 @@ def measure(
         seconds: wall time of the stage so far, asked for last.
     """
     loads = _loads(spark, run, plan, files)
-    totals = {name: sum(int(row[name]) for row in loads.values()) for name in ("rows", "left_over", "admitted", "forwarded")}
+    totals = {
+        name: sum(int(row[name]) for row in loads.values()) for name in ("rows", "left_over", "admitted", "forwarded")
+    }
     histogram = _histogram(spark, run, columns, plan, files)
     return StageReport(
         stage=plan.epoch,
@@ -71,17 +71,15 @@ def _task_load(name: str, row: Row | None) -> TaskLoad:
     )  # fmt: skip
 
 
-def _loads(
-    spark: SparkSession, run: RunDirectory, plan: RoutingPlan, files: Sequence[CommittedFile]
-) -> dict[int, Row]:
+def _loads(spark: SparkSession, run: RunDirectory, plan: RoutingPlan, files: Sequence[CommittedFile]) -> dict[int, Row]:
     """Counts by task index; the Python states must have seen as many rows as the native ones."""
-    native = [file for file in files if file.kind == _NATIVE]
-    python = [file for file in files if file.kind == _PYTHON]
+    native = [file for file in files if file.kind == NATIVE]
+    python = [file for file in files if file.kind == PYTHON]
     if not native:
         return {}
-    counts = _read(spark, run, native, [TASK, "rows", "left_over", "admitted", "forwarded"])
+    counts = read_files(spark, run, native).select([TASK, "rows", "left_over", "admitted", "forwarded"])
     if python:
-        seen = _read(spark, run, python, [TASK, "python_rows"])
+        seen = read_files(spark, run, python).select([TASK, "python_rows"])
         counts = counts.unionByName(seen, allowMissingColumns=True)
     else:
         counts = counts.withColumn("python_rows", F.lit(None).cast("bigint"))
@@ -111,16 +109,18 @@ def _histogram(
     earlier = [
         file
         for stage in range(plan.epoch)
-        for file in run.committed(stage_step(stage)).of_kind(_NATIVE)
+        for file in run.committed(stage_step(stage)).of_kind(NATIVE)
     ]  # fmt: skip
-    now = [file for file in files if file.kind == _NATIVE]
+    now = [file for file in files if file.kind == NATIVE]
     slots = 1 << plan.ring.ring_bits
     if not earlier and not now:
         nothing = (0,) * slots
         return Histogram(
             seen_rows=0, seen_null_rows=0, backlog_null_rows=0, head={}, seen_tail=nothing, backlog_tail=nothing
         )
-    parts = [_read(spark, run, part, [*columns.keys, "admitted", "left_over"]) for part in (earlier, now) if part]
+    parts = [
+        read_files(spark, run, part).select([*columns.keys, "admitted", "left_over"]) for part in (earlier, now) if part
+    ]
     if earlier:
         # What earlier stages left over has been queued again since.
         parts[0] = parts[0].withColumn("left_over", F.lit(0).cast("bigint"))
@@ -171,7 +171,3 @@ def _head(per_key: DataFrame, columns: JobColumns, seen_rows: int, left_rows: in
     named = per_key.where(F.col("key").isNotNull() & (F.length("key") <= LONGEST_HEAD_KEY))
     heaviest = named.orderBy(share.desc(), "key").limit(columns.job.spec.routing.head_limit)
     return {row["key"]: (int(row["seen"]), int(row["left"])) for row in heaviest.collect()}
-
-
-def _read(spark: SparkSession, run: RunDirectory, files: Sequence[CommittedFile], names: list[str]) -> DataFrame:
-    return spark.read.parquet(*(run.path(file.path) for file in files)).select(*names)

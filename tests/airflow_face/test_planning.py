@@ -17,7 +17,7 @@ from skewless_airflow.run_store import run_location
 from tests import airflow_setting
 from tests.core.synthetic import SyntheticRun, zipf_rows
 
-NIGHT = dt.datetime(2026, 11, 20, 2, tzinfo=dt.timezone.utc)
+NIGHT = dt.datetime(2026, 11, 20, 2, tzinfo=dt.UTC)
 LAST = 4
 
 _DAG = f"""
@@ -42,9 +42,7 @@ def synthetic() -> SyntheticRun:
 
 
 @pytest.fixture
-def recorded(
-    synthetic: SyntheticRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> RunDirectory:
+def recorded(synthetic: SyntheticRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunDirectory:
     """The run directory that a Spark run of it would have left, without the decisions."""
     monkeypatch.setenv("SKEWLESS_ROOT", str(tmp_path))
     run_id = DagRun.generate_run_id(run_type=DagRunType.MANUAL, logical_date=NIGHT, run_after=NIGHT)
@@ -88,7 +86,10 @@ def test_the_log_of_a_decision_folds_backlog_candidates_and_choice(synthetic: Sy
     ]
     assert lines.count("::endgroup::") == 3
     for load in report.tasks:
-        assert any(line.split()[:4] == [load.task, *_thousands(load.queued_rows, load.processed_rows, load.backlog_rows)] for line in lines)
+        assert any(
+            line.split()[:4] == [load.task, *_thousands(load.queued_rows, load.processed_rows, load.backlog_rows)]
+            for line in lines
+        )
     for one in decision.candidates:
         assert any(one.action in line and one.sentence in line for line in lines)
     assert sum(line.startswith("> ") for line in lines) == 1

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from skewless_airflow.run_store import day_of, run_location, safe_run_id
 
-UTC = dt.timezone.utc
+UTC = dt.UTC
 
 
 @dataclass
@@ -52,7 +52,10 @@ def test_the_location_is_below_the_root_and_keyed_on_dag_and_run(monkeypatch: py
         pytest.param(dt.datetime(2026, 11, 20, 2, tzinfo=UTC), "UTC", dt.date(2026, 11, 20), id="logical-date"),
         pytest.param(None, "UTC", dt.date(2026, 12, 1), id="no-logical-date"),
         pytest.param(
-            dt.datetime(2026, 11, 19, 23, 30, tzinfo=UTC), "Europe/Zurich", dt.date(2026, 11, 20), id="after-midnight-there"
+            dt.datetime(2026, 11, 19, 23, 30, tzinfo=UTC),
+            "Europe/Zurich",
+            dt.date(2026, 11, 20),
+            id="after-midnight-there",
         ),
     ],
 )

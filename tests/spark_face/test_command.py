@@ -48,14 +48,26 @@ BAD = [
     ("missing path", ["--set", "input.path=nowhere"], r"no such path .*nowhere"),
     ("missing key column", ["--set", "key=kye"], r"key: required an existing column.*'kye'; did you mean 'key'"),
     ("unknown aggregate", ["--set", "aggregates.n=cuont"], r"aggregate 'n'.*'cuont'; did you mean 'count'"),
-    ("missing argument column", ["--set", "aggregates.n={function: sum, column: valu}"], r"'valu'; did you mean 'value'"),
-    ("wrong type for an aggregate", ["--set", "aggregates.n={function: sum, column: word}"], r"a number for sum.*string"),
+    (
+        "missing argument column",
+        ["--set", "aggregates.n={function: sum, column: valu}"],
+        r"'valu'; did you mean 'value'",
+    ),
+    (
+        "wrong type for an aggregate",
+        ["--set", "aggregates.n={function: sum, column: word}"],
+        r"a number for sum.*string",
+    ),
     ("no column for an aggregate", ["--set", "aggregates.n=sum"], r"required a column for sum"),
     ("unknown option", ["--set", "aggregates.histogram.bin=3"], r"'bin'; did you mean 'bins'"),
     ("typo in a field", ["--set", "routing.polcy=static"], r"'polcy'; did you mean 'policy'"),
     ("typo in a section", ["--set", "rooting.policy=static"], r"'rooting'; did you mean 'routing'"),
     ("unknown policy", ["--set", "routing.policy=magic"], r"'static' or 'adaptive'.*'magic'"),
-    ("unknown expectation", ["--set", "quality.expectations=[{type: expect_colum_values_to_be_unique}]"], r"did you mean"),
+    (
+        "unknown expectation",
+        ["--set", "quality.expectations=[{type: expect_colum_values_to_be_unique}]"],
+        r"did you mean",
+    ),
     ("bad override", ["--set", "routing"], r"path.to.field=value"),
 ]
 

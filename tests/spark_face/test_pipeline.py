@@ -24,7 +24,23 @@ from skewless_spark.stage import _queue, outcome, run_stage
 from tests.spark_face.scenario import as_rows, plain, result_of, run_job, spec_of, write_input
 
 #: What no key should be, and some are.
-AWKWARD = ["", " ", "'", '"', "`", "\\", "a,b", "a\nb", "a\r\n", "\0", "a\0b", "\u00e9\U0001f600", "null", "<img src=x>", "k" * 10_000]
+AWKWARD = [
+    "",
+    " ",
+    "'",
+    '"',
+    "`",
+    "\\",
+    "a,b",
+    "a\nb",
+    "a\r\n",
+    "\0",
+    "a\0b",
+    "\u00e9\U0001f600",
+    "null",
+    "<img src=x>",
+    "k" * 10_000,
+]
 
 AGGREGATES = {
     "n": "count",
@@ -69,7 +85,15 @@ def test_the_result_is_that_of_plain_spark(
     spec = spec_of(skewed_input, "key", AGGREGATES, routing=routing)
     run, finished, _ = run_job(spark, spec, tmp_path / "run")
     expected = plain(
-        spark, skewed_input, ["key"], F.count("*"), F.count("value"), F.sum("value"), F.min("value"), F.max("value"), F.avg("value")
+        spark,
+        skewed_input,
+        ["key"],
+        F.count("*"),
+        F.count("value"),
+        F.sum("value"),
+        F.min("value"),
+        F.max("value"),
+        F.avg("value"),
     ).toArrow()
     assert as_rows(result_of(run)) == as_rows(expected)
     assert result_of(run).schema.types == expected.schema.types
@@ -211,7 +235,9 @@ def test_one_file_makes_one_wave(spark: SparkSession, tmp_path: Path) -> None:
 def test_file_names_with_odd_characters_are_read(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "in put [1]{a,b}"
     path.mkdir()
-    for number, name in enumerate(["a b.parquet", "a%20b.parquet", "\u00e9+&=#?.parquet", "x[0-9]*.parquet", "b:c.parquet"]):
+    for number, name in enumerate(
+        ["a b.parquet", "a%20b.parquet", "\u00e9+&=#?.parquet", "x[0-9]*.parquet", "b:c.parquet"]
+    ):
         pq.write_table(pa.table({"key": [f"k{number}"] * 3}), path / name)
     run, _, _ = run_job(spark, spec_of(path, "key", {"n": "count"}), tmp_path / "run")
     assert as_rows(result_of(run)) == [(f"'k{number}'", "3") for number in range(5)]
@@ -228,7 +254,7 @@ def test_a_failed_expectation_leaves_the_published_day_and_its_report(
     bad = spec_of(
         skewed_input, "key", {"n": "count"}, output={"path": str(tmp_path / "out")}, quality={"expectations": [never]}
     )
-    with pytest.raises(QualityError, match="expect_column_values_to_be_between.*n.*max_value"):
+    with pytest.raises(QualityError, match=r"expect_column_values_to_be_between.*n.*max_value"):
         run_job(spark, bad, tmp_path / "bad")
     assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
     assert RunDirectory(str(tmp_path / "bad")).commit_of("quality") is not None

@@ -38,6 +38,7 @@ class PythonCall(NamedTuple):
 
     @property
     def definition(self) -> PythonAggregate:
+        """What the registry knows under its name."""
         definition = REGISTRY[self.function]
         if not isinstance(definition, PythonAggregate):
             raise AggregateError(f"aggregate {self.name!r}", "a Python aggregate", f"the native {self.function}")
@@ -76,14 +77,18 @@ def reduce_batches(calls: Sequence[PythonCall], keys: Sequence[str]) -> Callable
                 accumulator.update(batch.column(call.argument), groups, len(index))
         if firsts:
             labels = pa.Table.from_batches(firsts).combine_chunks().to_batches()[0]
-            states = [_checked(call, acc.state(), len(index), "state") for call, acc in zip(calls, accumulators, strict=True)]
+            states = [
+                _checked(call, acc.state(), len(index), "state") for call, acc in zip(calls, accumulators, strict=True)
+            ]
             names = ["task", *keys, "python_rows", *(call.state for call in calls)]
             yield pa.RecordBatch.from_arrays([*labels.columns, pa.array(rows), *states], names=names)
 
     return reduce
 
 
-def evaluate_batches(calls: Sequence[PythonCall], passed: Sequence[str]) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+def evaluate_batches(
+    calls: Sequence[PythonCall], passed: Sequence[str]
+) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
     """For ``mapInArrow``: merge each key's list of states and evaluate it.
 
     The batches hold one row per key: the ``passed`` columns and ``states``, a list of structs

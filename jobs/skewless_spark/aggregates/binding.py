@@ -110,9 +110,7 @@ def _options(at: str, model: type[BaseModel], given: Mapping[str, Any]) -> BaseM
         raise sentence_of(err, model, at, SpecError) from None
 
 
-def _check_column(
-    name: str, call: AggregateCall, definition: Aggregate, types: Mapping[str, str], where: str
-) -> None:
+def _check_column(name: str, call: AggregateCall, definition: Aggregate, types: Mapping[str, str], where: str) -> None:
     column = str(call.column)
     if column not in types:
         raise InputError(f"{where}, aggregate {name!r}", "an existing column", repr(column), nearest(column, types))

@@ -108,4 +108,4 @@ NUMERIC_TYPES = ("tinyint", "smallint", "int", "bigint", "float", "double", "dec
 
 def number_required(spark_type: str) -> str:
     """For ``accepts``: any numeric type."""
-    return "" if spark_type.split("(")[0] in NUMERIC_TYPES else "a number"
+    return "" if spark_type.split("(", maxsplit=1)[0] in NUMERIC_TYPES else "a number"

@@ -1,0 +1,34 @@
+"""The data files of steps: counted by their footers when written, read by name and never listed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+
+from skewless.run_directory import Attempt, RunDirectory
+from skewless.step_commit import CommittedFile
+from skewless_spark.sources import literally
+
+#: Kinds of files: native states, Python states and backlog of a stage; the merged result.
+NATIVE, PYTHON, BACKLOG, RESULT = "native", "python", "backlog", "result"
+
+
+def written(attempt: Attempt, kind: str, folder: str, *, keep_empty: bool = False) -> list[CommittedFile]:
+    """What this attempt wrote into a folder, counted by the footers; files without rows only if asked."""
+    fs = attempt.run.fs
+
+    def described(path: str) -> CommittedFile:
+        with fs.open(path, "rb") as opened:
+            rows = pq.read_metadata(opened).num_rows
+        return CommittedFile(kind=kind, path=attempt.relative(path), rows=rows, size_bytes=int(fs.size(path)))
+
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        return [file for file in pool.map(described, attempt.listed(folder)) if file.rows or keep_empty]
+
+
+def read_files(spark: SparkSession, run: RunDirectory, files: Sequence[CommittedFile]) -> DataFrame:
+    """Read committed files, exactly those."""
+    return spark.read.parquet(*(literally(run.path(file.path)) for file in files))
