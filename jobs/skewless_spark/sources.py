@@ -53,6 +53,10 @@ def list_parquet(path: str) -> Listing:
     fs, root = fsspec.core.url_to_fs(path)
     root = root.rstrip("/")
     files = _find(fs, root, path)
+    odd = next((file for file in files if ":" in posixpath.basename(file)), None)
+    if odd is not None:
+        # Hadoop reads "b:c.parquet" as a URI of the scheme "b".
+        raise InputError(f"input file {odd}", "a file name without ':'", "one that Hadoop cannot read", "rename it")
     base = posixpath.dirname(root) if fs.isfile(root) or not fs.exists(root) else root
     with ThreadPoolExecutor(max_workers=16) as pool:
         footers = list(pool.map(lambda file: _footer(fs, file), files))
@@ -178,6 +182,19 @@ def literally(path: str) -> str:
     return "".join(f"\\{sign}" if sign in "*?[]{}\\" else sign for sign in path)
 
 
+#: What java.net.URI leaves as it is in a path, beside letters and digits of any alphabet.
+_PLAIN_SIGNS = frozenset("/_-!.~'()*,;:$&+=@")
+
+
 def _as_spark_says(path: str) -> str:
-    """A listed path as ``_metadata.file_path`` spells it."""
-    return path if "://" in path else f"file:{path}"
+    """A listed path as ``_metadata.file_path`` spells it: a URI, its other signs in percent.
+
+    A spelling that we fail to foresee ends the run with a sentence; see ``read_units``.
+    """
+    scheme, mark, rest = path.rpartition("://")
+    signs = (sign if sign.isalnum() or sign in _PLAIN_SIGNS else _percent(sign) for sign in rest)
+    return f"{scheme}{mark}{''.join(signs)}" if mark else f"file:{''.join(signs)}"
+
+
+def _percent(sign: str) -> str:
+    return "".join(f"%{byte:02X}" for byte in sign.encode()) if sign.isascii() or sign.isspace() else sign
