@@ -99,6 +99,8 @@ def _run(
     from skewless_spark.session import build_session  # noqa: PLC0415
 
     prepare(directory, spec, date, root, where)
+    if run_summary.publication_of(directory):
+        return  # done by an earlier call; no need to start Spark
     with RunProgress(console) as progress:
         spark = build_session(f"skewless {spec.name}", master)
         try:

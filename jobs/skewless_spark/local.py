@@ -7,7 +7,6 @@ from typing import NamedTuple, Protocol
 from pyspark.sql import SparkSession
 
 from skewless.decision import Decision
-from skewless.planner import plan_next_stage
 from skewless.publication import Publication, publish, require_passed
 from skewless.quality_report import QualityReport
 from skewless.run_directory import RunDirectory
@@ -44,7 +43,7 @@ def run_pipeline(spark: SparkSession, run: RunDirectory, watcher: Watcher) -> Fi
     while True:
         watcher.step(f"stage {stage}")
         report = run_stage(spark, run, stage)
-        decision = decide(run, stage + 1)
+        decision = run.decide(stage + 1)
         watcher.stage_done(report, decision)
         if decision.next_plan is None:
             break
@@ -56,10 +55,3 @@ def run_pipeline(spark: SparkSession, run: RunDirectory, watcher: Watcher) -> Fi
     require_passed(run, quality)
     watcher.step("publish")
     return Finished(quality, publish(run))
-
-
-def decide(run: RunDirectory, stage: int) -> Decision:
-    """Decide about a stage from the documents, or read the decision that was made."""
-    if run.exists(f"decisions/{stage:04d}.json"):
-        return run.decision(stage)
-    return run.enact(plan_next_stage(run.job(), run.plan(stage - 1), run.report(stage - 1)))

@@ -28,7 +28,7 @@ FORWARD_COST_ROWS = 0.25
 #: What one more partial state costs, in rows reduced: it is written and merged.
 STATE_COST_ROWS = 1.0
 #: Forecasts are trusted once a stage's queued rows came out this even, as max/mean.
-SETTLED_MAX_OVER_MEAN = 1.10
+SETTLED_MAX_OVER_MEAN = 1.05
 
 
 @dataclass(frozen=True, eq=False)

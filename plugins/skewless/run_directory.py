@@ -25,6 +25,7 @@ from skewless.decision import Decision
 from skewless.document import Document
 from skewless.errors import LostRaceError, RunDirectoryError
 from skewless.job import Job
+from skewless.planner import plan_next_stage
 from skewless.routing_plan import RoutingPlan
 from skewless.stage_report import StageReport
 from skewless.step_commit import CommittedFile, StepCommit
@@ -128,6 +129,13 @@ class RunDirectory:
         if decision.next_plan is not None:
             self.write_same(f"plans/{decision.stage:04d}.json", decision.next_plan)
         return self.write_same(f"decisions/{decision.stage:04d}.json", decision)
+
+    def decide(self, stage: int) -> Decision:
+        """Decide about a stage and write that down; what was decided before stands."""
+        name = f"decisions/{stage:04d}.json"
+        if self.exists(name):
+            return self.decision(stage)
+        return self.enact(plan_next_stage(self.job(), self.plan(stage - 1), self.report(stage - 1)))
 
     def commit_of(self, step: str) -> StepCommit | None:
         """The commit of a step, if there is one."""

@@ -21,12 +21,10 @@ from skewless.decision import Decision
 from skewless.errors import RunDirectoryError, SkewlessError
 from skewless.failure import Failure, failure_document
 from skewless.job import Job
-from skewless.planner import plan_next_stage
 from skewless.publication import publish, require_passed
 from skewless.quality_report import QualityReport
 from skewless.routing_plan import RoutingPlan
 from skewless.run_directory import QUALITY_STEP, RunDirectory
-from skewless.stage_report import StageReport
 from skewless_airflow.places import JOBS, data_root
 from skewless_airflow.planning_log import planning_lines
 from skewless_airflow.run_store import day_of, run_location
@@ -159,7 +157,7 @@ class PlanStageOperator(BaseOperator):
             ended = _ended_before(run, self.stage)
             if ended is not None:
                 raise AirflowSkipException(f"stage {ended.stage - 1} was the last: {ended.sentence}")
-            report, decision = decide(run, self.stage)
+            report, decision = run.report(self.stage - 1), run.decide(self.stage)
         for line in planning_lines(report, decision):
             log.info(line)
         if decision.next_plan is None:
@@ -184,12 +182,6 @@ class PublishOperator(BaseOperator):
         facts: dict[str, JsonValue] = {"rows": published.rows, "keys": published.keys, "path": published.path}
         log.info("published", **facts)
         context["outlet_events"][self.asset].extra = facts
-
-
-def decide(run: RunDirectory, stage: int) -> tuple[StageReport, Decision]:
-    """Decide about a stage and write the decision; deciding again writes the same."""
-    report = run.report(stage - 1)
-    return report, run.enact(plan_next_stage(run.job(), run.plan(stage - 1), report))
 
 
 def _ended_before(run: RunDirectory, stage: int) -> Decision | None:
