@@ -15,7 +15,7 @@ from skewless.errors import LostRaceError
 from skewless.job import Job
 from skewless.ledger import Ledger, balance
 from skewless.quality_report import Check, QualityReport
-from skewless.run_directory import QUALITY_STEP, RESULT_STEP, RunDirectory
+from skewless.run_directory import QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, RunDirectory
 from skewless.step_commit import StepCommit
 from skewless_spark.committed_files import RESULT, read_files
 from skewless_spark.expectations import build_expectations, check_expectations, great_expectations
@@ -46,9 +46,9 @@ def validate(spark: SparkSession, run: RunDirectory) -> QualityReport:
         RunDirectoryError: the result has not committed.
         SpecError: the frozen spec has an expectation that may not be run.
     """
-    commit = run.commit_of(QUALITY_STEP)
-    if commit is not None:
-        return _read_report(run, commit)
+    found = run.quality()
+    if found is not None:
+        return found
     job, result = run.job(), run.committed(RESULT_STEP)
     ledger = balance(job, run.reports(), state_rows=result.counts["rows"])
     own = build_expectations(job.spec, "job.json")
@@ -72,17 +72,13 @@ def validate(spark: SparkSession, run: RunDirectory) -> QualityReport:
         ledger=ledger,
         data_docs=docs,
     )
-    attempt.write("result.json", report)
+    attempt.write(QUALITY_REPORT, report)
     failed = sum(not check.success for check in checks)
     try:
         attempt.commit([], {"checks": len(checks), "failed": failed})
     except LostRaceError:
-        return _read_report(run, run.committed(QUALITY_STEP))
+        return run.committed_document(run.committed(QUALITY_STEP), QUALITY_REPORT, QualityReport)
     return report
-
-
-def _read_report(run: RunDirectory, commit: StepCommit) -> QualityReport:
-    return run.read(f"{QUALITY_STEP}/attempts/{commit.attempt}/result.json", QualityReport)
 
 
 def _context() -> Any:

@@ -13,8 +13,7 @@ from skewless.bounds import certify
 from skewless.job import Job
 from skewless.ledger import Ledger, balance
 from skewless.publication import Publication
-from skewless.quality_report import QualityReport
-from skewless.run_directory import PUBLISH_STEP, QUALITY_STEP, RESULT_STEP, RunDirectory
+from skewless.run_directory import PUBLISH_STEP, RESULT_STEP, RunDirectory
 from skewless.stage_report import StageReport
 
 
@@ -56,14 +55,6 @@ def ledger_of(run: RunDirectory) -> Ledger:
     return balance(run.job(), run.reports(), result.counts["rows"] if result else 0)
 
 
-def quality_of(run: RunDirectory) -> QualityReport | None:
-    """The committed verdict, if the run has one."""
-    commit = run.commit_of(QUALITY_STEP)
-    if commit is None:
-        return None
-    return run.read(f"{QUALITY_STEP}/attempts/{commit.attempt}/result.json", QualityReport)
-
-
 def publication_of(run: RunDirectory) -> Publication | None:
     """The record of the publication, if the run was published."""
     name = f"{PUBLISH_STEP}/published.json"
@@ -73,7 +64,8 @@ def publication_of(run: RunDirectory) -> Publication | None:
 def result_path(run: RunDirectory) -> str | None:
     """The folder of the committed result's files, inside the run directory: no later run changes it."""
     commit = run.commit_of(RESULT_STEP)
-    return run.path(commit.files[0].path.rpartition("/")[0]) if commit and commit.files else None
+    files = commit.of_kind("result") if commit else ()
+    return run.path(files[0].path.rpartition("/")[0]) if files else None
 
 
 def overall(run: RunDirectory) -> dict[str, Any]:
@@ -92,7 +84,7 @@ def overall(run: RunDirectory) -> dict[str, Any]:
 
 def as_object(run: RunDirectory) -> dict[str, Any]:
     """The object of ``skewless run --json``."""
-    quality, publication = quality_of(run), publication_of(run)
+    quality, publication = run.quality(), publication_of(run)
     ledger = ledger_of(run)
     return {
         "run_dir": str(run),

@@ -98,7 +98,7 @@ def _ledger(run: RunDirectory, console: Console) -> None:
 
 
 def _quality(run: RunDirectory, console: Console) -> None:
-    quality = run_summary.quality_of(run)
+    quality = run.quality()
     if quality is None:
         console.print("data quality: not validated yet")
         return
@@ -111,7 +111,7 @@ def _quality(run: RunDirectory, console: Console) -> None:
 
 
 def _paths(run: RunDirectory, console: Console) -> None:
-    publication, quality = run_summary.publication_of(run), run_summary.quality_of(run)
+    publication, quality = run_summary.publication_of(run), run.quality()
     commit = run.commit_of(QUALITY_STEP)
     folder = run.path(f"{QUALITY_STEP}/attempts/{commit.attempt}") if commit else ""
     paths = {

@@ -20,7 +20,7 @@ from skewless.errors import LedgerError, LostRaceError
 from skewless.job import Job
 from skewless.ledger import LedgerLine, stage_problems
 from skewless.routing_plan import RoutingPlan
-from skewless.run_directory import RunDirectory, stage_step
+from skewless.run_directory import STAGE_REPORT, RunDirectory, stage_step
 from skewless.stage_report import StageReport
 from skewless.step_commit import CommittedFile, StepCommit
 from skewless_spark.aggregates.arrow_states import PythonCall, python_call, reduce_batches
@@ -65,7 +65,7 @@ def run_stage(spark: SparkSession, run: RunDirectory, stage: int) -> StageReport
     files = [file for kind in (NATIVE, PYTHON, BACKLOG) for file in written(attempt, kind, f"kind={kind}")]
     report = measure(spark, run, columns, plan, files, lambda: time.monotonic() - started)
     _require_kept(run, job, report, files)
-    attempt.write("report.json", report)
+    attempt.write(STAGE_REPORT, report)
     try:
         attempt.commit(files, _counts(report))
     except LostRaceError:

@@ -16,7 +16,7 @@ from skewless.document import Document
 from skewless.errors import QualityError, RunDirectoryError
 from skewless.job import Job
 from skewless.quality_report import QualityReport
-from skewless.run_directory import PUBLISH_STEP, QUALITY_STEP, RESULT_STEP, RunDirectory
+from skewless.run_directory import PUBLISH_STEP, QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, RunDirectory
 from skewless.step_commit import StepCommit
 
 _AT_FDCWD = -100
@@ -53,9 +53,7 @@ def publish(run: RunDirectory) -> Publication:
         RunDirectoryError: a step before this has not committed.
     """
     job, result = run.job(), run.committed(RESULT_STEP)
-    quality = run.committed(QUALITY_STEP)
-    report = run.read(f"{QUALITY_STEP}/attempts/{quality.attempt}/result.json", QualityReport)
-    require_passed(run, report)
+    require_passed(run, run.committed_document(run.committed(QUALITY_STEP), QUALITY_REPORT, QualityReport))
     name = f"{PUBLISH_STEP}/published.json"
     if run.exists(name):
         return run.read(name, Publication)

@@ -26,11 +26,17 @@ from skewless.document import Document
 from skewless.errors import LostRaceError, RunDirectoryError
 from skewless.job import Job
 from skewless.planner import plan_next_stage
+from skewless.quality_report import QualityReport
 from skewless.routing_plan import RoutingPlan
 from skewless.stage_report import StageReport
 from skewless.step_commit import CommittedFile, StepCommit
 
 Doc = TypeVar("Doc", bound=Document)
+
+#: Kind of the committed files that are documents of ours.
+DOCUMENT = "document"
+STAGE_REPORT = "report.json"
+QUALITY_REPORT = "result.json"
 
 RESULT_STEP = "result"
 QUALITY_STEP = "quality"
@@ -164,7 +170,23 @@ class RunDirectory:
     def report(self, stage: int) -> StageReport:
         """The report of a committed stage."""
         commit = self.committed(stage_step(stage))
-        return self.read(f"{commit.step}/attempts/{commit.attempt}/report.json", StageReport)
+        return self.committed_document(commit, STAGE_REPORT, StageReport)
+
+    def quality(self) -> QualityReport | None:
+        """The committed verdict on the result, if there is one."""
+        commit = self.commit_of(QUALITY_STEP)
+        return self.committed_document(commit, QUALITY_REPORT, QualityReport) if commit else None
+
+    def committed_document(self, commit: StepCommit, name: str, kind: type[Doc]) -> Doc:
+        """Read a document that a commit lists.
+
+        Raises:
+            RunDirectoryError: the commit does not list it.
+        """
+        for file in commit.of_kind(DOCUMENT):
+            if file.path.endswith(f"/{name}"):
+                return self.read(file.path, kind)
+        raise RunDirectoryError(self.path(f"{commit.step}/COMMIT.json"), name, "no such document in it")
 
     def new_attempt(self, step: str) -> Attempt:
         """A place of its own for one attempt of a step."""
@@ -177,14 +199,18 @@ class Attempt:
     def __init__(self, run: RunDirectory, step: str, ident: str) -> None:
         self.run, self.step, self.ident = run, step, ident
         self.folder = f"{step}/attempts/{ident}"
+        self._documents: list[CommittedFile] = []
 
     def path(self, name: str) -> str:
         """The full path of a file or folder of this attempt."""
         return self.run.path(f"{self.folder}/{name}")
 
     def write(self, name: str, document: Document) -> None:
-        """Write a document into this attempt."""
-        self.run.write_same(f"{self.folder}/{name}", document)
+        """Write a document into this attempt; the commit will list it."""
+        path = f"{self.folder}/{name}"
+        self.run.write_same(path, document)
+        size = len(document.to_json().encode())
+        self._documents.append(CommittedFile(kind=DOCUMENT, path=path, rows=0, size_bytes=size))
 
     def listed(self, folder: str) -> list[str]:
         """The Parquet files below a folder that this attempt has written, sorted.
@@ -199,12 +225,12 @@ class Attempt:
         return path[len(self.run.root) + 1 :]
 
     def commit(self, files: Sequence[CommittedFile], counts: dict[str, int]) -> StepCommit:
-        """Make this attempt the one that counts.
+        """Make this attempt the one that counts, with the documents it wrote and these data files.
 
         Raises:
             LostRaceError: another attempt was first; it counts, and this one does not.
         """
-        commit = StepCommit(step=self.step, attempt=self.ident, files=tuple(files), counts=counts)
+        commit = StepCommit(step=self.step, attempt=self.ident, files=(*files, *self._documents), counts=counts)
         if self.run.write_once(f"{self.step}/COMMIT.json", commit):
             return commit
         winner = self.run.committed(self.step)

@@ -24,7 +24,7 @@ from skewless.job import Job
 from skewless.publication import publish, require_passed
 from skewless.quality_report import QualityReport
 from skewless.routing_plan import RoutingPlan
-from skewless.run_directory import QUALITY_STEP, RunDirectory
+from skewless.run_directory import QUALITY_REPORT, QUALITY_STEP, RunDirectory
 from skewless_airflow.places import JOBS, data_root
 from skewless_airflow.planning_log import planning_lines
 from skewless_airflow.run_store import day_of, run_location
@@ -104,7 +104,7 @@ class SkewlessSparkOperator(SparkSubmitOperator):
                 run.path(self.step), "a commit after spark-submit ended well", "none", "read the Spark log above"
             )
         if self.step == QUALITY_STEP:
-            require_passed(run, run.read(f"{commit.step}/attempts/{commit.attempt}/result.json", QualityReport))
+            require_passed(run, run.committed_document(commit, QUALITY_REPORT, QualityReport))
         log.info("committed", attempt=commit.attempt, files=len(commit.files), **commit.counts)
 
 
