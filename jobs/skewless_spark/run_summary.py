@@ -33,6 +33,9 @@ def _stage_line(run: RunDirectory, job: Job, report: StageReport) -> dict[str, A
         splittable=True,
     )
     followed = f"decisions/{report.stage + 1:04d}.json"
+    decision = run.decision(report.stage + 1).sentence if run.exists(followed) else None
+    if decision is None and report.stage == job.last_stage:
+        decision = "none: it drains what is left, and there is no stage after it"
     return {
         "stage": report.stage,
         "policy": job.spec.routing.policy,
@@ -45,7 +48,7 @@ def _stage_line(run: RunDirectory, job: Job, report: StageReport) -> dict[str, A
         "max_over_mean": round(report.max_over_mean, 4),
         "gap_to_bound": round(certificate.gap, 4),
         "seconds": report.stage_seconds,
-        "decision": run.decision(report.stage + 1).sentence if run.exists(followed) else None,
+        "decision": decision,
     }
 
 
