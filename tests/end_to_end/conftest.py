@@ -1,24 +1,5 @@
 """Real Airflow on SQLite, in a home of its own."""
 
-from __future__ import annotations
+from tests.airflow_fixtures import airflow_database, dags_folder
 
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
-
-from tests import airflow_setting
-
-
-@pytest.fixture(scope="session")
-def airflow_database() -> None:
-    """Airflow's tables exist."""
-    airflow_setting.make_database()
-
-
-@pytest.fixture(scope="module")
-def dags_folder() -> Iterator[Path]:
-    """Airflow's DAG folder, emptied after each module: ``dag.test()`` parses everything in it."""
-    yield airflow_setting.DAGS
-    for path in airflow_setting.DAGS.glob("*.py"):
-        path.unlink()
+__all__ = ["airflow_database", "dags_folder"]

@@ -72,35 +72,35 @@ class PythonAggregate:
     create: Callable[[Any], GroupsAccumulator]
 
 
+class NoOptions(BaseModel, extra="forbid", frozen=True):
+    """An aggregate without options."""
+
+
 @dataclass(frozen=True)
 class NativeAggregate:
     """An aggregate whose update, merge and evaluate are Spark SQL expressions over typed columns.
 
     Attributes:
         name: as in Spark SQL.
-        mergeable: as for ``PythonAggregate``.
-        ordered: as for ``PythonAggregate``.
-        options: the pydantic model of its options.
         accepts: says what type of argument is required if it does not take a Spark SQL type; "" if it does.
-        needs_column: whether it has an argument at all.
         update: aggregate expressions, one per state column, over the argument (null where a row is not counted).
         merge: aggregate expressions over the state columns, one per state column.
         evaluate: the result, from the merged state columns; also told the argument's Spark SQL type.
+        options: the pydantic model of its options.
+        needs_column: whether it must have an argument.
+        mergeable: as for ``PythonAggregate``.
+        ordered: as for ``PythonAggregate``.
     """
 
     name: str
-    mergeable: bool
-    ordered: bool
-    options: type[BaseModel]
     accepts: Callable[[str], str]
-    needs_column: bool
     update: Callable[[Column, Any], Sequence[Column]]
     merge: Callable[[Sequence[Column], Any], Sequence[Column]]
     evaluate: Callable[[Sequence[Column], Any, str], Column]
-
-
-class NoOptions(BaseModel, extra="forbid", frozen=True):
-    """An aggregate without options."""
+    options: type[BaseModel] = NoOptions
+    needs_column: bool = True
+    mergeable: bool = True
+    ordered: bool = False
 
 
 NUMERIC_TYPES = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")

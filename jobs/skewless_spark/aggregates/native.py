@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from skewless_spark.aggregates.definition import NativeAggregate, NoOptions, number_required
+from skewless_spark.aggregates.definition import NativeAggregate, number_required
 from skewless_spark.key_text import canonical_text
 
 
@@ -45,11 +45,6 @@ def _evaluate_sum(states: Sequence[Column], options: object, spark_type: str) ->
     return states[0].cast(f"decimal({min(38, decimal[0] + 10)},{decimal[1]})")
 
 
-def _update_avg(argument: Column, options: object) -> Sequence[Column]:
-    del options
-    return (F.sum(argument), F.count(argument))
-
-
 def _evaluate_avg(states: Sequence[Column], options: object, spark_type: str) -> Column:
     """As Spark's ``avg``: a decimal gets four more digits, anything else is a double."""
     total, count = _evaluate_sum(states[:1], options, spark_type), states[1]
@@ -75,10 +70,6 @@ class DistinctOptions(BaseModel, extra="forbid", frozen=True, strict=True):
         return max(4, math.ceil(2 * math.log2(1.04 / self.rsd)))
 
 
-def _update_distinct(argument: Column, options: DistinctOptions) -> Sequence[Column]:
-    return (F.hll_sketch_agg(argument, options.lg_k),)
-
-
 def _evaluate_distinct(states: Sequence[Column], options: object, spark_type: str) -> Column:
     del options, spark_type
     return F.coalesce(F.hll_sketch_estimate(states[0]), F.lit(0).cast("bigint"))
@@ -90,70 +81,48 @@ def _first_state(states: Sequence[Column], options: object, spark_type: str) -> 
 
 
 COUNT = NativeAggregate(
-    name="count",
-    mergeable=True,
-    ordered=False,
-    options=NoOptions,
+    "count",
     accepts=_anything,
-    needs_column=False,
     update=lambda argument, _: (F.count(argument),),
     merge=lambda states, _: (F.sum(states[0]),),
     evaluate=_first_state,
+    needs_column=False,
 )
 SUM = NativeAggregate(
-    name="sum",
-    mergeable=True,
-    ordered=False,
-    options=NoOptions,
+    "sum",
     accepts=number_required,
-    needs_column=True,
     update=lambda argument, _: (F.sum(argument),),
     merge=lambda states, _: (F.sum(states[0]),),
     evaluate=_evaluate_sum,
 )
 MIN = NativeAggregate(
-    name="min",
-    mergeable=True,
-    ordered=False,
-    options=NoOptions,
+    "min",
     accepts=_orderable,
-    needs_column=True,
     update=lambda argument, _: (F.min(argument),),
     merge=lambda states, _: (F.min(states[0]),),
     evaluate=_first_state,
 )
 MAX = NativeAggregate(
-    name="max",
-    mergeable=True,
-    ordered=False,
-    options=NoOptions,
+    "max",
     accepts=_orderable,
-    needs_column=True,
     update=lambda argument, _: (F.max(argument),),
     merge=lambda states, _: (F.max(states[0]),),
     evaluate=_first_state,
 )
 AVG = NativeAggregate(
-    name="avg",
-    mergeable=True,
-    ordered=False,
-    options=NoOptions,
+    "avg",
     accepts=number_required,
-    needs_column=True,
-    update=_update_avg,
+    update=lambda argument, _: (F.sum(argument), F.count(argument)),
     merge=lambda states, _: (F.sum(states[0]), F.sum(states[1])),
     evaluate=_evaluate_avg,
 )
 APPROX_COUNT_DISTINCT = NativeAggregate(
-    name="approx_count_distinct",
-    mergeable=True,
-    ordered=False,
-    options=DistinctOptions,
+    "approx_count_distinct",
     accepts=_atomic,
-    needs_column=True,
-    update=_update_distinct,
+    update=lambda argument, options: (F.hll_sketch_agg(argument, options.lg_k),),
     merge=lambda states, _: (F.hll_union_agg(states[0]),),
     evaluate=_evaluate_distinct,
+    options=DistinctOptions,
 )
 
 NATIVE_AGGREGATES = (COUNT, SUM, MIN, MAX, AVG, APPROX_COUNT_DISTINCT)
@@ -163,7 +132,13 @@ _SKETCH_TYPES = ("int", "bigint", "string", "binary")
 
 
 def native_argument(definition: NativeAggregate, argument: Column, spark_type: str) -> Column:
-    """The argument as the aggregate takes it: a sketch sees a canonical text of odd types."""
+    """The argument as the aggregate takes it.
+
+    A sketch sees a canonical text of odd types; an average adds up doubles, as Spark's does, and so
+    cannot overflow where a sum would.
+    """
+    if definition is AVG and _decimal(spark_type) is None:
+        return argument.cast("double")
     if definition is APPROX_COUNT_DISTINCT and spark_type not in _SKETCH_TYPES:
         return canonical_text(argument, spark_type)
     return argument
