@@ -31,20 +31,20 @@ make_venv() {
   fi
   local python
   python="$(find_python)"
-  if [ ! -x .venv/bin/python ] || ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
-    "$python" -c 'import ensurepip, venv' 2>/dev/null ||
-      stop "This Python cannot make virtual environments: apt-get install python3-venv, then try again."
+  if [ ! -x .venv/bin/python ]; then
     say "Making .venv with $("$python" --version) ..."
-    "$python" -m venv --clear .venv
+    # Without its own pip: Debian ships that in python3-venv, which may be missing. Any pip will do.
+    "$python" -m venv --clear --without-pip .venv
   fi
+  "$python" -m pip --version >/dev/null 2>&1 ||
+    stop "Skewless needs pip once, to install uv: install it (Debian: apt-get install python3-pip), then try again."
   say "Installing requirements.lock into .venv ..."
   # uv comes from pip, held to the same lock: its entry is the line `uv==...` and the hashes below it.
   local uv_entry
   uv_entry="$(mktemp)"
   awk '/^[^ #]/ { mine = /^uv==/ } mine && !/^ *#/' requirements.lock >"$uv_entry"
-  .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r "$uv_entry" </dev/null
+  "$python" -m pip --python .venv/bin/python install --quiet --disable-pip-version-check --no-deps --require-hashes -r "$uv_entry" </dev/null
   rm -f "$uv_entry"
-  # pip sync removes what the lock does not name, pip included; install leaves it, and it may be needed again.
   .venv/bin/uv pip install --quiet --python .venv/bin/python --no-deps --require-hashes -r requirements.lock </dev/null
   .venv/bin/uv pip install --quiet --python .venv/bin/python --no-deps --no-build-isolation -e . </dev/null
   stamp >.venv/stamp

@@ -14,7 +14,7 @@ from typing import Annotated, NoReturn
 import typer
 from rich.console import Console
 
-from skewless.errors import SpecError
+from skewless.errors import SkewlessError, SpecError
 from skewless.run_directory import RunDirectory
 from skewless.spec import JobSpec, load_spec
 from skewless_spark import run_summary, run_view
@@ -153,7 +153,7 @@ def main() -> NoReturn:
     try:
         app()
     except Exception as err:  # noqa: BLE001  # the last line of defence: every failure ends in its sentence
-        if exit_code_of(err) == 1:
+        if not isinstance(err, SkewlessError):
             traceback.print_exc()
         sys.stderr.write(f"skewless: {sentence_for(err)}\n")
         sys.exit(exit_code_of(err))

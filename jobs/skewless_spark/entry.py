@@ -12,6 +12,7 @@ import sys
 import traceback
 from collections.abc import Callable
 
+from skewless.errors import SkewlessError
 from skewless.failure import Failure
 from skewless.publication import require_passed
 from skewless.run_directory import RunDirectory
@@ -53,7 +54,11 @@ def result_validate() -> None:
 
 
 def _prepare(run: RunDirectory, arguments: argparse.Namespace) -> str:
-    job = prepare(run, load_spec(arguments.spec), arguments.date, arguments.root, f"spec {arguments.spec}")
+    if run.exists("job.json") and run.exists("plans/0000.json"):
+        # The run is frozen. Its spec may have been edited since, and that is for the next run.
+        job = run.job()
+    else:
+        job = prepare(run, load_spec(arguments.spec), arguments.date, arguments.root, f"spec {arguments.spec}")
     return f"{job.rows:,} rows in {len(job.units):,} files, {len(job.waves)} waves"
 
 
@@ -93,7 +98,7 @@ def _main(parser: argparse.ArgumentParser, step: Step) -> None:
         sys.stdout.write(f"skewless: {step(run, arguments)}\n")
     except Exception as err:  # noqa: BLE001  # the last line of defence: every failure ends in its sentence
         failure = Failure(exit_code=exit_code_of(err), sentence=sentence_for(err))
-        if failure.exit_code == 1:
+        if not isinstance(err, SkewlessError):
             traceback.print_exc()
         sys.stderr.write(f"skewless: {failure.sentence}\n")
         if arguments.failure_name:

@@ -15,7 +15,7 @@ from skewless.waves import cut_waves
 from skewless_spark.aggregates.binding import check_calls, check_types
 from skewless_spark.key_text import KEY_TYPES
 from skewless_spark.quality import check_expectations
-from skewless_spark.sources import EMPTY_COLUMN_TYPE, EMPTY_KEY_TYPE, list_parquet
+from skewless_spark.sources import EMPTY_COLUMN_TYPE, EMPTY_KEY_TYPE, Listing, list_parquet
 
 
 def check_spec(spec: JobSpec, where: str) -> None:
@@ -44,10 +44,15 @@ def prepare(run: RunDirectory, spec: JobSpec, date: dt.date, root: str, where: s
     """
     check_spec(spec, where)
     if run.exists("job.json"):
-        job = _same(run, spec, date)
+        job = _same(run, spec, date, root)
     else:
         job = run.write_same("job.json", freeze(spec, date, root, where))
     run.write_same("plans/0000.json", first_plan(job))
+    if (job.input_path, job.output_path) != (resolved(spec.input.path, root), resolved(spec.output.path, root)):
+        raise SpecError(
+            f"run directory {run}", f"the data root that it was begun with (input {job.input_path})", str(root),
+            "choose another --run-dir, or that root",
+        )  # fmt: skip
     return job
 
 
@@ -65,11 +70,14 @@ def freeze(spec: JobSpec, date: dt.date, root: str, where: str) -> Job:
         _check_key(column, types, at)
     algebra = check_types(spec, types, at)
     arguments = [call.column for call in spec.aggregates.values() if call.column is not None]
+    _refuse_twins([*spec.key, *arguments], types, at)
+    output_path = resolved(spec.output.path, root)
+    _check_output(output_path, input_path, listing, where)
     return Job(
         spec=spec,
         date=date,
         input_path=input_path,
-        output_path=resolved(spec.output.path, root),
+        output_path=output_path,
         units=listing.units,
         waves=cut_waves(listing.names, [unit.rows for unit in listing.units], spec.routing.waves),
         key_types={column: types[column] for column in spec.key},
@@ -92,13 +100,35 @@ def _check_key(column: str, types: dict[str, str], at: str) -> None:
         raise InputError(f"{at}, key", "a column that can be a key", f"{column!r} of type {types[column]}")
 
 
+def _refuse_twins(used: list[str], types: dict[str, str], at: str) -> None:
+    """Spark does not tell names apart by their case, and has a hidden column of its own."""
+    for column in used:
+        twin = next((name for name in types if name != column and name.lower() == column.lower()), None)
+        if twin is not None:
+            raise InputError(
+                at, "columns whose names differ in more than case", f"{column!r} and {twin!r}", "rename one"
+            )
+        if column.lower() == "_metadata":
+            raise InputError(at, "a column name that Spark does not use itself", repr(column), "rename it")
+
+
+def _check_output(output_path: str, input_path: str, listing: Listing, where: str) -> None:
+    """A result among the input would be the next night's input; an object store cannot exchange folders yet."""
+    at = f"{where}, field output.path"
+    if "://" in output_path:
+        raise SpecError(at, "a path of a local or shared file system", output_path)
+    below = Path(output_path)
+    if below.is_relative_to(input_path) or any(Path(unit.path).is_relative_to(below) for unit in listing.units):
+        raise SpecError(at, f"a folder apart from the input {input_path}", output_path, "choose another folder")
+
+
 def _assumed_types(spec: JobSpec) -> dict[str, str]:
     """An input without files has no schema; its empty result needs one all the same."""
     arguments = [call.column for call in spec.aggregates.values() if call.column is not None]
     return dict.fromkeys(arguments, EMPTY_COLUMN_TYPE) | dict.fromkeys(spec.key, EMPTY_KEY_TYPE)
 
 
-def _same(run: RunDirectory, spec: JobSpec, date: dt.date) -> Job:
+def _same(run: RunDirectory, spec: JobSpec, date: dt.date, root: str) -> Job:
     job = run.job()
     if job.spec != spec:
         differing = next(name for name in JobSpec.model_fields if getattr(job.spec, name) != getattr(spec, name))
@@ -110,5 +140,10 @@ def _same(run: RunDirectory, spec: JobSpec, date: dt.date) -> Job:
         raise SpecError(
             f"run directory {run}", f"the date that it was begun with, {job.date}", str(date),
             "choose another --run-dir, or that date",
+        )  # fmt: skip
+    if (job.input_path, job.output_path) != (resolved(spec.input.path, root), resolved(spec.output.path, root)):
+        raise SpecError(
+            f"run directory {run}", f"the data root that it was begun with (input {job.input_path})", str(root),
+            "choose another --run-dir, or that root",
         )  # fmt: skip
     return job

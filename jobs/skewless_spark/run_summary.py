@@ -103,7 +103,7 @@ def as_object(run: RunDirectory) -> dict[str, Any]:
 def hottest(run: RunDirectory, count: int = 10) -> tuple[str | None, list[dict[str, Any]]]:
     """The rows of the result with the most of its first numeric aggregate, and that one's name.
 
-    Reads the committed files one by one and keeps ``count`` rows of each.
+    Reads the committed files batch by batch and keeps ``count`` rows: a result may be large.
     """
     job, commit = run.job(), run.commit_of(RESULT_STEP)
     if commit is None:
@@ -112,19 +112,26 @@ def hottest(run: RunDirectory, count: int = 10) -> tuple[str | None, list[dict[s
     best: list[dict[str, Any]] = []
     for file in commit.of_kind("result"):
         with run.fs.open(f"{run.root}/{file.path}", "rb") as opened:
-            table = pq.read_table(opened)
-        by = by or _first_number(job, table)
-        if by is None:
-            return None, table.slice(0, count).to_pylist()
-        order = pc.sort_indices(table, sort_keys=[(by, "descending")])
-        best = heapq.nlargest(
-            count, [*best, *table.take(order.slice(0, count)).to_pylist()], key=lambda row: row[by] or 0
-        )
+            parquet = pq.ParquetFile(opened)
+            by = by or _first_number(job, parquet.schema_arrow)
+            for batch in parquet.iter_batches():
+                best = _heaviest([*best, *_top(batch, by, count)], by, count)
     return by, best
 
 
-def _first_number(job: Job, table: pa.Table) -> str | None:
-    kinds = {field.name: field.type for field in table.schema}
+def _top(batch: pa.RecordBatch, by: str | None, count: int) -> list[dict[str, Any]]:
+    if by is None:
+        return batch.slice(0, count).to_pylist()
+    order = pc.sort_indices(batch, sort_keys=[(by, "descending")])
+    return batch.take(order.slice(0, count)).to_pylist()
+
+
+def _heaviest(rows: list[dict[str, Any]], by: str | None, count: int) -> list[dict[str, Any]]:
+    return rows[:count] if by is None else heapq.nlargest(count, rows, key=lambda row: row[by] or 0)
+
+
+def _first_number(job: Job, schema: pa.Schema) -> str | None:
+    kinds = {field.name: field.type for field in schema}
     numeric = (
         name for name in job.spec.aggregates if pa.types.is_integer(kinds[name]) or pa.types.is_floating(kinds[name])
     )

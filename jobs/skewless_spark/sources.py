@@ -50,7 +50,12 @@ def list_parquet(path: str) -> Listing:
     Raises:
         InputError: there is nothing at the path, a file is no Parquet, or files differ in schema.
     """
-    fs, root = fsspec.core.url_to_fs(path)
+    try:
+        fs, root = fsspec.core.url_to_fs(path)
+    except (ImportError, ValueError) as err:
+        raise InputError(
+            "input.path", "a path that fsspec can open", f"{path} ({err})", "install what it asks for"
+        ) from None
     root = root.rstrip("/")
     files = _find(fs, root, path)
     odd = next((file for file in files if ":" in posixpath.basename(file)), None)
@@ -60,17 +65,12 @@ def list_parquet(path: str) -> Listing:
     base = posixpath.dirname(root) if fs.isfile(root) or not fs.exists(root) else root
     with ThreadPoolExecutor(max_workers=16) as pool:
         footers = list(pool.map(lambda file: _footer(fs, file), files))
-    types = [_spark_types(schema) for _, _, schema in footers]
+    types = [found for _, found in footers]
     for file, found in zip(files, types, strict=True):
         if found != types[0]:
             _refuse_schema(files[0], types[0], file, found)
-    local = isinstance(fs, LocalFileSystem)
-    units = tuple(
-        Unit(path=file if local else fs.unstrip_protocol(file), rows=rows, size_bytes=size)
-        for file, (rows, size, _) in zip(files, footers, strict=True)
-    )
     names = tuple(posixpath.relpath(file, base) for file in files)
-    return Listing(units, names, types[0] if types else {})
+    return Listing(tuple(unit for unit, _ in footers), names, types[0] if types else {})
 
 
 def _find(fs: fsspec.AbstractFileSystem, root: str, path: str) -> list[str]:
@@ -95,14 +95,51 @@ def _hidden(name: str) -> bool:
     return any(part.startswith((".", "_")) and "=" not in part for part in name.split("/"))
 
 
-def _footer(fs: fsspec.AbstractFileSystem, file: str) -> tuple[int, int, pa.Schema]:
+def _footer(fs: fsspec.AbstractFileSystem, file: str) -> tuple[Unit, dict[str, str]]:
+    """A file as a unit, and the Spark SQL types of its columns."""
     try:
         with fs.open(file, "rb") as opened:
             metadata = pq.read_metadata(opened)
-        return metadata.num_rows, int(fs.size(file)), metadata.schema.to_arrow_schema()
+        size, version = _size_and_version(fs, file)
     except (pa.ArrowException, OSError) as err:
         reason = str(err).splitlines()[0][:200]
         raise InputError(f"input file {file}", "a readable Parquet file", reason, "remove or rewrite it") from None
+    path = file if isinstance(fs, LocalFileSystem) else str(fs.unstrip_protocol(file))
+    unit = Unit(path=path, rows=metadata.num_rows, size_bytes=size, version=version)
+    return unit, spark_types_of(metadata)
+
+
+def _size_and_version(fs: fsspec.AbstractFileSystem, file: str) -> tuple[int, str]:
+    info = fs.info(file)
+    stamp = next((info[name] for name in ("ETag", "etag", "mtime", "LastModified", "updated") if name in info), "")
+    return int(info["size"]), str(stamp)
+
+
+def require_unchanged(job: Job, ordinals: Sequence[int]) -> None:
+    """Hold files to what they were when the run was prepared, down to the time of their last change.
+
+    A run reads its input bit by bit; files rewritten in between would give a result of two versions.
+
+    Raises:
+        InputError: names the first file that is gone or has changed.
+    """
+
+    def change(ordinal: int) -> str:
+        unit = job.units[ordinal]
+        fs, file = fsspec.core.url_to_fs(unit.path)
+        try:
+            now = _size_and_version(fs, file)
+        except FileNotFoundError:
+            return f"input file {unit.path} is gone"
+        return "" if now == (unit.size_bytes, unit.version) else f"input file {unit.path} was rewritten"
+
+    with ThreadPoolExecutor(max_workers=16) as pool:
+        for found in pool.map(change, ordinals):
+            if found:
+                raise InputError(
+                    job.input_path, "the files that the run was prepared with", found,
+                    "nothing was committed; start a new run over the new input",
+                )  # fmt: skip
 
 
 def _refuse_schema(first: str, types: dict[str, str], file: str, found: dict[str, str]) -> None:
@@ -113,23 +150,48 @@ def _refuse_schema(first: str, types: dict[str, str], file: str, found: dict[str
     )  # fmt: skip
 
 
-def _spark_types(schema: pa.Schema) -> dict[str, str]:
-    return {field.name: spark_type_of(field.type) for field in schema}
+#: Begins the type of a column that Spark cannot read, or that no part of a job may use.
+UNSUPPORTED = "unsupported "
 
 
-def spark_type_of(kind: pa.DataType) -> str:
-    """The Spark SQL type that Spark reads a Parquet column of an Arrow type as."""
+def spark_types_of(metadata: pq.FileMetaData) -> dict[str, str]:
+    """The Spark SQL type of each column of a Parquet file, as Spark reads it."""
+    leaves = {
+        leaf.path: leaf.physical_type for leaf in (metadata.schema.column(n) for n in range(metadata.num_columns))
+    }
+    return {
+        field.name: spark_type_of(field.type, leaves.get(field.name, "")) for field in metadata.schema.to_arrow_schema()
+    }
+
+
+def spark_type_of(kind: pa.DataType, physical: str = "") -> str:
+    """The Spark SQL type that Spark reads a Parquet column of an Arrow type as.
+
+    Args:
+        kind: the Arrow type.
+        physical: the physical type in the file. INT96 is a timestamp that Spark reads, although
+            Arrow calls it one of nanoseconds; nanoseconds of any other kind Spark refuses.
+    """
     if pa.types.is_dictionary(kind):
-        return spark_type_of(kind.value_type)
-    if pa.types.is_decimal(kind):
-        return f"decimal({kind.precision},{kind.scale})"
-    if pa.types.is_timestamp(kind):
-        return "timestamp" if kind.tz else "timestamp_ntz"
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return f"array<{spark_type_of(kind.value_type)}>"
-    if pa.types.is_struct(kind):
-        return "struct<" + ",".join(f"{field.name}:{spark_type_of(field.type)}" for field in kind) + ">"
-    return _PLAIN_TYPES.get(str(kind), str(kind))
+        found = spark_type_of(kind.value_type)
+    elif pa.types.is_decimal(kind):
+        found = f"decimal({kind.precision},{kind.scale})"
+    elif pa.types.is_timestamp(kind):
+        found = _timestamp(kind, physical)
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        inner = spark_type_of(kind.value_type)
+        found = inner if inner.startswith(UNSUPPORTED) else f"array<{inner}>"
+    else:
+        found = "binary" if pa.types.is_fixed_size_binary(kind) else _PLAIN_TYPES.get(str(kind), f"{UNSUPPORTED}{kind}")
+    return found
+
+
+def _timestamp(kind: pa.TimestampType, physical: str) -> str:
+    if physical == "INT96":
+        return "timestamp"
+    if kind.unit == "ns":
+        return f"{UNSUPPORTED}{kind}"
+    return "timestamp" if kind.tz else "timestamp_ntz"
 
 
 _PLAIN_TYPES = {

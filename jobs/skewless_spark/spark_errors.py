@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PythonException
+
 from skewless.errors import SkewlessError
 
 #: The last line of a Python worker's traceback, when one of our own errors was raised there.
@@ -19,9 +22,25 @@ def sentence_for(err: BaseException) -> str:
     """What went wrong, without a stack trace."""
     if isinstance(err, SkewlessError):
         return str(err)
-    text = str(err)
-    ours = _OURS.findall(text)
+    ours = _OURS.findall(str(err))
     if ours:
         return str(ours[-1][1])
-    first = next((line.strip() for line in text.splitlines() if line.strip()), "")
-    return f"{type(err).__name__}: {first[:400]}"
+    if isinstance(err, Py4JJavaError):
+        return _first_line(_root_cause(err))
+    if isinstance(err, PythonException):
+        # A worker's traceback, whose last line says what happened.
+        lines = [line.strip() for line in str(err).splitlines() if line.strip()]
+        return f"in a Python worker: {lines[-1][:400]}" if lines else "in a Python worker"
+    return f"{type(err).__name__}: {_first_line(str(err))}"
+
+
+def _root_cause(err: Py4JJavaError) -> str:
+    """The message of the exception that all others were wrapped around."""
+    cause = err.java_exception
+    while cause.getCause() is not None:
+        cause = cause.getCause()
+    return str(cause.toString())
+
+
+def _first_line(text: str) -> str:
+    return next((line.strip()[:400] for line in text.splitlines() if line.strip()), "")

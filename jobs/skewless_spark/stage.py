@@ -27,7 +27,7 @@ from skewless_spark.aggregates.arrow_states import PythonCall, python_call, redu
 from skewless_spark.columns import JobColumns
 from skewless_spark.committed_files import BACKLOG, NATIVE, PYTHON, read_files, written
 from skewless_spark.routing import TASK, route
-from skewless_spark.sources import ORIGIN, read_units
+from skewless_spark.sources import ORIGIN, read_units, require_unchanged
 from skewless_spark.stage_histogram import measure
 
 #: How a row came into the stage: with the wave, or with the backlog of the last stage, there
@@ -58,10 +58,14 @@ def run_stage(spark: SparkSession, run: RunDirectory, stage: int) -> StageReport
     job, plan = run.job(), run.plan(stage)
     # The counts read back are small: as many partitions as the stage has tasks will do.
     spark.conf.set("spark.sql.shuffle.partitions", len(plan.tasks))
+    admitted = job.waves[stage] if stage < len(job.waves) else ()
+    require_unchanged(job, admitted)
     attempt = run.new_attempt(stage_step(stage))
     columns = JobColumns.of(job)
     queue = _queue(spark, run, columns, plan)
     outcome(queue, columns, plan).write.partitionBy("kind").parquet(attempt.path(""), mode="append")
+    # Once more after the rows were read: a rewrite while the wave was read is as bad as one before.
+    require_unchanged(job, admitted)
     files = [file for kind in (NATIVE, PYTHON, BACKLOG) for file in written(attempt, kind, f"kind={kind}")]
     report = measure(spark, run, columns, plan, files, lambda: time.monotonic() - started)
     _require_kept(run, job, report, files)
@@ -176,7 +180,7 @@ def _python_states(taken: DataFrame, columns: JobColumns) -> DataFrame:
         columns.argument(one).cast(from_arrow_type(call.definition.argument_type)).alias(call.argument)
         for one, call in zip(columns.python, calls, strict=True)
     ]
-    batches = taken.where("kept").select(TASK, columns.key.alias("route_key"), *columns.keys, *arguments)
+    batches = taken.where("kept").select(TASK, columns.key.cast("binary").alias("route_key"), *columns.keys, *arguments)
     return batches.mapInArrow(reduce_batches(calls, columns.keys), _python_schema(batches, columns.keys, calls))
 
 
@@ -224,5 +228,5 @@ def _require_kept(run: RunDirectory, job: Job, report: StageReport, files: Seque
     if problems:
         raise LedgerError(
             f"stage {report.stage}", "every row counted once", "; ".join(problems),
-            "did the input change while the run went on? nothing was committed",
+            "nothing was committed",
         )  # fmt: skip

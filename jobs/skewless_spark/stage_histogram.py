@@ -165,9 +165,10 @@ def _summed(per_key: DataFrame, columns: JobColumns, plan: RoutingPlan, slots: i
 def _head(per_key: DataFrame, columns: JobColumns, seen_rows: int, left_rows: int) -> dict[str, tuple[int, int]]:
     """The keys with the largest share of what was seen or of what is left over.
 
-    A backlog is no sample of what came: its heavy keys are its own.
+    A backlog is no sample of what came: its heavy keys are its own. A key that is no UTF-8 cannot be
+    written into a plan, and stays on the ring; so does null, which is no key.
     """
     share = F.greatest(F.col("seen") / seen_rows, F.col("left") / left_rows)
-    named = per_key.where(F.col("key").isNotNull() & (F.length("key") <= LONGEST_HEAD_KEY))
+    named = per_key.where(F.is_valid_utf8("key") & (F.length("key") <= LONGEST_HEAD_KEY))
     heaviest = named.orderBy(share.desc(), "key").limit(columns.job.spec.routing.head_limit)
     return {row["key"]: (int(row["seen"]), int(row["left"])) for row in heaviest.collect()}

@@ -18,11 +18,14 @@ class Unit(Frozen):
         path: where Spark reads it.
         rows: its rows, from its own footer and not from the job that reads it.
         size_bytes: its length.
+        version: what tells this content from a later one, as far as its file system says: an entity
+            tag, or the time of its last change.
     """
 
     path: str
     rows: int = Field(ge=0)
     size_bytes: int = Field(ge=0)
+    version: str = ""
 
 
 class Algebra(Frozen):

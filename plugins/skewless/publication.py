@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import errno
 import os
@@ -100,9 +99,13 @@ def _move_in(run: RunDirectory, result: StepCommit, target: Path) -> None:
 def _exchange(draft: Path, target: Path) -> None:
     """Put ``draft`` in the place of ``target`` at once; what was there ends up at ``draft``."""
     if not target.exists():
-        # Another run that publishes the day for the first time too may come in between.
-        with contextlib.suppress(OSError):
+        try:
             draft.rename(target)
+        except OSError as err:
+            # Another run that publishes the day for the first time too may come in between.
+            if err.errno not in {errno.EEXIST, errno.ENOTEMPTY}:
+                raise
+        else:
             return
     if _renamed_across(draft, target):
         return

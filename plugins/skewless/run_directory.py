@@ -52,7 +52,12 @@ class RunDirectory:
     """One run's documents and commits, at a local path or any URL fsspec reads."""
 
     def __init__(self, location: str) -> None:
-        self.fs, root = fsspec.core.url_to_fs(location)
+        try:
+            self.fs, root = fsspec.core.url_to_fs(location)
+        except (ImportError, ValueError) as err:
+            raise RunDirectoryError(
+                f"run directory {location}", "a path that fsspec can open", str(err), "install what it asks for"
+            ) from None
         self.root = str(root).rstrip("/")
 
     def __str__(self) -> str:
@@ -79,7 +84,10 @@ class RunDirectory:
             text = self.fs.cat_file(f"{self.root}/{name}")
         except FileNotFoundError:
             raise RunDirectoryError(
-                f"run directory {self.root}", name, "no such file", "run the step before this one first"
+                f"run directory {self.root}",
+                name,
+                "no such file",
+                "run the step before this one first, or check the path",
             ) from None
         return kind.from_json(text, where=self.path(name))
 
@@ -90,7 +98,11 @@ class RunDirectory:
             True if this call wrote it, False if somebody did before.
         """
         full = f"{self.root}/{name}"
-        self.fs.makedirs(full.rpartition("/")[0], exist_ok=True)
+        try:
+            self.fs.makedirs(full.rpartition("/")[0], exist_ok=True)
+        except OSError as err:
+            reason = err.strerror or type(err).__name__
+            raise RunDirectoryError(f"run directory {self.root}", "a folder that can be written", reason) from None
         if isinstance(self.fs, LocalFileSystem):
             return _link_once(full, document.to_json().encode())
         try:

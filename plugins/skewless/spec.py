@@ -126,8 +126,17 @@ class Output(Frozen):
     files: int = Field(default=4, ge=1, le=10_000, description="Files of the published result.")
 
 
-class _UniqueKeysLoader(yaml.SafeLoader):
-    """YAML without keys that are given twice: PyYAML would silently keep the last one."""
+class _PlainLoader(yaml.SafeLoader):
+    """YAML without keys that are given twice, of which PyYAML keeps the last, and without aliases.
+
+    A spec has no use for aliases, and a few lines of them can stand for gigabytes, or for themselves.
+    """
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            node_mark = self.get_event().start_mark  # type: ignore[no-untyped-call]
+            raise yaml.constructor.ConstructorError(None, None, "an alias (*name)", node_mark)
+        return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         written = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
@@ -188,11 +197,13 @@ def load_spec(path: str | Path, overrides: tuple[str, ...] = ()) -> JobSpec:
 def parse_spec(text: str, where: str = "spec", overrides: tuple[str, ...] = ()) -> JobSpec:
     """Like ``load_spec``, from the text itself."""
     try:
-        raw = yaml.load(text, _UniqueKeysLoader)  # noqa: S506 - a SafeLoader that is stricter still
+        raw = _yaml(text)
     except yaml.YAMLError as err:
         mark = getattr(err, "problem_mark", None)
         spot = f" at line {mark.line + 1}" if mark else ""
         raise SpecError(where, "valid YAML", f"{getattr(err, 'problem', None) or 'bad syntax'}{spot}") from None
+    except (ValueError, RecursionError) as err:  # PyYAML's own: a 30th of February, ten thousand brackets
+        raise SpecError(where, "values that YAML can hold", str(err), "quote what is no date or number") from None
     if not isinstance(raw, dict):
         raise SpecError(where, "a YAML mapping", "nothing" if raw is None else f"a {type(raw).__name__}")
     for override in overrides:
@@ -206,6 +217,10 @@ def parse_spec(text: str, where: str = "spec", overrides: tuple[str, ...] = ()) 
         raise sentence_of(err, JobSpec, where, SpecError) from None
 
 
+def _yaml(text: str) -> Any:
+    return yaml.load(text, _PlainLoader)  # noqa: S506 - a SafeLoader that is stricter still
+
+
 def _apply(raw: dict[str, Any], override: str) -> None:
     """Set one dotted field in the raw mapping; numbers step into lists."""
     dotted, equals, text = override.partition("=")
@@ -213,8 +228,8 @@ def _apply(raw: dict[str, Any], override: str) -> None:
     if not equals or not all(dotted.split(".")):
         raise SpecError(where, "path.to.field=value", "something else", "for example routing.policy=static")
     try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError:
+        value = _yaml(text)
+    except (yaml.YAMLError, ValueError, RecursionError):
         raise SpecError(where, "a YAML value after '='", repr(text), "quote it") from None
     *parents, last = dotted.split(".")
     target: Any = raw

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
@@ -43,8 +44,8 @@ class Histogram(Frozen):
     seen_null_rows: int = Field(ge=0)
     backlog_null_rows: int = Field(ge=0)
     head: dict[str, tuple[int, int]]
-    seen_tail: tuple[int, ...]
-    backlog_tail: tuple[int, ...]
+    seen_tail: tuple[Annotated[int, Field(ge=0)], ...]
+    backlog_tail: tuple[Annotated[int, Field(ge=0)], ...]
 
 
 class StageReport(Document):

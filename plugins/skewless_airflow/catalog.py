@@ -27,10 +27,10 @@ class Catalog(NamedTuple):
 
 
 def read_catalog(folder: Path | None = None) -> Catalog:
-    """Build one DAG for each ``*.yaml`` of the catalog."""
+    """Build one DAG for each ``*.yaml`` and ``*.yml`` of the catalog."""
     catalog = Catalog({}, [])
     origin: dict[str, Path] = {}
-    for path in sorted((folder or catalog_folder()).glob("*.yaml")):
+    for path in sorted((folder or catalog_folder()).glob("*.y*ml")):
         try:
             dag = _sound(path)
             if dag.dag_id in origin:

@@ -132,3 +132,16 @@ def test_a_bad_override_gets_one_clear_sentence(override: str, sentence: str) ->
 def test_an_override_of_a_list_names_a_position_it_has() -> None:
     with pytest.raises(SpecError, match="required a position below 2, but came '7'"):
         parse_spec(GOOD, "spec", ("routing.waves=[1, 2]", "routing.waves.7=3"))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        pytest.param("schedule: {start: 2026-02-30}", r"values that YAML can hold", id="a day that is none"),
+        pytest.param("description: &a [*a]", r"an alias", id="an alias of itself"),
+        pytest.param("[" * 20_000, r"required (valid YAML|values that YAML can hold)", id="brackets without end"),
+    ],
+)
+def test_yaml_that_breaks_the_parser_is_told_in_one_sentence(text: str, said: str) -> None:
+    with pytest.raises(SpecError, match=said):
+        parse_spec(text)

@@ -68,6 +68,8 @@ BAD = [
         ["--set", "quality.expectations=[{type: expect_colum_values_to_be_unique}]"],
         r"did you mean",
     ),
+    ("no such day", ["--set", "schedule.start=2026-02-30"], r"a YAML value after"),
+    ("nonsense for a path", ["--set", "input.path=foo://b/x"], r"a path that fsspec can open"),
     ("bad override", ["--set", "routing"], r"path.to.field=value"),
 ]
 

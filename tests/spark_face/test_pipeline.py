@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import os
 import random
 import shutil
 from pathlib import Path
@@ -16,13 +17,14 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from skewless.errors import InputError, LedgerError, QualityError
+from skewless.errors import InputError, LedgerError, QualityError, SpecError
 from skewless.publication import published_path
 from skewless.run_directory import RunDirectory
 from skewless_spark.columns import JobColumns
+from skewless_spark.prepare import freeze
 from skewless_spark.sources import list_parquet
 from skewless_spark.stage import _queue, outcome, run_stage
-from tests.spark_face.scenario import as_rows, plain, result_of, run_job, spec_of, write_input
+from tests.spark_face.scenario import DATE, as_rows, plain, result_of, run_job, spec_of, write_input
 
 #: What no key should be, and some are.
 AWKWARD = [
@@ -275,6 +277,71 @@ def test_an_input_that_changes_during_the_run_is_noticed_and_nothing_is_committe
     shutil.rmtree(tmp_path / "run" / "stages" / "0001")
     for file in path.iterdir():
         pq.write_table(skewed(150, seed=9), file)
+    with pytest.raises(InputError, match=r"was rewritten; nothing was committed"):
+        run_stage(spark, run, 1)
+    # Were the change to escape the clock, the ledger would tell: it has fewer rows than the footers said.
+    job = run.job()
+    now = [unit.model_copy(update=_as_now(unit.path)) for unit in job.units]
+    (tmp_path / "run" / "job.json").write_text(job.model_copy(update={"units": tuple(now)}).to_json())
     with pytest.raises(LedgerError, match=r"stage 1.*admitted.*nothing was committed"):
         run_stage(spark, run, 1)
     assert run.commit_of("stages/0001") is None
+
+
+def _as_now(path: str) -> dict[str, Any]:
+    """What the file system says of a file, without its rows."""
+    now = list_parquet(path).units[0]
+    return {"size_bytes": now.size_bytes, "version": now.version}
+
+
+def test_an_input_file_rewritten_with_as_many_rows_is_noticed(spark: SparkSession, tmp_path: Path) -> None:
+    path = write_input(tmp_path / "input", skewed(2000), files=10)
+    run, _, _ = run_job(spark, spec_of(path, "key", {"n": "count"}), tmp_path / "run")
+    (tmp_path / "run" / "stages" / "0001" / "COMMIT.json").unlink()
+    unit = run.job().units[run.job().waves[1][0]]
+    pq.write_table(pq.read_table(unit.path), unit.path)
+    os.utime(unit.path, (1, 1))
+    with pytest.raises(InputError, match=r"was rewritten; nothing was committed"):
+        run_stage(spark, run, 1)
+    assert run.commit_of("stages/0001") is None
+
+
+def test_distinct_counts_see_empty_strings_but_no_nulls(spark: SparkSession, tmp_path: Path) -> None:
+    table = pa.table({"key": ["a", "a", "b", "b", "c"], "word": ["", "x", "", None, None]})
+    path = write_input(tmp_path / "input", table, files=1)
+    aggregates = {"words": {"function": "approx_count_distinct", "column": "word"}}
+    run, _, _ = run_job(spark, spec_of(path, "key", aggregates), tmp_path / "run")
+    assert as_rows(result_of(run)) == [("'a'", "2"), ("'b'", "1"), ("'c'", "0")]
+
+
+def test_keys_that_are_no_utf8_are_counted_and_stay_on_the_ring(spark: SparkSession, tmp_path: Path) -> None:
+    raw = pa.array(
+        [b"caf\xe9"] * 3000 + [b"caf\xc3\xa9"] * 1000 + [b"k%d" % (n % 50) for n in range(1000)], pa.binary()
+    )
+    table = pa.table({"key": pa.Array.from_buffers(pa.string(), len(raw), raw.buffers()), "value": range(len(raw))})
+    path = write_input(tmp_path / "input", table.take(np.random.default_rng(5).permutation(len(raw))), files=20)
+    aggregates = {"n": "count", "histogram": {"function": "streaming_histogram", "column": "value"}}
+    run, _, reports = run_job(spark, spec_of(path, "key", aggregates, routing={"reducers": 3}), tmp_path / "run")
+    assert sorted(result_of(run)["n"].to_pylist())[-2:] == [1000, 3000]
+    assert all(min(report.histogram.seen_tail) >= 0 for report in reports)
+
+
+def test_columns_that_spark_cannot_read_or_tell_apart_are_told_before_it_starts(tmp_path: Path) -> None:
+    moments = pa.array([1, 2], pa.timestamp("ns"))
+    table = pa.table({"key": ["a", "b"], "KEY": ["a", "b"], "at": moments, "word": ["x", "y"], "_metadata": ["x", "y"]})
+    path = write_input(tmp_path / "input", table, files=1)
+    for key, aggregate, said in [
+        ("key", "count", r"'key' and 'KEY'"),
+        ("at", "count", r"'at' of type unsupported timestamp\[ns\]"),
+        ("_metadata", "count", r"a column name that Spark does not use itself"),
+        ("word", {"function": "max", "column": "at"}, r"a type that Spark reads.*timestamp\[ns\]"),
+    ]:
+        with pytest.raises(InputError, match=said):
+            freeze(spec_of(path, key, {"n": aggregate}), DATE, str(tmp_path), "spec")
+
+
+def test_a_result_among_the_input_or_on_an_object_store_is_refused(tmp_path: Path) -> None:
+    path = write_input(tmp_path / "input", skewed(100), files=1)
+    for output in (path, path / "out", tmp_path, "s3://bucket/out"):
+        with pytest.raises(SpecError, match=r"field output\.path: required"):
+            freeze(spec_of(path, "key", {"n": "count"}, output={"path": str(output)}), DATE, str(tmp_path), "spec")

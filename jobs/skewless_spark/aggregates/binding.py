@@ -14,6 +14,7 @@ from skewless.job import Algebra, Job
 from skewless.spec import AggregateCall, JobSpec
 from skewless_spark.aggregates import REGISTRY, Aggregate
 from skewless_spark.aggregates.definition import NativeAggregate, PythonAggregate
+from skewless_spark.sources import UNSUPPORTED
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,8 @@ def _check_column(name: str, call: AggregateCall, definition: Aggregate, types: 
     column = str(call.column)
     if column not in types:
         raise InputError(f"{where}, aggregate {name!r}", "an existing column", repr(column), nearest(column, types))
-    required = definition.accepts(types[column])
+    unsupported = types[column].startswith(UNSUPPORTED)
+    required = "a type that Spark reads" if unsupported else definition.accepts(types[column])
     if required:
         raise InputError(
             f"{where}, aggregate {name!r}", f"{required} for {call.function}",

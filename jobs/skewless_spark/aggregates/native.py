@@ -128,17 +128,18 @@ APPROX_COUNT_DISTINCT = NativeAggregate(
 NATIVE_AGGREGATES = (COUNT, SUM, MIN, MAX, AVG, APPROX_COUNT_DISTINCT)
 
 #: Argument types that Spark's sketches take as they are.
-_SKETCH_TYPES = ("int", "bigint", "string", "binary")
+_SKETCH_TYPES = ("int", "bigint")
 
 
 def native_argument(definition: NativeAggregate, argument: Column, spark_type: str) -> Column:
     """The argument as the aggregate takes it.
 
-    A sketch sees a canonical text of odd types; an average adds up doubles, as Spark's does, and so
-    cannot overflow where a sum would.
+    A sketch sees 64-bit hashes, because it takes no notice of empty strings; an average adds up
+    doubles, as Spark's does, and so cannot overflow where a sum would.
     """
     if definition is AVG and _decimal(spark_type) is None:
         return argument.cast("double")
     if definition is APPROX_COUNT_DISTINCT and spark_type not in _SKETCH_TYPES:
-        return canonical_text(argument, spark_type)
+        # The hash of null is a number like any other, but null is no value.
+        return F.when(argument.isNotNull(), F.xxhash64(canonical_text(argument, spark_type)))
     return argument
