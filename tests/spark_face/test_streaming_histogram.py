@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from skewless.errors import AggregateError
-from skewless_spark.aggregates import streaming_histogram
+from skewless_spark.aggregates import histogram_compression, streaming_histogram
 from skewless_spark.aggregates.streaming_histogram import (
     STREAMING_HISTOGRAM,
     StreamingHistogramOptions,
@@ -216,7 +216,7 @@ def test_the_heap_gives_bit_for_bit_what_one_merge_at_a_time_gives(groups: list[
     assume(points)
     x, y = arrays([point for group in points for point in group])
     sizes = np.array([len(group) for group in points])
-    x_merged, y_merged = streaming_histogram._merge_one_by_one(x, y, sizes, bins)
+    x_merged, y_merged = histogram_compression._merge_one_by_one(x, y, sizes, bins)
     got = [list(zip(xs, ys, strict=True)) for xs, ys in zip(x_merged.tolist(), y_merged.tolist(), strict=True)]
     assert got == [paper_merge(group, bins) for group in points]
 

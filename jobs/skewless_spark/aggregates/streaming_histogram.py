@@ -12,19 +12,14 @@ Three things are ours:
   ``WORKING * bins``; only a state or a result has ``bins``. That is faster, and errs about as much as merging
   after every value: less on some data, more on other (the tests bound the difference, 2 bins' worth).
 - Compression works in rounds over all keys, and does many merges of a key in one round. It still gives
-  bit for bit what merging one closest pair (leftmost of equally close ones) at a time gives; see ``_chosen``.
+  bit for bit what merging one closest pair (leftmost of equally close ones) at a time gives; see
+  ``histogram_compression``.
 - Nulls and NaN are not counted: a NaN has no place on the axis, and pandas and Arrow do not keep the two
   apart. Infinities are counted, as outermost points that merge with others only when nothing else is
   left to merge (``bins=2``). ``-0.0`` counts as ``0.0``.
 """
 
 from __future__ import annotations
-
-import heapq
-import math
-import sys
-from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -34,11 +29,18 @@ from pydantic import BaseModel, Field
 
 from skewless.errors import AggregateError
 from skewless_spark.aggregates.definition import GroupsAccumulator, PythonAggregate, number_required
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
-Number = TypeVar("Number", np.float64, np.int64)
+from skewless_spark.aggregates.histogram_compression import compressed
+from skewless_spark.aggregates.histogram_points import (
+    HISTOGRAM_TYPE,
+    Floats,
+    HistogramPoints,
+    Ints,
+    ValueRows,
+    collapsed,
+    concatenated,
+    inserted,
+    with_groups,
+)
 
 #: A key with more than this many times ``bins`` points is compressed ...
 SLACK = 4
@@ -46,10 +48,6 @@ SLACK = 4
 WORKING = 2
 #: Rows wait unsorted until there are this many of them, or half as many as there are points.
 PENDING_ROWS = 1 << 19
-
-_LARGEST = sys.float_info.max
-_LARGEST_BETWEEN_FINITE = math.nextafter(_LARGEST, 0.0)
-_HISTOGRAM_TYPE = pa.list_(pa.struct([("x", pa.float64()), ("y", pa.int64())]))
 
 
 class StreamingHistogramOptions(BaseModel, strict=True, extra="forbid", frozen=True):
@@ -62,48 +60,6 @@ class StreamingHistogramOptions(BaseModel, strict=True, extra="forbid", frozen=T
     bins: int = Field(default=32, ge=2, le=1024)
 
 
-@dataclass(frozen=True)
-class _Points:
-    """The points of all groups, in order of group, then ``x``; no two of a group have the same ``x``.
-
-    Attributes:
-        starts: where the points of each group start, and where the last ones end, shape ``(groups + 1,)``.
-        x: shape ``(points,)``.
-        y: values that a point stands for, at least 1, shape ``(points,)``.
-    """
-
-    starts: Ints
-    x: Floats
-    y: Ints
-
-    @classmethod
-    def none(cls) -> _Points:
-        return cls(np.zeros(1, np.int64), np.empty(0), np.empty(0, np.int64))
-
-    @property
-    def sizes(self) -> Ints:
-        """Points of each group, shape ``(groups,)``."""
-        return np.diff(self.starts)
-
-    def to_arrow(self) -> pa.Array:
-        """One list of ``{x, y}`` per group."""
-        fields = list(_HISTOGRAM_TYPE.value_type)
-        pairs = pa.StructArray.from_arrays([pa.array(self.x), pa.array(self.y)], fields=fields)
-        return pa.ListArray.from_arrays(pa.array(self.starts, pa.int32()), pairs, type=_HISTOGRAM_TYPE)
-
-
-@dataclass(frozen=True)
-class _Rows:
-    """Values as they came: not sorted, and the same ``x`` as often as it came.
-
-    ``y`` is None where every row counts once, which then needs a sort only, and no permutation.
-    """
-
-    groups: Ints
-    x: Floats
-    y: Ints | None
-
-
 class StreamingHistograms(GroupsAccumulator):
     """The streaming histograms of all keys of a task.
 
@@ -113,8 +69,8 @@ class StreamingHistograms(GroupsAccumulator):
 
     def __init__(self, options: StreamingHistogramOptions) -> None:
         self._bins = options.bins
-        self._points = _Points.none()
-        self._pending: list[_Rows] = []
+        self._points = HistogramPoints.none()
+        self._pending: list[ValueRows] = []
         self._pending_rows = 0
         self._groups_total = 0
 
@@ -124,7 +80,7 @@ class StreamingHistograms(GroupsAccumulator):
         counted = ~np.isnan(x)
         if not counted.all():
             x, groups = x[counted], groups[counted]
-        self._take(_Rows(groups.astype(np.int64), x + 0.0, None), groups_total)
+        self._take(ValueRows(groups.astype(np.int64), x + 0.0, None), groups_total)
 
     def merge(self, states: pa.Array, groups: npt.NDArray[np.int64], groups_total: int) -> None:
         """Procedure 2; see ``GroupsAccumulator.merge``.
@@ -142,17 +98,17 @@ class StreamingHistograms(GroupsAccumulator):
                 "a null, a NaN or a count below 1",
                 "the state column was written by something else",
             )
-        self._take(_Rows(np.repeat(groups, lengths), x + 0.0, y.astype(np.int64)), groups_total)
+        self._take(ValueRows(np.repeat(groups, lengths), x + 0.0, y.astype(np.int64)), groups_total)
 
     def state(self) -> pa.Array:
         """At most ``bins`` points per group, ascending by ``x``."""
-        return _compressed(self._all_points(), self._bins, self._bins).to_arrow()
+        return compressed(self._all_points(), self._bins, self._bins).to_arrow()
 
     def evaluate(self) -> pa.Array:
         """The state is the result; a group without values has an empty list."""
         return self.state()
 
-    def _take(self, rows: _Rows, groups_total: int) -> None:
+    def _take(self, rows: ValueRows, groups_total: int) -> None:
         if groups_total < self._groups_total:
             required, came = f"at least {self._groups_total}", str(groups_total)
             raise AggregateError("streaming_histogram: groups_total", required, came, "groups never go")
@@ -161,15 +117,15 @@ class StreamingHistograms(GroupsAccumulator):
             self._pending.append(rows)
             self._pending_rows += len(rows.x)
         if self._pending_rows >= max(PENDING_ROWS, len(self._points.x) // 2):
-            self._points = _compressed(self._all_points(), SLACK * self._bins, WORKING * self._bins)
+            self._points = compressed(self._all_points(), SLACK * self._bins, WORKING * self._bins)
             self._pending, self._pending_rows = [], 0
 
-    def _all_points(self) -> _Points:
+    def _all_points(self) -> HistogramPoints:
         """The points, with the waiting rows among them, not compressed."""
-        points = _with_groups(self._points, self._groups_total)
+        points = with_groups(self._points, self._groups_total)
         if not self._pending:
             return points
-        return _inserted(points, _collapsed(_concatenated(self._pending), self._groups_total))
+        return inserted(points, collapsed(concatenated(self._pending), self._groups_total))
 
 
 def cumulative_count(x: Floats, y: Ints, at: Floats) -> Floats:
@@ -226,277 +182,6 @@ def uniform(x: Floats, y: Ints, parts: int) -> Floats:
     return np.select([wanted < below, wanted > y.sum() - above], [-np.inf, np.inf], cuts)
 
 
-# --- taking rows in ---------------------------------------------------------------------------------------
-
-
-def _with_groups(points: _Points, groups_total: int) -> _Points:
-    more = groups_total + 1 - len(points.starts)
-    return _Points(np.concatenate([points.starts, np.repeat(points.starts[-1:], more)]), points.x, points.y)
-
-
-def _concatenated(chunks: list[_Rows]) -> _Rows:
-    groups = np.concatenate([chunk.groups for chunk in chunks])
-    x = np.concatenate([chunk.x for chunk in chunks])
-    if all(chunk.y is None for chunk in chunks):
-        return _Rows(groups, x, None)
-    return _Rows(groups, x, np.concatenate([np.ones(len(c.x), np.int64) if c.y is None else c.y for c in chunks]))
-
-
-def _collapsed(rows: _Rows, groups_total: int) -> _Points:
-    """Sorted by group and ``x``, equal ones counted together.
-
-    ``x`` is replaced by its rank among the distinct ones, so that group and rank fit one int64, which sorts
-    many times as fast as two columns do (2**31 rows of 2**31 groups would still fit).
-    """
-    encoded = pa.array(rows.x).dictionary_encode()
-    distinct, codes = encoded.dictionary.to_numpy(), encoded.indices.to_numpy()
-    ascending = np.argsort(distinct)
-    rank = np.empty(len(distinct), np.int64)
-    rank[ascending] = np.arange(len(distinct))
-    bits = len(distinct).bit_length()
-    keys = (rows.groups << bits) | rank[codes]
-    order = None if rows.y is None else np.argsort(keys)
-    keys = np.sort(keys) if order is None else keys[order]
-    firsts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
-    y = np.diff(firsts, append=len(keys)) if rows.y is None else np.add.reduceat(rows.y[order], firsts)
-    keys = keys[firsts]
-    starts = np.searchsorted(keys, np.arange(groups_total + 1, dtype=np.int64) << bits)
-    return _Points(starts, distinct[ascending][keys & ((1 << bits) - 1)], y)
-
-
-def _inserted(points: _Points, fresh: _Points) -> _Points:
-    """All points of both, of the same groups; those of equal ``x`` are counted together."""
-    if not len(points.x):
-        return fresh
-    groups = np.repeat(np.arange(len(fresh.starts) - 1), fresh.sizes)
-    at = _lower_bound(points.x, fresh.x, points.starts[groups], points.starts[groups + 1])
-    known = (at < points.starts[groups + 1]) & (points.x[np.minimum(at, len(points.x) - 1)] == fresh.x)
-    y = points.y.copy()
-    y[at[known]] += fresh.y[known]
-    new = ~known
-    places = at[new] + np.arange(np.count_nonzero(new))
-    old = np.ones(len(points.x) + len(places), np.bool_)
-    old[places] = False
-    added = np.bincount(groups[new], minlength=len(points.starts) - 1)
-    return _Points(
-        points.starts + np.concatenate([[0], np.cumsum(added)]),
-        _interleaved(old, points.x, fresh.x[new]),
-        _interleaved(old, y, fresh.y[new]),
-    )
-
-
-def _lower_bound(x: Floats, wanted: Floats, low: Ints, high: Ints) -> Ints:
-    """Binary search of each wanted value in its own slice ``x[low:high]``: the first place not below it."""
-    for _ in range(int((high - low).max(initial=0)).bit_length()):
-        middle = (low + high) >> 1
-        below = (low < high) & (x[np.minimum(middle, len(x) - 1)] < wanted)
-        low, high = np.where(below, middle + 1, low), np.where(below, high, middle)
-    return low
-
-
-def _interleaved(first: Flags, ones: npt.NDArray[Number], others: npt.NDArray[Number]) -> npt.NDArray[Number]:
-    """``ones`` in order where ``first`` is set, ``others`` in order elsewhere."""
-    together = np.empty(len(first), ones.dtype)
-    together[first], together[~first] = ones, others
-    return together
-
-
-# --- compression ------------------------------------------------------------------------------------------
-
-
-def _compressed(points: _Points, limit: int, bins: int) -> _Points:
-    """Groups of more than ``limit`` points get exactly ``bins``; the others stay."""
-    over = points.sizes > limit
-    if not over.any():
-        return points
-    of_over = np.repeat(over, points.sizes)
-    x, y = _merge_closest(points.x[of_over], points.y[of_over], points.sizes[over], bins)
-    sizes = np.where(over, bins, points.sizes)
-    merged = np.repeat(over, sizes)
-    return _Points(
-        np.concatenate([[0], np.cumsum(sizes)]),
-        _interleaved(merged, x.ravel(), points.x[~of_over]),
-        _interleaved(merged, y.ravel(), points.y[~of_over]),
-    )
-
-
-def _merge_closest(x: Floats, y: Ints, sizes: Ints, bins: int) -> tuple[Floats, Ints]:
-    """Merge closest neighbours until every group has ``bins`` points.
-
-    Args:
-        x: of all groups, shape ``(sizes.sum(),)``.
-        y: of all groups, shape ``(sizes.sum(),)``.
-        sizes: points of each group, all more than ``bins``, shape ``(groups,)``.
-        bins: points that each group is to have.
-
-    Returns:
-        ``x`` and ``y``, each of shape ``(groups, bins)``.
-    """
-    x_done, y_done = np.empty((len(sizes), bins)), np.empty((len(sizes), bins), np.int64)
-    rows = np.arange(len(sizes))
-    halfway, spent = len(x), 0
-    while len(rows):
-        excess = len(x) - bins * len(sizes)
-        if excess <= halfway:
-            halfway, spent = excess // 2, 0
-        spent += len(x)
-        if spent > 8 * len(x) + 16 * excess:
-            # Gaps that widen from point to point by the half give one merge a round. Rounds that have cost, for
-            # less than half of the merges, what the rest costs one by one (roughly) are given up.
-            x_done[rows], y_done[rows] = _merge_one_by_one(x, y, sizes, bins)
-            break
-        merged, chosen = _chosen(x, y, sizes, bins)
-        gone = np.concatenate([[False], chosen[:-1]])
-        x, y_right = np.where(chosen, merged, x)[~gone], np.concatenate([y[1:], [0]])
-        y = np.where(chosen, y + y_right, y)[~gone]
-        sizes = sizes - np.add.reduceat(chosen, np.cumsum(sizes) - sizes, dtype=np.int64)
-        done = sizes == bins
-        if done.any():
-            of_done = np.repeat(done, sizes)
-            x_done[rows[done]], y_done[rows[done]] = x[of_done].reshape(-1, bins), y[of_done].reshape(-1, bins)
-            x, y, sizes, rows = x[~of_done], y[~of_done], sizes[~done], rows[~done]
-    return x_done, y_done
-
-
-def _chosen(x: Floats, y: Ints, sizes: Ints, bins: int) -> tuple[Floats, Flags]:
-    """The merges of one round: pair ``i`` is point ``i`` and the next one.
-
-    Merging one closest pair at a time takes gaps in ascending order of (gap, place), for a merge only
-    ever widens the gaps beside it. So a group that needs ``k`` merges will merge every pair that
-
-    - is among its ``k`` closest pairs: a merge uses up one gap, and one that is wider now stays wider; and
-    - is closer than both pairs beside it: nothing can happen to either of its points before; or comes to be
-      so once the pair two places on is merged, which is such a pair itself (a chain; on integers, where
-      all gaps are 1, it is what merges every other pair in one round instead of one pair per round).
-
-    Those pairs do not touch each other, and the group's closest pair is always among them.
-
-    Returns:
-        ``x`` of each pair if it is merged, and whether it is; each of the shape of ``x``.
-    """
-    gaps = np.full(len(x), np.inf)  # of the last point of a group: a wall
-    gaps[:-1] = _distance(x[:-1], x[1:])
-    gaps[np.cumsum(sizes) - 1] = np.inf
-    merged = _weighted_mean(x, y)
-    close = _closest(gaps, sizes, bins)
-    rises = np.zeros(len(x), np.bool_)  # the pair is closer than the next one
-    rises[:-1] = gaps[:-1] <= gaps[1:]
-    falls_before = np.ones(len(x), np.bool_)  # the pair is closer than the one before
-    falls_before[1:] = ~rises[:-1]
-    seeds = close & rises & falls_before
-    to_right, to_left = np.zeros(len(x), np.bool_), np.zeros(len(x), np.bool_)
-    to_right[2:] = rises[:-2] & rises[1:-1] & (_distance(merged[:-2], x[2:]) > gaps[2:])
-    to_right &= close & rises
-    to_left[:-2] = falls_before[1:-1] & falls_before[2:] & (_distance(x[1:-1], merged[2:]) >= gaps[:-2])
-    to_left &= close & falls_before
-    return merged, _chained(seeds, to_right) | _chained(seeds[::-1], to_left[::-1])[::-1]
-
-
-def _chained(seeds: Flags, links: Flags) -> Flags:
-    """Seeds, and what a chain of links leads to from a seed; ``links[i]`` leads from ``i - 2`` to ``i``."""
-    reached = np.empty(len(seeds), np.bool_)
-    for parity in (0, 1):
-        places = np.arange(len(seeds[parity::2]), dtype=np.int32)
-        last_seed = np.maximum.accumulate(np.where(seeds[parity::2], places, -1))
-        last_break = np.maximum.accumulate(np.where(links[parity::2], -1, places))
-        reached[parity::2] = last_seed >= np.maximum(last_break, 0)
-    return reached
-
-
-def _closest(gaps: Floats, sizes: Ints, bins: int) -> Flags:
-    """Which gaps are among the ``size - bins`` smallest of their group, leftmost of equal ones first."""
-    starts = np.cumsum(sizes) - sizes
-    threshold = np.repeat(_thresholds(gaps, sizes, bins), sizes)
-    below, level = gaps < threshold, gaps == threshold
-    allowed = sizes - bins - np.add.reduceat(below, starts, dtype=np.int64)
-    up_to_here = np.cumsum(level)
-    before_group = up_to_here[starts] - level[starts]
-    return below | (level & (up_to_here <= np.repeat(before_group + allowed, sizes)))
-
-
-def _thresholds(gaps: Floats, sizes: Ints, bins: int) -> Floats:
-    """The ``bins``-th largest gap of each group, shape ``(groups,)``: ``size - bins`` gaps are at most that.
-
-    Groups of about the same size are laid out as the rows of a matrix, for numpy selects in rows.
-    """
-    thresholds = np.empty(len(sizes))
-    classes = np.ceil(4 * np.log2(sizes)).astype(np.int64)
-    for size_class in np.unique(classes):
-        members = classes == size_class
-        of_members = np.repeat(members, sizes) & (gaps != np.inf)
-        width = int(sizes[members].max())
-        rows = np.full((np.count_nonzero(members), width), -1.0)
-        rows[np.arange(width) < sizes[members, None] - 1] = gaps[of_members]
-        thresholds[members] = np.partition(rows, width - bins, axis=1)[:, width - bins]
-    return thresholds
-
-
-def _merge_one_by_one(x: Floats, y: Ints, sizes: Ints, bins: int) -> tuple[Floats, Ints]:
-    """``_merge_closest`` by a heap of gaps: O(log size) a merge, even where a round would find one merge only."""
-    merged = []
-    for start, size in zip((np.cumsum(sizes) - sizes).tolist(), sizes.tolist(), strict=True):
-        merged += _merge_group(x[start : start + size].tolist(), y[start : start + size].tolist(), bins)
-    return np.array([x for x, _ in merged]).reshape(-1, bins), np.array([y for _, y in merged]).reshape(-1, bins)
-
-
-def _merge_group(x: list[float], y: list[int], bins: int) -> list[tuple[float, int]]:
-    """The ``bins`` points of one group; in Python's floats, which round as numpy's do."""
-    size = len(x)
-    before, after = list(range(-1, size - 1)), list(range(1, size + 1))
-    gaps = [*_distance(np.array(x[:-1]), np.array(x[1:])).tolist(), np.inf]
-    heap = [(gap, place) for place, gap in enumerate(gaps[:-1])]
-    heapq.heapify(heap)
-    for _ in range(size - bins):
-        left = _closest_pair(heap, gaps, y)
-        right = after[left]
-        count = y[left] + y[right]
-        mean = x[left] * (y[left] / float(count)) + x[right] * (y[right] / float(count))
-        x[left], y[left], y[right] = min(max(mean, x[left]), x[right]), count, 0
-        after[left] = after[right]
-        if after[left] < size:
-            before[after[left]] = left
-        for place in (before[left], left):
-            if place >= 0 and after[place] < size:
-                gaps[place] = _finite_gap(x[place], x[after[place]])
-                heapq.heappush(heap, (gaps[place], place))
-    return [(x_one, y_one) for x_one, y_one in zip(x, y, strict=True) if y_one]
-
-
-def _closest_pair(heap: list[tuple[float, int]], gaps: list[float], y: list[int]) -> int:
-    """The left place of the closest pair; gaps of before a merge are still in the heap, and are skipped."""
-    while True:
-        gap, left = heapq.heappop(heap)
-        if y[left] and gap == gaps[left]:
-            return left
-
-
-def _finite_gap(left: float, right: float) -> float:
-    """``_distance`` of two points."""
-    gap = right - left
-    if math.isinf(gap):
-        return _LARGEST if math.isinf(left) or math.isinf(right) else _LARGEST_BETWEEN_FINITE
-    return gap
-
-
-def _weighted_mean(x: Floats, y: Ints) -> Floats:
-    """Of each point and the next one, between the two also after rounding, and without overflow; shape of ``x``."""
-    means = x.copy()
-    count = (y[:-1] + y[1:]).astype(np.float64)
-    with np.errstate(over="ignore", invalid="ignore"):  # pairs across two groups may be (inf, -inf)
-        means[:-1] = np.clip(x[:-1] * (y[:-1] / count) + x[1:] * (y[1:] / count), x[:-1], x[1:])
-    return means
-
-
-def _distance(left: Floats, right: Floats) -> Floats:
-    """``right - left``, finite always: infinite points are farther away than any finite one can be."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        gaps = right - left
-        endless = np.flatnonzero(np.isinf(gaps))
-        far = np.isinf(left[endless]) | np.isinf(right[endless])
-        gaps[endless] = np.where(far, _LARGEST, _LARGEST_BETWEEN_FINITE)
-    return gaps
-
-
 STREAMING_HISTOGRAM = PythonAggregate(
     name="streaming_histogram",
     mergeable=True,
@@ -504,7 +189,7 @@ STREAMING_HISTOGRAM = PythonAggregate(
     options=StreamingHistogramOptions,
     accepts=number_required,
     argument_type=pa.float64(),
-    state_type=_HISTOGRAM_TYPE,
-    result_type=_HISTOGRAM_TYPE,
+    state_type=HISTOGRAM_TYPE,
+    result_type=HISTOGRAM_TYPE,
     create=StreamingHistograms,
 )
