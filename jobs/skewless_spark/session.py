@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
 from pyspark import SparkConf
 from pyspark.sql import SparkSession
@@ -26,6 +27,9 @@ DEFAULTS = {
 }
 
 
+_QUIET = Path(__file__).with_name("quiet-log4j2.properties")
+
+
 def build_session(app: str, master: str | None = None) -> SparkSession:
     """The session of this process.
 
@@ -43,8 +47,11 @@ def build_session(app: str, master: str | None = None) -> SparkSession:
     if master or not given.contains("spark.master"):
         builder = builder.master(master or "local[*]")
     if not given.contains("spark.submit.deployMode"):
-        # A whole run in this process: nobody looks at its UI, and its port may be taken.
+        # A whole run in this process: nobody looks at its UI, whose port may be taken, and it
+        # says itself what it does.
         builder = builder.config("spark.ui.enabled", "false")
+        if not given.contains("spark.driver.extraJavaOptions"):
+            builder = builder.config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={_QUIET.as_uri()}")
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
