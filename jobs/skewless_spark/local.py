@@ -39,15 +39,7 @@ def run_pipeline(spark: SparkSession, run: RunDirectory, watcher: Watcher) -> Fi
     Raises:
         QualityError: the result failed validation; nothing was published.
     """
-    stage = 0
-    while True:
-        watcher.step(f"stage {stage}")
-        report = run_stage(spark, run, stage)
-        decision = run.decide(stage + 1)
-        watcher.stage_done(report, decision)
-        if decision.next_plan is None:
-            break
-        stage += 1
+    run_stages(spark, run, watcher)
     watcher.step("merge")
     merge_states(spark, run)
     watcher.step("validate")
@@ -55,3 +47,16 @@ def run_pipeline(spark: SparkSession, run: RunDirectory, watcher: Watcher) -> Fi
     require_passed(run, quality)
     watcher.step("publish")
     return Finished(quality, publish(run))
+
+
+def run_stages(spark: SparkSession, run: RunDirectory, watcher: Watcher) -> None:
+    """Run a prepared job's stages and decide after each, until no further one is needed."""
+    stage = 0
+    while True:
+        watcher.step(f"stage {stage}")
+        report = run_stage(spark, run, stage)
+        decision = run.decide(stage + 1)
+        watcher.stage_done(report, decision)
+        if decision.next_plan is None:
+            return
+        stage += 1

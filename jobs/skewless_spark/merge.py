@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type
@@ -16,6 +18,8 @@ from skewless_spark.committed_files import NATIVE, PYTHON, RESULT, read_files, w
 from skewless_spark.routing import TASK
 from skewless_spark.stage import empty_states
 
+log = logging.getLogger(__name__)
+
 
 def merge_states(spark: SparkSession, run: RunDirectory) -> StepCommit:
     """Commit the result of a run, or find that it has been committed.
@@ -29,20 +33,21 @@ def merge_states(spark: SparkSession, run: RunDirectory) -> StepCommit:
         account for, and ``keys``, the rows of the result.
 
     Raises:
-        LedgerError: a backlog is left, so the result would lack rows.
+        LedgerError: input or backlog is left, so the result would lack rows.
     """
     found = run.commit_of(RESULT_STEP)
     if found:
         return found
-    reports = run.reports()
-    if not reports or reports[-1].backlog_rows:
-        left = f"{reports[-1].backlog_rows:,} rows of backlog" if reports else "no committed stage"
-        raise LedgerError(f"merge of {run}", "all stages run and no backlog left", left, "run the next stage first")
-    columns = JobColumns.of(run.job())
+    job, reports = run.job(), run.reports()
+    processed = sum(report.processed_rows for report in reports)
+    if not reports or processed != job.rows:
+        came = f"{processed:,} of them after {len(reports)} stages"
+        raise LedgerError(f"merge of {run}", f"all {job.rows:,} rows processed", came, "run the next stage first")
+    columns = JobColumns.of(job)
     attempt = run.new_attempt(RESULT_STEP)
     merged = _merged(_states(spark, run, len(reports)), columns)
     counted = Observation("merged states")
-    if any(report.processed_rows for report in reports):
+    if processed:
         merged = merged.observe(counted, F.sum("rows").alias("rows"), F.count(F.lit(1)).alias("keys"))
         _evaluated(merged, columns).write.parquet(attempt.path("data"))
         counts = {name: int(counted.get[name]) for name in ("rows", "keys")}
@@ -51,7 +56,8 @@ def merge_states(spark: SparkSession, run: RunDirectory) -> StepCommit:
         counts = {"rows": 0, "keys": 0}
     try:
         return attempt.commit(written(attempt, RESULT, "data", keep_empty=not counts["keys"]), counts)
-    except LostRaceError:
+    except LostRaceError as err:
+        log.warning("%s", err)
         return run.committed(RESULT_STEP)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from great_expectations.expectations.expectation import Expectation
 
 __all__ = ["check_expectations", "validate"]
+
+log = logging.getLogger(__name__)
 
 #: At most so many unexpected values reach the driver, per expectation.
 SAMPLES = 10
@@ -76,7 +79,8 @@ def validate(spark: SparkSession, run: RunDirectory) -> QualityReport:
     failed = sum(not check.success for check in checks)
     try:
         attempt.commit([], {"checks": len(checks), "failed": failed})
-    except LostRaceError:
+    except LostRaceError as err:
+        log.warning("%s", err)
         return run.committed_document(run.committed(QUALITY_STEP), QUALITY_REPORT, QualityReport)
     return report
 

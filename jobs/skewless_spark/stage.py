@@ -8,6 +8,7 @@ delivered them in: so the same rows fit the budget and the same bytes come out e
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Sequence
 
@@ -29,6 +30,8 @@ from skewless_spark.committed_files import BACKLOG, NATIVE, PYTHON, read_files, 
 from skewless_spark.routing import TASK, route
 from skewless_spark.sources import ORIGIN, read_units, require_unchanged
 from skewless_spark.stage_histogram import measure
+
+log = logging.getLogger(__name__)
 
 #: How a row came into the stage: with the wave, or with the backlog of the last stage, there
 #: either to the task that had it already or, forwarded, to another.
@@ -72,7 +75,8 @@ def run_stage(spark: SparkSession, run: RunDirectory, stage: int) -> StageReport
     attempt.write(STAGE_REPORT, report)
     try:
         attempt.commit(files, _counts(report))
-    except LostRaceError:
+    except LostRaceError as err:
+        log.warning("%s", err)
         return run.report(stage)
     return report
 

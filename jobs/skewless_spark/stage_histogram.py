@@ -43,7 +43,7 @@ def measure(
         files: what the stage wrote.
         seconds: wall time of the stage so far, asked for last.
     """
-    loads = _loads(spark, run, plan, files)
+    loads = _loads(spark, run, columns, plan, files)
     totals = {
         name: sum(int(row[name]) for row in loads.values()) for name in ("rows", "left_over", "admitted", "forwarded")
     }
@@ -71,7 +71,13 @@ def _task_load(name: str, row: Row | None) -> TaskLoad:
     )  # fmt: skip
 
 
-def _loads(spark: SparkSession, run: RunDirectory, plan: RoutingPlan, files: Sequence[CommittedFile]) -> dict[int, Row]:
+def _loads(
+    spark: SparkSession,
+    run: RunDirectory,
+    columns: JobColumns,
+    plan: RoutingPlan,
+    files: Sequence[CommittedFile],
+) -> dict[int, Row]:
     """Counts by task index; the Python states must have seen as many rows as the native ones."""
     native = [file for file in files if file.kind == NATIVE]
     python = [file for file in files if file.kind == PYTHON]
@@ -89,7 +95,7 @@ def _loads(spark: SparkSession, run: RunDirectory, plan: RoutingPlan, files: Seq
         F.coalesce(F.sum("python_rows"), F.lit(0)).alias("python_rows"),
     )
     loads = {int(row[TASK]): row for row in summed.collect()}
-    odd = next((row for row in loads.values() if python and row["rows"] != row["python_rows"]), None)
+    odd = next((row for row in loads.values() if columns.python and row["rows"] != row["python_rows"]), None)
     if odd:
         raise LedgerError(
             f"stage {plan.epoch}, task {plan.tasks[odd[TASK]]}", f"{odd['rows']:,} rows in its Python states",

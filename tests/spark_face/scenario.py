@@ -16,7 +16,8 @@ from skewless.decision import Decision
 from skewless.run_directory import RunDirectory
 from skewless.spec import JobSpec, parse_spec
 from skewless.stage_report import StageReport
-from skewless_spark.local import Finished, run_pipeline
+from skewless_spark.local import Finished, run_pipeline, run_stages
+from skewless_spark.merge import merge_states
 from skewless_spark.prepare import prepare
 
 DATE = dt.date(2026, 11, 20)
@@ -66,6 +67,15 @@ def run_job(spark: SparkSession, spec: JobSpec, run_dir: Path) -> tuple[RunDirec
     run, watcher = RunDirectory(str(run_dir)), Quiet()
     prepare(run, spec, DATE, str(run_dir.parent))
     return run, run_pipeline(spark, run, watcher), watcher.reports
+
+
+def reduce_job(spark: SparkSession, spec: JobSpec, run_dir: Path) -> tuple[RunDirectory, list[StageReport]]:
+    """Prepare a job and run it to its merged result, without validating or publishing that."""
+    run, watcher = RunDirectory(str(run_dir)), Quiet()
+    prepare(run, spec, DATE, str(run_dir.parent))
+    run_stages(spark, run, watcher)
+    merge_states(spark, run)
+    return run, watcher.reports
 
 
 def result_of(run: RunDirectory) -> pa.Table:

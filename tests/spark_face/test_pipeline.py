@@ -7,6 +7,7 @@ import decimal
 import os
 import random
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,11 @@ from skewless.errors import InputError, LedgerError, QualityError, SpecError
 from skewless.publication import published_path
 from skewless.run_directory import RunDirectory
 from skewless_spark.columns import JobColumns
-from skewless_spark.prepare import freeze
+from skewless_spark.merge import merge_states
+from skewless_spark.prepare import freeze, prepare
 from skewless_spark.sources import list_parquet
 from skewless_spark.stage import _queue, outcome, run_stage
-from tests.spark_face.scenario import DATE, as_rows, plain, result_of, run_job, spec_of, write_input
+from tests.spark_face.scenario import DATE, as_rows, plain, reduce_job, result_of, run_job, spec_of, write_input
 
 #: What no key should be, and some are.
 AWKWARD = [
@@ -113,7 +115,7 @@ def test_native_and_python_states_sit_side_by_side_and_agree(
         "filled": {"function": "count", "column": "value"},
     }
     spec = spec_of(skewed_input, "key", aggregates, routing={"reducers": 4})
-    run, _, _ = run_job(spark, spec, tmp_path / "run")
+    run, _ = reduce_job(spark, spec, tmp_path / "run")
     exact = plain(spark, skewed_input, ["key"], F.count_distinct("word").alias("words"))
     words = {row["key"]: row["words"] for row in exact.collect()}
     result = result_of(run)
@@ -127,7 +129,7 @@ def test_adaptive_leaves_a_backlog_forwards_it_and_is_balanced_from_the_second_s
     spark: SparkSession, tmp_path: Path
 ) -> None:
     path = write_input(tmp_path / "input", skewed(200_000), files=100)
-    _, _, reports = run_job(spark, spec_of(path, "key", {"n": "count"}, routing={"reducers": 8}), tmp_path / "run")
+    _, reports = reduce_job(spark, spec_of(path, "key", {"n": "count"}, routing={"reducers": 8}), tmp_path / "run")
     assert reports[0].backlog_rows > 0
     assert sum(report.forwarded_rows for report in reports) > 0
     assert [report.max_over_mean for report in reports[1:]] == pytest.approx([1.0] * (len(reports) - 1), abs=0.1)
@@ -138,7 +140,7 @@ def test_a_stage_reads_and_shuffles_its_rows_once_whatever_is_made_of_them(
     spark: SparkSession, skewed_input: Path, tmp_path: Path
 ) -> None:
     aggregates = {"n": "count", "histogram": {"function": "streaming_histogram", "column": "value"}}
-    run, _, _ = run_job(spark, spec_of(skewed_input, "key", aggregates), tmp_path / "run")
+    run, _ = reduce_job(spark, spec_of(skewed_input, "key", aggregates), tmp_path / "run")
     job, plan = run.job(), run.plan(1)
     assert plan.budget_rows is not None
     columns = JobColumns.of(job)
@@ -158,15 +160,15 @@ def test_the_same_plans_give_the_same_bytes(spark: SparkSession, skewed_input: P
         "histogram": {"function": "streaming_histogram", "column": "value", "bins": 4},
     }
     spec = spec_of(skewed_input, "key", aggregates, routing={"reducers": 4})
-    first, _, _ = run_job(spark, spec, tmp_path / "first")
-    second, _, _ = run_job(spark, spec, tmp_path / "second")
+    first, _ = reduce_job(spark, spec, tmp_path / "first")
+    second, _ = reduce_job(spark, spec, tmp_path / "second")
     assert contents(first) == contents(second)
     # Any step, its commit taken away, is run again to the same end.
     for step in ("stages/0000", "stages/0002", "result"):
         (tmp_path / "second" / step / "COMMIT.json").unlink()
         if step != "result":
             (tmp_path / "second" / "result" / "COMMIT.json").unlink()
-        again, _, _ = run_job(spark, spec, tmp_path / "second")
+        again, _ = reduce_job(spark, spec, tmp_path / "second")
         assert contents(again) == contents(first)
 
 
@@ -194,7 +196,7 @@ def test_keys_of_every_type_come_out_unharmed(
     rng = random.Random(7)
     column = pa.array([rng.choice(values) for _ in range(2000)], pa.decimal128(7, 2) if kind == "decimal" else None)
     path = write_input(tmp_path / "input", pa.table({"key": column}), files=8)
-    run, _, _ = run_job(spark, spec_of(path, "key", {"n": "count"}, routing={"reducers": 3}), tmp_path / "run")
+    run, _ = reduce_job(spark, spec_of(path, "key", {"n": "count"}, routing={"reducers": 3}), tmp_path / "run")
     assert as_rows(result_of(run)) == as_rows(plain(spark, path, ["key"], F.count("*")).toArrow())
 
 
@@ -209,7 +211,7 @@ def test_keys_of_several_columns_come_out_unharmed(spark: SparkSession, tmp_path
     )
     path = write_input(tmp_path / "input", table, files=8)
     aggregates = {"rows": "count", "kind": {"function": "max", "column": "origin"}}
-    run, _, _ = run_job(spark, spec_of(path, ["odd `name`.x", "task"], aggregates), tmp_path / "run")
+    run, _ = reduce_job(spark, spec_of(path, ["odd `name`.x", "task"], aggregates), tmp_path / "run")
     columns = ["`odd ``name``.x`", "task"]
     assert as_rows(result_of(run)) == as_rows(plain(spark, path, columns, F.count("*"), F.max("origin")).toArrow())
 
@@ -240,7 +242,7 @@ def test_file_names_with_odd_characters_are_read(spark: SparkSession, tmp_path: 
     path.mkdir()
     for number, name in enumerate(["a b.parquet", "a%20b.parquet", "\u00e9+&=#?.parquet", "x[0-9]*.parquet"]):
         pq.write_table(pa.table({"key": [f"k{number}"] * 3}), path / name)
-    run, _, _ = run_job(spark, spec_of(path, "key", {"n": "count"}), tmp_path / "run")
+    run, _ = reduce_job(spark, spec_of(path, "key", {"n": "count"}), tmp_path / "run")
     assert as_rows(result_of(run)) == [(f"'k{number}'", "3") for number in range(4)]
 
 
@@ -273,7 +275,7 @@ def test_an_input_that_changes_during_the_run_is_noticed_and_nothing_is_committe
     spark: SparkSession, tmp_path: Path
 ) -> None:
     path = write_input(tmp_path / "input", skewed(2000), files=10)
-    run, _, _ = run_job(spark, spec_of(path, "key", {"n": "count"}), tmp_path / "run")
+    run, _ = reduce_job(spark, spec_of(path, "key", {"n": "count"}), tmp_path / "run")
     shutil.rmtree(tmp_path / "run" / "stages" / "0001")
     for file in path.iterdir():
         pq.write_table(skewed(150, seed=9), file)
@@ -288,6 +290,25 @@ def test_an_input_that_changes_during_the_run_is_noticed_and_nothing_is_committe
     assert run.commit_of("stages/0001") is None
 
 
+def test_a_merge_before_all_stages_have_run_is_refused(spark: SparkSession, skewed_input: Path, tmp_path: Path) -> None:
+    run = RunDirectory(str(tmp_path / "run"))
+    prepare(run, spec_of(skewed_input, "key", {"n": "count"}, routing={"policy": "static"}), DATE, str(tmp_path))
+    run_stage(spark, run, 0)
+    with pytest.raises(LedgerError, match=r"required all 30,000 rows processed, but came [\d,]+ of them after 1"):
+        merge_states(spark, run)
+
+
+def test_of_two_attempts_at_a_stage_the_first_to_commit_counts_and_the_other_says_so(
+    spark: SparkSession, skewed_input: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = RunDirectory(str(tmp_path / "run"))
+    prepare(run, spec_of(skewed_input, "key", {"n": "count"}), DATE, str(tmp_path))
+    with ThreadPoolExecutor() as pool:
+        first, second = pool.map(lambda _: run_stage(spark, run, 0), range(2))
+    assert first == second == run.report(0)
+    assert "to be the first attempt to commit" in caplog.text
+
+
 def _as_now(path: str) -> dict[str, Any]:
     """What the file system says of a file, without its rows."""
     now = list_parquet(path).units[0]
@@ -296,7 +317,7 @@ def _as_now(path: str) -> dict[str, Any]:
 
 def test_an_input_file_rewritten_with_as_many_rows_is_noticed(spark: SparkSession, tmp_path: Path) -> None:
     path = write_input(tmp_path / "input", skewed(2000), files=10)
-    run, _, _ = run_job(spark, spec_of(path, "key", {"n": "count"}), tmp_path / "run")
+    run, _ = reduce_job(spark, spec_of(path, "key", {"n": "count"}), tmp_path / "run")
     (tmp_path / "run" / "stages" / "0001" / "COMMIT.json").unlink()
     unit = run.job().units[run.job().waves[1][0]]
     pq.write_table(pq.read_table(unit.path), unit.path)
@@ -310,7 +331,7 @@ def test_distinct_counts_see_empty_strings_but_no_nulls(spark: SparkSession, tmp
     table = pa.table({"key": ["a", "a", "b", "b", "c"], "word": ["", "x", "", None, None]})
     path = write_input(tmp_path / "input", table, files=1)
     aggregates = {"words": {"function": "approx_count_distinct", "column": "word"}}
-    run, _, _ = run_job(spark, spec_of(path, "key", aggregates), tmp_path / "run")
+    run, _ = reduce_job(spark, spec_of(path, "key", aggregates), tmp_path / "run")
     assert as_rows(result_of(run)) == [("'a'", "2"), ("'b'", "1"), ("'c'", "0")]
 
 
@@ -321,7 +342,7 @@ def test_keys_that_are_no_utf8_are_counted_and_stay_on_the_ring(spark: SparkSess
     table = pa.table({"key": pa.Array.from_buffers(pa.string(), len(raw), raw.buffers()), "value": range(len(raw))})
     path = write_input(tmp_path / "input", table.take(np.random.default_rng(5).permutation(len(raw))), files=20)
     aggregates = {"n": "count", "histogram": {"function": "streaming_histogram", "column": "value"}}
-    run, _, reports = run_job(spark, spec_of(path, "key", aggregates, routing={"reducers": 3}), tmp_path / "run")
+    run, reports = reduce_job(spark, spec_of(path, "key", aggregates, routing={"reducers": 3}), tmp_path / "run")
     assert sorted(result_of(run)["n"].to_pylist())[-2:] == [1000, 3000]
     assert all(min(report.histogram.seen_tail) >= 0 for report in reports)
 
