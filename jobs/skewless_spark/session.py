@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from pathlib import Path
@@ -54,4 +55,6 @@ def build_session(app: str, master: str | None = None) -> SparkSession:
             builder = builder.config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={_QUIET.as_uri()}")
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    # It tells of each connection that it closes, after whoever listened is gone.
+    logging.getLogger("py4j").setLevel(logging.WARNING)
     return session
