@@ -48,11 +48,6 @@ def prepare(run: RunDirectory, spec: JobSpec, date: dt.date, root: str, where: s
     else:
         job = run.write_same("job.json", freeze(spec, date, root, where))
     run.write_same("plans/0000.json", first_plan(job))
-    if (job.input_path, job.output_path) != (resolved(spec.input.path, root), resolved(spec.output.path, root)):
-        raise SpecError(
-            f"run directory {run}", f"the data root that it was begun with (input {job.input_path})", str(root),
-            "choose another --run-dir, or that root",
-        )  # fmt: skip
     return job
 
 
