@@ -1,4 +1,4 @@
-"""``skewless``: check a spec, run it in one Spark session, show a run."""
+"""``skewless``: check a spec, run it in one Spark session, show a run, replay it under other policies."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rich.console import Console
 from skewless.errors import SkewlessError, SpecError
 from skewless.run_directory import RunDirectory
 from skewless.spec import JobSpec, load_spec
-from skewless_spark import run_summary, run_view
+from skewless_spark import replay_view, run_summary, run_view
 from skewless_spark.spark_errors import exit_code_of, sentence_for
 
 app = typer.Typer(
@@ -122,6 +122,23 @@ def show(
         sys.stdout.write(json.dumps(run_summary.as_object(directory)) + "\n")
     else:
         run_view.show(directory, _console())
+
+
+@app.command()
+def replay(
+    run_dir: Annotated[str, typer.Argument(help="The directory of a finished run.", show_default=False)],
+    policies: Annotated[
+        str | None, typer.Option(metavar="A,B,C", help="Policies to play.", show_default="all there are")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Show what each policy would have made of a run, from the run's own documents; nothing is run again."""
+    names = replay_view.policies_of(policies)
+    told = replay_view.as_object(RunDirectory(run_dir), names)
+    if as_json:
+        sys.stdout.write(json.dumps(told) + "\n")
+    else:
+        replay_view.show(told, _console())
 
 
 def _console(stderr: bool = False) -> Console:

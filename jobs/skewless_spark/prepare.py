@@ -6,12 +6,15 @@ import datetime as dt
 import os
 from pathlib import Path
 
-from skewless.errors import InputError, SpecError, nearest
+from skewless.errors import InputError, SkewlessError, SpecError, nearest
 from skewless.job import Job
 from skewless.planner import first_plan
+from skewless.routing_plan import RoutingPlan
 from skewless.run_directory import RunDirectory
 from skewless.spec import JobSpec
+from skewless.warm_start import plain_plan, warm_plan
 from skewless.waves import cut_waves
+from skewless_spark import earlier_runs
 from skewless_spark.aggregates.binding import check_calls, check_types
 from skewless_spark.key_text import KEY_TYPES
 from skewless_spark.quality import check_expectations
@@ -31,6 +34,9 @@ def check_spec(spec: JobSpec, where: str) -> None:
 def prepare(run: RunDirectory, spec: JobSpec, date: dt.date, root: str, where: str = "spec") -> Job:
     """Freeze a run, or find that it was frozen from the same spec for the same date.
 
+    A new run's job names the earlier runs that its plan 0 is made from, so that a retry finds the
+    same ones. What was written stands: the job, and plan 0.
+
     Args:
         run: its directory, new or of an earlier attempt.
         spec: the spec with its overrides applied.
@@ -43,12 +49,25 @@ def prepare(run: RunDirectory, spec: JobSpec, date: dt.date, root: str, where: s
         InputError: the input is missing or not what the spec says.
     """
     check_spec(spec, where)
-    if run.exists("job.json"):
-        job = _same(run, spec, date, root)
-    else:
-        job = run.write_same("job.json", freeze(spec, date, root, where))
-    run.write_same("plans/0000.json", first_plan(job))
+    if not run.exists("job.json"):
+        job = freeze(spec, date, root, where)
+        # Of two who prepare one run at once the first to write counts: they may find different earlier runs.
+        run.write_once("job.json", job.model_copy(update={"warm_from": earlier_runs.last_two(run, spec)}))
+    job = _same(run, spec, date, root)
+    if not run.exists("plans/0000.json"):
+        run.write_once("plans/0000.json", _plan_0(job))
     return job
+
+
+def _plan_0(job: Job) -> RoutingPlan:
+    """From the earlier runs that the job names, or the plain ring where it names none."""
+    if not job.warm_from:
+        return first_plan(job)
+    try:
+        last, *before = [earlier_runs.last_histogram(location) for location in job.warm_from]
+    except (SkewlessError, OSError) as err:
+        return plain_plan(job, f"an earlier run that it was to be made from cannot be read any more ({err})")
+    return warm_plan(job, last, before[0] if before else None)
 
 
 def freeze(spec: JobSpec, date: dt.date, root: str, where: str) -> Job:

@@ -40,7 +40,9 @@ def slot(key: Column, ring_bits: int) -> Column:
 
 def draw(origin: Column, salt: int) -> Column:
     """``RoutingPlan.draw``: an unsigned 32-bit number, as a bigint."""
-    return F.hash(origin, F.lit(salt)).cast("bigint").bitwiseAND(F.lit(_UNSIGNED))
+    block = F.hash(F.shiftright(origin, 2), F.lit(salt)).cast("bigint").bitwiseAND(F.lit(_UNSIGNED))
+    quarter_turns = F.shiftleft(origin.bitwiseAND(F.lit(3)), 30)
+    return (block + quarter_turns).bitwiseAND(F.lit(_UNSIGNED))
 
 
 def route(rows: DataFrame, plan: RoutingPlan, key: Column, origin: str) -> DataFrame:
@@ -64,7 +66,7 @@ def route(rows: DataFrame, plan: RoutingPlan, key: Column, origin: str) -> DataF
     if plan.head:
         routed = routed.join(F.broadcast(_head_table(spark, plan)), F.col("route_key") == F.col("head_key"), "left")
         task = F.when(F.col("head_key").isNotNull(), F.get(F.col("head_cells"), _cell(drawn))).otherwise(tail)
-    by_origin = (drawn % len(plan.tasks)).cast("int")
+    by_origin = F.shiftright(drawn * len(plan.tasks), 32).cast("int")
     task = F.when(F.col("route_key").isNull(), by_origin).otherwise(task)
     return routed.select(*columns, task.cast("int").alias(TASK))
 

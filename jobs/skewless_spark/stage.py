@@ -61,7 +61,7 @@ def run_stage(spark: SparkSession, run: RunDirectory, stage: int) -> StageReport
     job, plan = run.job(), run.plan(stage)
     # The counts read back are small: as many partitions as the stage has tasks will do.
     spark.conf.set("spark.sql.shuffle.partitions", len(plan.tasks))
-    admitted = job.waves[stage] if stage < len(job.waves) else ()
+    admitted = job.admitted_units(plan.waves)
     require_unchanged(job, admitted)
     attempt = run.new_attempt(stage_step(stage))
     columns = JobColumns.of(job)
@@ -84,8 +84,8 @@ def run_stage(spark: SparkSession, run: RunDirectory, stage: int) -> StageReport
 def _queue(spark: SparkSession, run: RunDirectory, columns: JobColumns, plan: RoutingPlan) -> DataFrame:
     """Wave and backlog, routed: ``c*``, origin, arrival, task."""
     job = columns.job
-    ordinals = job.waves[plan.epoch] if plan.epoch < len(job.waves) else ()
-    queue = read_units(spark, job, ordinals, columns.inputs).withColumn("last_task", F.lit(None).cast("int"))
+    admitted = job.admitted_units(plan.waves)
+    queue = read_units(spark, job, admitted, columns.inputs).withColumn("last_task", F.lit(None).cast("int"))
     left_over = _last_commit(run, plan.epoch)
     if left_over and left_over.of_kind(BACKLOG):
         backlog = read_files(spark, run, left_over.of_kind(BACKLOG))
@@ -220,7 +220,7 @@ def _require_kept(run: RunDirectory, job: Job, report: StageReport, files: Seque
     left_over = last.counts["backlog"] if last else 0
     lines = [
         LedgerLine(
-            stage=report.stage, listed_rows=job.wave_rows(report.stage), admitted_rows=report.admitted_rows,
+            stage=report.stage, listed_rows=job.admitted_rows(report.waves), admitted_rows=report.admitted_rows,
             backlog_in_rows=report.backlog_in_rows, processed_rows=report.processed_rows,
             backlog_rows=report.backlog_rows,
         )

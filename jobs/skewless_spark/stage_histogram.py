@@ -50,6 +50,7 @@ def measure(
     histogram = _histogram(spark, run, columns, plan, files)
     return StageReport(
         stage=plan.epoch,
+        waves=plan.waves,
         admitted_rows=totals["admitted"],
         backlog_in_rows=totals["rows"] + totals["left_over"] - totals["admitted"],
         forwarded_rows=totals["forwarded"],
@@ -143,7 +144,9 @@ def _histogram(
 
 
 def _summed(per_key: DataFrame, columns: JobColumns, plan: RoutingPlan, slots: int) -> Histogram:
-    by_slot = per_key.groupBy(slot(F.col("key"), plan.ring.ring_bits).alias("slot"))
+    # A null key hashes like any other value, but has no slot.
+    on_ring = F.when(F.col("key").isNotNull(), slot(F.col("key"), plan.ring.ring_bits))
+    by_slot = per_key.groupBy(on_ring.alias("slot"))
     rows = by_slot.agg(F.sum("seen").alias("seen"), F.sum("left").alias("left")).collect()
     seen, left = np.zeros(slots, dtype=np.int64), np.zeros(slots, dtype=np.int64)
     null_seen = null_left = 0

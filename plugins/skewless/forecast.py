@@ -2,44 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
 
+from skewless.hashing import bucket_hash, key_hash
 from skewless.job import Job
+from skewless.placement import Indices, Placement, Rows
+from skewless.ring import Ring
 from skewless.routing_plan import WHOLE_SHARE, RoutingPlan, Shares
 from skewless.stage_report import StageReport
-
-Rows = npt.NDArray[np.float64]
 
 #: A key must have been seen so often before the next wave's rows are foretold from that alone.
 #: Of the keys seen once or twice most are rarer than they look, and as many were not seen at
 #: all (Good 1953): naming them would lay too much on their tasks and too little on the others.
 SEEN_ENOUGH = 8
+_FITTING_ROUNDS = 8
+#: Keys whose counts say how counts fall with rank.
+_ENOUGH_KEYS = 32
+#: Speeds that differ by less than this are noise, and all tasks are taken to be alike.
+ALIKE = 0.15
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """Rows queued in the next stage: the backlog, exactly, and the next wave, by the rows seen so far.
+    """Rows queued in the next stage: the backlog, exactly, and what is admitted, by the rows seen so far.
+
+    Loads are in rows of average cost: a row that takes twice the average time to reduce counts
+    two, and a task that is twice as fast has half the load. Where nothing was measured they are rows.
 
     Attributes:
         plan: the plan of the stage that was reported.
         report: its report.
-        wave_rows: rows of the next wave; 0 when the input is used up.
+        waves: the waves that the next stage admits, ``first <= wave < end``.
+        wave_rows: their rows; 0 when the input is used up.
+        slots: tasks that run side by side.
+        carried: load that each task has already and that counts towards its level, shape ``(tasks,)``;
+            nothing where a stage ends at a barrier.
     """
 
     plan: RoutingPlan
     report: StageReport
+    waves: tuple[int, int]
     wave_rows: int
+    slots: int
+    carried: Rows = field(repr=False)
 
     @classmethod
-    def after(cls, job: Job, plan: RoutingPlan, report: StageReport) -> Forecast:
-        """The forecast for the stage after ``report``."""
-        return cls(plan=plan, report=report, wave_rows=job.wave_rows(report.stage + 1))
+    def after(
+        cls,
+        job: Job,
+        plan: RoutingPlan,
+        report: StageReport,
+        waves: tuple[int, int] | None = None,
+        carried: Rows | None = None,
+    ) -> Forecast:
+        """The forecast for the stage after ``report``.
+
+        Args:
+            job: the frozen job.
+            plan: the plan of the reported stage.
+            report: what happened.
+            waves: what the next stage admits; one wave by default, as long as there is one.
+            carried: see the class.
+        """
+        end = plan.waves[1]
+        waves = waves or (end, min(end + 1, len(job.waves)))
+        carried = np.zeros(len(plan.tasks)) if carried is None else carried
+        return cls(plan, report, waves, job.admitted_rows(waves), job.spec.routing.slot_count, carried)
 
     @property
     def queued_rows(self) -> int:
@@ -48,9 +81,53 @@ class Forecast:
 
     @property
     def scale(self) -> float:
-        """Rows of the next wave for each row seen so far; 0 where none was."""
+        """Rows admitted for each row seen so far; 0 where none was."""
         seen = self.report.histogram.seen_rows
         return self.wave_rows / seen if seen else 0.0
+
+    # Which keys are placed one by one.
+
+    @cached_property
+    def _all_keys(self) -> tuple[list[str], Rows, Rows]:
+        """The reported head keys by text, with rows seen and left over."""
+        head = self.report.histogram.head
+        texts = sorted(head)
+        table = np.array([head[key] for key in texts], dtype=np.float64).reshape(-1, 2)
+        return texts, table[:, 0], table[:, 1]
+
+    @cached_property
+    def _discount(self) -> float:
+        """By how much a key seen r times is rarer than r: the part of its count that is luck.
+
+        Of all keys that were seen r times more are rarer keys in luck than more frequent ones out of
+        luck. Good (1953): the expectation is ``(r + 1) N(r+1) / N(r)``, N(r) being the number of keys
+        seen r times. Where counts fall with rank as ``rank**-z``, N(r) falls as ``r**-(1 + 1/z)``,
+        and the expectation is about ``r - 1/z``. Keys that were named for having been seen often
+        share this bias, and packed together on a task they add it up. z is taken from the lower
+        three quarters of the keys that were seen often.
+        """
+        seen = np.sort(self._all_keys[1])[::-1]
+        seen = seen[seen >= SEEN_ENOUGH]
+        if len(seen) < _ENOUGH_KEYS:
+            return 0.0
+        quarter, least = float(seen[len(seen) // 4]), float(seen[-1])
+        slope = math.log(quarter / least) / math.log(4.0)
+        return least / 2.0 if slope * least <= 2.0 else 1.0 / slope
+
+    @cached_property
+    def _fresh(self) -> Rows:
+        """Rows that are foretold of each reported head key, for each row seen so far of all keys."""
+        seen = self._all_keys[1]
+        return np.maximum(0.0, seen - np.where(seen >= SEEN_ENOUGH, self._discount, 0.0))
+
+    @cached_property
+    def _order(self) -> Indices:
+        """The numbers of the keys to be placed, heaviest first, ties by text."""
+        _, seen, left = self._all_keys
+        expected = left + self.scale * self._fresh
+        named = (expected > 0) & ((seen >= SEEN_ENOUGH) | (self.scale * seen <= left))
+        heaviest = np.argsort(-expected, kind="stable")
+        return heaviest[named[heaviest]]
 
     @cached_property
     def keys(self) -> tuple[str, ...]:
@@ -60,45 +137,56 @@ class Forecast:
         seen often, or because most of it waits in the backlog. It is the order of all arrays over
         the head.
         """
-        scale = self.scale
-        expected = {
-            key: left + scale * seen
-            for key, (seen, left) in self.report.histogram.head.items()
-            if left + scale * seen and (seen >= SEEN_ENOUGH or scale * seen <= left)
-        }
-        return tuple(sorted(expected, key=lambda key: (-expected[key], key)))
-
-    @cached_property
-    def _light_head(self) -> tuple[npt.NDArray[np.int64], Rows, Rows]:
-        """Slots, seen rows and backlog rows of the head keys that are left to the ring."""
-        named = set(self.keys)
-        light = [(self.plan.ring.slot_of(key), *rows) for key, rows in self.report.histogram.head.items()
-                 if key not in named and any(rows)]  # fmt: skip
-        table = np.array(light, dtype=np.int64).reshape(-1, 3)
-        return table[:, 0], table[:, 1].astype(np.float64), table[:, 2].astype(np.float64)
+        texts = self._all_keys[0]
+        return tuple([texts[number] for number in self._order.tolist()])
 
     @cached_property
     def head_backlog(self) -> Rows:
         """Backlog rows of each head key, shape ``(len(keys),)``."""
-        head = self.report.histogram.head
-        return np.array([head[key][1] for key in self.keys], dtype=np.float64)
+        return self._all_keys[2][self._order]
 
     @cached_property
     def head_wave(self) -> Rows:
-        """Rows of each head key in the next wave, shape ``(len(keys),)``."""
-        head = self.report.histogram.head
-        return self.scale * np.array([head[key][0] for key in self.keys], dtype=np.float64)
+        """Rows of each head key among those admitted, shape ``(len(keys),)``."""
+        rows: Rows = self.scale * self._fresh[self._order]
+        return rows
 
     @cached_property
     def head_rows(self) -> Rows:
         """Rows of each head key in the next stage, shape ``(len(keys),)``, descending."""
         return self.head_backlog + self.head_wave
 
+    @cached_property
+    def _hashes(self) -> tuple[Indices, Indices]:
+        """Ring hash and bucket hash of each head key."""
+        ring = np.fromiter(map(key_hash, self.keys), dtype=np.int64, count=len(self.keys))
+        if not self.plan.factors:
+            return ring, np.zeros(len(self.keys), dtype=np.int64)
+        return ring, np.fromiter(map(bucket_hash, self.keys), dtype=np.int64, count=len(self.keys))
+
+    # What is not placed one by one.
+
+    @cached_property
+    def _light_head(self) -> tuple[Indices, Rows, Rows]:
+        """Slots, seen rows and backlog rows of the head keys that are left to the ring."""
+        texts, seen, left = self._all_keys
+        light = np.ones(len(texts), dtype=bool)
+        light[self._order] = False
+        light &= (seen > 0) | (left > 0)
+        numbers = np.flatnonzero(light)
+        slots = [self.plan.ring.slot_of(texts[number]) for number in numbers.tolist()]
+        return np.array(slots, dtype=np.int64), seen[numbers], left[numbers]
+
     @property
     def null_wave(self) -> float:
-        """Rows of the next wave without a key; all of it where nothing has been seen to go by."""
+        """Admitted rows without a key; all of them where nothing has been seen to go by."""
         histogram = self.report.histogram
         return self.scale * histogram.seen_null_rows if histogram.seen_rows else float(self.wave_rows)
+
+    @property
+    def null_backlog(self) -> int:
+        """Backlog rows without a key."""
+        return self.report.histogram.backlog_null_rows
 
     @cached_property
     def tail_backlog(self) -> Rows:
@@ -109,62 +197,236 @@ class Forecast:
 
     @cached_property
     def tail_wave(self) -> Rows:
-        """Rows of all other keys in the next wave, per slot of the ring."""
+        """Rows of all other keys among those admitted, per slot of the ring.
+
+        What named keys are foretold less than their count, keys will have that have not been seen yet.
+        """
         slots, seen, _ = self._light_head
         tail = np.array(self.report.histogram.seen_tail, dtype=np.float64)
-        rows: Rows = self.scale * (tail + np.bincount(slots, weights=seen, minlength=len(tail)))
+        unseen = float((self._all_keys[1] - self._fresh)[self._order].sum()) / len(tail)
+        rows: Rows = self.scale * (tail + unseen + np.bincount(slots, weights=seen, minlength=len(tail)))
         return rows
 
+    # What a row costs, and how fast a task is.
+
     @cached_property
-    def shares_now(self) -> dict[str, Shares]:
+    def _mean_seconds(self) -> float | None:
+        """Seconds for a row of average cost, where rows of keys were measured."""
+        histogram = self.report.histogram
+        if not histogram.head_seconds or histogram.tail_seconds is None:
+            return None
+        done = self.report.histogram.seen_rows - self.report.backlog_rows
+        seconds = sum(histogram.head_seconds.values()) + histogram.tail_seconds
+        return seconds / done if done > 0 and seconds > 0 else None
+
+    @cached_property
+    def head_costs(self) -> Rows:
+        """Cost of a row of each head key, in rows of average cost, shape ``(len(keys),)``."""
+        costs = np.ones(len(self.keys))
+        mean = self._mean_seconds
+        if mean is None:
+            return costs
+        texts, seen, left = self._all_keys
+        seconds = self.report.histogram.head_seconds
+        for at, number in enumerate(self._order.tolist()):
+            done = seen[number] - left[number]
+            if done > 0 and texts[number] in seconds:
+                costs[at] = seconds[texts[number]] / done / mean
+        return costs
+
+    @cached_property
+    def tail_cost(self) -> float:
+        """Cost of a row of any other key, in rows of average cost."""
+        mean, histogram = self._mean_seconds, self.report.histogram
+        measured = set(histogram.head_seconds)
+        seen = sum(rows for key, (rows, _) in histogram.head.items() if key in measured)
+        left = sum(rows for key, (_, rows) in histogram.head.items() if key in measured)
+        done = (histogram.seen_rows - seen) - (self.report.backlog_rows - left)
+        if mean is None or histogram.tail_seconds is None or done <= 0:
+            return 1.0
+        return histogram.tail_seconds / done / mean
+
+    @cached_property
+    def speeds(self) -> Rows:
+        """Speed of each task beside the median, shape ``(tasks,)``; 1 where it was not measured.
+
+        Rows per busy second. Where keys were measured one by one, a difference between tasks is
+        taken to be one between their keys.
+        """
+        loads = self.report.tasks
+        timed = [(load.processed_rows, load.busy_seconds) for load in loads]
+        even = np.ones(len(loads))
+        if self._mean_seconds is not None or not all(rows and seconds for rows, seconds in timed):
+            return even
+        rates = np.array([rows / seconds for rows, seconds in timed if seconds])
+        speeds = rates / np.median(rates)
+        return even if speeds.max() - speeds.min() < ALIKE else speeds
+
+    @property
+    def rows_are_alike(self) -> bool:
+        """Whether every row costs about the same wherever it goes."""
+        return self._mean_seconds is None and bool((self.speeds == 1.0).all())
+
+    # Loads, and what moves.
+
+    @cached_property
+    def head_loads(self) -> Rows:
+        """Load of each head key, shape ``(len(keys),)``, in rows of average cost."""
+        return self.head_rows * self.head_costs
+
+    @cached_property
+    def placement_now(self) -> Placement:
         """Where each head key of this forecast goes under the plan of the reported stage."""
-        head, tail_task = self.plan.head, self.plan.tail_task
-        return {key: head.get(key) or ((tail_task(key), WHOLE_SHARE),) for key in self.keys}
+        return self.placement_under(self.plan)
+
+    def placement_under(self, plan: RoutingPlan) -> Placement:
+        """Where each head key goes under a plan: to its shares, or where ring and buckets say."""
+        on_ring = self.on_ring(plan)
+        if not plan.head:
+            return Placement.pinned(on_ring)
+        tasks = on_ring.tolist()
+        shares: list[Shares] = [
+            plan.head.get(key) or ((task, WHOLE_SHARE),) for key, task in zip(self.keys, tasks, strict=True)
+        ]
+        return Placement.of_shares(shares)
+
+    def on_ring(self, plan: RoutingPlan) -> Indices:
+        """The task index that ring and buckets give each head key, shape ``(len(keys),)``."""
+        ring, bucket = self._hashes
+        if plan.factors and not self.plan.factors:
+            bucket = np.fromiter(map(bucket_hash, self.keys), dtype=np.int64, count=len(self.keys))
+        slots = ring >> (32 - plan.ring.ring_bits)
+        tasks: Indices = plan.slot_tasks[slots].astype(np.int64) + bucket % plan.slot_factors[slots]
+        return tasks
 
     def tail_rows(self, plan: RoutingPlan) -> Rows:
-        """Tail and null rows of each task under a plan's ring, shape ``(tasks,)``."""
-        return _tail(plan, self.tail_backlog + self.tail_wave, self.report.histogram.backlog_null_rows + self.null_wave)
+        """Load of tail and null rows of each task under a plan's ring, with what is carried, shape ``(tasks,)``."""
+        slots = (self.tail_backlog + self.tail_wave) * self.tail_cost
+        return _tail(plan, slots, self.null_backlog + self.null_wave) + self._carried(plan)
 
-    def loads(self, plan: RoutingPlan, shares: Mapping[str, Shares]) -> Rows:
-        """Predicted rows of each task under a plan that places the head keys by ``shares``, shape ``(tasks,)``."""
-        return self.tail_rows(plan) + self._head(plan, shares, self.head_rows)
+    def loads(self, plan: RoutingPlan, placement: Placement) -> Rows:
+        """Predicted load of each task under a plan with the head keys placed so, shape ``(tasks,)``."""
+        if self._same_draws(plan):
+            before, after, part = self.placement_now.overlap(placement)
+            rows = self.piece_loads[before] * part
+            gone = np.bincount(self.placement_now.task[before], weights=rows, minlength=len(plan.tasks))
+            come = np.bincount(placement.task[after], weights=rows, minlength=len(plan.tasks))
+            return self.loads_unchanged() + (come - gone) / self._speeds(plan)
+        head = placement.loads(self.head_loads, len(plan.tasks))
+        return (self.tail_rows(plan) + head) / self._speeds(plan)
 
     def loads_unchanged(self) -> Rows:
-        """Predicted rows of each task if nothing moves: the backlog stays exactly where it is.
+        """Predicted load of each task if nothing moves: the backlog stays exactly where it is.
 
         Head keys of the plan that are no head keys of the forecast are counted on the ring: they
         are too light to have been reported one by one.
         """
+        if not self.rows_are_alike:
+            head = self.placement_now.loads(self.head_loads, len(self.plan.tasks))
+            return (self.tail_rows(self.plan) + head) / self._speeds(self.plan)
         backlog = np.array([load.backlog_rows for load in self.report.tasks], dtype=np.float64)
         wave = _tail(self.plan, self.tail_wave, self.null_wave)
-        return backlog + wave + self._head(self.plan, self.shares_now, self.head_wave)
+        head = self.placement_now.loads(self.head_wave, len(self.plan.tasks))
+        return backlog + wave + head + self._carried(self.plan)
 
-    def forwarded_rows(self, shares: Mapping[str, Shares]) -> float:
-        """Backlog rows that a change of the head's shares moves to another task, expected.
+    def _same_draws(self, plan: RoutingPlan) -> bool:
+        """Whether a row of a split key draws under a plan what it drew before."""
+        same = plan.ring is self.plan.ring and plan.tasks == self.plan.tasks
+        return same and plan.share_salt == self.plan.share_salt
 
-        With new shares comes a new salt, so rows of split keys and rows without a key are drawn
-        anew: a row stays with the probability that its old and its new draw name the same task.
+    @cached_property
+    def piece_backlog(self) -> Rows:
+        """Backlog rows of each piece of ``placement_now``, shape ``(pieces,)``.
+
+        What a task left over is known, and what is left of a key; where a task has pieces of
+        several split keys, how it is made up is estimated (iterative proportional fitting, Deming
+        and Stephan 1940).
         """
-        moved = 0.0
-        for key, rows in zip(self.keys, self.head_backlog.tolist(), strict=True):
-            if not rows:
-                continue
-            before = self.shares_now[key]
-            if len(before) == 1 and before == shares[key]:
-                continue
-            after = dict(shares[key])
-            stay = sum(weight * after.get(task, 0) for task, weight in before) / WHOLE_SHARE**2
-            moved += rows * (1.0 - stay)
-        return moved + self.report.histogram.backlog_null_rows * (1.0 - 1.0 / len(self.plan.tasks))
+        now, count = self.placement_now, len(self.plan.tasks)
+        pieces = now.pieces[now.key]
+        rows = self.head_backlog[now.key] * now.weight / WHOLE_SHARE
+        split = pieces > 1
+        if not split.any():
+            return rows
+        left = np.array([load.backlog_rows for load in self.report.tasks], dtype=np.float64)
+        left -= _tail(self.plan, self.tail_backlog, self.null_backlog)
+        left -= np.bincount(now.task[~split], weights=rows[~split], minlength=count)
+        left = np.maximum(left, 0.0)
+        key, task = now.key[split], now.task[split]
+        fitted = rows[split] + 1e-9
+        for _ in range(_FITTING_ROUNDS):
+            fitted *= (left / np.maximum(np.bincount(task, weights=fitted, minlength=count), 1e-9))[task]
+            fitted += 1e-9
+            fitted *= (self.head_backlog / np.maximum(np.bincount(key, weights=fitted, minlength=now.keys), 1e-9))[key]
+        rows[split] = fitted
+        return rows
 
-    def _head(self, plan: RoutingPlan, shares: Mapping[str, Shares], rows: Rows) -> Rows:
-        """Rows of each task that come from head keys, shape ``(tasks,)``."""
-        placed = [shares[key] for key in self.keys]
-        pieces = np.fromiter(map(len, placed), dtype=np.int64, count=len(placed))
-        flat = chain.from_iterable(chain.from_iterable(placed))
-        pairs = np.fromiter(flat, dtype=np.int64, count=2 * int(pieces.sum())).reshape(-1, 2)
-        weights = np.repeat(rows, pieces) * pairs[:, 1] / WHOLE_SHARE
-        return np.bincount(pairs[:, 0], weights=weights, minlength=len(plan.tasks)).astype(np.float64)
+    @cached_property
+    def piece_loads(self) -> Rows:
+        """Load of each piece of ``placement_now``: its backlog, and its share of what is admitted."""
+        now = self.placement_now
+        wave = self.head_wave[now.key] * now.weight / WHOLE_SHARE
+        return (self.piece_backlog + wave) * self.head_costs[now.key]
+
+    def expected_rows(self, plan: RoutingPlan, placement: Placement) -> Rows:
+        """Rows, whatever they cost, that are foretold for each task, shape ``(tasks,)``."""
+        if self.rows_are_alike:
+            return self.loads(plan, placement) - self._carried(plan)
+        tail = _tail(plan, self.tail_backlog + self.tail_wave, self.null_backlog + self.null_wave)
+        return tail + placement.loads(self.head_rows, len(plan.tasks))
+
+    def forwarded_rows(self, plan: RoutingPlan, placement: Placement) -> float:
+        """Backlog rows that another plan moves to another task, expected.
+
+        With a new salt, rows of split keys and rows without a key are drawn anew: a row stays with
+        the probability that its old and its new draw name the same task.
+        """
+        before = self.placement_now
+        if self._same_draws(plan):
+            piece, other, part = before.overlap(placement)
+            moves = before.task[piece] != placement.task[other]
+            return float((self.piece_backlog[piece] * part)[moves].sum())
+        if plan.tasks != self.plan.tasks:
+            now = {task: number for number, task in enumerate(plan.tasks)}
+            # A task that is no more gets a number that no task has.
+            renumbered = np.array([now.get(task, len(plan.tasks)) for task in self.plan.tasks])
+            pieces = np.lexsort((renumbered[before.task], before.key))
+            before = Placement(before.keys, before.key[pieces], renumbered[before.task[pieces]], before.weight[pieces])
+        moved = float((self.head_backlog * (1.0 - before.staying(placement))).sum())
+        if plan.share_salt != self.plan.share_salt or plan.tasks != self.plan.tasks:
+            moved += self.null_backlog * (1.0 - 1.0 / len(plan.tasks))
+        return moved + float(self.tail_backlog[self._tail_moves(plan)].sum())
+
+    def _tail_moves(self, plan: RoutingPlan) -> npt.NDArray[np.bool_]:
+        """Which slots go to another task; a split or a merge renames all tasks of a reducer."""
+        if plan.ring is self.plan.ring and plan.factors == self.plan.factors:
+            return np.zeros(len(self.tail_backlog), dtype=bool)
+        moved: npt.NDArray[np.bool_] = plan.ring.slot_owners != self.plan.ring.slot_owners
+        moved |= plan.slot_factors != self.plan.slot_factors
+        return moved
+
+    def _carried(self, plan: RoutingPlan) -> Rows:
+        return self.carried if len(self.carried) == len(plan.tasks) else np.zeros(len(plan.tasks))
+
+    def _speeds(self, plan: RoutingPlan) -> Rows:
+        """Speeds are those of slots: where the tasks change, nothing is known of the new ones."""
+        return self.speeds if plan.tasks == self.plan.tasks else np.ones(len(plan.tasks))
+
+    def speeds_under(self, plan: RoutingPlan) -> Rows | None:
+        """Speeds of a plan's tasks, or None where they are alike."""
+        speeds = self._speeds(plan)
+        return None if bool((speeds == 1.0).all()) else speeds
+
+    def plan_with(self, ring: Ring | None = None, factors: dict[int, int] | None = None) -> RoutingPlan:
+        """A plan for the next stage without head keys: this ring and these factors, or the present ones."""
+        return RoutingPlan(
+            epoch=self.report.stage + 1,
+            policy=self.plan.policy,
+            waves=self.waves,
+            ring=ring or self.plan.ring,
+            factors=self.plan.factors if factors is None else factors,
+            share_salt=self.plan.share_salt,
+        )
 
 
 def _tail(plan: RoutingPlan, slots: Rows, null_rows: float) -> Rows:
@@ -173,7 +435,7 @@ def _tail(plan: RoutingPlan, slots: Rows, null_rows: float) -> Rows:
     A reducer's tail is taken to spread evenly over its key buckets.
     """
     reducers = np.bincount(plan.slot_tasks, weights=slots, minlength=len(plan.tasks))
-    first = np.array([index - task.bucket for index, task in enumerate(plan.tasks)])
-    factors = np.array([task.factor for task in plan.tasks])
-    rows: Rows = reducers[first] / factors + null_rows / len(plan.tasks)
+    tasks = np.array(plan.tasks, dtype=np.int64)  # reducer, bucket, factor
+    first = np.arange(len(tasks)) - tasks[:, 1]
+    rows: Rows = reducers[first] / tasks[:, 2] + null_rows / len(tasks)
     return rows

@@ -1,140 +1,250 @@
-"""Placing head keys on tasks: pinned whole, or split by fractional shares."""
+"""Placing head keys on tasks: pinned whole, or split by fractional shares.
+
+Keys are numbered from 0, heaviest first. A task of speed s has room for s times the level.
+"""
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from skewless.forecast import Rows
-from skewless.routing_plan import WHOLE_SHARE, Shares
+from skewless.placement import Indices, Placement, Rows
+from skewless.routing_plan import WHOLE_SHARE
 
 #: A piece smaller than this part of the water level is not worth a partial state; a task may
-#: end up to twice that much off the level instead. Relative to the level and not to the key:
-#: a key that needs a thousand tasks has a thousand small pieces, all of them worth it.
+#: end up to that much off the level instead. Relative to the level and not to the key: a key
+#: that needs a thousand tasks has a thousand small pieces, all of them worth it.
 SLIVER = 1 / 512
 
 
-def water_level(base: Rows, rows: float) -> float:
+def water_level(base: Rows, rows: float, speeds: Rows | None = None) -> float:
     """The lowest level to which ``rows`` can be poured on top of ``base``.
 
     Args:
         base: rows each task has already, shape ``(tasks,)``.
         rows: rows to pour.
+        speeds: of the tasks, 1 each by default, shape ``(tasks,)``.
 
     Returns:
-        The least L with ``sum(max(0, L - base)) >= rows``; tasks above it take nothing.
+        The least L with ``sum(max(0, L * speeds - base)) >= rows``; tasks above it take nothing.
     """
-    floors = np.sort(base)
-    # If the n lowest tasks are poured full, their common level is (their base + rows) / n.
-    levels = (np.cumsum(floors) + rows) / np.arange(1, len(floors) + 1)
+    speeds = np.ones(len(base)) if speeds is None else speeds
+    order = np.argsort(base / speeds, kind="stable")
+    floors = (base / speeds)[order]
+    # If the n lowest tasks are poured full, their common level is (their base + rows) / their speed.
+    levels = (np.cumsum(base[order]) + rows) / np.cumsum(speeds[order])
     above = np.append(floors[1:], np.inf)
     return float(levels[int(np.argmax(levels <= above))])
 
 
-def pour(keys: Sequence[str], rows: Rows, base: Rows) -> dict[str, Shares]:
+def pour(rows: Rows, base: Rows, speeds: Rows | None = None) -> Placement:
     """Fill the tasks one after the other up to the water level, heaviest key first.
 
     The wrap-around rule of McNaughton (1959): only the key at a task's brim is split, so there
-    are at most ``len(keys) + tasks - 1`` pieces.
+    are at most ``keys + tasks - 1`` pieces.
 
     Args:
-        keys: head keys, heaviest first.
-        rows: their rows, shape ``(len(keys),)``.
+        rows: rows of each key, descending, shape ``(keys,)``.
         base: rows each task has already, shape ``(tasks,)``.
+        speeds: of the tasks, 1 each by default, shape ``(tasks,)``.
     """
-    level = water_level(base, float(rows.sum()))
-    return _filled(keys, rows, np.maximum(level - base, 0.0), level * SLIVER, {})
+    level, room = _rooms(rows, base, speeds)
+    key, task, amount = _wrapped(np.arange(len(rows)), rows, room, level * SLIVER)
+    return Placement.of_rows(len(rows), key, task, amount)
 
 
-def pour_in_place(keys: Sequence[str], rows: Rows, base: Rows, old: Mapping[str, Shares]) -> dict[str, Shares]:
+def pour_in_place(rows: Rows, base: Rows, old: Placement, speeds: Rows | None = None) -> Placement:
     """Like ``pour``, but rows stay where they are as long as their task is below the level.
 
     Moves little, at the price of up to ``tasks - 1`` more pieces than the plan before.
 
     Args:
-        keys: head keys, heaviest first.
-        rows: their rows, shape ``(len(keys),)``.
+        rows: rows of each key, descending, shape ``(keys,)``.
         base: rows each task has already, shape ``(tasks,)``.
         old: where each key goes now.
+        speeds: of the tasks, 1 each by default, shape ``(tasks,)``.
     """
-    level = water_level(base, float(rows.sum()))
+    level, room = _rooms(rows, base, speeds)
     sliver = level * SLIVER
-    room = np.maximum(level - base, 0.0).tolist()
-    kept: dict[str, dict[int, float]] = {}
-    for key, weight in zip(keys, rows.tolist(), strict=True):
-        mine: dict[int, float] = {}
-        for task, share in old[key]:
-            piece = weight * share / WHOLE_SHARE
-            # A whole piece may pass the level by a sliver; a part of one must be more than that.
-            stay = piece if piece <= room[task] + sliver and room[task] > 0 else room[task]
-            if piece and (stay == piece or stay > sliver):
-                mine[task] = stay
-                room[task] -= stay
-        kept[key] = mine
-    return _filled(keys, rows, np.array(room), sliver, kept)
+    amount = rows[old.key] * old.weight / WHOLE_SHARE
+    stays = _staying(old, amount, room, sliver)
+    kept = stays > 0
+    rest = rows - np.bincount(old.key, weights=stays, minlength=len(rows))
+    room = np.maximum(room - np.bincount(old.task, weights=stays, minlength=len(room)), 0.0)
+    # What is left of a key that kept most of itself is poured too, unless it is a sliver.
+    homeless = np.bincount(old.key[kept], minlength=len(rows)) == 0
+    moving = np.flatnonzero(homeless | (rest > sliver))
+    order = np.argsort(-rest[moving], kind="stable")
+    key, task, poured = _wrapped(moving[order], rest[moving[order]], room, sliver)
+    return Placement.of_rows(
+        len(rows),
+        np.concatenate([old.key[kept], key]),
+        np.concatenate([old.task[kept], task]),
+        np.concatenate([stays[kept], poured]),
+    )
 
 
-def place_whole(keys: Sequence[str], rows: Rows, base: Rows) -> dict[str, Shares]:
-    """Give each key, heaviest first, to the task with the least load (LPT, Graham 1969).
+def shift_shares(old: Placement, amounts: Rows, loads: Rows) -> tuple[Placement, Rows]:
+    """Let tasks above the mean hand some of a split key's share to tasks below it that have the key too.
+
+    Only what must moves, and no key gets a task that it did not have: a segment of a draw's range
+    is cut in two, and its end goes to another task. Keys one after the other, heaviest first.
+
+    Args:
+        old: where each key goes now.
+        amounts: rows of each of its pieces, shape ``(pieces,)``.
+        loads: rows of each task, shape ``(tasks,)``.
+
+    Returns:
+        The placement, and the loads it makes.
+    """
+    level, after = float(loads.mean()), loads.copy()
+    ends = np.cumsum(old.pieces)
+    pieces: list[tuple[int, int, int]] = []
+    reached = 0
+    for number in old.split.tolist():
+        mine = range(int(ends[number] - old.pieces[number]), int(ends[number]))
+        pieces += zip(*(part[reached : mine.start].tolist() for part in (old.key, old.task, old.weight)), strict=True)
+        pieces += _shifted(old, amounts, mine, after, level)
+        reached = mine.stop
+    pieces += zip(*(part[reached:].tolist() for part in (old.key, old.task, old.weight)), strict=True)
+    key, task, weight = np.array(pieces, dtype=np.int64).reshape(-1, 3).T
+    return Placement(old.keys, key, task, weight), after
+
+
+def _shifted(old: Placement, amounts: Rows, mine: range, loads: Rows, level: float) -> list[tuple[int, int, int]]:
+    """The pieces of one key, cut so that its tasks come nearer to the level; ``loads`` follow."""
+    tasks = sorted({int(old.task[piece]) for piece in mine})
+    # Where all tasks of a key are above the level, they can still be made alike.
+    level = max(level, float(loads[tasks].mean()))
+    takers = [(level - float(loads[task]), task) for task in tasks if loads[task] < level]
+    takers.sort(key=lambda one: (-one[0], one[1]))
+    pieces: list[tuple[int, int, int]] = []
+    for piece in mine:
+        key, task, weight, amount = (int(old.key[piece]), int(old.task[piece]), int(old.weight[piece]),
+                                     float(amounts[piece]))  # fmt: skip
+        while takers and weight > 1 and loads[task] > level + level * SLIVER / 2 and amount > 0:
+            room, taker = takers[0]
+            rows = min(float(loads[task]) - level, room, amount)
+            cut = min(weight - 1, round(weight * rows / amount))
+            if cut <= 0:
+                break
+            moved = amount * cut / weight
+            pieces.append((key, taker, cut))
+            weight, amount = weight - cut, amount - moved
+            loads[task] -= moved
+            loads[taker] += moved
+            if level - loads[taker] > level * SLIVER / 2:
+                takers[0] = (level - float(loads[taker]), taker)
+            else:
+                takers.pop(0)
+        pieces.append((key, task, weight))
+    return pieces
+
+
+def place_whole(rows: Rows, base: Rows, speeds: Rows | None = None) -> Placement:
+    """Give each key, heaviest first, to the task that is done with it first (LPT, Graham 1969).
 
     For aggregates whose keys may not be split.
     """
-    loads = [(load, task) for task, load in enumerate(base.tolist())]
+    tasks = np.full(len(rows), -1, dtype=np.int64)
+    return Placement.pinned(_longest_first(tasks, rows, base, speeds))
+
+
+def place_whole_in_place(rows: Rows, base: Rows, old: Placement, speeds: Rows | None = None) -> Placement:
+    """Like ``place_whole``, but keys stay where they are as long as their task is below the level.
+
+    The level is the best that whole keys could reach: the water level, or the heaviest key. A key
+    that is split now stays with the first of its tasks.
+    """
+    level, room = _rooms(rows, base, speeds)
+    room = np.maximum(room, max(level, float(rows.max(initial=0.0))) - base)
+    first = np.flatnonzero(np.diff(old.key, prepend=-1))
+    home = Placement.pinned(old.task[first])
+    stays = _staying(home, rows, room, level * SLIVER)
+    tasks = np.where(stays >= rows, home.task, -1)
+    kept = np.bincount(home.task, weights=np.where(tasks >= 0, rows, 0.0), minlength=len(base))
+    return Placement.pinned(_longest_first(tasks, rows, base + kept, speeds))
+
+
+def _rooms(rows: Rows, base: Rows, speeds: Rows | None) -> tuple[float, Rows]:
+    """The water level, and what each task can take up to it."""
+    level = water_level(base, float(rows.sum()), speeds)
+    return level, np.maximum(level * (1.0 if speeds is None else speeds) - base, 0.0)
+
+
+def _staying(old: Placement, amount: Rows, room: Rows, sliver: float) -> Rows:
+    """How much of each piece stays: those of a task in the order of its keys, until it is full.
+
+    A whole piece may pass the brim by a sliver; a part of one must be more than that.
+    """
+    by_task = np.lexsort((old.key, old.task))
+    amounts, tasks = amount[by_task], old.task[by_task]
+    sums = np.cumsum(amounts)
+    begins = np.flatnonzero(np.diff(tasks, prepend=-1))
+    before = sums - amounts
+    before -= np.repeat(before[begins], np.diff(begins, append=len(tasks)))
+    left = room[tasks] - before
+    stays = np.where(amounts <= left + sliver, amounts, np.where(left > sliver, left, 0.0))
+    stays[left <= 0] = 0.0
+    found = np.empty_like(stays)
+    found[by_task] = stays
+    return found
+
+
+def _wrapped(keys: Indices, rows: Rows, room: Rows, sliver: float) -> tuple[Indices, Indices, Rows]:
+    """Lay keys end to end along the rooms of the tasks, roomiest first; cut them at the tasks' brims.
+
+    A brim within a sliver of the end of a key is moved there. As all brims are laid on one line,
+    what a task is short of or filled too much is carried over to the next, and slivers never add up.
+
+    Returns:
+        Key, task and rows of each piece.
+    """
+    if not len(keys):
+        return keys, keys, rows
+    order = np.argsort(-room, kind="stable")
+    ends = np.cumsum(rows)
+    total = float(ends[-1])
+    brims = np.cumsum(room[order])
+    brims *= total / brims[-1] if brims[-1] > 0 else 0.0
+    brims = _snapped(brims, ends, sliver)
+    brims[-1] = total
+    brims = np.maximum.accumulate(brims)
+    # Every piece ends at the end of a key or at a brim; its middle says whose it is.
+    cuts = np.unique(np.concatenate([ends, brims]))
+    starts = np.append(0.0, cuts[:-1])
+    middles = (starts + cuts) / 2
+    key = np.minimum(np.searchsorted(ends, middles, side="right"), len(keys) - 1)
+    task = np.minimum(np.searchsorted(brims, middles, side="right"), len(order) - 1)
+    missing = np.setdiff1d(np.arange(len(keys)), key)  # keys without rows
+    key, task = np.append(key, missing), np.append(task, np.zeros(len(missing), dtype=np.int64))
+    return keys[key], order[task], np.append(cuts - starts, np.zeros(len(missing)))
+
+
+def _snapped(brims: Rows, ends: Rows, sliver: float) -> Rows:
+    at = np.searchsorted(ends, brims)
+    above = ends[np.minimum(at, len(ends) - 1)]
+    below = np.where(at > 0, ends[np.maximum(at - 1, 0)], 0.0)
+    nearest = np.where(above - brims < brims - below, above, below)
+    return np.where(np.abs(nearest - brims) <= sliver, nearest, brims)
+
+
+def _longest_first(tasks: Indices, rows: Rows, base: Rows, speeds: Rows | None) -> Indices:
+    """Fill in the tasks that are -1."""
+    speed = [1.0] * len(base) if speeds is None else speeds.tolist()
+    loads = [(load / speed[task], task) for task, load in enumerate(base.tolist())]
     heapq.heapify(loads)
-    placed: dict[str, Shares] = {}
-    for key, weight in zip(keys, rows.tolist(), strict=True):
-        load, task = loads[0]
-        heapq.heapreplace(loads, (load + weight, task))
-        placed[key] = ((task, WHOLE_SHARE),)
+    placed = tasks.copy()
+    even = speeds is None or bool((speeds == speeds[0]).all())
+    for number in np.flatnonzero(tasks < 0).tolist():
+        weight = float(rows[number])
+        if even:
+            load, task = loads[0]
+            heapq.heapreplace(loads, (load + weight / speed[task], task))
+        else:
+            load, task = min(loads, key=lambda one: (one[0] + weight / speed[one[1]], one[1]))
+            loads[loads.index((load, task))] = (load + weight / speed[task], task)
+        placed[number] = task
     return placed
-
-
-def _filled(
-    keys: Sequence[str], rows: Rows, room: Rows, sliver: float, kept: dict[str, dict[int, float]]
-) -> dict[str, Shares]:
-    """Pour what is not kept into the room that is left, roomiest task first.
-
-    The pieces of ``kept`` are completed in place. What a task is left short of or filled too much
-    is carried over to the next, so that slivers never add up on the last task.
-    """
-    order = np.lexsort((np.arange(len(room)), -room)).tolist()
-    rooms = room[order].tolist()
-    last = len(order) - 1
-    at, left = 0, rooms[0]
-    placed = {}
-    for key, weight in zip(keys, rows.tolist(), strict=True):
-        pieces = kept.get(key) or {}
-        rest = weight - sum(pieces.values())
-        while rest > sliver or not pieces:
-            fits = rest <= left + sliver
-            if at < last and (left <= 0 or (left <= sliver and not fits)):
-                at += 1
-                left += rooms[at]
-                continue
-            piece = rest if fits or at == last else left
-            pieces[order[at]] = pieces.get(order[at], 0.0) + piece
-            rest -= piece
-            left -= piece
-        placed[key] = as_shares(pieces)
-    return placed
-
-
-def as_shares(pieces: Mapping[int, float]) -> Shares:
-    """Round rows per task to whole weights that add up; the largest remainders get the rest.
-
-    Weights are multiples of ``WHOLE_SHARE / 2**n`` with ``2**n >= 256`` per piece (as long as
-    there are that many), so that Spark can look a share up in a small table of cells.
-    """
-    if len(pieces) == 1:
-        return ((next(iter(pieces)), WHOLE_SHARE),)
-    cells = min(WHOLE_SHARE, 1 << (256 * len(pieces) - 1).bit_length())
-    total = sum(pieces.values())
-    exact = {task: piece / total * cells for task, piece in pieces.items()}
-    whole = {task: int(cell) for task, cell in exact.items()}
-    spare = cells - sum(whole.values())
-    for task in sorted(exact, key=lambda task: (whole[task] - exact[task], task))[:spare]:
-        whole[task] += 1
-    step = WHOLE_SHARE // cells
-    return tuple((task, whole[task] * step) for task in sorted(whole) if whole[task])

@@ -48,6 +48,8 @@ class Job(Document):
         key_types: Spark SQL type of each key column.
         column_types: Spark SQL type of each further column that is read.
         algebra: for each aggregate, by name.
+        warm_from: the run directories that plan 0 is made from, newest first, at most two; empty for a
+            plain ring.
     """
 
     spec: JobSpec
@@ -59,6 +61,7 @@ class Job(Document):
     key_types: dict[str, str]
     column_types: dict[str, str]
     algebra: dict[str, Algebra]
+    warm_from: tuple[str, ...] = Field(default=(), max_length=2)
 
     @model_validator(mode="after")
     def _each_unit_once(self) -> Self:
@@ -82,12 +85,14 @@ class Job(Document):
         """The highest stage there can be: one per wave, and one that drains the backlog."""
         return len(self.waves)
 
-    def wave_rows(self, stage: int) -> int:
-        """Rows that a stage admits; 0 once the waves are used up."""
-        if stage >= len(self.waves):
-            return 0
-        return sum(self.units[ordinal].rows for ordinal in self.waves[stage])
+    def wave_rows(self, wave: int) -> int:
+        """Rows of one wave."""
+        return sum(self.units[ordinal].rows for ordinal in self.waves[wave])
 
-    def rows_before(self, stage: int) -> int:
-        """Rows admitted by all stages before ``stage``."""
-        return sum(self.wave_rows(earlier) for earlier in range(stage))
+    def admitted_rows(self, waves: tuple[int, int]) -> int:
+        """Rows that a stage admits which takes in the waves ``first <= wave < end``."""
+        return sum(self.wave_rows(wave) for wave in range(*waves))
+
+    def admitted_units(self, waves: tuple[int, int]) -> tuple[int, ...]:
+        """The ordinals of the source partitions of the waves ``first <= wave < end``, ascending."""
+        return tuple(sorted(ordinal for wave in self.waves[slice(*waves)] for ordinal in wave))

@@ -54,7 +54,7 @@ def balance(job: Job, reports: Sequence[StageReport], state_rows: int) -> Ledger
     lines = tuple(
         LedgerLine(
             stage=report.stage,
-            listed_rows=job.wave_rows(report.stage),
+            listed_rows=job.admitted_rows(report.waves),
             admitted_rows=report.admitted_rows,
             backlog_in_rows=report.backlog_in_rows,
             processed_rows=report.processed_rows,
@@ -66,7 +66,11 @@ def balance(job: Job, reports: Sequence[StageReport], state_rows: int) -> Ledger
         lines=lines,
         input_rows=job.rows,
         state_rows=state_rows,
-        problems=(*stage_problems(lines), *_run_problems(lines, job.rows, state_rows)),
+        problems=(
+            *stage_problems(lines),
+            *_wave_problems(job, reports),
+            *_run_problems(lines, job.rows, state_rows),
+        ),
     )
 
 
@@ -89,6 +93,19 @@ def stage_problems(lines: Sequence[LedgerLine], left_over: int = 0) -> tuple[str
             problems.append(f"{at} got {came:,} rows but processed and left over {went:,}")
         left_over = line.backlog_rows
     return tuple(problems)
+
+
+def _wave_problems(job: Job, reports: Sequence[StageReport]) -> list[str]:
+    """Every wave is admitted once, in order: each stage takes in those that follow the last one's."""
+    problems, reached = [], 0
+    for report in reports:
+        first, end = report.waves
+        if first != reached:
+            problems.append(f"stage {report.stage} admitted waves from {first} on, after {reached} waves")
+        reached = end
+    if reports and reached != len(job.waves):
+        problems.append(f"{reached} of {len(job.waves)} waves were admitted")
+    return problems
 
 
 def _run_problems(lines: Sequence[LedgerLine], input_rows: int, state_rows: int) -> tuple[str, ...]:

@@ -16,155 +16,234 @@ import numpy as np
 from skewless.bounds import Certificate, certify
 from skewless.decision import Candidate, Decision
 from skewless.errors import PlanError, nearest
-from skewless.forecast import Forecast, Rows
+from skewless.forecast import Forecast
 from skewless.job import Job
+from skewless.makespan import makespan
+from skewless.placement import Placement, Rows
 from skewless.policies import POLICIES
+from skewless.policies.proposal import Proposal
 from skewless.ring import Ring
 from skewless.routing_plan import RoutingPlan
+from skewless.stage_cost import stage_cost
 from skewless.stage_report import StageReport
+from skewless.stage_schedule import Admission, Budget, choose_budget, dispersion, next_waves
 
 #: What forwarding a row costs, in rows reduced: it is written, read and shuffled once more.
 FORWARD_COST_ROWS = 0.25
 #: What one more partial state costs, in rows reduced: it is written and merged.
 STATE_COST_ROWS = 1.0
-#: Forecasts are trusted once a stage's queued rows came out this even, as max/mean.
-SETTLED_MAX_OVER_MEAN = 1.05
+#: What one more task costs, in rows reduced: it is started, and writes files of its own.
+TASK_COST_ROWS = 100.0
+#: Budget of the policies that do not choose their own, as a multiple of the fair share.
+USUAL_BUDGET = 1.02
 
 
 @dataclass(frozen=True, eq=False)
 class Weighed:
-    """A plan with its prediction, before anyone chose."""
+    """A plan with its prediction, before anyone chose.
 
-    action: str
-    sentence: str
-    plan: RoutingPlan
+    Attributes:
+        proposal: what is proposed; for standing still and for a refusal, nothing.
+        routing: ring, factors and salt of the plan, its head left out.
+        placement: of the head keys of the forecast.
+        loads: predicted load of each task, shape ``(tasks,)``.
+        forwarded_rows: predicted backlog rows that change their task.
+        new_states: pairs of head key and task that there were not before.
+        slots: tasks that run side by side.
+    """
+
+    forecast: Forecast
+    proposal: Proposal
+    routing: RoutingPlan
+    placement: Placement
     loads: Rows
     forwarded_rows: float
+    new_states: int
 
-    @cached_property
+    @property
+    def action(self) -> str:
+        """The name of what is done."""
+        return self.proposal.action
+
+    @property
+    def sentence(self) -> str:
+        """What is done, in words."""
+        return self.proposal.sentence
+
+    @property
     def pieces(self) -> int:
         """(Head key, task) pairs of the plan."""
-        return sum(map(len, self.plan.head.values()))
+        return self.placement.states
+
+    @cached_property
+    def makespan_rows(self) -> float:
+        """When the last task is done, in rows of average cost."""
+        return makespan(self.loads, self.forecast.slots)
 
     @cached_property
     def cost_rows(self) -> float:
-        """Makespan in rows, with forwarding and partial states shared out over the tasks."""
-        split = self.pieces - len(self.plan.head)  # a key that is whole has one state wherever it goes
-        extra = FORWARD_COST_ROWS * self.forwarded_rows + STATE_COST_ROWS * split
-        return float(self.loads.max()) + extra / len(self.loads)
+        """Makespan in rows, with forwarding, partial states and tasks shared out over the slots."""
+        # A key that is whole has one state wherever it goes; a split one has a state of each piece in each stage.
+        states = self.pieces - self.placement.keys + self.new_states
+        extra = FORWARD_COST_ROWS * self.forwarded_rows + STATE_COST_ROWS * states + TASK_COST_ROWS * len(self.loads)
+        return self.makespan_rows + extra / self.forecast.slots
+
+    @cached_property
+    def plan(self) -> RoutingPlan:
+        """The whole plan, without a budget."""
+        return self.routing.model_copy(update={"head": self.head()})
+
+    def head(self) -> dict[str, tuple[tuple[int, int], ...]]:
+        """The head of the plan; empty where every key goes where ring and buckets say."""
+        on_ring = len(self.placement.key) == self.placement.keys and np.array_equal(
+            self.placement.task, self.forecast.on_ring(self.routing)
+        )
+        return {} if on_ring and self.proposal.placement is None else self.placement.as_head(self.forecast.keys)
 
 
 def first_plan(job: Job) -> RoutingPlan:
-    """Plan 0: the plain ring, since nothing is known yet."""
+    """Plan 0 where nothing is known: the plain ring."""
     routing = job.spec.routing
+    waves = (0, min(1, len(job.waves)))
     return RoutingPlan(
         epoch=0,
         policy=routing.policy,
-        ring=Ring.even(routing.reducers, routing.tokens, routing.ring_bits),
-        budget_rows=_budget(job, 0, job.wave_rows(0)),
+        waves=waves,
+        ring=Ring.even(routing.reducers, routing.initial_tokens, routing.ring_bits),
+        budget_rows=_fair_budget(job, job.admitted_rows(waves), routing.budget or 1.0),
+        sentence="the plain ring: nothing is known of the keys yet",
     )
 
 
-def plan_next_stage(job: Job, plan: RoutingPlan, report: StageReport) -> Decision:
+def plan_next_stage(job: Job, plan: RoutingPlan, report: StageReport, earlier: Sequence[StageReport] = ()) -> Decision:
     """Decide about the stage after ``report``, purely from the documents.
 
     Args:
         job: the frozen job.
         plan: the plan of the reported stage.
         report: what happened.
+        earlier: the reports of the stages before, for what stages cost; may be left out.
 
     Raises:
         PlanError: plan and report are not of the same stage.
     """
     _refuse_unlike(plan, report)
-    forecast = Forecast.after(job, plan, report)
-    stage = report.stage + 1
+    overhead_rows = stage_cost(job, [*earlier, report]).overhead_rows
+    chooses = POLICIES[plan.policy].schedules
+    admission = next_waves(job, plan, report, overhead_rows if chooses else 0.0)
+    forecast = Forecast.after(job, plan, report, admission.waves)
     if not forecast.queued_rows:
-        return _finished(stage, plan.policy)
+        return _finished(report.stage + 1, plan.policy)
     weighed = propose(job, forecast)
     taken = choose(weighed)
-    head = forecast.head_rows
-    budget, lifted = _budget(job, stage, forecast.queued_rows), ""
-    if budget is not None and _settled(job, forecast, taken):
-        budget, lifted = None, "; it is the last input and the last forecast came true, so the budget is lifted"
-    certificate = certify(
-        total=float(taken.loads.sum()),
-        tasks=len(taken.loads),
-        makespan=float(taken.loads.max()),
-        heaviest=(forecast.keys[0], float(head[0])) if len(head) else None,
-        splittable=job.splittable,
-    )
+    expected = forecast.expected_rows(taken.routing, taken.placement)
+    budget = _budget(job, forecast, expected, overhead_rows)
+    certificate = _certificate(job, forecast, taken)
     return Decision(
-        stage=stage,
+        stage=report.stage + 1,
         policy=plan.policy,
         queued_rows=forecast.queued_rows,
         candidates=tuple(_candidate(one, weighed[0], one is taken) for one in weighed),
         certificate=certificate,
-        sentence=_sentence(taken, weighed[0], certificate) + lifted,
-        next_plan=taken.plan.model_copy(update={"budget_rows": budget}),
+        sentence=_sentence(taken, weighed[0], certificate, admission, budget),
+        next_plan=_next_plan(taken, expected, budget),
     )
 
 
 def propose(job: Job, forecast: Forecast) -> Sequence[Weighed]:
-    """Standing still, first, and whatever the policy proposes, each with its predicted loads."""
-    still = forecast.plan.model_copy(update={"epoch": forecast.report.stage + 1})
-    weighed = [Weighed("stand still", "change nothing", still, forecast.loads_unchanged(), 0.0)]
-    for proposal in POLICIES[still.policy].propose(job, forecast):
-        plan = RoutingPlan(
-            epoch=still.epoch,
-            policy=still.policy,
-            ring=still.ring,
-            factors=still.factors,
-            head=dict(sorted(proposal.head.items())),
-            share_salt=still.epoch,
-        )
-        refuse_unsafe(job, plan)
-        loads, moved = forecast.loads(plan, proposal.head), forecast.forwarded_rows(proposal.head)
-        weighed.append(Weighed(proposal.action, proposal.sentence, plan, loads, moved))
-    return weighed
+    """Standing still, first, and whatever the policy proposes, each with its predicted loads.
+
+    Raises:
+        PlanError: the policy splits a key that may not be split.
+    """
+    still = Weighed(
+        forecast=forecast,
+        proposal=Proposal("stand still", "change nothing"),
+        routing=forecast.plan_with(),
+        placement=forecast.placement_now,
+        loads=forecast.loads_unchanged(),
+        forwarded_rows=0.0,
+        new_states=0,
+    )
+    proposals = POLICIES[forecast.plan.policy].propose(job, forecast)
+    return [still, *(_weigh(job, forecast, one, still) for one in proposals)]
+
+
+def _weigh(job: Job, forecast: Forecast, proposal: Proposal, still: Weighed) -> Weighed:
+    if proposal.refusal:
+        return Weighed(forecast, proposal, still.routing, still.placement, still.loads, 0.0, 0)
+    routing = forecast.plan_with(proposal.ring, proposal.factors)
+    placement = proposal.placement or Placement.pinned(forecast.on_ring(routing))
+    refuse_unsafe(job, forecast, placement)
+    same_tasks = routing.tasks == forecast.plan.tasks
+    if not same_tasks or (proposal.redraw and (len(placement.split) or len(still.placement.split))):
+        routing = routing.model_copy(update={"share_salt": routing.epoch})
+    new_states = placement.pairs_beyond(still.placement) if same_tasks else placement.states
+    return Weighed(
+        forecast=forecast,
+        proposal=proposal,
+        routing=routing,
+        placement=placement,
+        loads=forecast.loads(routing, placement),
+        forwarded_rows=forecast.forwarded_rows(routing, placement),
+        new_states=new_states,
+    )
 
 
 def choose(weighed: Sequence[Weighed]) -> Weighed:
-    """The cheapest; the first of equals, and standing still comes first."""
-    return weighed[int(np.argmin([one.cost_rows for one in weighed]))]
+    """The cheapest that does not last longer than standing still; the first of equals.
+
+    Standing still comes first. Raising the makespan never pays, however much it saves elsewhere.
+    """
+    still = weighed[0]
+    able = [one for one in weighed if not one.proposal.refusal and one.makespan_rows <= still.makespan_rows]
+    return able[int(np.argmin([one.cost_rows for one in able]))]
 
 
-def refuse_unsafe(job: Job, plan: RoutingPlan) -> None:
-    """Refuse a plan that splits a key whose aggregates may not be split.
+def refuse_unsafe(job: Job, forecast: Forecast, placement: Placement) -> None:
+    """Refuse a placement that splits a key whose aggregates may not be split.
 
     Raises:
         PlanError: names the key.
     """
-    if job.splittable:
+    if job.splittable or not len(placement.split):
         return
-    split = next((key for key, shares in plan.head.items() if len(shares) > 1), None)
-    if split is not None:
-        raise PlanError(f"plan {plan.epoch}", "every key whole, as its aggregates demand", f"key {split[:80]!r} split")
+    key = forecast.keys[int(placement.split[0])]
+    raise PlanError(
+        f"plan {forecast.report.stage + 1}", "every key whole, as its aggregates demand", f"key {key[:80]!r} split"
+    )
 
 
-def _budget(job: Job, stage: int, queued_rows: int) -> int | None:
-    """The fair share of what is queued, times the spec's slack; none once no input is left.
+def _next_plan(taken: Weighed, expected: Rows, budget: Budget) -> RoutingPlan:
+    still = taken.proposal.action == "stand still"
+    head = taken.forecast.plan.head if still else taken.head()
+    return taken.routing.model_copy(
+        update={
+            "head": head,
+            "budget_rows": budget.rows,
+            "expected_rows": tuple(np.rint(expected).astype(int).tolist()),
+        }
+    )
+
+
+def _budget(job: Job, forecast: Forecast, expected: Rows, overhead_rows: float) -> Budget:
+    """The spec's, the usual one, or the one that is chosen; none once no input is left.
 
     A backlog only pays if a later plan can place it better.
     """
-    routing = job.spec.routing
-    if not POLICIES[routing.policy].replans or stage >= len(job.waves):
+    policy, given = POLICIES[forecast.plan.policy], job.spec.routing.budget
+    if not policy.replans or not forecast.wave_rows:
+        return Budget(None, "")
+    if given is not None or not policy.schedules:
+        return Budget(_fair_budget(job, forecast.queued_rows, given or USUAL_BUDGET), "")
+    last_input = forecast.waves[1] == len(job.waves)
+    return choose_budget(forecast, expected, dispersion(forecast.plan, forecast.report), last_input, overhead_rows)
+
+
+def _fair_budget(job: Job, queued_rows: int, slack: float) -> int | None:
+    if not POLICIES[job.spec.routing.policy].replans:
         return None
-    return math.ceil(queued_rows / routing.reducers * routing.budget)
-
-
-def _settled(job: Job, forecast: Forecast, taken: Weighed) -> bool:
-    """Whether the stage takes in the last of the input and is foretold so well that it may drain.
-
-    What a budget leaves over needs a stage of its own, and then a handful of rows is placed at
-    the cost of a stage. It pays as a guard against a wrong forecast; the reported stage shows
-    how right the last one was.
-    """
-    if forecast.report.stage + 1 < len(job.waves) - 1:
-        return False
-    queued = np.array([load.queued_rows for load in forecast.report.tasks])
-    evenly = bool(queued.max() <= SETTLED_MAX_OVER_MEAN * queued.mean())
-    return evenly and float(taken.loads.max()) <= job.spec.routing.budget * float(taken.loads.mean())
+    return math.ceil(queued_rows / job.spec.routing.reducers * slack)
 
 
 def _refuse_unlike(plan: RoutingPlan, report: StageReport) -> None:
@@ -179,6 +258,8 @@ def _refuse_unlike(plan: RoutingPlan, report: StageReport) -> None:
         )
     if plan.epoch != report.stage:
         raise PlanError("planner", f"the report of stage {plan.epoch}", f"that of stage {report.stage}")
+    if plan.waves != report.waves:
+        raise PlanError(f"report of stage {report.stage}", f"the waves {plan.waves} of its plan", str(report.waves))
     if [str(task) for task in plan.tasks] != [load.task for load in report.tasks]:
         raise PlanError(
             f"report of stage {report.stage}", f"the {len(plan.tasks)} tasks of its plan", f"{len(report.tasks)} others"
@@ -191,32 +272,57 @@ def _refuse_unlike(plan: RoutingPlan, report: StageReport) -> None:
         )  # fmt: skip
 
 
+def _certificate(job: Job, forecast: Forecast, taken: Weighed) -> Certificate:
+    loads = forecast.head_loads
+    heaviest = int(np.argmax(loads)) if len(loads) else None
+    return certify(
+        total=float(taken.loads.sum()),
+        tasks=min(forecast.slots, len(taken.loads)),
+        makespan=taken.makespan_rows,
+        heaviest=None if heaviest is None else (forecast.keys[heaviest], float(loads[heaviest])),
+        splittable=job.splittable,
+    )
+
+
 def _candidate(one: Weighed, still: Weighed, chosen: bool) -> Candidate:
-    makespan = float(one.loads.max())
-    unchanged = float(still.loads.max())
-    against = makespan / unchanged - 1.0 if unchanged else 0.0
-    if one is still:
-        words = f"{one.sentence}: the largest task gets {makespan:,.0f} rows"
+    against = one.makespan_rows / still.makespan_rows - 1.0 if still.makespan_rows else 0.0
+    if one.proposal.refusal:
+        words = f"{one.sentence}: refused, {one.proposal.refusal}"
+    elif one is still:
+        words = f"{one.sentence}: the largest task gets {one.makespan_rows:,.0f} rows; {_verdict(one, still, chosen)}"
     else:
-        words = f"{one.sentence}: the largest task gets {makespan:,.0f} rows ({against:+.1%} against standing still)"
+        words = (
+            f"{one.sentence}: the largest task gets {one.makespan_rows:,.0f} rows "
+            f"({against:+.1%} against standing still); {_verdict(one, still, chosen)}"
+        )
     return Candidate(
         action=one.action,
-        makespan_rows=makespan,
+        makespan_rows=one.makespan_rows,
         forwarded_rows=one.forwarded_rows,
         pieces=one.pieces,
         cost_rows=one.cost_rows,
         chosen=chosen,
-        sentence=f"{words}; {'taken' if chosen else 'refused, another costs less'}",
+        sentence=words,
     )
 
 
-def _sentence(taken: Weighed, still: Weighed, certificate: Certificate) -> str:
-    before, after = float(still.loads.max()), float(taken.loads.max())
+def _verdict(one: Weighed, still: Weighed, chosen: bool) -> str:
+    if chosen:
+        return "taken"
+    if one.makespan_rows > still.makespan_rows:
+        return "refused, standing still is done sooner"
+    return "refused, another costs less"
+
+
+def _sentence(taken: Weighed, still: Weighed, certificate: Certificate, admission: Admission, budget: Budget) -> str:
     if taken is still:
-        return f"stand still: no other plan costs less; {certificate.conclusion}"
-    return (
-        f"{taken.action}: {taken.sentence}; largest task {before:,.0f} -> {after:,.0f} rows; {certificate.conclusion}"
-    )
+        words = f"stand still: no other plan costs less; {certificate.conclusion}"
+    else:
+        words = (
+            f"{taken.action}: {taken.sentence}; largest task {still.makespan_rows:,.0f} -> "
+            f"{taken.makespan_rows:,.0f} rows; {certificate.conclusion}"
+        )
+    return "; ".join(filter(None, (words, admission.sentence, budget.sentence)))
 
 
 def _finished(stage: int, policy: str) -> Decision:

@@ -20,7 +20,8 @@ from skewless.virtual_task import VirtualTask
 #: The shares of a head key are whole numbers that add up to this.
 WHOLE_SHARE = 1 << 16
 
-#: ``((task index, weight), ...)``, by ascending task, weights adding up to WHOLE_SHARE.
+#: ``((task index, weight), ...)``, weights adding up to WHOLE_SHARE: the range of a draw cut into
+#: segments, in this order; a task may have more than one.
 Shares = tuple[tuple[int, int], ...]
 
 
@@ -36,22 +37,33 @@ class RoutingPlan(Document):
         share_salt: mixed into the hash that picks a share. It changes when shares change:
             the backlog of a split key is what one of its tasks could not reduce, so its rows
             are no fair sample of the old hash, and would fall into few of the new shares.
+        waves: the waves that the stage admits, ``first <= wave < end``; empty once the input is used up.
         budget_rows: rows that each task may reduce in the stage; null lifts the budget.
+        expected_rows: rows forecast to be queued at each task, by task index; empty where nothing
+            was known. How wrong it was tells the next decision how far to trust its own.
+        sentence: where a first plan comes from, in words; a later one's reasons are in its decision.
     """
 
     epoch: int = Field(ge=0)
     policy: str
+    waves: tuple[int, int]
     ring: Ring
     factors: dict[int, int] = Field(default_factory=dict)
     head: dict[str, Shares] = Field(default_factory=dict)
     share_salt: int = Field(default=0, ge=0)
     budget_rows: int | None = Field(default=None, ge=0)
+    expected_rows: tuple[int, ...] = ()
+    sentence: str = ""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if any(f < 1 or f & (f - 1) for f in self.factors.values()) or set(self.factors) - set(self.ring.tokens):
             raise unmet("factors that are powers of two, of reducers on the ring", str(self.factors)[:120])
         count = len(self.tasks)
+        if not 0 <= self.waves[0] <= self.waves[1]:
+            raise unmet("a range of waves", str(self.waves))
+        if len(self.expected_rows) not in {0, count}:
+            raise unmet(f"expected rows for each of the {count} tasks, or none", f"{len(self.expected_rows)}")
         for key, shares in self.head.items():
             if not (len(shares) == 1 and shares[0][1] == WHOLE_SHARE and 0 <= shares[0][0] < count):
                 _refuse_odd(key, shares, count)
@@ -85,8 +97,15 @@ class RoutingPlan(Document):
         return found
 
     def draw(self, origin: int) -> int:
-        """The unsigned 32-bit number by which a row picks its share, or its task if it has no key."""
-        return mmh3.hash(struct.pack("<i", self.share_salt), origin_hash(origin), signed=False)
+        """The unsigned 32-bit number by which a row picks its share, or its task if it has no key.
+
+        Four neighbours of a source partition share a hash, and draw numbers a quarter turn apart:
+        neighbours of one key spread evenly, and no share varies more than if each were drawn alone
+        (two of four both fall into a share of width w with probability max(0, w - d) +
+        max(0, w + d - 1) <= w * w, for a distance d).
+        """
+        block = mmh3.hash(struct.pack("<i", self.share_salt), origin_hash(origin >> 2), signed=False)
+        return (block + ((origin & 3) << 30)) & 0xFFFFFFFF
 
     def tail_task(self, key: str) -> int:
         """The task index the ring and the buckets give a key, whether it is in the head or not."""
@@ -96,7 +115,7 @@ class RoutingPlan(Document):
     def task_of(self, key: str | None, origin: int) -> int:
         """The task index of a row: what ``skewless_spark.routing`` says in Spark SQL."""
         if key is None:
-            return self.draw(origin) % len(self.tasks)
+            return (self.draw(origin) * len(self.tasks)) >> 32
         shares = self.head.get(key)
         if shares is None:
             return self.tail_task(key)
@@ -109,8 +128,8 @@ class RoutingPlan(Document):
 
 
 def _refuse_odd(key: str, shares: Shares, count: int) -> None:
-    tasks, weights = [task for task, _ in shares], [weight for _, weight in shares]
-    known = tasks == sorted(set(tasks)) and all(0 <= task < count for task in tasks)
+    weights = [weight for _, weight in shares]
+    known = all(0 <= task < count for task, _ in shares)
     if not known or sum(weights) != WHOLE_SHARE or min(weights) <= 0:
         came = f"{str(shares)[:80]} for key {key[:80]!r}"
-        raise unmet(f"positive shares that add up to {WHOLE_SHARE}, by ascending index of the {count} tasks", came)
+        raise unmet(f"positive shares of the {count} tasks that add up to {WHOLE_SHARE}", came)

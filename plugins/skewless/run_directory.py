@@ -153,7 +153,8 @@ class RunDirectory:
         name = f"decisions/{stage:04d}.json"
         if self.exists(name):
             return self.decision(stage)
-        return self.enact(plan_next_stage(self.job(), self.plan(stage - 1), self.report(stage - 1)))
+        *earlier, last = [self.report(before) for before in range(stage)]
+        return self.enact(plan_next_stage(self.job(), self.plan(stage - 1), last, earlier))
 
     def commit_of(self, step: str) -> StepCommit | None:
         """The commit of a step, if there is one."""

@@ -23,7 +23,17 @@ def _valid_name(name: str) -> str:
 
 Name = Annotated[str, AfterValidator(_valid_name)]
 ColumnName = Annotated[str, Field(min_length=1)]
-PolicyName = Literal["static", "adaptive"]
+PolicyName = Literal[
+    "static",
+    "halving",
+    "doubling",
+    "virtual_tasks",
+    "partial_key",
+    "d_choices",
+    "w_choices",
+    "bounded_load",
+    "adaptive",
+]
 
 
 class Schedule(Frozen):
@@ -88,22 +98,80 @@ class Routing(Frozen):
     """How rows are spread over reducers, and how fast the plan may learn."""
 
     policy: PolicyName = Field(default="adaptive", description="Who decides where keys go.")
-    reducers: int = Field(default=8, ge=1, le=10_000, description="Reducers on the ring.")
+    reducers: int = Field(default=8, ge=1, le=10_000, description="Reducers on the ring to begin with.")
+    min_reducers: int | None = Field(
+        default=None, ge=1, le=10_000, description="adaptive may remove reducers down to so many; by default none."
+    )
+    max_reducers: int | None = Field(
+        default=None, ge=1, le=10_000, description="adaptive may add reducers up to so many; by default none."
+    )
+    slots: int | None = Field(
+        default=None, ge=1, le=100_000,
+        description="Tasks that the cluster runs side by side; by default as many as there are reducers.",
+    )  # fmt: skip
     waves: tuple[Annotated[float, Field(gt=0)], ...] = Field(
         default=(1, 4, 15, 80),
         min_length=1,
         max_length=32,
-        description="Relative sizes of the slices of the input that the stages admit.",
+        description="Relative sizes of the slices of the input that the stages admit; adaptive may join them.",
     )
-    budget: float = Field(
-        default=1.02,
+    budget: float | None = Field(
+        default=None,
         ge=1.0,
         le=100.0,
-        description="Rows a task may reduce in a stage, as a multiple of the fair share of what is queued.",
+        description="Rows a task may reduce in a stage, as a multiple of the fair share of what is queued; "
+        "by default the planner chooses.",
     )
+    stage_overhead: float | None = Field(
+        default=None, ge=0, le=86_400,
+        description="Seconds that a stage costs beside its rows; by default they are measured. 0 plans as many "
+        "stages as there are waves, whatever they cost.",
+    )  # fmt: skip
     ring_bits: int = Field(default=12, ge=4, le=16, description="The ring has 2**ring_bits slots.")
-    tokens: int = Field(default=64, ge=1, le=4096, description="Tokens of each reducer to begin with.")
+    tokens: int | None = Field(
+        default=None, ge=1, le=4096,
+        description="Tokens of each reducer to begin with: 64, a power of two for halving, always 1 for doubling.",
+    )  # fmt: skip
     head_limit: int = Field(default=4096, ge=0, le=100_000, description="At most so many keys are placed one by one.")
+    threshold: float = Field(
+        default=0.2, ge=0, le=100,
+        description="halving, doubling, virtual_tasks: how far the longest queue may pass the next one (tau).",
+    )  # fmt: skip
+    rounds: int = Field(default=4, ge=0, le=50, description="halving, doubling: how often one reducer may be relieved.")
+    choices: int = Field(default=2, ge=1, le=64, description="partial_key: candidate tasks of each key (d).")
+    capacity: float = Field(
+        default=1.1, ge=1, le=100, description="bounded_load: rows a task may have, as a multiple of the fair share."
+    )
+    max_factor: int = Field(
+        default=8, ge=1, le=1024, description="virtual_tasks, adaptive: key buckets of one reducer at most."
+    )
+    task_states: int | None = Field(
+        default=None, ge=1, description="virtual_tasks: states that one task should hold at most."
+    )
+    warm_start: bool = Field(default=True, description="Plan the first stage from the job's last run, if there is one.")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.policy == "doubling" and self.tokens not in {None, 1}:
+            raise unmet("one token each at the start, as doubling needs", f"tokens: {self.tokens}")
+        if self.policy == "halving" and self.initial_tokens & (self.initial_tokens - 1):
+            raise unmet("a power of two of tokens, as halving needs", f"tokens: {self.tokens}")
+        if self.max_factor & (self.max_factor - 1):
+            raise unmet("a power of two as max_factor", f"max_factor: {self.max_factor}")
+        low, high = self.min_reducers or self.reducers, self.max_reducers or self.reducers
+        if not low <= self.reducers <= high:
+            raise unmet("min_reducers <= reducers <= max_reducers", f"{low}, {self.reducers}, {high}")
+        return self
+
+    @property
+    def initial_tokens(self) -> int:
+        """Tokens of each reducer on the first ring."""
+        return 1 if self.policy == "doubling" else self.tokens or 64
+
+    @property
+    def slot_count(self) -> int:
+        """Tasks that run side by side."""
+        return self.slots or self.max_reducers or self.reducers
 
 
 class Expectation(Frozen):

@@ -14,13 +14,17 @@ from skewless.virtual_task import VirtualTask
 
 
 class TaskLoad(Frozen):
-    """Rows of one virtual task in one stage; ``queued = processed + backlog``."""
+    """Rows of one virtual task in one stage; ``queued = processed + backlog``.
+
+    ``busy_seconds`` is the time it took to reduce its rows, where that was measured.
+    """
 
     task: str
     queued_rows: int = Field(ge=0)
     processed_rows: int = Field(ge=0)
     backlog_rows: int = Field(ge=0)
     states: int = Field(ge=0)
+    busy_seconds: float | None = Field(default=None, ge=0)
 
     @property
     def virtual_task(self) -> VirtualTask:
@@ -38,6 +42,9 @@ class Histogram(Frozen):
         head: key text -> (seen rows, backlog rows), exact.
         seen_tail: seen rows of the other keys, per slot, shape ``(2**ring_bits,)``.
         backlog_tail: backlog rows of the other keys, per slot, same shape.
+        head_seconds: key text -> seconds spent on the rows of a head key that have been reduced so
+            far, of keys where that was measured.
+        tail_seconds: seconds spent on all other rows so far, where that was measured.
     """
 
     seen_rows: int = Field(ge=0)
@@ -46,6 +53,8 @@ class Histogram(Frozen):
     head: dict[str, tuple[int, int]]
     seen_tail: tuple[Annotated[int, Field(ge=0)], ...]
     backlog_tail: tuple[Annotated[int, Field(ge=0)], ...]
+    head_seconds: dict[str, float] = Field(default_factory=dict)
+    tail_seconds: float | None = Field(default=None, ge=0)
 
 
 class StageReport(Document):
@@ -53,6 +62,7 @@ class StageReport(Document):
 
     Attributes:
         stage: its number, and the epoch of the plan that routed it.
+        waves: the waves it admitted, ``first <= wave < end``.
         admitted_rows: rows of the wave that arrived at the tasks.
         backlog_in_rows: rows of the last stage's backlog that arrived at the tasks.
         forwarded_rows: those of them whose owner had changed.
@@ -63,6 +73,7 @@ class StageReport(Document):
     """
 
     stage: int = Field(ge=0)
+    waves: tuple[int, int]
     admitted_rows: int = Field(ge=0)
     backlog_in_rows: int = Field(ge=0)
     forwarded_rows: int = Field(ge=0)

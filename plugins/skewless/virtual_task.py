@@ -32,6 +32,30 @@ class VirtualTask(NamedTuple):
         except ValueError:
             raise PlanError("virtual task", "a name like 3-1-4", repr(name)) from None
         task = cls(reducer, bucket, factor)
-        if reducer < 0 or factor < 1 or factor & (factor - 1) or not 0 <= bucket < factor or str(task) != name:
+        if not task.well_formed or str(task) != name:
             raise PlanError("virtual task", "reducer-bucket-factor with bucket < factor = 2**n", repr(name))
         return task
+
+    @property
+    def well_formed(self) -> bool:
+        """Whether reducer and bucket are in range and the factor is a power of two: a tuple checks nothing itself."""
+        power = self.factor >= 1 and not self.factor & (self.factor - 1)
+        return power and self.reducer >= 0 and 0 <= self.bucket < self.factor
+
+    @property
+    def parent(self) -> VirtualTask | None:
+        """The task of half the factor that has all keys of this one; None at factor 1."""
+        half = self.factor // 2
+        return VirtualTask(self.reducer, self.bucket % half, half) if half else None
+
+    @property
+    def children(self) -> tuple[VirtualTask, VirtualTask]:
+        """The two tasks of twice the factor that share the keys of this one.
+
+        SEP-32, "Splitting and Merging of v.tasks": what is b modulo f is b or b + f modulo 2f.
+        """
+        twice = 2 * self.factor
+        return (
+            VirtualTask(self.reducer, self.bucket, twice),
+            VirtualTask(self.reducer, self.bucket + self.factor, twice),
+        )

@@ -26,7 +26,9 @@ def planning_lines(report: StageReport, decision: Decision) -> Iterator[str]:
     yield decision.sentence
     if decision.next_plan is not None:
         budget = decision.next_plan.budget_rows
-        yield "budget: none, the stage drains" if budget is None else f"budget: {budget:,} rows for each task"
+        first, end = decision.next_plan.waves
+        yield f"waves: {', '.join(map(str, range(first, end)))}" if end > first else "waves: none, the input is used up"
+        yield "budget: none, tasks reduce all rows" if budget is None else f"budget: {budget:,} rows for each task"
     if decision.certificate is not None:
         bound = decision.certificate
         yield (

@@ -10,12 +10,13 @@ from airflow.dag_processing.dagbag import DagBag
 from airflow.models.dagrun import DagRun
 from airflow.utils.types import DagRunType
 
+from benchmarks.simulation import Simulation
 from skewless.decision import Decision
 from skewless.run_directory import RunDirectory, stage_step
 from skewless_airflow.planning_log import planning_lines
 from skewless_airflow.run_store import run_location
 from tests import airflow_setting
-from tests.core.synthetic import SyntheticRun, zipf_rows
+from tests.core.synthetic import simulated, zipf_rows
 
 NIGHT = dt.datetime(2026, 11, 20, 2, tzinfo=dt.UTC)
 LAST = 4
@@ -35,14 +36,14 @@ with DAG("planning", schedule=None) as dag:
 
 
 @pytest.fixture(scope="module")
-def synthetic() -> SyntheticRun:
-    run = SyntheticRun.of(zipf_rows(500, 1.2, 20_000), waves=(1, 3), reducers=4).play()
+def synthetic() -> Simulation:
+    run = simulated(zipf_rows(500, 1.2, 20_000), waves=(1, 3), reducers=4).play()
     assert len(run.reports) < LAST, "the run should end before the stages are used up"
     return run
 
 
 @pytest.fixture
-def recorded(synthetic: SyntheticRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunDirectory:
+def recorded(synthetic: Simulation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunDirectory:
     """The run directory that a Spark run of it would have left, without the decisions."""
     monkeypatch.setenv("SKEWLESS_ROOT", str(tmp_path))
     run_id = DagRun.generate_run_id(run_type=DagRunType.MANUAL, logical_date=NIGHT, run_after=NIGHT)
@@ -59,7 +60,7 @@ def recorded(synthetic: SyntheticRun, tmp_path: Path, monkeypatch: pytest.Monkey
 @airflow_setting.IN_PROCESS
 @pytest.mark.usefixtures("airflow_database")
 def test_plan_tasks_decide_what_the_planner_decides_and_skip_what_is_not_needed(
-    synthetic: SyntheticRun, recorded: RunDirectory, dags_folder: Path, capsys: pytest.CaptureFixture[str]
+    synthetic: Simulation, recorded: RunDirectory, dags_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (dags_folder / "planning.py").write_text(_DAG)
     done = DagBag(dags_folder / "planning.py").dags["planning"].test(logical_date=NIGHT, run_after=NIGHT)
@@ -76,7 +77,7 @@ def test_plan_tasks_decide_what_the_planner_decides_and_skip_what_is_not_needed(
     assert f"stage {needed} was the last" in told
 
 
-def test_the_log_of_a_decision_folds_backlog_candidates_and_choice(synthetic: SyntheticRun) -> None:
+def test_the_log_of_a_decision_folds_backlog_candidates_and_choice(synthetic: Simulation) -> None:
     report, decision = synthetic.reports[0], synthetic.decisions[0]
     lines = list(planning_lines(report, decision))
     assert [line for line in lines if line.startswith("::group::")] == [
@@ -96,7 +97,7 @@ def test_the_log_of_a_decision_folds_backlog_candidates_and_choice(synthetic: Sy
     assert decision.sentence in lines
 
 
-def test_a_decision_to_finish_has_no_candidates_to_show(synthetic: SyntheticRun) -> None:
+def test_a_decision_to_finish_has_no_candidates_to_show(synthetic: Simulation) -> None:
     last: Decision = synthetic.decisions[-1]
     assert last.next_plan is None
     lines = list(planning_lines(synthetic.reports[-1], last))

@@ -5,9 +5,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skewless.forecast import Rows
-from skewless.head_placement import SLIVER, as_shares, place_whole, pour, pour_in_place, water_level
-from skewless.routing_plan import WHOLE_SHARE, Shares
+from skewless.head_placement import (
+    SLIVER,
+    place_whole,
+    place_whole_in_place,
+    pour,
+    pour_in_place,
+    shift_shares,
+    water_level,
+)
+from skewless.placement import Placement, Rows, whole_weights
+from skewless.routing_plan import WHOLE_SHARE
 
 LOADS = st.lists(st.floats(0, 1e6), min_size=1, max_size=12).map(np.array)
 HEAVY_FIRST = st.lists(st.integers(0, 10**6).map(float), min_size=1, max_size=30).map(
@@ -15,24 +23,19 @@ HEAVY_FIRST = st.lists(st.integers(0, 10**6).map(float), min_size=1, max_size=30
 )
 
 
-def names(rows: Rows) -> list[str]:
-    return [f"k{number}" for number in range(len(rows))]
+def loads_of(placed: Placement, rows: Rows, base: Rows) -> Rows:
+    return base + placed.loads(rows, len(base))
 
 
-def loads_of(placed: dict[str, Shares], rows: Rows, base: Rows) -> Rows:
-    loads = base.copy()
-    for weight, shares in zip(rows, placed.values(), strict=True):
-        for task, share in shares:
-            loads[task] += weight * share / WHOLE_SHARE
-    return loads
+def check_shares(placed: Placement, tasks: int) -> None:
+    assert np.bincount(placed.key, weights=placed.weight).tolist() == [WHOLE_SHARE] * placed.keys
+    assert (placed.weight > 0).all()
+    assert (np.diff(placed.key) >= 0).all()
+    assert ((placed.task >= 0) & (placed.task < tasks)).all()
 
 
-def check_shares(placed: dict[str, Shares], tasks: int) -> None:
-    for shares in placed.values():
-        assert sum(share for _, share in shares) == WHOLE_SHARE
-        assert all(share > 0 for _, share in shares)
-        assert [task for task, _ in shares] == sorted({task for task, _ in shares})
-        assert all(0 <= task < tasks for task, _ in shares)
+def same(one: Placement, two: Placement) -> bool:
+    return all(np.array_equal(getattr(one, part), getattr(two, part)) for part in ("key", "task", "weight"))
 
 
 def off_the_level(level: float, rows: Rows) -> float:
@@ -53,56 +56,104 @@ def test_the_water_level_holds_exactly_the_rows(base: Rows, rows: float) -> None
 
 @given(HEAVY_FIRST, LOADS)
 def test_pouring_fills_every_task_to_the_level_in_few_pieces(rows: Rows, base: Rows) -> None:
-    placed = pour(names(rows), rows, base)
+    placed = pour(rows, base)
     check_shares(placed, len(base))
     level = water_level(base, float(rows.sum()))
     assert loads_of(placed, rows, base).max() <= max(level, base.max()) + off_the_level(level, rows)
-    assert sum(map(len, placed.values())) <= len(rows) + len(base) - 1
-    assert placed == pour(names(rows), rows, base)
+    assert placed.states == len(placed.key) <= len(rows) + len(base) - 1
+    assert same(placed, pour(rows, base))
 
 
 @given(HEAVY_FIRST, LOADS, st.data())
 def test_pouring_in_place_reaches_the_level_too(rows: Rows, base: Rows, data: st.DataObject) -> None:
     before = data.draw(LOADS.filter(lambda other: len(other) <= len(base)))
-    old = pour(names(rows), rows, before)
-    placed = pour_in_place(names(rows), rows, base, old)
+    old = pour(rows, before)
+    placed = pour_in_place(rows, base, old)
     check_shares(placed, len(base))
     level = water_level(base, float(rows.sum()))
     assert loads_of(placed, rows, base).max() <= max(level, base.max()) + 2 * off_the_level(level, rows)
-    assert placed == pour_in_place(names(rows), rows, base, old)
+    assert same(placed, pour_in_place(rows, base, old))
 
 
 @given(HEAVY_FIRST.filter(lambda rows: rows.min() > 0), st.integers(1, 12))
 def test_what_is_at_the_level_already_stays_where_it_is(rows: Rows, tasks: int) -> None:
     base = np.zeros(tasks)
-    old: dict[str, Shares] = dict.fromkeys(names(rows), ((0, WHOLE_SHARE),))
+    old = Placement.pinned(np.zeros(len(rows), dtype=np.int64))
     base[1:] = rows.sum()
-    assert pour_in_place(names(rows), rows, base, old) == old
+    assert same(pour_in_place(rows, base, old), old)
+    assert same(place_whole_in_place(rows, base, old), old)
+
+
+@given(HEAVY_FIRST, LOADS, st.data())
+def test_tasks_of_speeds_are_filled_to_one_time(rows: Rows, base: Rows, data: st.DataObject) -> None:
+    speeds = np.array(data.draw(st.lists(st.floats(0.25, 4), min_size=len(base), max_size=len(base))))
+    level = water_level(base, float(rows.sum()), speeds)
+    assert np.maximum(level * speeds - base, 0).sum() == pytest.approx(rows.sum(), abs=1e-2, rel=1e-6)
+    placed = pour(rows, base, speeds)
+    check_shares(placed, len(base))
+    times = loads_of(placed, rows, base) / speeds
+    slack = off_the_level(level * 4, rows) / speeds.min()
+    assert times.max() <= max(level, (base / speeds).max()) + slack
 
 
 @given(HEAVY_FIRST, LOADS)
 def test_whole_keys_go_to_the_least_loaded_task(rows: Rows, base: Rows) -> None:
-    placed = place_whole(names(rows), rows, base)
+    placed = place_whole(rows, base)
     loads = base.copy()
-    for weight, shares in zip(rows, placed.values(), strict=True):
-        ((task, share),) = shares
-        assert share == WHOLE_SHARE
+    for weight, task in zip(rows, placed.task, strict=True):
         assert loads[task] == loads.min()
         loads[task] += weight
+
+
+@given(HEAVY_FIRST, LOADS, st.data())
+def test_whole_keys_in_place_are_as_even_as_keys_can_be_moved(rows: Rows, base: Rows, data: st.DataObject) -> None:
+    tasks = data.draw(st.lists(st.integers(0, len(base) - 1), min_size=len(rows), max_size=len(rows)))
+    old = Placement.pinned(np.array(tasks))
+    placed = place_whole_in_place(rows, base, old)
+    check_shares(placed, len(base))
+    assert placed.states == len(rows)
+    # Graham's bound of list scheduling: whatever is placed last was placed on the least loaded task.
+    ideal = max(water_level(base, float(rows.sum())), rows.max())
+    assert loads_of(placed, rows, base).max() <= max(base.max(), ideal) + ideal * (1 + 2 * SLIVER) + 1e-6
+
+
+@given(HEAVY_FIRST.filter(lambda rows: rows.min() > 0), LOADS, st.data())
+def test_shifting_shares_moves_no_key_to_a_task_that_it_did_not_have(
+    rows: Rows, base: Rows, data: st.DataObject
+) -> None:
+    old = pour(rows, base)
+    factors = data.draw(st.lists(st.floats(0, 2), min_size=len(old.key), max_size=len(old.key)))
+    amounts = rows[old.key] * old.weight / WHOLE_SHARE * np.array(factors)
+    loads = base + np.bincount(old.task, weights=amounts, minlength=len(base))
+    placed, after = shift_shares(old, amounts, loads)
+    check_shares(placed, len(base))
+    assert placed.pairs_beyond(old) == 0
+    assert after.sum() == pytest.approx(loads.sum())
+    assert after.max() <= loads.max() + 1e-6
+    mine, theirs, part = old.overlap(placed)
+    moved = base + np.bincount(placed.task[theirs], weights=amounts[mine] * part, minlength=len(base))
+    assert moved == pytest.approx(after, rel=1e-6, abs=1e-3)
+
+
+def test_shifting_levels_the_tasks_of_a_split_key() -> None:
+    old = Placement.of_shares([((0, WHOLE_SHARE // 2), (1, WHOLE_SHARE // 4), (2, WHOLE_SHARE // 4))])
+    placed, after = shift_shares(old, np.array([600.0, 100.0, 200.0]), np.array([600.0, 100.0, 200.0]))
+    assert after == pytest.approx([300, 300, 300], abs=1)
+    assert placed.task.tolist() == [1, 2, 0, 1, 2]
 
 
 @pytest.mark.parametrize("tasks", [2, 8, 300, 2000])
 def test_one_key_heavier_than_all_levels_is_spread_over_all_tasks(tasks: int) -> None:
     rows = np.array([1e9])
-    placed = pour(["hot"], rows, np.zeros(tasks))
-    assert len(placed["hot"]) == tasks
+    placed = pour(rows, np.zeros(tasks))
+    assert placed.pieces.tolist() == [tasks]
     assert loads_of(placed, rows, np.zeros(tasks)).max() <= 1e9 / tasks * 1.04
 
 
 def test_many_light_keys_on_many_tasks_do_not_add_up_on_the_last() -> None:
     rows = np.sort(np.random.default_rng(1).pareto(1.2, 5000) + 1)[::-1]
     base = np.random.default_rng(2).uniform(0, 10, 1000)
-    loads = loads_of(pour(names(rows), rows, base), rows, base)
+    loads = loads_of(pour(rows, base), rows, base)
     assert loads.max() <= 1.01 * water_level(base, float(rows.sum()))
 
 
@@ -119,29 +170,43 @@ def test_many_light_keys_on_many_tasks_do_not_add_up_on_the_last() -> None:
 )
 def test_degenerate_heads_are_placed(rows: list[float], base: list[float]) -> None:
     weights, loads = np.array(rows), np.array(base)
-    keys = names(weights)
-    on_task_0: dict[str, Shares] = dict.fromkeys(keys, ((0, WHOLE_SHARE),))
+    on_task_0 = Placement.pinned(np.zeros(len(rows), dtype=np.int64))
     for placed in (
-        pour(keys, weights, loads),
-        pour_in_place(keys, weights, loads, on_task_0),
-        place_whole(keys, weights, loads),
+        pour(weights, loads),
+        pour_in_place(weights, loads, on_task_0),
+        place_whole(weights, loads),
+        place_whole_in_place(weights, loads, on_task_0),
     ):
         check_shares(placed, len(base))
-        assert len(placed) == len(rows)
 
 
 def test_no_keys_are_no_head() -> None:
-    assert pour([], np.zeros(0), np.array([1.0, 2.0])) == {}
+    assert pour(np.zeros(0), np.array([1.0, 2.0])).as_head([]) == {}
 
 
-@given(st.dictionaries(st.integers(0, 5000), st.floats(1e-3, 1e9), min_size=1, max_size=300))
-def test_shares_add_up_whatever_is_rounded(pieces: dict[int, float]) -> None:
-    shares = as_shares(pieces)
-    check_shares({"k": shares}, 5001)
-    total = sum(pieces.values())
+@given(st.lists(st.floats(1e-3, 1e9), min_size=2, max_size=300))
+def test_shares_add_up_whatever_is_rounded(pieces: list[float]) -> None:
+    amounts = np.array(pieces)
+    weights = whole_weights(amounts)
+    assert weights.sum() == WHOLE_SHARE
     cell = 1 / min(WHOLE_SHARE, 256 * len(pieces))
-    assert all(abs(weight / WHOLE_SHARE - pieces[task] / total) <= cell for task, weight in shares)
+    assert (np.abs(weights / WHOLE_SHARE - amounts / amounts.sum()) <= cell).all()
 
 
 def test_two_pieces_are_multiples_of_a_512th() -> None:
-    assert as_shares({4: 37.0, 2: 63.0}) == ((2, 323 * 128), (4, 189 * 128))
+    assert whole_weights(np.array([63.0, 37.0])).tolist() == [323 * 128, 189 * 128]
+
+
+def test_a_placement_is_written_as_a_plan_has_it_and_read_back() -> None:
+    shares = [((0, WHOLE_SHARE),), ((2, 3 * WHOLE_SHARE // 4), (0, WHOLE_SHARE // 4)), ((1, WHOLE_SHARE),)]
+    placed = Placement.of_shares(shares)
+    assert placed.as_head(["b", "c", "a"]) == {"a": shares[2], "b": shares[0], "c": shares[1]}
+    assert (placed.split.tolist(), placed.states) == ([1], 4)
+
+
+def test_rows_that_stay_are_those_whose_draws_name_the_same_task() -> None:
+    half = WHOLE_SHARE // 2
+    old = Placement.of_shares([((0, WHOLE_SHARE),), ((1, WHOLE_SHARE),), ((0, half), (1, half))])
+    new = Placement.of_shares([((0, WHOLE_SHARE),), ((0, WHOLE_SHARE),), ((1, half), (2, half))])
+    assert old.staying(new).tolist() == [1.0, 0.0, 0.25]
+    assert new.pairs_beyond(old) == 2

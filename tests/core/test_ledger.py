@@ -18,6 +18,7 @@ def stage(number: int, admitted: int, backlog_in: int, processed: int, backlog: 
     return synthetic.report(first_plan(job), {}).model_copy(
         update={
             "stage": number,
+            "waves": (min(number, len(job.waves)), min(number + 1, len(job.waves))),
             "admitted_rows": admitted,
             "backlog_in_rows": backlog_in,
             "processed_rows": processed,
@@ -46,12 +47,16 @@ def test_a_run_that_counts_each_row_once_balances() -> None:
         ([stage(0, 99, 0, 69, 30), *GOOD[1:]], 499, "stage 0 admitted 99 rows of the 100 listed"),
         ([stage(0, 100, 0, 71, 30), *GOOD[1:]], 501, "stage 0 got 100 rows but processed and left over 101"),
         ([GOOD[0], stage(1, 400, 60, 450, 10), GOOD[2]], 530, "stage 1 took in 60 backlog rows of the 30 left over"),
+        ([GOOD[0], GOOD[1].model_copy(update={"waves": (0, 2)}), GOOD[2]], 500,
+         "stage 1 admitted waves from 0 on, after 1 waves"),
+        (GOOD[:1], 70, "1 of 2 waves were admitted"),
         ([], 0, "0 rows were processed of the 500 of the input"),
         (GOOD[:1], 70, "70 rows were processed of the 500 of the input"),
     ],
     ids=[
         "a lost backlog", "a backlog left at the end", "doubled states", "a lost state", "a row that was not admitted",
-        "a changed count", "a backlog read twice", "no stage", "a stage that never ran",
+        "a changed count", "a backlog read twice", "a wave admitted twice", "a wave never admitted",
+        "no stage", "a stage that never ran",
     ],
 )  # fmt: skip
 def test_an_imbalance_is_named(reports: list[StageReport], state_rows: int, problem: str) -> None:

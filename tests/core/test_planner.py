@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from skewless.errors import PlanError
 from skewless.forecast import SEEN_ENOUGH, Forecast
+from skewless.placement import Placement
 from skewless.planner import first_plan, plan_next_stage, refuse_unsafe
 from skewless.routing_plan import WHOLE_SHARE, RoutingPlan
 from skewless.stage_report import StageReport
@@ -61,7 +62,12 @@ def test_predicted_loads_add_up_to_what_is_queued(seen: dict[str, int], data: st
     job = synthetic.job([sum(seen.values()), data.draw(st.integers(0, 9000))], reducers=4)
     plan = first_plan(job)
     forecast = Forecast.after(job, plan, synthetic.report(plan, seen, backlog, head))
-    for loads in (forecast.loads_unchanged(), forecast.loads(plan, forecast.shares_now)):
+    anew = plan.model_copy(update={"share_salt": 1})
+    for loads in (
+        forecast.loads_unchanged(),
+        forecast.loads(plan, forecast.placement_now),
+        forecast.loads(anew, forecast.placement_now),
+    ):
         assert loads.sum() == pytest.approx(forecast.queued_rows)
         assert len(loads) == 4
 
@@ -83,7 +89,9 @@ def test_the_hot_key_is_split_and_everyone_gets_the_fair_share() -> None:
     assert decision.certificate is not None
     assert decision.certificate.gap < 0.01
     assert decision.next_plan.epoch == decision.next_plan.share_salt == 1
-    assert decision.next_plan.budget_rows == -(-94_000 * 102 // 800)
+    assert decision.next_plan.budget_rows is not None
+    assert decision.next_plan.budget_rows == pytest.approx(94_000 / 8, rel=0.1)
+    assert sum(decision.next_plan.expected_rows) == pytest.approx(94_000, abs=8)
     assert "split 1 ('hot')" in decision.sentence
 
 
@@ -101,11 +109,12 @@ def test_a_key_that_may_not_be_split_is_not_and_the_certificate_says_so() -> Non
 
 def test_a_plan_that_splits_what_may_not_be_split_is_refused() -> None:
     job = synthetic.job([1], WHOLE)
-    halves = ((0, WHOLE_SHARE // 2), (1, WHOLE_SHARE // 2))
-    plan = first_plan(job).model_copy(update={"head": {"hot": halves}})
+    plan = first_plan(job)
+    forecast = Forecast.after(job, plan, synthetic.report(plan, {"hot": 100}, {"hot": 100}))
+    halves = Placement.of_shares([((0, WHOLE_SHARE // 2), (1, WHOLE_SHARE // 2))])
     with pytest.raises(PlanError, match="key 'hot' split"):
-        refuse_unsafe(job, plan)
-    refuse_unsafe(synthetic.job([1]), plan)
+        refuse_unsafe(job, forecast, halves)
+    refuse_unsafe(synthetic.job([1]), forecast, halves)
 
 
 def test_a_balanced_load_is_left_alone() -> None:
@@ -116,7 +125,9 @@ def test_a_balanced_load_is_left_alone() -> None:
         by_task.setdefault(plan.tail_task(f"key-{number}"), f"key-{number}")
     decision = plan_next_stage(job, plan, synthetic.report(plan, dict.fromkeys(by_task.values(), 1000)))
     assert decision.candidates[0].chosen
-    assert decision.next_plan == plan.model_copy(update={"epoch": 1, "budget_rows": decision.next_plan.budget_rows})  # type: ignore[union-attr]
+    assert decision.next_plan is not None
+    for part in ("ring", "head", "factors", "share_salt"):
+        assert getattr(decision.next_plan, part) == getattr(plan, part)
     assert decision.candidates[0].forwarded_rows == 0
 
 
@@ -125,7 +136,9 @@ def test_static_never_changes_the_plan_and_has_no_budget() -> None:
     plan = first_plan(job)
     assert plan.budget_rows is None
     decision = plan_next_stage(job, plan, synthetic.report(plan, skewed()))
-    assert decision.next_plan == plan.model_copy(update={"epoch": 1})
+    assert decision.next_plan is not None
+    assert (decision.next_plan.ring, decision.next_plan.head) == (plan.ring, {})
+    assert decision.next_plan.budget_rows is None
     assert [one.action for one in decision.candidates] == ["stand still"]
 
 
@@ -163,19 +176,27 @@ def test_keys_seen_a_few_times_are_left_to_the_ring() -> None:
     assert "rare but waiting" in decision.next_plan.head
 
 
-def test_the_last_wave_needs_no_budget_once_forecasts_came_true() -> None:
-    job = synthetic.job([10_000, 10_000, 80_000])
-    plan = first_plan(job).model_copy(update={"epoch": 1})
-    report = synthetic.report(plan, skewed())
-    budgets = []
-    for rows in (1000, 2000):
-        even = [load.model_copy(update={"queued_rows": 1000}) for load in report.tasks[1:]]
-        tasks = (report.tasks[0].model_copy(update={"queued_rows": rows}), *even)
-        decision = plan_next_stage(job, plan, report.model_copy(update={"tasks": tasks}))
-        assert decision.next_plan is not None
-        budgets.append(decision.next_plan.budget_rows)
-        assert ("the budget is lifted" in decision.sentence) == (rows == 1000)
-    assert budgets == [None, 10_200]
+@pytest.mark.parametrize(("stage_seconds", "lifted"), [(1.6, True), (60.0, False)], ids=["cheap rows", "dear rows"])
+def test_the_last_wave_has_a_budget_if_a_stage_to_drain_pays(stage_seconds: float, lifted: bool) -> None:
+    job = synthetic.job([10_000, 80_000])
+    plan = first_plan(job)
+    report = synthetic.report(plan, skewed()).model_copy(update={"stage_seconds": stage_seconds})
+    even = tuple(load.model_copy(update={"processed_rows": 1250}) for load in report.tasks)
+    decision = plan_next_stage(job, plan, report.model_copy(update={"tasks": even}))
+    assert decision.next_plan is not None
+    assert (decision.next_plan.budget_rows is None) == ("the budget is lifted" in decision.sentence) == lifted
+
+
+@pytest.mark.parametrize(("stage_seconds", "waves"), [(1.6, (1, 4)), (6000.0, (1, 2))], ids=["cheap rows", "dear rows"])
+def test_waves_are_joined_where_stages_cost_more_than_they_save(stage_seconds: float, waves: tuple[int, int]) -> None:
+    job = synthetic.job([10_000, 10_000, 20_000, 60_000], waves=(1, 1, 2, 6))
+    plan = first_plan(job)
+    report = synthetic.report(plan, skewed()).model_copy(update={"stage_seconds": stage_seconds})
+    even = tuple(load.model_copy(update={"processed_rows": 1250}) for load in report.tasks)
+    decision = plan_next_stage(job, plan, report.model_copy(update={"tasks": even}))
+    assert decision.next_plan is not None
+    assert decision.next_plan.waves == waves
+    assert ("admitted at once" in decision.sentence) == (waves == (1, 4))
 
 
 Confusion = Callable[[RoutingPlan, StageReport], tuple[RoutingPlan, StageReport]]

@@ -45,6 +45,45 @@ def test_taking_tokens_from_a_reducer_moves_slots_only_away_from_it(
     assert set(before[before != after]) <= {poorer}
 
 
+@given(TOKENS, st.data(), st.integers(4, 16))
+def test_removing_a_reducer_moves_only_its_own_slots(tokens: dict[int, int], data: st.DataObject, bits: int) -> None:
+    gone = data.draw(st.sampled_from(sorted(tokens)))
+    others = {reducer: count for reducer, count in tokens.items() if reducer != gone}
+    if not others:
+        return
+    before = Ring(ring_bits=bits, tokens=tokens).slot_owners
+    after = Ring(ring_bits=bits, tokens=others).slot_owners
+    assert np.array_equal(before != after, before == gone)
+    assert gone not in after
+
+
+@given(TOKENS, st.data(), st.integers(1, 30), st.integers(4, 16))
+def test_adding_tokens_to_a_reducer_moves_slots_only_to_it(
+    tokens: dict[int, int], data: st.DataObject, more: int, bits: int
+) -> None:
+    richer = data.draw(st.sampled_from(sorted(tokens)))
+    before = Ring(ring_bits=bits, tokens=tokens).slot_owners
+    after = Ring(ring_bits=bits, tokens={**tokens, richer: tokens[richer] + more}).slot_owners
+    assert set(after[before != after]) <= {richer}
+    assert richer not in before[before != after]
+
+
+@given(TOKENS, st.integers(4, 16))
+def test_every_slot_has_exactly_one_owner_and_it_is_on_the_ring(tokens: dict[int, int], bits: int) -> None:
+    ring = Ring(ring_bits=bits, tokens=tokens)
+    owned = sum((ring.slot_owners == reducer).astype(int) for reducer in ring.reducers)
+    assert ring.slot_owners.shape == (1 << bits,)
+    assert np.array_equal(owned, np.ones(1 << bits))
+
+
+@given(TOKENS, st.text(st.characters(exclude_categories=["Cs"])), st.integers(4, 16))
+def test_the_owner_of_a_key_is_that_of_its_slot(tokens: dict[int, int], key: str, bits: int) -> None:
+    ring = Ring(ring_bits=bits, tokens=tokens)
+    assert 0 <= ring.slot_of(key) < 1 << bits
+    assert ring.owner_of(key) == ring.slot_owners[ring.slot_of(key)]
+    assert ring.owner_of(key) in ring.reducers
+
+
 @given(TOKENS)
 def test_every_slot_has_an_owner_on_the_ring_and_the_order_of_reducers_is_no_matter(tokens: dict[int, int]) -> None:
     ring = Ring(tokens=tokens)

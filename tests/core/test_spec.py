@@ -60,7 +60,7 @@ def test_every_policy_of_the_spec_exists() -> None:
         ("{path: corpus/tokens}", "{path: x, format: csv}", "spec, field input.format: required 'parquet', but came 'csv'."),
         ("bins: 16", "bins: {a: 1}", "spec, field aggregates.columns.options: required a text, a number, true, false, null or a list of numbers, but came bins: {'a': 1}."),
         ("output:", "routing: {polcy: static}\noutput:", "spec, field routing.polcy: required a known field, but came the unknown field 'polcy'; did you mean 'policy'."),
-        ("output:", "routing: {policy: magic}\noutput:", "spec, field routing.policy: required 'static' or 'adaptive', but came 'magic'."),
+        ("output:", "routing: {policy: magic}\noutput:", "spec, field routing.policy: required 'static', 'halving', 'doubling', 'virtual_tasks', 'partial_key', 'd_choices', 'w_choices', 'bounded_load' or 'adaptive', but came 'magic'."),
         ("output:", "routing: {reducers: 0}\noutput:", "spec, field routing.reducers: required greater than or equal to 1, but came 0."),
         ("output:", "routing: {waves: [1, 0]}\noutput:", "spec, field routing.waves.1: required greater than 0, but came 0."),
         ("output:", "schedule: {timezone: Mars}\noutput:", "spec, field schedule.timezone: required an IANA time zone like 'Europe/Zurich', but came 'Mars'."),

@@ -37,7 +37,7 @@ key: key
 aggregates:
   n: count
   histogram: {function: streaming_histogram, column: value, bins: 8}
-routing: {reducers: 4}
+routing: {reducers: 4, warm_start: false, stage_overhead: 0}
 output: {path: results}
 """
     )
@@ -62,7 +62,7 @@ BAD = [
     ("unknown option", ["--set", "aggregates.histogram.bin=3"], r"'bin'; did you mean 'bins'"),
     ("typo in a field", ["--set", "routing.polcy=static"], r"'polcy'; did you mean 'policy'"),
     ("typo in a section", ["--set", "rooting.policy=static"], r"'rooting'; did you mean 'routing'"),
-    ("unknown policy", ["--set", "routing.policy=magic"], r"'static' or 'adaptive'.*'magic'"),
+    ("unknown policy", ["--set", "routing.policy=magic"], r"'bounded_load' or 'adaptive'.*'magic'"),
     (
         "unknown expectation",
         ["--set", "quality.expectations=[{type: expect_colum_values_to_be_unique}]"],

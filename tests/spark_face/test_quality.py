@@ -91,6 +91,7 @@ class Scene:
         nothing = (0,) * 16
         return StageReport(
             stage=stage,
+            waves=(stage, stage + 1),
             admitted_rows=self.admitted[stage],
             backlog_in_rows=self.backlog[0] if stage else 0,
             forwarded_rows=0,

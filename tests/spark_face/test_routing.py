@@ -53,9 +53,10 @@ def test_spark_routes_every_row_as_the_plan_says(spark: SparkSession) -> None:
     plan = RoutingPlan(
         epoch=3,
         policy="adaptive",
+        waves=(3, 4),
         ring=Ring.even(5, 16, ring_bits=10),
         factors={1: 4, 3: 2},
-        head={"hot": ((0, 1024), (4, 40_000), (8, WHOLE_SHARE - 41_024)), "warm": ((7, WHOLE_SHARE),)},
+        head={"hot": ((0, 1024), (4, 40_000), (8, WHOLE_SHARE - 51_024), (4, 10_000)), "warm": ((7, WHOLE_SHARE),)},
         share_salt=3,
     )
     origins = [(number % 7 << 40) | number for number in range(len(keys))]

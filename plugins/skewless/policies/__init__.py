@@ -7,7 +7,17 @@ from typing import NamedTuple
 
 from skewless.forecast import Forecast
 from skewless.job import Job
-from skewless.policies import adaptive, static
+from skewless.policies import (
+    adaptive,
+    bounded_load,
+    d_choices,
+    doubling,
+    halving,
+    partial_key,
+    static,
+    virtual_tasks,
+    w_choices,
+)
 from skewless.policies.proposal import Proposal
 
 
@@ -17,13 +27,22 @@ class Policy(NamedTuple):
     Attributes:
         propose: plans beside standing still, each with the sentence that says what it does.
         replans: whether it ever changes a plan; if not, a budget would only delay rows.
+        schedules: whether it chooses waves and budgets itself, where the spec does not.
     """
 
     propose: Callable[[Job, Forecast], Sequence[Proposal]]
-    replans: bool
+    replans: bool = True
+    schedules: bool = False
 
 
 POLICIES: dict[str, Policy] = {
     "static": Policy(static.propose, replans=False),
-    "adaptive": Policy(adaptive.propose, replans=True),
+    "halving": Policy(halving.propose),
+    "doubling": Policy(doubling.propose),
+    "virtual_tasks": Policy(virtual_tasks.propose),
+    "partial_key": Policy(partial_key.propose),
+    "d_choices": Policy(d_choices.propose),
+    "w_choices": Policy(w_choices.propose),
+    "bounded_load": Policy(bounded_load.propose),
+    "adaptive": Policy(adaptive.propose, schedules=True),
 }

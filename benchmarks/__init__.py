@@ -1,0 +1,1 @@
+"""Measurements of Skewless against its peers, and the workloads they are measured on."""

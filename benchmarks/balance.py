@@ -1,0 +1,120 @@
+"""How evenly every policy spreads skewed keys: ``python -m benchmarks.balance [--quick] [--json]``.
+
+Nothing is timed: the same seeds give the same figures on every machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks.balance_aims import verdicts
+from benchmarks.balance_lines import OVERHEAD, Cell, Line
+from benchmarks.balance_page import page
+from benchmarks.peers import PEERS
+from benchmarks.staged import WAVES, simulate
+from benchmarks.workloads import drift, lognormal_1, lognormal_2, zipf
+from skewless.policies import POLICIES
+
+RESULTS = Path(__file__).parent / "results"
+SEED = 0
+SOURCES = 5
+#: Distinct keys and messages of the Zipf streams; the references' own.
+KEYS, MESSAGES = 100_000, 1_000_000
+EPOCHS = 10
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much is measured."""
+
+    exponents: tuple[float, ...] = (0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0)
+    zipf_tasks: tuple[int, ...] = (10, 50, 100, 1000)
+    other_tasks: tuple[int, ...] = (10, 50, 100)
+    lognormal_messages: int = 10_000_000
+
+
+FULL = Scale()
+QUICK = Scale(exponents=(0.8, 1.2, 2.0), zipf_tasks=(50, 100), other_tasks=(100,), lognormal_messages=300_000)
+
+
+def main(arguments: Sequence[str] | None = None, folder: Path = RESULTS) -> None:
+    """Measure, write ``balance.json`` and ``balance.md`` into the folder, and print; quick ones are only printed."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.balance", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a few cells in less than a minute; nothing is written")
+    parser.add_argument("--json", action="store_true", help="print the JSON document instead of the page")
+    options = parser.parse_args(arguments)
+    lines = list(measured(QUICK if options.quick else FULL))
+    text = json.dumps(document(lines), indent=1)
+    readable = page(lines, verdicts(lines))
+    if not options.quick:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "balance.json").write_text(text + "\n", encoding="utf-8")
+        (folder / "balance.md").write_text(readable, encoding="utf-8")
+    print(text if options.json else readable)
+
+
+def measured(scale: Scale) -> Iterator[Line]:
+    """All lines, cell by cell."""
+    for cells, keys in _streams(scale):
+        for cell in cells:
+            print(f"{cell.workload}, {cell.tasks} tasks", file=sys.stderr)
+            yield from cell_lines(cell, keys)
+
+
+def cell_lines(cell: Cell, keys: npt.NDArray[np.int64]) -> Iterator[Line]:
+    """Every scheme on one stream: ``adaptive`` without and with a price of stages, the other policies, the peers."""
+    yield staged_line(cell, keys, "adaptive")
+    yield staged_line(cell, keys, "adaptive", OVERHEAD)
+    for policy in POLICIES:
+        if policy != "adaptive":
+            yield staged_line(cell, keys, policy)
+    for policy, peer in PEERS.items():
+        if policy != "pkg_l":  # which is "pkg" by its other name
+            yield Line(cell, policy, False, 0.0, peer(keys, cell.tasks, sources=SOURCES, seed=SEED))
+
+
+def staged_line(cell: Cell, keys: npt.NDArray[np.int64], policy: str, overhead: float = 0.0) -> Line:
+    """One staged policy on one stream."""
+    outcome, _ = simulate(keys, cell.tasks, policy, in_order=cell.in_order, overhead=overhead)
+    words = f"{policy}, stages cost {overhead:.0%}" if overhead else policy
+    return Line(cell, words, True, overhead, outcome)
+
+
+def _streams(scale: Scale) -> Iterator[tuple[list[Cell], npt.NDArray[np.int64]]]:
+    """Each stream, drawn once, with the cells that are measured on it."""
+    for exponent in scale.exponents:
+        cells = [Cell(f"Zipf z={exponent}", tasks, exponent) for tasks in scale.zipf_tasks]
+        yield cells, zipf(KEYS, exponent, MESSAGES, SEED)
+    for name, draw in (("LN1", lognormal_1), ("LN2", lognormal_2)):
+        yield [Cell(name, tasks) for tasks in scale.other_tasks], draw(scale.lognormal_messages, SEED)
+    cells = [Cell("drift", tasks) for tasks in scale.other_tasks]
+    cells += [Cell("drift, in order", tasks, in_order=True) for tasks in scale.other_tasks]
+    yield cells, drift(KEYS, 1.4, MESSAGES, EPOCHS, SEED)
+
+
+def document(lines: Sequence[Line]) -> dict[str, Any]:
+    """What is written as JSON."""
+    return {
+        "setting": {
+            "python": platform.python_version(), "numpy": version("numpy"), "skewless": version("skewless"),
+            "stream_seed": SEED, "hash_seed": SEED, "sources": SOURCES, "waves": WAVES,
+            "zipf_and_drift": {"keys": KEYS, "messages": MESSAGES, "drift_epochs": EPOCHS, "drift_exponent": 1.4},
+        },
+        "verdicts": [asdict(verdict) for verdict in verdicts(lines)],
+        "lines": [line.as_dict() for line in lines],
+    }  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+"""The paper's two experiments: Table 1, and S against the rounds that each reducer may have (Figure 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+from benchmarks.dpa.actors import MAPPERS, REDUCERS, SPEEDS, THRESHOLD, Balancer, Outcome, Speeds, play
+from benchmarks.dpa.balancers import HALVING_TOKENS, RING_BITS, Adaptive, Doubling, Halving
+from benchmarks.dpa.workloads import LETTERS, MOST_ROUNDS, PUBLISHED
+
+#: For each method of the paper, tokens of each reducer at the start.
+STARTS = {"halving": HALVING_TOKENS, "doubling": 1}
+CELLS = tuple((workload, start) for workload in PUBLISHED for start in STARTS)
+TOKEN_MOVES: dict[str, Callable[[int], Balancer]] = {"halving": Halving, "doubling": Doubling}
+PLANNERS: dict[str, Callable[[int], Balancer]] = {"adaptive": Adaptive}
+#: What else the actors might be like: slower and faster mappers, and a first look when reducing has begun.
+OTHER_SPEEDS = {
+    **{f"{pushes} pushes a tick": Speeds(pushes=pushes) for pushes in (2, 4, 5, 6, 8, 10, 13, 25)},
+    **{f"first look in tick {tick}": Speeds(first_look=tick) for tick in (2, 4, 8)},
+}
+
+
+def run(workload: str, start: str, method: str, rounds: int, speeds: Speeds = SPEEDS) -> Outcome:
+    """One run of a cell: by a planner, or by the token move that the ring of the start is made for."""
+    balancer = PLANNERS[method] if method in PLANNERS else TOKEN_MOVES[start]
+    return play(LETTERS[workload], balancer(STARTS[start]), rounds, speeds)
+
+
+def results() -> dict[str, Any]:
+    """All figures, as one JSON document; the same every time."""
+    return {
+        "setting": {
+            "mappers": MAPPERS,
+            "reducers": REDUCERS,
+            "threshold": THRESHOLD,
+            "ring_bits": RING_BITS,
+            "tokens_at_start": STARTS,
+            "pushes_per_mapper_and_tick": SPEEDS.pushes,
+            "first_look_tick": SPEEDS.first_look,
+            "look_every_ticks": SPEEDS.look_every,
+            "letters": LETTERS,
+        },
+        "cells": [cell(workload, start) for workload, start in CELLS],
+        "missed_at_other_speeds": {words: missed(speeds) for words, speeds in OTHER_SPEEDS.items()},
+    }
+
+
+def cell(workload: str, start: str) -> dict[str, Any]:
+    """One cell of Table 1 and the curves of Figure 3 that belong to it; S by 0 to 8 rounds per reducer."""
+    published = PUBLISHED[workload][start]
+    outcomes = {method: by_rounds(workload, start, method) for method in ("paper's move", *PLANNERS)}
+    curves = {method: [outcome.skew for outcome in some] for method, some in outcomes.items()}
+    once = {method: some[1] for method, some in outcomes.items()}
+    return {
+        "workload": workload,
+        "start": start,
+        "published": published._asdict(),
+        "skew_without": curves["paper's move"][0],
+        "skew_with": {method: outcome.skew for method, outcome in once.items()},
+        "processed_with": {method: list(outcome.processed) for method, outcome in once.items()},
+        "rounds_with": {method: list(outcome.rounds) for method, outcome in once.items()},
+        "skew_by_rounds": curves,
+    }
+
+
+def by_rounds(workload: str, start: str, method: str) -> list[Outcome]:
+    """How a cell ends with 0, 1, ... rounds per reducer; where no reducer used all of its, more give the same."""
+    found = [run(workload, start, method, 0)]
+    for rounds in range(1, MOST_ROUNDS + 1):
+        free = rounds > 1 and max(found[-1].rounds) < rounds - 1
+        found.append(found[-1] if free else run(workload, start, method, rounds))
+    return found
+
+
+def misses(cell: dict[str, Any], method: str) -> list[str]:
+    """Which of the aims a planner misses in a cell.
+
+    At most the paper's S with its move, to two decimals; 0 where one letter is all there is; never
+    above the start; never worse by more rounds.
+    """
+    curve = cell["skew_by_rounds"][method]
+    found = {
+        "above the paper": round(curve[1], 2) > cell["published"]["balanced"],
+        "not 0 on WL3": cell["workload"] == "WL3" and curve[1] > 0,
+        "above its start": max(curve) > curve[0],
+        "worse by a round": any(later > earlier for earlier, later in pairwise(curve)),
+    }
+    return [aim for aim, missed in found.items() if missed]
+
+
+def missed(speeds: Speeds) -> dict[str, list[str]]:
+    """The cells in which each planner ends above the paper, its start, or 0 on WL3, at other speeds; one round."""
+    found: dict[str, list[str]] = {}
+    for method in PLANNERS:
+        found[method] = []
+        for workload, start in CELLS:
+            end = run(workload, start, method, 1, speeds).skew
+            paper = PUBLISHED[workload][start]
+            if round(end, 2) > min(paper) or (workload == "WL3" and end > 0):
+                found[method].append(f"{workload} {start} {end:.3f}")
+    return found

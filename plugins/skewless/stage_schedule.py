@@ -1,0 +1,154 @@
+"""How much the next stage admits, and how much of it each task may reduce.
+
+Both trade the same two things: a stage has a price, and without it rows go where an older and
+wronger forecast sends them. The error of a forecast is that of a sample: of N rows foretold from
+S rows seen, a task that gets n of them is wrong by ``sqrt(f n (1 + N/S))`` rows (the sum of two
+Poisson variances), where f >= 1 says how much more than rows drawn one by one the waves differ.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from skewless.forecast import Forecast
+from skewless.job import Job
+from skewless.placement import Rows
+from skewless.routing_plan import RoutingPlan
+from skewless.stage_report import StageReport
+
+#: What a row left over costs, in rows reduced: it is written, read and shuffled once more, and
+#: if the next plan moves it, forwarded.
+BACKLOG_COST_ROWS = 0.75
+#: With the rows left over at that price, a budget is best where a task is above it with the
+#: probability 1 / (1 + price), which leaves so many standard deviations of a task's error idle
+#: or over: (1 + price) times the normal density at that point.
+WASTE_PER_ERROR = 0.69
+#: Budgets that are compared, as multiples of the mean predicted load.
+BUDGETS = tuple(np.arange(0.70, 1.31, 0.01).tolist())
+
+
+class Admission(NamedTuple):
+    """The waves that the next stage admits, ``first <= wave < end``, and why in words."""
+
+    waves: tuple[int, int]
+    sentence: str
+
+
+class Budget(NamedTuple):
+    """Rows that each task may reduce, or None for all of them, and why in words."""
+
+    rows: int | None
+    sentence: str
+
+
+def dispersion(plan: RoutingPlan, report: StageReport) -> float:
+    """How much more a stage's queues differed from their forecast than a sample would, at least 1.
+
+    The f of the formula above: source partitions are no random samples, and keys drift.
+    """
+    before = report.histogram.seen_rows - report.admitted_rows
+    if not plan.expected_rows or not report.admitted_rows or before <= 0:
+        return 1.0
+    queued = np.array([load.queued_rows for load in report.tasks], dtype=np.float64)
+    expected = np.array(plan.expected_rows, dtype=np.float64)
+    fresh = report.admitted_rows / max(1, report.admitted_rows + report.backlog_in_rows)
+    variance = np.maximum(1.0, expected * fresh * (1.0 + report.admitted_rows / before))
+    return max(1.0, float(np.mean((queued - expected) ** 2 / variance)))
+
+
+def next_waves(job: Job, plan: RoutingPlan, report: StageReport, overhead_rows: float) -> Admission:
+    """Join as many of the next waves as makes the rest of the run shortest.
+
+    The rest of the run is cut into stages by dynamic programming over the waves that are left:
+    each stage costs its overhead and what the error of its forecast wastes; the more has been
+    seen before it, the smaller that is. Last, a stage that drains.
+
+    Args:
+        job: its waves.
+        plan: of the reported stage.
+        report: of the last stage.
+        overhead_rows: what a stage costs, in rows of the largest task.
+    """
+    first, last = plan.waves[1], len(job.waves)
+    seen = report.histogram.seen_rows
+    if last - first <= 1 or not seen or not overhead_rows:
+        return Admission((first, min(first + 1, last)), "")
+    tasks, spread = len(plan.tasks), dispersion(plan, report)
+    reached = seen + np.cumsum([0, *(job.wave_rows(wave) for wave in range(first, last))])
+
+    def waste(start: int, end: int) -> float:
+        rows, known = float(reached[end] - reached[start]), float(reached[start])
+        return WASTE_PER_ERROR * math.sqrt(spread * rows / tasks * (1.0 + rows / known))
+
+    left = last - first
+    price = [0.0] * (left + 1)
+    stop = [left] * left
+    for start in reversed(range(left)):
+        options = {end: waste(start, end) + price[end] for end in range(start + 1, left + 1)}
+        # An overhead that is more than all rows there are would drown the difference between options.
+        stage = min(overhead_rows, float(job.rows))
+        stop[start] = min(options, key=lambda end: (options[end] + stage * _stages(stop, end, left), end))
+        price[start] = options[stop[start]]
+    waves = (first, first + stop[0])
+    joined = stop[0] > 1
+    words = f"waves {first} to {waves[1] - 1} are admitted at once, as a stage costs more than they would gain apart"
+    return Admission(waves, words if joined else "")
+
+
+def _stages(stop: list[int], start: int, left: int) -> int:
+    """Stages from here on under the choices made so far."""
+    count = 1
+    while start < left:
+        start, count = stop[start], count + 1
+    return count
+
+
+def choose_budget(forecast: Forecast, expected: Rows, spread: float, last_input: bool, overhead_rows: float) -> Budget:
+    """The budget with the least expected cost, or none.
+
+    A task that has more rows than the budget leaves some over, at a price; one that has fewer is
+    idle for the rest of the stage. Without a budget the stage waits for the task whose forecast is
+    worst, but needs no other stage to drain.
+
+    Args:
+        forecast: what the stage will find.
+        expected: rows foretold for each task, shape ``(tasks,)``.
+        spread: see ``dispersion``.
+        last_input: whether no input is left after this stage.
+        overhead_rows: what a stage costs, in rows of the largest task.
+    """
+    tasks = len(expected)
+    if tasks == 1 or not forecast.wave_rows or not forecast.rows_are_alike or tasks > forecast.slots:
+        return Budget(None, "")
+    fresh = forecast.wave_rows / max(1, forecast.queued_rows)
+    error = np.sqrt(spread * np.maximum(1.0, expected * fresh * (1.0 + min(forecast.scale, 1e6))))
+    drain = overhead_rows if last_input else 0.0
+    fair = float(expected.mean())
+    costs = {factor: _cost(fair * factor, expected, error) + drain for factor in BUDGETS}
+    best = min(costs, key=lambda factor: (costs[factor], factor))
+    unlimited = float((expected + error * math.sqrt(2.0 * math.log(tasks))).max())
+    if last_input and unlimited <= costs[best]:
+        return Budget(None, "the budget is lifted, as a stage to drain what it would leave over costs more")
+    return Budget(max(1, math.ceil(fair * best)), "")
+
+
+def _cost(budget: float, expected: Rows, error: Rows) -> float:
+    """Rows of the stage's largest task, and those left over spread over all tasks at their price."""
+    over = (expected - budget) / error
+    # E[max(0, X - b)] of a normal X.
+    density = np.exp(-(over**2) / 2.0) / math.sqrt(2.0 * math.pi)
+    left = error * (over * _normal_cdf(over) + density)
+    return budget + (1.0 + BACKLOG_COST_ROWS) * float(np.maximum(left, 0.0).mean())
+
+
+def _normal_cdf(values: Rows) -> Rows:
+    """The standard normal distribution to within 1e-7 (Abramowitz and Stegun 1964, 26.2.17)."""
+    size = np.abs(values)
+    t = 1.0 / (1.0 + 0.2316419 * size)
+    series = t * (0.319381530 + t * (-0.356563782 + t * (1.781477937 + t * (-1.821255978 + t * 1.330274429))))
+    upper = np.exp(-(size**2) / 2.0) / math.sqrt(2.0 * math.pi) * series
+    found: Rows = np.where(values >= 0, 1.0 - upper, upper)
+    return found
