@@ -22,7 +22,7 @@ from benchmarks.balance_aims import verdicts
 from benchmarks.balance_lines import OVERHEAD, Cell, Line
 from benchmarks.balance_page import page
 from benchmarks.peers import PEERS
-from benchmarks.staged import WAVES, simulate
+from benchmarks.staged import UNITS, WAVES, simulate
 from benchmarks.workloads import drift, lognormal_1, lognormal_2, zipf
 from skewless.policies import POLICIES
 
@@ -32,6 +32,8 @@ SOURCES = 5
 #: Distinct keys and messages of the Zipf streams; the references' own.
 KEYS, MESSAGES = 100_000, 1_000_000
 EPOCHS = 10
+#: Source partitions where drift is to be sampled well: the first wave then has ten of each epoch.
+FINE_UNITS = 10_000
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ def main(arguments: Sequence[str] | None = None, folder: Path = RESULTS) -> None
     parser.add_argument("--json", action="store_true", help="print the JSON document instead of the page")
     options = parser.parse_args(arguments)
     lines = list(measured(QUICK if options.quick else FULL))
-    text = json.dumps(document(lines), indent=1)
+    text = as_text(document(lines))
     readable = page(lines, verdicts(lines))
     if not options.quick:
         folder.mkdir(parents=True, exist_ok=True)
@@ -86,7 +88,7 @@ def cell_lines(cell: Cell, keys: npt.NDArray[np.int64]) -> Iterator[Line]:
 
 def staged_line(cell: Cell, keys: npt.NDArray[np.int64], policy: str, overhead: float = 0.0) -> Line:
     """One staged policy on one stream."""
-    outcome, _ = simulate(keys, cell.tasks, policy, in_order=cell.in_order, overhead=overhead)
+    outcome, _ = simulate(keys, cell.tasks, policy, units=cell.units, in_order=cell.in_order, overhead=overhead)
     words = f"{policy}, stages cost {overhead:.0%}" if overhead else policy
     return Line(cell, words, True, overhead, outcome)
 
@@ -99,6 +101,7 @@ def _streams(scale: Scale) -> Iterator[tuple[list[Cell], npt.NDArray[np.int64]]]
     for name, draw in (("LN1", lognormal_1), ("LN2", lognormal_2)):
         yield [Cell(name, tasks) for tasks in scale.other_tasks], draw(scale.lognormal_messages, SEED)
     cells = [Cell("drift", tasks) for tasks in scale.other_tasks]
+    cells += [Cell("drift, fine", tasks, units=FINE_UNITS) for tasks in scale.other_tasks]
     cells += [Cell("drift, in order", tasks, in_order=True) for tasks in scale.other_tasks]
     yield cells, drift(KEYS, 1.4, MESSAGES, EPOCHS, SEED)
 
@@ -108,12 +111,23 @@ def document(lines: Sequence[Line]) -> dict[str, Any]:
     return {
         "setting": {
             "python": platform.python_version(), "numpy": version("numpy"), "skewless": version("skewless"),
-            "stream_seed": SEED, "hash_seed": SEED, "sources": SOURCES, "waves": WAVES,
+            "stream_seed": SEED, "hash_seed": SEED, "sources": SOURCES,
+            "waves": WAVES, "units": UNITS, "fine_units": FINE_UNITS,
             "zipf_and_drift": {"keys": KEYS, "messages": MESSAGES, "drift_epochs": EPOCHS, "drift_exponent": 1.4},
         },
         "verdicts": [asdict(verdict) for verdict in verdicts(lines)],
         "lines": [line.as_dict() for line in lines],
     }  # fmt: skip
+
+
+def as_text(found: dict[str, Any]) -> str:
+    """The document as JSON, with a line of text for each entry of its lists."""
+    parts = []
+    for name, value in found.items():
+        entries = value if isinstance(value, list) else [value]
+        words = ",\n".join(map(json.dumps, entries))
+        parts.append(f"{json.dumps(name)}: " + (f"[\n{words}\n]" if isinstance(value, list) else words))
+    return "{\n" + ",\n".join(parts) + "\n}"
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ def _of_balance(adaptive: Sequence[Line]) -> Iterator[Verdict]:
     free = [line for line in adaptive if not line.overhead and line.cell.tasks in AIMED_TASKS]
     zipf = [line for line in free if line.cell.exponent is not None]
     yield _at_most("Zipf: makespan within 1.02 of T*", zipf, _makespan, 1.02)
-    for workload in ("LN1", "LN2", "drift", "drift, in order"):
+    for workload in ("LN1", "LN2", "drift", "drift, fine", "drift, in order"):
         yield _at_most(
             f"{workload}: makespan within 1.05 of T*",
             [line for line in free if line.cell.workload == workload], _makespan, 1.05,

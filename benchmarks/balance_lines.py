@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.outcome import Outcome
+from benchmarks.staged import UNITS
 
 #: What a stage costs, as a part of T*, where stages cost anything.
 OVERHEAD = 0.1
@@ -23,6 +24,8 @@ class Cell:
     exponent: float | None = None
     #: Whether waves are the next part of the stream, and no sample of it.
     in_order: bool = False
+    #: Source partitions that the waves are made of.
+    units: int = UNITS
 
     @property
     def words(self) -> str:

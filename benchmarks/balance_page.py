@@ -7,15 +7,17 @@ from typing import NamedTuple
 
 from benchmarks.balance_aims import Verdict
 from benchmarks.balance_lines import OVERHEAD, PUBLISHED, Line
+from benchmarks.staged import UNITS
 
 SETTING = f"""\
 Simulated with the real planner, key by key; nothing here is timed, and the seeds say every figure. T* is the
 number of messages over the number W of tasks. Zipf streams and drift have 1 M messages over 100 k keys; drift has
 z=1.4 and ten epochs, each with other hot keys. Staged policies admit waves of 1 : 4 : 15 : 80; a wave is a sample
-of the source partitions, but for "in order", where it is the next part of the stream: the worst case. Peers see
-every stream in order of arrival, in one pass, from five sources. Imbalance is the largest load less the average
-one, over all messages; "on average" it is that over time, for staged policies at the ends of the stages. In
-"{"adaptive, stages cost " + format(OVERHEAD, ".0%")}" every stage costs a tenth of T*, which the makespan leaves out.
+of the stream's {UNITS:,} source partitions, of 10,000 in "drift, fine"; in "drift, in order" it is the next part of
+the stream: the worst case. Peers see every stream in order of arrival, in one pass, from five sources. Imbalance is
+the largest load less the average one, over all messages; "on average" it is that over time, for staged policies at
+the ends of the stages. In "adaptive, stages cost {OVERHEAD:.0%}" every stage costs a tenth of T*, which the makespan
+leaves out.
 """
 
 

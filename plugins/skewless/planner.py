@@ -15,6 +15,7 @@ import numpy as np
 
 from skewless.bounds import Certificate, certify
 from skewless.decision import Candidate, Decision
+from skewless.drift import drifted_sentence
 from skewless.errors import PlanError, nearest
 from skewless.forecast import Forecast
 from skewless.job import Job
@@ -145,7 +146,9 @@ def plan_next_stage(job: Job, plan: RoutingPlan, report: StageReport, earlier: S
         queued_rows=forecast.queued_rows,
         candidates=tuple(_candidate(one, weighed[0], one is taken) for one in weighed),
         certificate=certificate,
-        sentence=_sentence(taken, weighed[0], certificate, admission, budget),
+        sentence="; ".join(
+            filter(None, (_sentence(taken, weighed[0], certificate, admission, budget), drifted_sentence(plan, report)))
+        ),
         next_plan=_next_plan(taken, expected, budget),
     )
 
@@ -273,14 +276,20 @@ def _refuse_unlike(plan: RoutingPlan, report: StageReport) -> None:
 
 
 def _certificate(job: Job, forecast: Forecast, taken: Weighed) -> Certificate:
-    loads = forecast.head_loads
-    heaviest = int(np.argmax(loads)) if len(loads) else None
+    keys = forecast.head_loads
+    heaviest = int(np.argmax(keys)) if len(keys) else None
+    tasks = min(forecast.slots, len(taken.loads))
+    speeds = forecast.speeds_under(taken.routing) if tasks == len(taken.loads) else None
+    total = taken.loads if speeds is None else taken.loads * speeds
     return certify(
-        total=float(taken.loads.sum()),
-        tasks=min(forecast.slots, len(taken.loads)),
+        total=max(float(total.sum()), float(keys.sum())),
+        tasks=tasks,
         makespan=taken.makespan_rows,
-        heaviest=None if heaviest is None else (forecast.keys[heaviest], float(loads[heaviest])),
+        heaviest=None if heaviest is None else (forecast.keys[heaviest], float(keys[heaviest])),
         splittable=job.splittable,
+        weights=keys,
+        speeds=speeds,
+        states=taken.placement.states,
     )
 
 

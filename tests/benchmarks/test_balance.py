@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from benchmarks.balance import cell_lines, document, staged_line
+from benchmarks.balance import as_text, cell_lines, document, staged_line
 from benchmarks.balance_aims import Verdict, verdicts
 from benchmarks.balance_lines import OVERHEAD, Cell, Line
 from benchmarks.balance_page import page
@@ -47,9 +47,10 @@ def test_where_stages_cost_a_tenth_of_the_ideal_there_are_at_most_three(exponent
     assert line.elapsed_over_ideal < free.outcome.makespan_over_ideal + OVERHEAD * free.outcome.stages
 
 
-def test_under_tenfold_drift_few_rows_change_hands() -> None:
-    line = staged_line(Cell("drift", 100), drift(100_000, 1.4, 1_000_000), "adaptive")
-    assert line.outcome.makespan_over_ideal <= 1.10
+@pytest.mark.parametrize(("units", "most"), [(1_000, 1.10), (10_000, 1.05)])
+def test_under_tenfold_drift_few_rows_change_hands(units: int, most: float) -> None:
+    line = staged_line(Cell("drift", 100, units=units), drift(100_000, 1.4, 1_000_000), "adaptive")
+    assert line.outcome.makespan_over_ideal <= most
     assert line.forwarded <= 0.10
     assert line.outcome.stages <= 7
 
@@ -67,7 +68,8 @@ def test_a_cell_has_a_line_of_every_policy_and_peer() -> None:
 
 
 def test_the_document_is_json_and_says_no_place_and_no_time() -> None:
-    found = json.loads(json.dumps(document(small_lines())))
+    found = json.loads(as_text(document(small_lines())))
+    assert found == json.loads(json.dumps(document(small_lines())))
     assert set(found) == {"setting", "verdicts", "lines"}
     assert len(found["lines"]) == len(small_lines())
     assert "/" not in json.dumps(found["setting"])

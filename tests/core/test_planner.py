@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from skewless.decision import Decision
 from skewless.errors import PlanError
 from skewless.forecast import SEEN_ENOUGH, Forecast
 from skewless.placement import Placement
 from skewless.planner import first_plan, plan_next_stage, refuse_unsafe
+from skewless.policies import POLICIES
 from skewless.routing_plan import WHOLE_SHARE, RoutingPlan
 from skewless.stage_report import StageReport
 from tests.core import synthetic
@@ -26,33 +28,60 @@ def skewed(hot: int = 6000) -> dict[str, int]:
     return {"hot": hot, **{f"cold-{number}": 20 for number in range(200)}}
 
 
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+@settings(max_examples=25)
 @given(COUNTS, st.data())
-def test_never_worse_than_standing_still(seen: dict[str, int], data: st.DataObject) -> None:
+def test_never_worse_than_standing_still(policy: str, seen: dict[str, int], data: st.DataObject) -> None:
     backlog = {key: data.draw(st.integers(0, rows)) for key, rows in seen.items()}
     head = sorted(seen)[: data.draw(st.integers(0, len(seen)))]
     algebra = data.draw(st.sampled_from([MERGEABLE, WHOLE]))
-    job = synthetic.job([sum(seen.values()), data.draw(st.integers(0, 9000))], algebra, reducers=4)
+    slots = data.draw(st.sampled_from([4, 6]))
+    wave = data.draw(st.integers(0, 9000))
+    job = synthetic.job([sum(seen.values()), wave], algebra, policy=policy, reducers=4, slots=slots)
     plan = first_plan(job)
     report = synthetic.report(plan, seen, backlog, head)
     decision = plan_next_stage(job, plan, report)
     if not decision.queued_rows:
         assert decision.next_plan is None
         return
-    still, *others = decision.candidates
+    still, *_ = decision.candidates
     (chosen,) = [one for one in decision.candidates if one.chosen]
     assert still.action == "stand still"
     assert chosen.cost_rows <= still.cost_rows
-    assert chosen.cost_rows == min(one.cost_rows for one in decision.candidates)
-    assert (chosen is still) == all(one.cost_rows >= still.cost_rows for one in others)
+    assert chosen.makespan_rows <= still.makespan_rows
+    assert all(one.sentence for one in decision.candidates)
     again = report.model_copy(
         update={
             "histogram": report.histogram.model_copy(update={"head": dict(reversed(report.histogram.head.items()))})
         }
     )
     assert plan_next_stage(job, plan, again) == decision
-    if algebra is WHOLE:
-        assert decision.next_plan is not None
-        assert all(len(shares) == 1 for shares in decision.next_plan.head.values())
+    assert Decision.from_json(decision.to_json()) == decision
+    assert decision.next_plan is not None
+    for shares in decision.next_plan.head.values():
+        assert sum(weight for _, weight in shares) == WHOLE_SHARE
+        assert algebra is MERGEABLE or len(shares) == 1
+
+
+@settings(max_examples=40)
+@given(COUNTS, st.data())
+def test_a_second_decision_keeps_the_promises_of_the_first(seen: dict[str, int], data: st.DataObject) -> None:
+    """With keys that are split already, and what is left of them wherever it is."""
+    job = synthetic.job([sum(seen.values()), 2000, data.draw(st.integers(0, 9000))], waves=(1, 1, 1), reducers=4)
+    first = plan_next_stage(job, first_plan(job), synthetic.report(first_plan(job), seen))
+    assert first.next_plan is not None
+    backlog = {key: data.draw(st.integers(0, rows)) for key, rows in seen.items()}
+    report = synthetic.report(first.next_plan, seen, backlog)
+    second = plan_next_stage(job, first.next_plan, report)
+    if second.next_plan is None:
+        return
+    still, *others = second.candidates
+    (chosen,) = [one for one in second.candidates if one.chosen]
+    assert chosen.makespan_rows <= still.makespan_rows
+    assert all(one.forwarded_rows <= report.backlog_rows + 1e-6 for one in others)
+    pinned = [key for key in second.next_plan.head if len({task for task, _ in second.next_plan.head[key]}) == 1]
+    assert chosen.pieces <= len(second.next_plan.head) + 4 - 1 or chosen.action == "stand still" or not pinned
+    assert Decision.from_json(second.to_json()) == second
 
 
 @given(COUNTS, st.data())

@@ -131,9 +131,7 @@ def _more_tasks(job: Job, forecast: Forecast) -> Iterator[Proposal]:
         yield _elsewhere(job, forecast, "split tasks", words, plan.ring, split)
 
 
-def _elsewhere(
-    job: Job, forecast: Forecast, action: str, words: str, ring: Ring, factors: dict[int, int]
-) -> Proposal:
+def _elsewhere(job: Job, forecast: Forecast, action: str, words: str, ring: Ring, factors: dict[int, int]) -> Proposal:
     """Another ring or other tasks, with the head poured on the tail that each task then has."""
     plan = forecast.plan_with(ring, factors)
     rows, base, speeds = forecast.head_loads, forecast.tail_rows(plan), forecast.speeds_under(plan)
@@ -151,9 +149,7 @@ def _changed(old: Ring, new: Ring) -> int:
     return sum(old.tokens.get(reducer) != count for reducer, count in new.tokens.items())
 
 
-def _placing(
-    forecast: Forecast, action: str, placement: Placement, before: str = "", redraw: bool = True
-) -> Proposal:
+def _placing(forecast: Forecast, action: str, placement: Placement, before: str = "", redraw: bool = True) -> Proposal:
     split = placement.split.tolist()
     words = f"pin {placement.keys - len(split):,} keys"
     if split:
