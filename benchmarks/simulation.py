@@ -71,7 +71,7 @@ def simulated_job(
         units=tuple(
             Unit(path=f"/in/{name}", rows=rows, size_bytes=1) for name, rows in zip(names, unit_rows, strict=True)
         ),
-        waves=_consecutive(unit_rows, weights) if in_order else cut_waves(names, unit_rows, weights),
+        waves=_consecutive(unit_rows, weights) if in_order else cut_waves(unit_rows, weights),
         key_types={"key": "string"},
         column_types={},
         algebra={"occurrences": algebra},

@@ -26,9 +26,9 @@ THRESHOLD = 0.2
 class Speeds:
     """How fast the actors are; reducing is what costs, so a reducer takes a tick for one item.
 
-    The paper does not give its actors' speeds. By default the mappers are done in four ticks and the
-    reducers, if all are busy, in 25; the first look comes before anything is reduced, when 28 of the
-    100 items wait, and the second when all input is there. The table also says what other speeds give.
+    The paper does not give its actors' speeds. By default the mappers are done in one tick and the
+    reducers, if all are busy, in 25: as in a stage of ours, all that is admitted is queued before
+    anything is reduced. The table also says what other speeds give.
 
     Attributes:
         pushes: items that each mapper pushes in a tick.
@@ -36,7 +36,7 @@ class Speeds:
         look_every: ticks from one look to the next.
     """
 
-    pushes: int = 7
+    pushes: int = 25
     first_look: int = 1
     look_every: int = 8
 

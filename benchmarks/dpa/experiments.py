@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.dpa.actors import MAPPERS, REDUCERS, SPEEDS, THRESHOLD, Balancer, Outcome, Speeds, play
 from benchmarks.dpa.balancers import HALVING_TOKENS, RING_BITS, Adaptive, Doubling, Halving
-from benchmarks.dpa.workloads import LETTERS, MOST_ROUNDS, PUBLISHED
+from benchmarks.dpa.workloads import ITEMS, LETTERS, MOST_ROUNDS, PUBLISHED
 
 #: For each method of the paper, tokens of each reducer at the start.
 STARTS = {"halving": HALVING_TOKENS, "doubling": 1}
@@ -20,6 +20,10 @@ OTHER_SPEEDS = {
     **{f"{pushes} pushes a tick": Speeds(pushes=pushes) for pushes in (2, 4, 5, 6, 8, 10, 13, 25)},
     **{f"first look in tick {tick}": Speeds(first_look=tick) for tick in (2, 4, 8)},
 }
+
+
+#: S of one item more on the fullest reducer, and what is lost in rounding.
+ONE_ITEM = 1 / (ITEMS - ITEMS // REDUCERS) + 1e-9
 
 
 def run(workload: str, start: str, method: str, rounds: int, speeds: Speeds = SPEEDS) -> Outcome:
@@ -78,14 +82,15 @@ def misses(cell: dict[str, Any], method: str) -> list[str]:
     """Which of the aims a planner misses in a cell.
 
     At most the paper's S with its move, to two decimals; 0 where one letter is all there is; never
-    above the start; never worse by more rounds.
+    above the start; never worse by more rounds, beyond one item: which of the last few items a share
+    draws is luck.
     """
     curve = cell["skew_by_rounds"][method]
     found = {
         "above the paper": round(curve[1], 2) > cell["published"]["balanced"],
         "not 0 on WL3": cell["workload"] == "WL3" and curve[1] > 0,
         "above its start": max(curve) > curve[0],
-        "worse by a round": any(later > earlier for earlier, later in pairwise(curve)),
+        "worse by a round": any(later > earlier + ONE_ITEM for earlier, later in pairwise(curve)),
     }
     return [aim for aim, missed in found.items() if missed]
 

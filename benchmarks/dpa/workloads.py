@@ -37,10 +37,10 @@ PUBLISHED: dict[str, dict[str, Published]] = {
 
 #: The items of each workload, in the order in which the mappers take them.
 LETTERS: dict[str, str] = {
-    "WL1": "npnnpOsnspnpOJpnsJpOsOsJpsnOnvnnOOOpOpsJnOOnJppOOJOOpsnnpOnpOpOnnsJspsppJnppnJnOsnOsOnnpsOpJpOOnpnpO",
-    "WL2": "BPLPUaKaBKBaPPBPKaBLLBLdKBaLLPPdLaLKUBBaLBdKKBKLKUdBBLLBCKKLBLLBKKULadKBLBBLaKPKaBLBBLLKaBaKBLBKLLLa",
+    "WL1": "OnOJJJOEpnFOFpOGOOFpJOpJOnEpGnEnOOpnnppEnnOGpJOEJOpOOpEJOpGGJnJGnEJnEEJFOJCOOOnGOnEpnnpEOGJCnnnJJOGO",
+    "WL2": "iklpiphplhlpliilllplhipilpglphpkipplhlpilhllgghlkpipiglkpligpppphplhpllgkphghklihklhTihplihlkhpgipih",
     "WL3": "H" * ITEMS,
-    "WL4": "EUaEUqKaaaaaEaEaUEXKKURURaUaUUUEOEaKRaaaKUaUROKRWEUERaaEUEERaaEaaaXEUKRaaEaEaRRZURaERRKEaaKKRaUaEKUE",
+    "WL4": "syZssagfyyasZssqyyyyayssyyisysZyZyfsssZZsfyiZiZsyZsyyTsEZssysyfZZfZassZZEyfsssZsssfskqysyyyisTiyyEsy",
     "WL5": "sEEeOEEsOOyOfOgOyEOHeOeOEOOfOOfgOEOEEEeyOgEeOOyyeHffEgOfEEEOEsgfOOyOOOgEEgfgEfEHOpOfHEeHEEsgOOEOEeeg",
 }
 

@@ -93,7 +93,7 @@ def freeze(spec: JobSpec, date: dt.date, root: str, where: str) -> Job:
         input_path=input_path,
         output_path=output_path,
         units=listing.units,
-        waves=cut_waves(listing.names, [unit.rows for unit in listing.units], spec.routing.waves),
+        waves=cut_waves([unit.rows for unit in listing.units], spec.routing.waves),
         key_types={column: types[column] for column in spec.key},
         column_types={column: types[column] for column in arguments if column not in spec.key},
         algebra=algebra,

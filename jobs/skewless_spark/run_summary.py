@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from skewless.bounds import certify
+from skewless.certificate import certify
 from skewless.job import Job
 from skewless.ledger import Ledger, balance
 from skewless.publication import Publication

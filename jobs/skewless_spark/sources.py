@@ -28,16 +28,14 @@ EMPTY_KEY_TYPE, EMPTY_COLUMN_TYPE = "string", "bigint"
 
 @dataclass(frozen=True)
 class Listing:
-    """The files of an input, in order, with their common schema.
+    """The files of an input, by path, with their common schema.
 
     Attributes:
         units: one per file.
-        names: each file's path below the input, stable when the input moves.
         types: Spark SQL type of each column; empty for an input without files.
     """
 
     units: tuple[Unit, ...]
-    names: tuple[str, ...]
     types: dict[str, str]
 
 
@@ -62,15 +60,13 @@ def list_parquet(path: str) -> Listing:
     if odd is not None:
         # Hadoop reads "b:c.parquet" as a URI of the scheme "b".
         raise InputError(f"input file {odd}", "a file name without ':'", "one that Hadoop cannot read", "rename it")
-    base = posixpath.dirname(root) if fs.isfile(root) or not fs.exists(root) else root
     with ThreadPoolExecutor(max_workers=16) as pool:
         footers = list(pool.map(lambda file: _footer(fs, file), files))
     types = [found for _, found in footers]
     for file, found in zip(files, types, strict=True):
         if found != types[0]:
             _refuse_schema(files[0], types[0], file, found)
-    names = tuple(posixpath.relpath(file, base) for file in files)
-    return Listing(tuple(unit for unit, _ in footers), names, types[0] if types else {})
+    return Listing(tuple(unit for unit, _ in footers), types[0] if types else {})
 
 
 def _find(fs: fsspec.AbstractFileSystem, root: str, path: str) -> list[str]:

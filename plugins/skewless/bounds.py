@@ -1,4 +1,4 @@
-"""What no plan can beat, and how near a plan came: the certificate.
+"""What no plan can beat.
 
 Placing keys on tasks is the makespan problem of parallel machines: keys are jobs, tasks are
 machines, and a key that may be split is a job that may be preempted and run in parallel with
@@ -16,65 +16,19 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field
 
-from skewless.document import Frozen
 from skewless.errors import PlanError
 
 #: Which of the bounds is the best: all rows over all tasks; the heaviest key; several heavy keys together.
 BoundName = Literal["fair share", "heaviest key", "several heavy keys"]
 
-#: A fraction of a percent is the integer remainder and the luck of the hash, not a straggler.
-NEAR = 0.02
 #: Relative error that sums of floating-point rows are allowed before they are called wrong.
 ROUNDING = 1e-6
 
 Floats = npt.NDArray[np.float64]
 
 
-class Certificate(Frozen):
-    """How far a largest load is from the best there can be.
-
-    Attributes:
-        total_rows: rows to be placed.
-        tasks: tasks to place them on.
-        fair_rows: ``total / tasks`` (with speeds, total by the sum of the speeds): the bound that
-            holds for every plan.
-        heaviest_key: key text of the heaviest key known, if any.
-        heaviest_rows: its rows.
-        splittable: whether a key may be split over tasks.
-        bound_rows: the best (largest) of the bounds that hold.
-        makespan_rows: the largest load of a task, in rows (with speeds: of a task of speed 1).
-        gap: ``makespan / bound - 1``; 0 where there is nothing to do.
-        conclusion: in words.
-        bound_name: which bound is the best; the first of equals.
-        unit: what ``_rows`` counts, for the conclusion: rows, or a cost in rows.
-        ways: tasks that a key may be split over, at most; null where nobody limits it.
-        states: (known key, task) pairs of the plan; null where not given.
-        states_lower: pairs that every plan with this makespan or less has at least; null where
-            the known keys were not given.
-        states_upper: pairs that some plan of least makespan needs at most; null as above.
-    """
-
-    total_rows: float = Field(ge=0)
-    tasks: int = Field(ge=1)
-    fair_rows: float = Field(ge=0)
-    heaviest_key: str | None
-    heaviest_rows: float = Field(ge=0)
-    splittable: bool
-    bound_rows: float = Field(ge=0)
-    makespan_rows: float = Field(ge=0)
-    gap: float
-    conclusion: str
-    bound_name: BoundName = "fair share"
-    unit: str = "rows"
-    ways: int | None = Field(default=None, ge=1)
-    states: int | None = Field(default=None, ge=0)
-    states_lower: int | None = Field(default=None, ge=0)
-    states_upper: int | None = Field(default=None, ge=0)
-
-
-class _Bound(NamedTuple):
+class Bound(NamedTuple):
     """A bound, its name, and for several keys how many of the heaviest it is about."""
 
     rows: float
@@ -141,7 +95,7 @@ def whole_bound(weights: npt.ArrayLike, tasks: int, *, total: float | None = Non
     Raises:
         PlanError: no task, a weight that is negative or not finite, or a total below their sum.
     """
-    return _best(_bounds(*_heaviest_first(weights, total), tasks, 1, None)).rows
+    return best_bound(known_bounds(*heaviest_first(weights, total), tasks, 1, None)).rows
 
 
 def split_bound(weights: npt.ArrayLike, tasks: int, ways: int, *, total: float | None = None) -> float:
@@ -169,7 +123,7 @@ def split_bound(weights: npt.ArrayLike, tasks: int, ways: int, *, total: float |
     Raises:
         PlanError: as ``whole_bound``, or fewer than one way.
     """
-    return _best(_bounds(*_heaviest_first(weights, total), tasks, ways, None)).rows
+    return best_bound(known_bounds(*heaviest_first(weights, total), tasks, ways, None)).rows
 
 
 def whole_bound_at_speeds(weights: npt.ArrayLike, speeds: npt.ArrayLike, *, total: float | None = None) -> float:
@@ -198,8 +152,8 @@ def whole_bound_at_speeds(weights: npt.ArrayLike, speeds: npt.ArrayLike, *, tota
     Raises:
         PlanError: as ``whole_bound``, or no speeds, or one that is not positive and finite.
     """
-    fastest = _fastest_first(speeds)
-    return _best(_bounds(*_heaviest_first(weights, total), len(fastest), 1, fastest)).rows
+    fastest = fastest_first(speeds)
+    return best_bound(known_bounds(*heaviest_first(weights, total), len(fastest), 1, fastest)).rows
 
 
 def split_bound_at_speeds(
@@ -220,8 +174,8 @@ def split_bound_at_speeds(
     Raises:
         PlanError: as ``whole_bound_at_speeds``, or fewer than one way.
     """
-    fastest = _fastest_first(speeds)
-    return _best(_bounds(*_heaviest_first(weights, total), len(fastest), ways, fastest)).rows
+    fastest = fastest_first(speeds)
+    return best_bound(known_bounds(*heaviest_first(weights, total), len(fastest), ways, fastest)).rows
 
 
 def states_lower(weights: npt.ArrayLike, tasks: int, level: float, splittable: bool) -> int:
@@ -240,9 +194,9 @@ def states_lower(weights: npt.ArrayLike, tasks: int, level: float, splittable: b
         PlanError: ``tasks`` tasks of that level cannot hold the keys, or a key is above the level and
             may not be split; or as ``whole_bound``.
     """
-    ordered, total = _heaviest_first(weights, None)
+    ordered, total = heaviest_first(weights, None)
     _refuse_bad(total, tasks)
-    return _states_lower(ordered, total, level, level * tasks, splittable)
+    return needed_states(ordered, total, level, level * tasks, splittable)
 
 
 def states_upper(keys: int, tasks: int) -> int:
@@ -262,119 +216,13 @@ def states_upper(keys: int, tasks: int) -> int:
     return keys + tasks - 1 if keys else 0
 
 
-def certify(
-    total: float,
-    tasks: int,
-    makespan: float,
-    heaviest: tuple[str, float] | None,
-    splittable: bool,
-    *,
-    weights: npt.ArrayLike | None = None,
-    ways: int | None = None,
-    speeds: npt.ArrayLike | None = None,
-    states: int | None = None,
-    unit: str = "rows",
-) -> Certificate:
-    """Hold a largest load to the best of the bounds that hold and say what follows.
-
-    Args:
-        total: rows of all keys.
-        tasks: tasks to place them on, at least 1; or the slots they run in, if those are fewer: a slot is
-            then what a key is placed on, and all bounds hold for the end of the last slot.
-        makespan: the largest load of a task, in rows; with speeds the largest rows / speed.
-        heaviest: key text and rows of the heaviest key, if one is known.
-        splittable: whether a key may be split.
-        weights: rows of the known heavy keys, ``heaviest`` among them, in any order, shape ``(keys,)``.
-        ways: tasks that a key may be split over, at most; None leaves it free.
-        speeds: of the tasks, shape ``(tasks,)``.
-        states: (known key, task) pairs of the plan.
-        unit: what ``total`` counts, for the conclusion.
-
-    Raises:
-        PlanError: the numbers cannot belong to one plan: weights above the total or below ``heaviest``,
-            a makespan that is too small to hold the weights, another number of speeds than tasks.
-    """
-    known = _heaviest_first([] if weights is None else weights, total)[0]
-    key, rows = heaviest or (None, float(known[0]) if known.size else 0.0)
-    if weights is None:
-        known = np.array([rows]) if heaviest else known
-    elif heaviest and not (known.size and abs(known[0] - rows) <= ROUNDING * rows):
-        raise PlanError(
-            "certificate", f"weights whose largest is {rows:g}, as the heaviest key", f"{known[:1].tolist()}"
-        )
-    fastest = None if speeds is None else _fastest_first(speeds)
-    if fastest is not None and len(fastest) != tasks:
-        raise PlanError("certificate", f"speeds of {tasks} tasks", f"{len(fastest)} speeds")
-    limit = 1 if not splittable else ways
-    bounds = _bounds(known, total, tasks, limit, fastest)
-    best = _best(bounds)
-    lower = upper = None
-    if weights is not None:
-        fast, all_speeds = (1.0, float(tasks)) if fastest is None else (float(fastest[0]), float(fastest.sum()))
-        lower = _states_lower(known, float(known.sum()), makespan * fast, makespan * all_speeds, splittable)
-        keys = int(np.count_nonzero(known))
-        # Any best plan can be relieved of cycles (a key that meets another twice) without moving a load,
-        # within the tasks it uses: then it is a forest, of at most D + W - 1 pairs.
-        upper = min(states_upper(keys, tasks), keys * (limit or tasks))
-    return Certificate(
-        total_rows=total,
-        tasks=tasks,
-        fair_rows=bounds[0].rows,
-        heaviest_key=key,
-        heaviest_rows=rows,
-        splittable=splittable,
-        bound_rows=best.rows,
-        makespan_rows=makespan,
-        gap=makespan / best.rows - 1.0 if best.rows else 0.0,
-        conclusion=_conclusion(bounds, best, tasks, makespan, heaviest, rows / total if total else 0.0, limit, unit),
-        bound_name=best.name,
-        unit=unit,
-        ways=limit,
-        states=states,
-        states_lower=lower,
-        states_upper=upper,
-    )
-
-
-def _conclusion(
-    bounds: list[_Bound],
-    best: _Bound,
-    tasks: int,
-    makespan: float,
-    heaviest: tuple[str, float] | None,
-    part: float,
-    ways: int | None,
-    unit: str,
-) -> str:
-    """What follows: whether more tasks would help, whether it is balanced, or how much is missing."""
-    fairest, alone = bounds[0].rows, next((one.rows for one in bounds if one.name == "heaviest key"), 0.0)
-    if not fairest:
-        return "nothing is queued"
-    if alone > fairest:
-        who = f"key {heaviest[0][:80]!r}" if heaviest else "the heaviest key"
-        why = "its aggregates may not be split" if ways == 1 else f"may be split over {ways} tasks at most"
-        # More tasks do separate heavy keys that meet in one, but never bring the load below the one key.
-        floor = f" below {alone:,.0f} {unit}" if best.name == "several heavy keys" else ""
-        return f"more tasks will not help{floor}: {who} alone is {part:.0%} of the {unit} and {why}"
-    if makespan / fairest - 1.0 <= NEAR:
-        return "balanced: the largest task is at the fair share"
-    gap = makespan / best.rows - 1.0
-    if gap <= NEAR:
-        rule = "may not be split" if ways == 1 else f"may be split over {ways} tasks at most"
-        return (
-            f"no plan is clearly better: the {best.keys} heaviest keys, which {rule}, "
-            f"cannot be spread more thinly over {tasks} tasks"
-        )
-    return f"the largest task is {gap:.0%} above the bound"
-
-
-def _best(bounds: list[_Bound]) -> _Bound:
+def best_bound(bounds: list[Bound]) -> Bound:
     """The largest; the first of those that only rounding tells apart."""
     most = max(one.rows for one in bounds)
     return next(one for one in bounds if one.rows >= most * (1.0 - 1e-12))
 
 
-def _bounds(ordered: Floats, total: float, tasks: int, ways: int | None, fastest: Floats | None) -> list[_Bound]:
+def known_bounds(ordered: Floats, total: float, tasks: int, ways: int | None, fastest: Floats | None) -> list[Bound]:
     """All bounds that hold, the fair share first.
 
     Args:
@@ -388,10 +236,10 @@ def _bounds(ordered: Floats, total: float, tasks: int, ways: int | None, fastest
     if ways is not None and ways < 1:
         raise PlanError("bounds", "at least one task for a key", f"{ways} ways")
     reach = np.arange(1, tasks + 1, dtype=np.float64) if fastest is None else np.cumsum(fastest)
-    found = [_Bound(total / float(reach[-1]), "fair share")]
+    found = [Bound(total / float(reach[-1]), "fair share")]
     if ways is None or not ordered.size:
         return found
-    found.append(_Bound(float(ordered[0] / reach[min(ways, tasks) - 1]), "heaviest key"))
+    found.append(Bound(float(ordered[0] / reach[min(ways, tasks) - 1]), "heaviest key"))
     if fastest is not None:
         found.append(_top_keys(ordered, reach, ways))
     if ways == 1:
@@ -399,28 +247,28 @@ def _bounds(ordered: Floats, total: float, tasks: int, ways: int | None, fastest
     return found
 
 
-def _crowded(ordered: Floats, tasks: int) -> _Bound:
+def _crowded(ordered: Floats, tasks: int) -> Bound:
     """Of the ``qW + 1`` heaviest keys a task takes ``q + 1``: the lightest such, for the best q."""
     together = np.arange(1, (len(ordered) - 1) // tasks + 1)
     if not together.size:
-        return _Bound(0.0, "several heavy keys")
+        return Bound(0.0, "several heavy keys")
     heaviest = np.append(0.0, np.cumsum(ordered))
     last = together * tasks + 1
     sums = heaviest[last] - heaviest[last - together - 1]
     most = int(np.argmax(sums))
-    return _Bound(float(sums[most]), "several heavy keys", int(last[most]))
+    return Bound(float(sums[most]), "several heavy keys", int(last[most]))
 
 
-def _top_keys(ordered: Floats, reach: Floats, ways: int) -> _Bound:
+def _top_keys(ordered: Floats, reach: Floats, ways: int) -> Bound:
     """The k heaviest keys on the kd fastest tasks, for the best k; ``reach`` has the sums of the fastest speeds."""
     count = min(len(ordered), -(-len(reach) // ways))
     widest = np.minimum(np.arange(1, count + 1) * ways, len(reach)) - 1
     ends = np.cumsum(ordered[:count]) / reach[widest]
     most = int(np.argmax(ends))
-    return _Bound(float(ends[most]), "several heavy keys", most + 1)
+    return Bound(float(ends[most]), "several heavy keys", most + 1)
 
 
-def _crowded_at_speeds(ordered: Floats, fastest: Floats) -> _Bound:
+def _crowded_at_speeds(ordered: Floats, fastest: Floats) -> Bound:
     """``n(k) t(k)`` for the best k, see ``whole_bound_at_speeds``."""
     keys = len(ordered)
     # At T = (keys + W) / sum(speeds) the tasks end at least T * sum(speeds) - W = keys keys of weight 1.
@@ -429,10 +277,10 @@ def _crowded_at_speeds(ordered: Floats, fastest: Floats) -> _Bound:
     ends = (np.arange(len(first)) - first + 1) / np.repeat(fastest, turns)
     bounds = ordered * np.sort(ends)[:keys]
     most = int(np.argmax(bounds))
-    return _Bound(float(bounds[most]), "several heavy keys", most + 1)
+    return Bound(float(bounds[most]), "several heavy keys", most + 1)
 
 
-def _states_lower(ordered: Floats, total: float, level: float, room: float, splittable: bool) -> int:
+def needed_states(ordered: Floats, total: float, level: float, room: float, splittable: bool) -> int:
     """See ``states_lower``; ``level`` is what the roomiest task holds, ``room`` what all hold together."""
     held = ordered[ordered > 0]
     if not held.size:
@@ -447,7 +295,7 @@ def _states_lower(ordered: Floats, total: float, level: float, room: float, spli
     return len(held)
 
 
-def _heaviest_first(weights: npt.ArrayLike, total: float | None) -> tuple[Floats, float]:
+def heaviest_first(weights: npt.ArrayLike, total: float | None) -> tuple[Floats, float]:
     """The weights in descending order, and the total of all rows."""
     ordered: Floats = np.sort(_refuse_bad_weights(weights))[::-1]
     known = float(ordered.sum())
@@ -463,7 +311,8 @@ def _refuse_bad_weights(weights: npt.ArrayLike) -> Floats:
     return found
 
 
-def _fastest_first(speeds: npt.ArrayLike) -> Floats:
+def fastest_first(speeds: npt.ArrayLike) -> Floats:
+    """The speeds in descending order."""
     found = np.asarray(speeds, dtype=np.float64)
     if found.ndim != 1 or not found.size or not np.isfinite(found).all() or (found <= 0).any():
         raise PlanError("bounds", "a list of finite speeds above 0", repr(speeds)[:120])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from skewless.bounds import Certificate
+from skewless.certificate import Certificate
 from skewless.document import Document, Frozen
 from skewless.routing_plan import RoutingPlan
 

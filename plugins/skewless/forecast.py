@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from skewless.hashing import bucket_hash, key_hash
 from skewless.job import Job
-from skewless.placement import Indices, Placement, Rows
+from skewless.placement import Indices, Placement, Rows, sums
 from skewless.ring import Ring
 from skewless.routing_plan import WHOLE_SHARE, RoutingPlan, Shares
 from skewless.stage_report import StageReport
@@ -309,8 +309,10 @@ class Forecast:
         if self._same_draws(plan):
             before, after, part = self.placement_now.overlap(placement)
             rows = self.piece_loads[before] * part
-            gone = np.bincount(self.placement_now.task[before], weights=rows, minlength=len(plan.tasks))
-            come = np.bincount(placement.task[after], weights=rows, minlength=len(plan.tasks))
+            come = sums(placement.task[after], rows, len(plan.tasks))
+            if plan.ring is not self.plan.ring:
+                return (self.tail_rows(plan) + come) / self._speeds(plan)
+            gone = sums(self.placement_now.task[before], rows, len(plan.tasks))
             return self.loads_unchanged() + (come - gone) / self._speeds(plan)
         head = placement.loads(self.head_loads, len(plan.tasks))
         return (self.tail_rows(plan) + head) / self._speeds(plan)
@@ -331,8 +333,7 @@ class Forecast:
 
     def _same_draws(self, plan: RoutingPlan) -> bool:
         """Whether a row of a split key draws under a plan what it drew before."""
-        same = plan.ring is self.plan.ring and plan.tasks == self.plan.tasks
-        return same and plan.share_salt == self.plan.share_salt
+        return plan.tasks == self.plan.tasks and plan.share_salt == self.plan.share_salt
 
     @cached_property
     def piece_backlog(self) -> Rows:
@@ -385,7 +386,8 @@ class Forecast:
         if self._same_draws(plan):
             piece, other, part = before.overlap(placement)
             moves = before.task[piece] != placement.task[other]
-            return float((self.piece_backlog[piece] * part)[moves].sum())
+            moved = float((self.piece_backlog[piece] * part)[moves].sum())
+            return moved + float(self.tail_backlog[self._tail_moves(plan)].sum())
         if plan.tasks != self.plan.tasks:
             now = {task: number for number, task in enumerate(plan.tasks)}
             # A task that is no more gets a number that no task has.
@@ -396,6 +398,24 @@ class Forecast:
         if plan.share_salt != self.plan.share_salt or plan.tasks != self.plan.tasks:
             moved += self.null_backlog * (1.0 - 1.0 / len(plan.tasks))
         return moved + float(self.tail_backlog[self._tail_moves(plan)].sum())
+
+    def draw_error(self, plan: RoutingPlan, placement: Placement) -> float:
+        """By how many rows the luck of the draw may put the largest task's load above its forecast.
+
+        A cut of a segment hands over its part of the rows that are left only in the mean, and so does
+        a new draw of a split key: of n rows the part p comes with the variance ``n p (1 - p)``. The
+        largest of W normal errors is about ``sqrt(2 ln W)`` standard deviations.
+        """
+        if self._same_draws(plan):
+            before, after, part = self.placement_now.overlap(placement)
+            variance = self.piece_backlog[before] * part * (1.0 - part)
+            task = placement.task[after]
+        else:
+            share = placement.weight / WHOLE_SHARE
+            variance = self.head_backlog[placement.key] * share * (1.0 - share)
+            task = placement.task
+        worst = float(sums(task, variance, len(plan.tasks)).max(initial=0.0))
+        return math.sqrt(2.0 * math.log(len(plan.tasks)) * worst)
 
     def _tail_moves(self, plan: RoutingPlan) -> npt.NDArray[np.bool_]:
         """Which slots go to another task; a split or a merge renames all tasks of a reducer."""

@@ -10,7 +10,6 @@ import heapq
 import numpy as np
 
 from skewless.placement import Indices, Placement, Rows
-from skewless.routing_plan import WHOLE_SHARE
 
 #: A piece smaller than this part of the water level is not worth a partial state; a task may
 #: end up to that much off the level instead. Relative to the level and not to the key: a key
@@ -49,98 +48,9 @@ def pour(rows: Rows, base: Rows, speeds: Rows | None = None) -> Placement:
         base: rows each task has already, shape ``(tasks,)``.
         speeds: of the tasks, 1 each by default, shape ``(tasks,)``.
     """
-    level, room = _rooms(rows, base, speeds)
-    key, task, amount = _wrapped(np.arange(len(rows)), rows, room, level * SLIVER)
+    level, room = rooms(rows, base, speeds)
+    key, task, amount = wrapped(np.arange(len(rows)), rows, room, level * SLIVER)
     return Placement.of_rows(len(rows), key, task, amount)
-
-
-def pour_in_place(rows: Rows, base: Rows, old: Placement, speeds: Rows | None = None) -> Placement:
-    """Like ``pour``, but rows stay where they are as long as their task is below the level.
-
-    Moves little, at the price of up to ``tasks - 1`` more pieces than the plan before.
-
-    Args:
-        rows: rows of each key, descending, shape ``(keys,)``.
-        base: rows each task has already, shape ``(tasks,)``.
-        old: where each key goes now.
-        speeds: of the tasks, 1 each by default, shape ``(tasks,)``.
-    """
-    level, room = _rooms(rows, base, speeds)
-    sliver = level * SLIVER
-    amount = rows[old.key] * old.weight / WHOLE_SHARE
-    stays = _staying(old, amount, room, sliver)
-    kept = stays > 0
-    rest = rows - np.bincount(old.key, weights=stays, minlength=len(rows))
-    room = np.maximum(room - np.bincount(old.task, weights=stays, minlength=len(room)), 0.0)
-    # What is left of a key that kept most of itself is poured too, unless it is a sliver.
-    homeless = np.bincount(old.key[kept], minlength=len(rows)) == 0
-    moving = np.flatnonzero(homeless | (rest > sliver))
-    order = np.argsort(-rest[moving], kind="stable")
-    key, task, poured = _wrapped(moving[order], rest[moving[order]], room, sliver)
-    return Placement.of_rows(
-        len(rows),
-        np.concatenate([old.key[kept], key]),
-        np.concatenate([old.task[kept], task]),
-        np.concatenate([stays[kept], poured]),
-    )
-
-
-def shift_shares(old: Placement, amounts: Rows, loads: Rows) -> tuple[Placement, Rows]:
-    """Let tasks above the mean hand some of a split key's share to tasks below it that have the key too.
-
-    Only what must moves, and no key gets a task that it did not have: a segment of a draw's range
-    is cut in two, and its end goes to another task. Keys one after the other, heaviest first.
-
-    Args:
-        old: where each key goes now.
-        amounts: rows of each of its pieces, shape ``(pieces,)``.
-        loads: rows of each task, shape ``(tasks,)``.
-
-    Returns:
-        The placement, and the loads it makes.
-    """
-    level, after = float(loads.mean()), loads.copy()
-    ends = np.cumsum(old.pieces)
-    pieces: list[tuple[int, int, int]] = []
-    reached = 0
-    for number in old.split.tolist():
-        mine = range(int(ends[number] - old.pieces[number]), int(ends[number]))
-        pieces += zip(*(part[reached : mine.start].tolist() for part in (old.key, old.task, old.weight)), strict=True)
-        pieces += _shifted(old, amounts, mine, after, level)
-        reached = mine.stop
-    pieces += zip(*(part[reached:].tolist() for part in (old.key, old.task, old.weight)), strict=True)
-    key, task, weight = np.array(pieces, dtype=np.int64).reshape(-1, 3).T
-    return Placement(old.keys, key, task, weight), after
-
-
-def _shifted(old: Placement, amounts: Rows, mine: range, loads: Rows, level: float) -> list[tuple[int, int, int]]:
-    """The pieces of one key, cut so that its tasks come nearer to the level; ``loads`` follow."""
-    tasks = sorted({int(old.task[piece]) for piece in mine})
-    # Where all tasks of a key are above the level, they can still be made alike.
-    level = max(level, float(loads[tasks].mean()))
-    takers = [(level - float(loads[task]), task) for task in tasks if loads[task] < level]
-    takers.sort(key=lambda one: (-one[0], one[1]))
-    pieces: list[tuple[int, int, int]] = []
-    for piece in mine:
-        key, task, weight, amount = (int(old.key[piece]), int(old.task[piece]), int(old.weight[piece]),
-                                     float(amounts[piece]))  # fmt: skip
-        while takers and weight > 1 and loads[task] > level + level * SLIVER / 2 and amount > 0:
-            room, taker = takers[0]
-            rows = min(float(loads[task]) - level, room, amount)
-            cut = min(weight - 1, round(weight * rows / amount))
-            if cut <= 0:
-                break
-            moved = amount * cut / weight
-            pieces.append((key, taker, cut))
-            weight, amount = weight - cut, amount - moved
-            loads[task] -= moved
-            loads[taker] += moved
-            if level - loads[taker] > level * SLIVER / 2:
-                takers[0] = (level - float(loads[taker]), taker)
-            else:
-                takers.pop(0)
-        pieces.append((key, task, weight))
-    return pieces
 
 
 def place_whole(rows: Rows, base: Rows, speeds: Rows | None = None) -> Placement:
@@ -158,28 +68,28 @@ def place_whole_in_place(rows: Rows, base: Rows, old: Placement, speeds: Rows | 
     The level is the best that whole keys could reach: the water level, or the heaviest key. A key
     that is split now stays with the first of its tasks.
     """
-    level, room = _rooms(rows, base, speeds)
+    level, room = rooms(rows, base, speeds)
     room = np.maximum(room, max(level, float(rows.max(initial=0.0))) - base)
     first = np.flatnonzero(np.diff(old.key, prepend=-1))
     home = Placement.pinned(old.task[first])
-    stays = _staying(home, rows, room, level * SLIVER)
+    stays = staying(home, rows, room, level * SLIVER, home.key)
     tasks = np.where(stays >= rows, home.task, -1)
     kept = np.bincount(home.task, weights=np.where(tasks >= 0, rows, 0.0), minlength=len(base))
     return Placement.pinned(_longest_first(tasks, rows, base + kept, speeds))
 
 
-def _rooms(rows: Rows, base: Rows, speeds: Rows | None) -> tuple[float, Rows]:
-    """The water level, and what each task can take up to it."""
+def rooms(rows: Rows, base: Rows, speeds: Rows | None) -> tuple[float, Rows]:
+    """The water level, and what each task can take up to it, shape ``(tasks,)``."""
     level = water_level(base, float(rows.sum()), speeds)
     return level, np.maximum(level * (1.0 if speeds is None else speeds) - base, 0.0)
 
 
-def _staying(old: Placement, amount: Rows, room: Rows, sliver: float) -> Rows:
-    """How much of each piece stays: those of a task in the order of its keys, until it is full.
+def staying(old: Placement, amount: Rows, room: Rows, sliver: float, rank: Indices) -> Rows:
+    """How much of each piece stays: those of a task in the order of ``rank``, until it is full.
 
     A whole piece may pass the brim by a sliver; a part of one must be more than that.
     """
-    by_task = np.lexsort((old.key, old.task))
+    by_task = np.lexsort((rank, old.task))
     amounts, tasks = amount[by_task], old.task[by_task]
     sums = np.cumsum(amounts)
     begins = np.flatnonzero(np.diff(tasks, prepend=-1))
@@ -193,7 +103,7 @@ def _staying(old: Placement, amount: Rows, room: Rows, sliver: float) -> Rows:
     return found
 
 
-def _wrapped(keys: Indices, rows: Rows, room: Rows, sliver: float) -> tuple[Indices, Indices, Rows]:
+def wrapped(keys: Indices, rows: Rows, room: Rows, sliver: float) -> tuple[Indices, Indices, Rows]:
     """Lay keys end to end along the rooms of the tasks, roomiest first; cut them at the tasks' brims.
 
     A brim within a sliver of the end of a key is moved there. As all brims are laid on one line,

@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from skewless.bounds import Certificate, certify
+from skewless.certificate import Certificate, certify
 from skewless.decision import Candidate, Decision
 from skewless.drift import drifted_sentence
 from skewless.errors import PlanError, nearest
@@ -50,6 +50,7 @@ class Weighed:
         loads: predicted load of each task, shape ``(tasks,)``.
         forwarded_rows: predicted backlog rows that change their task.
         new_states: pairs of head key and task that there were not before.
+        draw_error_rows: by how much the luck of the draw may miss the loads.
         slots: tasks that run side by side.
     """
 
@@ -60,6 +61,7 @@ class Weighed:
     loads: Rows
     forwarded_rows: float
     new_states: int
+    draw_error_rows: float = 0.0
 
     @property
     def action(self) -> str:
@@ -83,11 +85,11 @@ class Weighed:
 
     @cached_property
     def cost_rows(self) -> float:
-        """Makespan in rows, with forwarding, partial states and tasks shared out over the slots."""
+        """Makespan in rows, with what draws may miss it by; forwarding, states and tasks shared out over the slots."""
         # A key that is whole has one state wherever it goes; a split one has a state of each piece in each stage.
         states = self.pieces - self.placement.keys + self.new_states
         extra = FORWARD_COST_ROWS * self.forwarded_rows + STATE_COST_ROWS * states + TASK_COST_ROWS * len(self.loads)
-        return self.makespan_rows + extra / self.forecast.slots
+        return self.makespan_rows + self.draw_error_rows + extra / self.forecast.slots
 
     @cached_property
     def plan(self) -> RoutingPlan:
@@ -190,6 +192,7 @@ def _weigh(job: Job, forecast: Forecast, proposal: Proposal, still: Weighed) -> 
         loads=forecast.loads(routing, placement),
         forwarded_rows=forecast.forwarded_rows(routing, placement),
         new_states=new_states,
+        draw_error_rows=forecast.draw_error(routing, placement),
     )
 
 

@@ -22,7 +22,7 @@ from functools import cached_property
 
 import numpy as np
 
-from skewless.bounds import certify
+from skewless.certificate import certify
 from skewless.document import Frozen
 from skewless.fluid import Backlog, Layout, added
 from skewless.hashing import bucket_hash

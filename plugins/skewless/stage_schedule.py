@@ -9,6 +9,7 @@ Poisson variances), where f >= 1 says how much more than rows drawn one by one t
 from __future__ import annotations
 
 import math
+from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
@@ -21,11 +22,13 @@ from skewless.stage_report import StageReport
 
 #: What a row left over costs, in rows reduced: it is written, read and shuffled once more, and
 #: if the next plan moves it, forwarded.
-BACKLOG_COST_ROWS = 0.75
+BACKLOG_COST_ROWS = 0.4
 #: With the rows left over at that price, a budget is best where a task is above it with the
 #: probability 1 / (1 + price), which leaves so many standard deviations of a task's error idle
 #: or over: (1 + price) times the normal density at that point.
-WASTE_PER_ERROR = 0.69
+WASTE_PER_ERROR = (1.0 + BACKLOG_COST_ROWS) * NormalDist().pdf(NormalDist().inv_cdf(1.0 / (1.0 + BACKLOG_COST_ROWS)))
+#: The dispersion of a forecast that is the first of its run: twice the error of a sample.
+UNCHECKED = 4.0
 #: Budgets that are compared, as multiples of the mean predicted load.
 BUDGETS = tuple(np.arange(0.70, 1.31, 0.01).tolist())
 
@@ -47,11 +50,12 @@ class Budget(NamedTuple):
 def dispersion(plan: RoutingPlan, report: StageReport) -> float:
     """How much more a stage's queues differed from their forecast than a sample would, at least 1.
 
-    The f of the formula above: source partitions are no random samples, and keys drift.
+    The f of the formula above: source partitions are no random samples, and keys drift. Where no
+    forecast has been held to what came, the next one is taken to be ``UNCHECKED``.
     """
     before = report.histogram.seen_rows - report.admitted_rows
     if not plan.expected_rows or not report.admitted_rows or before <= 0:
-        return 1.0
+        return UNCHECKED
     queued = np.array([load.queued_rows for load in report.tasks], dtype=np.float64)
     expected = np.array(plan.expected_rows, dtype=np.float64)
     fresh = report.admitted_rows / max(1, report.admitted_rows + report.backlog_in_rows)

@@ -5,36 +5,54 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 
-import mmh3
+#: ``2**32`` times the golden section, rounded to an odd number.
+GOLDEN_SECTION = 2_654_435_769
 
 
-def cut_waves(names: Sequence[str], rows: Sequence[int], weights: Sequence[float]) -> tuple[tuple[int, ...], ...]:
+def cut_waves(rows: Sequence[int], weights: Sequence[float]) -> tuple[tuple[int, ...], ...]:
     """Assign each source partition to one wave, so that waves have about the given weights.
 
-    The partitions are taken in the order of a hash of their names, not as listed: the first,
-    small wave should be a fair sample of the input, and neighbours in a listing are alike.
+    The partitions are not taken as listed: the first, small wave should be a fair sample of the
+    input, and neighbours in a listing are alike, as its order is often that of time. Each next one
+    lies a golden section of the listing further on, so that every wave is spread over the whole
+    listing more evenly than by chance (Weyl 1916), and in step with no period of it.
     A wave that would be empty is left out, so few partitions give few waves; a partition
     without rows is in none.
 
     Args:
-        names: a stable name for each partition, for example its path below the input.
-        rows: rows of each partition, shape ``(len(names),)``.
+        rows: rows of each partition, in the order of the listing.
         weights: relative sizes of the waves, in order.
 
     Returns:
         For each wave the ascending ordinals of its partitions; every ordinal with rows exactly once.
     """
     filled_units = [ordinal for ordinal, count in enumerate(rows) if count]
-    order = sorted(filled_units, key=lambda n: (mmh3.hash(names[n].encode(), signed=False), names[n]))
+    place = {ordinal: number * GOLDEN_SECTION % (1 << 32) for number, ordinal in enumerate(filled_units, start=1)}
+    order = sorted(filled_units, key=lambda ordinal: (place[ordinal], ordinal))
     total = sum(rows)
     targets = [reached / sum(weights) * total for reached in accumulate(weights)]
-    waves: list[list[int]] = [[] for _ in weights]
-    wave, filled = 0, 0
+    waves: list[list[int]] = []
+    filled = 0
+    for target in targets[:-1]:
+        wave = _fitting(order, rows, target - filled)
+        waves.append(wave)
+        filled += sum(rows[ordinal] for ordinal in wave)
+        taken = set(wave)
+        order = [ordinal for ordinal in order if ordinal not in taken]
+    waves.append(order)
+    return tuple(tuple(sorted(wave)) for wave in waves if wave)
+
+
+def _fitting(order: Sequence[int], rows: Sequence[int], room: float) -> list[int]:
+    """The next partitions that are mostly within the room; the smallest if none is.
+
+    A giant must not slip into the small first wave because there is a row of room left.
+    """
+    wave, left = [], room
     for ordinal in order:
-        # A wave takes at least one partition, and then those that are mostly below its target:
-        # a giant must not slip into the small first wave because there is a row of room left.
-        while waves[wave] and filled + rows[ordinal] / 2 >= targets[wave] and wave < len(weights) - 1:
-            wave += 1
-        waves[wave].append(ordinal)
-        filled += rows[ordinal]
-    return tuple(tuple(sorted(wave_units)) for wave_units in waves if wave_units)
+        if left <= 0:
+            break
+        if rows[ordinal] / 2 < left:
+            wave.append(ordinal)
+            left -= rows[ordinal]
+    return wave or [min(order, key=lambda ordinal: rows[ordinal])] if order else []

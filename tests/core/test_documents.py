@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from skewless.bounds import certify
+from skewless.certificate import certify
 from skewless.decision import Decision
 from skewless.document import Document
 from skewless.errors import DocumentError

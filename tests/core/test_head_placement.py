@@ -10,8 +10,6 @@ from skewless.head_placement import (
     place_whole,
     place_whole_in_place,
     pour,
-    pour_in_place,
-    shift_shares,
     water_level,
 )
 from skewless.placement import Placement, Rows, whole_weights
@@ -64,23 +62,11 @@ def test_pouring_fills_every_task_to_the_level_in_few_pieces(rows: Rows, base: R
     assert same(placed, pour(rows, base))
 
 
-@given(HEAVY_FIRST, LOADS, st.data())
-def test_pouring_in_place_reaches_the_level_too(rows: Rows, base: Rows, data: st.DataObject) -> None:
-    before = data.draw(LOADS.filter(lambda other: len(other) <= len(base)))
-    old = pour(rows, before)
-    placed = pour_in_place(rows, base, old)
-    check_shares(placed, len(base))
-    level = water_level(base, float(rows.sum()))
-    assert loads_of(placed, rows, base).max() <= max(level, base.max()) + 2 * off_the_level(level, rows)
-    assert same(placed, pour_in_place(rows, base, old))
-
-
 @given(HEAVY_FIRST.filter(lambda rows: rows.min() > 0), st.integers(1, 12))
-def test_what_is_at_the_level_already_stays_where_it_is(rows: Rows, tasks: int) -> None:
+def test_whole_keys_below_the_level_stay_where_they_are(rows: Rows, tasks: int) -> None:
     base = np.zeros(tasks)
     old = Placement.pinned(np.zeros(len(rows), dtype=np.int64))
     base[1:] = rows.sum()
-    assert same(pour_in_place(rows, base, old), old)
     assert same(place_whole_in_place(rows, base, old), old)
 
 
@@ -117,31 +103,6 @@ def test_whole_keys_in_place_are_as_even_as_keys_can_be_moved(rows: Rows, base: 
     assert loads_of(placed, rows, base).max() <= max(base.max(), ideal) + ideal * (1 + 2 * SLIVER) + 1e-6
 
 
-@given(HEAVY_FIRST.filter(lambda rows: rows.min() > 0), LOADS, st.data())
-def test_shifting_shares_moves_no_key_to_a_task_that_it_did_not_have(
-    rows: Rows, base: Rows, data: st.DataObject
-) -> None:
-    old = pour(rows, base)
-    factors = data.draw(st.lists(st.floats(0, 2), min_size=len(old.key), max_size=len(old.key)))
-    amounts = rows[old.key] * old.weight / WHOLE_SHARE * np.array(factors)
-    loads = base + np.bincount(old.task, weights=amounts, minlength=len(base))
-    placed, after = shift_shares(old, amounts, loads)
-    check_shares(placed, len(base))
-    assert placed.pairs_beyond(old) == 0
-    assert after.sum() == pytest.approx(loads.sum())
-    assert after.max() <= loads.max() + 1e-6
-    mine, theirs, part = old.overlap(placed)
-    moved = base + np.bincount(placed.task[theirs], weights=amounts[mine] * part, minlength=len(base))
-    assert moved == pytest.approx(after, rel=1e-6, abs=1e-3)
-
-
-def test_shifting_levels_the_tasks_of_a_split_key() -> None:
-    old = Placement.of_shares([((0, WHOLE_SHARE // 2), (1, WHOLE_SHARE // 4), (2, WHOLE_SHARE // 4))])
-    placed, after = shift_shares(old, np.array([600.0, 100.0, 200.0]), np.array([600.0, 100.0, 200.0]))
-    assert after == pytest.approx([300, 300, 300], abs=1)
-    assert placed.task.tolist() == [1, 2, 0, 1, 2]
-
-
 @pytest.mark.parametrize("tasks", [2, 8, 300, 2000])
 def test_one_key_heavier_than_all_levels_is_spread_over_all_tasks(tasks: int) -> None:
     rows = np.array([1e9])
@@ -173,7 +134,6 @@ def test_degenerate_heads_are_placed(rows: list[float], base: list[float]) -> No
     on_task_0 = Placement.pinned(np.zeros(len(rows), dtype=np.int64))
     for placed in (
         pour(weights, loads),
-        pour_in_place(weights, loads, on_task_0),
         place_whole(weights, loads),
         place_whole_in_place(weights, loads, on_task_0),
     ):

@@ -50,7 +50,7 @@ def test_under_its_own_policy_a_run_comes_out_about_as_it_was(policy: str) -> No
     run = zipf_run(policy)
     found, was = replay(run.job, run.reports, policy), recorded(run)
     assert found.makespan_over_bound == pytest.approx(was.makespan_over_bound, rel=0.02)
-    assert found.stages == was.stages
+    assert abs(found.stages - was.stages) <= 1, "a handful of rows left over is a stage more"
     assert found.states == pytest.approx(was.states, rel=0.05)
     assert found.s == pytest.approx(was.s, abs=0.005)
 
@@ -59,7 +59,7 @@ def test_under_its_own_policy_a_run_comes_out_about_as_it_was(policy: str) -> No
 def test_the_run_of_another_policy_says_what_this_one_would_have_come_to(policy: str) -> None:
     found, truth = replay(zipf_run().job, zipf_run().reports, policy), recorded(zipf_run(policy))
     assert found.makespan_over_bound == pytest.approx(truth.makespan_over_bound, rel=0.02)
-    assert found.stages == truth.stages
+    assert abs(found.stages - truth.stages) <= 1
 
 
 def test_on_a_plain_ring_without_backlog_the_rows_of_each_task_are_exact() -> None:

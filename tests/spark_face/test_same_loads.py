@@ -58,7 +58,14 @@ def test_the_simulator_and_spark_give_every_task_the_same_rows(
         skewed_input,
         "key",
         {"occurrences": "count"},
-        routing={"policy": policy, "reducers": 6, "slots": 8, "stage_overhead": 0, "warm_start": False},
+        routing={
+            "policy": policy,
+            "reducers": 6,
+            "slots": 8,
+            "stage_overhead": 0,
+            "warm_start": False,
+            "waves": [1, 4, 15],
+        },
     )
     run, reports = reduce_job(spark, spec, tmp_path / "run")
     said = simulated(run)

@@ -5,9 +5,8 @@ What a ring cannot spread is the head. So we take the tail's load of each task a
 pour the head keys on top up to one common level; the key at a task's brim is split, and its
 partial states are merged at the end. Where keys may not be split they are placed whole.
 
-Three ways of pouring are proposed. ``nudge`` moves pinned keys only, and few of them;
-``rebalance`` leaves rows where they are as far as the level allows; ``repack`` starts afresh,
-which needs the fewest pieces. Where the head is too light to
+Two ways of pouring are proposed. ``rebalance`` leaves rows where they are as far as the level
+allows; ``repack`` starts afresh, which may need fewer pieces. Where the head is too light to
 level the tail, the tail itself is evened out by tokens. Where slots are free, reducers are added
 as far as the spec allows, or else the fullest reducers' keys are split over virtual tasks. The
 planner prices all of them.
@@ -20,10 +19,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from skewless.forecast import Forecast
-from skewless.head_placement import place_whole, place_whole_in_place, pour, pour_in_place, shift_shares, water_level
+from skewless.head_placement import place_whole, place_whole_in_place, pour, water_level
 from skewless.job import Job
-from skewless.placement import Placement
+from skewless.placement import Placement, Rows, sums
 from skewless.policies.proposal import Proposal
+from skewless.rebalancing import rebalance
 from skewless.ring import Ring
 from skewless.token_balance import evened
 
@@ -60,27 +60,16 @@ def _on_this_ring(job: Job, forecast: Forecast) -> Iterator[Proposal]:
         yield _placing(forecast, "rebalance whole", place_whole_in_place(rows, base, old, speeds))
         yield _placing(forecast, "place whole", place_whole(rows, base, speeds))
         return
-    if len(old.split):
-        yield _placing(forecast, "nudge", _nudged(forecast), redraw=False)
-    rebalanced = pour_in_place(rows, base, old, speeds)
-    if len(rebalanced.key) <= len(rows) + len(base) - 1:
-        yield _placing(forecast, "rebalance", rebalanced)
+    amounts = forecast.piece_loads
+    # Beside what lies where it lies: the tail, and in a stage that has begun what it is behind with.
+    base = np.maximum(forecast.loads_unchanged() * (1.0 if speeds is None else speeds) - _held(forecast), 0.0)
+    yield _placing(forecast, "rebalance", rebalance(old, amounts, base, speeds), redraw=False)
     yield _placing(forecast, "repack", pour(rows, base, speeds))
 
 
-def _nudged(forecast: Forecast) -> Placement:
-    """Some pinned keys move, and parts of the shares of split keys; every draw stays, and so do most rows."""
-    old, speeds = forecast.placement_now, forecast.speeds_under(forecast.plan)
-    pinned = old.pieces == 1
-    homes, rows = old.only(pinned), forecast.head_loads[pinned]
-    speed = 1.0 if speeds is None else speeds
-    base = forecast.loads_unchanged() * speed - homes.loads(rows, len(forecast.plan.tasks))
-    placed = place_whole_in_place(rows, np.maximum(base, 0.0), homes, speeds)
-    moved = old.with_tasks(pinned, placed.task)
-    if speeds is not None:
-        return moved
-    loads = base + placed.loads(rows, len(base))
-    return shift_shares(moved, forecast.piece_loads, loads)[0]
+def _held(forecast: Forecast) -> Rows:
+    """Load of each task that comes from head keys, as things are, shape ``(tasks,)``."""
+    return sums(forecast.placement_now.task, forecast.piece_loads, len(forecast.plan.tasks))
 
 
 def _evener_tail(job: Job, forecast: Forecast) -> Iterator[Proposal]:
@@ -135,14 +124,15 @@ def _elsewhere(job: Job, forecast: Forecast, action: str, words: str, ring: Ring
     """Another ring or other tasks, with the head poured on the tail that each task then has."""
     plan = forecast.plan_with(ring, factors)
     rows, base, speeds = forecast.head_loads, forecast.tail_rows(plan), forecast.speeds_under(plan)
-    if plan.tasks == forecast.plan.tasks:
-        old = forecast.placement_now
-        placed = pour_in_place(rows, base, old, speeds) if job.splittable else place_whole_in_place(
-            rows, base, old, speeds
-        )  # fmt: skip
-    else:
+    if plan.tasks != forecast.plan.tasks:
         placed = pour(rows, base, speeds) if job.splittable else place_whole(rows, base, speeds)
-    return _placing(forecast, action, placed, words)._replace(ring=ring, factors=factors)
+        return _placing(forecast, action, placed, words)._replace(ring=ring, factors=factors)
+    old = forecast.placement_now
+    if job.splittable:
+        placed = rebalance(old, forecast.piece_loads, base, speeds)
+    else:
+        placed = place_whole_in_place(rows, base, old, speeds)
+    return _placing(forecast, action, placed, words, redraw=False)._replace(ring=ring, factors=factors)
 
 
 def _changed(old: Ring, new: Ring) -> int:
