@@ -123,12 +123,13 @@ def wrapped(keys: Indices, rows: Rows, room: Rows, sliver: float) -> tuple[Indic
     brims[-1] = total
     brims = np.maximum.accumulate(brims)
     # Every piece ends at the end of a key or at a brim; its middle says whose it is.
-    cuts = np.unique(np.concatenate([ends, brims]))
+    cuts = np.sort(np.concatenate([ends, brims]))
+    cuts = cuts[np.flatnonzero(np.diff(cuts, prepend=-1.0))]
     starts = np.append(0.0, cuts[:-1])
     middles = (starts + cuts) / 2
     key = np.minimum(np.searchsorted(ends, middles, side="right"), len(keys) - 1)
     task = np.minimum(np.searchsorted(brims, middles, side="right"), len(order) - 1)
-    missing = np.setdiff1d(np.arange(len(keys)), key)  # keys without rows
+    missing = np.flatnonzero(np.bincount(key, minlength=len(keys)) == 0)  # keys without rows
     key, task = np.append(key, missing), np.append(task, np.zeros(len(missing), dtype=np.int64))
     return keys[key], order[task], np.append(cuts - starts, np.zeros(len(missing)))
 

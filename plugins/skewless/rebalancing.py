@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from skewless.acyclic import without_cycles
 from skewless.head_placement import SLIVER, rooms, staying, wrapped
-from skewless.placement import Indices, Placement, Rows, sums
+from skewless.placement import Indices, Placement, Rows, distinct, sums
 
 #: (task, weight) of the segments of a key, in their order.
 Segments = list[tuple[int, int]]
@@ -78,6 +78,12 @@ def _realised(old: Placement, amounts: Rows, wanted: _Wanted, tasks: int) -> Pla
     same = _unchanged(before, wanted, old.keys, tasks)
     starts, ends = _ranges(old.key, old.keys)
     first, last = _ranges(wanted.key, old.keys)
+    # A key that was whole and stays whole needs no cutting.
+    whole = ~same & (ends - starts == 1) & (last - first == 1)
+    moved = old.task.copy()
+    moved[starts[whole]] = wanted.task[first[whole]]
+    same |= whole
+    old = Placement(old.keys, old.key, moved, old.weight)
     parts: list[tuple[Indices, Indices, Indices]] = []
     reached = 0
     for number in np.flatnonzero(~same).tolist():
@@ -101,10 +107,12 @@ def _realised(old: Placement, amounts: Rows, wanted: _Wanted, tasks: int) -> Pla
 
 def _unchanged(before: _Wanted, wanted: _Wanted, keys: int, tasks: int) -> npt.NDArray[np.bool_]:
     """Which keys have the rows that they should have on every task, up to rounding."""
-    pairs = np.union1d(before.key * tasks + before.task, wanted.key * tasks + wanted.task)
-    have = sums(np.searchsorted(pairs, before.key * tasks + before.task), before.rows, len(pairs))
-    want = sums(np.searchsorted(pairs, wanted.key * tasks + wanted.task), wanted.rows, len(pairs))
-    gone = np.isin(pairs, wanted.key * tasks + wanted.task, invert=True)
+    old, new = before.key * tasks + before.task, wanted.key * tasks + wanted.task
+    pairs = distinct(np.concatenate([old, new]))
+    have = sums(np.searchsorted(pairs, old), before.rows, len(pairs))
+    want = sums(np.searchsorted(pairs, new), wanted.rows, len(pairs))
+    gone = np.ones(len(pairs), dtype=bool)
+    gone[np.searchsorted(pairs, new)] = False
     differs = (np.abs(have - want) > 1e-6 * np.maximum(1.0, have)) | gone
     same: npt.NDArray[np.bool_] = np.bincount(pairs[differs] // tasks, minlength=keys) == 0
     return same
@@ -132,13 +140,15 @@ def _cut(pieces: list[tuple[int, int, float]], target: dict[int, float]) -> Iter
     takers = [[lack, task] for task, lack in lacks.items() if lack > 0]
     fallback = max(target, key=lambda task: (target[task], -task))
     for (task, weight, rows), keeps in zip(pieces, kept, strict=True):
-        left, over = weight, rows - keeps
+        left, over, handed = weight, rows - keeps, 0.0
         while takers and over > 0 and left > 0 and rows > 0:
             taken = min(over, takers[0][0])
-            cut = min(left, round(weight * taken / rows))
+            handed += weight * taken / rows
+            # What one cut is rounded off by is left to the next one, so that many small cuts add up.
+            cut = min(left, round(handed) - (weight - left))
             if cut > 0:
                 yield int(takers[0][1]), cut
-            left, over = left - cut, over - taken
+            left, over = left - max(0, cut), over - taken
             takers[0][0] -= taken
             if takers[0][0] <= 1e-9 * rows:
                 takers.pop(0)
