@@ -104,15 +104,20 @@ class Forecast:
         seen r times. Where counts fall with rank as ``rank**-z``, N(r) falls as ``r**-(1 + 1/z)``,
         and the expectation is about ``r - 1/z``. Keys that were named for having been seen often
         share this bias, and packed together on a task they add it up. z is taken from the lower
-        three quarters of the keys that were seen often.
+        three quarters of the keys that were seen often. No count is off by more than luck can be, its
+        square root; and what is taken from all of them is at most what the others have: where every
+        key is named, none was picked for its luck.
         """
+        histogram = self.report.histogram
         seen = np.sort(self._all_keys[1])[::-1]
         seen = seen[seen >= SEEN_ENOUGH]
         if len(seen) < _ENOUGH_KEYS:
             return 0.0
         quarter, least = float(seen[len(seen) // 4]), float(seen[-1])
         slope = math.log(quarter / least) / math.log(4.0)
-        return least / 2.0 if slope * least <= 2.0 else 1.0 / slope
+        others = histogram.seen_rows - histogram.seen_null_rows - float(seen.sum())
+        luck = min(math.sqrt(least), max(0.0, others) / len(seen))
+        return min(luck, 1.0 / slope) if slope > 0 else luck
 
     @cached_property
     def _fresh(self) -> Rows:
@@ -123,19 +128,21 @@ class Forecast:
     @cached_property
     def _order(self) -> Indices:
         """The numbers of the keys to be placed, heaviest first, ties by text."""
-        _, seen, left = self._all_keys
+        texts, seen, left = self._all_keys
         expected = left + self.scale * self._fresh
-        named = (expected > 0) & ((seen >= SEEN_ENOUGH) | (self.scale * seen <= left))
+        pinned = np.fromiter(map(self.plan.head.__contains__, texts), dtype=bool, count=len(texts))
+        named = (expected > 0) & ((seen >= SEEN_ENOUGH) | (self.scale * seen <= left) | pinned)
         heaviest = np.argsort(-expected, kind="stable")
-        return heaviest[named[heaviest]]
+        order: Indices = heaviest[named[heaviest]]
+        return order
 
     @cached_property
     def keys(self) -> tuple[str, ...]:
         """The head keys to be placed one by one, heaviest first, ties by key text.
 
         Those of which rows are expected, and whose number is known well enough: from having been
-        seen often, or because most of it waits in the backlog. It is the order of all arrays over
-        the head.
+        seen often, or because most of it waits in the backlog; and those that the plan places already.
+        It is the order of all arrays over the head.
         """
         texts = self._all_keys[0]
         return tuple([texts[number] for number in self._order.tolist()])
@@ -216,7 +223,7 @@ class Forecast:
         if not histogram.head_seconds or histogram.tail_seconds is None:
             return None
         done = self.report.histogram.seen_rows - self.report.backlog_rows
-        seconds = sum(histogram.head_seconds.values()) + histogram.tail_seconds
+        seconds = math.fsum(histogram.head_seconds.values()) + histogram.tail_seconds
         return seconds / done if done > 0 and seconds > 0 else None
 
     @cached_property
@@ -313,7 +320,8 @@ class Forecast:
             if plan.ring is not self.plan.ring:
                 return (self.tail_rows(plan) + come) / self._speeds(plan)
             gone = sums(self.placement_now.task[before], rows, len(plan.tasks))
-            return self.loads_unchanged() + (come - gone) / self._speeds(plan)
+            # What a task is foretold to keep is never below nothing, however its pieces were estimated.
+            return np.maximum(0.0, self.loads_unchanged() + (come - gone) / self._speeds(plan))
         head = placement.loads(self.head_loads, len(plan.tasks))
         return (self.tail_rows(plan) + head) / self._speeds(plan)
 
@@ -324,7 +332,7 @@ class Forecast:
         are too light to have been reported one by one.
         """
         if not self.rows_are_alike:
-            head = self.placement_now.loads(self.head_loads, len(self.plan.tasks))
+            head = sums(self.placement_now.task, self.piece_loads, len(self.plan.tasks))
             return (self.tail_rows(self.plan) + head) / self._speeds(self.plan)
         backlog = np.array([load.backlog_rows for load in self.report.tasks], dtype=np.float64)
         wave = _tail(self.plan, self.tail_wave, self.null_wave)

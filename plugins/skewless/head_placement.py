@@ -10,11 +10,14 @@ import heapq
 import numpy as np
 
 from skewless.placement import Indices, Placement, Rows
+from skewless.waves import GOLDEN_SECTION
 
 #: A piece smaller than this part of the water level is not worth a partial state; a task may
 #: end up to that much off the level instead. Relative to the level and not to the key: a key
 #: that needs a thousand tasks has a thousand small pieces, all of them worth it.
 SLIVER = 1 / 512
+#: A key with more than this part of the level is heavy: its count is no luck.
+HEAVY = 1 / 16
 
 
 def water_level(base: Rows, rows: float, speeds: Rows | None = None) -> float:
@@ -38,7 +41,7 @@ def water_level(base: Rows, rows: float, speeds: Rows | None = None) -> float:
 
 
 def pour(rows: Rows, base: Rows, speeds: Rows | None = None) -> Placement:
-    """Fill the tasks one after the other up to the water level, heaviest key first.
+    """Fill the tasks one after the other up to the water level, heavy keys first.
 
     The wrap-around rule of McNaughton (1959): only the key at a task's brim is split, so there
     are at most ``keys + tasks - 1`` pieces.
@@ -49,7 +52,8 @@ def pour(rows: Rows, base: Rows, speeds: Rows | None = None) -> Placement:
         speeds: of the tasks, 1 each by default, shape ``(tasks,)``.
     """
     level, room = rooms(rows, base, speeds)
-    key, task, amount = wrapped(np.arange(len(rows)), rows, room, level * SLIVER)
+    order = mixed_order(rows, level)
+    key, task, amount = wrapped(order, rows[order], room, level * SLIVER)
     return Placement.of_rows(len(rows), key, task, amount)
 
 
@@ -103,6 +107,18 @@ def staying(old: Placement, amount: Rows, room: Rows, sliver: float, rank: Indic
     return found
 
 
+def mixed_order(rows: Rows, level: float) -> Indices:
+    """Heavy keys first, by weight; then the light ones, with their weights well mixed.
+
+    Of light keys of about the same count those that were seen more often were luckier. Laid down by
+    weight, the lucky ones would meet on one task, and that would get less than it was foretold.
+    """
+    heavy = int(np.count_nonzero(rows > level * HEAVY))
+    light = np.arange(heavy, len(rows))
+    mixed = light[np.argsort(light * GOLDEN_SECTION % (1 << 32), kind="stable")]
+    return np.concatenate([np.arange(heavy), mixed])
+
+
 def wrapped(keys: Indices, rows: Rows, room: Rows, sliver: float) -> tuple[Indices, Indices, Rows]:
     """Lay keys end to end along the rooms of the tasks, roomiest first; cut them at the tasks' brims.
 
@@ -144,18 +160,19 @@ def _snapped(brims: Rows, ends: Rows, sliver: float) -> Rows:
 
 def _longest_first(tasks: Indices, rows: Rows, base: Rows, speeds: Rows | None) -> Indices:
     """Fill in the tasks that are -1."""
-    speed = [1.0] * len(base) if speeds is None else speeds.tolist()
-    loads = [(load / speed[task], task) for task, load in enumerate(base.tolist())]
-    heapq.heapify(loads)
     placed = tasks.copy()
-    even = speeds is None or bool((speeds == speeds[0]).all())
-    for number in np.flatnonzero(tasks < 0).tolist():
-        weight = float(rows[number])
-        if even:
-            load, task = loads[0]
-            heapq.heapreplace(loads, (load + weight / speed[task], task))
-        else:
-            load, task = min(loads, key=lambda one: (one[0] + weight / speed[one[1]], one[1]))
-            loads[loads.index((load, task))] = (load + weight / speed[task], task)
+    waiting = np.flatnonzero(tasks < 0).tolist()
+    if speeds is not None and not bool((speeds == speeds[0]).all()):
+        ends = base / speeds
+        for number in waiting:
+            after = ends + rows[number] / speeds
+            placed[number] = task = int(np.argmin(after))
+            ends[task] = after[task]
+        return placed
+    loads = [(load, task) for task, load in enumerate(base.tolist())]
+    heapq.heapify(loads)
+    for number in waiting:
+        load, task = loads[0]
+        heapq.heapreplace(loads, (load + float(rows[number]), task))
         placed[number] = task
     return placed

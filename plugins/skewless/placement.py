@@ -166,13 +166,18 @@ def sums(index: Indices, rows: Rows, size: int) -> Rows:
     return np.bincount(index, weights=rows, minlength=size).astype(np.float64, copy=False)
 
 
+def cells_of(pieces: int) -> int:
+    """Cells of the table of a key's shares in Spark, a power of two: ``CELLS_PER_PIECE`` for each, if there are."""
+    return min(WHOLE_SHARE, 1 << (CELLS_PER_PIECE * pieces - 1).bit_length())
+
+
 def whole_weights(amounts: Rows) -> Indices:
     """Rows of one key's pieces as whole weights that add up to ``WHOLE_SHARE``, same shape.
 
     Weights are multiples of ``WHOLE_SHARE / 2**n`` with ``2**n >= CELLS_PER_PIECE`` per piece (as
     long as there are that many), so that Spark can look a share up in a small table of cells.
     """
-    cells = min(WHOLE_SHARE, 1 << (CELLS_PER_PIECE * len(amounts) - 1).bit_length())
+    cells = cells_of(len(amounts))
     exact = amounts / amounts.sum() * cells
     whole = np.floor(exact).astype(np.int64)
     spare = cells - int(whole.sum())

@@ -113,7 +113,7 @@ def first_plan(job: Job) -> RoutingPlan:
         policy=routing.policy,
         waves=waves,
         ring=Ring.even(routing.reducers, routing.initial_tokens, routing.ring_bits),
-        budget_rows=_fair_budget(job, job.admitted_rows(waves), routing.budget or 1.0),
+        budget_rows=_fair_budget(job, job.admitted_rows(waves), routing.reducers, routing.budget or 1.0),
         sentence="the plain ring: nothing is known of the keys yet",
     )
 
@@ -241,15 +241,15 @@ def _budget(job: Job, forecast: Forecast, expected: Rows, overhead_rows: float) 
     if not policy.replans or not forecast.wave_rows:
         return Budget(None, "")
     if given is not None or not policy.schedules:
-        return Budget(_fair_budget(job, forecast.queued_rows, given or USUAL_BUDGET), "")
+        return Budget(_fair_budget(job, forecast.queued_rows, len(expected), given or USUAL_BUDGET), "")
     last_input = forecast.waves[1] == len(job.waves)
     return choose_budget(forecast, expected, dispersion(forecast.plan, forecast.report), last_input, overhead_rows)
 
 
-def _fair_budget(job: Job, queued_rows: int, slack: float) -> int | None:
+def _fair_budget(job: Job, queued_rows: int, tasks: int, slack: float) -> int | None:
     if not POLICIES[job.spec.routing.policy].replans:
         return None
-    return math.ceil(queued_rows / job.spec.routing.reducers * slack)
+    return math.ceil(queued_rows / tasks * slack)
 
 
 def _refuse_unlike(plan: RoutingPlan, report: StageReport) -> None:
@@ -282,7 +282,10 @@ def _certificate(job: Job, forecast: Forecast, taken: Weighed) -> Certificate:
     keys = forecast.head_loads
     heaviest = int(np.argmax(keys)) if len(keys) else None
     tasks = min(forecast.slots, len(taken.loads))
-    speeds = forecast.speeds_under(taken.routing) if tasks == len(taken.loads) else None
+    speeds = forecast.speeds_under(taken.routing)
+    if speeds is not None and tasks < len(taken.loads):
+        # Nobody knows which slot a task will run in: what holds is that all slots work all the time.
+        return certify(float(taken.loads.sum()), tasks, taken.makespan_rows, heaviest=None, splittable=True)
     total = taken.loads if speeds is None else taken.loads * speeds
     return certify(
         total=max(float(total.sum()), float(keys.sum())),

@@ -15,8 +15,11 @@ import numpy.typing as npt
 
 from skewless.acyclic import without_cycles
 from skewless.head_placement import SLIVER, rooms, staying, wrapped
-from skewless.placement import Indices, Placement, Rows, distinct, sums
+from skewless.placement import Indices, Placement, Rows, cells_of, distinct, sums
+from skewless.routing_plan import WHOLE_SHARE
 
+#: A key that has more segments than this for each of its tasks is laid out anew.
+SEGMENTS_PER_TASK = 4
 #: (task, weight) of the segments of a key, in their order.
 Segments = list[tuple[int, int]]
 
@@ -90,13 +93,12 @@ def _realised(old: Placement, amounts: Rows, wanted: _Wanted, tasks: int) -> Pla
         mine = slice(int(starts[number]), int(ends[number]))
         target = slice(int(first[number]), int(last[number]))
         parts.append((old.key[reached : mine.start], old.task[reached : mine.start], old.weight[reached : mine.start]))
-        segments = list(
-            _cut(
-                list(zip(old.task[mine].tolist(), old.weight[mine].tolist(), amounts[mine].tolist(), strict=True)),
-                dict(zip(wanted.task[target].tolist(), wanted.rows[target].tolist(), strict=True)),
-            )
-        )
-        merged = _merged(segments)
+        pieces = list(zip(old.task[mine].tolist(), old.weight[mine].tolist(), amounts[mine].tolist(), strict=True))
+        rows = dict(zip(wanted.task[target].tolist(), wanted.rows[target].tolist(), strict=True))
+        merged = _merged(list(_cut(pieces, rows)))
+        if len(merged) > SEGMENTS_PER_TASK * len(rows):
+            # Cut up too often: lay each task's segments together once, whatever rows that moves.
+            merged = _merged(sorted(merged))
         new = np.array(merged, dtype=np.int64).reshape(-1, 2)
         parts.append((np.full(len(new), number), new[:, 0], new[:, 1]))
         reached = mine.stop
@@ -138,6 +140,7 @@ def _cut(pieces: list[tuple[int, int, float]], target: dict[int, float]) -> Iter
         if task in lacks:
             lacks[task] -= keeps
     takers = [[lack, task] for task, lack in lacks.items() if lack > 0]
+    unit = _unit([weight for _, weight, _ in pieces], len(target))
     fallback = max(target, key=lambda task: (target[task], -task))
     for (task, weight, rows), keeps in zip(pieces, kept, strict=True):
         left, over, handed = weight, rows - keeps, 0.0
@@ -145,7 +148,7 @@ def _cut(pieces: list[tuple[int, int, float]], target: dict[int, float]) -> Iter
             taken = min(over, takers[0][0])
             handed += weight * taken / rows
             # What one cut is rounded off by is left to the next one, so that many small cuts add up.
-            cut = min(left, round(handed) - (weight - left))
+            cut = min(left, round(handed / unit) * unit - (weight - left))
             if cut > 0:
                 yield int(takers[0][1]), cut
             left, over = left - max(0, cut), over - taken
@@ -155,6 +158,17 @@ def _cut(pieces: list[tuple[int, int, float]], target: dict[int, float]) -> Iter
         if left > 0:
             # What rounding leaves of a segment stays, unless its task is to have none of the key.
             yield (task if task in target else fallback), left
+
+
+def _unit(weights: list[int], tasks: int) -> int:
+    """The weight of one cell in Spark's table of this key's shares: cuts are multiples of it.
+
+    As ``placement.whole_weights`` has it for so many tasks; or that of the shares as they are.
+    """
+    unit = WHOLE_SHARE // cells_of(tasks)
+    for weight in weights:
+        unit = min(unit, weight & -weight)
+    return unit
 
 
 def _merged(segments: Segments) -> Segments:

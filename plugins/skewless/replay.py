@@ -143,7 +143,7 @@ def _judged(policy: str, job: Job, reports: Sequence[StageReport], states: int, 
     most, imbalances = _by_task(reports)
     return Replayed(
         policy=policy,
-        makespan_over_bound=1.0 + _gap(job, reports),
+        makespan_over_bound=max(1.0, 1.0 + _gap(job, reports)),
         s=_skew(int(processed.sum()), most, job.spec.routing.reducers),
         imbalance_final=float(imbalances[-1]) / rows,
         imbalance_fraction=float(imbalances @ processed) / rows / rows,

@@ -82,7 +82,7 @@ class RunDirectory:
         """
         try:
             text = self.fs.cat_file(f"{self.root}/{name}")
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             raise RunDirectoryError(
                 f"run directory {self.root}",
                 name,

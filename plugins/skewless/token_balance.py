@@ -13,10 +13,13 @@ from skewless.hashing import KEY_SEED
 from skewless.placement import Rows
 from skewless.ring import Ring
 
-#: How often all reducers are gone through at most, and how many tokens are changed at most: what
-#: is not even by then is left to the head, and a call stays well below a second.
+#: How often all reducers are gone through at most, and how many tokens are moved in memory at most
+#: to make room for others: what is not even by then is left to the head, and a call stays well below
+#: a second.
 PASSES = 32
-MOST_CHANGES = 4000
+MOST_MOVES = 500_000_000
+#: Fewer rows than this for each reducer are no tail to even out: they are noise.
+ROWS_PER_REDUCER = 30
 #: Tokens that one reducer gives or takes in a row, to see whether that helps.
 LOOK_AHEAD = 12
 
@@ -32,6 +35,8 @@ def evened(ring: Ring, slot_rows: Rows) -> Ring:
         ring: as it is.
         slot_rows: rows of each slot, shape ``(2**ring_bits,)``.
     """
+    if float(slot_rows.sum()) < ROWS_PER_REDUCER * len(ring.tokens):
+        return ring
     search = _Search(ring, slot_rows)
     for _ in range(PASSES):
         if not search.go_through():
@@ -50,6 +55,7 @@ class _Search:
         self.places = sorted((_hash(r, j), r) for r, count in self.tokens.items() for j in range(count))
         self.rows = dict.fromkeys(self.tokens, 0.0)
         self.changes = 0
+        self.tries = 0
         for at, (_, reducer) in enumerate(self.places):
             self.rows[reducer] += self._arc(self.places[at - 1][0], self.places[at][0])
 
@@ -73,7 +79,7 @@ class _Search:
         order = sorted(self.rows, key=lambda reducer: (-self.rows[reducer], reducer))
         before = self.changes
         for full, empty in zip(order, reversed(order), strict=True):
-            if self.changes >= MOST_CHANGES:
+            if self.tries * len(self.places) >= MOST_MOVES:
                 return False
             if not self._try(full, self._give):
                 self._try(empty, self._take)
@@ -91,6 +97,7 @@ class _Search:
             if done is None:
                 break
             made.append(done)
+            self.tries += 1
             gained += done.squares
             if gained < best:
                 best, kept = gained, len(made)

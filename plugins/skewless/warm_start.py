@@ -20,7 +20,7 @@ from skewless.policies import POLICIES
 from skewless.routing_plan import RoutingPlan
 from skewless.spec import JobSpec
 from skewless.stage_report import Histogram, StageReport, TaskLoad
-from skewless.stage_schedule import Budget, choose_budget
+from skewless.stage_schedule import UNCHECKED, Budget, choose_budget
 
 #: Plan 0 is made from the last run as long as its keys differ from those of the run before it by no
 #: more than this part of all rows (``skewless.drift``).
@@ -99,7 +99,7 @@ def _budget(job: Job, plain: RoutingPlan, forecast: Forecast, expected: np.ndarr
     """The spec's, or the one that suits the forecast; what a stage costs is not known yet."""
     if job.spec.routing.budget is not None:
         return Budget(plain.budget_rows, "")
-    return choose_budget(forecast, expected, 1.0, forecast.waves[1] == len(job.waves), 0.0)
+    return choose_budget(forecast, expected, UNCHECKED, forecast.waves[1] == len(job.waves), 0.0)
 
 
 def _as_report(plan: RoutingPlan, last: Histogram) -> StageReport:

@@ -109,6 +109,25 @@ def test_an_unseen_input_is_taken_to_spread_evenly() -> None:
     assert plan_next_stage(job, plan, synthetic.report(plan, {})).queued_rows == 800
 
 
+def test_keys_of_one_count_are_foretold_that_count() -> None:
+    """As of sensors that report every second: no count is luck, and nothing is taken from it."""
+    job = synthetic.job([100_000, 100_000])
+    plan = first_plan(job)
+    forecast = Forecast.after(job, plan, synthetic.report(plan, {f"sensor-{number}": 1000 for number in range(100)}))
+    assert forecast.head_rows == pytest.approx(np.full(100, 1000.0))
+    assert not forecast.tail_wave.any()
+
+
+def test_keys_that_were_named_for_their_luck_are_foretold_less() -> None:
+    counts = synthetic.zipf_rows(5000, 1.0, 50_000)
+    job = synthetic.job([int(counts.sum())] * 2)
+    plan = first_plan(job)
+    seen = {f"key-{number}": int(rows) for number, rows in enumerate(counts)}
+    forecast = Forecast.after(job, plan, synthetic.report(plan, seen))
+    assert 0.5 < seen["key-100"] - forecast.head_rows[100] < 2.0
+    assert forecast.head_rows.sum() + forecast.tail_wave.sum() == pytest.approx(sum(seen.values()))
+
+
 def test_the_hot_key_is_split_and_everyone_gets_the_fair_share() -> None:
     job = synthetic.job([10_000, 90_000])
     plan = first_plan(job)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from skewless.acyclic import without_cycles
 from skewless.head_placement import SLIVER, pour, water_level
-from skewless.placement import Indices, Placement, Rows, sums
+from skewless.placement import Indices, Placement, Rows, cells_of, sums
 from skewless.rebalancing import rebalance
 from skewless.routing_plan import WHOLE_SHARE
 
@@ -79,6 +79,24 @@ def test_the_heaviest_key_of_a_full_task_is_cut_and_the_light_ones_stay() -> Non
     placed = rebalance(old, np.array([1000.0, 5.0, 4.0, 3.0, 2.0]), np.zeros(2))
     assert placed.states == 6
     assert placed.pieces.tolist() == [2, 1, 1, 1, 1]
+
+
+@given(scenes())
+def test_cuts_keep_spark_s_tables_of_shares_small(scene: tuple[Placement, Rows, Rows]) -> None:
+    old, amounts, base = scene
+    placed = rebalance(old, amounts, base)
+    for number in placed.split.tolist():
+        weights = placed.weight[placed.key == number]
+        tasks = len(set(placed.task[placed.key == number].tolist()))
+        before = old.weight[old.key == number]
+        finest = min(WHOLE_SHARE // cells_of(tasks), int(np.min(before & -before)))
+        assert (weights % finest == 0).all()
+
+
+def test_a_key_that_was_cut_many_times_is_laid_out_anew() -> None:
+    old = Placement.of_shares([tuple((number % 2, WHOLE_SHARE // 64) for number in range(64))])
+    placed = rebalance(old, np.where(old.task == 0, 30.0, 10.0), np.zeros(2))
+    assert placed.pieces.tolist() == [2]
 
 
 @given(st.data())
