@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from skewless.job import Job
 from skewless_spark.aggregates.binding import BoundAggregate, bind, native_of, python_of
-from skewless_spark.aggregates.native import native_argument
+from skewless_spark.aggregates.definition import Arguments, NativeAggregate
 from skewless_spark.key_text import key_text
+from skewless_spark.sources import ORIGIN
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,7 @@ class JobColumns:
     def of(cls, job: Job) -> JobColumns:
         """The columns a job reads."""
         bound = bind(job)
-        arguments = [one.column for one in bound if one.column is not None]
+        arguments = [column for one in bound for column in one.columns]
         return cls(job, tuple(dict.fromkeys((*job.spec.key, *arguments))), tuple(bound))
 
     @property
@@ -61,18 +63,39 @@ class JobColumns:
         return python_of(list(self.bound))
 
     def argument(self, one: BoundAggregate) -> Column:
-        """The argument column of an aggregate as its definition takes it; a constant without one."""
-        if one.column is None:
-            return F.lit(1)
-        column = F.col(self.names[self.inputs.index(one.column)])
-        if one in self.native:
-            return native_argument(one.definition, column, one.spark_type)  # type: ignore[arg-type]
-        return column
+        """The argument column of a Python aggregate."""
+        return F.col(self._name(one.columns[0]))
+
+    def arguments(self, one: BoundAggregate, kept: str, *, all_kept: bool = False) -> Arguments:
+        """What a native aggregate sees of the rows of a task.
+
+        Args:
+            one: the aggregate.
+            kept: the column that says whether the budget reaches a row.
+            all_kept: whether it reaches all of them, so that nobody has to look.
+        """
+
+        def reached(column: Column) -> Column:
+            return column if all_kept else F.when(F.col(kept), column)
+
+        names = tuple(self._name(column) for column in one.columns)
+        columns = tuple(reached(F.col(name)) for name in names) or (reached(F.lit(1)),)
+        return Arguments(columns, names, one.spark_types, reached(F.col(ORIGIN)), kept)
 
     def states(self, one: BoundAggregate) -> list[str]:
         """The state columns of an aggregate: ``s3_0``, ``s3_1`` for the fourth one."""
         number = self.bound.index(one)
-        if one not in self.native:
-            return [f"s{number}_0"]
-        width = len(one.definition.update(F.lit(None), one.options))  # type: ignore[union-attr]
-        return [f"s{number}_{part}" for part in range(width)]
+        return [f"s{number}_{part}" for part in range(self._widths[number])]
+
+    def _name(self, column: str) -> str:
+        return self.names[self.inputs.index(column)]
+
+    @cached_property
+    def _widths(self) -> list[int]:
+        """How many state columns each aggregate has."""
+        return [
+            len(one.definition.update(self.arguments(one, "kept"), one.options))
+            if isinstance(one.definition, NativeAggregate)
+            else 1
+            for one in self.bound
+        ]

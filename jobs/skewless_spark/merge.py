@@ -90,7 +90,7 @@ def _merged(states: DataFrame, columns: JobColumns) -> DataFrame:
         for one in columns.native
         for name, merged in zip(
             columns.states(one),
-            one.definition.merge([F.col(name) for name in columns.states(one)], one.options),  # type: ignore[union-attr]
+            one.definition.merge(columns.states(one), one.options, one.spark_type),  # type: ignore[union-attr]
             strict=True,
         )
     ]

@@ -15,10 +15,10 @@ from skewless.spec import JobSpec
 from skewless.warm_start import plain_plan, warm_plan
 from skewless.waves import cut_waves
 from skewless_spark import earlier_runs
-from skewless_spark.aggregates.binding import check_calls, check_types
+from skewless_spark.aggregates.binding import argument_columns, assumed_types, check_calls, check_types
 from skewless_spark.key_text import KEY_TYPES
 from skewless_spark.quality import check_expectations
-from skewless_spark.sources import EMPTY_COLUMN_TYPE, EMPTY_KEY_TYPE, Listing, list_parquet
+from skewless_spark.sources import EMPTY_KEY_TYPE, Listing, list_parquet
 
 
 def check_spec(spec: JobSpec, where: str) -> None:
@@ -83,7 +83,7 @@ def freeze(spec: JobSpec, date: dt.date, root: str, where: str) -> Job:
     for column in spec.key:
         _check_key(column, types, at)
     algebra = check_types(spec, types, at)
-    arguments = [call.column for call in spec.aggregates.values() if call.column is not None]
+    arguments = argument_columns(spec)
     _refuse_twins([*spec.key, *arguments], types, at)
     output_path = resolved(spec.output.path, root)
     _check_output(output_path, input_path, listing, where)
@@ -138,8 +138,7 @@ def _check_output(output_path: str, input_path: str, listing: Listing, where: st
 
 def _assumed_types(spec: JobSpec) -> dict[str, str]:
     """An input without files has no schema; its empty result needs one all the same."""
-    arguments = [call.column for call in spec.aggregates.values() if call.column is not None]
-    return dict.fromkeys(arguments, EMPTY_COLUMN_TYPE) | dict.fromkeys(spec.key, EMPTY_KEY_TYPE)
+    return assumed_types(spec) | dict.fromkeys(spec.key, EMPTY_KEY_TYPE)
 
 
 def _same(run: RunDirectory, spec: JobSpec, date: dt.date, root: str) -> Job:

@@ -34,7 +34,7 @@ SAMPLES = 10
 #: SUMMARY and no index columns: a sample of values at most, whatever the size of the result.
 RESULT_FORMAT = {"result_format": "SUMMARY", "partial_unexpected_count": SAMPLES}
 #: Aggregates that give a number for every key, also for one without a single value.
-NEVER_NULL = frozenset({"count", "approx_count_distinct"})
+NEVER_NULL = frozenset({"count", "count_if", "count_distinct", "approx_count_distinct", "theta_sketch_estimate"})
 
 
 def validate(spark: SparkSession, run: RunDirectory) -> QualityReport:

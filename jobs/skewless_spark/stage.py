@@ -145,9 +145,6 @@ def _in_order(queue: DataFrame, plan: RoutingPlan) -> DataFrame:
 def _native_states(taken: DataFrame, columns: JobColumns, budget_rows: int | None) -> DataFrame:
     """Per task and key: the counts of the ledger, and the native states of the rows kept."""
 
-    def reached(argument: Column) -> Column:
-        return argument if budget_rows is None else F.when(F.col("kept"), argument)
-
     def counted(condition: Column) -> Column:
         return F.count(F.when(condition, 1))
 
@@ -156,7 +153,7 @@ def _native_states(taken: DataFrame, columns: JobColumns, budget_rows: int | Non
         for one in columns.native
         for name, state in zip(
             columns.states(one),
-            one.definition.update(reached(columns.argument(one)), one.options),  # type: ignore[union-attr]
+            one.definition.update(columns.arguments(one, "kept", all_kept=budget_rows is None), one.options),  # type: ignore[union-attr]
             strict=True,
         )
     ]

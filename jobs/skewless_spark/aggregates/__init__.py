@@ -8,5 +8,7 @@ from skewless_spark.aggregates.streaming_histogram import STREAMING_HISTOGRAM
 
 Aggregate = NativeAggregate | PythonAggregate
 
+_ALL: tuple[Aggregate, ...] = (*NATIVE_AGGREGATES, STREAMING_HISTOGRAM)
+
 #: Every aggregate by its name. Nothing is ever imported by a string from a spec.
-REGISTRY: dict[str, Aggregate] = {one.name: one for one in (*NATIVE_AGGREGATES, STREAMING_HISTOGRAM)}
+REGISTRY: dict[str, Aggregate] = {one.name: one for one in _ALL}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,26 +14,33 @@ from skewless.job import Algebra, Job
 from skewless.spec import AggregateCall, JobSpec
 from skewless_spark.aggregates import REGISTRY, Aggregate
 from skewless_spark.aggregates.definition import NativeAggregate, PythonAggregate
-from skewless_spark.sources import UNSUPPORTED
+from skewless_spark.sources import EMPTY_COLUMN_TYPE, UNSUPPORTED
+
+Accepts = Callable[[str], str]
 
 
 @dataclass(frozen=True)
 class BoundAggregate:
-    """An aggregate of a job: its definition, its validated options, its argument.
+    """An aggregate of a job: its definition, its validated options, its arguments.
 
     Attributes:
         name: the result column.
         definition: what it does.
         options: an instance of ``definition.options``.
-        column: the input column, if it has one.
-        spark_type: that column's Spark SQL type; "" without a column.
+        columns: the input columns that it reads: ``column``, if it has one, then those that its options name.
+        spark_types: their Spark SQL types.
     """
 
     name: str
     definition: Aggregate
     options: BaseModel
-    column: str | None
-    spark_type: str
+    columns: tuple[str, ...]
+    spark_types: tuple[str, ...]
+
+    @property
+    def spark_type(self) -> str:
+        """That of ``column``; "" without one."""
+        return self.spark_types[0] if self.spark_types else ""
 
 
 def check_calls(spec: JobSpec, where: str) -> None:
@@ -52,9 +59,29 @@ def bind(job: Job) -> list[BoundAggregate]:
     bound = []
     for name, call in job.spec.aggregates.items():
         definition, options = _definition_and_options(name, call, "job.json")
-        kind = types[call.column] if call.column else ""
-        bound.append(BoundAggregate(name, definition, options, call.column, kind))
+        columns = tuple(column for column, _ in _arguments(call, definition, options))
+        bound.append(BoundAggregate(name, definition, options, columns, tuple(types[one] for one in columns)))
     return bound
+
+
+def argument_columns(spec: JobSpec) -> list[str]:
+    """The input columns that the aggregates of a checked spec read, each once."""
+    return list(_takers(spec))
+
+
+def assumed_types(spec: JobSpec) -> dict[str, str]:
+    """For each argument column a type that all its aggregates take, where the input has no schema.
+
+    A column that no type would suit has the first one, and is refused by ``check_types``.
+    """
+    return {
+        column: next((kind for kind in _ASSUMED if not any(accepts(kind) for accepts in takers)), _ASSUMED[0])
+        for column, takers in _takers(spec).items()
+    }
+
+
+#: Types that a column without a schema may be assumed to have; any aggregate takes one of them.
+_ASSUMED = (EMPTY_COLUMN_TYPE, "boolean", "string")
 
 
 def check_types(spec: JobSpec, types: Mapping[str, str], where: str) -> dict[str, Algebra]:
@@ -73,9 +100,9 @@ def check_types(spec: JobSpec, types: Mapping[str, str], where: str) -> dict[str
     """
     algebra = {}
     for name, call in spec.aggregates.items():
-        definition, _ = _definition_and_options(name, call, where)
-        if call.column is not None:
-            _check_column(name, call, definition, types, where)
+        definition, options = _definition_and_options(name, call, where)
+        for column, accepts in _arguments(call, definition, options):
+            _check_column(f"{where}, aggregate {name!r}", call.function, column, accepts, types)
         algebra[name] = Algebra(mergeable=definition.mergeable, ordered=definition.ordered)
     return algebra
 
@@ -111,14 +138,28 @@ def _options(at: str, model: type[BaseModel], given: Mapping[str, Any]) -> BaseM
         raise sentence_of(err, model, at, SpecError) from None
 
 
-def _check_column(name: str, call: AggregateCall, definition: Aggregate, types: Mapping[str, str], where: str) -> None:
-    column = str(call.column)
+def _arguments(call: AggregateCall, definition: Aggregate, options: BaseModel) -> list[tuple[str, Accepts]]:
+    """The argument columns of a call in order, each with what says whether a type will do."""
+    own = [] if call.column is None else [(call.column, definition.accepts)]
+    further: Mapping[str, Accepts] = getattr(definition, "further", {})
+    return [*own, *((str(getattr(options, option)), accepts) for option, accepts in further.items())]
+
+
+def _takers(spec: JobSpec) -> dict[str, list[Accepts]]:
+    takers: dict[str, list[Accepts]] = {}
+    for name, call in spec.aggregates.items():
+        for column, accepts in _arguments(call, *_definition_and_options(name, call, "spec")):
+            takers.setdefault(column, []).append(accepts)
+    return takers
+
+
+def _check_column(at: str, function: str, column: str, accepts: Accepts, types: Mapping[str, str]) -> None:
     if column not in types:
-        raise InputError(f"{where}, aggregate {name!r}", "an existing column", repr(column), nearest(column, types))
+        raise InputError(at, "an existing column", repr(column), nearest(column, types))
     unsupported = types[column].startswith(UNSUPPORTED)
-    required = "a type that Spark reads" if unsupported else definition.accepts(types[column])
+    required = "a type that Spark reads" if unsupported else accepts(types[column])
     if required:
         raise InputError(
-            f"{where}, aggregate {name!r}", f"{required} for {call.function}",
-            f"column {column!r} of type {types[column]}", "choose another column or aggregate",
+            at, f"{required} for {function}", f"column {column!r} of type {types[column]}",
+            "choose another column or aggregate",
         )  # fmt: skip

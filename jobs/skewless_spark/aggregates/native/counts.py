@@ -1,0 +1,82 @@
+"""How many: counts, counts of what holds, counts between edges."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Self
+
+from pydantic import Field, model_validator
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from skewless.document import unmet
+from skewless_spark.aggregates.argument_types import anything, boolean_required
+from skewless_spark.aggregates.definition import Arguments, NativeAggregate, number_required
+from skewless_spark.aggregates.native.parts import Options, merged_by, the_state
+
+COUNT = NativeAggregate(
+    "count",
+    accepts=anything,
+    update=lambda arguments, _: (F.count(arguments.columns[0]),),
+    merge=merged_by(F.sum),
+    evaluate=the_state,
+    needs_column=False,
+)
+COUNT_IF = NativeAggregate(
+    "count_if",
+    accepts=boolean_required,
+    update=lambda arguments, _: (F.count_if(arguments.columns[0]),),
+    merge=merged_by(F.sum),
+    evaluate=the_state,
+)
+
+
+class HistogramOptions(Options):
+    """Options of ``histogram``."""
+
+    #: One state column per bin: above this many, sketches are the better tool.
+    edges: list[float] = Field(min_length=1, max_length=64, description="Where one bin ends and the next begins.")
+
+    @model_validator(mode="after")
+    def _ascending(self) -> Self:
+        if not all(low < high for low, high in itertools.pairwise(self.edges)):
+            raise unmet("edges that ascend", str(self.edges)[:120])
+        return self
+
+    @property
+    def bins(self) -> list[tuple[float, float]]:
+        """Lower edge, inclusive, and upper edge, exclusive, of every bin; the outer two have no end."""
+        return list(itertools.pairwise([-math.inf, *self.edges, math.inf]))
+
+
+def _update_histogram(arguments: Arguments, options: HistogramOptions) -> list[Column]:
+    """One count per bin. To Spark NaN is above infinity, but it lies in no bin."""
+    value = arguments.columns[0].cast("double")
+    first, *inner, last = options.bins
+    bins = [
+        value < first[1],
+        *((value >= low) & (value < high) for low, high in inner),
+        (value >= last[0]) & ~F.isnan(value),
+    ]
+    return [F.count_if(inside) for inside in bins]
+
+
+def _evaluate_histogram(states: Sequence[Column], options: HistogramOptions, spark_type: str) -> Column:
+    del spark_type
+    bins = [
+        F.struct(F.lit(low).alias("lower"), F.lit(high).alias("upper"), count.alias("count"))
+        for (low, high), count in zip(options.bins, states, strict=True)
+    ]
+    return F.array(*bins)
+
+
+HISTOGRAM = NativeAggregate(
+    "histogram",
+    accepts=number_required,
+    update=_update_histogram,
+    merge=merged_by(F.sum),
+    evaluate=_evaluate_histogram,
+    options=HistogramOptions,
+)

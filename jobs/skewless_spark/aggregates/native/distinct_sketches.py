@@ -1,0 +1,78 @@
+"""How many different values, by sketches of fixed size."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from pydantic import Field
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from skewless_spark.aggregates.argument_types import atomic_required
+from skewless_spark.aggregates.definition import Arguments, NativeAggregate
+from skewless_spark.aggregates.native.parts import Options
+from skewless_spark.key_text import canonical_text
+
+#: Argument types that Spark's sketches take as they are.
+_SKETCH_TYPES = ("int", "bigint")
+
+
+def _hashed(arguments: Arguments) -> Column:
+    """A sketch sees 64-bit hashes, because it takes no notice of empty strings."""
+    (value,), (spark_type,) = arguments.columns, arguments.spark_types
+    if spark_type in _SKETCH_TYPES:
+        return value
+    # The hash of null is a number like any other, but null is no value.
+    return F.when(value.isNotNull(), F.xxhash64(canonical_text(value, spark_type)))
+
+
+class DistinctOptions(Options):
+    """Options of ``approx_count_distinct``."""
+
+    rsd: float = Field(default=0.02, ge=0.0017, le=0.25, description="Relative standard deviation.")
+
+    @property
+    def lg_k(self) -> int:
+        """Buckets of the sketch, as a power of two: HLL's deviation is 1.04 / sqrt(2**lg_k).
+
+        Flajolet et al. (2007), "HyperLogLog: the analysis of a near-optimal cardinality
+        estimation algorithm".
+        """
+        return max(4, math.ceil(2 * math.log2(1.04 / self.rsd)))
+
+
+class ThetaOptions(Options):
+    """Options of ``theta_sketch_estimate``."""
+
+    lg_nom_entries: int = Field(
+        default=12, ge=4, le=26, description="Values that a full sketch keeps, as a power of 2."
+    )
+
+
+def _evaluate_hll(states: Sequence[Column], options: object, spark_type: str) -> Column:
+    del options, spark_type
+    return F.coalesce(F.hll_sketch_estimate(states[0]), F.lit(0).cast("bigint"))
+
+
+def _evaluate_theta(states: Sequence[Column], options: object, spark_type: str) -> Column:
+    del options, spark_type
+    return F.coalesce(F.theta_sketch_estimate(states[0]), F.lit(0).cast("bigint"))
+
+
+APPROX_COUNT_DISTINCT = NativeAggregate(
+    "approx_count_distinct",
+    accepts=atomic_required,
+    update=lambda arguments, options: (F.hll_sketch_agg(_hashed(arguments), options.lg_k),),
+    merge=lambda states, _, __: (F.hll_union_agg(states[0]),),
+    evaluate=_evaluate_hll,
+    options=DistinctOptions,
+)
+THETA_SKETCH_ESTIMATE = NativeAggregate(
+    "theta_sketch_estimate",
+    accepts=atomic_required,
+    update=lambda arguments, options: (F.theta_sketch_agg(_hashed(arguments), options.lg_nom_entries),),
+    merge=lambda states, options, _: (F.theta_union_agg(states[0], options.lg_nom_entries),),
+    evaluate=_evaluate_theta,
+    options=ThetaOptions,
+)

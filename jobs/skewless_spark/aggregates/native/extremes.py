@@ -1,0 +1,78 @@
+"""The least, the most, the first, the last, and what stood beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from pydantic import Field
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from skewless_spark.aggregates.argument_types import anything, orderable_required
+from skewless_spark.aggregates.definition import Arguments, NativeAggregate
+from skewless_spark.aggregates.native.parts import Function, Options, merged_by, of_itself, the_state
+
+MIN = of_itself("min", orderable_required, F.min)
+MAX = of_itself("max", orderable_required, F.max)
+
+
+def _value(states: Sequence[Column], options: object, spark_type: str) -> Column:
+    del options, spark_type
+    return states[0]["value"]
+
+
+class ByOptions(Options):
+    """Options of ``max_by`` and ``min_by``."""
+
+    by: str = Field(min_length=1, description="The column whose extreme is looked for.")
+
+
+def _beside(name: str, function: Function, tie: Callable[[Column], Column]) -> NativeAggregate:
+    """The value beside the extreme of another column: rows are compared by that, then by their origin."""
+
+    def update(arguments: Arguments, options: object) -> tuple[Column]:
+        del options
+        value, by = arguments.columns
+        row = F.struct(by.alias("by"), tie(arguments.origin).alias("tie"), value.alias("value"))
+        return (function(F.when(by.isNotNull(), row)),)
+
+    return NativeAggregate(
+        name,
+        accepts=anything,
+        update=update,
+        merge=merged_by(function),
+        evaluate=_value,
+        options=ByOptions,
+        further={"by": orderable_required},
+    )
+
+
+# Of rows that are equal the first one counts, so that the result does not depend on who read what when.
+MAX_BY = _beside("max_by", F.max, lambda origin: -origin)
+MIN_BY = _beside("min_by", F.min, lambda origin: origin)
+
+
+class OrderOptions(Options):
+    """Options of ``first`` and ``last``."""
+
+    ignore_nulls: bool = Field(default=False, description="Look at rows with a value only.")
+
+
+def _at_the_end(name: str, beside: Callable[..., Column], extreme: Function) -> NativeAggregate:
+    """The value at the least or greatest origin, and that origin: two plain columns, which Spark can hash by."""
+
+    def update(arguments: Arguments, options: OrderOptions) -> tuple[Column, Column]:
+        (value,), origin = arguments.columns, arguments.origin
+        place = F.when(value.isNotNull(), origin) if options.ignore_nulls else origin
+        return beside(value, place), extreme(place)
+
+    def merge(states: Sequence[str], options: object, spark_type: str) -> tuple[Column, Column]:
+        del options, spark_type
+        value, place = states
+        return beside(value, place), extreme(place)
+
+    return NativeAggregate(name, accepts=anything, update=update, merge=merge, evaluate=the_state, options=OrderOptions)
+
+
+FIRST = _at_the_end("first", F.min_by, F.min)
+LAST = _at_the_end("last", F.max_by, F.max)

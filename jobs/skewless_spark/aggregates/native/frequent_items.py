@@ -1,0 +1,62 @@
+"""The most frequent values of a key, by sketches that never miss a heavy one.
+
+Anderson et al. (2017), "A high-performance algorithm for identifying frequent items in data streams".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Self
+
+from pydantic import Field, model_validator
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from skewless.document import unmet
+from skewless_spark.aggregates.argument_types import top_k_item_required
+from skewless_spark.aggregates.definition import Arguments, NativeAggregate
+from skewless_spark.aggregates.native.parts import Options
+
+
+class TopKOptions(Options):
+    """Options of ``approx_top_k``."""
+
+    k: int = Field(default=5, ge=1, le=100_000, description="Values in the result, at most.")
+    max_items_tracked: int = Field(
+        default=10_000, ge=1, le=1_000_000, description="Values that a sketch keeps; with no more counts are exact."
+    )
+
+    @model_validator(mode="after")
+    def _tracked(self) -> Self:
+        if self.k > self.max_items_tracked:
+            raise unmet("k <= max_items_tracked", f"{self.k} and {self.max_items_tracked}")
+        return self
+
+
+# To these functions null is a value like any other, in a row and as a state: only SQL can filter it.
+
+
+def _update(arguments: Arguments, options: TopKOptions) -> tuple[Column]:
+    items = f"approx_top_k_accumulate({arguments.names[0]}, {options.max_items_tracked})"
+    return (F.expr(f"{items} FILTER (WHERE {arguments.counts})"),)
+
+
+def _merge(states: Sequence[str], options: TopKOptions, spark_type: str) -> tuple[Column]:
+    del spark_type
+    (state,) = states
+    return (F.expr(f"approx_top_k_combine({state}, {options.max_items_tracked}) FILTER (WHERE {state} IS NOT NULL)"),)
+
+
+def _evaluate(states: Sequence[Column], options: TopKOptions, spark_type: str) -> Column:
+    del spark_type
+    return F.call_function("approx_top_k_estimate", states[0], F.lit(options.k))
+
+
+APPROX_TOP_K = NativeAggregate(
+    "approx_top_k",
+    accepts=top_k_item_required,
+    update=_update,
+    merge=_merge,
+    evaluate=_evaluate,
+    options=TopKOptions,
+)

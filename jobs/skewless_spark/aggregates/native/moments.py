@@ -1,0 +1,151 @@
+"""Variances, covariances, correlation: states that merge without cancellation.
+
+Within a task Spark's own ``var_pop`` and ``covar_pop`` update by Welford's rule. States are merged as
+Spark merges its own: Chan, Golub, LeVeque (1979), "Updating formulae and a pairwise algorithm for
+computing sample variances", equation 2.1; for covariances Pebay (2008), SAND2008-6212, equation 3.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from pydantic import Field
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from skewless_spark.aggregates.definition import Arguments, NativeAggregate, number_required
+from skewless_spark.aggregates.native.parts import Options
+
+
+def _mean(values: Column) -> Column:
+    """The average, held between the extremes.
+
+    A sum divided by a count is rounded: states of 0.1 alone would have means that differ, and so
+    a variance, where there is none.
+    """
+    return F.least(F.greatest(F.avg(values), F.min(values)), F.max(values))
+
+
+def _update_moments(arguments: Arguments, options: object) -> tuple[Column]:
+    del options
+    values = arguments.columns[0].cast("double")
+    rows = F.count(values)
+    return (_struct(n=rows, mean=_mean(values), m2=F.var_pop(values) * rows),)
+
+
+def _merge_moments(states: Sequence[str], options: object, spark_type: str) -> tuple[Column]:
+    del options, spark_type
+
+    def both(left: Column, right: Column) -> Column:
+        rows = left["n"] + right["n"]
+        share = right["n"] / rows
+        apart = right["mean"] - left["mean"]
+        return _struct(
+            n=rows,
+            mean=left["mean"] + apart * share,
+            m2=left["m2"] + right["m2"] + apart * (apart * (left["n"] * share)),
+        )
+
+    return (_folded(states[0], _struct(n=F.lit(0).cast("bigint"), mean=F.lit(0.0), m2=F.lit(0.0)), both),)
+
+
+def _update_comoments(arguments: Arguments, options: object) -> tuple[Column]:
+    """Of the rows that have both values."""
+    del options
+    x, y = (column.cast("double") for column in arguments.columns)
+    x, y = F.when(y.isNotNull(), x), F.when(x.isNotNull(), y)
+    rows = F.count(x)
+    return (
+        _struct(
+            n=rows, mean_x=_mean(x), mean_y=_mean(y),
+            m2_x=F.var_pop(x) * rows, m2_y=F.var_pop(y) * rows, c=F.covar_pop(x, y) * rows,
+        ),
+    )  # fmt: skip
+
+
+def _merge_comoments(states: Sequence[str], options: object, spark_type: str) -> tuple[Column]:
+    del options, spark_type
+
+    def both(left: Column, right: Column) -> Column:
+        rows = left["n"] + right["n"]
+        share = right["n"] / rows
+        x, y = right["mean_x"] - left["mean_x"], right["mean_y"] - left["mean_y"]
+        weight = left["n"] * share
+        return _struct(
+            n=rows,
+            mean_x=left["mean_x"] + x * share,
+            mean_y=left["mean_y"] + y * share,
+            m2_x=left["m2_x"] + right["m2_x"] + x * (x * weight),
+            m2_y=left["m2_y"] + right["m2_y"] + y * (y * weight),
+            c=left["c"] + right["c"] + x * (y * weight),
+        )
+
+    none = _struct(
+        n=F.lit(0).cast("bigint"), mean_x=F.lit(0.0), mean_y=F.lit(0.0), m2_x=F.lit(0.0), m2_y=F.lit(0.0), c=F.lit(0.0)
+    )
+    return (_folded(states[0], none, both),)
+
+
+def _struct(**fields: Column) -> Column:
+    return F.struct(*(value.alias(name) for name, value in fields.items()))
+
+
+def _folded(state: str, none: Column, both: Callable[[Column, Column], Column]) -> Column:
+    """The states of a key, one into the next, in the order that the merge reads them in; null states count as none."""
+    filled = F.filter(F.collect_list(state), lambda one: one["n"] > 0)
+    return F.aggregate(filled, none, both)
+
+
+def _over_rows(sums: str, fewer: int) -> Callable[[Sequence[Column], object, str], Column]:
+    """For ``evaluate``: a sum of products over ``n - fewer``; null with too few rows, as in Spark."""
+
+    def evaluate(states: Sequence[Column], options: object, spark_type: str) -> Column:
+        del options, spark_type
+        (state,) = states
+        return F.when(state["n"] > fewer, state[sums] / (state["n"] - fewer))
+
+    return evaluate
+
+
+def _root(evaluate: Callable[[Sequence[Column], object, str], Column]) -> Callable[..., Column]:
+    return lambda states, options, spark_type: F.sqrt(evaluate(states, options, spark_type))
+
+
+def _evaluate_corr(states: Sequence[Column], options: object, spark_type: str) -> Column:
+    """Null for one row, and where one of the columns is constant."""
+    del options, spark_type
+    (state,) = states
+    return F.when(state["n"] > 1, F.try_divide(state["c"], F.sqrt(state["m2_x"] * state["m2_y"])))
+
+
+def _moment(name: str, evaluate: Callable[..., Column]) -> NativeAggregate:
+    return NativeAggregate(
+        name, accepts=number_required, update=_update_moments, merge=_merge_moments, evaluate=evaluate
+    )
+
+
+class OtherOptions(Options):
+    """Options of aggregates over two columns that are on a par."""
+
+    other: str = Field(min_length=1, description="The second column.")
+
+
+def _comoment(name: str, evaluate: Callable[..., Column]) -> NativeAggregate:
+    return NativeAggregate(
+        name,
+        accepts=number_required,
+        update=_update_comoments,
+        merge=_merge_comoments,
+        evaluate=evaluate,
+        options=OtherOptions,
+        further={"other": number_required},
+    )
+
+
+VAR_SAMP = _moment("var_samp", _over_rows("m2", 1))
+VAR_POP = _moment("var_pop", _over_rows("m2", 0))
+STDDEV_SAMP = _moment("stddev_samp", _root(_over_rows("m2", 1)))
+STDDEV_POP = _moment("stddev_pop", _root(_over_rows("m2", 0)))
+COVAR_SAMP = _comoment("covar_samp", _over_rows("c", 1))
+COVAR_POP = _comoment("covar_pop", _over_rows("c", 0))
+CORR = _comoment("corr", _evaluate_corr)

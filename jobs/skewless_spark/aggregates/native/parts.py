@@ -1,0 +1,41 @@
+"""What many native aggregates are made of: simple merges, and a merged state that is the result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from pydantic import BaseModel, ConfigDict
+from pyspark.sql import Column
+
+from skewless_spark.aggregates.definition import NativeAggregate
+
+#: An aggregate function of Spark, over a column or the name of one.
+Function = Callable[["Column | str"], Column]
+
+
+class Options(BaseModel):
+    """Base of the options of native aggregates: exactly the types that are written."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+def of_itself(name: str, accepts: Callable[[str], str], function: Function) -> NativeAggregate:
+    """An aggregate whose state is its result, and which merges its states by itself, like ``max``."""
+    return NativeAggregate(
+        name,
+        accepts=accepts,
+        update=lambda arguments, _: (function(arguments.columns[0]),),
+        merge=merged_by(function),
+        evaluate=the_state,
+    )
+
+
+def merged_by(function: Callable[[str], Column]) -> Callable[[Sequence[str], object, str], Sequence[Column]]:
+    """Every state column is merged by one aggregate function, like counts by ``sum``."""
+    return lambda states, _, __: tuple(function(name) for name in states)
+
+
+def the_state(states: Sequence[Column], options: object, spark_type: str) -> Column:
+    """For ``evaluate``: the state is the result."""
+    del options, spark_type
+    return states[0]

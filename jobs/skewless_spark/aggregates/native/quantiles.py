@@ -1,0 +1,126 @@
+"""Quantiles by KLL sketches: Karnin, Lang, Liberty (2016), "Optimal quantile approximation in streams"."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Annotated, NamedTuple, Self
+
+from pydantic import Field, model_validator
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from skewless.document import unmet
+from skewless_spark.aggregates.argument_types import INTEGRAL_TYPES, decimal_digits, quantity_required
+from skewless_spark.aggregates.definition import Arguments, NativeAggregate
+from skewless_spark.aggregates.native.parts import Options
+
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class PercentileOptions(Options):
+    """Options of ``approx_percentile``."""
+
+    percentage: Share | None = Field(default=None, description="One share of the rows: the result is a value.")
+    percentages: list[Share] | None = Field(
+        default=None, min_length=1, max_length=100, description="Several of them: the result is an array."
+    )
+    accuracy: int = Field(
+        default=75, ge=5, le=20_000, description="The rank of the result is off by at most 1/accuracy of the rows."
+    )
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> Self:
+        if (self.percentage is None) == (self.percentages is None):
+            came = "neither" if self.percentage is None else "both"
+            raise unmet("percentage (one share) or percentages (a list of them)", came)
+        return self
+
+    @property
+    def shares(self) -> list[float]:
+        """Those asked for, one or several."""
+        return [self.percentage] if self.percentage is not None else list(self.percentages or ())
+
+    @property
+    def k(self) -> int:
+        """The size of the sketch: the rank of one quantile is off by 2.296 / k**0.9723, with 99 % confidence.
+
+        ``KllHelper.getNormalizedRankError`` of Apache DataSketches.
+        """
+        return max(8, math.ceil((2.296 * self.accuracy) ** (1 / 0.9723)))
+
+
+class _Measure(NamedTuple):
+    """How values of a type go into a sketch, and how they come back.
+
+    Attributes:
+        sketch: "bigint" or "double", the variant of Spark's functions.
+        measured: from a value to what the sketch takes, in the same order.
+        restored: from what the sketch gives to the value.
+    """
+
+    sketch: str
+    measured: Callable[[Column], Column]
+    restored: Callable[[Column], Column]
+
+
+def _measure(spark_type: str) -> _Measure:
+    digits = decimal_digits(spark_type)
+    if spark_type in INTEGRAL_TYPES:
+        found = _Measure("bigint", lambda value: value.cast("bigint"), lambda number: number.cast(spark_type))
+    elif spark_type == "date":
+        found = _Measure(
+            "bigint",
+            lambda value: F.unix_date(value).cast("bigint"),
+            lambda number: F.date_from_unix_date(number.cast("int")),
+        )
+    elif spark_type == "timestamp":
+        found = _Measure("bigint", F.unix_micros, F.timestamp_micros)
+    elif digits and digits[0] <= _DIGITS_OF_BIGINT:
+        one = F.lit(10 ** digits[1]).cast(f"decimal({digits[1] + 1},0)")
+        unit = F.lit(f"1e-{digits[1]}").cast(f"decimal({digits[1] + 1},{digits[1]})")
+        found = _Measure(
+            "bigint",
+            lambda value: (value * one).cast("bigint"),
+            lambda number: (number.cast("decimal(19,0)") * unit).cast(spark_type),
+        )
+    else:
+        found = _Measure("double", lambda value: value.cast("double"), lambda number: number.cast(spark_type))
+    return found
+
+
+#: Every decimal of so many digits, times a power of ten, is a bigint.
+_DIGITS_OF_BIGINT = 18
+
+_AGG = {"bigint": F.kll_sketch_agg_bigint, "double": F.kll_sketch_agg_double}
+_MERGE_AGG = {"bigint": F.kll_merge_agg_bigint, "double": F.kll_merge_agg_double}
+_ROWS = {"bigint": F.kll_sketch_get_n_bigint, "double": F.kll_sketch_get_n_double}
+_QUANTILE = {"bigint": F.kll_sketch_get_quantile_bigint, "double": F.kll_sketch_get_quantile_double}
+
+
+def _update(arguments: Arguments, options: PercentileOptions) -> tuple[Column]:
+    measure = _measure(arguments.spark_types[0])
+    return (_AGG[measure.sketch](measure.measured(arguments.columns[0]), options.k),)
+
+
+def _merge(states: Sequence[str], options: PercentileOptions, spark_type: str) -> tuple[Column]:
+    return (_MERGE_AGG[_measure(spark_type).sketch](states[0], options.k),)
+
+
+def _evaluate(states: Sequence[Column], options: PercentileOptions, spark_type: str) -> Column:
+    """Of a key without values null; Spark's function would raise an error."""
+    measure = _measure(spark_type)
+    shares = F.array(*(F.lit(share) for share in options.shares))
+    quantiles = F.transform(_QUANTILE[measure.sketch](states[0], shares), measure.restored)
+    found = F.when(_ROWS[measure.sketch](states[0]) > 0, quantiles)
+    return found if options.percentages is not None else found[0]
+
+
+APPROX_PERCENTILE = NativeAggregate(
+    "approx_percentile",
+    accepts=quantity_required,
+    update=_update,
+    merge=_merge,
+    evaluate=_evaluate,
+    options=PercentileOptions,
+)
