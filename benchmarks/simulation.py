@@ -57,6 +57,7 @@ def simulated_job(
             "input": {"path": "in"},
             "key": "key",
             "aggregates": {"occurrences": "count"},
+            "engine": "staged",
             "routing": routing,
             "output": {"path": "out"},
         }

@@ -5,14 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from pyspark.sql import Column
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_type
 
 from skewless.job import Job
+from skewless_spark.aggregates.arrow_states import PythonCall, python_call
 from skewless_spark.aggregates.binding import BoundAggregate, bind, native_of, python_of
 from skewless_spark.aggregates.definition import Arguments, NativeAggregate
 from skewless_spark.key_text import key_text
 from skewless_spark.sources import ORIGIN
+
+
+#: What a null key is routed by where a key must live in one task. No text of several key columns is like it.
+NULL_KEY = "\0null"
 
 
 @dataclass(frozen=True)
@@ -53,6 +60,24 @@ class JobColumns:
         return key_text([F.col(name) for name in self.keys], types)
 
     @property
+    def routing_key(self) -> Column:
+        """The key text as rows are routed by it.
+
+        A null key is spread over all tasks, unless a key must live in one: then it is routed by a text like any
+        other, whether a key has that text too or not.
+        """
+        return F.coalesce(self.key, F.lit(NULL_KEY)) if self.job.forwards_states else self.key
+
+    @property
+    def order(self) -> list[str]:
+        """The columns that say where in the input a row was, the first counting first."""
+        return [ORIGIN]
+
+    def carries(self, rows: DataFrame) -> bool:
+        """Whether there are carried states among the rows of a stage."""
+        return "total_rows" in rows.columns
+
+    @property
     def native(self) -> list[BoundAggregate]:
         """The aggregates whose states are Spark SQL columns."""
         return native_of(list(self.bound))
@@ -62,9 +87,23 @@ class JobColumns:
         """The aggregates whose states live in a ``GroupsAccumulator``."""
         return python_of(list(self.bound))
 
-    def argument(self, one: BoundAggregate) -> Column:
-        """The argument column of a Python aggregate."""
-        return F.col(self._name(one.columns[0]))
+    def python_calls(self) -> list[PythonCall]:
+        """The Python aggregates as they travel to the workers."""
+        limit = self.job.spec.state_limit_mb << 20
+        return [python_call(one, self.states(one)[0], limit) for one in self.python]
+
+    def argument(self, one: BoundAggregate, kind: pa.DataType) -> Column:
+        """The argument of a Python aggregate, as its Arrow type; several columns are a struct of its fields."""
+        names = [F.col(self._name(column)) for column in one.columns]
+        if not names:
+            return F.lit(None).cast(from_arrow_type(kind))
+        if not one.definition.further:
+            return names[0].cast(from_arrow_type(kind))
+        casts = [
+            column.cast(from_arrow_type(field.type)).alias(field.name)
+            for column, field in zip(names, kind, strict=True)
+        ]
+        return F.struct(*casts)
 
     def arguments(self, one: BoundAggregate, kept: str, *, all_kept: bool = False) -> Arguments:
         """What a native aggregate sees of the rows of a task.

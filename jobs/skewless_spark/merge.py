@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
@@ -11,12 +12,13 @@ from pyspark.sql.types import StructField, StructType
 
 from skewless.errors import LedgerError, LostRaceError
 from skewless.run_directory import RESULT_STEP, RunDirectory, stage_step
+from skewless.stage_report import StageReport
 from skewless.step_commit import StepCommit
-from skewless_spark.aggregates.arrow_states import evaluate_batches, python_call
+from skewless_spark.aggregates.arrow_states import evaluate_batches
 from skewless_spark.columns import JobColumns
 from skewless_spark.committed_files import NATIVE, PYTHON, RESULT, read_files, written
 from skewless_spark.routing import TASK
-from skewless_spark.stage import empty_states
+from skewless_spark.reduction import empty_states
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +47,8 @@ def merge_states(spark: SparkSession, run: RunDirectory) -> StepCommit:
         raise LedgerError(f"merge of {run}", f"all {job.rows:,} rows processed", came, "run the next stage first")
     columns = JobColumns.of(job)
     attempt = run.new_attempt(RESULT_STEP)
-    merged = _merged(_states(spark, run, len(reports)), columns)
+    states = _states(spark, run, len(reports))
+    merged = _in_key_order(states, columns) if _one_state_per_key(run, reports, columns) else _merged(states, columns)
     counted = Observation("merged states")
     if processed:
         merged = merged.observe(counted, F.sum("rows").alias("rows"), F.count(F.lit(1)).alias("keys"))
@@ -63,15 +66,17 @@ def merge_states(spark: SparkSession, run: RunDirectory) -> StepCommit:
 
 def _states(spark: SparkSession, run: RunDirectory, stages: int) -> DataFrame:
     """The states of all stages, native and Python in rows of their own, with their stage."""
-    parts = []
+    columns, parts = JobColumns.of(run.job()), []
     for stage in range(stages):
         commit = run.committed(stage_step(stage))
         for kind in (NATIVE, PYTHON):
-            if commit.of_kind(kind):
+            # Python states that were carried on stand for all rows of their key: the last ones count.
+            superseded = kind == PYTHON and columns.job.forwards_states and stage < stages - 1
+            if commit.of_kind(kind) and not superseded:
                 states = read_files(spark, run, commit.of_kind(kind))
                 parts.append(states.withColumn("stage", F.lit(stage)))
     if not parts:
-        return empty_states(spark, JobColumns.of(run.job())).withColumn("stage", F.lit(0))
+        return empty_states(spark, columns).withColumn("stage", F.lit(0))
     states = parts[0]
     for part in parts[1:]:
         states = states.unionByName(part, allowMissingColumns=True)
@@ -79,12 +84,23 @@ def _states(spark: SparkSession, run: RunDirectory, stages: int) -> DataFrame:
     return states.where(F.col("rows").isNull() | (F.col("rows") > 0))
 
 
-def _merged(states: DataFrame, columns: JobColumns) -> DataFrame:
-    """One row per key: its rows, its merged native states, and its Python states as a list.
+def _one_state_per_key(run: RunDirectory, reports: Sequence[StageReport], columns: JobColumns) -> bool:
+    """Whether no key has states in two rows, so that nothing is left to merge."""
+    if len(reports) != 1 or columns.python:
+        return False
+    plan = run.plan(0)
+    whole = all(len(shares) == 1 for shares in plan.head.values())
+    return plan.engine == "combine" or (whole and not reports[0].histogram.seen_null_rows)
 
-    The states of a key are merged by stage and task, so that sums of floating-point numbers
-    round the same way each time.
-    """
+
+def _in_key_order(states: DataFrame, columns: JobColumns) -> DataFrame:
+    """The rows of a key side by side, by stage and task, so that sums of floating-point numbers always round alike."""
+    keyed = states.repartition(columns.job.spec.output.files, *columns.keys)
+    return keyed.sortWithinPartitions(*columns.keys, "stage", TASK)
+
+
+def _merged(states: DataFrame, columns: JobColumns) -> DataFrame:
+    """One row per key: its rows, its merged native states, and its Python states as a list."""
     native = [
         merged.alias(name)
         for one in columns.native
@@ -102,8 +118,7 @@ def _merged(states: DataFrame, columns: JobColumns) -> DataFrame:
         python = [
             F.transform(ordered, lambda one: F.struct(*(one[name].alias(name) for name in names))).alias("states")
         ]
-    keyed = states.repartition(columns.job.spec.output.files, *columns.keys)
-    in_order = keyed.sortWithinPartitions(*columns.keys, "stage", TASK)
+    in_order = _in_key_order(states, columns)
     return in_order.groupBy(*columns.keys).agg(F.coalesce(F.sum("rows"), F.lit(0)).alias("rows"), *native, *python)
 
 
@@ -116,16 +131,16 @@ def _evaluated(merged: DataFrame, columns: JobColumns) -> DataFrame:
         for one in columns.native
     ]
     passed = [*columns.keys, *(_result(columns, one.name) for one in columns.native)]
-    result = merged.select(*columns.keys, *native, *(["states"] if columns.python else []))
+    # The text of a key is for those who open a key, and for messages.
+    python = [columns.key.cast("binary").alias("route_key"), F.col("states")] if columns.python else []
+    result = merged.select(*columns.keys, *native, *python)
     if columns.python:
-        calls = [
-            python_call(one, columns.states(one)[0])._replace(name=_result(columns, one.name)) for one in columns.python
-        ]
+        calls = [call._replace(result=_result(columns, call.name)) for call in columns.python_calls()]
         kinds = {field.name: field for field in result.schema}
         schema = StructType(
             [
                 *(kinds[name] for name in passed),
-                *(StructField(call.name, from_arrow_type(call.definition.result_type)) for call in calls),
+                *(StructField(call.result, from_arrow_type(call.types.result)) for call in calls),
             ]
         )
         result = result.mapInArrow(evaluate_batches(calls, passed), schema)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from skewless.errors import InputError, SkewlessError, SpecError, nearest
-from skewless.job import Job
-from skewless.planner import first_plan
+from skewless.job import Algebra, Job
+from skewless.planner import first_decision, first_plan
 from skewless.routing_plan import RoutingPlan
 from skewless.run_directory import RunDirectory
 from skewless.spec import JobSpec
@@ -16,6 +17,7 @@ from skewless.warm_start import plain_plan, warm_plan
 from skewless.waves import cut_waves
 from skewless_spark import earlier_runs
 from skewless_spark.aggregates.binding import argument_columns, assumed_types, check_calls, check_types
+from skewless_spark.key_sample import sample_keys
 from skewless_spark.key_text import KEY_TYPES
 from skewless_spark.quality import check_expectations
 from skewless_spark.sources import EMPTY_KEY_TYPE, Listing, list_parquet
@@ -55,11 +57,11 @@ def prepare(run: RunDirectory, spec: JobSpec, date: dt.date, root: str, where: s
         run.write_once("job.json", job.model_copy(update={"warm_from": earlier_runs.last_two(run, spec)}))
     job = _same(run, spec, date, root)
     if not run.exists("plans/0000.json"):
-        run.write_once("plans/0000.json", _plan_0(job))
+        run.enact(first_decision(job, _staged_plan_0(job), sample_keys(job) if job.spec.engine == "auto" else None))
     return job
 
 
-def _plan_0(job: Job) -> RoutingPlan:
+def _staged_plan_0(job: Job) -> RoutingPlan:
     """From the earlier runs that the job names, or the plain ring where it names none."""
     if not job.warm_from:
         return first_plan(job)
@@ -93,11 +95,16 @@ def freeze(spec: JobSpec, date: dt.date, root: str, where: str) -> Job:
         input_path=input_path,
         output_path=output_path,
         units=listing.units,
-        waves=cut_waves([unit.rows for unit in listing.units], spec.routing.waves),
+        waves=cut_waves([unit.rows for unit in listing.units], spec.routing.waves, in_order=_in_order(spec, algebra)),
         key_types={column: types[column] for column in spec.key},
         column_types={column: types[column] for column in arguments if column not in spec.key},
         algebra=algebra,
     )
+
+
+def _in_order(spec: JobSpec, algebra: Mapping[str, Algebra]) -> bool:
+    """Whether a wave may only come after all rows of the waves before: where somebody sees the order."""
+    return spec.state == "forward" or any(one.ordered for one in algebra.values())
 
 
 def resolved(path: str, root: str) -> str:

@@ -42,6 +42,12 @@ def as_object(run: RunDirectory, policies: Sequence[str]) -> dict[str, Any]:
     """
     job, reports = run.job(), run.reports()
     recorded = [run.plan(report.stage) for report in reports]
+    combined = next((plan.epoch for plan in recorded if plan.engine == "combine"), None)
+    if combined is not None:
+        raise PlanError(
+            f"replay of {run}", "a run whose stages were all routed", f"stage {combined} of engine combine",
+            "run the job with --set engine=staged",
+        )  # fmt: skip
     lines = [as_it_ran(job, recorded, reports, _decisions(run, reports)).model_dump(mode="json")]
     refused = []
     for policy in policies:

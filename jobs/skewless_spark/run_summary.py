@@ -27,8 +27,8 @@ def _stage_line(run: RunDirectory, job: Job, report: StageReport) -> dict[str, A
     # What a task took out of the queue is held to the fair share of what all took out.
     certificate = certify(
         total=float(report.processed_rows),
-        tasks=len(report.tasks),
-        makespan=float(report.processed.max()),
+        tasks=len(report.tasks) or job.spec.routing.slot_count,
+        makespan=_largest_load(job, report),
         heaviest=None,
         splittable=True,
     )
@@ -39,6 +39,7 @@ def _stage_line(run: RunDirectory, job: Job, report: StageReport) -> dict[str, A
     return {
         "stage": report.stage,
         "policy": job.spec.routing.policy,
+        "engine": "staged" if report.tasks else "combine",
         "tasks": len(report.tasks),
         "admitted_rows": report.admitted_rows,
         "backlog_in_rows": report.backlog_in_rows,
@@ -50,6 +51,11 @@ def _stage_line(run: RunDirectory, job: Job, report: StageReport) -> dict[str, A
         "seconds": report.stage_seconds,
         "decision": decision,
     }
+
+
+def _largest_load(job: Job, report: StageReport) -> float:
+    """Rows of the largest task. Input splits that are reduced where they are read are taken to fill the slots evenly."""
+    return float(report.processed.max()) if report.tasks else report.processed_rows / job.spec.routing.slot_count
 
 
 def ledger_of(run: RunDirectory) -> Ledger:
@@ -77,7 +83,7 @@ def overall(run: RunDirectory) -> dict[str, Any]:
     ``makespan_rows`` is what a cluster with one slot per task would have waited for.
     """
     job, reports = run.job(), run.reports()
-    makespan = float(sum(report.processed.max() for report in reports))
+    makespan = sum(_largest_load(job, report) for report in reports)
     head = reports[-1].histogram.head if reports else {}
     heaviest = max(((key, float(seen)) for key, (seen, _) in head.items()), key=lambda one: one[1], default=None)
     total = float(sum(report.processed_rows for report in reports))

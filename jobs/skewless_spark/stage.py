@@ -1,21 +1,14 @@
-"""One stage: admit a wave, re-route the backlog, reduce within the budget, commit.
-
-The rows cross the network once. Three things are made of them (native states, Python
-states, the backlog) as the branches of one union over one exchange, which Spark runs once.
-Within a task, rows are taken in the order of their origin, whatever order the shuffle
-delivered them in: so the same rows fit the budget and the same bytes come out each time.
-"""
+"""One stage: admit a wave, re-route the backlog, reduce within the budget, commit."""
 
 from __future__ import annotations
 
 import logging
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_type
-from pyspark.sql.types import IntegerType, LongType, StructField, StructType
+from pyspark.sql import DataFrame, SparkSession
 
 from skewless.errors import LedgerError, LostRaceError
 from skewless.job import Job
@@ -23,22 +16,15 @@ from skewless.ledger import LedgerLine, stage_problems
 from skewless.routing_plan import RoutingPlan
 from skewless.run_directory import STAGE_REPORT, RunDirectory, stage_step
 from skewless.stage_report import StageReport
-from skewless.step_commit import CommittedFile, StepCommit
-from skewless_spark.aggregates.arrow_states import PythonCall, python_call, reduce_batches
+from skewless.step_commit import CommittedFile
 from skewless_spark.columns import JobColumns
-from skewless_spark.committed_files import BACKLOG, NATIVE, PYTHON, read_files, written
-from skewless_spark.routing import TASK, route
-from skewless_spark.sources import ORIGIN, read_units, require_unchanged
+from skewless_spark.committed_files import BACKLOG, NATIVE, PYTHON, written
+from skewless_spark.queue import last_commit, routed_queue, unrouted_queue
+from skewless_spark.reduction import combined_outcome, staged_outcome
+from skewless_spark.sources import require_unchanged
 from skewless_spark.stage_histogram import measure
 
 log = logging.getLogger(__name__)
-
-#: How a row came into the stage: with the wave, or with the backlog of the last stage, there
-#: either to the task that had it already or, forwarded, to another.
-ADMITTED, STAYED, FORWARDED = 0, 1, 2
-
-#: ``monotonically_increasing_id`` counts the rows of a partition in its low 33 bits.
-_POSITION_MASK = (1 << 33) - 1
 
 
 def run_stage(spark: SparkSession, run: RunDirectory, stage: int) -> StageReport:
@@ -65,8 +51,8 @@ def run_stage(spark: SparkSession, run: RunDirectory, stage: int) -> StageReport
     require_unchanged(job, admitted)
     attempt = run.new_attempt(stage_step(stage))
     columns = JobColumns.of(job)
-    queue = _queue(spark, run, columns, plan)
-    outcome(queue, columns, plan).write.partitionBy("kind").parquet(attempt.path(""), mode="append")
+    with _read_in_splits(spark, job, plan):
+        outcome(spark, run, columns, plan).write.partitionBy("kind").parquet(attempt.path(""), mode="append")
     # Once more after the rows were read: a rewrite while the wave was read is as bad as one before.
     require_unchanged(job, admitted)
     files = [file for kind in (NATIVE, PYTHON, BACKLOG) for file in written(attempt, kind, f"kind={kind}")]
@@ -81,120 +67,40 @@ def run_stage(spark: SparkSession, run: RunDirectory, stage: int) -> StageReport
     return report
 
 
-def _queue(spark: SparkSession, run: RunDirectory, columns: JobColumns, plan: RoutingPlan) -> DataFrame:
-    """Wave and backlog, routed: ``c*``, origin, arrival, task."""
-    job = columns.job
-    admitted = job.admitted_units(plan.waves)
-    queue = read_units(spark, job, admitted, columns.inputs).withColumn("last_task", F.lit(None).cast("int"))
-    left_over = _last_commit(run, plan.epoch)
-    if left_over and left_over.of_kind(BACKLOG):
-        backlog = read_files(spark, run, left_over.of_kind(BACKLOG))
-        backlog = backlog.select(*columns.names, ORIGIN, F.col(TASK).alias("last_task"))
-        queue = queue.unionByName(_renumbered(spark, backlog, run.plan(plan.epoch - 1), plan))
-    routed = route(queue, plan, columns.key, ORIGIN)
-    arrival = (
-        F.when(F.col("last_task").isNull(), ADMITTED)
-        .when(F.col("last_task") == F.col(TASK), STAYED)
-        .otherwise(FORWARDED)
-    )
-    return routed.select(*columns.names, ORIGIN, arrival.cast("tinyint").alias("arrival"), TASK)
+def outcome(spark: SparkSession, run: RunDirectory, columns: JobColumns, plan: RoutingPlan) -> DataFrame:
+    """What a stage writes: states and backlog, told apart by the column ``kind``; nothing has run yet."""
+    if plan.engine == "combine":
+        return combined_outcome(unrouted_queue(spark, run, columns, plan), columns)
+    return staged_outcome(routed_queue(spark, run, columns, plan), columns, plan)
 
 
-def _last_commit(run: RunDirectory, epoch: int) -> StepCommit | None:
-    return run.committed(stage_step(epoch - 1)) if epoch else None
+@contextmanager
+def _read_in_splits(spark: SparkSession, job: Job, plan: RoutingPlan) -> Iterator[None]:
+    """Where rows are reduced as they are read, read in splits as even and as many as the slots want.
 
-
-def _renumbered(spark: SparkSession, backlog: DataFrame, last: RoutingPlan, plan: RoutingPlan) -> DataFrame:
-    """The last plan's task numbers as this plan counts; -1 for a task that is no more."""
-    if last.tasks == plan.tasks:
-        return backlog
-    now = {task: number for number, task in enumerate(plan.tasks)}
-    numbers = [(before, now.get(task, -1)) for before, task in enumerate(last.tasks)]
-    mapping = spark.createDataFrame(numbers, "last_task int, now int")
-    joined = backlog.join(F.broadcast(mapping), "last_task")
-    return joined.withColumn("last_task", F.col("now")).select(*backlog.columns)
-
-
-def outcome(queue: DataFrame, columns: JobColumns, plan: RoutingPlan) -> DataFrame:
-    """Send every row to its task: its states and the backlog, told apart by the column ``kind``."""
-    taken = _in_order(queue, plan)
-    branches = [_native_states(taken, columns, plan.budget_rows).withColumn("kind", F.lit(NATIVE))]
-    if columns.python:
-        branches.append(_python_states(taken, columns).withColumn("kind", F.lit(PYTHON)))
-    if plan.budget_rows is not None:
-        left_over = taken.where(~F.col("kept")).select(TASK, *columns.names, ORIGIN)
-        branches.append(left_over.withColumn("kind", F.lit(BACKLOG)))
-    union = branches[0]
-    for branch in branches[1:]:
-        union = union.unionByName(branch, allowMissingColumns=True)
-    return union
-
-
-def _in_order(queue: DataFrame, plan: RoutingPlan) -> DataFrame:
-    """One partition per virtual task, its rows by origin, each with whether the budget reaches it."""
-    tasks = queue.repartitionById(len(plan.tasks), F.col(TASK)).sortWithinPartitions(ORIGIN)
-    position = F.monotonically_increasing_id().bitwiseAND(F.lit(_POSITION_MASK))
-    numbered = tasks.withColumn("position", position)
-    # Always true, and never evaluated beyond its first half; but it names every column, so that
-    # no branch has columns pruned below the exchange and Spark runs that exchange once for all.
-    whole = (F.col("position") >= 0) | (F.hash(*queue.columns) == 0)
-    kept = F.lit(True) if plan.budget_rows is None else F.col("position") < plan.budget_rows
-    return numbered.where(whole).withColumn("kept", kept).drop("position")
-
-
-def _native_states(taken: DataFrame, columns: JobColumns, budget_rows: int | None) -> DataFrame:
-    """Per task and key: the counts of the ledger, and the native states of the rows kept."""
-
-    def counted(condition: Column) -> Column:
-        return F.count(F.when(condition, 1))
-
-    states = [
-        state.alias(name)
-        for one in columns.native
-        for name, state in zip(
-            columns.states(one),
-            one.definition.update(columns.arguments(one, "kept", all_kept=budget_rows is None), one.options),  # type: ignore[union-attr]
-            strict=True,
-        )
-    ]
-    return taken.groupBy(TASK, *columns.keys).agg(
-        counted(F.col("kept")).alias("rows"),
-        counted(~F.col("kept")).alias("left_over"),
-        counted(F.col("arrival") == ADMITTED).alias("admitted"),
-        counted(F.col("arrival") == FORWARDED).alias("forwarded"),
-        *states,
-    )
-
-
-def empty_states(spark: SparkSession, columns: JobColumns) -> DataFrame:
-    """No states, with the columns that states have: what an empty input leaves to the merge."""
-    none = read_units(spark, columns.job, (), columns.inputs)
-    none = none.select("*", F.lit(0).cast("tinyint").alias("arrival"), F.lit(0).alias(TASK), F.lit(True).alias("kept"))
-    states = _native_states(none, columns, None)
-    return states.unionByName(_python_states(none, columns), allowMissingColumns=True) if columns.python else states
-
-
-def _python_states(taken: DataFrame, columns: JobColumns) -> DataFrame:
-    """Per task and key: the states of the Python aggregates, and how many rows they saw."""
-    calls = [python_call(one, columns.states(one)[0]) for one in columns.python]
-    arguments = [
-        columns.argument(one).cast(from_arrow_type(call.definition.argument_type)).alias(call.argument)
-        for one, call in zip(columns.python, calls, strict=True)
-    ]
-    batches = taken.where("kept").select(TASK, columns.key.cast("binary").alias("route_key"), *columns.keys, *arguments)
-    return batches.mapInArrow(reduce_batches(calls, columns.keys), _python_schema(batches, columns.keys, calls))
-
-
-def _python_schema(batches: DataFrame, keys: Sequence[str], calls: Sequence[PythonCall]) -> StructType:
-    kinds = {field.name: field.dataType for field in batches.schema}
-    return StructType(
-        [
-            StructField(TASK, IntegerType()),
-            *(StructField(key, kinds[key]) for key in keys),
-            StructField("python_rows", LongType()),
-            *(StructField(call.state, from_arrow_type(call.definition.state_type)) for call in calls),
-        ]
-    )
+    Spark's own splits are for rows that are shuffled next: few, and padded for files that are slow to open.
+    """
+    if plan.engine == "staged":
+        yield
+        return
+    size = sum(job.units[ordinal].size_bytes for ordinal in job.admitted_units(plan.waves))
+    settings = {
+        # A little more than the even share: files do not fill it to the last byte.
+        "spark.sql.files.maxPartitionBytes": str(max(1, math.ceil(size / job.combine_splits * 1.02))),
+        "spark.sql.files.openCostInBytes": "0",
+        "spark.sql.files.minPartitionNum": str(job.combine_splits),
+    }
+    before = {name: spark.conf.get(name, None) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, value)
 
 
 def _counts(report: StageReport) -> dict[str, int]:
@@ -213,7 +119,7 @@ def _require_kept(run: RunDirectory, job: Job, report: StageReport, files: Seque
     Raises:
         LedgerError: names what does not add up.
     """
-    last = _last_commit(run, report.stage)
+    last = last_commit(run, report.stage)
     left_over = last.counts["backlog"] if last else 0
     lines = [
         LedgerLine(

@@ -6,7 +6,8 @@ is read again, and no more than the head and the slots of the ring reach the dri
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -19,10 +20,16 @@ from skewless.stage_report import Histogram, StageReport, TaskLoad
 from skewless.step_commit import CommittedFile
 from skewless_spark.columns import JobColumns
 from skewless_spark.committed_files import NATIVE, PYTHON, read_files
+from skewless_spark.reduction import COUNTS
 from skewless_spark.routing import TASK, slot
 
 #: A longer key text is left to the ring: plans and reports are documents that people read.
 LONGEST_HEAD_KEY = 1024
+#: Rows of Python aggregates that take less than this are as good as free, and their time is not measured:
+#: reading them and sending them to Python takes longer.
+SLOW_ROW_SECONDS = 5e-6
+#: A task's light rows say how fast it is if there are so many of them.
+LEAST_LIGHT_ROWS = 100
 
 
 def measure(
@@ -44,10 +51,9 @@ def measure(
         seconds: wall time of the stage so far, asked for last.
     """
     loads = _loads(spark, run, columns, plan, files)
-    totals = {
-        name: sum(int(row[name]) for row in loads.values()) for name in ("rows", "left_over", "admitted", "forwarded")
-    }
-    histogram = _histogram(spark, run, columns, plan, files)
+    totals = {name: sum(int(row[name]) for row in loads.values()) for name in COUNTS}
+    tasks = _task_loads(plan, loads) if plan.engine == "staged" else ()
+    histogram = _histogram(spark, run, columns, plan, files, tasks)
     return StageReport(
         stage=plan.epoch,
         waves=plan.waves,
@@ -57,19 +63,47 @@ def measure(
         processed_rows=totals["rows"],
         backlog_rows=totals["left_over"],
         stage_seconds=round(seconds(), 3),
-        tasks=tuple(_task_load(str(task), loads.get(number)) for number, task in enumerate(plan.tasks)),
+        tasks=tasks,
         histogram=histogram,
     )
 
 
-def _task_load(name: str, row: Row | None) -> TaskLoad:
+def _task_loads(plan: RoutingPlan, loads: Mapping[int, Row]) -> tuple[TaskLoad, ...]:
+    slowness = _slowness(len(plan.tasks), loads)
+    return tuple(
+        _task_load(str(task), loads.get(number), slowness.get(number)) for number, task in enumerate(plan.tasks)
+    )
+
+
+def _task_load(name: str, row: Row | None, slowness: float | None) -> TaskLoad:
     if row is None:
         return TaskLoad(task=name, queued_rows=0, processed_rows=0, backlog_rows=0, states=0)
     processed, left_over = int(row["rows"]), int(row["left_over"])
     return TaskLoad(
-        task=name, queued_rows=processed + left_over, processed_rows=processed,
-        backlog_rows=left_over, states=int(row["states"]),
+        task=name, queued_rows=processed + left_over, processed_rows=processed, backlog_rows=left_over,
+        states=int(row["states"]), busy_seconds=_busy(row), slowness=slowness,
     )  # fmt: skip
+
+
+def _busy(row: Row) -> float | None:
+    """Seconds in the Python aggregates; too few to matter are none, for native ones may take longer."""
+    if row["task_seconds"] is None:
+        return None
+    seconds = float(row["task_seconds"]) + float(row["setup_seconds"] or 0.0)
+    return round(seconds, 6) if seconds >= SLOW_ROW_SECONDS * int(row["rows"]) else None
+
+
+def _slowness(tasks: int, loads: Mapping[int, Row]) -> dict[int, float]:
+    """How long a light row takes on each task beside the median one; of all tasks, or of none."""
+    rates = {}
+    for number, row in loads.items():
+        if _busy(row) is None or int(row["light_rows"]) < LEAST_LIGHT_ROWS:
+            return {}
+        rates[number] = max(0.0, float(row["task_seconds"]) - float(row["key_seconds"] or 0.0)) / int(row["light_rows"])
+    if len(rates) < tasks or min(rates.values()) <= 0:
+        return {}
+    middle = float(np.median(list(rates.values())))
+    return {number: round(rate / middle, 4) for number, rate in rates.items()}
 
 
 def _loads(
@@ -80,29 +114,64 @@ def _loads(
     files: Sequence[CommittedFile],
 ) -> dict[int, Row]:
     """Counts by task index; the Python states must have seen as many rows as the native ones."""
-    native = [file for file in files if file.kind == NATIVE]
-    python = [file for file in files if file.kind == PYTHON]
-    if not native:
+    counted = counted_files(files)
+    if not counted:
         return {}
-    counts = read_files(spark, run, native).select([TASK, "rows", "left_over", "admitted", "forwarded"])
-    if python:
-        seen = read_files(spark, run, python).select([TASK, "python_rows"])
-        counts = counts.unionByName(seen, allowMissingColumns=True)
+    python = [file for file in files if file.kind == PYTHON]
+    counts = read_files(spark, run, counted).select([TASK, *COUNTS])
+    if python and plan.engine == "staged":
+        seen = read_files(spark, run, python)
+        light = F.when(F.col("key_seconds").isNull(), F.col("python_rows")).alias("light_rows")
+        counts = counts.unionByName(
+            seen.select(TASK, "python_rows", "key_seconds", "task_seconds", "setup_seconds", light),
+            allowMissingColumns=True,
+        )
     else:
-        counts = counts.withColumn("python_rows", F.lit(None).cast("bigint"))
+        missing = {name: F.lit(None).cast("double") for name in ("key_seconds", "task_seconds", "setup_seconds")}
+        missing |= {name: F.lit(None).cast("bigint") for name in ("python_rows", "light_rows")}
+        counts = counts.withColumns(missing)
     summed = counts.groupBy(TASK).agg(
-        *(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in ("rows", "left_over", "admitted", "forwarded")),
+        *(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in (*COUNTS, "python_rows", "light_rows")),
+        *(F.sum(name).alias(name) for name in ("key_seconds", "task_seconds", "setup_seconds")),
         F.count(F.when(F.col("rows") > 0, 1)).alias("states"),
-        F.coalesce(F.sum("python_rows"), F.lit(0)).alias("python_rows"),
     )
     loads = {int(row[TASK]): row for row in summed.collect()}
-    odd = next((row for row in loads.values() if columns.python and row["rows"] != row["python_rows"]), None)
+    if python and plan.engine == "staged":
+        _require_same_rows(plan, loads)
+    elif python and columns.native:
+        _require_same_totals(spark, run, plan, loads, python)
+    return loads
+
+
+def counted_files(files: Sequence[CommittedFile]) -> list[CommittedFile]:
+    """The files with the counts of the ledger: of native states, or of Python ones where there are no native ones."""
+    native = [file for file in files if file.kind == NATIVE]
+    return native or [file for file in files if file.kind == PYTHON]
+
+
+def _require_same_rows(plan: RoutingPlan, loads: Mapping[int, Row]) -> None:
+    odd = next((row for row in loads.values() if row["rows"] != row["python_rows"]), None)
     if odd:
         raise LedgerError(
             f"stage {plan.epoch}, task {plan.tasks[odd[TASK]]}", f"{odd['rows']:,} rows in its Python states",
             f"{odd['python_rows']:,}", "nothing was committed",
         )  # fmt: skip
-    return loads
+
+
+def _require_same_totals(
+    spark: SparkSession,
+    run: RunDirectory,
+    plan: RoutingPlan,
+    loads: Mapping[int, Row],
+    python: Sequence[CommittedFile],
+) -> None:
+    """Rows that are reduced where they are read have no task: only their sums can be compared."""
+    rows = sum(int(row["rows"]) for row in loads.values())
+    seen = int(read_files(spark, run, python).agg(F.sum("python_rows")).collect()[0][0] or 0)
+    if seen != rows:
+        raise LedgerError(
+            f"stage {plan.epoch}", f"{rows:,} rows in its Python states", f"{seen:,}", "nothing was committed"
+        )
 
 
 def _histogram(
@@ -111,39 +180,59 @@ def _histogram(
     columns: JobColumns,
     plan: RoutingPlan,
     files: Sequence[CommittedFile],
+    tasks: Sequence[TaskLoad],
 ) -> Histogram:
     """Exact counts per key: rows seen in all stages so far, and rows this stage left over."""
-    earlier = [
-        file
-        for stage in range(plan.epoch)
-        for file in run.committed(stage_step(stage)).of_kind(NATIVE)
-    ]  # fmt: skip
-    now = [file for file in files if file.kind == NATIVE]
     slots = 1 << plan.ring.ring_bits
-    if not earlier and not now:
+    stages = [(run.committed(stage_step(stage)).files, run.report(stage).tasks) for stage in range(plan.epoch)]
+    stages.append((tuple(files), tuple(tasks)))
+    parts = []
+    for number, (written, _) in enumerate(stages):
+        counted = counted_files(written)
+        if counted:
+            # What earlier stages left over has been queued again since.
+            left = F.col("left_over") if number == plan.epoch else F.lit(0).cast("bigint")
+            states = read_files(spark, run, counted)
+            parts.append(states.select(*columns.keys, F.col("admitted").alias("seen"), left.alias("left")))
+    if not parts:
         nothing = (0,) * slots
         return Histogram(
             seen_rows=0, seen_null_rows=0, backlog_null_rows=0, head={}, seen_tail=nothing, backlog_tail=nothing
         )
-    parts = [
-        read_files(spark, run, part).select([*columns.keys, "admitted", "left_over"]) for part in (earlier, now) if part
-    ]
-    if earlier:
-        # What earlier stages left over has been queued again since.
-        parts[0] = parts[0].withColumn("left_over", F.lit(0).cast("bigint"))
-    counts = parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
-    per_key = (
-        counts.groupBy(columns.key.alias("key"))
-        .agg(F.sum("admitted").alias("seen"), F.sum("left_over").alias("left"))
-        .persist()
-    )
+    timed = all(load.busy_seconds is not None for load in tasks if load.processed_rows) and bool(tasks)
+    if timed:
+        parts += [_key_seconds(spark, run, columns, *stage) for stage in stages if stage[1]]
+    counts = parts[0]
+    for part in parts[1:]:
+        counts = counts.unionByName(part, allowMissingColumns=True)
+    sums = [F.sum(name).alias(name) for name in ("seen", "left", *(("seconds",) if timed else ()))]
+    per_key = counts.groupBy(columns.routing_key.alias("key")).agg(*sums).persist()
     try:
-        return _summed(per_key, columns, plan, slots)
+        spent = math.fsum(load.busy_seconds or 0.0 for _, loads in stages for load in loads) if timed else None
+        return _summed(per_key, columns, plan, slots, spent)
     finally:
         per_key.unpersist()
 
 
-def _summed(per_key: DataFrame, columns: JobColumns, plan: RoutingPlan, slots: int) -> Histogram:
+def _key_seconds(
+    spark: SparkSession,
+    run: RunDirectory,
+    columns: JobColumns,
+    files: Sequence[CommittedFile],
+    tasks: Sequence[TaskLoad],
+) -> DataFrame:
+    """Seconds of the keys that were timed apart in a stage, as the median task would have taken."""
+    python = [file for file in files if file.kind == PYTHON]
+    slow = [(number, load.slowness) for number, load in enumerate(tasks) if load.slowness is not None]
+    states = read_files(spark, run, python).where(F.col("key_seconds").isNotNull())
+    if not slow:
+        return states.select(*columns.keys, F.col("key_seconds").alias("seconds"))
+    slowness = F.broadcast(spark.createDataFrame(slow, f"{TASK} int, slowness double"))
+    seconds = F.col("key_seconds") / F.coalesce(F.col("slowness"), F.lit(1.0))
+    return states.join(slowness, TASK, "left").select(*columns.keys, seconds.alias("seconds"))
+
+
+def _summed(per_key: DataFrame, columns: JobColumns, plan: RoutingPlan, slots: int, spent: float | None) -> Histogram:
     # A null key hashes like any other value, but has no slot.
     on_ring = F.when(F.col("key").isNotNull(), slot(F.col("key"), plan.ring.ring_bits))
     by_slot = per_key.groupBy(on_ring.alias("slot"))
@@ -156,22 +245,25 @@ def _summed(per_key: DataFrame, columns: JobColumns, plan: RoutingPlan, slots: i
         else:
             seen[row["slot"]], left[row["slot"]] = row["seen"], row["left"]
     seen_rows = int(seen.sum()) + null_seen
-    head = _head(per_key, columns, max(1, seen_rows), max(1, int(left.sum())))
-    for key, (key_seen, key_left) in head.items():
-        at = plan.ring.slot_of(key)
-        seen[at] -= key_seen
-        left[at] -= key_left
+    heaviest = _head(per_key, columns, max(1, seen_rows), max(1, int(left.sum())))
+    for row in heaviest:
+        at = plan.ring.slot_of(row["key"])
+        seen[at] -= row["seen"]
+        left[at] -= row["left"]
+    seconds = {row["key"]: round(row["seconds"], 6) for row in heaviest if spent and row["seconds"]}
     return Histogram(
         seen_rows=seen_rows,
         seen_null_rows=null_seen,
         backlog_null_rows=null_left,
-        head=head,
+        head={row["key"]: (int(row["seen"]), int(row["left"])) for row in heaviest},
         seen_tail=tuple(seen.tolist()),
         backlog_tail=tuple(left.tolist()),
+        head_seconds=seconds,
+        tail_seconds=max(0.0, spent - math.fsum(seconds.values())) if spent is not None else None,
     )
 
 
-def _head(per_key: DataFrame, columns: JobColumns, seen_rows: int, left_rows: int) -> dict[str, tuple[int, int]]:
+def _head(per_key: DataFrame, columns: JobColumns, seen_rows: int, left_rows: int) -> list[Row]:
     """The keys with the largest share of what was seen or of what is left over.
 
     A backlog is no sample of what came: its heavy keys are its own. A key that is no UTF-8 cannot be
@@ -179,5 +271,4 @@ def _head(per_key: DataFrame, columns: JobColumns, seen_rows: int, left_rows: in
     """
     share = F.greatest(F.col("seen") / seen_rows, F.col("left") / left_rows)
     named = per_key.where(F.is_valid_utf8("key") & (F.length("key") <= LONGEST_HEAD_KEY))
-    heaviest = named.orderBy(share.desc(), "key").limit(columns.job.spec.routing.head_limit)
-    return {row["key"]: (int(row["seen"]), int(row["left"])) for row in heaviest.collect()}
+    return named.orderBy(share.desc(), "key").limit(columns.job.spec.routing.head_limit).collect()

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from skewless.certificate import Certificate
 from skewless.document import Document, Frozen
+from skewless.engine_choice import EngineChoice
 from skewless.routing_plan import RoutingPlan
 
 
@@ -32,11 +33,12 @@ class Candidate(Frozen):
 
 
 class Decision(Document):
-    """The planner's answer to one report.
+    """The planner's answer to one report; about stage 0, to what is known before any.
 
     Attributes:
         stage: the stage that it decides about.
         policy: who decided.
+        engine: the choice of an engine, where one was made: about stage 0, and where it is revised.
         queued_rows: rows that stage will find: the backlog and the next wave.
         candidates: all that were weighed, the chosen one among them; empty when finished.
         certificate: of the chosen plan's prediction.
@@ -44,8 +46,9 @@ class Decision(Document):
         next_plan: null when no further stage is needed.
     """
 
-    stage: int = Field(ge=1)
+    stage: int = Field(ge=0)
     policy: str
+    engine: EngineChoice | None = None
     queued_rows: int = Field(ge=0)
     candidates: tuple[Candidate, ...]
     certificate: Certificate | None

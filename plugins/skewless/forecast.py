@@ -25,6 +25,8 @@ _FITTING_ROUNDS = 8
 _ENOUGH_KEYS = 32
 #: Speeds that differ by less than this are noise, and all tasks are taken to be alike.
 ALIKE = 0.15
+#: Keys whose rows cost unlike the average matter if they have more than this part of the rows.
+FEW_UNLIKE = 0.02
 
 
 @dataclass(frozen=True)
@@ -218,13 +220,24 @@ class Forecast:
 
     @cached_property
     def _mean_seconds(self) -> float | None:
-        """Seconds for a row of average cost, where rows of keys were measured."""
+        """Seconds for a row of average cost; None where rows were not measured, or cost much the same."""
         histogram = self.report.histogram
         if not histogram.head_seconds or histogram.tail_seconds is None:
             return None
         done = self.report.histogram.seen_rows - self.report.backlog_rows
         seconds = math.fsum(histogram.head_seconds.values()) + histogram.tail_seconds
-        return seconds / done if done > 0 and seconds > 0 else None
+        mean = seconds / done if done > 0 and seconds > 0 else None
+        return mean if mean and self._unlike_part(mean, done) > FEW_UNLIKE else None
+
+    def _unlike_part(self, mean: float, done: int) -> float:
+        """Which part of the reduced rows is of keys whose rows cost more or less than the average row."""
+        unlike = 0.0
+        for key, seconds in self.report.histogram.head_seconds.items():
+            seen, left = self.report.histogram.head.get(key, (0, 0))
+            rows = seen - left
+            if rows > 0 and abs(seconds / rows / mean - 1.0) > ALIKE:
+                unlike += rows
+        return unlike / done
 
     @cached_property
     def head_costs(self) -> Rows:
@@ -257,10 +270,14 @@ class Forecast:
     def speeds(self) -> Rows:
         """Speed of each task beside the median, shape ``(tasks,)``; 1 where it was not measured.
 
-        Rows per busy second. Where keys were measured one by one, a difference between tasks is
-        taken to be one between their keys.
+        By the rows of light keys, where those were timed apart; else rows per busy second. Where only
+        keys were measured one by one, a difference between tasks is taken to be one between their keys.
         """
         loads = self.report.tasks
+        slowness = [load.slowness for load in loads if load.slowness is not None]
+        if len(slowness) == len(loads):
+            apart = 1.0 / np.array(slowness)
+            return np.ones(len(loads)) if apart.max() - apart.min() < ALIKE else apart
         timed = [(load.processed_rows, load.busy_seconds) for load in loads]
         even = np.ones(len(loads))
         if self._mean_seconds is not None or not all(rows and seconds for rows, seconds in timed):

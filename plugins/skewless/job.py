@@ -10,6 +10,10 @@ from pydantic import Field, model_validator
 from skewless.document import Document, Frozen, unmet
 from skewless.spec import JobSpec
 
+#: Engine ``combine``: input splits for each slot, and bytes of a split at most.
+SPLITS_PER_SLOT = 4
+LARGEST_SPLIT_BYTES = 128 << 20
+
 
 class Unit(Frozen):
     """One source partition: a file of the input. Its position in ``Job.units`` is its ordinal.
@@ -29,10 +33,19 @@ class Unit(Frozen):
 
 
 class Algebra(Frozen):
-    """What the planner may do with an aggregate."""
+    """What the planner may do with an aggregate, and what its states cost.
+
+    Attributes:
+        mergeable: whether states of one key may be merged.
+        ordered: whether the rows of a key must be seen in the order of the input.
+        state_bytes: of a usual state.
+        setup_seconds: for each key that a task opens, as the aggregate declares it.
+    """
 
     mergeable: bool
     ordered: bool
+    state_bytes: int = Field(default=16, ge=0)
+    setup_seconds: float = Field(default=0.0, ge=0)
 
 
 class Job(Document):
@@ -78,7 +91,20 @@ class Job(Document):
     @property
     def splittable(self) -> bool:
         """Whether a key may be reduced in several tasks and its states merged after."""
-        return all(one.mergeable and not one.ordered for one in self.algebra.values())
+        return not self.forwards_states
+
+    @property
+    def forwards_states(self) -> bool:
+        """Whether a key lives in one task, and its state moves with it (``state: forward``)."""
+        return self.spec.state == "forward" or not all(
+            one.mergeable and not one.ordered for one in self.algebra.values()
+        )
+
+    @property
+    def combine_splits(self) -> int:
+        """Input splits that the engine ``combine`` reads: several per slot, so that none waits long for the last."""
+        size = sum(unit.size_bytes for unit in self.units)
+        return max(1, self.spec.routing.slot_count * SPLITS_PER_SLOT, -(-size // LARGEST_SPLIT_BYTES))
 
     @property
     def last_stage(self) -> int:

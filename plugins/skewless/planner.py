@@ -16,6 +16,7 @@ import numpy as np
 from skewless.certificate import Certificate, certify
 from skewless.decision import Candidate, Decision
 from skewless.drift import drifted_sentence
+from skewless.engine_choice import EngineChoice, KeyCounts, choose_engine
 from skewless.errors import PlanError, nearest
 from skewless.forecast import Forecast
 from skewless.job import Job
@@ -118,6 +119,27 @@ def first_plan(job: Job) -> RoutingPlan:
     )
 
 
+def first_decision(job: Job, plan: RoutingPlan, counts: KeyCounts | None) -> Decision:
+    """The decision about stage 0: its engine, and the plan.
+
+    Args:
+        job: the frozen job.
+        plan: plan 0 as a staged run has it.
+        counts: of a sample of the keys; None where there is none.
+    """
+    rows = job.rows
+    largest = max((unit.rows for unit in job.units), default=0)
+    choice = choose_engine(job, counts, rows, job.combine_splits, largest)
+    if choice.engine == "combine":
+        chosen, sentence = combine_plan(job, plan, choice), choice.sentence
+    else:
+        chosen, sentence = plan, f"{choice.sentence}; {plan.sentence}" if plan.sentence else choice.sentence
+    return Decision(
+        stage=0, policy=plan.policy, engine=choice, queued_rows=job.admitted_rows(chosen.waves), candidates=(),
+        certificate=None, sentence=sentence, next_plan=chosen,
+    )  # fmt: skip
+
+
 def plan_next_stage(job: Job, plan: RoutingPlan, report: StageReport, earlier: Sequence[StageReport] = ()) -> Decision:
     """Decide about the stage after ``report``, purely from the documents.
 
@@ -131,6 +153,11 @@ def plan_next_stage(job: Job, plan: RoutingPlan, report: StageReport, earlier: S
         PlanError: plan and report are not of the same stage.
     """
     _refuse_unlike(plan, report)
+    if plan.engine == "combine":  # it took in all there was
+        return _finished(report.stage + 1, plan.policy)
+    revised = _revised_engine(job, plan, report)
+    if revised is not None:
+        return revised
     overhead_rows = stage_cost(job, [*earlier, report]).overhead_rows
     chooses = POLICIES[plan.policy].schedules
     admission = next_waves(job, plan, report, overhead_rows if chooses else 0.0)
@@ -152,6 +179,42 @@ def plan_next_stage(job: Job, plan: RoutingPlan, report: StageReport, earlier: S
             filter(None, (_sentence(taken, weighed[0], certificate, admission, budget), drifted_sentence(plan, report)))
         ),
         next_plan=_next_plan(taken, expected, budget),
+    )
+
+
+def _revised_engine(job: Job, plan: RoutingPlan, report: StageReport) -> Decision | None:
+    """After the first stage, ``auto`` may find that what is left is better combined where it is read."""
+    rows = report.backlog_rows + job.admitted_rows((plan.waves[1], len(job.waves)))
+    if job.spec.engine != "auto" or report.stage > 0 or not rows:
+        return None
+    choice = choose_engine(job, KeyCounts.of_report(report), rows, job.combine_splits)
+    if choice.engine == "staged":
+        return None
+    here = plan.model_copy(update={"epoch": plan.epoch + 1})
+    return Decision(
+        stage=here.epoch, policy=plan.policy, engine=choice, queued_rows=rows, candidates=(), certificate=None,
+        sentence=choice.sentence, next_plan=combine_plan(job, here, choice),
+    )  # fmt: skip
+
+
+def combine_plan(job: Job, plan: RoutingPlan, choice: EngineChoice) -> RoutingPlan:
+    """A plan that takes in everything from a plan's waves on, and routes nothing.
+
+    Args:
+        job: the frozen job.
+        plan: of this epoch as it would be staged, or the last one with the epoch of this one.
+        choice: the engine's.
+    """
+    first = plan.waves[0] if not plan.epoch else plan.waves[1]
+    return plan.model_copy(
+        update={
+            "engine": "combine",
+            "waves": (first, len(job.waves)),
+            "head": {},
+            "budget_rows": None,
+            "expected_rows": (),
+            "sentence": choice.sentence,
+        }
     )
 
 
@@ -266,7 +329,7 @@ def _refuse_unlike(plan: RoutingPlan, report: StageReport) -> None:
         raise PlanError("planner", f"the report of stage {plan.epoch}", f"that of stage {report.stage}")
     if plan.waves != report.waves:
         raise PlanError(f"report of stage {report.stage}", f"the waves {plan.waves} of its plan", str(report.waves))
-    if [str(task) for task in plan.tasks] != [load.task for load in report.tasks]:
+    if plan.engine == "staged" and [str(task) for task in plan.tasks] != [load.task for load in report.tasks]:
         raise PlanError(
             f"report of stage {report.stage}", f"the {len(plan.tasks)} tasks of its plan", f"{len(report.tasks)} others"
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from functools import cached_property
-from typing import Self
+from typing import Literal, Self
 
 import mmh3
 import numpy as np
@@ -31,6 +31,7 @@ class RoutingPlan(Document):
     Attributes:
         epoch: the number of the plan, and of the stage that it routes.
         policy: who made it.
+        engine: ``staged``, or ``combine``: then nothing is routed, and everything that is left is taken in.
         ring: owns the tail.
         factors: elasticity factor of each reducer, a power of two; 1 where not named.
         head: for each head key (its key text) the shares of its tasks.
@@ -46,6 +47,7 @@ class RoutingPlan(Document):
 
     epoch: int = Field(ge=0)
     policy: str
+    engine: Literal["combine", "staged"] = "staged"
     waves: tuple[int, int]
     ring: Ring
     factors: dict[int, int] = Field(default_factory=dict)

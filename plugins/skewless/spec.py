@@ -127,6 +127,10 @@ class Routing(Frozen):
         description="Seconds that a stage costs beside its rows; by default they are measured. 0 plans as many "
         "stages as there are waves, whatever they cost.",
     )  # fmt: skip
+    budget_seconds: float | None = Field(
+        default=None, gt=0, le=86_400,
+        description="Seconds that a task may reduce rows in a stage, a guard beside the budget; by default none.",
+    )  # fmt: skip
     ring_bits: int = Field(default=12, ge=4, le=16, description="The ring has 2**ring_bits slots.")
     tokens: int | None = Field(
         default=None, ge=1, le=4096,
@@ -223,7 +227,22 @@ class JobSpec(Document):
     input: Input
     key: tuple[ColumnName, ...] = Field(min_length=1, max_length=16)
     aggregates: dict[Name, AggregateCall] = Field(min_length=1, max_length=100)
-    engine: Literal["staged"] = "staged"
+    engine: Literal["auto", "combine", "staged"] = Field(
+        default="auto",
+        description="combine: states are made where rows are read, and merged; staged: rows are routed to their "
+        "tasks; auto takes what costs less.",
+    )
+    state: Literal["merge", "forward"] | None = Field(
+        default=None,
+        description="forward: a key lives in one task, sees its rows in the order of the input, and its state moves "
+        "with it; by default as the aggregates need it.",
+    )
+    state_limit_mb: int = Field(
+        default=256,
+        ge=1,
+        le=2047,
+        description="A state of a Python aggregate may be so large, in MiB; more ends the run.",
+    )
     routing: Routing = Routing()
     quality: Quality = Quality()
     output: Output

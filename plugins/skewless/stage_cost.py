@@ -39,7 +39,7 @@ def stage_cost(job: Job, reports: Sequence[StageReport]) -> StageCost:
 
     Args:
         job: its spec may say what a stage costs.
-        reports: of the stages so far, in order, at least one.
+        reports: of the stages so far that were routed, in order, at least one.
     """
     slots = job.spec.routing.slot_count
     rows = np.array([makespan(report.processed.astype(np.float64), slots) for report in reports])

@@ -16,7 +16,9 @@ from skewless.virtual_task import VirtualTask
 class TaskLoad(Frozen):
     """Rows of one virtual task in one stage; ``queued = processed + backlog``.
 
-    ``busy_seconds`` is the time it took to reduce its rows, where that was measured.
+    Attributes:
+        busy_seconds: time it took to reduce its rows, where that was measured.
+        slowness: seconds for a row of its light keys, beside the median task's; where that was measured.
     """
 
     task: str
@@ -25,6 +27,7 @@ class TaskLoad(Frozen):
     backlog_rows: int = Field(ge=0)
     states: int = Field(ge=0)
     busy_seconds: float | None = Field(default=None, ge=0)
+    slowness: float | None = Field(default=None, gt=0)
 
     @property
     def virtual_task(self) -> VirtualTask:
@@ -69,7 +72,7 @@ class StageReport(Document):
         processed_rows: rows reduced into states.
         backlog_rows: rows left over and written for the next stage.
         stage_seconds: wall time of the stage's Spark work.
-        tasks: one entry per virtual task, by task index.
+        tasks: one entry per virtual task, by task index; none where nothing was routed (engine ``combine``).
     """
 
     stage: int = Field(ge=0)
@@ -90,6 +93,6 @@ class StageReport(Document):
 
     @property
     def max_over_mean(self) -> float:
-        """The largest task's processed rows over the mean; 1.0 when nothing was processed."""
-        mean = float(self.processed.mean())
+        """The largest task's processed rows over the mean; 1.0 when nothing was processed, or nothing routed."""
+        mean = float(self.processed.mean()) if self.tasks else 0.0
         return float(self.processed.max()) / mean if mean else 1.0

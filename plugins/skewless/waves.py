@@ -9,7 +9,7 @@ from itertools import accumulate
 GOLDEN_SECTION = 2_654_435_769
 
 
-def cut_waves(rows: Sequence[int], weights: Sequence[float]) -> tuple[tuple[int, ...], ...]:
+def cut_waves(rows: Sequence[int], weights: Sequence[float], *, in_order: bool = False) -> tuple[tuple[int, ...], ...]:
     """Assign each source partition to one wave, so that waves have about the given weights.
 
     The partitions are not taken as listed: the first, small wave should be a fair sample of the
@@ -22,19 +22,21 @@ def cut_waves(rows: Sequence[int], weights: Sequence[float]) -> tuple[tuple[int,
     Args:
         rows: rows of each partition, in the order of the listing.
         weights: relative sizes of the waves, in order.
+        in_order: whether each wave must come after the one before in the listing too, as it must where
+            rows have to be seen in the order of the input.
 
     Returns:
         For each wave the ascending ordinals of its partitions; every ordinal with rows exactly once.
     """
     filled_units = [ordinal for ordinal, count in enumerate(rows) if count]
     place = {ordinal: number * GOLDEN_SECTION % (1 << 32) for number, ordinal in enumerate(filled_units, start=1)}
-    order = sorted(filled_units, key=lambda ordinal: (place[ordinal], ordinal))
+    order = filled_units if in_order else sorted(filled_units, key=lambda ordinal: (place[ordinal], ordinal))
     total = sum(rows)
     targets = [reached / sum(weights) * total for reached in accumulate(weights)]
     waves: list[list[int]] = []
     filled = 0
     for target in targets[:-1]:
-        wave = _fitting(order, rows, target - filled)
+        wave = _leading(order, rows, target - filled) if in_order else _fitting(order, rows, target - filled)
         waves.append(wave)
         filled += sum(rows[ordinal] for ordinal in wave)
         taken = set(wave)
@@ -56,3 +58,15 @@ def _fitting(order: Sequence[int], rows: Sequence[int], room: float) -> list[int
             wave.append(ordinal)
             left -= rows[ordinal]
     return wave or [min(order, key=lambda ordinal: rows[ordinal])] if order else []
+
+
+def _leading(order: Sequence[int], rows: Sequence[int], room: float) -> list[int]:
+    """The next partitions, none left out, as long as they are mostly within the room; at least one."""
+    wave: list[int] = []
+    left = room
+    for ordinal in order:
+        if wave and rows[ordinal] / 2 >= left:
+            break
+        wave.append(ordinal)
+        left -= rows[ordinal]
+    return wave

@@ -30,6 +30,7 @@ def spec(**routing: Any) -> JobSpec:
             "input": {"path": "in"},
             "key": "key",
             "aggregates": {"occurrences": "count"},
+            "engine": "staged",
             "routing": routing,
             "output": {"path": "out"},
         }

@@ -25,7 +25,7 @@ output: {path: results/tokens}
 def test_the_defaults_are_the_design_s() -> None:
     spec = parse_spec(GOOD)
     assert (spec.key, spec.routing.policy, spec.routing.reducers) == (("token",), "adaptive", 8)
-    assert (spec.routing.waves, spec.engine, spec.schedule.cron) == ((1, 4, 15, 80), "staged", None)
+    assert (spec.routing.waves, spec.engine, spec.schedule.cron) == ((1, 4, 15, 80), "auto", None)
     assert spec.aggregates["occurrences"].function == "count"
     assert spec.aggregates["columns"].options == {"bins": 16}
     assert JobSpec.from_json(spec.to_json()) == spec

@@ -56,6 +56,7 @@ def spec_of(
         "input": {"path": str(path)},
         "key": key if isinstance(key, str) else list(key),
         "aggregates": dict(aggregates),
+        "engine": "staged",
         "output": {"path": str(path.parent / "published"), "files": 2},
         **fields,
     }

@@ -25,7 +25,7 @@ from skewless_spark.columns import JobColumns
 from skewless_spark.merge import merge_states
 from skewless_spark.prepare import freeze, prepare
 from skewless_spark.sources import list_parquet
-from skewless_spark.stage import _queue, outcome, run_stage
+from skewless_spark.stage import outcome, run_stage
 from tests.spark_face.scenario import DATE, as_rows, plain, reduce_job, result_of, run_job, spec_of, write_input
 
 #: What no key should be, and some are.
@@ -144,7 +144,7 @@ def test_a_stage_reads_and_shuffles_its_rows_once_whatever_is_made_of_them(
     job, plan = run.job(), run.plan(1)
     assert plan.budget_rows is not None
     columns = JobColumns.of(job)
-    union = outcome(_queue(spark, run, columns, plan), columns, plan)
+    union = outcome(spark, run, columns, plan)
     union.collect()
     executed = union._jdf.queryExecution().executedPlan().toString().split("== Initial Plan ==")[0]
     assert executed.count("ReusedExchange") == 2

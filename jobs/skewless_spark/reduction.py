@@ -1,0 +1,161 @@
+"""Reducing what is queued: native states, Python states, and what the budget leaves over.
+
+The rows cross the network once. The three are branches of one union over one exchange, which
+Spark runs once. Within a task, rows are taken in the order of their origin, whatever order the
+shuffle delivered them in: so the same rows fit the budget and the same bytes come out each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.types import DoubleType, IntegerType, LongType, StructField, StructType
+
+from skewless.routing_plan import RoutingPlan
+from skewless_spark.aggregates.arrow_states import PythonCall, reduce_batches
+from skewless_spark.columns import JobColumns
+from skewless_spark.committed_files import BACKLOG, NATIVE, PYTHON
+from skewless_spark.queue import ADMITTED, CARRIED, FORWARDED
+from skewless_spark.routing import TASK
+from skewless_spark.sources import read_units
+
+#: ``monotonically_increasing_id`` counts the rows of a partition in its low 33 bits.
+_POSITION_MASK = (1 << 33) - 1
+
+#: The counts of the ledger, per task and key.
+COUNTS = ("rows", "left_over", "admitted", "forwarded")
+
+
+def staged_outcome(queue: DataFrame, columns: JobColumns, plan: RoutingPlan) -> DataFrame:
+    """Send every row to its task: its states and the backlog, told apart by the column ``kind``."""
+    taken = _in_order(queue, columns, plan)
+    rows = taken.where(F.col("arrival") != CARRIED) if columns.carries(queue) else taken
+    branches = [_native_states(rows, columns, plan.budget_rows).withColumn("kind", F.lit(NATIVE))]
+    if columns.python:
+        branches.append(_python_states(taken, columns).withColumn("kind", F.lit(PYTHON)))
+    if plan.budget_rows is not None:
+        left_over = rows.where(~F.col("kept")).select(TASK, *columns.names, *columns.order)
+        branches.append(left_over.withColumn("kind", F.lit(BACKLOG)))
+    return _union(branches)
+
+
+def combined_outcome(queue: DataFrame, columns: JobColumns) -> DataFrame:
+    """States where rows are read; Spark itself combines the native ones, key by key, before they are written."""
+    kept = queue.withColumn("kept", F.lit(True))
+    branches = []
+    if columns.native or not columns.python:
+        # The native states of a key are one; so there is no split that they belong to.
+        whole = _native_states(kept, columns, None, by=[]).withColumn(TASK, F.lit(0))
+        branches.append(whole.withColumn("kind", F.lit(NATIVE)))
+    if columns.python:
+        states = _python_states(kept, columns)
+        if not columns.native:
+            states = states.withColumns(
+                {
+                    "rows": F.col("python_rows"),
+                    "left_over": F.lit(0).cast("bigint"),
+                    "admitted": F.col("python_admitted"),
+                    "forwarded": F.lit(0).cast("bigint"),
+                }
+            )
+        branches.append(states.withColumn("kind", F.lit(PYTHON)))
+    return _union(branches)
+
+
+def empty_states(spark: SparkSession, columns: JobColumns) -> DataFrame:
+    """No states, with the columns that states have: what an empty input leaves to the merge."""
+    none = read_units(spark, columns.job, (), columns.inputs)
+    none = none.select("*", F.lit(0).cast("tinyint").alias("arrival"), F.lit(0).alias(TASK), F.lit(True).alias("kept"))
+    states = _native_states(none, columns, None)
+    return states.unionByName(_python_states(none, columns), allowMissingColumns=True) if columns.python else states
+
+
+def _union(branches: Sequence[DataFrame]) -> DataFrame:
+    union = branches[0]
+    for branch in branches[1:]:
+        union = union.unionByName(branch, allowMissingColumns=True)
+    return union
+
+
+def _in_order(queue: DataFrame, columns: JobColumns, plan: RoutingPlan) -> DataFrame:
+    """One partition per virtual task, its rows by origin, each with whether the budget reaches it."""
+    carries = columns.carries(queue)
+    tasks = queue.repartitionById(len(plan.tasks), F.col(TASK))
+    if carries and plan.budget_rows is not None:
+        # Carried states come before all rows, and are none; only this way is their number not needed.
+        alike = Window.partitionBy(TASK, F.col("arrival") == CARRIED).orderBy(*columns.order, *columns.keys)
+        numbered = tasks.withColumn("position", F.row_number().over(alike).cast("bigint") - 1)
+        numbered = numbered.sortWithinPartitions(*columns.order, *columns.keys)
+    else:
+        sorted_rows = tasks.sortWithinPartitions(*columns.order, *(columns.keys if carries else ()))
+        position = F.monotonically_increasing_id().bitwiseAND(F.lit(_POSITION_MASK))
+        numbered = sorted_rows.withColumn("position", position)
+    # Always true, and never evaluated beyond its first half; but it names every column, so that
+    # no branch has columns pruned below the exchange and Spark runs that exchange once for all.
+    whole = (F.col("position") >= 0) | (F.hash(*queue.columns) == 0)
+    kept = F.lit(True) if plan.budget_rows is None else F.col("position") < plan.budget_rows
+    if carries:
+        kept = kept | (F.col("arrival") == CARRIED)
+    return numbered.where(whole).withColumn("kept", kept).drop("position")
+
+
+def _native_states(
+    taken: DataFrame, columns: JobColumns, budget_rows: int | None, by: Sequence[str] = (TASK,)
+) -> DataFrame:
+    """Per task and key: the counts of the ledger, and the native states of the rows kept."""
+
+    def counted(condition: Column) -> Column:
+        return F.count(F.when(condition, 1))
+
+    everything = budget_rows is None
+    states = [
+        state.alias(name)
+        for one in columns.native
+        for name, state in zip(
+            columns.states(one),
+            one.definition.update(columns.arguments(one, "kept", all_kept=everything), one.options),  # type: ignore[union-attr]
+            strict=True,
+        )
+    ]
+    rows = F.count(F.lit(1)) if everything else counted(F.col("kept"))
+    return taken.groupBy(*by, *columns.keys).agg(
+        rows.alias("rows"),
+        (F.first(F.lit(0)).cast("bigint") if everything else counted(~F.col("kept"))).alias("left_over"),
+        counted(F.col("arrival") == ADMITTED).alias("admitted"),
+        counted(F.col("arrival") == FORWARDED).alias("forwarded"),
+        *states,
+    )
+
+
+def _python_states(taken: DataFrame, columns: JobColumns) -> DataFrame:
+    """Per task and key: the states of the Python aggregates, and how many rows they saw."""
+    calls = columns.python_calls()
+    arguments = [
+        columns.argument(one, call.types.argument).alias(call.argument)
+        for one, call in zip(columns.python, calls, strict=True)
+    ]
+    carried = ["total_rows", *(call.state for call in calls)] if columns.carries(taken) else []
+    batches = taken.where("kept").select(
+        TASK, columns.key.cast("binary").alias("route_key"), "arrival", *columns.keys, *arguments, *carried
+    )
+    return batches.mapInArrow(reduce_batches(calls, columns.keys), _python_schema(batches, columns.keys, calls))
+
+
+def _python_schema(batches: DataFrame, keys: Sequence[str], calls: Sequence[PythonCall]) -> StructType:
+    kinds = {field.name: field.dataType for field in batches.schema}
+    return StructType(
+        [
+            StructField(TASK, IntegerType()),
+            *(StructField(key, kinds[key]) for key in keys),
+            StructField("python_rows", LongType()),
+            StructField("python_admitted", LongType()),
+            StructField("total_rows", LongType()),
+            StructField("key_seconds", DoubleType()),
+            StructField("task_seconds", DoubleType()),
+            StructField("setup_seconds", DoubleType()),
+            *(StructField(call.state, from_arrow_type(call.types.state)) for call in calls),
+        ]
+    )
