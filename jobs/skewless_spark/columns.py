@@ -7,6 +7,7 @@ from functools import cached_property
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_type
 
 from skewless.job import Job
 from skewless_spark.aggregates.binding import BoundAggregate, bind, native_of, python_of
@@ -63,8 +64,19 @@ class JobColumns:
         return python_of(list(self.bound))
 
     def argument(self, one: BoundAggregate) -> Column:
-        """The argument column of a Python aggregate."""
-        return F.col(self._name(one.columns[0]))
+        """What a Python aggregate sees of a row: its column, a struct of several, or a null where it has none."""
+        arrow_type = one.arrow_types.argument
+        columns = [F.col(self._name(column)) for column in one.columns]
+        if not one.definition.further:
+            return (columns[0] if columns else F.lit(None)).cast(from_arrow_type(arrow_type))
+        fields = list(arrow_type)
+        own = [] if len(columns) == len(fields) else [F.lit(None)]
+        return F.struct(
+            *(
+                column.cast(from_arrow_type(field.type)).alias(field.name)
+                for column, field in zip([*own, *columns], fields, strict=True)
+            )
+        )
 
     def arguments(self, one: BoundAggregate, kept: str, *, all_kept: bool = False) -> Arguments:
         """What a native aggregate sees of the rows of a task.

@@ -125,7 +125,7 @@ def _evaluated(merged: DataFrame, columns: JobColumns) -> DataFrame:
         schema = StructType(
             [
                 *(kinds[name] for name in passed),
-                *(StructField(call.name, from_arrow_type(call.definition.result_type)) for call in calls),
+                *(StructField(call.name, from_arrow_type(call.types.result)) for call in calls),
             ]
         )
         result = result.mapInArrow(evaluate_batches(calls, passed), schema)

@@ -177,10 +177,7 @@ def empty_states(spark: SparkSession, columns: JobColumns) -> DataFrame:
 def _python_states(taken: DataFrame, columns: JobColumns) -> DataFrame:
     """Per task and key: the states of the Python aggregates, and how many rows they saw."""
     calls = [python_call(one, columns.states(one)[0]) for one in columns.python]
-    arguments = [
-        columns.argument(one).cast(from_arrow_type(call.definition.argument_type)).alias(call.argument)
-        for one, call in zip(columns.python, calls, strict=True)
-    ]
+    arguments = [columns.argument(one).alias(call.argument) for one, call in zip(columns.python, calls, strict=True)]
     batches = taken.where("kept").select(TASK, columns.key.cast("binary").alias("route_key"), *columns.keys, *arguments)
     return batches.mapInArrow(reduce_batches(calls, columns.keys), _python_schema(batches, columns.keys, calls))
 
@@ -192,7 +189,7 @@ def _python_schema(batches: DataFrame, keys: Sequence[str], calls: Sequence[Pyth
             StructField(TASK, IntegerType()),
             *(StructField(key, kinds[key]) for key in keys),
             StructField("python_rows", LongType()),
-            *(StructField(call.state, from_arrow_type(call.definition.state_type)) for call in calls),
+            *(StructField(call.state, from_arrow_type(call.types.state)) for call in calls),
         ]
     )
 

@@ -10,10 +10,11 @@ import numpy.typing as npt
 import pyarrow as pa
 from pydantic import BaseModel
 
+from skewless.aggregates.accumulator import ArrowTypes, GroupsAccumulator
+from skewless.aggregates.python_aggregate import PythonAggregate
 from skewless.errors import AggregateError
 from skewless_spark.aggregates import REGISTRY
 from skewless_spark.aggregates.binding import BoundAggregate
-from skewless_spark.aggregates.definition import GroupsAccumulator, PythonAggregate
 from skewless_spark.aggregates.key_index import KeyIndex
 
 Batches = Iterable[pa.RecordBatch]
@@ -26,6 +27,7 @@ class PythonCall(NamedTuple):
         name: the result column.
         function: its name in the registry.
         options: its options as JSON values.
+        spark_types: Spark SQL types of its argument columns.
         argument: the column of the batches that holds its argument.
         state: the column that holds its states.
     """
@@ -33,6 +35,7 @@ class PythonCall(NamedTuple):
     name: str
     function: str
     options: dict[str, object]
+    spark_types: tuple[str, ...]
     argument: str
     state: str
 
@@ -47,13 +50,19 @@ class PythonCall(NamedTuple):
     def accumulator(self) -> GroupsAccumulator:
         """A fresh one."""
         definition = self.definition
-        return definition.create(definition.options.model_validate(self.options))
+        return definition.accumulator(definition.options.model_validate(self.options), self.spark_types)
+
+    @property
+    def types(self) -> ArrowTypes:
+        """Its Arrow types."""
+        definition = self.definition
+        return definition.types(definition.options.model_validate(self.options), self.spark_types)
 
 
 def python_call(one: BoundAggregate, state: str) -> PythonCall:
     """How a bound aggregate travels."""
     options: BaseModel = one.options
-    return PythonCall(one.name, one.definition.name, options.model_dump(), f"a_{state}", state)
+    return PythonCall(one.name, one.definition.name, options.model_dump(), one.spark_types, f"a_{state}", state)
 
 
 def reduce_batches(calls: Sequence[PythonCall], keys: Sequence[str]) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
@@ -66,6 +75,8 @@ def reduce_batches(calls: Sequence[PythonCall], keys: Sequence[str]) -> Callable
     def reduce(batches: Batches) -> Iterator[pa.RecordBatch]:
         index = KeyIndex()
         accumulators = [call.accumulator() for call in calls]
+        # A cast changes no value, but a timestamp comes labelled with the session's time zone.
+        argument_types = [call.types.argument for call in calls]
         firsts: list[pa.RecordBatch] = []
         rows = np.zeros(0, dtype=np.int64)
         for batch in batches:
@@ -73,8 +84,8 @@ def reduce_batches(calls: Sequence[PythonCall], keys: Sequence[str]) -> Callable
             if len(new_rows):
                 firsts.append(batch.select(["task", *keys]).take(pa.array(new_rows)))
             rows = _counted(rows, groups, len(index))
-            for call, accumulator in zip(calls, accumulators, strict=True):
-                accumulator.update(batch.column(call.argument), groups, len(index))
+            for call, kind, accumulator in zip(calls, argument_types, accumulators, strict=True):
+                accumulator.update(batch.column(call.argument).cast(kind), groups, len(index))
         if firsts:
             labels = pa.Table.from_batches(firsts).combine_chunks().to_batches()[0]
             states = [
@@ -124,7 +135,7 @@ def _counted(rows: npt.NDArray[np.int64], groups: npt.NDArray[np.int64], total: 
 
 def _checked(call: PythonCall, array: pa.Array, groups: int, what: str) -> pa.Array:
     """Hold an accumulator to its contract: one value per group, of the declared type."""
-    declared = call.definition.state_type if what == "state" else call.definition.result_type
+    declared = call.types.state if what == "state" else call.types.result
     if len(array) != groups or array.type != declared:
         raise AggregateError(
             f"aggregate {call.name!r} ({call.function})", f"{groups} {what}s of type {declared}",

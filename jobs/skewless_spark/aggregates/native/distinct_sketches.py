@@ -9,7 +9,7 @@ from pydantic import Field
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from skewless_spark.aggregates.argument_types import atomic_required
+from skewless.aggregates.argument_types import atomic_required
 from skewless_spark.aggregates.definition import Arguments, NativeAggregate
 from skewless_spark.aggregates.native.parts import Options
 from skewless_spark.key_text import canonical_text

@@ -8,7 +8,7 @@ from pydantic import Field
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from skewless_spark.aggregates.argument_types import anything, orderable_required
+from skewless.aggregates.argument_types import anything, orderable_required
 from skewless_spark.aggregates.definition import Arguments, NativeAggregate
 from skewless_spark.aggregates.native.parts import Function, Options, merged_by, of_itself, the_state
 

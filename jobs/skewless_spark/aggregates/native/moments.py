@@ -13,7 +13,8 @@ from pydantic import Field
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from skewless_spark.aggregates.definition import Arguments, NativeAggregate, number_required
+from skewless.aggregates.argument_types import number_required
+from skewless_spark.aggregates.definition import Arguments, NativeAggregate
 from skewless_spark.aggregates.native.parts import Options
 
 
