@@ -13,12 +13,15 @@ if [ -z "${SSL_CERT_FILE:-}" ] && [ -n "${PIP_CERT:-}" ]; then
 fi
 
 find_python() {
+  local candidate path
   for candidate in "${PYTHON:-}" python3 python3.13 python3.12 python3.11; do
-    if [ -n "$candidate" ] && command -v "$candidate" >/dev/null 2>&1 &&
-      "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
-      command -v "$candidate"
-      return
-    fi
+    # Not the one that this script makes: it may be first on the PATH, and has no pip.
+    for path in $(type -aP "$candidate" | grep -vF "$PWD/.venv/"); do
+      if "$path" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+        printf '%s\n' "$path"
+        return
+      fi
+    done
   done
   stop "Skewless needs Python 3.11 or newer, and none is on the PATH: install one (Debian: apt-get install python3 python3-venv), or name one with PYTHON=/path/to/python3."
 }

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type
@@ -16,7 +15,6 @@ from skewless_spark.aggregates.binding import BoundAggregate, bind, native_of, p
 from skewless_spark.aggregates.definition import Arguments, NativeAggregate
 from skewless_spark.key_text import key_text
 from skewless_spark.sources import ORIGIN
-
 
 #: What a null key is routed by where a key must live in one task. No text of several key columns is like it.
 NULL_KEY = "\0null"
@@ -92,18 +90,20 @@ class JobColumns:
         limit = self.job.spec.state_limit_mb << 20
         return [python_call(one, self.states(one)[0], limit) for one in self.python]
 
-    def argument(self, one: BoundAggregate, kind: pa.DataType) -> Column:
-        """The argument of a Python aggregate, as its Arrow type; several columns are a struct of its fields."""
-        names = [F.col(self._name(column)) for column in one.columns]
-        if not names:
-            return F.lit(None).cast(from_arrow_type(kind))
+    def argument(self, one: BoundAggregate) -> Column:
+        """What a Python aggregate sees of a row: its column, a struct of several, or a null where it has none."""
+        arrow_type = one.arrow_types.argument
+        columns = [F.col(self._name(column)) for column in one.columns]
         if not one.definition.further:
-            return names[0].cast(from_arrow_type(kind))
-        casts = [
-            column.cast(from_arrow_type(field.type)).alias(field.name)
-            for column, field in zip(names, kind, strict=True)
-        ]
-        return F.struct(*casts)
+            return (columns[0] if columns else F.lit(None)).cast(from_arrow_type(arrow_type))
+        fields = list(arrow_type)
+        own = [] if len(columns) == len(fields) else [F.lit(None)]
+        return F.struct(
+            *(
+                column.cast(from_arrow_type(field.type)).alias(field.name)
+                for column, field in zip([*own, *columns], fields, strict=True)
+            )
+        )
 
     def arguments(self, one: BoundAggregate, kept: str, *, all_kept: bool = False) -> Arguments:
         """What a native aggregate sees of the rows of a task.

@@ -17,8 +17,8 @@ from skewless.step_commit import StepCommit
 from skewless_spark.aggregates.arrow_states import evaluate_batches
 from skewless_spark.columns import JobColumns
 from skewless_spark.committed_files import NATIVE, PYTHON, RESULT, read_files, written
-from skewless_spark.routing import TASK
 from skewless_spark.reduction import empty_states
+from skewless_spark.routing import TASK
 
 log = logging.getLogger(__name__)
 

@@ -133,10 +133,7 @@ def _native_states(
 def _python_states(taken: DataFrame, columns: JobColumns) -> DataFrame:
     """Per task and key: the states of the Python aggregates, and how many rows they saw."""
     calls = columns.python_calls()
-    arguments = [
-        columns.argument(one, call.types.argument).alias(call.argument)
-        for one, call in zip(columns.python, calls, strict=True)
-    ]
+    arguments = [columns.argument(one).alias(call.argument) for one, call in zip(columns.python, calls, strict=True)]
     carried = ["total_rows", *(call.state for call in calls)] if columns.carries(taken) else []
     batches = taken.where("kept").select(
         TASK, columns.key.cast("binary").alias("route_key"), "arrival", *columns.keys, *arguments, *carried

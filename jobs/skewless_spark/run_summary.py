@@ -54,7 +54,7 @@ def _stage_line(run: RunDirectory, job: Job, report: StageReport) -> dict[str, A
 
 
 def _largest_load(job: Job, report: StageReport) -> float:
-    """Rows of the largest task. Input splits that are reduced where they are read are taken to fill the slots evenly."""
+    """Rows of the largest task. Input splits reduced where they are read are taken to fill the slots evenly."""
     return float(report.processed.max()) if report.tasks else report.processed_rows / job.spec.routing.slot_count
 
 

@@ -90,7 +90,7 @@ def _read_in_splits(spark: SparkSession, job: Job, plan: RoutingPlan) -> Iterato
         "spark.sql.files.openCostInBytes": "0",
         "spark.sql.files.minPartitionNum": str(job.combine_splits),
     }
-    before = {name: spark.conf.get(name, None) for name in settings}
+    before: dict[str, str | None] = {name: spark.conf.get(name, None) for name in settings}
     for name, value in settings.items():
         spark.conf.set(name, value)
     try:

@@ -16,15 +16,15 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from skewless.errors import AggregateError
-from skewless_spark.aggregates import histogram_compression, streaming_histogram
-from skewless_spark.aggregates.streaming_histogram import (
+from skewless.aggregates.shipped import histogram_compression, streaming_histogram
+from skewless.aggregates.shipped.streaming_histogram import (
     STREAMING_HISTOGRAM,
     StreamingHistogramOptions,
     StreamingHistograms,
     cumulative_count,
     uniform,
 )
+from skewless.errors import AggregateError
 
 Histogram = list[tuple[float, int]]
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from skewless_spark.aggregates.definition import NativeAggregate, PythonAggregate
+from collections.abc import Mapping
+
+from skewless.aggregates.python_aggregate import PythonAggregate
+from skewless.aggregates.registered import RegisteredAggregates
+from skewless_spark.aggregates.definition import NativeAggregate
 from skewless_spark.aggregates.native import NATIVE_AGGREGATES
-from skewless_spark.aggregates.streaming_histogram import STREAMING_HISTOGRAM
+from skewless_spark.aggregates.registry import Aggregate, AggregateRegistry
 
-Aggregate = NativeAggregate | PythonAggregate
+#: Every aggregate by its name: the native ones, and those in Python that installed packages register.
+REGISTRY: Mapping[str, Aggregate] = AggregateRegistry(NATIVE_AGGREGATES, RegisteredAggregates())
 
-_ALL: tuple[Aggregate, ...] = (*NATIVE_AGGREGATES, STREAMING_HISTOGRAM)
-
-#: Every aggregate by its name. Nothing is ever imported by a string from a spec.
-REGISTRY: dict[str, Aggregate] = {one.name: one for one in _ALL}
+__all__ = ["REGISTRY", "Aggregate", "AggregateRegistry", "NativeAggregate", "PythonAggregate"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple, NoReturn
 
 import numpy as np
@@ -165,7 +166,7 @@ class _Reduction:
             for call, accumulator in zip(self._calls, self._accumulators, strict=True):
                 with self._setup.running():
                     _guarded(
-                        call, "open_keys", accumulator, lambda a=accumulator: a.open_keys(texts, first), self._text_of
+                        call, "open_keys", accumulator, partial(accumulator.open_keys, texts, first), self._text_of
                     )
         return groups
 
@@ -174,15 +175,16 @@ class _Reduction:
             np.int64
         )
         for call, acc in zip(self._calls, self._accumulators, strict=True):
-            states = batch.column(call.state)
+            states = batch.column(call.state).cast(call.types.state)
             with self._watch.running():
-                _guarded(call, "merge", acc, lambda a=acc, s=states: a.merge(s, groups, total), self._text_of)
+                _guarded(call, "merge", acc, partial(acc.merge, states, groups, total), self._text_of)
 
     def _update(self, batch: pa.RecordBatch, groups: Groups, at: Groups | None, total: int) -> None:
         """Rows of a batch: all, or those at some places."""
         where = None if at is None else pa.array(at)
         for call, acc in zip(self._calls, self._accumulators, strict=True):
-            values = batch.column(call.argument)
+            # A cast changes no value, but a timestamp comes labelled with the session's time zone.
+            values = batch.column(call.argument).cast(call.types.argument)
             values = values if where is None else values.take(where)
 
             def alone(one: int, call: PythonCall = call, values: pa.Array = values) -> None:
@@ -190,9 +192,7 @@ class _Reduction:
                 rows = np.flatnonzero(groups == one)
                 fresh.update(values.take(pa.array(rows)), np.zeros(len(rows), dtype=np.int64), 1)
 
-            _guarded(
-                call, "update", acc, lambda a=acc, v=values: a.update(v, groups, total), self._text_of, groups, alone
-            )
+            _guarded(call, "update", acc, partial(acc.update, values, groups, total), self._text_of, groups, alone)
 
     def _state_of(self, call: PythonCall, accumulator: GroupsAccumulator) -> pa.Array:
         total = len(self._index)
@@ -222,7 +222,7 @@ def evaluate_batches(
             flat = states.flatten()
             groups = _parents(states)
             texts = batch.column("route_key").cast(pa.string(), safe=False)
-            results = [_evaluated(call, flat.field(call.state), groups, texts) for call in calls]
+            results = [_evaluated(call, flat.field(call.state).cast(call.types.state), groups, texts) for call in calls]
             columns = [*(batch.column(name) for name in passed), *results]
             yield pa.RecordBatch.from_arrays(columns, names=[*passed, *(call.result for call in calls)])
 
@@ -235,8 +235,8 @@ def _evaluated(call: PythonCall, states: pa.Array, groups: Groups, texts: pa.Arr
     def text_of(group: int) -> str | None:
         return texts[group].as_py()
 
-    _guarded(call, "open_keys", accumulator, lambda: accumulator.open_keys(texts, 0), text_of)
-    _guarded(call, "merge", accumulator, lambda: accumulator.merge(states, groups, total), text_of)
+    _guarded(call, "open_keys", accumulator, partial(accumulator.open_keys, texts, 0), text_of)
+    _guarded(call, "merge", accumulator, partial(accumulator.merge, states, groups, total), text_of)
     found = _guarded(call, "evaluate", accumulator, accumulator.evaluate, text_of)
     _guarded(call, "close_keys", accumulator, accumulator.close_keys, text_of)
     return _checked(call, found, call.types.result, total, "result")

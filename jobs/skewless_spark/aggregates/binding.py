@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from skewless.aggregates.accumulator import ArrowTypes
+from skewless.aggregates.argument_types import Accepts
+from skewless.aggregates.python_aggregate import Argument, PythonAggregate
 from skewless.document import sentence_of
 from skewless.errors import InputError, SpecError, nearest
 from skewless.job import Algebra, Job
 from skewless.spec import AggregateCall, JobSpec
 from skewless_spark.aggregates import REGISTRY, Aggregate
-from skewless_spark.aggregates.definition import NativeAggregate, PythonAggregate
+from skewless_spark.aggregates.definition import NativeAggregate
 from skewless_spark.sources import EMPTY_COLUMN_TYPE, UNSUPPORTED
-
-Accepts = Callable[[str], str]
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,13 @@ class BoundAggregate:
     def spark_type(self) -> str:
         """That of ``column``; "" without one."""
         return self.spark_types[0] if self.spark_types else ""
+
+    @property
+    def arrow_types(self) -> ArrowTypes:
+        """Those of a Python aggregate, for its options and columns."""
+        if not isinstance(self.definition, PythonAggregate):
+            raise TypeError(f"{self.definition.name} is native: its states are Spark SQL columns")
+        return self.definition.types(self.options, self.spark_types)
 
 
 def check_calls(spec: JobSpec, where: str) -> None:
@@ -103,7 +111,12 @@ def check_types(spec: JobSpec, types: Mapping[str, str], where: str) -> dict[str
         definition, options = _definition_and_options(name, call, where)
         for column, accepts in _arguments(call, definition, options):
             _check_column(f"{where}, aggregate {name!r}", call.function, column, accepts, types)
-        algebra[name] = Algebra(mergeable=definition.mergeable, ordered=definition.ordered)
+        algebra[name] = Algebra(
+            mergeable=definition.mergeable,
+            ordered=definition.ordered,
+            state_bytes=definition.state_bytes,
+            setup_seconds=getattr(definition, "setup_seconds", 0.0),
+        )
     return algebra
 
 
@@ -122,7 +135,7 @@ def _definition_and_options(name: str, call: AggregateCall, where: str) -> tuple
     definition = REGISTRY.get(call.function)
     if definition is None:
         raise SpecError(at, "a known aggregate", repr(call.function), nearest(call.function, REGISTRY))
-    if call.column is None and getattr(definition, "needs_column", True):
+    if call.column is None and definition.needs_column:
         raise SpecError(at, f"a column for {call.function}", "none", "add 'column: ...'")
     return definition, _options(at, definition.options, call.options)
 
@@ -141,8 +154,11 @@ def _options(at: str, model: type[BaseModel], given: Mapping[str, Any]) -> BaseM
 def _arguments(call: AggregateCall, definition: Aggregate, options: BaseModel) -> list[tuple[str, Accepts]]:
     """The argument columns of a call in order, each with what says whether a type will do."""
     own = [] if call.column is None else [(call.column, definition.accepts)]
-    further: Mapping[str, Accepts] = getattr(definition, "further", {})
-    return [*own, *((str(getattr(options, option)), accepts) for option, accepts in further.items())]
+    return [*own, *((str(getattr(options, name)), _accepts(one)) for name, one in definition.further.items())]
+
+
+def _accepts(argument: Accepts | Argument) -> Accepts:
+    return argument.accepts if isinstance(argument, Argument) else argument
 
 
 def _takers(spec: JobSpec) -> dict[str, list[Accepts]]:

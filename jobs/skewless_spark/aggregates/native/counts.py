@@ -11,9 +11,9 @@ from pydantic import Field, model_validator
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from skewless.aggregates.argument_types import anything, boolean_required, number_required
 from skewless.document import unmet
-from skewless_spark.aggregates.argument_types import anything, boolean_required
-from skewless_spark.aggregates.definition import Arguments, NativeAggregate, number_required
+from skewless_spark.aggregates.definition import Arguments, NativeAggregate
 from skewless_spark.aggregates.native.parts import Options, merged_by, the_state
 
 COUNT = NativeAggregate(
@@ -79,4 +79,5 @@ HISTOGRAM = NativeAggregate(
     merge=merged_by(F.sum),
     evaluate=_evaluate_histogram,
     options=HistogramOptions,
+    state_bytes=64,
 )

@@ -9,7 +9,7 @@ from pydantic import Field
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from skewless_spark.aggregates.argument_types import atomic_required
+from skewless.aggregates.argument_types import atomic_required
 from skewless_spark.aggregates.definition import Arguments, NativeAggregate
 from skewless_spark.aggregates.native.parts import Options
 from skewless_spark.key_text import canonical_text
@@ -67,6 +67,7 @@ APPROX_COUNT_DISTINCT = NativeAggregate(
     merge=lambda states, _, __: (F.hll_union_agg(states[0]),),
     evaluate=_evaluate_hll,
     options=DistinctOptions,
+    state_bytes=200,
 )
 THETA_SKETCH_ESTIMATE = NativeAggregate(
     "theta_sketch_estimate",
@@ -75,4 +76,5 @@ THETA_SKETCH_ESTIMATE = NativeAggregate(
     merge=lambda states, options, _: (F.theta_union_agg(states[0], options.lg_nom_entries),),
     evaluate=_evaluate_theta,
     options=ThetaOptions,
+    state_bytes=100,
 )

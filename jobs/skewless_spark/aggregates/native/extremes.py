@@ -8,7 +8,7 @@ from pydantic import Field
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from skewless_spark.aggregates.argument_types import anything, orderable_required
+from skewless.aggregates.argument_types import anything, orderable_required
 from skewless_spark.aggregates.definition import Arguments, NativeAggregate
 from skewless_spark.aggregates.native.parts import Function, Options, merged_by, of_itself, the_state
 
@@ -44,6 +44,8 @@ def _beside(name: str, function: Function, tie: Callable[[Column], Column]) -> N
         evaluate=_value,
         options=ByOptions,
         further={"by": orderable_required},
+        state_bytes=48,
+        reads_origin=True,
     )
 
 
@@ -71,7 +73,16 @@ def _at_the_end(name: str, beside: Callable[..., Column], extreme: Function) -> 
         value, place = states
         return beside(value, place), extreme(place)
 
-    return NativeAggregate(name, accepts=anything, update=update, merge=merge, evaluate=the_state, options=OrderOptions)
+    return NativeAggregate(
+        name,
+        accepts=anything,
+        update=update,
+        merge=merge,
+        evaluate=the_state,
+        options=OrderOptions,
+        state_bytes=32,
+        reads_origin=True,
+    )
 
 
 FIRST = _at_the_end("first", F.min_by, F.min)

@@ -12,8 +12,8 @@ from pydantic import Field, model_validator
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from skewless.aggregates.argument_types import top_k_item_required
 from skewless.document import unmet
-from skewless_spark.aggregates.argument_types import top_k_item_required
 from skewless_spark.aggregates.definition import Arguments, NativeAggregate
 from skewless_spark.aggregates.native.parts import Options
 
@@ -59,4 +59,5 @@ APPROX_TOP_K = NativeAggregate(
     merge=_merge,
     evaluate=_evaluate,
     options=TopKOptions,
+    state_bytes=200,
 )

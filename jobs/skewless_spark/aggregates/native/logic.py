@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import functions as F
 
-from skewless_spark.aggregates.argument_types import boolean_required, integer_required
+from skewless.aggregates.argument_types import boolean_required, integer_required
 from skewless_spark.aggregates.native.parts import of_itself
 
 BOOL_AND = of_itself("bool_and", boolean_required, F.bool_and)

@@ -13,7 +13,8 @@ from pydantic import Field
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from skewless_spark.aggregates.definition import Arguments, NativeAggregate, number_required
+from skewless.aggregates.argument_types import number_required
+from skewless_spark.aggregates.definition import Arguments, NativeAggregate
 from skewless_spark.aggregates.native.parts import Options
 
 
@@ -120,7 +121,7 @@ def _evaluate_corr(states: Sequence[Column], options: object, spark_type: str) -
 
 def _moment(name: str, evaluate: Callable[..., Column]) -> NativeAggregate:
     return NativeAggregate(
-        name, accepts=number_required, update=_update_moments, merge=_merge_moments, evaluate=evaluate
+        name, accepts=number_required, update=_update_moments, merge=_merge_moments, evaluate=evaluate, state_bytes=24
     )
 
 
@@ -139,6 +140,7 @@ def _comoment(name: str, evaluate: Callable[..., Column]) -> NativeAggregate:
         evaluate=evaluate,
         options=OtherOptions,
         further={"other": number_required},
+        state_bytes=48,
     )
 
 

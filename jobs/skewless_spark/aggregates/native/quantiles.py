@@ -10,8 +10,8 @@ from pydantic import Field, model_validator
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from skewless.aggregates.argument_types import INTEGRAL_TYPES, decimal_digits, quantity_required
 from skewless.document import unmet
-from skewless_spark.aggregates.argument_types import INTEGRAL_TYPES, decimal_digits, quantity_required
 from skewless_spark.aggregates.definition import Arguments, NativeAggregate
 from skewless_spark.aggregates.native.parts import Options
 
@@ -123,4 +123,5 @@ APPROX_PERCENTILE = NativeAggregate(
     merge=_merge,
     evaluate=_evaluate,
     options=PercentileOptions,
+    state_bytes=200,
 )

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from skewless_spark.aggregates.argument_types import orderable_required
+from skewless.aggregates.argument_types import orderable_required
 from skewless_spark.aggregates.definition import Arguments, NativeAggregate
 from skewless_spark.aggregates.native.parts import merged_by
 
@@ -52,6 +52,7 @@ COLLECT_SET = NativeAggregate(
     update=_update_set,
     merge=merged_by(F.collect_union),
     evaluate=_evaluate_set,
+    state_bytes=64,
 )
 COUNT_DISTINCT = NativeAggregate(
     "count_distinct",
@@ -59,6 +60,7 @@ COUNT_DISTINCT = NativeAggregate(
     update=_update_set,
     merge=merged_by(F.collect_union),
     evaluate=_evaluate_count,
+    state_bytes=64,
 )
 COLLECT_LIST = NativeAggregate(
     "collect_list",
@@ -66,4 +68,6 @@ COLLECT_LIST = NativeAggregate(
     update=_update_list,
     merge=merged_by(lambda name: F.flatten(F.collect_list(name))),
     evaluate=_evaluate_list,
+    state_bytes=96,
+    reads_origin=True,
 )

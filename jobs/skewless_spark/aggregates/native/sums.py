@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from skewless_spark.aggregates.argument_types import decimal_digits
-from skewless_spark.aggregates.definition import Arguments, NativeAggregate, number_required
+from skewless.aggregates.argument_types import decimal_digits, number_required
+from skewless_spark.aggregates.definition import Arguments, NativeAggregate
 from skewless_spark.aggregates.native.parts import merged_by
 
 

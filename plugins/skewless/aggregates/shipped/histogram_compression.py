@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 
-from skewless_spark.aggregates.histogram_points import Flags, Floats, HistogramPoints, Ints, interleaved
+from skewless.aggregates.shipped.histogram_points import Flags, Floats, HistogramPoints, Ints, interleaved
 
 _LARGEST = sys.float_info.max
 _LARGEST_BETWEEN_FINITE = math.nextafter(_LARGEST, 0.0)
@@ -121,7 +121,8 @@ def _closest(gaps: Floats, sizes: Ints, bins: int) -> Flags:
     allowed = sizes - bins - np.add.reduceat(below, starts, dtype=np.int64)
     up_to_here = np.cumsum(level)
     before_group = up_to_here[starts] - level[starts]
-    return below | (level & (up_to_here <= np.repeat(before_group + allowed, sizes)))
+    chosen: Flags = below | (level & (up_to_here <= np.repeat(before_group + allowed, sizes)))
+    return chosen
 
 
 def _thresholds(gaps: Floats, sizes: Ints, bins: int) -> Floats:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
-from skewless_spark.aggregates.definition import number_required
+Accepts = Callable[[str], str]
 
+NUMERIC_TYPES = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
 INTEGRAL_TYPES = ("tinyint", "smallint", "int", "bigint")
 
 
@@ -13,6 +15,11 @@ def anything(spark_type: str) -> str:
     """Any type."""
     del spark_type
     return ""
+
+
+def number_required(spark_type: str) -> str:
+    """Any numeric type."""
+    return "" if spark_type.split("(", maxsplit=1)[0] in NUMERIC_TYPES else "a number"
 
 
 def orderable_required(spark_type: str) -> str:

@@ -27,10 +27,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel, Field
 
-from skewless.errors import AggregateError
-from skewless_spark.aggregates.definition import GroupsAccumulator, PythonAggregate, number_required
-from skewless_spark.aggregates.histogram_compression import compressed
-from skewless_spark.aggregates.histogram_points import (
+from skewless.aggregates.accumulator import GroupsAccumulator
+from skewless.aggregates.argument_types import number_required
+from skewless.aggregates.python_aggregate import PythonAggregate
+from skewless.aggregates.shipped.histogram_compression import compressed
+from skewless.aggregates.shipped.histogram_points import (
     HISTOGRAM_TYPE,
     Floats,
     HistogramPoints,
@@ -41,6 +42,7 @@ from skewless_spark.aggregates.histogram_points import (
     inserted,
     with_groups,
 )
+from skewless.errors import AggregateError
 
 #: A key with more than this many times ``bins`` points is compressed ...
 SLACK = 4
@@ -192,4 +194,5 @@ STREAMING_HISTOGRAM = PythonAggregate(
     state_type=HISTOGRAM_TYPE,
     result_type=HISTOGRAM_TYPE,
     create=StreamingHistograms,
+    state_bytes=512,
 )

@@ -1,0 +1,113 @@
+"""Where the states of keys live while rows come in: of all keys of a task at once, or of one key."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+
+class ArrowTypes(NamedTuple):
+    """The Arrow types of an aggregate whose options and argument columns are known.
+
+    Attributes:
+        argument: of ``values`` in ``update``; a struct where the aggregate has further arguments.
+        state: of a state.
+        result: of a result.
+    """
+
+    argument: pa.DataType
+    state: pa.DataType
+    result: pa.DataType
+
+
+class GroupsAccumulator(ABC):
+    """The states of all keys of a task at once (the term is DataFusion's).
+
+    Rows come as Arrow arrays with one group number per row, so that a million small keys do not
+    cost a million Python calls. Groups are numbered from 0; ``groups_total`` only ever grows.
+    Arrays may be slices of larger ones, and may be empty. ``state`` and ``evaluate`` change nothing.
+
+    Attributes:
+        types: the aggregate's Arrow types, set by ``PythonAggregate.accumulator`` before the first call.
+    """
+
+    types: ArrowTypes
+
+    @abstractmethod
+    def update(self, values: pa.Array, groups: npt.NDArray[np.int64], groups_total: int) -> None:
+        """Take in rows, in the order in which they arrived.
+
+        Args:
+            values: the argument column, shape ``(rows,)``, with nulls where the row has none. A struct array
+                with the fields ``column`` and the names of the options where there are further arguments.
+            groups: the group of each row, shape ``(rows,)``.
+            groups_total: groups there are now; ``groups < groups_total``.
+        """
+
+    @abstractmethod
+    def merge(self, states: pa.Array, groups: npt.NDArray[np.int64], groups_total: int) -> None:
+        """Take in states that ``state`` gave, of other tasks or stages; null states count as empty.
+
+        Merged into a group that has seen nothing, a state is restored: also where the aggregate is not
+        mergeable, and rows that come after it go on from there.
+
+        Args:
+            states: shape ``(states,)``, of the aggregate's state type.
+            groups: the group of each state, shape ``(states,)``; one group may have several.
+            groups_total: as in ``update``.
+        """
+
+    @abstractmethod
+    def state(self) -> pa.Array:
+        """One state per group, shape ``(groups_total,)``, of the aggregate's state type."""
+
+    @abstractmethod
+    def evaluate(self) -> pa.Array:
+        """One result per group, shape ``(groups_total,)``, of the aggregate's result type."""
+
+    def open_keys(self, keys: pa.StringArray, first_group: int) -> None:  # noqa: B027 - most need no set-up
+        """New groups are about to come: load what their keys need.
+
+        Called before the first ``update`` or ``merge`` of these groups; each group is opened once.
+
+        Args:
+            keys: the key text of each new group, null for a null key, shape ``(new groups,)``.
+            first_group: the number of the first of them; the others follow.
+        """
+
+    def close_keys(self) -> None:  # noqa: B027 - most need no set-up
+        """The task is done with all groups: called once, after the last ``state`` or ``evaluate``."""
+
+
+class Accumulator(ABC):
+    """The state of one key: the simple case. ``PerKey`` makes a ``GroupsAccumulator`` of it.
+
+    States and results are plain Python values, as ``pyarrow.array`` takes them for the declared types
+    and ``to_pylist`` gives them back.
+    """
+
+    @abstractmethod
+    def update(self, values: pa.Array) -> None:
+        """Take in rows of this key, at least one, in the order in which they arrived."""
+
+    @abstractmethod
+    def merge(self, state: Any) -> None:
+        """Take in a state that ``state`` gave, never None."""
+
+    @abstractmethod
+    def state(self) -> Any:
+        """The state so far; None where nothing has been seen is fine."""
+
+    @abstractmethod
+    def evaluate(self) -> Any:
+        """The result so far."""
+
+    def open_key(self, key: str | None) -> None:  # noqa: B027 - most need no set-up
+        """Load what this key needs (its model, its connection); called once, before anything else."""
+
+    def close_key(self) -> None:  # noqa: B027 - most need no set-up
+        """Let go of it; called once, after everything else."""

@@ -1,0 +1,116 @@
+"""The definition of an aggregate in Python: its algebra, its options, its arguments, its types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self, TypeAlias
+
+import pyarrow as pa
+from pydantic import BaseModel
+
+from skewless.aggregates.accumulator import Accumulator, ArrowTypes, GroupsAccumulator
+from skewless.aggregates.argument_types import Accepts, anything
+from skewless.aggregates.per_key import PerKey
+
+#: An Arrow type, or what makes one of the validated options and the Spark SQL type of an argument column.
+ArrowType: TypeAlias = pa.DataType | Callable[[Any, str], pa.DataType]
+
+
+class NoOptions(BaseModel, extra="forbid", frozen=True):
+    """An aggregate without options."""
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A further argument column, which an option names.
+
+    Attributes:
+        accepts: as for ``PythonAggregate``.
+        arrow_type: what Spark casts the column to before ``update``; a callable is given the options and this
+            column's Spark SQL type.
+    """
+
+    accepts: Accepts
+    arrow_type: ArrowType
+
+
+@dataclass(frozen=True, kw_only=True)
+class PythonAggregate:
+    """An aggregate whose states live in a ``GroupsAccumulator``.
+
+    Three types may depend on options and on the argument column: they are Arrow types, or callables
+    ``(options, spark_type) -> pyarrow.DataType``, where ``spark_type`` is that of ``column`` ("" without one).
+
+    Attributes:
+        name: as the spec calls it, and as its entry point is called.
+        mergeable: whether the rows of a key may be spread over several accumulators and the states merged,
+            in any order and grouping. A hot key of one that is not mergeable stays whole.
+        ordered: whether the rows of a key must be seen in the order in which they arrived.
+        options: the pydantic model (strict, frozen, extra="forbid") of its options.
+        accepts: says what type of argument is required ("a number") if it does not take a Spark SQL type, which
+            it is called with (e.g. "int", "string", "decimal(10,2)"); "" if it does.
+        argument_type: the Arrow type that the argument column is cast to (by Spark) before ``update``.
+        state_type: Arrow type of a state. States are stored as Parquet in columns of this type.
+        result_type: Arrow type of a result.
+        create: a fresh accumulator from validated options.
+        further: the options that name a further argument column. With any, ``values`` of ``update`` is a struct
+            array with the fields ``column`` and these options' names, in this order.
+        needs_column: whether it must have an argument. Without one it sees a null per row.
+        state_bytes: typical size of a state, for the engine's choice between merging and routing.
+        setup_seconds: what ``open_keys`` costs per key. Where it is much, keys had better stay in few tasks.
+    """
+
+    name: str
+    mergeable: bool
+    ordered: bool = False
+    options: type[BaseModel] = NoOptions
+    accepts: Accepts = anything
+    argument_type: ArrowType
+    state_type: ArrowType
+    result_type: ArrowType
+    create: Callable[[Any], GroupsAccumulator]
+    further: Mapping[str, Argument] = field(default_factory=dict)
+    needs_column: bool = True
+    state_bytes: int = 64
+    setup_seconds: float = 0.0
+
+    @classmethod
+    def per_key(cls, *, create: Callable[[Any], Accumulator], **fields: Any) -> Self:
+        """An aggregate of one ``Accumulator`` per key.
+
+        Args:
+            create: a fresh accumulator of one key, from validated options.
+            fields: the other fields.
+        """
+        return cls(create=lambda options: PerKey(lambda: create(options)), **fields)
+
+    def types(self, options: BaseModel, spark_types: Sequence[str] = ()) -> ArrowTypes:
+        """The Arrow types for these options and argument columns.
+
+        Args:
+            options: an instance of ``options``.
+            spark_types: Spark SQL types of the argument columns: ``column``, if it has one, then those that
+                ``further`` names, in its order. May be empty where no type depends on them.
+        """
+        own_count = max(0, len(spark_types) - len(self.further))
+        own = spark_types[0] if own_count else ""
+        argument = _resolved(self.argument_type, options, own)
+        if self.further:
+            others = spark_types[own_count:] or [""] * len(self.further)
+            fields = [
+                (name, _resolved(one.arrow_type, options, spark_type))
+                for (name, one), spark_type in zip(self.further.items(), others, strict=True)
+            ]
+            argument = pa.struct([("column", argument), *fields])
+        return ArrowTypes(argument, _resolved(self.state_type, options, own), _resolved(self.result_type, options, own))
+
+    def accumulator(self, options: BaseModel, spark_types: Sequence[str] = ()) -> GroupsAccumulator:
+        """A fresh accumulator that knows its types; arguments as for ``types``."""
+        created = self.create(options)
+        created.types = self.types(options, spark_types)
+        return created
+
+
+def _resolved(arrow_type: ArrowType, options: BaseModel, spark_type: str) -> pa.DataType:
+    return arrow_type(options, spark_type) if callable(arrow_type) else arrow_type
