@@ -90,17 +90,17 @@ def _read_in_splits(spark: SparkSession, job: Job, plan: RoutingPlan) -> Iterato
         "spark.sql.files.openCostInBytes": "0",
         "spark.sql.files.minPartitionNum": str(job.combine_splits),
     }
-    before: dict[str, str | None] = {name: spark.conf.get(name, None) for name in settings}
+    before = {name: str(spark.conf.get(name)) for name in settings if name in spark.conf.getAll}
     for name, value in settings.items():
         spark.conf.set(name, value)
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                spark.conf.unset(name)
+        for name in settings:
+            if name in before:
+                spark.conf.set(name, before[name])
             else:
-                spark.conf.set(name, value)
+                spark.conf.unset(name)
 
 
 def _counts(report: StageReport) -> dict[str, int]:

@@ -25,9 +25,11 @@ from skewless_spark.routing import TASK, slot
 
 #: A longer key text is left to the ring: plans and reports are documents that people read.
 LONGEST_HEAD_KEY = 1024
-#: Rows of Python aggregates that take less than this are as good as free, and their time is not measured:
-#: reading them and sending them to Python takes longer.
-SLOW_ROW_SECONDS = 5e-6
+#: Rows of Python aggregates that take less than this, and tasks that take less than that, are as good as free,
+#: and their time is not told: it says more of the machine's other work than of theirs, and no plan shall
+#: depend on it.
+SLOW_ROW_SECONDS = 3e-5
+SLOW_TASK_SECONDS = 0.05
 #: A task's light rows say how fast it is if there are so many of them.
 LEAST_LIGHT_ROWS = 100
 
@@ -90,7 +92,8 @@ def _busy(row: Row) -> float | None:
     if row["task_seconds"] is None:
         return None
     seconds = float(row["task_seconds"]) + float(row["setup_seconds"] or 0.0)
-    return round(seconds, 6) if seconds >= SLOW_ROW_SECONDS * int(row["rows"]) else None
+    slow = seconds >= max(SLOW_TASK_SECONDS, SLOW_ROW_SECONDS * int(row["rows"]))
+    return round(seconds, 6) if slow else None
 
 
 def _slowness(tasks: int, loads: Mapping[int, Row]) -> dict[int, float]:
