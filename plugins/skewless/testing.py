@@ -70,7 +70,7 @@ def check_aggregate(
         AggregateError: the values are too few, or all results are those of no rows at all: nothing would be shown.
     """
     validated = aggregate.options.model_validate(dict(options or {}))
-    rows, types = _typed(aggregate, validated, values, spark_types)
+    rows, kinds = _typed(aggregate, validated, values, spark_types)
     if len(rows) < FEWEST_VALUES:
         raise AggregateError("check_aggregate: values", f"at least {FEWEST_VALUES}", f"{len(rows)}", "give more")
     same = equal or (lambda left, right: _nearly(left, right, tolerance))
@@ -78,9 +78,8 @@ def check_aggregate(
         for nulls in (False, True):
             arguments = _with_nulls(rows, seed) if nulls else rows
             groups = np.array(_FILLED)[_draws(len(rows), "group", seed) % len(_FILLED)]
-            _Trial(
-                aggregate, validated, tuple(spark_types or _guessed(rows)), types, same, arguments, groups, seed
-            ).run(expect_more_than_nothing=not nulls)
+            trial = _Trial(aggregate, validated, kinds, same, arguments, groups, seed)
+            trial.run(expect_more_than_nothing=not nulls)
 
 
 @dataclass(frozen=True)
@@ -96,11 +95,15 @@ class _Trial:
     aggregate: PythonAggregate
     options: BaseModel
     spark_types: tuple[str, ...]
-    types: ArrowTypes
     same: Equal
     rows: pa.Array
     groups: Groups
     seed: int
+
+    @property
+    def types(self) -> ArrowTypes:
+        """As declared, for these options and columns."""
+        return self.aggregate.types(self.options, self.spark_types)
 
     def run(self, *, expect_more_than_nothing: bool) -> None:
         """Check every law that applies."""
@@ -109,17 +112,17 @@ class _Trial:
             self._asking_changes_nothing,
             self._batches_may_be_cut_anywhere,
             self._keys_may_come_mixed_or_alone,
-            self._a_group_without_rows_is_empty,
             self._a_state_survives_storage,
+            self._a_group_without_rows_is_empty,
             self._rows_go_on_from_a_restored_state,
         ]
         if not self.aggregate.ordered:
             laws.append(self._rows_may_come_in_any_order)
         if self.aggregate.mergeable:
             laws += [
-                self._rows_may_be_spread,
                 self._merging_is_commutative,
                 self._merging_is_associative,
+                self._rows_may_be_spread,
                 self._an_empty_state_merges_as_nothing,
             ]
         if expect_more_than_nothing:
@@ -210,7 +213,8 @@ class _Trial:
         self._compare("states may come in one batch, several of a group", together, merged)
 
     def _merging_is_commutative(self) -> None:
-        self._compare("merging is commutative", self._merged(self._parts[::-1]), self._merged(self._parts))
+        first, second, _ = self._parts
+        self._compare("merging is commutative", self._merged([second, first]), self._merged([first, second]))
 
     def _merging_is_associative(self) -> None:
         first, second, third = self._parts
@@ -326,11 +330,12 @@ class _Trial:
 
 def _typed(
     aggregate: PythonAggregate, options: BaseModel, values: Sequence[Any] | pa.Array, spark_types: Sequence[str]
-) -> tuple[pa.Array, ArrowTypes]:
-    guessed = values if isinstance(values, pa.Array) else pa.array(list(values))
-    types = aggregate.types(options, spark_types or _guessed(guessed))
-    rows = guessed.cast(types.argument) if isinstance(values, pa.Array) else pa.array(list(values), types.argument)
-    return rows, types
+) -> tuple[pa.Array, tuple[str, ...]]:
+    """The values as the aggregate takes them, and their Spark SQL types."""
+    given = values if isinstance(values, pa.Array) else None
+    kinds = tuple(spark_types or _guessed(pa.array(list(values)) if given is None else given))
+    argument = aggregate.types(options, kinds).argument
+    return (pa.array(list(values), argument) if given is None else given.cast(argument)), kinds
 
 
 def _guessed(values: pa.Array) -> list[str]:

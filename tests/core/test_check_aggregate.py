@@ -22,7 +22,7 @@ class Totals(GroupsAccumulator):
     """The sum of each key: an honest one, that the broken ones below differ from in one way."""
 
     def __init__(self) -> None:
-        self.sums = np.zeros(0, np.int64)
+        self.sums: npt.NDArray[Any] = np.zeros(0, np.int64)
 
     def update(self, values: pa.Array, groups: npt.NDArray[np.int64], groups_total: int) -> None:
         self.reach(groups_total)
@@ -90,7 +90,7 @@ class PerBatch(Totals):
 class Gossip(Totals):
     def update(self, values: pa.Array, groups: npt.NDArray[np.int64], groups_total: int) -> None:
         super().update(values, groups, groups_total)
-        self.sums[groups[groups == 2]] += groups_total > 1
+        np.add.at(self.sums, groups[groups == 2], int(groups_total > 1))
 
 
 class OneForNothing(Totals):
@@ -151,14 +151,26 @@ class Digits(Accumulator):
         return self.number
 
 
-class Halved(Totals):
-    """What is merged later weighs more: neither commutative nor associative, but right for one state."""
+class Later(Totals):
+    """What is merged later counts a bit more: right for one state, and wrong for several."""
 
     def merge(self, states: pa.Array, groups: npt.NDArray[np.int64], groups_total: int) -> None:
         self.reach(groups_total)
         for state, group in zip(states.to_pylist(), groups.tolist(), strict=True):
             if state:
-                self.sums[group] = self.sums[group] // 2 + state
+                self.sums[group] += state + (state * (self.sums[group] > 0)) // 4
+
+
+class Rounded(Totals):
+    """Rounds when it has merged two: the same both ways, but not in any grouping."""
+
+    def merge(self, states: pa.Array, groups: npt.NDArray[np.int64], groups_total: int) -> None:
+        self.reach(groups_total)
+        for state, group in zip(states.to_pylist(), groups.tolist(), strict=True):
+            if state:
+                both = self.sums[group] and state
+                self.sums[group] += state
+                self.sums[group] = self.sums[group] // 8 * 8 if both else self.sums[group]
 
 
 class Raising(Totals):
@@ -173,7 +185,7 @@ def test_an_aggregate_that_keeps_all_laws_passes() -> None:
 
 
 BROKEN = {
-    "type": (OtherType, "one result of the declared type per group: 0 of int64, but 0 of type double"),
+    "type": (OtherType, "one result of the declared type per group: 1 of int64, but 1 of type double"),
     "group count": (GroupsWithRowsOnly, "one state of the declared type per group: 5 of int64, but 3 of type int64"),
     "same batches": (Moody, "the same batches give the same state"),
     "asking": (Emptied, "asking in between changes nothing"),
@@ -183,6 +195,8 @@ BROKEN = {
     "null states": (NullIsSeven, "a null state merges as nothing"),
     "storage": (Forgetful, "a state that was stored gives the same result"),
     "going on": (StoredOnly, r"rows go on from a restored state \(here of \d+ rows\)"),
+    "commuting": (Later, "merging is commutative"),
+    "associating": (Rounded, "merging is associative"),
     "spreading": (OnePart, "rows may be spread over accumulators and their states merged"),
 }
 
@@ -210,32 +224,10 @@ def test_order_may_matter_only_where_it_is_declared() -> None:
         check_aggregate(replace(DIGITS, ordered=False), VALUES)
 
 
-@pytest.mark.parametrize("law", ["merging is commutative", "merging is associative"])
-def test_merging_is_held_to_its_own_laws_where_a_sketch_may_differ_from_the_whole(law: str) -> None:
-    """``equal`` lets partial sums differ from the whole by the half, but not one order of merging from the other."""
-    halved = replace(TOTAL, create=lambda _: Halved())
-
-    def equal(left: int, right: int) -> bool:
-        return left == right if law in _checked_now() else 3 * left >= right and 3 * right >= left
-
-    with pytest.raises(AssertionError, match=law):
-        check_aggregate(halved, VALUES, equal=equal)
-
-
-def _checked_now() -> str:
-    """The law that is being checked, from the frames above: a sketch's bound does not ask, a test of laws must."""
-    import inspect
-
-    names = {frame.function.strip("_").replace("_", " ") for frame in inspect.stack()}
-    return " ".join(sorted(names))
-
-
 def test_what_an_aggregate_raises_says_what_was_checked() -> None:
     with pytest.raises(ZeroDivisionError) as raised:
         check_aggregate(replace(TOTAL, create=lambda _: Raising()), VALUES)
-    assert raised.value.__notes__ == [
-        "check_aggregate, seed 0: while checking that the values of these rows show something"
-    ] or "while checking that" in "".join(raised.value.__notes__)
+    assert raised.value.__notes__ == ["check_aggregate, seed 0: while checking that a group without rows is empty"]
 
 
 @pytest.mark.parametrize(
@@ -283,7 +275,7 @@ def test_further_arguments_come_as_a_struct() -> None:
 
 
 EVENTS = [1.0, 2.5, 2.0, 9.0, 9.5, 3.0, 3.0, math.nan, 50.0, 51.0, math.inf, math.inf, -math.inf, -0.0, 0.0, 1.0, 4.0]
-SHIPPED = {
+SHIPPED: dict[str, tuple[Any, dict[str, Any]]] = {
     "exact_median": (EVENTS, {}),
     "latest": (["a", "b", "c"] * 8, {}),
     "latest without nulls": ([*VALUES], {"ignore_nulls": True}),
@@ -300,7 +292,7 @@ SHIPPED = {
 @pytest.mark.parametrize("case", SHIPPED)
 def test_every_shipped_aggregate_keeps_all_laws(case: str) -> None:
     values, options = SHIPPED[case]
-    check_aggregate(RegisteredAggregates()[case.split(" ", maxsplit=1)[0]], values, options, seeds=range(2))
+    check_aggregate(RegisteredAggregates()[case.split(" ", maxsplit=1)[0]], values, options, seeds=[7])
 
 
 def test_no_shipped_aggregate_is_forgotten() -> None:
