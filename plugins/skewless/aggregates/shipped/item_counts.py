@@ -1,0 +1,71 @@
+"""Counts per group and item, of all groups of a task, in one Arrow table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+#: Rows wait uncounted until there are this many of them, or half as many as there are counted pairs.
+PENDING_ROWS = 1 << 17
+
+
+def one_item_each(items: pa.Array) -> pa.Array:
+    """Negative zero is zero, and NaN is NaN whatever its bits; other types stay as they are."""
+    if not pa.types.is_floating(items.type):
+        return items
+    nan = pa.scalar(np.nan, pa.float64()).cast(items.type)
+    return pc.if_else(pc.is_nan(items), nan, pc.add(items, pa.scalar(0.0, pa.float64()).cast(items.type)))
+
+
+class ItemCounts:
+    """Numbers that add up, per pair of a group and an item.
+
+    Args:
+        item_type: Arrow type of the items; any plain one.
+        numbers: what the numbers are called.
+    """
+
+    def __init__(self, item_type: pa.DataType, numbers: Sequence[str]) -> None:
+        self._numbers = tuple(numbers)
+        fields = [("group", pa.int64()), ("item", item_type), *((name, pa.int64()) for name in numbers)]
+        self._schema = pa.schema(fields)
+        self._counted = self._schema.empty_table()
+        self._pending: list[pa.Table] = []
+        self._pending_rows = 0
+
+    def add(self, groups: npt.NDArray[np.int64], items: pa.Array, numbers: Sequence[pa.Array]) -> None:
+        """Add rows to their pairs.
+
+        Args:
+            groups: shape ``(rows,)``.
+            items: no nulls, shape ``(rows,)``.
+            numbers: one array per number, each of shape ``(rows,)``.
+        """
+        if len(groups):
+            columns = [pa.array(groups, pa.int64()), one_item_each(items), *numbers]
+            self._pending.append(pa.table(columns, schema=self._schema))
+            self._pending_rows += len(groups)
+
+    @property
+    def due(self) -> bool:
+        """Whether so many rows wait that they should be counted."""
+        return bool(self._pending_rows >= max(PENDING_ROWS, self._counted.num_rows // 2))
+
+    def counted(self) -> pa.Table:
+        """All pairs, each once, by group and item; changes nothing that can be seen."""
+        if self._pending:
+            rows = pa.concat_tables([self._counted, *self._pending])
+            sums = [(name, "sum") for name in self._numbers]
+            table = rows.group_by(["group", "item"], use_threads=False).aggregate(sums)
+            table = table.select(["group", "item", *(f"{name}_sum" for name in self._numbers)])
+            table = table.rename_columns(self._schema.names)
+            self.replace(table.sort_by([("group", "ascending"), ("item", "ascending")]).combine_chunks())
+        return self._counted
+
+    def replace(self, table: pa.Table) -> None:
+        """Put another table of counted pairs in the place of all that there is."""
+        self._counted, self._pending, self._pending_rows = table, [], 0

@@ -1,0 +1,94 @@
+"""The value of the row that arrived last: the smallest fold that needs its rows in order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import BaseModel
+
+from skewless.aggregates.accumulator import GroupsAccumulator
+from skewless.aggregates.python_aggregate import PythonAggregate
+from skewless.aggregates.spark_types import arrow_type_of, plain_required
+
+#: Values that are no group's any more are let go of when there are this many of them.
+STALE_VALUES = 1 << 17
+
+
+class LatestOptions(BaseModel, strict=True, extra="forbid", frozen=True):
+    """Options of ``latest``.
+
+    Attributes:
+        ignore_nulls: whether a null leaves the value before it.
+    """
+
+    ignore_nulls: bool = False
+
+
+class Latest(GroupsAccumulator):
+    """The latest values of all keys of a task. A state is the value itself: whoever forwards it forwards all."""
+
+    def __init__(self, options: LatestOptions) -> None:
+        self._ignore_nulls = options.ignore_nulls
+        self._kept: list[pa.Array] = []
+        self._kept_values = 0
+        self._places = np.zeros(0, np.int64)  # of each group's value among all kept ones; -1 without one
+
+    def update(self, values: pa.Array, groups: npt.NDArray[np.int64], groups_total: int) -> None:
+        """See ``GroupsAccumulator.update``."""
+        self._reach(groups_total)
+        if self._ignore_nulls and values.null_count:
+            there = pc.is_valid(values)
+            values, groups = values.filter(there), groups[there.to_numpy(zero_copy_only=False)]
+        if not len(groups):
+            return
+        rows = np.full(groups_total, -1, np.int64)
+        rows[groups] = np.arange(len(groups))  # numpy assigns in order: the last row of a group stays
+        seen = np.flatnonzero(rows >= 0)
+        self._kept.append(values.take(pa.array(rows[seen])))
+        self._places[seen] = self._kept_values + np.arange(len(seen))
+        self._kept_values += len(seen)
+        if self._kept_values > len(self._places) + STALE_VALUES:
+            self._kept, self._kept_values = [self.state()], len(self._places)
+            self._places = np.arange(len(self._places), dtype=np.int64)
+
+    def merge(self, states: pa.Array, groups: npt.NDArray[np.int64], groups_total: int) -> None:
+        """See ``GroupsAccumulator.merge``: what is merged counts as arrived now, but null as nothing."""
+        there = pc.is_valid(states)
+        came = there.to_numpy(zero_copy_only=False)
+        self.update(states.filter(there), groups[came], groups_total)
+
+    def state(self) -> pa.Array:
+        """The latest value of each group."""
+        values = pa.chunked_array(self._kept, self.types.state).combine_chunks()
+        return values.take(pa.array(self._places, mask=self._places < 0))
+
+    def evaluate(self) -> pa.Array:
+        """The state is the result."""
+        return self.state()
+
+    def _reach(self, groups_total: int) -> None:
+        more = groups_total - len(self._places)
+        self._places = np.append(self._places, np.full(more, -1, np.int64))
+
+
+def _same(options: Any, spark_type: str) -> pa.DataType:
+    del options
+    return arrow_type_of(spark_type)
+
+
+LATEST = PythonAggregate(
+    name="latest",
+    mergeable=False,
+    ordered=True,
+    options=LatestOptions,
+    accepts=plain_required,
+    argument_type=_same,
+    state_type=_same,
+    result_type=_same,
+    create=Latest,
+    state_bytes=16,
+)

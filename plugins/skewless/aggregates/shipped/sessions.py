@@ -1,0 +1,203 @@
+"""Sessions: runs of events of a key with no gap between them, in the order in which the events arrived.
+
+An event begins a new session where it lies more than ``gap`` after the event that arrived before it, or before that
+one: a clock that goes backwards tells of another source, not of the same visit. So the order of arrival matters, and
+a session's events never descend.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import BaseModel, Field
+
+from skewless.aggregates.accumulator import GroupsAccumulator
+from skewless.aggregates.argument_types import INTEGRAL_TYPES, number_required
+from skewless.aggregates.python_aggregate import PythonAggregate
+from skewless.aggregates.shipped.group_lists import flattened, lists_of
+from skewless.aggregates.spark_types import arrow_type_of
+from skewless.errors import AggregateError
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+#: Places of events: float64, or int64 for integers and for timestamps, in microseconds.
+Places = npt.NDArray[Any]
+
+_MICROSECONDS = 1_000_000
+
+
+class SessionsOptions(BaseModel, strict=True, extra="forbid", frozen=True):
+    """Options of ``sessions``.
+
+    Attributes:
+        gap: the longest way from one event of a session to the next; in seconds for a timestamp column, in the
+            column's own unit for a number.
+    """
+
+    gap: float = Field(gt=0, allow_inf_nan=False)
+
+
+class SessionRows(NamedTuple):
+    """Sessions, each column of shape ``(sessions,)``."""
+
+    groups: Ints
+    starts: Places
+    ends: Places
+    rows: Ints
+
+    def at(self, which: Flags | Ints) -> SessionRows:
+        """Some of them."""
+        return SessionRows(*(column[which] for column in self))
+
+
+class Sessions(GroupsAccumulator):
+    """The sessions of all keys of a task: those that are over in chunks, and of each key the last one, still open."""
+
+    def __init__(self, options: SessionsOptions) -> None:
+        self._gap = options.gap
+        self._over: list[SessionRows] = []
+        self._open_starts: Places = np.zeros(0, np.int64)
+        self._open_ends: Places = np.zeros(0, np.int64)
+        self._open_rows = np.zeros(0, np.int64)  # 0 where a key has no session yet
+
+    def update(self, values: pa.Array, groups: Ints, groups_total: int) -> None:
+        """See ``GroupsAccumulator.update``; an event at null or NaN has no place in time, and does not count."""
+        self._reach(groups_total)
+        there = pc.is_valid(values).to_numpy(zero_copy_only=False)
+        at, groups = self._places(values.drop_null()), groups[there]
+        if at.dtype == np.float64:
+            counted = ~np.isnan(at)
+            at, groups = at[counted], groups[counted]
+        if len(groups):
+            order = np.argsort(groups, kind="stable")
+            self._put_in(groups[order], at[order])
+
+    def merge(self, states: pa.Array, groups: Ints, groups_total: int) -> None:
+        """Restore the sessions of keys that have seen nothing; see ``GroupsAccumulator.merge``.
+
+        Raises:
+            AggregateError: a key has sessions already; which of them came first cannot be known.
+        """
+        self._reach(groups_total)
+        of_session, sessions = flattened(states, groups)
+        if not len(of_session):
+            return
+        if self._open_rows[of_session].any() or len(np.unique(of_session)) < np.count_nonzero(
+            pc.fill_null(pc.list_value_length(states), 0).to_numpy(zero_copy_only=False)
+        ):
+            raise AggregateError(
+                "sessions: merge", "a key that has seen nothing", "one that has sessions", "sessions do not merge"
+            )
+        starts, ends, rows = sessions.flatten()
+        order = np.argsort(of_session, kind="stable")
+        restored = SessionRows(of_session, self._places(starts), self._places(ends), rows.to_numpy())
+        self._keep(restored.at(order))
+
+    def state(self) -> pa.Array:
+        """The sessions of each group, in order of arrival; the last one may go on."""
+        kind = self.types.state
+        filled = np.flatnonzero(self._open_rows)
+        still_open = SessionRows(filled, self._open_starts[filled], self._open_ends[filled], self._open_rows[filled])
+        together = SessionRows(*(np.concatenate(columns) for columns in zip(*self._over, still_open, strict=True)))
+        together = together.at(np.argsort(together.groups, kind="stable"))
+        place = kind.value_type.field("start").type
+        places = [pa.array(column).cast(place) for column in (together.starts, together.ends)]
+        columns = [*places, pa.array(together.rows)]
+        sessions = pa.StructArray.from_arrays(columns, fields=list(kind.value_type))
+        return lists_of(together.groups, sessions, len(self._open_rows)).cast(kind)
+
+    def evaluate(self) -> pa.Array:
+        """The state is the result."""
+        return self.state()
+
+    def _places(self, values: pa.Array) -> Places:
+        if pa.types.is_timestamp(values.type):
+            values = values.cast(pa.int64())
+        return values.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+
+    def _reach(self, groups_total: int) -> None:
+        more = groups_total - len(self._open_rows)
+        if not len(self._open_rows):
+            floating = pa.types.is_floating(self.types.argument)
+            self._open_starts = self._open_ends = np.zeros(0, np.float64 if floating else np.int64)
+        self._open_starts = np.append(self._open_starts, np.zeros(more, self._open_starts.dtype))
+        self._open_ends = np.append(self._open_ends, np.zeros(more, self._open_ends.dtype))
+        self._open_rows = np.append(self._open_rows, np.zeros(more, np.int64))
+
+    def _put_in(self, groups: Ints, at: Places) -> None:
+        """Events by group, those of a group in order of arrival, each of shape ``(events,)``, at least one."""
+        first = np.append(True, groups[1:] != groups[:-1])
+        before = np.append(at[:1], at[:-1])
+        before[first] = self._open_ends[groups[first]]
+        begins = self._apart(before, at)
+        begins[first] |= self._open_rows[groups[first]] == 0
+        starts_at = np.flatnonzero(begins | first)
+        ends_at = np.append(starts_at[1:], len(at)) - 1
+        found = SessionRows(groups[starts_at], at[starts_at], at[ends_at], ends_at - starts_at + 1)
+        goes_on = np.flatnonzero(~begins[starts_at])
+        of_open = found.groups[goes_on]
+        found.starts[goes_on] = self._open_starts[of_open]
+        found.rows[goes_on] += self._open_rows[of_open]
+        touched = groups[first & begins]
+        ended = touched[self._open_rows[touched] > 0]
+        if len(ended):
+            self._over.append(
+                SessionRows(ended, self._open_starts[ended], self._open_ends[ended], self._open_rows[ended])
+            )
+        self._keep(found)
+
+    def _keep(self, sessions: SessionRows) -> None:
+        """By group, in order: the last one of each group stays open."""
+        last = np.append(sessions.groups[1:] != sessions.groups[:-1], True)
+        if not last.all():
+            self._over.append(sessions.at(~last))
+        still_open = sessions.at(last)
+        self._open_starts[still_open.groups] = still_open.starts
+        self._open_ends[still_open.groups] = still_open.ends
+        self._open_rows[still_open.groups] = still_open.rows
+
+    def _apart(self, before: Places, at: Places) -> Flags:
+        """Whether an event cannot go on the session of the one before it."""
+        if at.dtype == np.float64:
+            with np.errstate(invalid="ignore", over="ignore"):  # from infinity to infinity is no way
+                far: Flags = at - before > self._gap
+        else:
+            scale = _MICROSECONDS if pa.types.is_timestamp(self.types.argument) else 1
+            # As unsigned numbers, which hold the way from the least to the greatest.
+            far = (at.astype(np.uint64) - before.astype(np.uint64)) > self._gap * scale
+        return far | (at < before)
+
+
+def _moment_required(spark_type: str) -> str:
+    moment = spark_type in {"timestamp", "timestamp_ntz"} or not number_required(spark_type)
+    return "" if moment else "a number or a timestamp"
+
+
+def _place(options: Any, spark_type: str) -> pa.DataType:
+    del options
+    if spark_type in INTEGRAL_TYPES:
+        return pa.int64()
+    return arrow_type_of(spark_type) if spark_type.startswith("timestamp") else pa.float64()
+
+
+def _sessions_type(options: Any, spark_type: str) -> pa.DataType:
+    place = _place(options, spark_type)
+    return pa.list_(pa.struct([("start", place), ("end", place), ("rows", pa.int64())]))
+
+
+SESSIONS = PythonAggregate(
+    name="sessions",
+    mergeable=False,
+    ordered=True,
+    options=SessionsOptions,
+    accepts=_moment_required,
+    argument_type=_place,
+    state_type=_sessions_type,
+    result_type=_sessions_type,
+    create=Sessions,
+    state_bytes=128,
+)

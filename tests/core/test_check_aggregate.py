@@ -1,0 +1,299 @@
+"""The conformance test finds what breaks a law: one deliberately broken aggregate for each."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pytest
+
+from skewless.aggregates import Accumulator, Argument, GroupsAccumulator, PythonAggregate, RegisteredAggregates
+from skewless.errors import AggregateError
+from skewless.testing import check_aggregate
+
+VALUES = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3, 8, 4, 6, 2, 6, 4]
+
+
+class Totals(GroupsAccumulator):
+    """The sum of each key: an honest one, that the broken ones below differ from in one way."""
+
+    def __init__(self) -> None:
+        self.sums: npt.NDArray[Any] = np.zeros(0, np.int64)
+
+    def update(self, values: pa.Array, groups: npt.NDArray[np.int64], groups_total: int) -> None:
+        self.reach(groups_total)
+        np.add.at(self.sums, groups, values.fill_null(0).to_numpy(zero_copy_only=False))
+
+    def merge(self, states: pa.Array, groups: npt.NDArray[np.int64], groups_total: int) -> None:
+        self.update(states, groups, groups_total)
+
+    def state(self) -> pa.Array:
+        return pa.array(self.sums)
+
+    def evaluate(self) -> pa.Array:
+        return pa.array(self.sums)
+
+    def reach(self, groups_total: int) -> None:
+        self.sums = np.append(self.sums, np.zeros(groups_total - len(self.sums), np.int64))
+
+
+TOTAL = PythonAggregate(
+    name="total",
+    mergeable=True,
+    argument_type=pa.int64(),
+    state_type=pa.int64(),
+    result_type=pa.int64(),
+    create=lambda _: Totals(),
+)
+
+
+class OtherType(Totals):
+    def evaluate(self) -> pa.Array:
+        return super().evaluate().cast(pa.float64())
+
+
+class GroupsWithRowsOnly(Totals):
+    def state(self) -> pa.Array:
+        return pa.array(self.sums[self.sums > 0])
+
+
+class Moody(Totals):
+    made = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        Moody.made += 1
+        self.mood = Moody.made
+
+    def state(self) -> pa.Array:
+        return pa.array(self.sums + (self.mood % 2))
+
+
+class Emptied(Totals):
+    def evaluate(self) -> pa.Array:
+        result = super().evaluate()
+        self.sums = np.zeros_like(self.sums)
+        return result
+
+
+class PerBatch(Totals):
+    def update(self, values: pa.Array, groups: npt.NDArray[np.int64], groups_total: int) -> None:
+        super().update(values, groups, groups_total)
+        if len(groups):
+            self.sums[np.unique(groups)] += 1
+
+
+class Gossip(Totals):
+    def update(self, values: pa.Array, groups: npt.NDArray[np.int64], groups_total: int) -> None:
+        super().update(values, groups, groups_total)
+        np.add.at(self.sums, groups[groups == 2], int(groups_total > 1))
+
+
+class OneForNothing(Totals):
+    def evaluate(self) -> pa.Array:
+        return pa.array(np.where((self.sums == 0) & (len(self.sums) > 1), 1, self.sums))
+
+
+class Forgetful(Totals):
+    def state(self) -> pa.Array:
+        return pa.array(self.sums // 10)
+
+
+class NullIsSeven(Totals):
+    def merge(self, states: pa.Array, groups: npt.NDArray[np.int64], groups_total: int) -> None:
+        super().merge(states.fill_null(7), groups, groups_total)
+
+
+class StoredOnly(Totals):
+    """A restored state is the result, and rows after it are lost."""
+
+    restored = False
+
+    def merge(self, states: pa.Array, groups: npt.NDArray[np.int64], groups_total: int) -> None:
+        super().merge(states, groups, groups_total)
+        self.restored = bool(np.any(self.sums))
+
+    def update(self, values: pa.Array, groups: npt.NDArray[np.int64], groups_total: int) -> None:
+        if self.restored:
+            values = pa.array(np.zeros(len(values), np.int64))
+        Totals.update(self, values, groups, groups_total)
+
+
+class OnePart(Totals):
+    """Merges by taking the larger state."""
+
+    def merge(self, states: pa.Array, groups: npt.NDArray[np.int64], groups_total: int) -> None:
+        self.reach(groups_total)
+        np.maximum.at(self.sums, groups, states.fill_null(0).to_numpy(zero_copy_only=False))
+
+
+class Digits(Accumulator):
+    """The last two digits, in order: neither commutative nor free of order."""
+
+    def __init__(self) -> None:
+        self.number: int | None = None
+
+    def update(self, values: pa.Array) -> None:
+        for value in values.drop_null().to_pylist():
+            self.merge(value)
+
+    def merge(self, state: Any) -> None:
+        self.number = state if self.number is None else (self.number * 10 + state) % 100
+
+    def state(self) -> int | None:
+        return self.number
+
+    def evaluate(self) -> int | None:
+        return self.number
+
+
+class Later(Totals):
+    """What is merged later counts a bit more: right for one state, and wrong for several."""
+
+    def merge(self, states: pa.Array, groups: npt.NDArray[np.int64], groups_total: int) -> None:
+        self.reach(groups_total)
+        for state, group in zip(states.to_pylist(), groups.tolist(), strict=True):
+            if state:
+                self.sums[group] += state + (state * (self.sums[group] > 0)) // 4
+
+
+class Rounded(Totals):
+    """Rounds when it has merged two: the same both ways, but not in any grouping."""
+
+    def merge(self, states: pa.Array, groups: npt.NDArray[np.int64], groups_total: int) -> None:
+        self.reach(groups_total)
+        for state, group in zip(states.to_pylist(), groups.tolist(), strict=True):
+            if state:
+                both = self.sums[group] and state
+                self.sums[group] += state
+                self.sums[group] = self.sums[group] // 8 * 8 if both else self.sums[group]
+
+
+class Raising(Totals):
+    def update(self, values: pa.Array, groups: npt.NDArray[np.int64], groups_total: int) -> None:
+        if values.null_count:
+            raise ZeroDivisionError("no nulls, please")
+        super().update(values, groups, groups_total)
+
+
+def test_an_aggregate_that_keeps_all_laws_passes() -> None:
+    check_aggregate(TOTAL, VALUES)
+
+
+BROKEN = {
+    "type": (OtherType, "one result of the declared type per group: 1 of int64, but 1 of type double"),
+    "group count": (GroupsWithRowsOnly, "one state of the declared type per group: 5 of int64, but 3 of type int64"),
+    "same batches": (Moody, "the same batches give the same state"),
+    "asking": (Emptied, "asking in between changes nothing"),
+    "cuts": (PerBatch, r"batches may be cut anywhere \(here into \["),
+    "mixed keys": (Gossip, "a key's result is its own, whatever other keys come between"),
+    "empty groups": (OneForNothing, "a group that never had a row is empty: 1 in group 1, and not 0"),
+    "null states": (NullIsSeven, "a null state merges as nothing"),
+    "storage": (Forgetful, "a state that was stored gives the same result"),
+    "going on": (StoredOnly, r"rows go on from a restored state \(here of \d+ rows\)"),
+    "commuting": (Later, "merging is commutative"),
+    "associating": (Rounded, "merging is associative"),
+    "spreading": (OnePart, "rows may be spread over accumulators and their states merged"),
+}
+
+
+@pytest.mark.parametrize(("broken", "law"), BROKEN.values(), ids=BROKEN)
+def test_a_broken_law_is_named(broken: type[Totals], law: str) -> None:
+    with pytest.raises(AssertionError, match=f"^aggregate 'total' breaks the law that .*{law}"):
+        check_aggregate(replace(TOTAL, create=lambda _: broken()), VALUES, seeds=range(8))
+
+
+DIGITS = PythonAggregate.per_key(
+    name="digits",
+    mergeable=False,
+    ordered=True,
+    argument_type=pa.int64(),
+    state_type=pa.int64(),
+    result_type=pa.int64(),
+    create=lambda _: Digits(),
+)
+
+
+def test_order_may_matter_only_where_it_is_declared() -> None:
+    check_aggregate(DIGITS, VALUES)
+    with pytest.raises(AssertionError, match="rows may come in any order, as it is not declared ordered"):
+        check_aggregate(replace(DIGITS, ordered=False), VALUES)
+
+
+def test_what_an_aggregate_raises_says_what_was_checked() -> None:
+    with pytest.raises(ZeroDivisionError) as raised:
+        check_aggregate(replace(TOTAL, create=lambda _: Raising()), VALUES)
+    assert raised.value.__notes__ == ["check_aggregate, seed 0: while checking that a group without rows is empty"]
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [([1, 2, 3], "required at least 12, but came 3"), ([0] * 20, "values that change the result, but came 0 for all")],
+    ids=["too few", "all nothing"],
+)
+def test_values_that_would_show_nothing_are_refused(values: list[int], sentence: str) -> None:
+    with pytest.raises(AggregateError, match=sentence):
+        check_aggregate(TOTAL, values)
+
+
+def test_floating_point_sums_need_a_tolerance() -> None:
+    class Sums(Totals):
+        def __init__(self) -> None:
+            self.sums = np.zeros(0)
+
+        def reach(self, groups_total: int) -> None:
+            self.sums = np.append(self.sums, np.zeros(groups_total - len(self.sums)))
+
+    floats = replace(
+        TOTAL, argument_type=pa.float64(), state_type=pa.float64(), result_type=pa.float64(), create=lambda _: Sums()
+    )
+    tenths = [math.pi * value for value in VALUES]
+    with pytest.raises(AssertionError):
+        check_aggregate(floats, tenths)
+    check_aggregate(floats, tenths, tolerance=1e-9)
+
+
+def test_further_arguments_come_as_a_struct() -> None:
+    class Products(Totals):
+        def update(self, values: pa.Array, groups: npt.NDArray[np.int64], groups_total: int) -> None:
+            column, by = values.flatten()
+            both = column.fill_null(0).to_numpy(zero_copy_only=False) * by.fill_null(0).to_numpy(zero_copy_only=False)
+            super().update(pa.array(both), groups, groups_total)
+
+        def merge(self, states: pa.Array, groups: npt.NDArray[np.int64], groups_total: int) -> None:
+            Totals.update(self, states, groups, groups_total)
+
+    product = replace(TOTAL, further={"by": Argument(lambda _: "", pa.int64())}, create=lambda _: Products())
+    assert product.types(product.options(), ["int", "int"]).argument == pa.struct(
+        [("column", pa.int64()), ("by", pa.int64())]
+    )
+    check_aggregate(product, [{"column": value, "by": value + 1} for value in VALUES])
+
+
+EVENTS = [1.0, 2.5, 2.0, 9.0, 9.5, 3.0, 3.0, math.nan, 50.0, 51.0, math.inf, math.inf, -math.inf, -0.0, 0.0, 1.0, 4.0]
+SHIPPED: dict[str, tuple[Any, dict[str, Any]]] = {
+    "exact_median": (EVENTS, {}),
+    "latest": (["a", "b", "c"] * 8, {}),
+    "latest without nulls": ([*VALUES], {"ignore_nulls": True}),
+    "sessions": (EVENTS, {"gap": 1.5}),
+    "sessions of whole numbers": (VALUES, {"gap": 2}),
+    "sessions of moments": (pa.array(np.cumsum(VALUES) * 700_000, pa.timestamp("us", "UTC")), {"gap": 2}),
+    "space_saving": (list("abracadabra alakazam"), {"capacity": 12}),
+    "streaming_histogram": ([float(value) for value in VALUES], {}),
+    "value_counts": (list("abracadabra alakazam"), {}),
+    "value_counts of numbers": (EVENTS, {}),
+}
+
+
+@pytest.mark.parametrize("case", SHIPPED)
+def test_every_shipped_aggregate_keeps_all_laws(case: str) -> None:
+    values, options = SHIPPED[case]
+    check_aggregate(RegisteredAggregates()[case.split(" ", maxsplit=1)[0]], values, options, seeds=[7])
+
+
+def test_no_shipped_aggregate_is_forgotten() -> None:
+    assert {case.split(" ", maxsplit=1)[0] for case in SHIPPED} == set(RegisteredAggregates())

@@ -1,0 +1,245 @@
+"""What the shipped Python aggregates say, beside a reference that is one loop over the rows."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import statistics
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skewless.aggregates import GroupsAccumulator, RegisteredAggregates
+from skewless.aggregates.shipped import item_counts
+from skewless.errors import AggregateError
+from skewless.testing import check_aggregate
+
+SHIPPED = RegisteredAggregates()
+Rows = list[tuple[int, Any]]
+
+
+def fed(
+    name: str, rows: Rows, kind: pa.DataType, spark_type: str, batch_rows: int = 7, **options: Any
+) -> GroupsAccumulator:
+    """One accumulator over rows of (group, value), in batches."""
+    aggregate = SHIPPED[name]
+    made = aggregate.accumulator(aggregate.options.model_validate(options), [spark_type])
+    total = max((group for group, _ in rows), default=0) + 1
+    for start in range(0, len(rows), batch_rows):
+        groups, values = zip(*rows[start : start + batch_rows], strict=True)
+        made.update(pa.array(values, kind, from_pandas=False), np.array(groups, np.int64), total)
+    return made
+
+
+def by_group(rows: Rows) -> dict[int, list[Any]]:
+    groups: dict[int, list[Any]] = {}
+    for group, value in rows:
+        groups.setdefault(group, []).append(value)
+    return groups
+
+
+# --- space saving: the stated error holds, whatever was cut and merged ------------------------------------------
+
+WORDS = st.lists(st.tuples(st.integers(0, 2), st.none() | st.sampled_from("aaaabbbcdefghijklmnop")), max_size=150)
+
+
+@pytest.fixture(params=[1, 1 << 17], ids=["counted at once", "counted late"])
+def pending(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(item_counts, "PENDING_ROWS", request.param)
+
+
+def assert_counts_hold(result: Sequence[dict[str, Any]], values: Sequence[Any], capacity: int) -> None:
+    true = Counter(value for value in values if value is not None)
+    rows = sum(true.values())
+    counted = {one["item"]: one for one in result}
+    assert len(counted) == len(result) <= capacity
+    assert [one["count"] for one in result] == sorted((one["count"] for one in result), reverse=True)
+    for item, one in counted.items():
+        assert one["count"] - one["error"] <= true[item] <= one["count"]
+        assert 0 <= one["error"] <= rows / (capacity + 1) < max(1, rows) / capacity
+    for item, count in true.items():
+        assert item in counted or count <= rows / (capacity + 1)
+    if len(true) <= capacity:
+        assert {item: one["count"] for item, one in counted.items()} == true
+        assert not any(one["error"] for one in result)
+
+
+@pytest.mark.usefixtures("pending")
+def test_space_saving_keeps_its_bound_over_cuts_and_merges() -> None:
+    @given(parts=st.lists(WORDS, min_size=1, max_size=3), capacity=st.integers(1, 8), batch_rows=st.integers(1, 60))
+    def check(parts: list[Rows], capacity: int, batch_rows: int) -> None:
+        aggregate = SHIPPED["space_saving"]
+        made = aggregate.accumulator(aggregate.options.model_validate({"capacity": capacity}), ["string"])
+        for part in parts:
+            state = fed("space_saving", part, pa.string(), "string", batch_rows, capacity=capacity).state()
+            made.merge(state, np.arange(len(state)), 3)
+        groups = by_group([row for part in parts for row in part])
+        for group, result in enumerate(made.evaluate().to_pylist() if parts else []):
+            assert_counts_hold(result, groups.get(group, []), capacity)
+
+    check()
+
+
+def test_heavy_hitters_of_a_skewed_stream_are_found_in_little_space() -> None:
+    values = np.minimum(np.random.default_rng(5).zipf(1.2, 60_000), 20_000)
+    aggregate = SHIPPED["space_saving"]
+    options = aggregate.options.model_validate({"capacity": 100})
+    made = aggregate.accumulator(options, ["bigint"])
+    for part in np.array_split(values, 9):
+        one = aggregate.accumulator(options, ["bigint"])
+        for batch in np.array_split(part, 5):
+            one.update(pa.array(batch), np.zeros(len(batch), np.int64), 1)
+        made.merge(one.state(), np.zeros(1, np.int64), 1)
+    (result,) = made.evaluate().to_pylist()
+    assert_counts_hold(result, values.tolist(), 100)
+    assert [one["item"] for one in result[:5]] == [item for item, _ in Counter(values.tolist()).most_common(5)]
+
+
+def test_space_saving_keeps_the_laws_within_its_bound_where_it_forgets() -> None:
+    def equal(left: list[dict[str, Any]], right: list[dict[str, Any]]) -> bool:
+        """Of each value, the ranges in which two summaries see its count have something in common."""
+        known = [{one["item"]: one for one in summary} for summary in (left, right)]
+        return all(
+            known[0][item]["count"] - known[0][item]["error"] <= known[1][item]["count"]
+            and known[1][item]["count"] - known[1][item]["error"] <= known[0][item]["count"]
+            for item in known[0].keys() & known[1].keys()
+        )
+
+    values = np.minimum(np.random.default_rng(6).zipf(1.3, 60), 40).tolist()
+    check_aggregate(SHIPPED["space_saving"], values, {"capacity": 3}, equal=equal, seeds=[1])
+
+
+# --- value counts -------------------------------------------------------------------------------------------
+
+
+@given(rows=WORDS)
+def test_value_counts_are_those_of_a_counter(rows: Rows) -> None:
+    results = fed("value_counts", rows, pa.string(), "string").evaluate().to_pylist()
+    groups = by_group(rows)
+    for group, result in enumerate(results):
+        true = Counter(value for value in groups.get(group, []) if value is not None)
+        assert [(one["value"], one["count"]) for one in result] == sorted(true.items(), key=lambda it: (-it[1], it[0]))
+
+
+def test_value_counts_know_one_zero_and_one_nan() -> None:
+    rows = [(0, 0.0), (0, -0.0), (0, math.nan), (0, -math.nan), (0, 1.0)]
+    (result,) = fed("value_counts", rows, pa.float64(), "double").evaluate().to_pylist()
+    assert [(str(one["value"]), one["count"]) for one in result] == [("0.0", 2), ("nan", 2), ("1.0", 1)]
+
+
+@pytest.mark.parametrize(
+    ("spark_type", "kind", "values"),
+    [
+        ("boolean", pa.bool_(), [True, False, True]),
+        ("date", pa.date32(), [dt.date(2026, 1, 2), dt.date(1969, 1, 1), dt.date(2026, 1, 2)]),
+        ("timestamp", pa.timestamp("us", "UTC"), [dt.datetime(1969, 1, 1, tzinfo=dt.UTC)] * 2),
+        ("binary", pa.binary(), [b"\0", b"", b"\0"]),
+        ("decimal(20,2)", pa.decimal128(20, 2), ["1.25", "1.25", "-3.00"]),
+        ("float", pa.float32(), [0.5, -0.0, 0.0]),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("name", ["value_counts", "space_saving", "latest"])
+def test_values_of_every_plain_type_are_counted(name: str, spark_type: str, kind: pa.DataType, values: Any) -> None:
+    column = pa.array(values).cast(kind)
+    aggregate = SHIPPED[name]
+    assert not aggregate.accepts(spark_type)
+    made = aggregate.accumulator(aggregate.options(), [spark_type])
+    made.update(column, np.zeros(len(values), np.int64), 1)
+    assert made.state().type == aggregate.types(aggregate.options(), [spark_type]).state
+    (result,) = made.evaluate().to_pylist()
+    if name == "latest":
+        assert result == column.to_pylist()[-1]
+    else:
+        item = "value" if name == "value_counts" else "item"
+        assert {one[item]: one["count"] for one in result} == Counter(column.to_pylist())
+
+
+def test_columns_that_are_not_plain_are_refused() -> None:
+    assert SHIPPED["value_counts"].accepts("array<int>") == (
+        "a boolean, a number, a text, binary, a date or a timestamp"
+    )
+
+
+# --- ordered ones -------------------------------------------------------------------------------------------
+
+PLACES = st.none() | st.integers(-40, 40).map(lambda n: n / 4) | st.sampled_from([math.nan, math.inf, -math.inf])
+
+
+def plain_sessions(values: list[float | None], gap: float) -> list[tuple[float, float, int]]:
+    sessions: list[tuple[float, float, int]] = []
+    for value in values:
+        if value is None or math.isnan(value):
+            continue
+        if not sessions or value < sessions[-1][1] or value - sessions[-1][1] > gap:
+            sessions.append((value, value, 1))
+        else:
+            sessions[-1] = (sessions[-1][0], value, sessions[-1][2] + 1)
+    return sessions
+
+
+@given(rows=st.lists(st.tuples(st.integers(0, 3), PLACES), max_size=80), batch_rows=st.integers(1, 30))
+def test_sessions_are_those_of_one_loop(rows: Rows, batch_rows: int) -> None:
+    results = fed("sessions", rows, pa.float64(), "double", batch_rows, gap=1.5).evaluate().to_pylist()
+    groups = by_group(rows)
+    for group, result in enumerate(results):
+        told = [(one["start"], one["end"], one["rows"]) for one in result]
+        assert told == plain_sessions(groups.get(group, []), 1.5)
+
+
+def test_sessions_of_moments_have_a_gap_in_seconds() -> None:
+    start = dt.datetime(1969, 12, 31, 23, 59, 59, tzinfo=dt.UTC)
+    moments = [start + dt.timedelta(seconds=seconds) for seconds in (0, 30, 60.000001, 60.000001, 50)]
+    rows = [(0, moment) for moment in moments]
+    (result,) = fed("sessions", rows, pa.timestamp("us", "UTC"), "timestamp", gap=30).evaluate().to_pylist()
+    assert result == [
+        {"start": moments[0], "end": moments[1], "rows": 2},
+        {"start": moments[2], "end": moments[2], "rows": 2},
+        {"start": moments[4], "end": moments[4], "rows": 1},
+    ]
+
+
+def test_sessions_of_the_farthest_whole_numbers_do_not_overflow() -> None:
+    rows = [(0, -(2**63)), (0, 2**63 - 1), (0, 2**63 - 1)]
+    (result,) = fed("sessions", rows, pa.int64(), "bigint", gap=5).evaluate().to_pylist()
+    assert [one["rows"] for one in result] == [1, 2]
+
+
+def test_sessions_do_not_merge() -> None:
+    made = fed("sessions", [(0, 1.0)], pa.float64(), "double", gap=1.0)
+    with pytest.raises(AggregateError, match="required a key that has seen nothing, but came one that has sessions"):
+        made.merge(made.state(), np.zeros(1, np.int64), 1)
+
+
+@given(rows=st.lists(st.tuples(st.integers(0, 3), st.none() | st.floats(allow_nan=False)), max_size=80))
+def test_the_median_is_the_one_in_the_middle(rows: Rows) -> None:
+    results = fed("exact_median", rows, pa.float64(), "double").evaluate().to_pylist()
+    groups = by_group(rows)
+    for group, result in enumerate(results):
+        values = sorted(value for value in groups.get(group, []) if value is not None)
+        if not values:
+            assert result is None
+        else:
+            low, high = statistics.median_low(values), statistics.median_high(values)
+            expected = low if low == high else 0.5 * low + 0.5 * high
+            assert result == expected or (math.isnan(result) and math.isnan(expected))
+
+
+def test_nan_is_the_greatest_number_of_a_median() -> None:
+    values = [math.nan, 1.0, math.nan, 3.0, 2.0]
+    assert fed("exact_median", [(0, value) for value in values], pa.float64(), "double").evaluate().to_pylist() == [3.0]
+
+
+@given(rows=WORDS, ignore_nulls=st.booleans(), batch_rows=st.integers(1, 60))
+def test_latest_is_the_last_row(rows: Rows, ignore_nulls: bool, batch_rows: int) -> None:
+    results = fed("latest", rows, pa.string(), "string", batch_rows, ignore_nulls=ignore_nulls).evaluate().to_pylist()
+    groups = by_group(rows)
+    for group, result in enumerate(results):
+        values = [value for value in groups.get(group, []) if value is not None or not ignore_nulls]
+        assert result == (values[-1] if values else None)
