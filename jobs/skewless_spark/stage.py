@@ -28,7 +28,7 @@ from skewless_spark.aggregates.arrow_states import PythonCall, python_call, redu
 from skewless_spark.columns import JobColumns
 from skewless_spark.committed_files import BACKLOG, NATIVE, PYTHON, read_files, written
 from skewless_spark.routing import TASK, route
-from skewless_spark.sources import ORIGIN, read_units, require_unchanged
+from skewless_spark.sources import ORIGIN, Tally, read_units, require_unchanged
 from skewless_spark.stage_histogram import measure
 
 log = logging.getLogger(__name__)
@@ -65,12 +65,15 @@ def run_stage(spark: SparkSession, run: RunDirectory, stage: int) -> StageReport
     require_unchanged(job, admitted)
     attempt = run.new_attempt(stage_step(stage))
     columns = JobColumns.of(job)
-    queue = _queue(spark, run, columns, plan)
+    tally = None if job.counted else Tally()
+    queue = _queue(spark, run, columns, plan, tally)
     outcome(queue, columns, plan).write.partitionBy("kind").parquet(attempt.path(""), mode="append")
     # Once more after the rows were read: a rewrite while the wave was read is as bad as one before.
     require_unchanged(job, admitted)
     files = [file for kind in (NATIVE, PYTHON, BACKLOG) for file in written(attempt, kind, f"kind={kind}")]
     report = measure(spark, run, columns, plan, files, lambda: time.monotonic() - started)
+    if tally:
+        report = report.model_copy(update=tally.counts)
     _require_kept(run, job, report, files)
     attempt.write(STAGE_REPORT, report)
     try:
@@ -81,11 +84,13 @@ def run_stage(spark: SparkSession, run: RunDirectory, stage: int) -> StageReport
     return report
 
 
-def _queue(spark: SparkSession, run: RunDirectory, columns: JobColumns, plan: RoutingPlan) -> DataFrame:
+def _queue(
+    spark: SparkSession, run: RunDirectory, columns: JobColumns, plan: RoutingPlan, tally: Tally | None = None
+) -> DataFrame:
     """Wave and backlog, routed: ``c*``, origin, arrival, task."""
     job = columns.job
     admitted = job.admitted_units(plan.waves)
-    queue = read_units(spark, job, admitted, columns.inputs).withColumn("last_task", F.lit(None).cast("int"))
+    queue = read_units(spark, job, admitted, columns.inputs, tally).withColumn("last_task", F.lit(None).cast("int"))
     left_over = _last_commit(run, plan.epoch)
     if left_over and left_over.of_kind(BACKLOG):
         backlog = read_files(spark, run, left_over.of_kind(BACKLOG))
@@ -215,13 +220,7 @@ def _require_kept(run: RunDirectory, job: Job, report: StageReport, files: Seque
     """
     last = _last_commit(run, report.stage)
     left_over = last.counts["backlog"] if last else 0
-    lines = [
-        LedgerLine(
-            stage=report.stage, listed_rows=job.admitted_rows(report.waves), admitted_rows=report.admitted_rows,
-            backlog_in_rows=report.backlog_in_rows, processed_rows=report.processed_rows,
-            backlog_rows=report.backlog_rows,
-        )
-    ]  # fmt: skip
+    lines = [LedgerLine.of(job, report)]
     problems = list(stage_problems(lines, left_over))
     on_disk = sum(file.rows for file in files if file.kind == BACKLOG)
     if on_disk != report.backlog_rows:

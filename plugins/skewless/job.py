@@ -46,6 +46,7 @@ class Source(Frozen):
         partition_columns: Spark SQL type of each column that paths give.
         header: of a csv, whether the first line of each file names its columns.
         delimiter: of a csv.
+        reads: with a map, the columns that it reads.
     """
 
     format: InputFormat = "parquet"
@@ -53,6 +54,7 @@ class Source(Frozen):
     partition_columns: dict[str, str] = Field(default_factory=dict)
     header: bool = True
     delimiter: str = ","
+    reads: tuple[str, ...] = ()
 
 
 class Algebra(Frozen):

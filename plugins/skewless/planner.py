@@ -109,7 +109,9 @@ def first_plan(job: Job) -> RoutingPlan:
     routing = job.spec.routing
     waves = (0, min(1, len(job.waves)))
     # How many rows a map makes of one is seen in the first stage: until then there is nothing to take a share of.
-    budget = None if job.spec.map else _fair_budget(job, job.admitted_rows(waves), routing.reducers, routing.budget or 1.0)
+    budget = (
+        None if job.spec.map else _fair_budget(job, job.admitted_rows(waves), routing.reducers, routing.budget or 1.0)
+    )
     return RoutingPlan(
         epoch=0,
         policy=routing.policy,
