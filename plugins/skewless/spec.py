@@ -68,8 +68,10 @@ class Input(Frozen):
     )
     table: str | None = Field(default=None, min_length=1, description="Instead of a path: a table that Spark knows.")
     format: InputFormat = "parquet"
-    header: bool = Field(default=True, description="csv: the first line of each file names its columns.")
-    delimiter: str = Field(default=",", description="csv: one character, or '\\t'.")
+    header: bool | None = Field(
+        default=None, description="csv: the first line of each file names its columns; by default it does."
+    )
+    delimiter: str | None = Field(default=None, description="csv: one character, or '\\t'; by default a comma.")
     columns: dict[ColumnName, str] | None = Field(
         default=None,
         min_length=1,
@@ -83,7 +85,9 @@ class Input(Frozen):
 
     @field_validator("delimiter")
     @classmethod
-    def _one_sign(cls, delimiter: str) -> str:
+    def _one_sign(cls, delimiter: str | None) -> str | None:
+        if delimiter is None:
+            return None
         sign = {"\\t": "\t"}.get(delimiter, delimiter)
         if len(sign) != 1 or not sign.isascii() or sign in '"\r\n':
             raise ValueError("should be one ASCII character, no quote and no line end")
@@ -94,10 +98,10 @@ class Input(Frozen):
         if (self.path is None) == (self.table is None):
             raise unmet("either a path or a table", "neither" if self.path is None else "both")
         for option, formats in _OPTIONS_OF.items():
-            if option in self.model_fields_set and (self.table is not None or self.format not in formats):
+            if getattr(self, option) is not None and (self.table is not None or self.format not in formats):
                 what = "a table" if self.table is not None else f"format {self.format}"
                 raise unmet(f"{option} only with format {' or '.join(formats)}", what)
-        if self.format == "csv" and not self.header and self.columns is None:
+        if self.format == "csv" and self.header is False and self.columns is None:
             raise unmet("columns for a csv without header", "none")
         return self
 

@@ -86,8 +86,8 @@ def list_input(given: Input, path: str, share: float = 0.01, files: Sequence[str
             units = [unit for file in listed for unit in _estimated(file, row_bytes, piece, given.cut_bytes)]
     inside = {name: kind for name, kind in columns.items() if name not in partitions or given.format == "csv"}
     source = Source(
-        format=given.format, columns=inside, partition_columns=partitions, header=given.header,
-        delimiter=given.delimiter,
+        format=given.format, columns=inside, partition_columns=partitions, header=given.header is not False,
+        delimiter=given.delimiter or ",",
     )  # fmt: skip
     return Listing(tuple(units), source)
 
@@ -161,9 +161,9 @@ def _sampled(given: Input, files: Sequence[_File]) -> tuple[dict[str, str], floa
     first = filled[0].path
     if given.format == "json":
         return declared or json_lines.infer(Block(samples[0], 0, 0), first), row_bytes
-    if not given.header:
+    if given.header is False:
         return declared, row_bytes
-    names = header_of(samples[0].partition(b"\n")[0], given.delimiter, first)
+    names = header_of(samples[0].partition(b"\n")[0], given.delimiter or ",", first)
     odd = next((name for name in declared if name not in names), None)
     if odd is not None:
         raise InputError(at, f"columns of the header of {first}", repr(odd), nearest(odd, names))
