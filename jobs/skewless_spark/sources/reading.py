@@ -89,13 +89,18 @@ def read_units(
 
 def _source_rows(spark: SparkSession, job: Job, ordinals: Sequence[int], wanted: Sequence[str]) -> DataFrame:
     """The columns of the files of some units, ``s0``, ``s1``, ..., and ``origin``."""
-    native = [ordinal for ordinal in ordinals if job.source.format == "parquet" and job.units[ordinal].span is None]
+    native = [one for one in ordinals if job.source.format == "parquet" and _whole_and_visible(job.units[one])]
     scanned = set(native)
     ranges = [ordinal for ordinal in ordinals if ordinal not in scanned]
     frames = [_scanned(spark, job, native, wanted)] if native else []
     if ranges:
         frames.append(_ranged(spark, job, ranges, wanted))
     return frames[0] if len(frames) == 1 else frames[0].unionByName(frames[1])
+
+
+def _whole_and_visible(unit: Unit) -> bool:
+    """Spark reads no file whose name begins with an underscore or a dot, also where a glob names it."""
+    return unit.span is None and not unit.path.rpartition("/")[2].startswith(("_", "."))
 
 
 def _types(job: Job) -> Mapping[str, str]:
