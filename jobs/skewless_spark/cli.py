@@ -94,10 +94,12 @@ def _run(
 ) -> None:
     # Imported late: a misspelt field should be told at once, not after Spark's imports.
     from skewless_spark.local import run_pipeline  # noqa: PLC0415
-    from skewless_spark.prepare import prepare  # noqa: PLC0415
+    from skewless_spark.prepare import needs_session, prepare  # noqa: PLC0415
     from skewless_spark.progress import RunProgress  # noqa: PLC0415
     from skewless_spark.session import build_session  # noqa: PLC0415
 
+    if needs_session(spec):
+        build_session(f"skewless {spec.name}", master)  # the one that is used below, too
     prepare(directory, spec, date, root, where)
     if run_summary.publication_of(directory):
         return  # done by an earlier call; no need to start Spark

@@ -14,7 +14,7 @@ from skewless_spark.aggregates.arrow_states import PythonCall, python_call
 from skewless_spark.aggregates.binding import BoundAggregate, bind, native_of, python_of
 from skewless_spark.aggregates.definition import Arguments, NativeAggregate
 from skewless_spark.key_text import key_text
-from skewless_spark.sources import ORIGIN
+from skewless_spark.sources import ORIGIN, ORIGIN_INDEX
 
 #: What a null key is routed by where a key must live in one task. No text of several key columns is like it.
 NULL_KEY = "\0null"
@@ -69,7 +69,12 @@ class JobColumns:
     @property
     def order(self) -> list[str]:
         """The columns that say where in the input a row was, the first counting first."""
-        return [ORIGIN]
+        return [ORIGIN, ORIGIN_INDEX] if self.job.spec.map else [ORIGIN]
+
+    @property
+    def combines_native(self) -> bool:
+        """Whether the engine ``combine`` has native states to make; counts alone are such, if nobody else counts."""
+        return bool(self.native) or not self.python
 
     def carries(self, rows: DataFrame) -> bool:
         """Whether there are carried states among the rows of a stage."""

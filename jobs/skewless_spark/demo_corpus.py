@@ -1,4 +1,4 @@
-"""The demo's corpus: the tokens of the Python standard library's own sources, as Parquet.
+"""The demo's corpus: the Python standard library's own sources, as they are; and their tokens, as Parquet.
 
 Every machine that runs Skewless has it, nobody has to download it, and it is skewed as
 real data is: a comma or ``self`` is a key like any other, only ten thousand times heavier.
@@ -6,6 +6,7 @@ real data is: a comma or ``self`` is a key like any other, only ten thousand tim
 
 from __future__ import annotations
 
+import argparse
 import json
 import multiprocessing
 import os
@@ -21,7 +22,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-#: Parquet files of the corpus: enough for a wave of one percent. Each has a bit of everything, as
+#: Folders of the corpus: the files as they are, and their tokens as Parquet.
+SOURCES, TOKENS = "python_sources", "python_tokens"
+
+#: Parquet files of the tokens: enough for a wave of one percent. Each has a bit of everything, as
 #: in a table that many writers wrote at once.
 PARTS = 128
 
@@ -91,17 +95,46 @@ def build(folder: Path) -> dict[str, object]:
     return held
 
 
+def copy_sources(folder: Path) -> dict[str, object]:
+    """Copy the sources unless they are there already for this Python; returns what is there."""
+    note = folder / "_corpus.json"
+    version = platform.python_version()
+    if note.exists():
+        held: dict[str, object] = json.loads(note.read_text())
+        if held.get("python") == version:
+            return held
+    sources = source_files()
+    draft = folder.with_name(f".{folder.name}.{os.getpid()}")
+    for path in sources:
+        target = draft / path.relative_to(_library())
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, target)
+    held = {"python": version, "source_files": len(sources), "bytes": sum(path.stat().st_size for path in sources)}
+    (draft / "_corpus.json").write_text(json.dumps(held) + "\n")
+    shutil.rmtree(folder, ignore_errors=True)
+    draft.rename(folder)
+    return held
+
+
 def _say(line: str) -> None:
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 
 
-def main() -> None:
-    """``python -m skewless_spark.demo_corpus``: below ``$SKEWLESS_ROOT``, or ``data``."""
-    folder = Path(os.environ.get("SKEWLESS_ROOT", "data")) / "corpus" / "python_tokens"
-    _say(f"corpus: the tokens of Python {platform.python_version()}'s standard library, in {folder}")
-    held = build(folder)
-    _say(f"corpus: {held['rows']:,} tokens of {held['source_files']:,} source files in {held['parts']} Parquet files")
+def main(arguments: Sequence[str] | None = None) -> None:
+    """``python -m skewless_spark.demo_corpus [--tokens]``: below ``$SKEWLESS_ROOT``, or ``data``."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tokens", action="store_true", help="also the tokens as Parquet, for jobs without a map")
+    told = parser.parse_args(arguments)
+    root = Path(os.environ.get("SKEWLESS_ROOT", "data")) / "corpus"
+    held = copy_sources(root / SOURCES)
+    _say(
+        f"corpus: {held['source_files']:,} source files of Python {held['python']}'s standard library, "
+        f"{held['bytes']:,} bytes, in {root / SOURCES}"
+    )
+    if told.tokens:
+        held = build(root / TOKENS)
+        _say(f"corpus: their {held['rows']:,} tokens in {held['parts']} Parquet files, in {root / TOKENS}")
 
 
 if __name__ == "__main__":

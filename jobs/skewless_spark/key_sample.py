@@ -25,7 +25,7 @@ def sample_keys(job: Job) -> KeyCounts | None:
     A file's first rows stand for the file. Partitions are taken spread over the listing, as waves are.
     """
     units = [unit for unit in job.units if unit.rows]
-    if not units or job.spec.input.format != "parquet" or set(job.spec.key) - _columns_of(units[0]):
+    if not units or job.spec.map or job.source.format != "parquet" or set(job.spec.key) - _columns_of(units[0]):
         return None
     places = {(number * GOLDEN_SECTION % (1 << 32)) * len(units) >> 32 for number in range(1, SAMPLED_UNITS + 1)}
     with ThreadPoolExecutor(max_workers=SAMPLED_UNITS) as pool:

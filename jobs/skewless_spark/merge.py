@@ -11,6 +11,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructField, StructType
 
 from skewless.errors import LedgerError, LostRaceError
+from skewless.ledger import input_rows
 from skewless.run_directory import RESULT_STEP, RunDirectory, stage_step
 from skewless.stage_report import StageReport
 from skewless.step_commit import StepCommit
@@ -42,9 +43,10 @@ def merge_states(spark: SparkSession, run: RunDirectory) -> StepCommit:
         return found
     job, reports = run.job(), run.reports()
     processed = sum(report.processed_rows for report in reports)
-    if not reports or processed != job.rows:
+    whole = input_rows(job, reports)
+    if not reports or processed != whole or reports[-1].waves[1] < len(job.waves):
         came = f"{processed:,} of them after {len(reports)} stages"
-        raise LedgerError(f"merge of {run}", f"all {job.rows:,} rows processed", came, "run the next stage first")
+        raise LedgerError(f"merge of {run}", f"all {whole:,} rows processed", came, "run the next stage first")
     columns = JobColumns.of(job)
     attempt = run.new_attempt(RESULT_STEP)
     states = _states(spark, run, len(reports))

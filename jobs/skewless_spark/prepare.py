@@ -7,8 +7,11 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from pyspark.sql import SparkSession
+
+from skewless.dated_path import resolve_date
 from skewless.errors import InputError, SkewlessError, SpecError, nearest
-from skewless.job import Algebra, Job
+from skewless.job import Algebra, Job, Source
 from skewless.planner import first_decision, first_plan
 from skewless.routing_plan import RoutingPlan
 from skewless.run_directory import RunDirectory
@@ -19,8 +22,12 @@ from skewless_spark import earlier_runs
 from skewless_spark.aggregates.binding import argument_columns, assumed_types, check_calls, check_types
 from skewless_spark.key_sample import sample_keys
 from skewless_spark.key_text import KEY_TYPES
+from skewless_spark.mapping import map_types, python_mapper
 from skewless_spark.quality import check_expectations
-from skewless_spark.sources import EMPTY_KEY_TYPE, Listing, list_parquet
+from skewless_spark.session import build_session
+from skewless_spark.sources import EMPTY_KEY_TYPE, UNSUPPORTED, Listing, list_input
+from skewless_spark.sources.tables import list_table
+from skewless_spark.sources.uris import FILE_COLUMNS
 
 
 def check_spec(spec: JobSpec, where: str) -> None:
@@ -31,6 +38,21 @@ def check_spec(spec: JobSpec, where: str) -> None:
     """
     check_calls(spec, where)
     check_expectations(spec, where)
+    if spec.map is not None and spec.map.mapper is not None:
+        python_mapper.bound(spec.map, where)
+
+
+def needs_session(spec: JobSpec) -> bool:
+    """Whether only Spark can say what the columns of a job are: of a table, and of a select list."""
+    return spec.input.table is not None or (spec.map is not None and spec.map.select is not None)
+
+
+def _session(spec: JobSpec) -> SparkSession | None:
+    return (
+        (SparkSession.getActiveSession() or build_session(f"skewless {spec.name} prepare"))
+        if needs_session(spec)
+        else None
+    )
 
 
 def prepare(run: RunDirectory, spec: JobSpec, date: dt.date, root: str, where: str = "spec") -> Job:
@@ -78,33 +100,72 @@ def freeze(spec: JobSpec, date: dt.date, root: str, where: str) -> Job:
     Raises:
         InputError: the input is missing or not what the spec says.
     """
-    input_path = resolved(spec.input.path, root)
-    listing = list_parquet(input_path)
-    types = listing.types or _assumed_types(spec)
+    spark = _session(spec)
+    input_path, listing = _listed(spark, spec, date, root, where)
     at = f"{where}, input {input_path}"
+    found: dict[str, str] = listing.types
+    reads: tuple[str, ...] = ()
+    if spec.map is not None and found:
+        found, reads = map_types(spark, spec.map, found, at)
+    types = found or _assumed_types(spec)
     for column in spec.key:
         _check_key(column, types, at)
     algebra = check_types(spec, types, at)
     arguments = argument_columns(spec)
-    _refuse_twins([*spec.key, *arguments], types, at)
-    output_path = resolved(spec.output.path, root)
+    used = list(dict.fromkeys([*spec.key, *arguments]))
+    _refuse_twins(used, types, at)
+    _refuse_twins([name for name in reads if name not in FILE_COLUMNS], listing.types, at)
+    output_path = _output_path(spec, date, root, where)
     _check_output(output_path, input_path, listing, where)
+    shares = spec.routing.waves
     return Job(
         spec=spec,
         date=date,
         input_path=input_path,
         output_path=output_path,
         units=listing.units,
-        waves=cut_waves([unit.rows for unit in listing.units], spec.routing.waves, in_order=_in_order(spec, algebra)),
+        waves=cut_waves([unit.rows for unit in listing.units], shares, in_order=_in_order(spec, algebra)),
         key_types={column: types[column] for column in spec.key},
         column_types={column: types[column] for column in arguments if column not in spec.key},
         algebra=algebra,
+        source=_read_of(listing.source, reads if spec.map else tuple(used)),
     )
 
 
 def _in_order(spec: JobSpec, algebra: Mapping[str, Algebra]) -> bool:
     """Whether a wave may only come after all rows of the waves before: where somebody sees the order."""
     return spec.state == "forward" or any(one.ordered for one in algebra.values())
+
+
+def _listed(spark: SparkSession | None, spec: JobSpec, date: dt.date, root: str, where: str) -> tuple[str, Listing]:
+    """Where the input is, and its listing."""
+    share = min(spec.routing.waves) / sum(spec.routing.waves)
+    if spec.input.table is not None and spark is not None:
+        return list_table(spark, spec.input, share)
+    input_path = _input_path(spec, date, root, where)
+    return input_path, list_input(spec.input, input_path, share)
+
+
+def _read_of(source: Source, reads: tuple[str, ...]) -> Source:
+    """The source with the columns that a job reads; a csv and a JSON line have to be read as a whole."""
+    if source.format in {"csv", "json"}:
+        return source.model_copy(update={"reads": reads})
+    columns = {name: kind for name, kind in source.columns.items() if name in reads}
+    # Where only paths are read, rows are counted by some column.
+    some = columns or dict(next(iter([[one] for one in source.columns.items() if _readable(one[1])]), []))
+    return source.model_copy(update={"reads": reads, "columns": some})
+
+
+def _readable(kind: str) -> bool:
+    return not kind.startswith(UNSUPPORTED)
+
+
+def _input_path(spec: JobSpec, date: dt.date, root: str, where: str) -> str:
+    return resolved(resolve_date(str(spec.input.path), date, f"{where}, field input.path"), root)
+
+
+def _output_path(spec: JobSpec, date: dt.date, root: str, where: str) -> str:
+    return resolved(resolve_date(spec.output.path, date, f"{where}, field output.path"), root)
 
 
 def resolved(path: str, root: str) -> str:
@@ -161,7 +222,8 @@ def _same(run: RunDirectory, spec: JobSpec, date: dt.date, root: str) -> Job:
             f"run directory {run}", f"the date that it was begun with, {job.date}", str(date),
             "choose another --run-dir, or that date",
         )  # fmt: skip
-    if (job.input_path, job.output_path) != (resolved(spec.input.path, root), resolved(spec.output.path, root)):
+    input_path = job.input_path if spec.input.table else _input_path(spec, date, root, "spec")
+    if (job.input_path, job.output_path) != (input_path, _output_path(spec, date, root, "spec")):
         raise SpecError(
             f"run directory {run}", f"the data root that it was begun with (input {job.input_path})", str(root),
             "choose another --run-dir, or that root",

@@ -11,7 +11,7 @@ from skewless.step_commit import StepCommit
 from skewless_spark.columns import JobColumns
 from skewless_spark.committed_files import BACKLOG, PYTHON, read_files
 from skewless_spark.routing import TASK, route
-from skewless_spark.sources import ORIGIN, read_units
+from skewless_spark.sources import ORIGIN, Tally, read_units
 
 #: How a row came into the stage: with the wave, or with the backlog of the last stage, there
 #: either to the task that had it already or, forwarded, to another. The last is no row of the input:
@@ -22,13 +22,15 @@ ADMITTED, STAYED, FORWARDED, CARRIED = 0, 1, 2, 3
 _BEFORE_ALL = -1
 
 
-def routed_queue(spark: SparkSession, run: RunDirectory, columns: JobColumns, plan: RoutingPlan) -> DataFrame:
+def routed_queue(
+    spark: SparkSession, run: RunDirectory, columns: JobColumns, plan: RoutingPlan, tally: Tally | None = None
+) -> DataFrame:
     """Wave and backlog, and the states that are carried on, routed.
 
     Returns:
         ``c*``, origin, arrival, task; where states are carried also those, and the rows they stand for.
     """
-    queue = _rows(spark, run, columns, plan)
+    queue = _rows(spark, run, columns, plan, tally)
     routed = route(queue, plan, columns.routing_key, ORIGIN)
     arrival = (
         F.when(F.col("last_task").isNull(), ADMITTED)
@@ -40,12 +42,14 @@ def routed_queue(spark: SparkSession, run: RunDirectory, columns: JobColumns, pl
     return rows if carried is None else rows.unionByName(carried, allowMissingColumns=True)
 
 
-def unrouted_queue(spark: SparkSession, run: RunDirectory, columns: JobColumns, plan: RoutingPlan) -> DataFrame:
+def unrouted_queue(
+    spark: SparkSession, run: RunDirectory, columns: JobColumns, plan: RoutingPlan, tally: Tally | None = None
+) -> DataFrame:
     """Wave and backlog where they are read, for the engine ``combine``: ``c*``, origin, arrival, task.
 
     The task is the number of the input split: states are merged in its order.
     """
-    queue = _rows(spark, run, columns, plan)
+    queue = _rows(spark, run, columns, plan, tally)
     arrival = F.when(F.col("last_task").isNull(), ADMITTED).otherwise(STAYED)
     return queue.select(
         *columns.names, *columns.order, arrival.cast("tinyint").alias("arrival"), F.spark_partition_id().alias(TASK)
@@ -57,10 +61,13 @@ def last_commit(run: RunDirectory, epoch: int) -> StepCommit | None:
     return run.committed(stage_step(epoch - 1)) if epoch else None
 
 
-def _rows(spark: SparkSession, run: RunDirectory, columns: JobColumns, plan: RoutingPlan) -> DataFrame:
+def _rows(
+    spark: SparkSession, run: RunDirectory, columns: JobColumns, plan: RoutingPlan, tally: Tally | None
+) -> DataFrame:
     """Wave and backlog with the task that had a row of the backlog: ``c*``, origin, last_task."""
     admitted = columns.job.admitted_units(plan.waves)
-    queue = read_units(spark, columns.job, admitted, columns.inputs).withColumn("last_task", F.lit(None).cast("int"))
+    queue = read_units(spark, columns.job, admitted, columns.inputs, tally)
+    queue = queue.withColumn("last_task", F.lit(None).cast("int"))
     left_over = last_commit(run, plan.epoch)
     if left_over and left_over.of_kind(BACKLOG):
         backlog = read_files(spark, run, left_over.of_kind(BACKLOG))

@@ -42,17 +42,22 @@ def staged_outcome(queue: DataFrame, columns: JobColumns, plan: RoutingPlan) -> 
     return _union(branches)
 
 
-def combined_outcome(queue: DataFrame, columns: JobColumns) -> DataFrame:
-    """States where rows are read; Spark itself combines the native ones, key by key, before they are written."""
-    kept = queue.withColumn("kept", F.lit(True))
+def combined_outcome(native: DataFrame | None, python: DataFrame | None, columns: JobColumns) -> DataFrame:
+    """States where rows are read; Spark itself combines the native ones, key by key, before they are written.
+
+    Args:
+        native: the rows for the native states; None if there are none.
+        python: the rows for the Python states; None if there are none.
+        columns: the job's columns.
+    """
     branches = []
-    if columns.native or not columns.python:
+    if native is not None:
         # The native states of a key are one; so there is no split that they belong to.
-        whole = _native_states(kept, columns, None, by=[]).withColumn(TASK, F.lit(0))
-        branches.append(whole.withColumn("kind", F.lit(NATIVE)))
-    if columns.python:
-        states = _python_states(kept, columns)
-        if not columns.native:
+        whole = _native_states(native.withColumn("kept", F.lit(True)), columns, None, by=[])
+        branches.append(whole.withColumn(TASK, F.lit(0)).withColumn("kind", F.lit(NATIVE)))
+    if python is not None:
+        states = _python_states(python.withColumn("kept", F.lit(True)), columns)
+        if native is None:
             states = states.withColumns(
                 {
                     "rows": F.col("python_rows"),

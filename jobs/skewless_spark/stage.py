@@ -21,7 +21,7 @@ from skewless_spark.columns import JobColumns
 from skewless_spark.committed_files import BACKLOG, NATIVE, PYTHON, written
 from skewless_spark.queue import last_commit, routed_queue, unrouted_queue
 from skewless_spark.reduction import combined_outcome, staged_outcome
-from skewless_spark.sources import require_unchanged
+from skewless_spark.sources import Tally, require_unchanged
 from skewless_spark.stage_histogram import measure
 
 log = logging.getLogger(__name__)
@@ -51,12 +51,15 @@ def run_stage(spark: SparkSession, run: RunDirectory, stage: int) -> StageReport
     require_unchanged(job, admitted)
     attempt = run.new_attempt(stage_step(stage))
     columns = JobColumns.of(job)
+    tally = None if job.counted else Tally()
     with _read_in_splits(spark, job, plan):
-        outcome(spark, run, columns, plan).write.partitionBy("kind").parquet(attempt.path(""), mode="append")
+        outcome(spark, run, columns, plan, tally).write.partitionBy("kind").parquet(attempt.path(""), mode="append")
     # Once more after the rows were read: a rewrite while the wave was read is as bad as one before.
     require_unchanged(job, admitted)
     files = [file for kind in (NATIVE, PYTHON, BACKLOG) for file in written(attempt, kind, f"kind={kind}")]
     report = measure(spark, run, columns, plan, files, lambda: time.monotonic() - started)
+    if tally:
+        report = report.model_copy(update=tally.counts)
     _require_kept(run, job, report, files)
     attempt.write(STAGE_REPORT, report)
     try:
@@ -67,11 +70,25 @@ def run_stage(spark: SparkSession, run: RunDirectory, stage: int) -> StageReport
     return report
 
 
-def outcome(spark: SparkSession, run: RunDirectory, columns: JobColumns, plan: RoutingPlan) -> DataFrame:
-    """What a stage writes: states and backlog, told apart by the column ``kind``; nothing has run yet."""
-    if plan.engine == "combine":
-        return combined_outcome(unrouted_queue(spark, run, columns, plan), columns)
-    return staged_outcome(routed_queue(spark, run, columns, plan), columns, plan)
+def outcome(
+    spark: SparkSession, run: RunDirectory, columns: JobColumns, plan: RoutingPlan, tally: Tally | None = None
+) -> DataFrame:
+    """What a stage writes: states and backlog, told apart by the column ``kind``; nothing has run yet.
+
+    Args:
+        spark: the session.
+        run: the run directory.
+        columns: the job's columns.
+        plan: the stage's plan.
+        tally: counts the rows that are read.
+    """
+    if plan.engine == "staged":
+        return staged_outcome(routed_queue(spark, run, columns, plan, tally), columns, plan)
+    # Native and Python states are two readings of the input: there is no exchange that they could share.
+    native = unrouted_queue(spark, run, columns, plan, tally) if columns.combines_native else None
+    python_tally = tally if native is None else None
+    python = unrouted_queue(spark, run, columns, plan, python_tally) if columns.python else None
+    return combined_outcome(native, python, columns)
 
 
 @contextmanager
@@ -83,7 +100,8 @@ def _read_in_splits(spark: SparkSession, job: Job, plan: RoutingPlan) -> Iterato
     if plan.engine == "staged":
         yield
         return
-    size = sum(job.units[ordinal].size_bytes for ordinal in job.admitted_units(plan.waves))
+    admitted = [job.units[ordinal] for ordinal in job.admitted_units(plan.waves)]
+    size = sum(unit.size_bytes for unit in admitted if unit.span is None)
     settings = {
         # A little more than the even share: files do not fill it to the last byte.
         "spark.sql.files.maxPartitionBytes": str(max(1, math.ceil(size / job.combine_splits * 1.02))),
@@ -121,13 +139,7 @@ def _require_kept(run: RunDirectory, job: Job, report: StageReport, files: Seque
     """
     last = last_commit(run, report.stage)
     left_over = last.counts["backlog"] if last else 0
-    lines = [
-        LedgerLine(
-            stage=report.stage, listed_rows=job.admitted_rows(report.waves), admitted_rows=report.admitted_rows,
-            backlog_in_rows=report.backlog_in_rows, processed_rows=report.processed_rows,
-            backlog_rows=report.backlog_rows,
-        )
-    ]  # fmt: skip
+    lines = [LedgerLine.of(job, report)]
     problems = list(stage_problems(lines, left_over))
     on_disk = sum(file.rows for file in files if file.kind == BACKLOG)
     if on_disk != report.backlog_rows:

@@ -58,6 +58,10 @@ class AggregateError(SkewlessError):
     """An aggregate broke its contract while it ran."""
 
 
+class MapError(SkewlessError):
+    """A mapper broke its contract while it ran."""
+
+
 class QualityError(SkewlessError):
     """The result did not meet its expectations; nothing was published."""
 

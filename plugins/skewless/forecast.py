@@ -74,7 +74,8 @@ class Forecast:
         end = plan.waves[1]
         waves = waves or (end, min(end + 1, len(job.waves)))
         carried = np.zeros(len(plan.tasks)) if carried is None else carried
-        return cls(plan, report, waves, job.admitted_rows(waves), job.spec.routing.slot_count, carried)
+        rows = job.foretold_rows(waves, report.histogram.seen_rows, report.waves[1])
+        return cls(plan, report, waves, rows, job.spec.routing.slot_count, carried)
 
     @property
     def queued_rows(self) -> int:

@@ -8,7 +8,7 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from skewless.document import Document, Frozen, unmet
-from skewless.spec import JobSpec
+from skewless.spec import InputFormat, JobSpec
 
 #: Engine ``combine``: input splits for each slot, and bytes of a split at most.
 SPLITS_PER_SLOT = 4
@@ -16,20 +16,49 @@ LARGEST_SPLIT_BYTES = 128 << 20
 
 
 class Unit(Frozen):
-    """One source partition: a file of the input. Its position in ``Job.units`` is its ordinal.
+    """One source partition: a file of the input, or a range of one. Its position in ``Job.units`` is its ordinal.
 
     Attributes:
         path: where Spark reads it.
-        rows: its rows, from its own footer and not from the job that reads it.
-        size_bytes: its length.
+        rows: its rows: from its own footer and not from the job that reads it, or, not counted, an estimate.
+        size_bytes: the length of the file, whole.
         version: what tells this content from a later one, as far as its file system says: an entity
             tag, or the time of its last change.
+        span: the range, ``start <= at < end``: row groups of a Parquet file, stripes of an ORC file, bytes
+            of a text, where a line belongs to the range that it begins in; None for the whole file.
+        first_row: the row of the file that the range begins with, where rows are counted.
+        counted: whether ``rows`` is known and not estimated.
+        values: of the partition columns that its path gives, as text; None is null.
     """
 
     path: str
     rows: int = Field(ge=0)
     size_bytes: int = Field(ge=0)
     version: str = ""
+    span: tuple[int, int] | None = None
+    first_row: int = Field(default=0, ge=0)
+    counted: bool = True
+    values: dict[str, str | None] = Field(default_factory=dict)
+
+
+class Source(Frozen):
+    """How the files of an input are read.
+
+    Attributes:
+        format: of all files.
+        columns: Spark SQL type of each column of the files that is read, or, of a csv, of all in order.
+        partition_columns: Spark SQL type of each column that paths give.
+        header: of a csv, whether the first line of each file names its columns.
+        delimiter: of a csv.
+        reads: with a map, the columns that it reads.
+    """
+
+    format: InputFormat = "parquet"
+    columns: dict[str, str] = Field(default_factory=dict)
+    partition_columns: dict[str, str] = Field(default_factory=dict)
+    header: bool = True
+    delimiter: str = ","
+    reads: tuple[str, ...] = ()
 
 
 class Algebra(Frozen):
@@ -58,11 +87,12 @@ class Job(Document):
         output_path: the resolved folder of the published result.
         units: the source partitions, in listing order.
         waves: for each stage that admits input, the ordinals of its units.
-        key_types: Spark SQL type of each key column.
-        column_types: Spark SQL type of each further column that is read.
+        key_types: Spark SQL type of each key column; with a map, of the mapped rows.
+        column_types: Spark SQL type of each further column that aggregates take.
         algebra: for each aggregate, by name.
         warm_from: the run directories that plan 0 is made from, newest first, at most two; empty for a
             plain ring.
+        source: how the units are read.
     """
 
     spec: JobSpec
@@ -75,6 +105,7 @@ class Job(Document):
     column_types: dict[str, str]
     algebra: dict[str, Algebra]
     warm_from: tuple[str, ...] = Field(default=(), max_length=2)
+    source: Source = Source()
 
     @model_validator(mode="after")
     def _each_unit_once(self) -> Self:
@@ -85,8 +116,13 @@ class Job(Document):
 
     @property
     def rows(self) -> int:
-        """Rows of the whole input, by its footers."""
+        """Rows of the whole input, before a map: by its footers, or an estimate."""
         return sum(unit.rows for unit in self.units)
+
+    @property
+    def counted(self) -> bool:
+        """Whether it is known before a run how many rows will be admitted: all are counted, and none is mapped."""
+        return self.spec.map is None and all(unit.counted for unit in self.units)
 
     @property
     def splittable(self) -> bool:
@@ -103,7 +139,7 @@ class Job(Document):
     @property
     def combine_splits(self) -> int:
         """Input splits that the engine ``combine`` reads: several per slot, so that none waits long for the last."""
-        size = sum(unit.size_bytes for unit in self.units)
+        size = sum({unit.path: unit.size_bytes for unit in self.units}.values())
         return max(1, self.spec.routing.slot_count * SPLITS_PER_SLOT, -(-size // LARGEST_SPLIT_BYTES))
 
     @property
@@ -112,7 +148,7 @@ class Job(Document):
         return len(self.waves)
 
     def wave_rows(self, wave: int) -> int:
-        """Rows of one wave."""
+        """Rows of one wave, as ``rows`` counts them."""
         return sum(self.units[ordinal].rows for ordinal in self.waves[wave])
 
     def admitted_rows(self, waves: tuple[int, int]) -> int:
@@ -122,3 +158,15 @@ class Job(Document):
     def admitted_units(self, waves: tuple[int, int]) -> tuple[int, ...]:
         """The ordinals of the source partitions of the waves ``first <= wave < end``, ascending."""
         return tuple(sorted(ordinal for wave in self.waves[slice(*waves)] for ordinal in wave))
+
+    def foretold_rows(self, waves: tuple[int, int], seen_rows: int, seen_waves: int) -> int:
+        """Rows that waves will admit: as counted, or else as many for each listed one as there were so far.
+
+        Args:
+            waves: ``first <= wave < end``.
+            seen_rows: rows admitted so far, mapped ones where there is a map.
+            seen_waves: the waves that they came with: the first so many.
+        """
+        listed = self.admitted_rows(waves)
+        before = 0 if self.counted else self.admitted_rows((0, seen_waves))
+        return round(listed * seen_rows / before) if before else listed

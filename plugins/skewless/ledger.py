@@ -13,7 +13,12 @@ from skewless.stage_report import StageReport
 
 
 class LedgerLine(Frozen):
-    """One stage: ``admitted + backlog_in = processed + backlog``, and what was expected to come in."""
+    """One stage: ``admitted + backlog_in = processed + backlog``, and what was expected to come in.
+
+    ``listed_rows`` are those of the footers; or, where these do not say how many will be admitted, the
+    rows that reader and map gave out, counted there and not where they arrived. ``source_gap`` is by how
+    many rows the reader missed the footers, where there are some.
+    """
 
     stage: int
     listed_rows: int
@@ -21,13 +26,42 @@ class LedgerLine(Frozen):
     backlog_in_rows: int
     processed_rows: int
     backlog_rows: int
+    source_gap: int = 0
+
+    @classmethod
+    def of(cls, job: Job, report: StageReport) -> LedgerLine:
+        """The line of one report."""
+        units = [job.units[ordinal] for ordinal in job.admitted_units(report.waves)]
+        known = report.source_rows is not None and all(unit.counted for unit in units)
+        return cls(
+            stage=report.stage,
+            listed_rows=listed_rows(job, report),
+            admitted_rows=report.admitted_rows,
+            backlog_in_rows=report.backlog_in_rows,
+            processed_rows=report.processed_rows,
+            backlog_rows=report.backlog_rows,
+            source_gap=abs((report.source_rows or 0) - job.admitted_rows(report.waves)) if known else 0,
+        )
+
+
+def listed_rows(job: Job, report: StageReport) -> int:
+    """Rows that a stage had to admit: by the footers, or by the count of the reader where these cannot say."""
+    if job.counted:
+        return job.admitted_rows(report.waves)
+    return report.given_rows or 0
+
+
+def input_rows(job: Job, reports: Sequence[StageReport]) -> int:
+    """Rows that a run has to reduce: of the whole input where footers say it, else of what was read of it so far."""
+    return job.rows if job.counted else sum(listed_rows(job, report) for report in reports)
 
 
 class Ledger(Document):
     """All lines of a run, its totals, and every imbalance in words.
 
     Attributes:
-        input_rows: rows of the input by its footers, counted before any stage ran.
+        input_rows: rows of the input by its footers, counted before any stage ran; or those that reader and
+            map gave out, where footers cannot say it.
         state_rows: rows accounted for in the merged result, counted by ``merge``.
         problems: empty exactly when the ledger balances.
     """
@@ -51,25 +85,16 @@ def balance(job: Job, reports: Sequence[StageReport], state_rows: int) -> Ledger
         reports: the committed reports, by stage from 0.
         state_rows: rows that the merged states account for.
     """
-    lines = tuple(
-        LedgerLine(
-            stage=report.stage,
-            listed_rows=job.admitted_rows(report.waves),
-            admitted_rows=report.admitted_rows,
-            backlog_in_rows=report.backlog_in_rows,
-            processed_rows=report.processed_rows,
-            backlog_rows=report.backlog_rows,
-        )
-        for report in reports
-    )
+    lines = tuple(LedgerLine.of(job, report) for report in reports)
+    whole = input_rows(job, reports)
     return Ledger(
         lines=lines,
-        input_rows=job.rows,
+        input_rows=whole,
         state_rows=state_rows,
         problems=(
             *stage_problems(lines),
             *_wave_problems(job, reports),
-            *_run_problems(lines, job.rows, state_rows),
+            *_run_problems(lines, whole, state_rows),
         ),
     )
 
@@ -86,6 +111,8 @@ def stage_problems(lines: Sequence[LedgerLine], left_over: int = 0) -> tuple[str
         at = f"stage {line.stage}"
         if line.admitted_rows != line.listed_rows:
             problems.append(f"{at} admitted {line.admitted_rows:,} rows of the {line.listed_rows:,} listed")
+        if line.source_gap:
+            problems.append(f"{at} read {line.source_gap:,} rows more or less than the footers list")
         if line.backlog_in_rows != left_over:
             problems.append(f"{at} took in {line.backlog_in_rows:,} backlog rows of the {left_over:,} left over")
         came, went = line.admitted_rows + line.backlog_in_rows, line.processed_rows + line.backlog_rows

@@ -109,12 +109,16 @@ def first_plan(job: Job) -> RoutingPlan:
     """Plan 0 where nothing is known: the plain ring."""
     routing = job.spec.routing
     waves = (0, min(1, len(job.waves)))
+    # How many rows a map makes of one is seen in the first stage: until then there is nothing to take a share of.
+    budget = (
+        None if job.spec.map else _fair_budget(job, job.admitted_rows(waves), routing.reducers, routing.budget or 1.0)
+    )
     return RoutingPlan(
         epoch=0,
         policy=routing.policy,
         waves=waves,
         ring=Ring.even(routing.reducers, routing.initial_tokens, routing.ring_bits),
-        budget_rows=_fair_budget(job, job.admitted_rows(waves), routing.reducers, routing.budget or 1.0),
+        budget_rows=budget,
         sentence="the plain ring: nothing is known of the keys yet",
     )
 

@@ -53,14 +53,86 @@ class Schedule(Frozen):
         return zone
 
 
-class Input(Frozen):
-    """The rows to aggregate."""
+InputFormat = Literal["parquet", "orc", "csv", "json", "text"]
+#: The format that each option is of, beside those of all.
+_OPTIONS_OF = {"header": ("csv",), "delimiter": ("csv",), "columns": ("csv", "json")}
 
-    path: str = Field(
+
+class Input(Frozen):
+    """The rows to aggregate: files, or a table of Spark's catalog that is made of files."""
+
+    path: str | None = Field(
+        default=None,
         min_length=1,
-        description="A file, a folder or a glob; relative paths start at the data root.",
+        description="A file, a folder or a glob; relative paths start at the data root; {date} is the run's day.",
     )
-    format: Literal["parquet"] = "parquet"
+    table: str | None = Field(default=None, min_length=1, description="Instead of a path: a table that Spark knows.")
+    format: InputFormat = "parquet"
+    header: bool | None = Field(
+        default=None, description="csv: the first line of each file names its columns; by default it does."
+    )
+    delimiter: str | None = Field(default=None, description="csv: one character, or '\\t'; by default a comma.")
+    columns: dict[ColumnName, str] | None = Field(
+        default=None,
+        min_length=1,
+        description="csv, json: Spark SQL type of each column; all columns in order where a csv has no header.",
+    )
+    cut_bytes: int = Field(
+        default=64 << 20,
+        ge=1 << 16,
+        description="A larger file is cut into pieces of about so many bytes; smaller ones where files are few.",
+    )
+
+    @field_validator("delimiter")
+    @classmethod
+    def _one_sign(cls, delimiter: str | None) -> str | None:
+        if delimiter is None:
+            return None
+        sign = {"\\t": "\t"}.get(delimiter, delimiter)
+        if len(sign) != 1 or not sign.isascii() or sign in '"\r\n':
+            raise ValueError("should be one ASCII character, no quote and no line end")
+        return sign
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if (self.path is None) == (self.table is None):
+            raise unmet("either a path or a table", "neither" if self.path is None else "both")
+        for option, formats in _OPTIONS_OF.items():
+            if getattr(self, option) is not None and (self.table is not None or self.format not in formats):
+                what = "a table" if self.table is not None else f"format {self.format}"
+                raise unmet(f"{option} only with format {' or '.join(formats)}", what)
+        if self.format == "csv" and self.header is False and self.columns is None:
+            raise unmet("columns for a csv without header", "none")
+        return self
+
+
+class Map(Frozen):
+    """One row in, any number out, without state: a select list of Spark SQL, or a registered Python mapper."""
+
+    select: tuple[Annotated[str, Field(min_length=1)], ...] | None = Field(
+        default=None, min_length=1, max_length=1000, description="Spark SQL expressions with names, over input columns."
+    )
+    where: str | None = Field(default=None, min_length=1, description="Only with select: which input rows it sees.")
+    mapper: str | None = Field(default=None, min_length=1, description="Name of a registered Python mapper.")
+    options: dict[str, bool | int | float | str | list[str] | None] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _further_names_are_options(cls, raw: Any) -> Any:
+        if isinstance(raw, dict) and "mapper" in raw and "options" not in raw:
+            own = {name: raw[name] for name in ("mapper", "select", "where") if name in raw}
+            return {**own, "options": {name: value for name, value in raw.items() if name not in own}}
+        return raw
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if (self.select is None) == (self.mapper is None):
+            raise unmet("either select or mapper", "neither" if self.select is None else "both")
+        if self.mapper is not None and self.where is not None:
+            raise unmet("where only with select", "where with a mapper")
+        if self.select is not None and self.options:
+            raise unmet("options only with a mapper", "options with select")
+        return self
 
 
 class AggregateCall(Frozen):
@@ -192,9 +264,12 @@ class Quality(Frozen):
 
 
 class Output(Frozen):
-    """Where the result is published: ``path/date=YYYY-MM-DD/part-*.parquet``."""
+    """Where the result is published: ``path/date=YYYY-MM-DD/part-*``."""
 
-    path: str = Field(min_length=1, description="A folder; relative paths start at the data root.")
+    path: str = Field(
+        min_length=1, description="A folder; relative paths start at the data root; {date} is the run's day."
+    )
+    format: Literal["parquet", "orc", "csv", "json"] = Field(default="parquet", description="csv has a header.")
     files: int = Field(default=4, ge=1, le=10_000, description="Files of the published result.")
 
 
@@ -225,6 +300,7 @@ class JobSpec(Document):
     description: str = ""
     schedule: Schedule = Schedule()
     input: Input
+    map: Map | None = None
     key: tuple[ColumnName, ...] = Field(min_length=1, max_length=16)
     aggregates: dict[Name, AggregateCall] = Field(min_length=1, max_length=100)
     engine: Literal["auto", "combine", "staged"] = Field(

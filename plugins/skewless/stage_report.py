@@ -73,6 +73,9 @@ class StageReport(Document):
         backlog_rows: rows left over and written for the next stage.
         stage_seconds: wall time of the stage's Spark work.
         tasks: one entry per virtual task, by task index; none where nothing was routed (engine ``combine``).
+        source_rows: rows that were read of the wave, counted by the reader, where the listing does not
+            say how many rows the wave admits: they are mapped, or their number was estimated.
+        given_rows: what became of them before they were routed: rows of the map, or the same ones.
     """
 
     stage: int = Field(ge=0)
@@ -85,6 +88,8 @@ class StageReport(Document):
     stage_seconds: float = Field(ge=0)
     tasks: tuple[TaskLoad, ...]
     histogram: Histogram
+    source_rows: int | None = Field(default=None, ge=0)
+    given_rows: int | None = Field(default=None, ge=0)
 
     @cached_property
     def processed(self) -> npt.NDArray[np.int64]:

@@ -81,7 +81,7 @@ def next_waves(job: Job, plan: RoutingPlan, report: StageReport, overhead_rows: 
     if last - first <= 1 or not seen or not overhead_rows:
         return Admission((first, min(first + 1, last)), "")
     tasks, spread = len(plan.tasks), dispersion(plan, report)
-    reached = seen + np.cumsum([0, *(job.wave_rows(wave) for wave in range(first, last))])
+    reached = seen + np.cumsum([0, *(job.foretold_rows((wave, wave + 1), seen, first) for wave in range(first, last))])
 
     def waste(start: int, end: int) -> float:
         rows, known = float(reached[end] - reached[start]), float(reached[start])

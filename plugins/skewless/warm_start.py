@@ -71,7 +71,7 @@ def warm_plan(job: Job, last: Histogram, before: Histogram | None) -> RoutingPla
 
 
 def _planned(job: Job, plain: RoutingPlan, last: Histogram, start: str, trust: str) -> RoutingPlan:
-    forecast = Forecast.after(job, plain, _as_report(plain, last), plain.waves)
+    forecast = Forecast.after(job, plain, _as_report(job, plain, last), plain.waves)
     # No stage has made states yet: a key is as cheap on one task as on another.
     taken = choose([replace(one, new_states=0) for one in propose(job, forecast)])
     expected = forecast.expected_rows(taken.routing, taken.placement)
@@ -102,7 +102,7 @@ def _budget(job: Job, plain: RoutingPlan, forecast: Forecast, expected: np.ndarr
     return choose_budget(forecast, expected, UNCHECKED, forecast.waves[1] == len(job.waves), 0.0)
 
 
-def _as_report(plan: RoutingPlan, last: Histogram) -> StageReport:
+def _as_report(job: Job, plan: RoutingPlan, last: Histogram) -> StageReport:
     """What the last run saw as if a stage had reduced it all: the forecast scales it to the next wave."""
     nothing = (0,) * len(last.backlog_tail)
     histogram = last.model_copy(
@@ -115,7 +115,8 @@ def _as_report(plan: RoutingPlan, last: Histogram) -> StageReport:
     idle = (TaskLoad(task=str(task), queued_rows=0, processed_rows=0, backlog_rows=0, states=0) for task in plan.tasks)
     return StageReport(
         stage=plan.epoch,
-        waves=(0, 0),
+        # Where rows are not counted, this input is taken to give as many of them as the last one.
+        waves=(0, 0 if job.counted else len(job.waves)),
         admitted_rows=last.seen_rows,
         backlog_in_rows=0,
         forwarded_rows=0,

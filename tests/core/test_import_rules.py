@@ -47,6 +47,7 @@ PLANTED = [
     ("plugins/skewless/planner.py", "import skewless.aggregates", "The core is layered"),
     ("plugins/skewless_airflow/__init__.py", "import skewless.aggregates", "The Airflow face knows no Spark"),
     ("plugins/skewless/forecast.py", "from skewless import run_directory", "Only run_directory and publication"),
+    ("plugins/skewless/replay.py", "from skewless import mapping", "Decisions and the Airflow face"),
     ("plugins/skewless/document.py", "from skewless import planner", "The core is layered"),
     ("plugins/skewless/policies/static.py", "from skewless.policies import adaptive", "A policy is one file"),
     ("jobs/skewless_spark/__init__.py", "import skewless_airflow", "The Spark face and the Airflow face"),

@@ -21,10 +21,11 @@ from pyspark.sql import functions as F
 from skewless.errors import InputError, LedgerError, QualityError, SpecError
 from skewless.publication import published_path
 from skewless.run_directory import RunDirectory
+from skewless.spec import Input
 from skewless_spark.columns import JobColumns
 from skewless_spark.merge import merge_states
 from skewless_spark.prepare import freeze, prepare
-from skewless_spark.sources import list_parquet
+from skewless_spark.sources import list_input
 from skewless_spark.stage import outcome, run_stage
 from tests.spark_face.scenario import DATE, as_rows, plain, reduce_job, result_of, run_job, spec_of, write_input
 
@@ -251,7 +252,7 @@ def test_a_file_name_that_hadoop_cannot_read_is_told(tmp_path: Path) -> None:
     path.mkdir()
     pq.write_table(pa.table({"key": ["a"]}), path / "b:c.parquet")
     with pytest.raises(InputError, match=r"b:c\.parquet: required a file name without ':'"):
-        list_parquet(str(path))
+        list_input(Input(path=str(path)), str(path))
 
 
 def test_a_failed_expectation_leaves_the_published_day_and_its_report(
@@ -311,7 +312,7 @@ def test_of_two_attempts_at_a_stage_the_first_to_commit_counts_and_the_other_say
 
 def _as_now(path: str) -> dict[str, Any]:
     """What the file system says of a file, without its rows."""
-    now = list_parquet(path).units[0]
+    now = list_input(Input(path=path), path).units[0]
     return {"size_bytes": now.size_bytes, "version": now.version}
 
 

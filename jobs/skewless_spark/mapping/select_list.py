@@ -1,0 +1,244 @@
+"""A map as a Spark SQL select list: parsed and analyzed by Spark, and held to what may be run again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, cast
+
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+
+from skewless.errors import SpecError
+from skewless.spec import Map
+
+_GENERATORS = ("explode", "explode_outer", "posexplode", "posexplode_outer")
+#: Depend on the moment, on who asks or on which task asks, though Spark takes some as constant.
+_FLEETING = frozenset(
+    [
+        "current_timestamp",
+        "current_date",
+        "curdate",
+        "current_time",
+        "now",
+        "localtimestamp",
+        "current_user",
+        "user",
+        "session_user",
+        "current_database",
+        "current_schema",
+        "current_catalog",
+        "current_timezone",
+        "unix_timestamp",
+        "input_file_name",
+        "input_file_block_start",
+        "input_file_block_length",
+        "spark_partition_id",
+        "monotonically_increasing_id",
+        "rand",
+        "random",
+        "randn",
+        "uuid",
+        "shuffle",
+        "reflect",
+        "java_method",
+        "try_reflect",
+    ]
+)
+#: Our own columns beside those of the input, whose names may be any.
+_ORIGIN = "skewless origin"
+_METADATA = "_metadata"
+
+
+class Item(NamedTuple):
+    """One expression of the list.
+
+    Attributes:
+        text: as it is written.
+        names: of the columns that it makes.
+        generator: the function that makes rows, if it is one, in lower case.
+        argument: of that function, as it is written.
+        reads: names that may be columns of the input.
+    """
+
+    text: str
+    names: tuple[str, ...]
+    generator: str
+    argument: str
+    reads: tuple[str, ...]
+
+
+def types_of(
+    spark: SparkSession, given: Map, types: Mapping[str, str], at: str
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """The mapped columns of a select list and the columns it reads; see ``mapping.map_types``."""
+    usable = {name: kind for name, kind in types.items() if not kind.startswith("unsupported ")}
+    items = [_parsed(spark, text, f"{at}, map.select {text!r}") for text in given.select or ()]
+    condition = () if given.where is None else _checked(spark, given.where, f"{at}, map.where {given.where!r}").reads
+    names = [name for item in items for name in item.names]
+    twice = next((name for name in names if [one.lower() for one in names].count(name.lower()) > 1), None)
+    if twice is not None:
+        raise SpecError(f"{at}, map.select", "columns whose names differ, in more than case", f"{twice!r} twice")
+    if sum(bool(item.generator) for item in items) > 1:
+        raise SpecError(f"{at}, map.select", "at most one explode", "several", "explode an arrays_zip of them")
+    lower = {name.lower() for item in items for name in item.reads} | {name.lower() for name in condition}
+    reads = tuple(name for name in usable if (_METADATA if name.startswith(f"{_METADATA}.") else name).lower() in lower)
+    about = [f"s{number} {usable[name]}" for number, name in enumerate(reads)]
+    empty = spark.createDataFrame(cast("list[Row]", []), ", ".join([*about, "o bigint"]))
+    try:
+        frame = _selected(empty, given, items, reads, "o")
+    except (AnalysisException, ParseException) as err:
+        raise SpecError(f"{at}, map", "expressions over the columns of the input", _first_line(err)) from None
+    _refuse_unrepeatable(frame, any(item.generator for item in items), at)
+    return {name: field.dataType.simpleString() for name, field in zip(names, frame.schema, strict=False)}, reads
+
+
+def apply(
+    spark: SparkSession,
+    given: Map,
+    rows: DataFrame,
+    names: Sequence[str],
+    columns: Sequence[str],
+    origin: str,
+    index: str,
+) -> DataFrame:
+    """Map rows; see ``mapping.mapped_rows``."""
+    items = [_parsed(spark, text, "job.json") for text in given.select or ()]
+    made = [name for item in items for name in item.names]
+    frame = _selected(rows, given, items, names, origin)
+    wanted = [F.col(f"m{made.index(name)}").alias(f"c{number}") for number, name in enumerate(columns)]
+    return frame.select(*wanted, F.col(f"`{_ORIGIN}`").alias(origin), F.col("place").alias(index))
+
+
+def _selected(rows: DataFrame, given: Map, items: Sequence[Item], names: Sequence[str], origin: str) -> DataFrame:
+    """``m0``, ``m1``, ... for the names of all items, the origin, and ``place``: the index of an exploded row."""
+    named = [F.col(f"s{number}").alias(name) for number, name in enumerate(names) if not _about(name)]
+    about = [F.col(f"s{number}").alias(name.partition(".")[2]) for number, name in enumerate(names) if _about(name)]
+    frame = rows.select(*named, *([F.struct(*about).alias(_METADATA)] if about else []), F.col(origin).alias(_ORIGIN))
+    if given.where is not None:
+        frame = frame.where(given.where)
+    columns, number = [], 0
+    place = F.lit(0)
+    for item in items:
+        aliases = [f"m{number + at}" for at in range(len(item.names))]
+        columns.append(_column(item, aliases))
+        number += len(aliases)
+        if item.generator:
+            position = aliases[0] if item.generator.startswith("pos") else "position"
+            place = F.coalesce(F.col(position), F.lit(0))
+    made = frame.select(*columns, F.col(f"`{_ORIGIN}`"))
+    return made.select(
+        *(F.col(f"m{at}") for at in range(number)), F.col(f"`{_ORIGIN}`"), place.cast("int").alias("place")
+    )
+
+
+def _column(item: Item, aliases: Sequence[str]) -> Column:
+    if not item.generator:
+        return F.expr(item.text).alias(aliases[0])
+    exploded = F.posexplode_outer if item.generator.endswith("_outer") else F.posexplode
+    made = aliases if item.generator.startswith("pos") else ["position", *aliases]
+    return exploded(F.expr(item.argument)).alias(*made)
+
+
+def _about(name: str) -> bool:
+    return name.startswith(f"{_METADATA}.")
+
+
+def _parsed(spark: SparkSession, text: str, at: str) -> Item:
+    """An item of the list.
+
+    Raises:
+        SpecError: it is no expression with a name, or one that may not be in a map.
+    """
+    item = _checked(spark, text, at)
+    if not item.names:
+        raise SpecError(at, "an expression with a name", "none", "write '... AS name'")
+    return item
+
+
+def _checked(spark: SparkSession, text: str, at: str) -> Item:
+    parser = cast("Any", spark)._jsparkSession.sessionState().sqlParser()  # noqa: SLF001  # Spark's own parser
+    try:
+        root = parser.parseExpression(text)
+    except ParseException as err:
+        raise SpecError(at, "a Spark SQL expression", _first_line(err)) from None
+    reads = tuple(_attributes(root, at))
+    kind = root.getClass().getSimpleName()
+    names: tuple[str, ...] = ()
+    inner = root
+    if kind == "Alias":
+        names, inner = (str(root.name()),), root.child()
+    elif kind == "MultiAlias":
+        names, inner = tuple(str(root.names().apply(n)) for n in range(root.names().size())), root.child()
+    elif kind == "UnresolvedAttribute":
+        names = (_parts(root)[-1],)
+    if inner.getClass().getSimpleName() == "UnresolvedFunction" and _parts(inner)[-1].lower() in _GENERATORS:
+        origin = inner.origin()
+        call = text[origin.startIndex().get() : origin.stopIndex().get() + 1]
+        found = re.fullmatch(r"\s*`?(\w+)`?\s*\((.*)\)\s*", call, re.DOTALL)
+        if found is None or inner.arguments().size() != 1:
+            raise SpecError(at, "a plain call of one argument", call[:100])
+        generator = found[1].lower()
+        if len(names) != 2 and generator.startswith("pos"):
+            raise SpecError(at, "two names for a position and a value", str(list(names)), "write AS (position, name)")
+        return Item(text, names, generator, found[2], reads)
+    return Item(text, names, "", "", reads)
+
+
+def _attributes(root: Any, at: str) -> Iterator[str]:
+    """Names that may be columns, and refusals of what no map may hold."""
+    for one in _tree(root):
+        kind = one.getClass().getSimpleName()
+        if kind.endswith("Subquery") or kind in {"Exists", "ListQuery"}:
+            raise SpecError(at, "an expression over one row", "a subquery", "a map is stateless")
+        if kind.startswith("UnresolvedStar"):
+            raise SpecError(at, "columns by name", "a star", "list the columns that are needed")
+        if "Window" in kind:
+            raise SpecError(at, "an expression over one row", "a window", "a map is stateless")
+        if kind == "UnresolvedFunction":
+            name = _parts(one)[-1].lower()
+            clock = name != "unix_timestamp" or one.arguments().isEmpty()
+            if name in _FLEETING and clock:
+                raise SpecError(
+                    at, "the same answer whenever it is asked", f"the function {name}", "a task may be run again"
+                )
+        if kind == "UnresolvedAttribute":
+            parts = _parts(one)
+            if len(parts) == 1 and parts[0].lower() in _FLEETING:
+                raise SpecError(at, "the same answer whenever it is asked", parts[0], "a task may be run again")
+            yield parts[0]
+
+
+def _tree(root: Any) -> Iterator[Any]:
+    yield root
+    children = root.children()
+    for number in range(children.size()):
+        yield from _tree(children.apply(number))
+
+
+def _parts(one: Any) -> list[str]:
+    parts = one.nameParts()
+    return [str(parts.apply(number)) for number in range(parts.size())]
+
+
+def _refuse_unrepeatable(frame: DataFrame, explodes: bool, at: str) -> None:
+    """What only the analyzer knows: other functions that differ each time, aggregates, further generators."""
+    generators = 0
+    for node in _tree(cast("Any", frame)._jdf.queryExecution().analyzed()):  # noqa: SLF001  # the analyzed plan
+        kind = node.getClass().getSimpleName()
+        generators += kind == "Generate"
+        if kind in {"Aggregate", "Window"}:
+            raise SpecError(f"{at}, map", "expressions over one row", f"an {kind.lower()}", "a map is stateless")
+        expressions = node.expressions()
+        for number in range(expressions.size()):
+            one = expressions.apply(number)
+            if not one.deterministic():
+                text = str(one.sql())[:100]
+                raise SpecError(f"{at}, map", "the same answer whenever it is asked", text, "a task may be run again")
+    if generators > explodes:
+        raise SpecError(f"{at}, map.select", "explode or posexplode as the only ones that make rows", "another one")
+
+
+def _first_line(err: Exception) -> str:
+    return next((line.strip()[:300] for line in str(err).splitlines() if line.strip()), "")

@@ -1,0 +1,51 @@
+"""Cutting large files into units, along their row groups, stripes or bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+#: Smaller pieces are not worth opening a file for.
+LEAST_BYTES = 256 << 10
+#: A file may be so much larger than a piece before it is cut.
+_SLACK = 2
+
+
+def piece_bytes(sizes: Sequence[int], share: float, cut_bytes: int) -> int:
+    """Bytes that a unit should have: at most ``cut_bytes``, and few enough that the smallest wave is fair.
+
+    Args:
+        sizes: bytes of each file.
+        share: the part of the input that the smallest wave is to have.
+        cut_bytes: what the spec says.
+    """
+    return max(LEAST_BYTES, min(cut_bytes, int(sum(sizes) * share)))
+
+
+def is_large(size: int, piece: int, cut_bytes: int) -> bool:
+    """Whether a file is to be cut."""
+    return size > cut_bytes or size > _SLACK * piece
+
+
+def cut_groups(pieces: Sequence[tuple[int, int]], size: int, piece: int) -> list[tuple[int, int]]:
+    """Ranges of neighbouring row groups or stripes that have about as many bytes each as is wanted.
+
+    Args:
+        pieces: ``(rows, bytes)`` of each, the bytes in any measure.
+        size: bytes of the file.
+        piece: bytes of a range.
+    """
+    total = sum(weight for _, weight in pieces) or 1
+    wanted = piece * total / size
+    spans, start, filled = [], 0, 0.0
+    for number, (_, weight) in enumerate(pieces):
+        if filled and filled + weight / 2 > wanted:
+            spans.append((start, number))
+            start, filled = number, 0.0
+        filled += weight
+    return [*spans, (start, len(pieces))]
+
+
+def cut_bytes_evenly(size: int, piece: int) -> list[tuple[int, int]]:
+    """Ranges of bytes of equal length."""
+    number = max(1, round(size / piece))
+    return [(size * part // number, size * (part + 1) // number) for part in range(number)]

@@ -1,0 +1,128 @@
+"""CSV: a line is a row, fields may be quoted, an empty field is null and a quoted empty one is not."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+
+from skewless.errors import InputError
+from skewless.job import Source, Unit
+from skewless_spark.sources.lines import Block, blocks
+from skewless_spark.sources.text_values import cast_text, first_bad
+
+
+def header_of(line: bytes, delimiter: str, file: str) -> list[str]:
+    """The column names that the first line of a file gives.
+
+    Raises:
+        InputError: it names none, or one twice.
+    """
+    try:
+        names = next(csv.reader([line.decode().rstrip("\r\n")], delimiter=delimiter), [])
+    except (UnicodeDecodeError, csv.Error) as err:
+        raise InputError(f"input file {file}, line 1", "a header", str(err)[:200], "or say header: false") from None
+    twice = next((name for name in names if names.count(name) > 1 or not name), None)
+    if not names or twice is not None:
+        came = "an empty line" if not names else f"{twice!r} among them" if not twice else f"{twice!r} twice"
+        raise InputError(f"input file {file}, line 1", "a header of different names", came, "or say header: false")
+    return names
+
+
+def read(unit: Unit, source: Source, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The named columns of a unit, typed, some batches of them.
+
+    Raises:
+        InputError: a line is not what the spec declares; names file and line.
+    """
+    for block in blocks(unit.path, unit.span):
+        below = block
+        if source.header and not block.offset and not block.line:
+            below = _below_header(block, unit, source)
+        if below.text.strip(b"\n"):
+            yield _parsed(below, unit, source, columns)
+
+
+def _below_header(block: Block, unit: Unit, source: Source) -> Block:
+    first, _, rest = block.text.partition(b"\n")
+    names = header_of(first, source.delimiter, unit.path)
+    if names != list(source.columns):
+        raise InputError(
+            f"input file {unit.path}, line 1", f"the columns {list(source.columns)} of the other files",
+            str(names)[:300], "write all files of an input with one header",
+        )  # fmt: skip
+    return Block(rest, block.offset, 1)
+
+
+def _parsed(block: Block, unit: Unit, source: Source, columns: Sequence[str]) -> pa.RecordBatch:
+    odd: list[Any] = []
+
+    def refuse(row: Any) -> str:
+        odd.append(row)
+        return "error"
+
+    read_options = pa_csv.ReadOptions(
+        use_threads=False, block_size=len(block.text) + 1, column_names=list(source.columns)
+    )
+    parse_options = pa_csv.ParseOptions(delimiter=source.delimiter, invalid_row_handler=refuse)
+    convert_options = pa_csv.ConvertOptions(
+        include_columns=list(columns), column_types=dict.fromkeys(columns, pa.string()),
+        strings_can_be_null=True, null_values=[""], quoted_strings_can_be_null=False,
+    )  # fmt: skip
+    try:
+        table = pa_csv.read_csv(pa.py_buffer(block.text), read_options, parse_options, convert_options)
+    except pa.ArrowInvalid as err:
+        raise _refusal(block, unit, source, odd, err) from None
+    lines = _rows_of(block)
+    if table.num_rows != len(lines):
+        spot = next((line for line in lines if block.text.split(b"\n")[line].count(b'"') % 2), lines[0])
+        raise _bad(block, unit, spot, "a row in one line", "a quoted value that does not end in its line")
+    texts = [column.combine_chunks() for column in table.columns]
+    return pa.RecordBatch.from_arrays(
+        [_typed(block, unit, name, array, source.columns[name]) for name, array in zip(columns, texts, strict=True)],
+        names=list(columns),
+    )
+
+
+def _typed(block: Block, unit: Unit, name: str, texts: pa.Array, kind: str) -> pa.Array:
+    try:
+        return cast_text(texts, kind)
+    except pa.ArrowInvalid:
+        at = first_bad(texts, kind) or 0
+        raise _bad(
+            block, unit, _rows_of(block)[at], f"a {kind} in column {name!r}", repr(texts[at].as_py())[:100]
+        ) from None
+
+
+def _refusal(block: Block, unit: Unit, source: Source, odd: Sequence[Any], err: pa.ArrowInvalid) -> InputError:
+    lines = _rows_of(block)
+    if odd and odd[0].number is not None:
+        row = odd[0]
+        line = lines[min(row.number - 1, len(lines) - 1)]
+        return _bad(block, unit, line, f"{row.expected_columns} fields", f"{row.actual_columns}: {row.text[:80]!r}")
+    broken = next((line for line, text in enumerate(block.text.split(b"\n")) if not _is_utf8(text)), None)
+    if broken is not None:
+        return _bad(block, unit, broken, "text in UTF-8", "other bytes")
+    fields = len(source.columns)
+    return _bad(block, unit, lines[0] if lines else 0, f"lines of {fields} fields", str(err).splitlines()[0][:200])
+
+
+def _bad(block: Block, unit: Unit, line: int, required: str, came: str) -> InputError:
+    where = f"input file {unit.path}, {block.place(line)}"
+    return InputError(where, required, came, "nothing was committed; mend the file or the spec's columns")
+
+
+def _rows_of(block: Block) -> list[int]:
+    """The lines of a block that hold a row: all that are not empty."""
+    return [line for line, text in enumerate(block.text.split(b"\n")) if text]
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,67 @@
+"""What the footers of Parquet and ORC files say: the columns, and the rows of each piece."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import orc
+
+from skewless.errors import InputError
+from skewless_spark.sources.orc_footer import stripes_of
+from skewless_spark.sources.spark_types import spark_type_of, spark_types_of
+
+
+class Footer(NamedTuple):
+    """A file as its footer tells it.
+
+    Attributes:
+        types: Spark SQL type of each column.
+        rows: of the whole file.
+        pieces: ``(rows, bytes)`` of each row group or stripe, in order; empty where they are not known.
+    """
+
+    types: dict[str, str]
+    rows: int
+    pieces: Sequence[tuple[int, int]]
+
+
+def footer_of(fs: fsspec.AbstractFileSystem, file: str, kind: str) -> Footer:
+    """Read a footer.
+
+    Raises:
+        InputError: the file is none of its format.
+    """
+    name = {"parquet": "Parquet", "orc": "ORC"}[kind]
+    try:
+        return _parquet(fs, file) if kind == "parquet" else _orc(fs, file)
+    except (pa.ArrowException, OSError, KeyError, IndexError) as err:
+        reason = (str(err).splitlines() or [type(err).__name__])[0][:200]
+        raise InputError(f"input file {file}", f"a readable {name} file", reason, "remove or rewrite it") from None
+
+
+def _parquet(fs: fsspec.AbstractFileSystem, file: str) -> Footer:
+    with fs.open(file, "rb") as opened:
+        metadata = pq.read_metadata(opened)
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    # What a file takes, shared out by what its groups take uncompressed: asking each column chunk takes long.
+    return Footer(
+        spark_types_of(metadata), metadata.num_rows, [(group.num_rows, group.total_byte_size) for group in groups]
+    )
+
+
+def _orc(fs: fsspec.AbstractFileSystem, file: str) -> Footer:
+    size = int(fs.size(file))
+    if not size:
+        raise OSError("it is empty")
+    with fs.open(file, "rb") as opened:
+        read = orc.ORCFile(opened)
+        # Arrow reads a timestamp as one of nanoseconds; the file has it as Spark wrote it.
+        types = {
+            field.name: ("timestamp" if pa.types.is_timestamp(field.type) else spark_type_of(field.type))
+            for field in read.schema
+        }
+        return Footer(types, read.nrows, stripes_of(opened, size) or ())

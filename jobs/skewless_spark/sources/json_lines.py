@@ -1,0 +1,118 @@
+"""JSON lines: an object in each line; a field that is missing is null, one that nobody asks for is skipped."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.json as pa_json
+
+from skewless.errors import InputError
+from skewless.job import Source, Unit
+from skewless_spark.sources.lines import Block, blocks
+from skewless_spark.sources.spark_types import arrow_type_of, spark_type_of
+from skewless_spark.sources.text_values import cast_text, first_bad
+
+#: Types whose values JSON writes as texts.
+_AS_TEXT = ("date", "timestamp", "timestamp_ntz", "binary")
+
+
+def infer(block: Block, file: str) -> dict[str, str]:
+    """The Spark SQL types of the fields of some lines; a text is a string, whatever it looks like.
+
+    Raises:
+        InputError: a line is no JSON object.
+    """
+    table = _table(block, file, None)
+    kinds = {field.name: field.type for field in table.schema}
+    textual = (pa.types.is_timestamp, pa.types.is_date, pa.types.is_time, pa.types.is_null)
+    return {
+        name: "string" if any(one(kind) for one in textual) else spark_type_of(kind) for name, kind in kinds.items()
+    }
+
+
+def read(unit: Unit, source: Source, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The named columns of a unit, typed, some batches of them.
+
+    Raises:
+        InputError: a line is not what the spec declares; names file and line.
+    """
+    kinds = {name: source.columns[name] for name in columns}
+    schema = pa.schema(
+        [(name, pa.string() if kind in _AS_TEXT else arrow_type_of(kind)) for name, kind in kinds.items()]
+    )
+    for block in blocks(unit.path, unit.span):
+        if not block.text.strip():
+            continue
+        table = _table(block, unit.path, schema)
+        arrays = [table.column(name).combine_chunks() for name in columns]
+        yield pa.RecordBatch.from_arrays(
+            [
+                _typed(block, unit, name, array, kinds[name]) if kinds[name] in _AS_TEXT else array
+                for name, array in zip(columns, arrays, strict=True)
+            ],
+            names=list(columns),
+        )
+
+
+def _table(block: Block, file: str, schema: pa.Schema | None) -> pa.Table:
+    read_options = pa_json.ReadOptions(use_threads=False, block_size=len(block.text) + 1)
+    unexpected = "infer" if schema is None else "ignore"
+    parse_options = pa_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior=unexpected)
+    try:
+        table = pa_json.read_json(pa.py_buffer(block.text), read_options, parse_options)
+    except pa.ArrowInvalid as err:
+        raise _refusal(block, file, schema, str(err)) from None
+    if table.num_rows != len(_rows_of(block)):
+        raise _refusal(block, file, schema, "several objects in one line")
+    return table
+
+
+def _typed(block: Block, unit: Unit, name: str, texts: pa.Array, kind: str) -> pa.Array:
+    try:
+        return cast_text(texts, kind)
+    except pa.ArrowInvalid:
+        at = first_bad(texts, kind) or 0
+        raise _bad(
+            block, unit.path, _rows_of(block)[at], f"a {kind} in field {name!r}", repr(texts[at].as_py())
+        ) from None
+
+
+def _refusal(block: Block, file: str, schema: pa.Schema | None, reason: str) -> InputError:
+    """Looked for line by line only now that something is wrong."""
+    lines = block.text.split(b"\n")
+    for line in _rows_of(block):
+        try:
+            found = json.loads(lines[line])
+        except ValueError as err:
+            return _bad(block, file, line, "a JSON object", f"text that does not parse ({str(err)[:100]})")
+        if not isinstance(found, dict):
+            return _bad(block, file, line, "a JSON object", f"a {type(found).__name__}")
+        if schema is not None:
+            odd = _odd_field(lines[line], schema)
+            if odd:
+                return _bad(block, file, line, f"a {spark_type_of(schema.field(odd).type)} in field {odd!r}",
+                            repr(found.get(odd))[:100])  # fmt: skip
+    return _bad(block, file, 0, "JSON objects of one kind", reason.splitlines()[0][:200])
+
+
+def _odd_field(line: bytes, schema: pa.Schema) -> str:
+    """The field of a line that is not of its type, if one is."""
+    for field in schema:
+        options = pa_json.ParseOptions(explicit_schema=pa.schema([field]), unexpected_field_behavior="ignore")
+        try:
+            pa_json.read_json(pa.py_buffer(line), parse_options=options)
+        except pa.ArrowInvalid:
+            return str(field.name)
+    return ""
+
+
+def _bad(block: Block, file: str, line: int, required: str, came: str) -> InputError:
+    where = f"input file {file}, {block.place(line)}"
+    return InputError(where, required, came, "nothing was committed; mend the file or the spec's columns")
+
+
+def _rows_of(block: Block) -> list[int]:
+    """The lines of a block that hold a row: all that are not blank."""
+    return [line for line, text in enumerate(block.text.split(b"\n")) if text.strip()]

@@ -1,0 +1,88 @@
+"""Whole lines of a byte range: a line belongs to the range that it begins in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import IO, NamedTuple
+
+from skewless_spark.sources.files import open_file
+
+BLOCK_BYTES = 4 << 20
+#: A range ends in the middle of a line: so much is read at a time to find where that ends.
+_TAIL_BYTES = 1 << 12
+_MARK = b"\xef\xbb\xbf"
+
+
+class Block(NamedTuple):
+    """Some whole lines of a file; a line end is one newline, whatever it is in the file.
+
+    Attributes:
+        text: the lines, each but the last of a file with its newline.
+        offset: the byte of the range's first line; 0 for the beginning of a file.
+        line: lines between that and this block.
+    """
+
+    text: bytes
+    offset: int
+    line: int
+
+    def place(self, line: int) -> str:
+        """Where a line of the block is, in words, counted from 0."""
+        number = self.line + line + 1
+        return f"line {number:,}" if not self.offset else f"line {number:,} after byte {self.offset:,}"
+
+
+def blocks(path: str, span: tuple[int, int] | None) -> Iterator[Block]:
+    """The lines that begin in a range, or all lines of a file, a block at a time.
+
+    Of a range not more is read than its bytes, the one before, and what the last line takes beyond its end.
+    """
+    with open_file(path) as opened:
+        start, end = span or (0, None)
+        pieces = _range(opened, start, end)
+        line = 0
+        offset = start
+        for number, piece in enumerate(pieces):
+            text = piece
+            if number == 0 and start == 0:
+                text = text.removeprefix(_MARK)
+            if b"\r" in text:
+                text = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+            if text:
+                yield Block(text, offset, line)
+                line += text.count(b"\n")
+
+
+def _range(opened: IO[bytes], start: int, end: int | None) -> Iterator[bytes]:
+    at = max(0, start - 1)
+    if at:
+        opened.seek(at)
+    carried, aligned = b"", start == 0
+    while end is None or at < end:
+        raw = opened.read(BLOCK_BYTES if end is None else min(BLOCK_BYTES, end - at))
+        if not raw:
+            break
+        at += len(raw)
+        if not aligned:
+            newline = raw.find(b"\n")
+            if newline < 0:
+                continue
+            raw, aligned = raw[newline + 1 :], True
+        cut = raw.rfind(b"\n") + 1
+        if cut:
+            yield carried + raw[:cut]
+            carried = raw[cut:]
+        else:
+            carried += raw
+    if carried:
+        yield carried + (_rest_of_line(opened) if end is not None else b"")
+
+
+def _rest_of_line(opened: IO[bytes]) -> bytes:
+    rest = b""
+    while raw := opened.read(_TAIL_BYTES):
+        newline = raw.find(b"\n") + 1
+        if newline:
+            return rest + raw[:newline]
+        rest += raw
+    return rest

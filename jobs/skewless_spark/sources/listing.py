@@ -1,0 +1,182 @@
+"""Listing an input before a run: its files, their columns, and the units they are cut into."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from skewless.errors import InputError, nearest
+from skewless.job import Source, Unit
+from skewless.spec import Input
+from skewless_spark.sources import json_lines, partition_columns
+from skewless_spark.sources.cutting import cut_bytes_evenly, cut_groups, is_large, piece_bytes
+from skewless_spark.sources.delimited import header_of
+from skewless_spark.sources.files import COMPRESSED, LOOKERS, find, open_file, open_input, size_and_version, spark_path
+from skewless_spark.sources.footers import Footer, footer_of
+from skewless_spark.sources.lines import Block
+from skewless_spark.sources.spark_types import declared_type
+from skewless_spark.sources.uris import FILE_COLUMNS, file_column_type
+
+#: Files that are sampled for how long a line is, and the bytes of each: at most 5 % of a large input.
+SAMPLED_FILES, LEAST_SAMPLE, LARGEST_SAMPLE = 8, 16 << 10, 256 << 10
+_SAMPLED_PART = 0.05
+#: Lines of a compressed file, for each that its bytes would make uncompressed.
+_COMPRESSION = 4.0
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The units of an input, by path and place, with their common columns.
+
+    Attributes:
+        units: in the order of the input.
+        source: how they are read; all columns of the files, not only those that a job reads.
+    """
+
+    units: tuple[Unit, ...]
+    source: Source
+
+    @property
+    def types(self) -> dict[str, str]:
+        """Spark SQL type of each column that a job may name; empty for an input without files."""
+        named = {**self.source.columns, **self.source.partition_columns}
+        return {**named, **{name: file_column_type(name) for name in FILE_COLUMNS}} if named else {}
+
+
+@dataclass(frozen=True)
+class _File:
+    path: str
+    inner: str
+    size: int
+    version: str
+    values: dict[str, str | None]
+
+
+def list_input(given: Input, path: str, share: float = 0.01, files: Sequence[str] | None = None) -> Listing:
+    """List an input: footers are read, and samples of texts, not the rows.
+
+    Args:
+        given: the spec's section, its format that of the files.
+        path: its path, resolved.
+        share: the part of the input that the smallest wave is to have.
+        files: the files, if they are known already.
+
+    Raises:
+        InputError: there is nothing at the path, a file is none of its format, or files differ in columns.
+    """
+    fs, root = open_input(path)
+    found = find(path) if files is None else sorted(files)
+    values = [partition_columns.values_of(file, root) for file in found]
+    partitions = partition_columns.types_of(found, values)
+    with ThreadPoolExecutor(max_workers=LOOKERS) as pool:
+        stats = list(pool.map(lambda file: size_and_version(fs, file), found))
+        listed = [
+            _File(spark_path(fs, file), file, size, version, one)
+            for file, (size, version), one in zip(found, stats, values, strict=True)
+        ]
+        piece = piece_bytes([file.size for file in listed], share, given.cut_bytes)
+        if given.format in {"parquet", "orc"}:
+            footers = list(pool.map(lambda file: footer_of(fs, file.inner, given.format), listed))
+            columns = _common_types(found, footers)
+            units = [unit for one in zip(listed, footers, strict=True) for unit in _counted(*one, piece, given)]
+        else:
+            columns, row_bytes = _sampled(given, listed)
+            units = [unit for file in listed for unit in _estimated(file, row_bytes, piece, given.cut_bytes)]
+    inside = {name: kind for name, kind in columns.items() if name not in partitions or given.format == "csv"}
+    source = Source(
+        format=given.format, columns=inside, partition_columns=partitions, header=given.header is not False,
+        delimiter=given.delimiter or ",",
+    )  # fmt: skip
+    return Listing(tuple(units), source)
+
+
+def _common_types(files: Sequence[str], footers: Sequence[Footer]) -> dict[str, str]:
+    for file, footer in zip(files, footers, strict=True):
+        if footer.types != footers[0].types:
+            _refuse_schema(files[0], footers[0].types, file, footer.types)
+    return footers[0].types if footers else {}
+
+
+def _refuse_schema(first: str, types: Mapping[str, str], file: str, found: Mapping[str, str]) -> None:
+    odd = next((name for name in {**types, **found} if types.get(name) != found.get(name)), None)
+    if odd is None:
+        return  # in another order: columns are read by name
+    raise InputError(
+        f"input file {file}", f"column {odd!r} of type {types.get(odd, 'none')} as in {posixpath.basename(first)}",
+        f"type {found.get(odd, 'none')}", "write all files of an input with one schema",
+    )  # fmt: skip
+
+
+def _counted(file: _File, footer: Footer, piece: int, given: Input) -> list[Unit]:
+    """A file of rows that its footer counts: whole, or cut along its row groups or stripes."""
+    unit = Unit(path=file.path, rows=footer.rows, size_bytes=file.size, version=file.version, values=file.values)
+    rows = [count for count, _ in footer.pieces]
+    if not is_large(file.size, piece, given.cut_bytes) or len(rows) < 2 or sum(rows) != footer.rows:
+        return [unit]
+    spans = cut_groups(footer.pieces, file.size, piece)
+    if len(spans) < 2:
+        return [unit]
+    return [
+        unit.model_copy(update={"span": (start, end), "first_row": sum(rows[:start]), "rows": sum(rows[start:end])})
+        for start, end in spans
+    ]
+
+
+def _estimated(file: _File, row_bytes: float, piece: int, cut_bytes: int) -> list[Unit]:
+    """A text: whole, or cut into ranges of bytes."""
+    squeezed = file.path.endswith(COMPRESSED)
+    cut = not squeezed and is_large(file.size, piece, cut_bytes)
+    spans = cut_bytes_evenly(file.size, piece) if cut else [None]
+    rows = file.size / row_bytes * (_COMPRESSION if squeezed else 1.0) / len(spans)
+    unit = Unit(
+        path=file.path, rows=max(1, round(rows)) if file.size else 0, size_bytes=file.size, version=file.version,
+        values=file.values, counted=False,
+    )  # fmt: skip
+    return [unit.model_copy(update={"span": span}) for span in spans]
+
+
+# Texts say nothing of themselves: some of their lines are looked at.
+
+
+def _sampled(given: Input, files: Sequence[_File]) -> tuple[dict[str, str], float]:
+    """The columns of the files of a text format, and how many bytes a line of them has."""
+    filled = [file for file in files if file.size]
+    total = sum(file.size for file in filled)
+    length = min(LARGEST_SAMPLE, max(LEAST_SAMPLE, int(total * _SAMPLED_PART / SAMPLED_FILES)))
+    step = -(-len(filled) // SAMPLED_FILES)
+    samples = [_sample(file, length) for file in filled[:: step or 1]]
+    lines = sum(max(1, text.count(b"\n")) for text in samples)
+    row_bytes = max(1.0, sum(map(len, samples)) / lines) if samples else 1.0
+    if given.format == "text":
+        return ({"value": "string"} if files else {}), row_bytes
+    at = "spec, field input.columns"
+    declared = {
+        name: declared_type(kind, f"{at}.{name}", nested=given.format == "json")
+        for name, kind in (given.columns or {}).items()
+    }
+    if not samples:
+        return declared, row_bytes
+    first = filled[0].path
+    if given.format == "json":
+        return declared or json_lines.infer(Block(samples[0], 0, 0), first), row_bytes
+    if given.header is False:
+        return declared, row_bytes
+    names = header_of(samples[0].partition(b"\n")[0], given.delimiter or ",", first)
+    odd = next((name for name in declared if name not in names), None)
+    if odd is not None:
+        raise InputError(at, f"columns of the header of {first}", repr(odd), nearest(odd, names))
+    return {name: declared.get(name, "string") for name in names}, row_bytes
+
+
+def _sample(file: _File, length: int) -> bytes:
+    """The first lines of a file, whole ones if there is a line end in so many bytes."""
+    try:
+        with open_file(file.path) as opened:
+            raw = opened.read(length).removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+            while b"\n" not in raw and (more := opened.read(length)):
+                raw += more
+    except (OSError, EOFError, ValueError) as err:
+        raise InputError(f"input file {file.path}", "a readable file", str(err)[:200], "remove or rewrite it") from None
+    return raw[: raw.rfind(b"\n") + 1] if len(raw) >= length else raw

@@ -1,0 +1,147 @@
+"""Reading units with pyarrow, in Spark's Python workers: whatever is not a whole Parquet file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import fsspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow import orc
+
+from skewless.errors import InputError
+from skewless.hashing import pack_origin
+from skewless.job import Source, Unit
+from skewless_spark.sources import delimited, json_lines
+from skewless_spark.sources.lines import blocks
+from skewless_spark.sources.spark_types import arrow_type_of
+from skewless_spark.sources.text_values import cast_text
+from skewless_spark.sources.uris import FILE_COLUMNS, file_column_type, file_value
+
+Batches = Iterable[pa.RecordBatch]
+#: Rows that go to Spark at a time.
+BATCH_ROWS = 1 << 16
+
+
+def read_parts(
+    parts: Sequence[Sequence[tuple[int, Unit]]], source: Source, columns: Sequence[str], origin: str
+) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+    """For ``mapInArrow`` over numbers: the rows of the units that a number stands for.
+
+    Args:
+        parts: for each number its units, with their ordinals.
+        source: how they are read.
+        columns: in order; of the files, of their paths, or one of ``FILE_COLUMNS``.
+        origin: name of the last column: source partition and offset of the row.
+    """
+    inside = [name for name in columns if name not in source.partition_columns and name not in FILE_COLUMNS]
+
+    def of_part(batches: Batches) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                for ordinal, unit in parts[number]:
+                    yield from _located(ordinal, unit, source, columns, inside, origin)
+
+    return of_part
+
+
+def _located(
+    ordinal: int, unit: Unit, source: Source, columns: Sequence[str], inside: Sequence[str], origin: str
+) -> Iterator[pa.RecordBatch]:
+    offset = 0
+    for whole in read_unit(unit, source, inside):
+        for batch in (whole.slice(start, BATCH_ROWS) for start in range(0, whole.num_rows, BATCH_ROWS)):
+            rows = np.arange(offset, offset + batch.num_rows, dtype=np.int64)
+            given = {name: _given(name, unit, source, rows) for name in columns if name not in inside}
+            arrays = [given[name] if name in given else batch.column(name) for name in columns]
+            origins = pa.array(rows + pack_origin(ordinal, 0))
+            yield pa.RecordBatch.from_arrays(
+                [*arrays, origins], names=[*(f"s{n}" for n in range(len(columns))), origin]
+            )
+            offset += batch.num_rows
+    if unit.counted and offset != unit.rows:
+        raise InputError(
+            f"input file {unit.path}", f"{unit.rows:,} rows as its footer lists", f"{offset:,}", "nothing was committed"
+        )
+
+
+def _given(name: str, unit: Unit, source: Source, rows: np.ndarray) -> pa.Array:
+    """A column that is in no file: of its path, or about the file itself."""
+    if name in FILE_COLUMNS:
+        value = file_value(name, unit.path)
+        if value is not None:
+            return pa.repeat(pa.scalar(value, pa.string()), len(rows))
+        known = unit.counted or unit.span is None or not unit.span[0]
+        return pa.array(rows + unit.first_row) if known else pa.nulls(len(rows), arrow_type_of(file_column_type(name)))
+    return pa.repeat(partition_value(unit, source, name), len(rows))
+
+
+def partition_value(unit: Unit, source: Source, name: str) -> pa.Scalar:
+    """The value of a partition column, typed."""
+    return cast_text(pa.array([unit.values[name]], pa.string()), source.partition_columns[name])[0]
+
+
+def read_unit(unit: Unit, source: Source, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The named columns of the files of a unit, in the types that the source says; without a name, rows alone.
+
+    Raises:
+        InputError: the file is not what it was or not what was declared; names the place.
+    """
+    # A reader that is asked for no column gives no rows either.
+    asked = list(columns) or (_any_column(source) if source.format != "text" else [])
+    reader = {"parquet": _parquet, "orc": _orc, "csv": delimited.read, "json": json_lines.read, "text": _text}
+    try:
+        yield from reader[source.format](unit, source, asked)
+    except (pa.ArrowException, OSError) as err:
+        reason = (str(err).splitlines() or [type(err).__name__])[0][:200]
+        raise InputError(
+            f"input file {unit.path}", f"readable {source.format}", reason, "nothing was committed"
+        ) from None
+
+
+def _any_column(source: Source) -> list[str]:
+    return list(source.columns)[:1]
+
+
+def _parquet(unit: Unit, source: Source, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    fs, file = fsspec.core.url_to_fs(unit.path)
+    with fs.open(file, "rb") as opened:
+        # What is needed of a row group is fetched at once and in few pieces; nothing else is read.
+        read = pq.ParquetFile(opened, pre_buffer=True)
+        groups = list(range(*unit.span)) if unit.span else None
+        for batch in read.iter_batches(BATCH_ROWS, row_groups=groups, columns=list(columns), use_threads=False):
+            yield _as_declared(batch, source, columns)
+
+
+def _orc(unit: Unit, source: Source, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    fs, file = fsspec.core.url_to_fs(unit.path)
+    with fs.open(file, "rb") as opened:
+        read = orc.ORCFile(opened)
+        for stripe in range(*(unit.span or (0, read.nstripes))):
+            yield _as_declared(read.read_stripe(stripe, columns=list(columns)), source, columns)
+
+
+def _as_declared(batch: pa.RecordBatch, source: Source, columns: Sequence[str]) -> pa.RecordBatch:
+    arrays = [_cast(batch.column(name), arrow_type_of(source.columns[name])) for name in columns]
+    return pa.RecordBatch.from_arrays(arrays, names=list(columns))
+
+
+def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    if array.type == kind:
+        return array
+    if pa.types.is_timestamp(array.type) and pa.types.is_timestamp(kind):
+        # Spark knows microseconds; what is finer is cut off, as it does.
+        return pc.cast(array, kind, safe=False)
+    return pc.cast(array, kind)
+
+
+def _text(unit: Unit, source: Source, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """A row per line. Its bytes stay as they are, be they UTF-8 or not, as in Spark."""
+    del source, columns
+    for block in blocks(unit.path, unit.span):
+        whole = block.text.removesuffix(b"\n")
+        buffers = [None, pa.py_buffer(np.array([0, len(whole)], dtype=np.int32)), pa.py_buffer(whole)]
+        lines = pc.split_pattern(pa.StringArray.from_buffers(pa.string(), 1, buffers), "\n").flatten()
+        yield pa.RecordBatch.from_arrays([lines], names=["value"])

@@ -1,0 +1,176 @@
+"""Reading a wave in a stage: whole Parquet files by Spark's own scan, everything else by pyarrow in its workers."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+from pyspark.sql import Column, DataFrame, Observation, Row, SparkSession
+from pyspark.sql import functions as F
+
+from skewless.hashing import OFFSET_BITS
+from skewless.job import Job, Unit
+from skewless_spark.mapping import mapped_rows, source_columns
+from skewless_spark.sources.ranges import read_parts
+from skewless_spark.sources.uris import FILE_COLUMNS, as_spark_says, file_column_type, literally, quoted
+
+#: The origin of a row: source partition and offset in one integer (``skewless.hashing.pack_origin``).
+ORIGIN = "origin"
+#: Where a map makes several rows of one, the place of each among them.
+ORIGIN_INDEX = "origin_index"
+
+#: Bytes that a Spark task reads with pyarrow, at most, if there are several units to choose from.
+_TASK_BYTES = 64 << 20
+
+
+class Tally:
+    """Counts what a wave's reader read and what it gave out, before rows are routed; see ``LedgerLine``.
+
+    One belongs to one frame of ``read_units``, and knows its counts once that has been run.
+    """
+
+    def __init__(self) -> None:
+        self._read = Observation("skewless read")
+        self._given = Observation("skewless given")
+        self._used = False
+
+    def reading(self, frame: DataFrame) -> DataFrame:
+        """Count the rows of the files."""
+        self._used = True
+        return frame.observe(self._read, F.count(F.lit(1)).alias("rows"))
+
+    def giving(self, frame: DataFrame) -> DataFrame:
+        """Count the rows that leave the reader."""
+        return frame.observe(self._given, F.count(F.lit(1)).alias("rows"))
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """``source_rows`` and ``given_rows``, as a stage report has them."""
+        if not self._used:
+            return {"source_rows": 0, "given_rows": 0}
+        return {"source_rows": _rows(self._read), "given_rows": _rows(self._given)}
+
+
+def _rows(observed: Observation) -> int:
+    return int(observed.get.get("rows") or 0)
+
+
+def read_units(
+    spark: SparkSession, job: Job, ordinals: Sequence[int], columns: Sequence[str], tally: Tally | None = None
+) -> DataFrame:
+    """The named columns of some source partitions, mapped if the job has a map, with the origin of every row.
+
+    Args:
+        spark: the session.
+        job: the frozen job.
+        ordinals: which of its units.
+        columns: in order, of the mapped rows if there is a map; they come back as ``c0``, ``c1``, ... and
+            ``origin``; behind it ``origin_index`` only if there is a map.
+        tally: counts the rows on their way.
+    """
+    types = {**job.key_types, **job.column_types}
+    payload = [F.col(quoted(name)).alias(f"c{number}") for number, name in enumerate(columns)]
+    if not ordinals:
+        ddl = ", ".join(f"{quoted(name)} {types[name]}" for name in columns)
+        empty = spark.createDataFrame(cast("list[Row]", []), ddl)
+        behind = [F.lit(0).cast("int").alias(ORIGIN_INDEX)] if job.spec.map else []
+        return empty.select(*payload, F.lit(0).cast("bigint").alias(ORIGIN), *behind)
+    wanted = list(source_columns(job, columns))
+    rows = _source_rows(spark, job, ordinals, wanted)
+    if tally:
+        rows = tally.reading(rows)
+    if job.spec.map is None:
+        found = rows.select(*(F.col(f"s{wanted.index(name)}").alias(f"c{n}") for n, name in enumerate(columns)), ORIGIN)
+    else:
+        found = mapped_rows(spark, job, rows, wanted, columns, ORIGIN, ORIGIN_INDEX)
+    return tally.giving(found) if tally else found
+
+
+def _source_rows(spark: SparkSession, job: Job, ordinals: Sequence[int], wanted: Sequence[str]) -> DataFrame:
+    """The columns of the files of some units, ``s0``, ``s1``, ..., and ``origin``."""
+    native = [one for one in ordinals if job.source.format == "parquet" and _whole_and_visible(job.units[one])]
+    scanned = set(native)
+    ranges = [ordinal for ordinal in ordinals if ordinal not in scanned]
+    frames = [_scanned(spark, job, native, wanted)] if native else []
+    if ranges:
+        frames.append(_ranged(spark, job, ranges, wanted))
+    return frames[0] if len(frames) == 1 else frames[0].unionByName(frames[1])
+
+
+def _whole_and_visible(unit: Unit) -> bool:
+    """Spark reads no file whose name begins with an underscore or a dot, also where a glob names it."""
+    return unit.span is None and not unit.path.rpartition("/")[2].startswith(("_", "."))
+
+
+def _types(job: Job) -> Mapping[str, str]:
+    given = {**job.key_types, **job.column_types} if job.spec.map is None else {}
+    about = {name: file_column_type(name) for name in FILE_COLUMNS}
+    return {**given, **job.source.columns, **job.source.partition_columns, **about}
+
+
+def _ranged(spark: SparkSession, job: Job, ordinals: Sequence[int], wanted: Sequence[str]) -> DataFrame:
+    """Units that pyarrow reads, spread over Spark tasks by their bytes."""
+    types = _types(job)
+    parts = _spread([(one, job.units[one]) for one in ordinals], spark.sparkContext.defaultParallelism)
+    schema = ", ".join([*(f"s{number} {types[name]}" for number, name in enumerate(wanted)), f"{ORIGIN} bigint"])
+    numbers = spark.range(0, len(parts), 1, len(parts))
+    return numbers.mapInArrow(read_parts(parts, job.source, list(wanted), ORIGIN), schema)
+
+
+def _spread(units: Sequence[tuple[int, Unit]], slots: int) -> list[list[tuple[int, Unit]]]:
+    """Give units to tasks, the longest first to the one with the fewest bytes; a task's units in order."""
+    sizes = {ordinal: _bytes(unit) for ordinal, unit in units}
+    tasks = min(len(units), max(2 * slots, -(-sum(sizes.values()) // _TASK_BYTES)))
+    filled = [(0, number) for number in range(tasks)]
+    parts: list[list[tuple[int, Unit]]] = [[] for _ in range(tasks)]
+    for ordinal, unit in sorted(units, key=lambda one: (-sizes[one[0]], one[0])):
+        taken, number = heapq.heappop(filled)
+        parts[number].append((ordinal, unit))
+        heapq.heappush(filled, (taken + sizes[ordinal], number))
+    return [sorted(part, key=lambda one: one[0]) for part in parts]
+
+
+def _bytes(unit: Unit) -> int:
+    """About the bytes of a unit, and something for opening its file."""
+    if unit.span is None:
+        return unit.size_bytes + (1 << 16)
+    # Of row groups and stripes only the rows are known: they serve as well.
+    return (unit.rows << 4 if unit.counted else unit.span[1] - unit.span[0]) + (1 << 16)
+
+
+def _scanned(spark: SparkSession, job: Job, ordinals: Sequence[int], wanted: Sequence[str]) -> DataFrame:
+    """Whole Parquet files, by Spark's own scan."""
+    types, source = _types(job), job.source
+    inside = [name for name in wanted if name not in source.partition_columns and name not in FILE_COLUMNS]
+    ddl = ", ".join(f"{quoted(name)} {types[name]}" for name in inside)
+    units = [job.units[ordinal] for ordinal in ordinals]
+    partitions = [name for name in wanted if name in source.partition_columns]
+    rows = (spark.read.schema(ddl) if ddl else spark.read).parquet(*(literally(unit.path) for unit in units))
+    payload = [F.col(quoted(name)).alias(f"s{wanted.index(name)}") for name in inside]
+    about = [F.col(name).alias(f"s{wanted.index(name)}") for name in wanted if name in FILE_COLUMNS]
+    located = rows.select(
+        *payload,
+        *about,
+        F.col("_metadata.file_path").alias("file_path"),
+        F.col("_metadata.row_index").alias("row_index"),
+    )
+    known = spark.createDataFrame(
+        [
+            (as_spark_says(unit.path), ordinal, *(unit.values[name] for name in partitions))
+            for ordinal, unit in zip(ordinals, units, strict=True)
+        ],
+        ", ".join(["file_path string", "ordinal bigint", *(f"p{number} string" for number in range(len(partitions)))]),
+    )
+    # A left join: a path that Spark spells differently must stop the run, not lose its rows.
+    unknown = F.raise_error(F.concat(F.lit("skewless: not a listed file: "), F.col("file_path")))
+    ordinal = F.coalesce(F.col("ordinal"), unknown.cast("bigint"))
+    origin = F.shiftleft(ordinal, OFFSET_BITS).bitwiseOR(F.col("row_index")).alias(ORIGIN)
+    joined = located.join(F.broadcast(known), "file_path", "left")
+
+    def column(number: int, name: str) -> Column:
+        if name not in partitions:
+            return F.col(f"s{number}")
+        return F.col(f"p{partitions.index(name)}").cast(types[name]).alias(f"s{number}")
+
+    return joined.select(*(column(number, name) for number, name in enumerate(wanted)), origin)

@@ -1,0 +1,110 @@
+"""Types of columns, in the words of Spark SQL and of Arrow."""
+
+from __future__ import annotations
+
+import re
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from skewless.errors import SpecError
+
+#: Assumed types of an input without a single file, which has no schema of its own.
+EMPTY_KEY_TYPE, EMPTY_COLUMN_TYPE = "string", "bigint"
+
+#: Begins the type of a column that Spark cannot read, or that no part of a job may use.
+UNSUPPORTED = "unsupported "
+
+
+def spark_types_of(metadata: pq.FileMetaData) -> dict[str, str]:
+    """The Spark SQL type of each column of a Parquet file, as Spark reads it."""
+    leaves = {
+        leaf.path: leaf.physical_type for leaf in (metadata.schema.column(n) for n in range(metadata.num_columns))
+    }
+    return {
+        field.name: spark_type_of(field.type, leaves.get(field.name, "")) for field in metadata.schema.to_arrow_schema()
+    }
+
+
+def spark_type_of(kind: pa.DataType, physical: str = "") -> str:
+    """The Spark SQL type that Spark reads a Parquet column of an Arrow type as.
+
+    Args:
+        kind: the Arrow type.
+        physical: the physical type in the file. INT96 is a timestamp that Spark reads, although
+            Arrow calls it one of nanoseconds; nanoseconds of any other kind Spark refuses.
+    """
+    if pa.types.is_dictionary(kind):
+        found = spark_type_of(kind.value_type)
+    elif pa.types.is_decimal(kind):
+        found = f"decimal({kind.precision},{kind.scale})"
+    elif pa.types.is_timestamp(kind):
+        found = _timestamp(kind, physical)
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        inner = spark_type_of(kind.value_type)
+        found = inner if inner.startswith(UNSUPPORTED) else f"array<{inner}>"
+    else:
+        found = "binary" if pa.types.is_fixed_size_binary(kind) else _PLAIN_TYPES.get(str(kind), f"{UNSUPPORTED}{kind}")
+    return found
+
+
+def _timestamp(kind: pa.TimestampType, physical: str) -> str:
+    if physical == "INT96":
+        return "timestamp"
+    if kind.unit == "ns":
+        return f"{UNSUPPORTED}{kind}"
+    return "timestamp" if kind.tz else "timestamp_ntz"
+
+
+_PLAIN_TYPES = {
+    "int8": "tinyint", "int16": "smallint", "int32": "int", "int64": "bigint",
+    "uint8": "smallint", "uint16": "int", "uint32": "bigint", "uint64": "decimal(20,0)",
+    "float": "float", "halffloat": "float", "double": "double", "bool": "boolean",
+    "string": "string", "large_string": "string", "string_view": "string",
+    "binary": "binary", "large_binary": "binary", "date32[day]": "date",
+}  # fmt: skip
+
+_ARROW_TYPES = {
+    "tinyint": pa.int8(), "smallint": pa.int16(), "int": pa.int32(), "bigint": pa.int64(),
+    "float": pa.float32(), "double": pa.float64(), "boolean": pa.bool_(), "string": pa.string(),
+    "binary": pa.binary(), "date": pa.date32(), "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}  # fmt: skip
+
+#: Other names that Spark SQL has for them.
+_SYNONYMS = {"integer": "int", "long": "bigint", "short": "smallint", "byte": "tinyint", "real": "float"}
+
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+
+
+def arrow_type_of(spark_type: str) -> pa.DataType:
+    """The Arrow type that Spark exchanges values of a Spark SQL type in."""
+    decimal = _DECIMAL.fullmatch(spark_type)
+    if decimal:
+        return pa.decimal128(int(decimal[1]), int(decimal[2]))
+    if spark_type.startswith("array<"):
+        return pa.list_(arrow_type_of(spark_type[len("array<") : -1]))
+    return _ARROW_TYPES[spark_type]
+
+
+def declared_type(text: str, at: str, *, nested: bool) -> str:
+    """A type as a spec writes it, in Spark SQL's own spelling.
+
+    Args:
+        text: as written, for example ``DECIMAL(10, 2)``.
+        at: where, for the message.
+        nested: whether it may be an array.
+
+    Raises:
+        SpecError: it is none that a text can hold.
+    """
+    plain = re.sub(r"\s+", "", text).lower()
+    plain = _SYNONYMS.get(plain, plain)
+    decimal = _DECIMAL.fullmatch(plain)
+    if nested and plain.startswith("array<") and plain.endswith(">"):
+        return f"array<{declared_type(plain[len('array<') : -1], at, nested=True)}>"
+    good = plain in _ARROW_TYPES and plain != "binary"
+    if not good and not (decimal and int(decimal[2]) <= int(decimal[1]) <= 38):
+        known = ", ".join(sorted({*_ARROW_TYPES} - {"binary"}))
+        raise SpecError(at, "a type that a text can hold", repr(text), f"these are {known} and decimal(p,s)")
+    return plain

@@ -1,0 +1,99 @@
+"""A table of Spark's catalog as the files that it is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+from urllib.parse import unquote
+
+import fsspec
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+
+from skewless.errors import InputError
+from skewless.spec import Input
+from skewless_spark.sources.files import spark_path
+from skewless_spark.sources.listing import Listing, list_input
+
+_FORMATS = ("parquet", "orc", "csv", "json", "text")
+#: Options of a table that say nothing about how its files are read.
+_HARMLESS = frozenset({"path", "serialization.format", "compression"})
+
+
+def list_table(spark: SparkSession, given: Input, share: float) -> tuple[str, Listing]:
+    """List a table.
+
+    Returns:
+        Where it lies, and its files.
+
+    Raises:
+        InputError: there is no such table, or it is not one of files that are read here.
+    """
+    name = str(given.table)
+    at = f"input.table {name}"
+    try:
+        table = spark.table(name)
+        told = {row["col_name"]: row["data_type"] for row in spark.sql(f"DESCRIBE TABLE EXTENDED {name}").collect()}
+        partitions = [column.name for column in spark.catalog.listColumns(name) if column.isPartition]
+    except AnalysisException as err:
+        raise InputError(at, "a table that Spark knows", str(err).splitlines()[0][:200], "check the name") from None
+    provider = str(told.get("Provider", "")).lower()
+    if str(told.get("Type", "")) == "VIEW" or provider not in _FORMATS:
+        came = "a view" if told.get("Type") == "VIEW" else f"one of the provider {provider or 'unknown'!r}"
+        raise InputError(
+            at, f"a table of files: {', '.join(_FORMATS)}", came, "write it out, or read its files by path"
+        )
+    declared = {field.name: field.dataType.simpleString() for field in table.schema}
+    inside = {column: kind for column, kind in declared.items() if column not in partitions}
+    location, files = _files(str(told["Location"]), table.inputFiles())
+    listing = list_input(
+        _as_files(given, provider, location, inside, _options(spark, name), at), location, share, files
+    )
+    source = listing.source
+    odd = next((one for one in inside if listing.units and source.columns.get(one) != inside[one]), None)
+    if odd is not None:
+        raise InputError(
+            at, f"files with {odd!r} of type {inside[odd]}", str(source.columns.get(odd)), "rewrite the table"
+        )
+    if listing.units and list(source.partition_columns) != partitions:
+        raise InputError(
+            at, f"folders named after {partitions}", str(list(source.partition_columns)), "read it by path"
+        )
+    columns = source.columns if listing.units else inside
+    kept = source.model_copy(
+        update={"columns": columns, "partition_columns": {one: declared[one] for one in partitions}}
+    )
+    return location, Listing(listing.units, kept)
+
+
+def _files(location: str, paths: list[str]) -> tuple[str, list[str]]:
+    """Spark's URIs, percent-encoded, as paths."""
+    fs, root = fsspec.core.url_to_fs(unquote(location))
+    found = [str(fs._strip_protocol(unquote(path))) for path in paths]  # noqa: SLF001  # fsspec's own name for it
+    return spark_path(fs, root.rstrip("/")), found
+
+
+def _options(spark: SparkSession, name: str) -> Mapping[str, str]:
+    state = cast("Any", spark)._jsparkSession.sessionState()  # noqa: SLF001  # Spark tells options nowhere else
+    properties = state.catalog().getTableMetadata(state.sqlParser().parseTableIdentifier(name)).storage().properties()
+    keys = properties.keys().toSeq()
+    names = [str(keys.apply(number)) for number in range(keys.size())]
+    return {key.lower(): str(properties.apply(key)) for key in names}
+
+
+def _as_files(
+    given: Input, provider: str, location: str, columns: Mapping[str, str], options: Mapping[str, str], at: str
+) -> Input:
+    known = _HARMLESS | ({"header", "sep", "delimiter"} if provider == "csv" else set())
+    odd = next((option for option in options if option not in known), None)
+    if odd is not None:
+        raise InputError(at, "a table without options that change how files are read", f"the option {odd!r}")
+    raw: dict[str, Any] = {"path": location, "format": provider, "cut_bytes": given.cut_bytes}
+    if provider in {"csv", "json"}:
+        raw["columns"] = dict(columns)
+    if provider == "csv":
+        raw["header"] = options.get("header", "false").lower() == "true"
+        raw["delimiter"] = options.get("sep", options.get("delimiter", ","))
+    if provider == "text" and list(columns) != ["value"]:
+        raise InputError(at, "a text table with the column 'value'", str(list(columns)))
+    return Input.model_validate(raw)

@@ -1,0 +1,96 @@
+"""Python mappers: one row in, any number out, over Arrow batches, registered by name.
+
+A package registers its mappers as entry points of the group ``skewless.mappers``; a spec names one
+and gives options, and nothing in a spec is ever imported or evaluated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pydantic import BaseModel
+
+from skewless.errors import MapError, SpecError, nearest
+
+GROUP = "skewless.mappers"
+
+#: Takes a batch of the mapper's columns; gives the mapped rows and, for each, the row of the batch
+#: that it was made of: ascending integers, shape ``(mapped rows,)``.
+MapCall = Callable[[pa.RecordBatch], tuple[pa.RecordBatch, npt.NDArray[np.int64]]]
+
+
+@dataclass(frozen=True)
+class PythonMapper:
+    """A mapper that specs can name.
+
+    Attributes:
+        name: as specs call it.
+        options: the pydantic model (strict) of its options.
+        columns: the input columns it is given, in order, from validated options; also
+            ``_metadata.file_path``, ``_metadata.file_name`` and ``_metadata.row_index``.
+        schema: of the mapped rows, from validated options.
+        create: the call, from validated options. It must not keep anything from batch to batch.
+    """
+
+    name: str
+    options: type[BaseModel]
+    columns: Callable[[Any], Sequence[str]]
+    schema: Callable[[Any], pa.Schema]
+    create: Callable[[Any], MapCall]
+
+
+def mapper_named(name: str, at: str) -> PythonMapper:
+    """The mapper that is registered under a name; loaded now, and no other one is.
+
+    Raises:
+        SpecError: there is none, or several, or it is no mapper.
+    """
+    known = entry_points(group=GROUP)
+    found = {(one.name, one.value): one for one in known if one.name == name}
+    if not found:
+        raise SpecError(at, "a registered mapper", repr(name), nearest(name, {one.name for one in known} or {"none"}))
+    if len(found) > 1:
+        raise SpecError(at, f"one mapper of the name {name!r}", " and ".join(value for _, value in found))
+    mapper = next(iter(found.values())).load()
+    if not isinstance(mapper, PythonMapper):
+        raise SpecError(at, f"a PythonMapper behind {name!r}", f"a {type(mapper).__name__}")
+    return mapper
+
+
+def places(mapped: pa.RecordBatch, source_rows: Any, rows: int, mapper: PythonMapper, schema: pa.Schema) -> Any:
+    """Hold a mapper to its contract and number the rows that it made of each row.
+
+    Args:
+        mapped: what it gave.
+        source_rows: the row that each mapped row was made of.
+        rows: rows of the batch that it was given.
+        mapper: for the message.
+        schema: what it declared.
+
+    Returns:
+        The source rows and, for each mapped row, its place among those of the same source row, from 0.
+
+    Raises:
+        MapError: it broke the contract.
+    """
+    at = f"mapper {mapper.name!r}"
+    if (
+        not isinstance(mapped, pa.RecordBatch)
+        or mapped.schema.names != schema.names
+        or mapped.schema.types != schema.types
+    ):
+        came = str(getattr(mapped, "schema", type(mapped).__name__)).replace("\n", ", ")
+        raise MapError(at, f"rows of {str(schema).replace(chr(10), ', ')}", came)
+    source = np.asarray(source_rows, dtype=np.int64)
+    if source.shape != (mapped.num_rows,):
+        raise MapError(at, f"a source row for each of {mapped.num_rows:,} rows", f"{source.shape}")
+    if len(source) and (source[0] < 0 or source[-1] >= rows or (np.diff(source) < 0).any()):
+        raise MapError(at, f"ascending source rows below {rows:,}", "others")
+    first = np.searchsorted(source, source, side="left")
+    return source, (np.arange(len(source)) - first).astype(np.int32)
