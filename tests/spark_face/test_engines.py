@@ -46,7 +46,7 @@ def test_combine_is_what_plain_spark_says(spark: SparkSession, path: Path, tmp_p
         F.min("value").alias("least"), F.max("value").alias("most"), F.avg("value").alias("mean"),
     )  # fmt: skip
     assert as_rows(result_of(run)) == as_rows(expected.toArrow())
-    assert finished.quality.passed
+    assert finished.quality.success
     assert reports[0].tasks == ()
     assert run.decision(0).engine is not None
     assert run.plan(0).engine == "combine"
