@@ -15,6 +15,8 @@ from pyspark.sql import SparkSession
 from skewless_spark.session import DEFAULTS, build_session
 
 ROOT = Path(__file__).parents[2]
+#: Tasks side by side where the cost is what the processor does.
+CORES = 2
 #: A distribution like any user's, with an entry point for each aggregate of the benchmarks.
 PLUGIN = Path(__file__).parent / "plugin"
 

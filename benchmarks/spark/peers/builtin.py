@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from benchmarks.spark.cell import Cell, Place
 from benchmarks.spark.peers.python_states import read
-from benchmarks.spark.setting import PLAIN, settings
+from benchmarks.spark.setting import BY_FILE, PLAIN, settings
 
 #: ``k`` of a KLL sketch whose rank error is that of our default accuracy of 75.
 KLL_K = 200
@@ -39,9 +39,11 @@ class Builtin:
 
     Attributes:
         tuned: whether somebody raised the number of keys that sketches are aggregated for in memory.
+        by_file: whether every file is a split of its own, as large files are; small ones are read several at a time.
     """
 
     tuned: bool = False
+    by_file: bool = False
 
     @property
     def name(self) -> str:
@@ -51,7 +53,8 @@ class Builtin:
     def run(self, spark: SparkSession, cell: Cell, place: Place) -> Mapping[str, float]:
         """See ``Peer``; AQE is on, as it is by default."""
         threshold = {"spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "10000000"} if self.tuned else {}
-        with settings(spark, {**PLAIN, **threshold, "spark.sql.shuffle.partitions": str(2 * cell.slots)}):
+        splits = BY_FILE if self.by_file else {}
+        with settings(spark, {**PLAIN, **threshold, **splits, "spark.sql.shuffle.partitions": str(2 * cell.slots)}):
             expressions = [EXPRESSIONS[call["function"]](call).alias(name) for name, call in cell.aggregates.items()]
             read(spark, place).groupBy("key").agg(*expressions).write.parquet(str(place.output))
         return {}

@@ -111,5 +111,3 @@ def _reduced(call: Call, batches: Batches) -> tuple[KeyIndex, GroupsAccumulator,
             accumulator.open_keys(names[-1], first)
         accumulator.update(batch.column("value"), groups, len(index))
     return index, accumulator, names
-
-

@@ -14,6 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import yaml
 from pyspark.sql import SparkSession
 
@@ -59,6 +62,8 @@ class Skewless:
         _timed(figures, "validate_seconds", lambda: require_passed(run, validate(spark, run)))
         _timed(figures, "publish_seconds", lambda: publish(run))
         figures |= _counted(run)
+        if not run.job().splittable:
+            figures["owners_of_a_key"] = _owners_of_a_key(run)
         place.output.mkdir()
         for file in run.committed("result").files:
             shutil.copy(run.path(file.path), place.output)
@@ -92,6 +97,20 @@ def _timed(figures: dict[str, float], name: str, step: Any) -> None:
     started = time.perf_counter()
     step()
     figures[name] = time.perf_counter() - started
+
+
+def _owners_of_a_key(run: RunDirectory) -> int:
+    """The most tasks that one key is in, in one stage."""
+    most = 0
+    for stage in range(run.committed_stages()):
+        tables = [
+            pq.read_table(run.path(file.path), columns=["c0", "task", "rows"])
+            for file in run.committed(stage_step(stage)).of_kind(NATIVE)
+        ]
+        states = pa.concat_tables(tables)
+        counts = states.filter(pc.field("rows") > 0).group_by("c0").aggregate([("task", "count_distinct")])
+        most = max(most, pc.max(counts["task_count_distinct"]).as_py() or 0)
+    return most
 
 
 def _counted(run: RunDirectory) -> dict[str, float]:
