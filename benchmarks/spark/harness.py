@@ -73,21 +73,27 @@ def run_row(row: Row, size: Size, effort: Effort, root: Path) -> dict[str, Any]:
     Raises:
         WrongAnswerError: a peer computed something else than ours.
     """
-    began = time.perf_counter()
     cells = row.cells(size)
     for cell in cells:
         written(cell.data, root)
     with session(row.slots) as spark:
-        setting = described(spark)
         if size.scale > 2 * WARM_UP.scale:
             _warm_up(spark, row, root)
-        turns = {cell.name: _turns(spark, row, cell, effort, root) for cell in cells}
+        return measure(spark, row, cells, size, effort, root)
+
+
+def measure(
+    spark: SparkSession, row: Row, cells: Sequence[Cell], size: Size, effort: Effort, root: Path
+) -> dict[str, Any]:
+    """Measure some cells of a row in a session that there is; see ``run_row``."""
+    began = time.perf_counter()
+    turns = {cell.name: _turns(spark, row, cell, effort, root) for cell in cells}
     medians = {(cell, one.peer): one.medians() for cell, peers in turns.items() for one in peers}
     return {
         "row": row.ident, "title": row.title, "text": row.text, "plotted": row.plotted,
         "scale": size.scale, "long": size.long, "repetitions": effort.repetitions,
         "patience_seconds": effort.patience_seconds, "took_seconds": round(time.perf_counter() - began),
-        "setting": {**setting, "slots": row.slots, "engines": list(KNOWN)},
+        "setting": {**described(spark), "slots": row.slots, "engines": list(KNOWN)},
         "cells": [_cell(cell) for cell in cells],
         "verdicts": [{**asdict(one), "met": one.met, "words": one.words} for one in row.aims(medians, cells)],
         "lines": [_line(cell, one) for cell, peers in turns.items() for one in peers],

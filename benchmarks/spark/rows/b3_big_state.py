@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from benchmarks.spark.aims import Medians, Verdict, ratio
 from benchmarks.spark.cell import Cell, Peer
@@ -12,7 +13,7 @@ from benchmarks.spark.peers.skewless import Skewless
 from benchmarks.spark.row import Row, Size
 from benchmarks.spark.setting import CORES
 
-SKETCHES = {
+SKETCHES: dict[str, dict[str, dict[str, Any]]] = {
     "HLL": {"distinct": {"function": "approx_count_distinct", "column": "value"}},
     "KLL": {"median": {"function": "approx_percentile", "column": "value", "percentage": 0.5}},
 }

@@ -54,8 +54,8 @@ def _aims(medians: Medians, cells: Sequence[Cell]) -> list[Verdict]:
 B4 = Row(
     ident="B4",
     title="Drift: what if other keys get hot?",
-    text="10 k keys, Zipf z=1.4, hot keys permuted ten times over the input, 0.2 ms a row, W=8, T* = 15 s. Salting knows"
-    " the keys that are hot in the first epoch, and salts those.",
+    text="10 k keys, Zipf z=1.4, hot keys permuted ten times over the input, 0.2 ms a row, W=8, T* = 15 s. Salting"
+    " knows the keys that are hot in the first epoch, and salts those.",
     slots=SLOTS,
     cells=_cells,
     peers=_peers,
