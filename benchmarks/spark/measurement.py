@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from benchmarks.spark.cell import Cell, Peer, Place
-from benchmarks.spark.spark_work import JobWork, jobs_since, next_job, stages_of
+from benchmarks.spark.profile import profiled
+from benchmarks.spark.spark_work import JobWork, jobs_since, next_job, queries_since, stages_of
 
 
 class WrongAnswerError(Exception):
@@ -30,7 +31,7 @@ class Measurement:
     Attributes:
         figures: by name; see ``FIGURES`` of the page for what they mean.
         answer: the result, by key.
-        profile: seconds by what they went into, as far as Spark's jobs tell; ours only.
+        profile: seconds by what they went into; ours only.
     """
 
     figures: dict[str, float]
@@ -59,7 +60,9 @@ def measured(spark: SparkSession, peer: Peer, cell: Cell, folder: Path, scratch:
             figures["set_ups_per_key"] = figures["set_ups"] / max(1, answer.num_rows)
         until = began + figures.get("prepare_seconds", 0.0) + figures["wall_seconds"]
         _relate(figures, cell)
-        return Measurement(figures, answer, _profile([job for job in jobs if job.started < until], figures))
+        queries = [query for query in queries_since(spark, began) if query.started < until]
+        profile = profiled(queries, [job for job in jobs if job.started < until], figures["wall_seconds"])
+        return Measurement(figures, answer, profile if "prepare_seconds" in figures else {})
     finally:
         shutil.rmtree(own)
 
@@ -123,28 +126,3 @@ def _relate(figures: dict[str, float], cell: Cell) -> None:
             figures["overhead_per_stage_seconds"] = (figures["wall_seconds"] - busy) / figures["stages"]
     if "rows_forwarded" in figures:
         figures["forwarded_share"] = figures["rows_forwarded"] / cell.data.rows
-
-
-def _profile(jobs: Sequence[JobWork], figures: dict[str, float]) -> dict[str, float]:
-    """Seconds by what the jobs were for; what no job was at work in is the driver's.
-
-    The jobs of a run come one after the other but for broadcasts, which other jobs wait for.
-    """
-    if "prepare_seconds" not in figures:
-        return {}
-    found: dict[str, float] = {}
-    covered = 0.0
-    for job in sorted(jobs, key=lambda job: job.started):
-        begin, end = max(job.started, covered), job.started + job.seconds
-        if end > begin:
-            name = _purpose(job)
-            found[name] = found.get(name, 0.0) + end - begin
-            covered = end
-    return {**found, "no job: planning, listing, commits": figures["wall_seconds"] - sum(found.values())}
-
-
-def _purpose(job: JobWork) -> str:
-    writes = any(stage.total("written_bytes") for stage in job.stages)
-    if job.name.startswith(("parquet", "save")) and writes:
-        return "write states, backlog, result"
-    return f"job: {job.name.split(' at ')[0]}" + (" (reads only)" if job.name.startswith("parquet") else "")

@@ -48,16 +48,35 @@ class StageWork:
 
 
 @dataclass(frozen=True)
+class QueryWork:
+    """One SQL query: what a ``collect`` or a ``write`` of a data frame is, from planning to its last job.
+
+    Attributes:
+        description: the call, and where it stands ("collect at .../stage_histogram.py:140").
+        started: seconds since the epoch, by the JVM's clock.
+        seconds: until it was done.
+        jobs: numbers of its jobs.
+    """
+
+    description: str
+    started: float
+    seconds: float
+    jobs: frozenset[int]
+
+
+@dataclass(frozen=True)
 class JobWork:
     """One job of Spark's.
 
     Attributes:
+        number: its own.
         name: the call that started it ("parquet at ...").
         started: seconds since the epoch, by the JVM's clock.
         seconds: until its last task ended.
         stages: those that it ran.
     """
 
+    number: int
     name: str
     started: float
     seconds: float
@@ -81,8 +100,22 @@ def jobs_since(spark: SparkSession, first: int) -> list[JobWork]:
         seen.update(numbers)
         started, ended = (job.submissionTime().get().getTime() / 1e3, job.completionTime().get().getTime() / 1e3)
         stages = tuple(stage for number in sorted(numbers) if (stage := _stage(store, number)).tasks)
-        found.append(JobWork(str(job.name()), started, ended - started, stages))
+        found.append(JobWork(int(job.jobId()), str(job.name()), started, ended - started, stages))
     return found
+
+
+def queries_since(spark: SparkSession, moment: float) -> list[QueryWork]:
+    """The SQL queries that began at or after a moment, seconds since the epoch, in order."""
+    session = spark._jsparkSession  # noqa: SLF001 - PySpark hands out no list of queries
+    _store(spark)
+    found = []
+    for query in _listed(session.sharedState().statusStore().executionsList()):
+        started = query.submissionTime() / 1e3
+        if started >= moment and query.completionTime().isDefined():
+            seconds = query.completionTime().get().getTime() / 1e3 - started
+            numbers = frozenset(int(number) for number in _listed(query.jobs().keySet()))
+            found.append(QueryWork(str(query.description()), started, seconds, numbers))
+    return sorted(found, key=lambda query: query.started)
 
 
 def stages_of(jobs: Sequence[JobWork]) -> list[StageWork]:
