@@ -36,8 +36,8 @@ def spark() -> Iterator[SparkSession]:
 
 
 def tiny(cell: Cell) -> Cell:
-    """The same in few files: each one costs Spark some time."""
-    return replace(cell, data=replace(cell.data, files=10))
+    """The same in few files and stages: each one costs Spark some time."""
+    return replace(cell, data=replace(cell.data, files=10), routing={"waves": [1, 4]})
 
 
 @pytest.mark.parametrize("ident", ROWS)
