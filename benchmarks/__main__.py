@@ -1,17 +1,52 @@
-"""``python -m benchmarks``: every benchmark there is, one after the other, and what each one wrote."""
+"""``python -m benchmarks [--only B3]``: every benchmark there is, one after the other, and what each one wrote."""
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
 from benchmarks import balance, dpa_table
+from benchmarks.spark.harness import PATIENCE_SECONDS, Effort, run_row
+from benchmarks.spark.page import write
+from benchmarks.spark.row import Size
+from benchmarks.spark.rows import ROWS
 
 FOLDER = balance.RESULTS
+#: Inputs are drawn once and kept here; a look at less than the full size is written here too.
+DATA = Path(__file__).parents[1] / "data" / "bench"
+SIMULATIONS = {"balance": balance.main, "dpa_table": dpa_table.main}
 
 
-def main() -> None:
-    """Run all of them."""
-    for name, run in (("balance", balance.main), ("dpa_table", dpa_table.main)):
-        run([], FOLDER)
-        print(f"wrote {FOLDER / name}.json and {FOLDER / name}.md")
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run all of them, or one."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--only", choices=[*SIMULATIONS, *ROWS], help="one of them; by default all")
+    parser.add_argument("--scale", type=float, default=1.0, help="share of the full size, for a look (Spark's rows)")
+    parser.add_argument("--repetitions", type=int, default=3, help="runs of each peer (Spark's rows)")
+    parser.add_argument(
+        "--patience", type=float, default=PATIENCE_SECONDS, help="a peer that takes more seconds is run once"
+    )
+    parser.add_argument("--long", action="store_true", help="B2 with T* = 60 s")
+    options = parser.parse_args(arguments)
+    names = [options.only] if options.only else [*SIMULATIONS, *ROWS]
+    size = Size(options.scale, options.long)
+    full = size == Size()
+    for name in names:
+        if name in SIMULATIONS:
+            SIMULATIONS[name]([], FOLDER)
+            print(f"wrote {FOLDER / name}.json and {FOLDER / name}.md")
+        else:
+            bench(name, size, Effort(options.repetitions, options.patience), FOLDER if full else DATA / "results")
+
+
+def bench(name: str, size: Size, effort: Effort, folder: Path, root: Path = DATA) -> None:
+    """Run one of Spark's rows and write it; what is no full size belongs into another folder than the results."""
+    document = run_row(ROWS[name], size, effort, root)
+    write(document, folder)
+    for verdict in document["verdicts"]:
+        print(f"{name}: {verdict['words']}")
+    print(f"wrote {folder / f'spark_{name.lower()}'}.json and .svg, and {folder / 'spark.md'}")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,85 @@
+"""What one cell of a row measures: an input, what to compute of it, and what would be ideal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from pyspark.sql import SparkSession
+
+from benchmarks.spark.datasets import Dataset
+
+#: The name of the aggregate in a result of one aggregate.
+TOTAL = "total"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One input and what all peers compute of it: per ``key`` the aggregates.
+
+    Attributes:
+        name: what tells it from the other cells of its row.
+        data: the input.
+        aggregates: as in a spec; column by column what the result holds beside the key.
+        slots: tasks side by side, W.
+        ideal_seconds: T*, of the emulated cost alone; null where the cost is what the processor does.
+        ideal_rows: the rows of each slot at T*, where all rows and slots are alike; else null.
+        tolerances: how far a result column may differ between peers, relative to ``spans``; exact where none.
+        spans: the span of the values of a column with a tolerance; null where it is relative to the value itself.
+        routing: fields of the spec's routing beside those that every run has.
+        hot_epoch: whether salting by hand knows only the keys that are hot in the first epoch; else it salts all.
+    """
+
+    name: str
+    data: Dataset
+    aggregates: Mapping[str, Mapping[str, Any]]
+    slots: int
+    ideal_seconds: float | None = None
+    ideal_rows: float | None = None
+    tolerances: Mapping[str, float] = field(default_factory=dict)
+    spans: Mapping[str, float | None] = field(default_factory=dict)
+    routing: Mapping[str, Any] = field(default_factory=dict)
+    hot_epoch: bool = False
+
+    @property
+    def call(self) -> Mapping[str, Any]:
+        """The Python aggregate of a cell that has only that."""
+        return self.aggregates[TOTAL]
+
+    def with_tally(self, folder: str) -> Cell:
+        """The same, its set-ups counted in a folder."""
+        counted = {
+            name: {**call, "tally": folder} if "tally" in call else call for name, call in self.aggregates.items()
+        }
+        return replace(self, aggregates=counted)
+
+
+class Place(NamedTuple):
+    """Where a peer reads and writes, in one repetition.
+
+    Attributes:
+        input: the folder of the input.
+        output: a folder that does not exist yet, for the result as Parquet.
+        scratch: an empty folder.
+    """
+
+    input: Path
+    output: Path
+    scratch: Path
+
+
+class Peer(Protocol):
+    """Somebody who can compute a cell."""
+
+    @property
+    def name(self) -> str:
+        """How results call it."""
+
+    def run(self, spark: SparkSession, cell: Cell, place: Place) -> Mapping[str, float]:
+        """Compute the cell and write the result, the columns ``key`` and those of the cell.
+
+        Returns:
+            Figures that only the peer knows, among them ``wall_seconds`` if less than all of this is timed.
+        """

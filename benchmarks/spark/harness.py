@@ -1,0 +1,159 @@
+"""Running a row: repetitions of all peers by turns, medians, and the document that is written of them."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from benchmarks.spark.cell import Cell, Peer
+from benchmarks.spark.datasets import written
+from benchmarks.spark.engines import KNOWN
+from benchmarks.spark.measurement import Measurement, check, measured
+from benchmarks.spark.peers.skewless import Skewless
+from benchmarks.spark.row import Row, Size
+from benchmarks.spark.setting import described, session
+
+#: A peer that took longer is not asked again: it sleeps most of that, by the same arithmetic each time.
+PATIENCE_SECONDS = 30.0
+#: The scale at which a session and its workers are made warm; smaller measurements are left cold.
+WARM_UP = Size(scale=0.02)
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How often, and how patiently.
+
+    Attributes:
+        repetitions: of every peer that is not too slow.
+        patience_seconds: see ``PATIENCE_SECONDS``; ours is always repeated.
+    """
+
+    repetitions: int = 3
+    patience_seconds: float = PATIENCE_SECONDS
+
+
+@dataclass
+class Turns:
+    """What one peer did in one cell."""
+
+    peer: str
+    runs: list[Measurement] = field(default_factory=list)
+
+    def medians(self) -> dict[str, float]:
+        """Of every figure."""
+        return {name: median(run.figures[name] for run in self.runs) for name in self.runs[0].figures}
+
+    def profile(self) -> dict[str, float]:
+        """Mean seconds by purpose."""
+        names = dict.fromkeys(name for run in self.runs for name in run.profile)
+        return {name: sum(run.profile.get(name, 0.0) for run in self.runs) / len(self.runs) for name in names}
+
+
+def run_row(row: Row, size: Size, effort: Effort, root: Path) -> dict[str, Any]:
+    """Measure a row.
+
+    Args:
+        row: which.
+        size: how much.
+        effort: how often.
+        root: inputs are kept below it, and scratch is.
+
+    Returns:
+        The document, JSON values only.
+
+    Raises:
+        WrongAnswerError: a peer computed something else than ours.
+    """
+    cells = row.cells(size)
+    for cell in cells:
+        written(cell.data, root)
+    with session(row.slots) as spark:
+        if size.scale > 2 * WARM_UP.scale:
+            _warm_up(spark, row, root)
+        return measure(spark, row, cells, size, effort, root)
+
+
+def measure(
+    spark: SparkSession, row: Row, cells: Sequence[Cell], size: Size, effort: Effort, root: Path
+) -> dict[str, Any]:
+    """Measure some cells of a row in a session that there is; see ``run_row``."""
+    began = time.perf_counter()
+    turns = {cell.name: _turns(spark, row, cell, effort, root) for cell in cells}
+    medians = {(cell, one.peer): one.medians() for cell, peers in turns.items() for one in peers}
+    return {
+        "row": row.ident, "title": row.title, "text": row.text, "plotted": row.plotted,
+        "scale": size.scale, "long": size.long, "repetitions": effort.repetitions,
+        "patience_seconds": effort.patience_seconds, "took_seconds": round(time.perf_counter() - began),
+        "setting": {**described(spark), "slots": row.slots, "engines": list(KNOWN)},
+        "cells": [_cell(cell) for cell in cells],
+        "verdicts": [{**asdict(one), "met": one.met, "words": one.words} for one in row.aims(medians, cells)],
+        "lines": [_line(cell, one) for cell, peers in turns.items() for one in peers],
+    }  # fmt: skip
+
+
+def _warm_up(spark: SparkSession, row: Row, root: Path) -> None:
+    cell = row.cells(WARM_UP)[0]
+    folder = written(cell.data, root)
+    for peer in row.peers(cell):
+        _told(f"{row.ident} warm-up: {peer.name}")
+        measured(spark, peer, cell, folder, root / "scratch")
+
+
+def _turns(spark: SparkSession, row: Row, cell: Cell, effort: Effort, root: Path) -> list[Turns]:
+    """All peers by turns; the first run of ours is what all answers are held to."""
+    peers: Sequence[Peer] = row.peers(cell)
+    turns = {peer.name: Turns(peer.name) for peer in peers}
+    folder = written(cell.data, root)
+    reference: pa.Table | None = None
+    too_slow: dict[str, bool] = defaultdict(bool)
+    for _ in range(effort.repetitions):
+        for peer in peers:
+            if too_slow[peer.name]:
+                continue
+            run = measured(spark, peer, cell, folder, root / "scratch")
+            if reference is None:
+                reference = run.answer
+            check(cell, peer.name, run.answer, reference)
+            wall = run.figures["wall_seconds"]
+            too_slow[peer.name] = wall > effort.patience_seconds and not isinstance(peer, Skewless)
+            turns[peer.name].runs.append(run)
+            _told(f"{row.ident} {cell.name}: {peer.name} {wall:.1f} s")
+    return list(turns.values())
+
+
+def _cell(cell: Cell) -> dict[str, Any]:
+    return {
+        "cell": cell.name,
+        "data": asdict(cell.data),
+        "aggregates": {name: dict(call) for name, call in cell.aggregates.items()},
+        "slots": cell.slots,
+        "ideal_seconds": cell.ideal_seconds,
+        "ideal_rows": cell.ideal_rows,
+    }
+
+
+def _line(cell: str, turns: Turns) -> dict[str, Any]:
+    return {
+        "cell": cell,
+        "peer": turns.peer,
+        "walls": [round(run.figures["wall_seconds"], 3) for run in turns.runs],
+        "figures": _rounded(turns.medians()),
+        "profile": _rounded(turns.profile()),
+    }
+
+
+def _rounded(figures: Mapping[str, float]) -> dict[str, float]:
+    return {name: round(value, 4) for name, value in figures.items()}
+
+
+def _told(words: str) -> None:
+    print(words, file=sys.stderr, flush=True)

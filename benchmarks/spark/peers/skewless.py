@@ -1,0 +1,129 @@
+"""Skewless itself: a spec, a run directory, and the same steps that Airflow runs one by one.
+
+Timed are the stages, the decisions between them, and the merge: from a frozen run to its committed result. That is
+what a peer does from its first line to its written result. ``prepare``, ``validate`` and ``publish`` are timed apart:
+nobody who writes a job by hand has a ledger, expectations or a publication.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import yaml
+from pyspark.sql import SparkSession
+
+from benchmarks.spark.cell import Cell, Place
+from benchmarks.spark.engines import engine_of
+from skewless.decision import Decision
+from skewless.publication import publish, require_passed
+from skewless.run_directory import RunDirectory, stage_step
+from skewless.spec import JobSpec, parse_spec
+from skewless.stage_report import StageReport
+from skewless_spark.committed_files import BACKLOG, NATIVE, PYTHON
+from skewless_spark.local import run_stages
+from skewless_spark.merge import merge_states
+from skewless_spark.prepare import prepare
+from skewless_spark.quality import validate
+
+DATE = dt.date(2026, 11, 20)
+
+
+@dataclass(frozen=True)
+class Skewless:
+    """Ours, with an engine forced or chosen.
+
+    Attributes:
+        engine: as in a spec, ``auto`` where the job may choose.
+    """
+
+    engine: str = "staged"
+
+    @property
+    def name(self) -> str:
+        """See ``Peer``."""
+        return f"skewless {self.engine}"
+
+    def run(self, spark: SparkSession, cell: Cell, place: Place) -> Mapping[str, float]:
+        """See ``Peer``."""
+        run = RunDirectory(str(place.scratch / "run"))
+        figures: dict[str, float] = {}
+        _timed(figures, "prepare_seconds", lambda: prepare(run, self.spec(cell, place), DATE, str(place.scratch)))
+        _timed(figures, "stages_seconds", lambda: run_stages(spark, run, Unwatched()))
+        _timed(figures, "merge_seconds", lambda: merge_states(spark, run))
+        figures["wall_seconds"] = figures["stages_seconds"] + figures["merge_seconds"]
+        _timed(figures, "validate_seconds", lambda: require_passed(run, validate(spark, run)))
+        _timed(figures, "publish_seconds", lambda: publish(run))
+        figures |= _counted(run)
+        if not run.job().splittable:
+            figures["owners_of_a_key"] = _owners_of_a_key(run)
+        place.output.mkdir()
+        for file in run.committed("result").files:
+            shutil.copy(run.path(file.path), place.output)
+        return figures
+
+    def spec(self, cell: Cell, place: Place) -> JobSpec:
+        """The spec of a cell: what somebody would write into the catalog."""
+        raw = {
+            "name": "benchmark",
+            "input": {"path": str(place.input)},
+            "key": "key",
+            "aggregates": {name: dict(call) for name, call in cell.aggregates.items()},
+            "engine": engine_of(self.engine),
+            "routing": {"reducers": cell.slots, "warm_start": False, **cell.routing},
+            "output": {"path": str(place.scratch / "published")},
+        }
+        return parse_spec(yaml.safe_dump(raw, sort_keys=False))
+
+
+class Unwatched:
+    """Nobody wants to know how far the run is."""
+
+    def step(self, name: str) -> None:
+        """See ``Watcher``."""
+
+    def stage_done(self, report: StageReport, decision: Decision) -> None:
+        """See ``Watcher``."""
+
+
+def _timed(figures: dict[str, float], name: str, step: Any) -> None:
+    started = time.perf_counter()
+    step()
+    figures[name] = time.perf_counter() - started
+
+
+def _owners_of_a_key(run: RunDirectory) -> int:
+    """The most tasks that one key is in, in one stage."""
+    most = 0
+    for stage in range(run.committed_stages()):
+        tables = [
+            pq.read_table(run.path(file.path), columns=["c0", "task", "rows"])
+            for file in run.committed(stage_step(stage)).of_kind(NATIVE)
+        ]
+        states = pa.concat_tables(tables)
+        counts = states.filter(pc.field("rows") > 0).group_by("c0").aggregate([("task", "count_distinct")])
+        most = max(most, pc.max(counts["task_count_distinct"]).as_py() or 0)
+    return most
+
+
+def _counted(run: RunDirectory) -> dict[str, float]:
+    """What the run directory says: its reports and commits, nothing estimated."""
+    reports = run.reports()
+    files = [file for stage in range(len(reports)) for file in run.committed(stage_step(stage)).files]
+    return {
+        "stages": len(reports),
+        "load_rows": float(sum(report.processed.max() for report in reports)),
+        "rows_forwarded": sum(report.forwarded_rows for report in reports),
+        "rows_left_over": sum(report.backlog_rows for report in reports),
+        "partial_states": sum(task.states for report in reports for task in report.tasks),
+        "state_bytes": sum(file.size_bytes for file in files if file.kind in {NATIVE, PYTHON}),
+        "backlog_bytes": sum(file.size_bytes for file in files if file.kind == BACKLOG),
+        "in_stages_seconds": sum(report.stage_seconds for report in reports),
+    }

@@ -1,0 +1,110 @@
+"""B6: rows, slots, files and aggregates that are not alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from benchmarks.spark.aims import Medians, Verdict, ratio, value
+from benchmarks.spark.cell import TOTAL, Cell, Peer
+from benchmarks.spark.datasets import Dataset, drawn_keys, drawn_values
+from benchmarks.spark.peers.key_grouping import KeyGrouping
+from benchmarks.spark.peers.shuffle_grouping import ShuffleGrouping
+from benchmarks.spark.peers.skewless import Skewless
+from benchmarks.spark.row import Row, Size
+from benchmarks.spark.rows.emulated import SLOTS, paced, rows_for
+
+SECONDS_PER_ROW = 0.0004
+IDEAL_SECONDS = 10.0
+KEYS = 10_000
+#: The slow slot takes so many times as long.
+SLOWDOWN = 3.0
+COST, SLOW, FILE, WHOLE = "a: cost by key", "b: a slow slot", "c: half in one file", "d: not mergeable"
+OURS = "skewless staged"
+
+
+def _cells(size: Size) -> list[Cell]:
+    rows = size.rows(rows_for(IDEAL_SECONDS, SECONDS_PER_ROW))
+    plain = Dataset(rows=rows, keys=KEYS, exponent=1.2)
+    ideal = rows * SECONDS_PER_ROW / SLOTS
+    whole = _ideal_of_whole(plain)
+    return [
+        _by_cost(rows),
+        Cell(
+            name=SLOW,
+            data=plain,
+            aggregates=paced(SECONDS_PER_ROW, slots=SLOTS, slow_slot=SLOTS - 1, slowdown=SLOWDOWN),
+            slots=SLOTS,
+            ideal_seconds=rows * SECONDS_PER_ROW / (SLOTS - 1 + 1 / SLOWDOWN),
+        ),
+        Cell(
+            name=FILE,
+            data=Dataset(rows=rows // 2, keys=KEYS, exponent=1.2, first_file_share=0.5),
+            aggregates=paced(SECONDS_PER_ROW),
+            slots=SLOTS,
+            ideal_seconds=ideal / 2,
+            ideal_rows=rows // 2 / SLOTS,
+        ),
+        Cell(
+            name=WHOLE,
+            data=plain,
+            aggregates=paced(SECONDS_PER_ROW, "paced_sum_unmergeable"),
+            slots=SLOTS,
+            ideal_seconds=whole * SECONDS_PER_ROW,
+            ideal_rows=whole,
+        ),
+    ]
+
+
+def _by_cost(rows: int) -> Cell:
+    data = Dataset(rows=rows, keys=KEYS, exponent=1.2, values="cost")
+    units = float(drawn_values(data, drawn_keys(data)).sum())
+    per_unit = IDEAL_SECONDS * SLOTS * rows / rows_for(IDEAL_SECONDS, SECONDS_PER_ROW) / units
+    aggregates = {TOTAL: {"function": "paced_sum", "column": "value", "seconds_per_unit": per_unit}}
+    return Cell(
+        name=COST, data=data, aggregates=aggregates, slots=SLOTS, ideal_seconds=units * per_unit / SLOTS
+    )  # fmt: skip
+
+
+def _ideal_of_whole(data: Dataset) -> float:
+    """Rows of the largest task where no key may be split: the heaviest key's, or the fair share."""
+    return float(max(np.bincount(drawn_keys(data)).max(), data.rows / SLOTS))
+
+
+def _peers(cell: Cell) -> list[Peer]:
+    if cell.name == FILE:
+        return [Skewless("staged"), KeyGrouping(), ShuffleGrouping(even=False)]
+    if cell.name == WHOLE:
+        return [Skewless("staged"), KeyGrouping()]
+    return [Skewless("staged"), KeyGrouping(), ShuffleGrouping()]
+
+
+def _aims(medians: Medians, cells: Sequence[Cell]) -> list[Verdict]:
+    del cells
+
+    def over_ideal(cell: str, limit: float) -> Verdict:
+        return Verdict("wall over the ideal", cell, value(medians, cell, OURS, "wall_over_ideal"), limit)
+
+    states = value(medians, WHOLE, OURS, "owners_of_a_key")
+    return [
+        over_ideal(COST, 1.15),
+        over_ideal(SLOW, 1.15),
+        Verdict("times as fast as SG by file", FILE, ratio(medians, FILE, "SG", OURS), 3.0, at_least=True),
+        Verdict("tasks that a key is in, in a stage", WHOLE, states, 1.0),
+        over_ideal(WHOLE, 1.05),
+    ]
+
+
+B6 = Row(
+    ident="B6",
+    title="Awkward: rows, slots, files and aggregates that are not alike",
+    text="10 k keys, Zipf z=1.2, W=8. (a) the cost of a row is log-normal by key, T* = 10 s; (b) partition W-1 sleeps"
+    " three times as long, ideal: seven slots and a third; (c) half of the rows in one file, T* = 5 s, SG's map is by"
+    " file; (d) the aggregate is not mergeable, ideal: max(p1, 1/W) of the total.",
+    slots=SLOTS,
+    cells=_cells,
+    peers=_peers,
+    aims=_aims,
+    plotted="wall_over_ideal",
+)

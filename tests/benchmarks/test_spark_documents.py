@@ -1,0 +1,150 @@
+"""What a row's document, page and plot say; no Spark needed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from benchmarks.spark.aims import Verdict, ratio
+from benchmarks.spark.cell import Cell
+from benchmarks.spark.datasets import Dataset, drawn_keys, drawn_values, files_of, written
+from benchmarks.spark.engines import KNOWN, engine_of
+from benchmarks.spark.measurement import WrongAnswerError, check
+from benchmarks.spark.page import write
+from benchmarks.spark.row import Size
+from benchmarks.spark.rows import ROWS
+
+SMALL = Dataset(rows=1000, keys=20, exponent=1.2, files=8)
+CELL = Cell(
+    name="small", data=SMALL, aggregates={"total": {"function": "sum"}, "median": {"function": "x"}}, slots=2,
+    tolerances={"median": 0.1}, spans={"median": 100.0},
+)  # fmt: skip
+
+
+def document(row: str = "B5", wall: float = 2.0, scale: float = 1.0) -> dict[str, Any]:
+    verdict = Verdict("wall over KG", "uniform", wall, 1.05)
+    return {
+        "row": row, "title": "a title", "text": "A text.", "plotted": "wall_seconds", "scale": scale, "long": False,
+        "repetitions": 3, "patience_seconds": 30.0, "took_seconds": 4,
+        "setting": {"cores": 2, "memory_gib": 24.0, "python": "3", "spark": "4", "java": "17", "engines": ["staged"]},
+        "cells": [],
+        "verdicts": [{"aim": verdict.aim, "met": verdict.met, "words": verdict.words}],
+        "lines": [
+            {"cell": "uniform", "peer": "KG", "walls": [1.0], "figures": {"wall_seconds": 1.0}, "profile": {}},
+            {"cell": "uniform", "peer": "skewless staged", "walls": [wall] * 3, "figures": {"wall_seconds": wall},
+             "profile": {}},
+        ],
+    }  # fmt: skip
+
+
+def test_an_aim_is_met_up_to_its_limit_and_missed_without_a_figure() -> None:
+    upper = Verdict("wall over KG", "uniform", 1.05, 1.05)
+    lower = Verdict("times as fast", "uniform", 2.0, 2.0, at_least=True)
+    assert upper.met
+    assert lower.met
+    assert not replace(upper, figure=1.06).met
+    assert not replace(lower, figure=1.99).met
+    assert not replace(upper, figure=None).met
+    assert not replace(lower, figure=float("nan")).met
+    assert replace(upper, figure=1.2).words == "MISSED: uniform: wall over KG, at most 1.05; 1.2"
+    assert replace(lower, figure=None).words == "MISSED: uniform: times as fast, at least 2; not measured"
+
+
+def test_a_ratio_needs_both_figures() -> None:
+    medians = {("c", "KG"): {"wall_seconds": 6.0}, ("c", "ours"): {"wall_seconds": 3.0}}
+    assert ratio(medians, "c", "KG", "ours") == 2.0
+    assert ratio(medians, "c", "SG", "ours") is None
+
+
+def test_every_aim_of_every_row_is_judged_by_figures_that_its_peers_have() -> None:
+    for row in ROWS.values():
+        cells = row.cells(Size(scale=0.001))
+        peers = {peer.name for cell in cells for peer in row.peers(cell)}
+        everything = {
+            (cell.name, peer): dict.fromkeys(
+                ["wall_seconds", "wall_over_ideal", "load_over_ideal", "partial_states", "state_bytes",
+                 "rows_forwarded", "forwarded_share", "set_ups_per_key", "owners_of_a_key"], 1.0,
+            )
+            for cell in cells
+            for peer in peers
+        }  # fmt: skip
+        missing = [one.words for one in row.aims(everything, cells) if one.figure is None]
+        # As long as there is no engine auto, its aims have no figure.
+        assert [words for words in missing if "auto" not in words] == []
+        assert not missing or "auto" not in KNOWN
+
+
+def test_an_engine_that_does_not_exist_yet_is_staged() -> None:
+    assert engine_of("staged") == "staged"
+    assert engine_of("no such engine") == "staged"
+
+
+def test_an_answer_must_be_that_of_the_others() -> None:
+    answer = pa.table({"key": ["a", "b"], "total": [1, 2], "median": [10.0, 20.0]})
+    check(CELL, "KG", answer, answer)
+    near = answer.set_column(2, "median", pa.array([20.0, 29.9]))
+    check(CELL, "KG", near, answer)
+    with pytest.raises(WrongAnswerError, match="KG on small: total of b is 3, not 2"):
+        check(CELL, "KG", answer.set_column(1, "total", pa.array([1, 3])), answer)
+    with pytest.raises(WrongAnswerError, match="median of b is 31, not 20"):
+        check(CELL, "KG", answer.set_column(2, "median", pa.array([10.0, 31.0])), answer)
+    with pytest.raises(WrongAnswerError, match="1 keys, not the 2"):
+        check(CELL, "KG", answer.slice(0, 1), answer)
+
+
+def test_an_input_is_drawn_once_and_is_the_same_for_the_same_parameters(tmp_path: Path) -> None:
+    folder = written(SMALL, tmp_path / "one")
+    again = written(SMALL, tmp_path / "other")
+    assert [Path(path).read_bytes() for path in files_of(folder)] == [Path(p).read_bytes() for p in files_of(again)]
+    stamps = [Path(path).stat().st_mtime_ns for path in files_of(folder)]
+    assert written(SMALL, tmp_path / "one") == folder
+    assert [Path(path).stat().st_mtime_ns for path in files_of(folder)] == stamps
+    assert written(replace(SMALL, seed=1), tmp_path / "one") != folder
+
+
+def test_the_first_file_may_hold_half_of_the_rows(tmp_path: Path) -> None:
+    files = files_of(written(replace(SMALL, first_file_share=0.5), tmp_path))
+    rows = [pq.read_metadata(path).num_rows for path in files]
+    assert rows[0] == 500
+    assert sum(rows) == 1000
+    assert len(rows) == 8
+
+
+def test_a_cost_belongs_to_its_key() -> None:
+    data = replace(SMALL, values="cost")
+    keys = drawn_keys(data)
+    values = drawn_values(data, keys)
+    assert all(len(np.unique(values[keys == key])) == 1 for key in np.unique(keys))
+    assert len(np.unique(values)) > 5
+
+
+def test_a_row_that_is_run_again_changes_its_own_files_and_the_page(tmp_path: Path) -> None:
+    write(document("B5"), tmp_path)
+    write(document("B9"), tmp_path)
+    other = {name: (tmp_path / name).read_bytes() for name in ("spark_b9.json", "spark_b9.svg")}
+    before = (tmp_path / "spark_b5.svg").read_bytes()
+    write(document("B5", wall=1.0), tmp_path)
+    assert {name: (tmp_path / name).read_bytes() for name in other} == other
+    assert (tmp_path / "spark_b5.svg").read_bytes() != before
+    text = (tmp_path / "spark.md").read_text(encoding="utf-8")
+    assert "- B5: met: uniform: wall over KG, at most 1.05; 1" in text
+    assert "- B9: MISSED: uniform: wall over KG, at most 1.05; 2" in text
+    assert "AT 0.1 OF THE FULL SIZE" not in text
+    write(document("B5", scale=0.1), tmp_path)
+    assert "AT 0.1 OF THE FULL SIZE" in (tmp_path / "spark.md").read_text(encoding="utf-8")
+
+
+def test_a_plot_has_the_same_bytes_each_time_and_no_date(tmp_path: Path) -> None:
+    for name in ("one", "other"):
+        write(json.loads(json.dumps(document())), tmp_path / name)
+    one = (tmp_path / "one" / "spark_b5.svg").read_text(encoding="utf-8")
+    assert one == (tmp_path / "other" / "spark_b5.svg").read_text(encoding="utf-8")
+    assert "dc:date" not in one
+    assert len(one) < 20_000
