@@ -49,7 +49,7 @@ def by_group(rows: Rows) -> dict[int, list[Any]]:
 WORDS = st.lists(st.tuples(st.integers(0, 2), st.none() | st.sampled_from("aaaabbbcdefghijklmnop")), max_size=150)
 
 
-@pytest.fixture(params=[1, 1 << 17], ids=["counted at once", "counted late"])
+@pytest.fixture(params=[1, 1 << 18], ids=["counted at once", "counted late"])
 def pending(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(item_counts, "PENDING_ROWS", request.param)
 
