@@ -114,7 +114,7 @@ def evaluate_batches(
             results = []
             for call in calls:
                 accumulator = call.accumulator()
-                accumulator.merge(flat.field(call.state), groups, batch.num_rows)
+                accumulator.merge(flat.field(call.state).cast(call.types.state), groups, batch.num_rows)
                 results.append(_checked(call, accumulator.evaluate(), batch.num_rows, "result"))
             columns = [*(batch.column(name) for name in passed), *results]
             yield pa.RecordBatch.from_arrays(columns, names=[*passed, *(call.name for call in calls)])
