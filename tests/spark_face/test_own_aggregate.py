@@ -121,4 +121,6 @@ def test_the_exact_median_is_that_of_spark(spark: SparkSession) -> None:
     rows = theirs.collect()
     assert len(rows) > 100
     for row in rows:
-        assert repr(ours[row["key"]]) == repr(row["median"]) == repr(row["p"]) or ours[row["key"]] == row["median"]
+        # By their digits, for NaN equals itself then; but negative zero is zero.
+        assert repr(ours[row["key"]]) == repr(row["p"]).replace("-0.0", "0.0") or ours[row["key"]] == row["p"]
+        assert repr(row["median"]) == repr(row["p"])
