@@ -49,7 +49,7 @@ def by_group(rows: Rows) -> dict[int, list[Any]]:
 WORDS = st.lists(st.tuples(st.integers(0, 2), st.none() | st.sampled_from("aaaabbbcdefghijklmnop")), max_size=150)
 
 
-@pytest.fixture(params=[1, 1 << 17], ids=["counted at once", "counted late"])
+@pytest.fixture(params=[1, 1 << 18], ids=["counted at once", "counted late"])
 def pending(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(item_counts, "PENDING_ROWS", request.param)
 
@@ -227,7 +227,7 @@ def test_the_median_is_the_one_in_the_middle(rows: Rows) -> None:
             assert result is None
         else:
             low, high = statistics.median_low(values), statistics.median_high(values)
-            expected = low if low == high else 0.5 * low + 0.5 * high
+            expected = low if low == high else low + (high - low) * 0.5  # as Spark has it
             assert result == expected or (math.isnan(result) and math.isnan(expected))
 
 

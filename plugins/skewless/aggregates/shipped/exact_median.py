@@ -90,7 +90,8 @@ class ExactMedians(GroupsAccumulator):
             for position in ((rows[filled] - 1) // 2, rows[filled] // 2)
         )
         medians = np.zeros(self._groups_total)
-        medians[filled] = np.where(low == high, low, 0.5 * low + 0.5 * high)
+        with np.errstate(invalid="ignore", over="ignore"):  # halfway from -1e308 to 1e308 is infinity to Spark, too
+            medians[filled] = np.where(low == high, low, low + (high - low) * 0.5)
         return pa.array(medians, pa.float64(), mask=rows == 0, from_pandas=False)
 
     def _take(self, rows: CountedValues, groups_total: int) -> None:
