@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property
 
 from pyspark.sql import Column
@@ -12,7 +13,10 @@ from skewless.job import Job
 from skewless_spark.aggregates.binding import BoundAggregate, bind, native_of, python_of
 from skewless_spark.aggregates.definition import Arguments, NativeAggregate
 from skewless_spark.key_text import key_text
-from skewless_spark.sources import ORIGIN
+from skewless_spark.sources import ORIGIN, ORIGIN_INDEX
+
+#: More rows than a map makes of one.
+_INDICES = Decimal(1 << 31)
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,11 @@ class JobColumns:
     def keys(self) -> list[str]:
         """Those of the key columns."""
         return self.names[: len(self.job.spec.key)]
+
+    @property
+    def origins(self) -> list[str]:
+        """The columns that no two rows have in common and that ascend in the order of the input."""
+        return [ORIGIN, ORIGIN_INDEX] if self.job.spec.map else [ORIGIN]
 
     @property
     def key(self) -> Column:
@@ -80,7 +89,10 @@ class JobColumns:
 
         names = tuple(self._name(column) for column in one.columns)
         columns = tuple(reached(F.col(name)) for name in names) or (reached(F.lit(1)),)
-        return Arguments(columns, names, one.spark_types, reached(F.col(ORIGIN)), kept)
+        # One number of both, which aggregates compare and negate.
+        mapped = F.col(ORIGIN).cast("decimal(20,0)") * F.lit(_INDICES) + F.col(ORIGIN_INDEX)
+        origin = mapped if self.job.spec.map else F.col(ORIGIN)
+        return Arguments(columns, names, one.spark_types, reached(origin), kept)
 
     def states(self, one: BoundAggregate) -> list[str]:
         """The state columns of an aggregate: ``s3_0``, ``s3_1`` for the fourth one."""

@@ -12,8 +12,9 @@ from skewless.run_directory import Attempt, RunDirectory
 from skewless.step_commit import CommittedFile
 from skewless_spark.sources import literally
 
-#: Kinds of files: native states, Python states and backlog of a stage; the merged result.
-NATIVE, PYTHON, BACKLOG, RESULT = "native", "python", "backlog", "result"
+#: Kinds of files: native states, Python states and backlog of a stage; the merged result; and that in the
+#: format that it is published in, where this is not Parquet.
+NATIVE, PYTHON, BACKLOG, RESULT, PUBLISHED = "native", "python", "backlog", "result", "published"
 
 
 def written(attempt: Attempt, kind: str, folder: str, *, keep_empty: bool = False) -> list[CommittedFile]:

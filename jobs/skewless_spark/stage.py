@@ -94,7 +94,7 @@ def _queue(
     left_over = _last_commit(run, plan.epoch)
     if left_over and left_over.of_kind(BACKLOG):
         backlog = read_files(spark, run, left_over.of_kind(BACKLOG))
-        backlog = backlog.select(*columns.names, ORIGIN, F.col(TASK).alias("last_task"))
+        backlog = backlog.select(*columns.names, *columns.origins, F.col(TASK).alias("last_task"))
         queue = queue.unionByName(_renumbered(spark, backlog, run.plan(plan.epoch - 1), plan))
     routed = route(queue, plan, columns.key, ORIGIN)
     arrival = (
@@ -102,7 +102,7 @@ def _queue(
         .when(F.col("last_task") == F.col(TASK), STAYED)
         .otherwise(FORWARDED)
     )
-    return routed.select(*columns.names, ORIGIN, arrival.cast("tinyint").alias("arrival"), TASK)
+    return routed.select(*columns.names, *columns.origins, arrival.cast("tinyint").alias("arrival"), TASK)
 
 
 def _last_commit(run: RunDirectory, epoch: int) -> StepCommit | None:
@@ -122,12 +122,12 @@ def _renumbered(spark: SparkSession, backlog: DataFrame, last: RoutingPlan, plan
 
 def outcome(queue: DataFrame, columns: JobColumns, plan: RoutingPlan) -> DataFrame:
     """Send every row to its task: its states and the backlog, told apart by the column ``kind``."""
-    taken = _in_order(queue, plan)
+    taken = _in_order(queue, columns, plan)
     branches = [_native_states(taken, columns, plan.budget_rows).withColumn("kind", F.lit(NATIVE))]
     if columns.python:
         branches.append(_python_states(taken, columns).withColumn("kind", F.lit(PYTHON)))
     if plan.budget_rows is not None:
-        left_over = taken.where(~F.col("kept")).select(TASK, *columns.names, ORIGIN)
+        left_over = taken.where(~F.col("kept")).select(TASK, *columns.names, *columns.origins)
         branches.append(left_over.withColumn("kind", F.lit(BACKLOG)))
     union = branches[0]
     for branch in branches[1:]:
@@ -135,9 +135,9 @@ def outcome(queue: DataFrame, columns: JobColumns, plan: RoutingPlan) -> DataFra
     return union
 
 
-def _in_order(queue: DataFrame, plan: RoutingPlan) -> DataFrame:
+def _in_order(queue: DataFrame, columns: JobColumns, plan: RoutingPlan) -> DataFrame:
     """One partition per virtual task, its rows by origin, each with whether the budget reaches it."""
-    tasks = queue.repartitionById(len(plan.tasks), F.col(TASK)).sortWithinPartitions(ORIGIN)
+    tasks = queue.repartitionById(len(plan.tasks), F.col(TASK)).sortWithinPartitions(*columns.origins)
     position = F.monotonically_increasing_id().bitwiseAND(F.lit(_POSITION_MASK))
     numbered = tasks.withColumn("position", position)
     # Always true, and never evaluated beyond its first half; but it names every column, so that

@@ -8,16 +8,18 @@ import json
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fsspec.implementations.local import LocalFileSystem
 from pyarrow import orc
 
 from skewless.errors import InputError
 from skewless.job import Source, Unit
 from skewless.spec import Input
-from skewless_spark.sources import files, list_input, ranges
+from skewless_spark.sources import list_input, ranges
 from skewless_spark.sources.listing import Listing
 
 ROWS = 60_000
@@ -45,7 +47,7 @@ def write(kind: str, path: Path, rows: pa.Table) -> Path:
 
 def given(kind: str, path: Path, **fields: Any) -> Input:
     extra = {"delimiter": ";", "columns": {"id": "bigint", "x": "double"}} if kind == "csv" else {}
-    return Input(path=str(path), format=kind, cut_bytes=fields.pop("cut_bytes", 64 << 20), **extra, **fields)
+    return Input.model_validate({"path": str(path), "format": kind, **extra, **fields})
 
 
 def rows_of(listing: Listing, columns: list[str]) -> pa.Table:
@@ -83,7 +85,7 @@ def test_one_large_file_is_read_once_and_hardly_more(
     else:
         path = write(kind, tmp_path / "input", rows)
     counted = CountedReads(path)
-    monkeypatch.setattr(files.fsspec.core, "url_to_fs", lambda given: (counted, str(given)))
+    monkeypatch.setattr(fsspec.core, "url_to_fs", lambda given: (counted, str(given)))
     listing = list_input(given(kind, path), str(path), share=0.01)
     assert len(listing.units) > 5
     columns = ["value"] if kind == "text" else ["id", "word", "x"]
@@ -91,7 +93,7 @@ def test_one_large_file_is_read_once_and_hardly_more(
     assert counted.bytes_read / path.stat().st_size <= most
 
 
-class CountedReads(files.fsspec.implementations.local.LocalFileSystem):
+class CountedReads(LocalFileSystem):
     """The local file system; it counts the bytes that are read from one file."""
 
     cachable = False
@@ -154,7 +156,8 @@ def test_a_compressed_text_is_read_whole(tmp_path: Path) -> None:
 def test_csv_values_have_the_types_that_are_declared_and_an_empty_field_is_null(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_text(
-        'a,b,c,d,e,f,g\n1,1.50,true,2026-01-31,2026-01-31 10:00:00,"",x\n,,,,2026-01-31T10:00:00.5+02:00,,"q ""r"", s"\n'
+        'a,b,c,d,e,f,g\n1,1.50,true,2026-01-31,2026-01-31 10:00:00,"",x\n'
+        ',,,,2026-01-31T10:00:00.5+02:00,,"q ""r"", s"\n'
     )
     kinds = {"a": "int", "b": "DECIMAL(5, 2)", "c": "boolean", "d": "date", "e": "timestamp"}
     listing = list_input(Input(path=str(path), format="csv", columns=kinds), str(path))
@@ -183,7 +186,9 @@ BAD = [
 def test_a_bad_row_gets_one_sentence_with_file_and_line(tmp_path: Path, kind: str, text: str, said: str) -> None:
     path = tmp_path / f"x.{kind}"
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
-    source = Source(format=kind, columns={"id": "bigint", "word": "string", "x": "double"}, delimiter=";")
+    source = Source.model_validate(
+        {"format": kind, "delimiter": ";", "columns": {"id": "bigint", "word": "string", "x": "double"}}
+    )
     unit = Unit(path=str(path), rows=1, size_bytes=path.stat().st_size, counted=False)
     with pytest.raises(InputError, match=said) as told:
         list(ranges.read_unit(unit, source, ["id", "word", "x"]))
