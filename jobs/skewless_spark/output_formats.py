@@ -47,10 +47,7 @@ def published_files(
     frame = read_files(spark, attempt.run, result)
     counted = Observation("published rows")
     rows = sum(file.rows for file in result)
-    if rows:
-        frame = frame.observe(counted, F.count(F.lit(1)).alias("rows"))
-    else:
-        frame = frame.coalesce(1)
+    frame = frame.observe(counted, F.count(F.lit(1)).alias("rows")) if rows else frame.coalesce(1)
     _write(frame.write, kind, attempt.path(_FOLDER))
     found = int(counted.get["rows"]) if rows else 0
     if found != rows:
