@@ -50,7 +50,7 @@ def check(spec: Spec, overrides: Overrides = None, root: Root = Path("data")) ->
     check_spec(loaded, where)
     job = freeze(loaded, _today(), str(root), where)
     waves = ", ".join(f"{job.wave_rows(stage):,}" for stage in range(len(job.waves))) or "none"
-    typer.echo(f"{spec}: good. {job.rows:,} rows in {len(job.units):,} files; waves of {waves} rows.")
+    typer.echo(f"{spec}: good. {job.extent}; waves of {waves} rows.")
 
 
 @app.command()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property
 
 from pyspark.sql import Column, DataFrame
@@ -18,6 +19,8 @@ from skewless_spark.sources import ORIGIN, ORIGIN_INDEX
 
 #: What a null key is routed by where a key must live in one task. No text of several key columns is like it.
 NULL_KEY = "\0null"
+#: More rows than a map makes of one.
+_INDICES = Decimal(1 << 31)
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,11 @@ class JobColumns:
         return self.names[: len(self.job.spec.key)]
 
     @property
+    def origins(self) -> list[str]:
+        """The columns that no two rows have in common and that ascend in the order of the input."""
+        return [ORIGIN, ORIGIN_INDEX] if self.job.spec.map else [ORIGIN]
+
+    @property
     def key(self) -> Column:
         """The key text."""
         types = [self.job.key_types[name] for name in self.job.spec.key]
@@ -65,11 +73,6 @@ class JobColumns:
         other, whether a key has that text too or not.
         """
         return F.coalesce(self.key, F.lit(NULL_KEY)) if self.job.forwards_states else self.key
-
-    @property
-    def order(self) -> list[str]:
-        """The columns that say where in the input a row was, the first counting first."""
-        return [ORIGIN, ORIGIN_INDEX] if self.job.spec.map else [ORIGIN]
 
     @property
     def combines_native(self) -> bool:
@@ -124,7 +127,10 @@ class JobColumns:
 
         names = tuple(self._name(column) for column in one.columns)
         columns = tuple(reached(F.col(name)) for name in names) or (reached(F.lit(1)),)
-        return Arguments(columns, names, one.spark_types, reached(F.col(ORIGIN)), kept)
+        # One number of both, which aggregates compare and negate.
+        mapped = F.col(ORIGIN).cast("decimal(20,0)") * F.lit(_INDICES) + F.col(ORIGIN_INDEX)
+        origin = mapped if self.job.spec.map else F.col(ORIGIN)
+        return Arguments(columns, names, one.spark_types, reached(origin), kept)
 
     def states(self, one: BoundAggregate) -> list[str]:
         """The state columns of an aggregate: ``s3_0``, ``s3_1`` for the fourth one."""

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from skewless.run_directory import Attempt, RunDirectory
 from skewless.step_commit import CommittedFile
 from skewless_spark.sources import literally
 
-#: Kinds of files: native states, Python states and backlog of a stage; the merged result.
-NATIVE, PYTHON, BACKLOG, RESULT = "native", "python", "backlog", "result"
+#: Where Spark notes the columns of a frame in the Parquet files it writes.
+_SCHEMA_NOTE = b"org.apache.spark.sql.parquet.row.metadata"
+
+#: Kinds of files: native states, Python states and backlog of a stage; the merged result; and that in the
+#: format that it is published in, where this is not Parquet.
+NATIVE, PYTHON, BACKLOG, RESULT, PUBLISHED = "native", "python", "backlog", "result", "published"
 
 
 def written(attempt: Attempt, kind: str, folder: str, *, keep_empty: bool = False) -> list[CommittedFile]:
@@ -30,5 +36,11 @@ def written(attempt: Attempt, kind: str, folder: str, *, keep_empty: bool = Fals
 
 
 def read_files(spark: SparkSession, run: RunDirectory, files: Sequence[CommittedFile]) -> DataFrame:
-    """Read committed files, exactly those."""
-    return spark.read.parquet(*(literally(run.path(file.path)) for file in files))
+    """Read committed files, exactly those; all of them have the columns of the first, since one frame wrote them.
+
+    Left to find that out, Spark would run a job.
+    """
+    with run.fs.open(f"{run.root}/{files[0].path}", "rb") as opened:
+        noted = pq.read_metadata(opened).metadata.get(_SCHEMA_NOTE)
+    reader = spark.read if noted is None else spark.read.schema(StructType.fromJson(json.loads(noted)))
+    return reader.parquet(*(literally(run.path(file.path)) for file in files))

@@ -47,7 +47,8 @@ def source_files() -> list[Path]:
 
 def tokens_of(path: Path) -> pa.Table:
     """The tokens of a file, in order, with their line from 1 and column from 0."""
-    text = path.read_text(encoding="utf-8", errors="replace")
+    # A byte order mark is no column of its line.
+    text = path.read_text(encoding="utf-8-sig", errors="replace")
     found = list(TOKEN.finditer(text))
     starts = np.fromiter((one.start() for one in found), dtype=np.int64, count=len(found))
     line_starts = np.append(0, np.flatnonzero(np.frombuffer(text.encode("utf-32-le"), dtype=np.uint32) == _NEWLINE) + 1)

@@ -59,7 +59,7 @@ def _prepare(run: RunDirectory, arguments: argparse.Namespace) -> str:
         job = run.job()
     else:
         job = prepare(run, load_spec(arguments.spec), arguments.date, arguments.root, f"spec {arguments.spec}")
-    return f"{job.rows:,} rows in {len(job.units):,} files, {len(job.waves)} waves"
+    return f"{job.extent}, {len(job.waves)} waves"
 
 
 def _stage(run: RunDirectory, arguments: argparse.Namespace) -> str:

@@ -11,6 +11,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructField, StructType
 
 from skewless.errors import LedgerError, LostRaceError
+from skewless.job import Job
 from skewless.ledger import input_rows
 from skewless.run_directory import RESULT_STEP, RunDirectory, stage_step
 from skewless.stage_report import StageReport
@@ -18,6 +19,7 @@ from skewless.step_commit import StepCommit
 from skewless_spark.aggregates.arrow_states import evaluate_batches
 from skewless_spark.columns import JobColumns
 from skewless_spark.committed_files import NATIVE, PYTHON, RESULT, read_files, written
+from skewless_spark.output_formats import published_files
 from skewless_spark.reduction import empty_states
 from skewless_spark.routing import TASK
 
@@ -60,10 +62,17 @@ def merge_states(spark: SparkSession, run: RunDirectory) -> StepCommit:
         _evaluated(merged, columns).write.parquet(attempt.path("data"))
         counts = {"rows": 0, "keys": 0}
     try:
-        return attempt.commit(written(attempt, RESULT, "data", keep_empty=not counts["keys"]), counts)
+        files = written(attempt, RESULT, "data", keep_empty=not counts["keys"])
+        return attempt.commit([*files, *published_files(spark, attempt, files, job)], counts)
     except LostRaceError as err:
         log.warning("%s", err)
         return run.committed(RESULT_STEP)
+
+
+def result_schema(spark: SparkSession, job: Job) -> StructType:
+    """The columns that the result of a job will have; nothing is read."""
+    columns = JobColumns.of(job)
+    return _evaluated(_merged(empty_states(spark, columns).withColumn("stage", F.lit(0)), columns), columns).schema
 
 
 def _states(spark: SparkSession, run: RunDirectory, stages: int) -> DataFrame:

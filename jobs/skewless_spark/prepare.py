@@ -23,6 +23,8 @@ from skewless_spark.aggregates.binding import argument_columns, assumed_types, c
 from skewless_spark.key_sample import sample_keys
 from skewless_spark.key_text import KEY_TYPES
 from skewless_spark.mapping import map_types, python_mapper
+from skewless_spark.merge import result_schema
+from skewless_spark.output_formats import refuse_nested
 from skewless_spark.quality import check_expectations
 from skewless_spark.session import build_session
 from skewless_spark.sources import EMPTY_KEY_TYPE, UNSUPPORTED, Listing, list_input
@@ -43,8 +45,9 @@ def check_spec(spec: JobSpec, where: str) -> None:
 
 
 def needs_session(spec: JobSpec) -> bool:
-    """Whether only Spark can say what the columns of a job are: of a table, and of a select list."""
-    return spec.input.table is not None or (spec.map is not None and spec.map.select is not None)
+    """Whether only Spark can say what the columns are: of a table, of a select list, or of a result for CSV."""
+    csv = spec.output.format == "csv"
+    return csv or spec.input.table is not None or (spec.map is not None and spec.map.select is not None)
 
 
 def _session(spec: JobSpec) -> SparkSession | None:
@@ -118,7 +121,7 @@ def freeze(spec: JobSpec, date: dt.date, root: str, where: str) -> Job:
     output_path = _output_path(spec, date, root, where)
     _check_output(output_path, input_path, listing, where)
     shares = spec.routing.waves
-    return Job(
+    job = Job(
         spec=spec,
         date=date,
         input_path=input_path,
@@ -130,6 +133,9 @@ def freeze(spec: JobSpec, date: dt.date, root: str, where: str) -> Job:
         algebra=algebra,
         source=_read_of(listing.source, reads if spec.map else tuple(used)),
     )
+    if spark is not None and spec.output.format == "csv":
+        refuse_nested(result_schema(spark, job), where)
+    return job
 
 
 def _in_order(spec: JobSpec, algebra: Mapping[str, Algebra]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -37,7 +38,7 @@ def routed_queue(
         .when(F.col("last_task") == F.col(TASK), STAYED)
         .otherwise(FORWARDED)
     )
-    rows = routed.select(*columns.names, *columns.order, arrival.cast("tinyint").alias("arrival"), TASK)
+    rows = routed.select(*columns.names, *columns.origins, arrival.cast("tinyint").alias("arrival"), TASK)
     carried = _carried(spark, run, columns, plan)
     return rows if carried is None else rows.unionByName(carried, allowMissingColumns=True)
 
@@ -52,7 +53,7 @@ def unrouted_queue(
     queue = _rows(spark, run, columns, plan, tally)
     arrival = F.when(F.col("last_task").isNull(), ADMITTED).otherwise(STAYED)
     return queue.select(
-        *columns.names, *columns.order, arrival.cast("tinyint").alias("arrival"), F.spark_partition_id().alias(TASK)
+        *columns.names, *columns.origins, arrival.cast("tinyint").alias("arrival"), F.spark_partition_id().alias(TASK)
     )
 
 
@@ -71,7 +72,7 @@ def _rows(
     left_over = last_commit(run, plan.epoch)
     if left_over and left_over.of_kind(BACKLOG):
         backlog = read_files(spark, run, left_over.of_kind(BACKLOG))
-        backlog = backlog.select(*columns.names, *columns.order, F.col(TASK).alias("last_task"))
+        backlog = backlog.select(*columns.names, *columns.origins, F.col(TASK).alias("last_task"))
         queue = queue.unionByName(_renumbered(spark, backlog, run.plan(plan.epoch - 1), plan))
     return queue
 
@@ -81,8 +82,10 @@ def _renumbered(spark: SparkSession, backlog: DataFrame, last: RoutingPlan, plan
     if last.tasks == plan.tasks:
         return backlog
     now = {task: number for number, task in enumerate(plan.tasks)}
-    numbers = [(before, now.get(task, -1)) for before, task in enumerate(last.tasks)]
-    mapping = spark.createDataFrame(numbers, "last_task int, now int")
+    numbers = [now.get(task, -1) for task in last.tasks]
+    # As an Arrow table it needs no Python worker.
+    table = {"last_task": pa.array(range(len(numbers)), pa.int32()), "now": pa.array(numbers, pa.int32())}
+    mapping = spark.createDataFrame(pa.table(table))
     joined = backlog.join(F.broadcast(mapping), "last_task")
     return joined.withColumn("last_task", F.col("now")).select(*backlog.columns)
 
@@ -93,10 +96,10 @@ def _carried(spark: SparkSession, run: RunDirectory, columns: JobColumns, plan: 
     if not columns.job.forwards_states or before is None or not before.of_kind(PYTHON):
         return None
     states = read_files(spark, run, before.of_kind(PYTHON)).drop(TASK)
-    for name in columns.order:
+    for name in columns.origins:
         states = states.withColumn(name, F.lit(_BEFORE_ALL).cast("bigint"))
     routed = route(states, plan, columns.routing_key, ORIGIN)
     names = [name for one in columns.python for name in columns.states(one)]
     return routed.select(
-        *columns.keys, *columns.order, F.lit(CARRIED).cast("tinyint").alias("arrival"), TASK, "total_rows", *names
+        *columns.keys, *columns.origins, F.lit(CARRIED).cast("tinyint").alias("arrival"), TASK, "total_rows", *names
     )

@@ -37,7 +37,7 @@ def staged_outcome(queue: DataFrame, columns: JobColumns, plan: RoutingPlan) -> 
     if columns.python:
         branches.append(_python_states(taken, columns).withColumn("kind", F.lit(PYTHON)))
     if plan.budget_rows is not None:
-        left_over = rows.where(~F.col("kept")).select(TASK, *columns.names, *columns.order)
+        left_over = rows.where(~F.col("kept")).select(TASK, *columns.names, *columns.origins)
         branches.append(left_over.withColumn("kind", F.lit(BACKLOG)))
     return _union(branches)
 
@@ -91,11 +91,11 @@ def _in_order(queue: DataFrame, columns: JobColumns, plan: RoutingPlan) -> DataF
     tasks = queue.repartitionById(len(plan.tasks), F.col(TASK))
     if carries and plan.budget_rows is not None:
         # Carried states come before all rows, and are none; only this way is their number not needed.
-        alike = Window.partitionBy(TASK, F.col("arrival") == CARRIED).orderBy(*columns.order, *columns.keys)
+        alike = Window.partitionBy(TASK, F.col("arrival") == CARRIED).orderBy(*columns.origins, *columns.keys)
         numbered = tasks.withColumn("position", F.row_number().over(alike).cast("bigint") - 1)
-        numbered = numbered.sortWithinPartitions(*columns.order, *columns.keys)
+        numbered = numbered.sortWithinPartitions(*columns.origins, *columns.keys)
     else:
-        sorted_rows = tasks.sortWithinPartitions(*columns.order, *(columns.keys if carries else ()))
+        sorted_rows = tasks.sortWithinPartitions(*columns.origins, *(columns.keys if carries else ()))
         position = F.monotonically_increasing_id().bitwiseAND(F.lit(_POSITION_MASK))
         numbered = sorted_rows.withColumn("position", position)
     # Always true, and never evaluated beyond its first half; but it names every column, so that

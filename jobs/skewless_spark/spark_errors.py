@@ -7,6 +7,7 @@ import re
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PythonException
 
+from skewless import errors
 from skewless.errors import SkewlessError
 
 #: The last line of a Python worker's traceback, when one of our own errors was raised there.
@@ -15,7 +16,11 @@ _OURS = re.compile(r"skewless\.errors\.(\w+): (.+)")
 
 def exit_code_of(err: BaseException) -> int:
     """0 good, 2 bad spec or input, 3 data quality failed, 1 anything else."""
-    return err.exit_code if isinstance(err, SkewlessError) else 1
+    if isinstance(err, SkewlessError):
+        return err.exit_code
+    ours = _OURS.findall(str(err))
+    kind = getattr(errors, ours[-1][0], SkewlessError) if ours else SkewlessError
+    return int(kind.exit_code)
 
 
 def sentence_for(err: BaseException) -> str:

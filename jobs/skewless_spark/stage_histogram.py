@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
+import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
@@ -226,11 +227,12 @@ def _key_seconds(
 ) -> DataFrame:
     """Seconds of the keys that were timed apart in a stage, as the median task would have taken."""
     python = [file for file in files if file.kind == PYTHON]
-    slow = [(number, load.slowness) for number, load in enumerate(tasks) if load.slowness is not None]
+    slow = {number: load.slowness for number, load in enumerate(tasks) if load.slowness is not None}
     states = read_files(spark, run, python).where(F.col("key_seconds").isNotNull())
     if not slow:
         return states.select(*columns.keys, F.col("key_seconds").alias("seconds"))
-    slowness = F.broadcast(spark.createDataFrame(slow, f"{TASK} int, slowness double"))
+    table = pa.table({TASK: pa.array(slow, pa.int32()), "slowness": pa.array(slow.values(), pa.float64())})
+    slowness = F.broadcast(spark.createDataFrame(table))
     seconds = F.col("key_seconds") / F.coalesce(F.col("slowness"), F.lit(1.0))
     return states.join(slowness, TASK, "left").select(*columns.keys, seconds.alias("seconds"))
 

@@ -125,6 +125,14 @@ class Job(Document):
         return self.spec.map is None and all(unit.counted for unit in self.units)
 
     @property
+    def extent(self) -> str:
+        """The rows and files of the input, in words."""
+        about = "" if all(unit.counted for unit in self.units) else "about "
+        files = len({unit.path for unit in self.units})
+        cut = f", cut into {len(self.units):,} units" if files < len(self.units) else ""
+        return f"{about}{self.rows:,} rows in {files:,} files{cut}"
+
+    @property
     def splittable(self) -> bool:
         """Whether a key may be reduced in several tasks and its states merged after."""
         return not self.forwards_states

@@ -88,9 +88,10 @@ def _move_in(run: RunDirectory, result: StepCommit, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = target.parent / f".{target.name}.{secrets.token_hex(8)}"
     draft.mkdir()
+    ending = run.job().spec.output.format
     try:
-        for number, file in enumerate(result.of_kind("result")):
-            run.fs.get_file(f"{run.root}/{file.path}", str(draft / f"part-{number:05d}.parquet"))
+        for number, file in enumerate(result.of_kind("published") or result.of_kind("result")):
+            run.fs.get_file(f"{run.root}/{file.path}", str(draft / f"part-{number:05d}.{ending}"))
         _exchange(draft, target)
     finally:
         shutil.rmtree(draft, ignore_errors=True)

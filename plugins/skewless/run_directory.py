@@ -225,13 +225,13 @@ class Attempt:
         size = len(document.to_json().encode())
         self._documents.append(CommittedFile(kind=DOCUMENT, path=path, rows=0, size_bytes=size))
 
-    def listed(self, folder: str) -> list[str]:
-        """The Parquet files below a folder that this attempt has written, sorted.
+    def listed(self, folder: str, ending: str = ".parquet") -> list[str]:
+        """The data files below a folder that this attempt has written, sorted.
 
         Only the writer lists, and only its own attempt.
         """
         found = self.run.fs.find(f"{self.run.root}/{self.folder}/{folder}")
-        return sorted(path for path in found if path.endswith(".parquet"))
+        return sorted(path for path in found if path.endswith(ending))
 
     def relative(self, path: str) -> str:
         """A listed path, relative to the run directory."""

@@ -132,7 +132,7 @@ class PrepareOperator(SkewlessSparkOperator):
         log.info(
             "prepared",
             rows=job.rows,
-            files=len(job.units),
+            files=len({unit.path for unit in job.units}),
             waves=len(job.waves),
             tasks=len(plan.tasks),
             date=job.date.isoformat(),

@@ -76,7 +76,7 @@ def test_every_policy_of_the_spec_exists() -> None:
     ids=[
         "misspelt and so missing", "missing", "no key column", "keys alike", "aggregate named as key", "key named date",
         "empty key name", "number as key", "name with space", "aggregate name with dash", "aggregate is a number",
-        "typo in input", "text for input", "unknown format", "nested option", "typo in routing", "unknown policy",
+        "typo in input", "text for input", "unknown format", "neither path nor table", "path and table", "an option of another format", "csv without columns", "nested option", "typo in routing", "unknown policy",
         "no reducer", "empty wave", "unknown zone", "typo in a list", "unknown version", "key given twice", "bad yaml",
     ],
 )  # fmt: skip

@@ -55,11 +55,10 @@ def _create(options: Options) -> MapCall:
         counts = np.zeros(len(lines), dtype=np.int64)
         for number, line in enumerate(lines):
             if line:
-                before = len(found)
-                for one in find(line.decode("utf-8", "replace")):
-                    found.append(one[0])
-                    columns.append(one.start())
-                counts[number] = len(found) - before
+                matches = list(find(line.decode("utf-8", "replace")))
+                found += [one[0] for one in matches]
+                columns += [one.start() for one in matches]
+                counts[number] = len(matches)
         rows = np.repeat(np.arange(len(lines), dtype=np.int64), counts)
         taken = pa.array(rows)
         files = batch.column(_FILE).dictionary_encode()

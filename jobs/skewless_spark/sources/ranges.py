@@ -143,5 +143,5 @@ def _text(unit: Unit, source: Source, columns: Sequence[str]) -> Iterator[pa.Rec
     for block in blocks(unit.path, unit.span):
         whole = block.text.removesuffix(b"\n")
         buffers = [None, pa.py_buffer(np.array([0, len(whole)], dtype=np.int32)), pa.py_buffer(whole)]
-        lines = pc.split_pattern(pa.StringArray.from_buffers(pa.string(), 1, buffers), "\n").flatten()
+        lines = pc.split_pattern(pa.Array.from_buffers(pa.string(), 1, buffers), "\n").flatten()
         yield pa.RecordBatch.from_arrays([lines], names=["value"])

@@ -6,6 +6,7 @@ import heapq
 from collections.abc import Mapping, Sequence
 from typing import cast
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Observation, Row, SparkSession
 from pyspark.sql import functions as F
 
@@ -155,12 +156,18 @@ def _scanned(spark: SparkSession, job: Job, ordinals: Sequence[int], wanted: Seq
         F.col("_metadata.file_path").alias("file_path"),
         F.col("_metadata.row_index").alias("row_index"),
     )
+    # As an Arrow table it needs no Python worker.
     known = spark.createDataFrame(
-        [
-            (as_spark_says(unit.path), ordinal, *(unit.values[name] for name in partitions))
-            for ordinal, unit in zip(ordinals, units, strict=True)
-        ],
-        ", ".join(["file_path string", "ordinal bigint", *(f"p{number} string" for number in range(len(partitions)))]),
+        pa.table(
+            {
+                "file_path": pa.array([as_spark_says(unit.path) for unit in units], pa.string()),
+                "ordinal": pa.array(ordinals, pa.int64()),
+                **{
+                    f"p{n}": pa.array([unit.values[one] for unit in units], pa.string())
+                    for n, one in enumerate(partitions)
+                },
+            }
+        )
     )
     # A left join: a path that Spark spells differently must stop the run, not lose its rows.
     unknown = F.raise_error(F.concat(F.lit("skewless: not a listed file: "), F.col("file_path")))
