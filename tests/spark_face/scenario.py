@@ -47,9 +47,7 @@ def write_input(folder: Path, table: pa.Table, files: int = 20) -> Path:
     return folder
 
 
-def spec_of(
-    path: Path, key: str | Sequence[str], aggregates: Mapping[str, Any], **fields: Mapping[str, Any]
-) -> JobSpec:
+def spec_of(path: Path, key: str | Sequence[str], aggregates: Mapping[str, Any], **fields: Any) -> JobSpec:
     """A spec over an input, with sections added or replaced."""
     raw = {
         "name": "scenario",
