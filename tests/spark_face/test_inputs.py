@@ -119,7 +119,7 @@ def test_an_exploding_select_counts_words_and_keeps_their_order(spark: SparkSess
     job = spec(source, tmp_path / "out", map=mapping, key="file", aggregates=aggregates)
     run, finished, reports = run_job(spark, job, tmp_path / "run")
     words = {f"{part}.txt": [word for line in lines[part::10] for word in line.split()] for part in range(10)}
-    assert {row["file"]: row["words"] for row in result_of(run).to_pylist()} == words
+    assert {row["file"]: row["words"] for row in result_of(run).to_pylist()} == {k: v for k, v in words.items() if v}
     assert finished.quality.ledger.balanced
     assert sum(report.source_rows or 0 for report in reports) == 3000
     assert sum(report.given_rows or 0 for report in reports) == sum(map(len, words.values()))
