@@ -92,14 +92,15 @@ def test_partition_columns_are_read_from_paths_whoever_reads_the_file(
     spark: SparkSession, tmp_path: Path, where: str
 ) -> None:
     for day in ("2026-01-01", "2026-01-02"):
-        folder = tmp_path / "in" / f"day={day}" / "n=7"
+        folder = tmp_path / "in" / f"day={day}" / "m=7"
         folder.mkdir(parents=True)
         pq.write_table(rows(), folder / ("_x.parquet" if where == "cut" else "x.parquet"))
     pattern = tmp_path / "in" / "*" / "*" / "*.parquet" if where == "cut" else tmp_path / "in"
-    job = spec({"path": str(pattern)}, tmp_path / "out", key=["day", "n"])
+    job = spec({"path": str(pattern)}, tmp_path / "out", key=["day", "m"])
     run, _ = reduce_job(spark, job, tmp_path / "run")
-    assert [(str(row["day"]), row["n"]) for row in sorted(result_of(run).to_pylist(), key=lambda row: row["day"])]
-    assert run.job().key_types == {"day": "date", "n": "int"}
+    found = sorted((str(row["day"]), row["m"], row["n"]) for row in result_of(run).to_pylist())
+    assert found == [("2026-01-01", 7, 6000), ("2026-01-02", 7, 6000)]
+    assert run.job().key_types == {"day": "date", "m": "int"}
 
 
 def test_an_exploding_select_counts_words_and_keeps_their_order(spark: SparkSession, tmp_path: Path) -> None:
