@@ -39,7 +39,9 @@ def list_table(spark: SparkSession, given: Input, share: float) -> tuple[str, Li
         raise InputError(at, "a table that Spark knows", str(err).splitlines()[0][:200], "check the name") from None
     provider = str(told.get("Provider", "")).lower()
     if str(told.get("Type", "")) == "VIEW" or provider not in _FORMATS:
-        came = "a view" if told.get("Type") == "VIEW" else f"one of the provider {provider or 'unknown'!r}"
+        came = (
+            "a view" if told.get("Type") == "VIEW" or not provider else f"one of the provider {provider or 'unknown'!r}"
+        )
         raise InputError(
             at, f"a table of files: {', '.join(_FORMATS)}", came, "write it out, or read its files by path"
         )
