@@ -79,6 +79,11 @@ class JobColumns:
         """Whether the engine ``combine`` has native states to make; counts alone are such, if nobody else counts."""
         return bool(self.native) or not self.python
 
+    @property
+    def reads_origin(self) -> bool:
+        """Whether an aggregate looks at where in the input a row was."""
+        return any(one.definition.reads_origin for one in self.native)  # type: ignore[union-attr]
+
     def carries(self, rows: DataFrame) -> bool:
         """Whether there are carried states among the rows of a stage."""
         return "total_rows" in rows.columns

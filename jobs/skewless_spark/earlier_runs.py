@@ -30,7 +30,8 @@ def last_two(run: RunDirectory, spec: JobSpec) -> tuple[str, ...]:
     """The newest two finished runs of the same job, newest first, as locations that fsspec opens.
 
     Of the same job are those of the same name and key columns. Newer is a later date, then a later
-    commit of the result, then a later name. What cannot be read is none.
+    commit of the result, then a later name. What cannot be read is none, and neither is a run whose
+    rows were combined where they were read, for nobody counted their keys.
 
     Args:
         run: the new run's directory.
@@ -77,6 +78,8 @@ def _candidate(location: str, spec: JobSpec) -> _Candidate | None:
             return None
         job = run.job()
         if (job.spec.name, job.spec.key) != (spec.name, spec.key):
+            return None
+        if run.plan(max(0, run.committed_stages() - 1)).engine == "combine":
             return None
         return _Candidate(job.date, _modified(run), location)
     except (SkewlessError, OSError):

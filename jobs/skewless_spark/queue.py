@@ -67,7 +67,8 @@ def _rows(
 ) -> DataFrame:
     """Wave and backlog with the task that had a row of the backlog: ``c*``, origin, last_task."""
     admitted = columns.job.admitted_units(plan.waves)
-    queue = read_units(spark, columns.job, admitted, columns.inputs, tally)
+    located = plan.engine == "staged" or columns.reads_origin
+    queue = read_units(spark, columns.job, admitted, columns.inputs, tally, located=located)
     queue = queue.withColumn("last_task", F.lit(None).cast("int"))
     left_over = last_commit(run, plan.epoch)
     if left_over and left_over.of_kind(BACKLOG):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, Observation, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import DoubleType, IntegerType, LongType, StructField, StructType
@@ -42,31 +42,60 @@ def staged_outcome(queue: DataFrame, columns: JobColumns, plan: RoutingPlan) -> 
     return _union(branches)
 
 
-def combined_outcome(native: DataFrame | None, python: DataFrame | None, columns: JobColumns) -> DataFrame:
+class StateCounts:
+    """Rows that the states of the engine ``combine`` stand for, counted while they are written.
+
+    Native and Python states are counted apart: both have to have seen every row.
+    """
+
+    def __init__(self) -> None:
+        self._observed: dict[str, Observation] = {}
+
+    def counting(self, states: DataFrame, kind: str) -> DataFrame:
+        """Count the rows of a frame of states with the columns ``rows`` and ``admitted``."""
+        self._observed[kind] = Observation(f"skewless {kind}")
+        sums = [F.sum(name).alias(name) for name in ("rows", "admitted")]
+        return states.observe(self._observed[kind], *sums)
+
+    def of(self, kind: str) -> tuple[int, int] | None:
+        """Rows, and those of them that came with the wave; None if no such states were written."""
+        observed = self._observed.get(kind)
+        if observed is None:
+            return None
+        return int(observed.get.get("rows") or 0), int(observed.get.get("admitted") or 0)
+
+
+def combined_outcome(
+    native: DataFrame | None, python: DataFrame | None, columns: JobColumns, counts: StateCounts
+) -> DataFrame:
     """States where rows are read; Spark itself combines the native ones, key by key, before they are written.
 
     Args:
         native: the rows for the native states; None if there are none.
         python: the rows for the Python states; None if there are none.
         columns: the job's columns.
+        counts: told the rows of both.
     """
+    nothing = {name: F.lit(0).cast("bigint") for name in ("left_over", "forwarded")}
     branches = []
     if native is not None:
+        states = (
+            native.withColumn("kept", F.lit(True))
+            .groupBy(*columns.keys)
+            .agg(
+                F.count(F.lit(1)).alias("rows"),
+                F.count(F.when(F.col("arrival") == ADMITTED, 1)).alias("admitted"),
+                *_state_columns(columns, all_kept=True),
+            )
+        )
         # The native states of a key are one; so there is no split that they belong to.
-        whole = _native_states(native.withColumn("kept", F.lit(True)), columns, None, by=[])
-        branches.append(whole.withColumn(TASK, F.lit(0)).withColumn("kind", F.lit(NATIVE)))
+        states = counts.counting(states, NATIVE).withColumns({TASK: F.lit(0), "kind": F.lit(NATIVE), **nothing})
+        branches.append(states)
     if python is not None:
         states = _python_states(python.withColumn("kept", F.lit(True)), columns)
-        if native is None:
-            states = states.withColumns(
-                {
-                    "rows": F.col("python_rows"),
-                    "left_over": F.lit(0).cast("bigint"),
-                    "admitted": F.col("python_admitted"),
-                    "forwarded": F.lit(0).cast("bigint"),
-                }
-            )
-        branches.append(states.withColumn("kind", F.lit(PYTHON)))
+        seen = states.withColumns({"rows": F.col("python_rows"), "admitted": F.col("python_admitted"), **nothing})
+        seen = counts.counting(seen, PYTHON).withColumn("kind", F.lit(PYTHON))
+        branches.append(seen if native is None else seen.drop("rows", "admitted", *nothing))
     return _union(branches)
 
 
@@ -107,32 +136,35 @@ def _in_order(queue: DataFrame, columns: JobColumns, plan: RoutingPlan) -> DataF
     return numbered.where(whole).withColumn("kept", kept).drop("position")
 
 
-def _native_states(
-    taken: DataFrame, columns: JobColumns, budget_rows: int | None, by: Sequence[str] = (TASK,)
-) -> DataFrame:
+def _native_states(taken: DataFrame, columns: JobColumns, budget_rows: int | None) -> DataFrame:
     """Per task and key: the counts of the ledger, and the native states of the rows kept."""
 
     def counted(condition: Column) -> Column:
         return F.count(F.when(condition, 1))
 
     everything = budget_rows is None
-    states = [
+    rows = F.count(F.lit(1)) if everything else counted(F.col("kept"))
+    left_over = F.count(F.lit(None)) if everything else counted(~F.col("kept"))
+    return taken.groupBy(TASK, *columns.keys).agg(
+        rows.alias("rows"),
+        left_over.alias("left_over"),
+        counted(F.col("arrival") == ADMITTED).alias("admitted"),
+        counted(F.col("arrival") == FORWARDED).alias("forwarded"),
+        *_state_columns(columns, all_kept=everything),
+    )
+
+
+def _state_columns(columns: JobColumns, *, all_kept: bool) -> list[Column]:
+    """The states of all native aggregates, as aggregate expressions over rows with the column ``kept``."""
+    return [
         state.alias(name)
         for one in columns.native
         for name, state in zip(
             columns.states(one),
-            one.definition.update(columns.arguments(one, "kept", all_kept=everything), one.options),  # type: ignore[union-attr]
+            one.definition.update(columns.arguments(one, "kept", all_kept=all_kept), one.options),  # type: ignore[union-attr]
             strict=True,
         )
     ]
-    rows = F.count(F.lit(1)) if everything else counted(F.col("kept"))
-    return taken.groupBy(*by, *columns.keys).agg(
-        rows.alias("rows"),
-        (F.first(F.lit(0)).cast("bigint") if everything else counted(~F.col("kept"))).alias("left_over"),
-        counted(F.col("arrival") == ADMITTED).alias("admitted"),
-        counted(F.col("arrival") == FORWARDED).alias("forwarded"),
-        *states,
-    )
 
 
 def _python_states(taken: DataFrame, columns: JobColumns) -> DataFrame:

@@ -18,9 +18,10 @@ from skewless.run_directory import STAGE_REPORT, RunDirectory, stage_step
 from skewless.stage_report import StageReport
 from skewless.step_commit import CommittedFile
 from skewless_spark.columns import JobColumns
+from skewless_spark.combined_report import combined_report
 from skewless_spark.committed_files import BACKLOG, NATIVE, PYTHON, written
 from skewless_spark.queue import last_commit, routed_queue, unrouted_queue
-from skewless_spark.reduction import combined_outcome, staged_outcome
+from skewless_spark.reduction import StateCounts, combined_outcome, staged_outcome
 from skewless_spark.sources import Tally, require_unchanged
 from skewless_spark.stage_histogram import measure
 
@@ -52,12 +53,18 @@ def run_stage(spark: SparkSession, run: RunDirectory, stage: int) -> StageReport
     attempt = run.new_attempt(stage_step(stage))
     columns = JobColumns.of(job)
     tally = None if job.counted else Tally()
+    counts = StateCounts()
     with _read_in_splits(spark, job, plan):
-        outcome(spark, run, columns, plan, tally).write.partitionBy("kind").parquet(attempt.path(""), mode="append")
+        outcome(spark, run, columns, plan, tally, counts).write.partitionBy("kind").parquet(
+            attempt.path(""), mode="append"
+        )
     # Once more after the rows were read: a rewrite while the wave was read is as bad as one before.
     require_unchanged(job, admitted)
     files = [file for kind in (NATIVE, PYTHON, BACKLOG) for file in written(attempt, kind, f"kind={kind}")]
-    report = measure(spark, run, columns, plan, files, lambda: time.monotonic() - started)
+    if plan.engine == "combine":
+        report = combined_report(plan, files, counts, time.monotonic() - started)
+    else:
+        report = measure(spark, run, columns, plan, files, lambda: time.monotonic() - started)
     if tally:
         report = report.model_copy(update=tally.counts)
     _require_kept(run, job, report, files)
@@ -71,7 +78,12 @@ def run_stage(spark: SparkSession, run: RunDirectory, stage: int) -> StageReport
 
 
 def outcome(
-    spark: SparkSession, run: RunDirectory, columns: JobColumns, plan: RoutingPlan, tally: Tally | None = None
+    spark: SparkSession,
+    run: RunDirectory,
+    columns: JobColumns,
+    plan: RoutingPlan,
+    tally: Tally | None = None,
+    counts: StateCounts | None = None,
 ) -> DataFrame:
     """What a stage writes: states and backlog, told apart by the column ``kind``; nothing has run yet.
 
@@ -81,6 +93,7 @@ def outcome(
         columns: the job's columns.
         plan: the stage's plan.
         tally: counts the rows that are read.
+        counts: counts the rows of states that are made where rows are read.
     """
     if plan.engine == "staged":
         return staged_outcome(routed_queue(spark, run, columns, plan, tally), columns, plan)
@@ -88,7 +101,7 @@ def outcome(
     native = unrouted_queue(spark, run, columns, plan, tally) if columns.combines_native else None
     python_tally = tally if native is None else None
     python = unrouted_queue(spark, run, columns, plan, python_tally) if columns.python else None
-    return combined_outcome(native, python, columns)
+    return combined_outcome(native, python, columns, counts or StateCounts())
 
 
 @contextmanager

@@ -53,9 +53,9 @@ def measure(
         files: what the stage wrote.
         seconds: wall time of the stage so far, asked for last.
     """
-    loads = _loads(spark, run, columns, plan, files)
+    loads = _loads(spark, run, plan, files)
     totals = {name: sum(int(row[name]) for row in loads.values()) for name in COUNTS}
-    tasks = _task_loads(plan, loads) if plan.engine == "staged" else ()
+    tasks = _task_loads(plan, loads)
     histogram = _histogram(spark, run, columns, plan, files, tasks)
     return StageReport(
         stage=plan.epoch,
@@ -113,17 +113,16 @@ def _slowness(tasks: int, loads: Mapping[int, Row]) -> dict[int, float]:
 def _loads(
     spark: SparkSession,
     run: RunDirectory,
-    columns: JobColumns,
     plan: RoutingPlan,
     files: Sequence[CommittedFile],
 ) -> dict[int, Row]:
     """Counts by task index; the Python states must have seen as many rows as the native ones."""
-    counted = counted_files(files)
+    counted = [file for file in files if file.kind == NATIVE]
     if not counted:
         return {}
     python = [file for file in files if file.kind == PYTHON]
     counts = read_files(spark, run, counted).select([TASK, *COUNTS])
-    if python and plan.engine == "staged":
+    if python:
         seen = read_files(spark, run, python)
         light = F.when(F.col("key_seconds").isNull(), F.col("python_rows")).alias("light_rows")
         counts = counts.unionByName(
@@ -140,17 +139,9 @@ def _loads(
         F.count(F.when(F.col("rows") > 0, 1)).alias("states"),
     )
     loads = {int(row[TASK]): row for row in summed.collect()}
-    if python and plan.engine == "staged":
+    if python:
         _require_same_rows(plan, loads)
-    elif python and columns.native:
-        _require_same_totals(spark, run, plan, loads, python)
     return loads
-
-
-def counted_files(files: Sequence[CommittedFile]) -> list[CommittedFile]:
-    """The files with the counts of the ledger: of native states, or of Python ones where there are no native ones."""
-    native = [file for file in files if file.kind == NATIVE]
-    return native or [file for file in files if file.kind == PYTHON]
 
 
 def _require_same_rows(plan: RoutingPlan, loads: Mapping[int, Row]) -> None:
@@ -160,22 +151,6 @@ def _require_same_rows(plan: RoutingPlan, loads: Mapping[int, Row]) -> None:
             f"stage {plan.epoch}, task {plan.tasks[odd[TASK]]}", f"{odd['rows']:,} rows in its Python states",
             f"{odd['python_rows']:,}", "nothing was committed",
         )  # fmt: skip
-
-
-def _require_same_totals(
-    spark: SparkSession,
-    run: RunDirectory,
-    plan: RoutingPlan,
-    loads: Mapping[int, Row],
-    python: Sequence[CommittedFile],
-) -> None:
-    """Rows that are reduced where they are read have no task: only their sums can be compared."""
-    rows = sum(int(row["rows"]) for row in loads.values())
-    seen = int(read_files(spark, run, python).agg(F.sum("python_rows")).collect()[0][0] or 0)
-    if seen != rows:
-        raise LedgerError(
-            f"stage {plan.epoch}", f"{rows:,} rows in its Python states", f"{seen:,}", "nothing was committed"
-        )
 
 
 def _histogram(
@@ -192,7 +167,7 @@ def _histogram(
     stages.append((tuple(files), tuple(tasks)))
     parts = []
     for number, (written, _) in enumerate(stages):
-        counted = counted_files(written)
+        counted = [file for file in written if file.kind == NATIVE]
         if counted:
             # What earlier stages left over has been queued again since.
             left = F.col("left_over") if number == plan.epoch else F.lit(0).cast("bigint")

@@ -113,16 +113,30 @@ def _owners_of_a_key(run: RunDirectory) -> int:
     return most
 
 
+def _largest_load(run: RunDirectory, report: StageReport) -> float:
+    """Rows of the largest task; where nothing was routed, those of a slot if splits fill the slots evenly."""
+    slots = run.job().spec.routing.slot_count
+    return float(report.processed.max()) if report.tasks else report.processed_rows / slots
+
+
+def _states(run: RunDirectory, report: StageReport) -> int:
+    """Pairs of key and task, or of key and input split, that have a state."""
+    if report.tasks:
+        return sum(task.states for task in report.tasks)
+    commit = run.committed(stage_step(report.stage))
+    return sum(file.rows for file in commit.of_kind(PYTHON) or commit.of_kind(NATIVE))
+
+
 def _counted(run: RunDirectory) -> dict[str, float]:
     """What the run directory says: its reports and commits, nothing estimated."""
     reports = run.reports()
     files = [file for stage in range(len(reports)) for file in run.committed(stage_step(stage)).files]
     return {
         "stages": len(reports),
-        "load_rows": float(sum(report.processed.max() for report in reports)),
+        "load_rows": sum(_largest_load(run, report) for report in reports),
         "rows_forwarded": sum(report.forwarded_rows for report in reports),
         "rows_left_over": sum(report.backlog_rows for report in reports),
-        "partial_states": sum(task.states for report in reports for task in report.tasks),
+        "partial_states": sum(_states(run, report) for report in reports),
         "state_bytes": sum(file.size_bytes for file in files if file.kind in {NATIVE, PYTHON}),
         "backlog_bytes": sum(file.size_bytes for file in files if file.kind == BACKLOG),
         "in_stages_seconds": sum(report.stage_seconds for report in reports),

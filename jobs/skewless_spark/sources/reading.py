@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import cast
 
 import pyarrow as pa
@@ -20,6 +21,9 @@ from skewless_spark.sources.uris import FILE_COLUMNS, as_spark_says, file_column
 ORIGIN = "origin"
 #: Where a map makes several rows of one, the place of each among them.
 ORIGIN_INDEX = "origin_index"
+
+#: From so many paths on Spark looks them up by a job.
+_LISTING_JOB = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 
 #: Bytes that a Spark task reads with pyarrow, at most, if there are several units to choose from.
 _TASK_BYTES = 64 << 20
@@ -58,7 +62,13 @@ def _rows(observed: Observation) -> int:
 
 
 def read_units(
-    spark: SparkSession, job: Job, ordinals: Sequence[int], columns: Sequence[str], tally: Tally | None = None
+    spark: SparkSession,
+    job: Job,
+    ordinals: Sequence[int],
+    columns: Sequence[str],
+    tally: Tally | None = None,
+    *,
+    located: bool = True,
 ) -> DataFrame:
     """The named columns of some source partitions, mapped if the job has a map, with the origin of every row.
 
@@ -69,6 +79,7 @@ def read_units(
         columns: in order, of the mapped rows if there is a map; they come back as ``c0``, ``c1``, ... and
             ``origin``; behind it ``origin_index`` only if there is a map.
         tally: counts the rows on their way.
+        located: whether anybody looks at origins; if not they may all be 0, which is cheaper.
     """
     types = {**job.key_types, **job.column_types}
     payload = [F.col(quoted(name)).alias(f"c{number}") for number, name in enumerate(columns)]
@@ -78,7 +89,7 @@ def read_units(
         behind = [F.lit(0).cast("int").alias(ORIGIN_INDEX)] if job.spec.map else []
         return empty.select(*payload, F.lit(0).cast("bigint").alias(ORIGIN), *behind)
     wanted = list(source_columns(job, columns))
-    rows = _source_rows(spark, job, ordinals, wanted)
+    rows = _source_rows(spark, job, ordinals, wanted, located=located or job.spec.map is not None)
     if tally:
         rows = tally.reading(rows)
     if job.spec.map is None:
@@ -88,12 +99,14 @@ def read_units(
     return tally.giving(found) if tally else found
 
 
-def _source_rows(spark: SparkSession, job: Job, ordinals: Sequence[int], wanted: Sequence[str]) -> DataFrame:
+def _source_rows(
+    spark: SparkSession, job: Job, ordinals: Sequence[int], wanted: Sequence[str], *, located: bool
+) -> DataFrame:
     """The columns of the files of some units, ``s0``, ``s1``, ..., and ``origin``."""
     native = [one for one in ordinals if job.source.format == "parquet" and _whole_and_visible(job.units[one])]
     scanned = set(native)
     ranges = [ordinal for ordinal in ordinals if ordinal not in scanned]
-    frames = [_scanned(spark, job, native, wanted)] if native else []
+    frames = [_scanned(spark, job, native, wanted, located=located)] if native else []
     if ranges:
         frames.append(_ranged(spark, job, ranges, wanted))
     return frames[0] if len(frames) == 1 else frames[0].unionByName(frames[1])
@@ -140,19 +153,38 @@ def _bytes(unit: Unit) -> int:
     return (unit.rows << 4 if unit.counted else unit.span[1] - unit.span[0]) + (1 << 16)
 
 
-def _scanned(spark: SparkSession, job: Job, ordinals: Sequence[int], wanted: Sequence[str]) -> DataFrame:
+@contextmanager
+def _listed_here(spark: SparkSession, units: Sequence[Unit]) -> Iterator[None]:
+    """Have Spark look up local files by itself: for more than a few paths it would run a job, which takes longer."""
+    if any("://" in unit.path for unit in units):
+        yield
+        return
+    before = spark.conf.get(_LISTING_JOB)
+    spark.conf.set(_LISTING_JOB, len(units) + 1)
+    try:
+        yield
+    finally:
+        spark.conf.set(_LISTING_JOB, str(before))
+
+
+def _scanned(
+    spark: SparkSession, job: Job, ordinals: Sequence[int], wanted: Sequence[str], *, located: bool
+) -> DataFrame:
     """Whole Parquet files, by Spark's own scan."""
     types, source = _types(job), job.source
     inside = [name for name in wanted if name not in source.partition_columns and name not in FILE_COLUMNS]
     ddl = ", ".join(f"{quoted(name)} {types[name]}" for name in inside)
     units = [job.units[ordinal] for ordinal in ordinals]
     partitions = [name for name in wanted if name in source.partition_columns]
-    rows = (spark.read.schema(ddl) if ddl else spark.read).parquet(*(literally(unit.path) for unit in units))
-    payload = [F.col(quoted(name)).alias(f"s{wanted.index(name)}") for name in inside]
-    about = [F.col(name).alias(f"s{wanted.index(name)}") for name in wanted if name in FILE_COLUMNS]
-    located = rows.select(
-        *payload,
-        *about,
+    with _listed_here(spark, units):
+        rows = (spark.read.schema(ddl) if ddl else spark.read).parquet(*(literally(unit.path) for unit in units))
+    payload = {wanted.index(name): F.col(quoted(name)) for name in inside}
+    payload |= {wanted.index(name): F.col(name) for name in wanted if name in FILE_COLUMNS}
+    found = [payload[number].alias(f"s{number}") for number in sorted(payload)]
+    if not (located or partitions):
+        return rows.select(*found, F.lit(0).cast("bigint").alias(ORIGIN))
+    with_place = rows.select(
+        *found,
         F.col("_metadata.file_path").alias("file_path"),
         F.col("_metadata.row_index").alias("row_index"),
     )
@@ -173,7 +205,7 @@ def _scanned(spark: SparkSession, job: Job, ordinals: Sequence[int], wanted: Seq
     unknown = F.raise_error(F.concat(F.lit("skewless: not a listed file: "), F.col("file_path")))
     ordinal = F.coalesce(F.col("ordinal"), unknown.cast("bigint"))
     origin = F.shiftleft(ordinal, OFFSET_BITS).bitwiseOR(F.col("row_index")).alias(ORIGIN)
-    joined = located.join(F.broadcast(known), "file_path", "left")
+    joined = with_place.join(F.broadcast(known), "file_path", "left")
 
     def column(number: int, name: str) -> Column:
         if name not in partitions:
