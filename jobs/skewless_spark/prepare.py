@@ -10,13 +10,15 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from skewless.dated_path import resolve_date
+from skewless.decision import Decision
 from skewless.errors import InputError, SkewlessError, SpecError, nearest
 from skewless.job import Algebra, Job, Source
-from skewless.planner import first_decision, first_plan
+from skewless.key_sample import KeySample
+from skewless.planner import first_choice, first_decision, first_plan
 from skewless.routing_plan import RoutingPlan
 from skewless.run_directory import RunDirectory
 from skewless.spec import JobSpec
-from skewless.warm_start import plain_plan, warm_plan
+from skewless.warm_start import plain_plan, sampled_plan, samples, warm_plan
 from skewless.waves import cut_waves
 from skewless_spark import earlier_runs
 from skewless_spark.aggregates.binding import argument_columns, assumed_types, check_calls, check_types
@@ -82,14 +84,27 @@ def prepare(run: RunDirectory, spec: JobSpec, date: dt.date, root: str, where: s
         run.write_once("job.json", job.model_copy(update={"warm_from": earlier_runs.last_two(run, spec)}))
     job = _same(run, spec, date, root)
     if not run.exists("plans/0000.json"):
-        run.enact(first_decision(job, _staged_plan_0(job), sample_keys(job) if job.spec.engine == "auto" else None))
+        run.enact(_first_decision(job))
     return job
 
 
-def _staged_plan_0(job: Job) -> RoutingPlan:
-    """From the earlier runs that the job names, or the plain ring where it names none."""
-    if not job.warm_from:
-        return first_plan(job)
+def _first_decision(job: Job) -> Decision:
+    """The engine of stage 0 and its plan, from the earlier runs that the job names or from a sample of its keys."""
+    weighs = job.spec.engine == "auto" or (job.spec.engine == "staged" and samples(job.spec))
+    sample = sample_keys(job) if weighs else None
+    choice = first_choice(job, sample.key_counts if sample else None)
+    plan = first_plan(job) if choice.engine == "combine" else _staged_plan_0(job, sample)
+    return first_decision(job, plan, choice)
+
+
+def _staged_plan_0(job: Job, sample: KeySample | None) -> RoutingPlan:
+    """From the earlier runs that the job names; else from the sample; else the plain ring."""
+    plan = _from_earlier(job) if job.warm_from else first_plan(job)
+    guided = bool(plan.expected_rows)
+    return plan if guided or sample is None else sampled_plan(job, plan, sample)
+
+
+def _from_earlier(job: Job) -> RoutingPlan:
     try:
         last, *before = [earlier_runs.last_histogram(location) for location in job.warm_from]
     except (SkewlessError, OSError) as err:

@@ -17,15 +17,13 @@ from pyspark.sql import functions as F
 from skewless.errors import LedgerError
 from skewless.routing_plan import RoutingPlan
 from skewless.run_directory import RunDirectory, stage_step
-from skewless.stage_report import Histogram, StageReport, TaskLoad
+from skewless.stage_report import LONGEST_HEAD_KEY, Histogram, StageReport, TaskLoad
 from skewless.step_commit import CommittedFile
 from skewless_spark.columns import JobColumns
 from skewless_spark.committed_files import NATIVE, PYTHON, read_files
 from skewless_spark.reduction import COUNTS
 from skewless_spark.routing import TASK, slot
 
-#: A longer key text is left to the ring: plans and reports are documents that people read.
-LONGEST_HEAD_KEY = 1024
 #: Rows of Python aggregates that take less than this, and tasks that take less than that, are as good as free,
 #: and their time is not told: it says more of the machine's other work than of theirs, and no plan shall
 #: depend on it.

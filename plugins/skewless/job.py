@@ -69,12 +69,14 @@ class Algebra(Frozen):
         ordered: whether the rows of a key must be seen in the order of the input.
         state_bytes: of a usual state.
         setup_seconds: for each key that a task opens, as the aggregate declares it.
+        row_seconds: of one core for a row, about; None where only running it can tell.
     """
 
     mergeable: bool
     ordered: bool
     state_bytes: int = Field(default=16, ge=0)
     setup_seconds: float = Field(default=0.0, ge=0)
+    row_seconds: float | None = Field(default=None, ge=0)
 
 
 class Job(Document):

@@ -123,17 +123,25 @@ def first_plan(job: Job) -> RoutingPlan:
     )
 
 
-def first_decision(job: Job, plan: RoutingPlan, counts: KeyCounts | None) -> Decision:
-    """The decision about stage 0: its engine, and the plan.
+def first_choice(job: Job, counts: KeyCounts | None) -> EngineChoice:
+    """The engine of stage 0.
+
+    Args:
+        job: the frozen job.
+        counts: of a sample of the keys; None where there is none.
+    """
+    largest = max((unit.rows for unit in job.units), default=0)
+    return choose_engine(job, counts, job.rows, job.combine_splits, largest)
+
+
+def first_decision(job: Job, plan: RoutingPlan, choice: EngineChoice) -> Decision:
+    """The decision about stage 0.
 
     Args:
         job: the frozen job.
         plan: plan 0 as a staged run has it.
-        counts: of a sample of the keys; None where there is none.
+        choice: of the engine.
     """
-    rows = job.rows
-    largest = max((unit.rows for unit in job.units), default=0)
-    choice = choose_engine(job, counts, rows, job.combine_splits, largest)
     if choice.engine == "combine":
         chosen, sentence = combine_plan(job, plan, choice), choice.sentence
     else:

@@ -225,6 +225,10 @@ class Routing(Frozen):
         default=None, ge=1, description="virtual_tasks: states that one task should hold at most."
     )
     warm_start: bool = Field(default=True, description="Plan the first stage from the job's last run, if there is one.")
+    key_sample: bool = Field(
+        default=True,
+        description="Plan the first stage from a sample of the input's keys where no earlier run is a guide.",
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -12,6 +12,9 @@ from pydantic import Field
 from skewless.document import Document, Frozen
 from skewless.virtual_task import VirtualTask
 
+#: A longer key text is left to the ring: plans and reports are documents that people read.
+LONGEST_HEAD_KEY = 1024
+
 
 class TaskLoad(Frozen):
     """Rows of one virtual task in one stage; ``queued = processed + backlog``.

@@ -118,6 +118,8 @@ class _Trial:
         ]
         if not self.aggregate.ordered:
             laws.append(self._rows_may_come_in_any_order)
+        if not self.aggregate.open_to_evaluate:
+            laws.append(self._a_result_needs_no_open_key)
         if self.aggregate.mergeable:
             laws += [
                 self._merging_is_commutative,
@@ -191,6 +193,11 @@ class _Trial:
         restored = self._restored(self._whole)
         self._compare("a state that was stored gives the same result", restored, self._whole)
         self._compare("a state that was stored twice gives the same result", self._restored(restored), self._whole)
+
+    def _a_result_needs_no_open_key(self) -> None:
+        unopened = self.aggregate.accumulator(self.options, self.spark_types)
+        unopened.merge(self._stored_state(self._whole), np.arange(_GROUPS), _GROUPS)
+        self._compare("a result needs no open key, as it is declared so", unopened, self._whole)
 
     def _rows_go_on_from_a_restored_state(self) -> None:
         for name in ("early", "late"):

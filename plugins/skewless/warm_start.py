@@ -1,36 +1,56 @@
-"""Plan 0 from the last run of the same job: yesterday's keys are the best guess at today's.
+"""Plan 0 from what is known before the first stage: the last run of the same job, or a sample of the keys.
 
 A first stage on the plain ring piles the hot keys of every night on the same tasks, though they have
 been known since the night before. So the last run's histogram, scaled to the first wave, is taken for
 a forecast, and plan 0 is proposed and chosen like any other. If the keys of the last two runs differ
-too much, yesterday says little of today, and the plain ring is taken; plan 0 says which, and why.
+too much, yesterday says little of today; then, or where there is no earlier run, a sample of today's
+keys is taken the same way. Plan 0 says what it was made from, and why not from something better.
+
+Where plan 0 comes from a sample, the first stage may admit more than the first wave: that wave is small
+because nothing used to be known. How much more depends on what is known of the cost of rows.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
 
 from skewless.drift import drift
+from skewless.engine_choice import ROW_SECONDS
 from skewless.forecast import Forecast
 from skewless.job import Job
+from skewless.key_sample import KeySample
 from skewless.planner import Weighed, choose, first_plan, propose
 from skewless.policies import POLICIES
 from skewless.routing_plan import RoutingPlan
 from skewless.spec import JobSpec
+from skewless.stage_cost import USUAL_OVERHEAD_SECONDS
 from skewless.stage_report import Histogram, StageReport, TaskLoad
-from skewless.stage_schedule import UNCHECKED, Budget, choose_budget
+from skewless.stage_schedule import UNCHECKED, Admission, Budget, choose_budget, next_waves
 
 #: Plan 0 is made from the last run as long as its keys differ from those of the run before it by no
 #: more than this part of all rows (``skewless.drift``).
 DRIFT_LIMIT = 0.2
+#: Where nobody knows what a row costs, the first stage finds out, with no more than this part of the rows:
+#: a key that costs ten times as much as others may still be placed by that.
+PROBE = 0.05
 
 
 def applies(spec: JobSpec) -> bool:
-    """Whether plan 0 of the spec can be made from an earlier run: the spec allows it, and its policy forecasts."""
+    """Whether plan 0 can be made from an earlier run: the spec allows it, and its policy forecasts."""
+    return spec.routing.warm_start and _forecasts(spec)
+
+
+def samples(spec: JobSpec) -> bool:
+    """Whether plan 0 can be made from a sample of the keys: the spec allows it, and its policy forecasts."""
+    return spec.routing.key_sample and _forecasts(spec)
+
+
+def _forecasts(spec: JobSpec) -> bool:
     policy = POLICIES.get(spec.routing.policy)
-    return spec.routing.warm_start and policy is not None and policy.schedules
+    return policy is not None and policy.schedules
 
 
 def plain_plan(job: Job, reason: str) -> RoutingPlan:
@@ -70,12 +90,66 @@ def warm_plan(job: Job, last: Histogram, before: Histogram | None) -> RoutingPla
     return _planned(job, plain, last, f"warm start from run {name}", trust)
 
 
-def _planned(job: Job, plain: RoutingPlan, last: Histogram, start: str, trust: str) -> RoutingPlan:
+def sampled_plan(job: Job, plain: RoutingPlan, sample: KeySample) -> RoutingPlan:
+    """Plan 0 from a sample of the keys.
+
+    Args:
+        job: the frozen job.
+        plain: plan 0 as it is without the sample; its sentence says why nothing better is known.
+        sample: of the keys.
+
+    Returns:
+        A plan for the first waves with what it expects of each task, or ``plain`` where the sample
+        says nothing.
+
+    Raises:
+        PlanError: the policy splits a key that may not be split.
+    """
+    if not samples(job.spec) or not plain.waves[1]:
+        return plain
+    histogram = sample.histogram(plain.ring.ring_bits, job.spec.routing.head_limit)
+    if histogram is None:
+        return plain
+    words = f"from a sample of {histogram.seen_rows:,} rows"
+    overhead_rows = _overhead_rows(job)
+    admission = _first_waves(job, plain, histogram, overhead_rows)
+    plain = plain.model_copy(update={"waves": admission.waves})
+    return _planned(job, plain, histogram, words, admission.sentence, overhead_rows)
+
+
+def _overhead_rows(job: Job) -> float:
+    """What a stage costs, in rows of the largest task; more than all rows where nobody knows what those cost."""
+    given = job.spec.routing.stage_overhead
+    overhead = USUAL_OVERHEAD_SECONDS if given is None else given
+    known = [one.row_seconds for one in job.algebra.values()]
+    if None in known:
+        return float(job.rows) if overhead else 0.0
+    return overhead / (ROW_SECONDS + math.fsum(seconds for seconds in known if seconds is not None))
+
+
+def _first_waves(job: Job, plain: RoutingPlan, sample: Histogram, overhead_rows: float) -> Admission:
+    """The waves of the first stage, and why in words."""
+    last = len(job.waves)
+    if not overhead_rows:
+        return Admission(plain.waves, "")
+    if any(one.setup_seconds for one in job.algebra.values()):
+        return Admission((0, last), "all waves are admitted at once, as each stage sets up its keys anew")
+    if any(one.row_seconds is None for one in job.algebra.values()):
+        probed = [end for end in range(1, last + 1) if job.admitted_rows((0, end)) <= PROBE * job.rows]
+        waves = (0, max(probed, default=1))
+        return Admission(waves, "the first stage is small, as nobody knows yet what a row costs")
+    before = plain.model_copy(update={"waves": (0, 0)})
+    return next_waves(job, before, _as_report(job, before, sample), overhead_rows)
+
+
+def _planned(
+    job: Job, plain: RoutingPlan, last: Histogram, start: str, trust: str, overhead_rows: float = 0.0
+) -> RoutingPlan:
     forecast = Forecast.after(job, plain, _as_report(job, plain, last), plain.waves)
     # No stage has made states yet: a key is as cheap on one task as on another.
     taken = choose([replace(one, new_states=0) for one in propose(job, forecast)])
     expected = forecast.expected_rows(taken.routing, taken.placement)
-    budget = _budget(job, plain, forecast, expected)
+    budget = _budget(job, plain, forecast, expected, overhead_rows)
     return taken.routing.model_copy(
         update={
             "epoch": plain.epoch,
@@ -95,11 +169,11 @@ def _words(taken: Weighed) -> str:
     return f"{taken.action}: {taken.sentence}; the largest task is to get {taken.makespan_rows:,.0f} rows"
 
 
-def _budget(job: Job, plain: RoutingPlan, forecast: Forecast, expected: np.ndarray) -> Budget:
-    """The spec's, or the one that suits the forecast; what a stage costs is not known yet."""
+def _budget(job: Job, plain: RoutingPlan, forecast: Forecast, expected: np.ndarray, overhead_rows: float) -> Budget:
+    """The spec's, or the one that suits the forecast."""
     if job.spec.routing.budget is not None:
         return Budget(plain.budget_rows, "")
-    return choose_budget(forecast, expected, UNCHECKED, forecast.waves[1] == len(job.waves), 0.0)
+    return choose_budget(forecast, expected, UNCHECKED, forecast.waves[1] == len(job.waves), overhead_rows)
 
 
 def _as_report(job: Job, plan: RoutingPlan, last: Histogram) -> StageReport:

@@ -37,7 +37,7 @@ key: key
 aggregates:
   n: count
   histogram: {function: streaming_histogram, column: value, bins: 8}
-routing: {reducers: 4, warm_start: false, stage_overhead: 0}
+routing: {reducers: 4, warm_start: false, key_sample: false, stage_overhead: 0}
 output: {path: results}
 """
     )

@@ -92,3 +92,26 @@ def test_a_job_that_cannot_be_merged_is_never_combined(spark: SparkSession, path
     aggregates = {"middle": {"function": "exact_median", "column": "value"}}
     run, _ = reduce_job(spark, spec_of(path, "key", aggregates, engine="auto"), tmp_path / "run")
     assert {run.plan(epoch).engine for epoch in range(run.committed_stages())} == {"staged"}
+
+
+@pytest.mark.parametrize("key", ["key", "number", ["key", "number"], "day"])
+def test_plan_0_is_made_from_a_sample_and_names_keys_as_spark_does(
+    spark: SparkSession, tmp_path: Path, key: str | list[str]
+) -> None:
+    rng = np.random.default_rng(6)
+    ranks = rng.zipf(1.5, 20_000) % 500
+    days = np.datetime64("2026-01-01") + ranks
+    table = pa.table({"key": [None if rank == 3 else f"k ä{rank}" for rank in ranks.tolist()],
+                      "number": ranks, "day": days.astype("datetime64[D]")})  # fmt: skip
+    path = write_input(tmp_path / "input", table)
+    spec = spec_of(path, key, {"n": "count"}, routing={"reducers": 4, "key_sample": True})
+    run, reports = reduce_job(spark, spec, tmp_path / "run")
+    plan, report = run.plan(0), reports[0]
+    assert plan.sentence.startswith("from a sample of ")
+    assert len(reports) == 1, "rows of native aggregates cost next to nothing"
+    assert plan.head
+    assert set(plan.head) <= set(report.histogram.head)
+    foretold = np.array(plan.expected_rows)
+    queued = np.array([load.queued_rows for load in report.tasks])
+    assert np.abs(queued - foretold).max() < 0.1 * foretold.mean(), "the sample was most of the input"
+    assert queued.max() < 1.1 * queued.mean()

@@ -1,8 +1,8 @@
 """Skewless itself: a spec, a run directory, and the same steps that Airflow runs one by one.
 
-Timed are the stages, the decisions between them, and the merge: from a frozen run to its committed result. That is
-what a peer does from its first line to its written result. ``prepare``, ``validate`` and ``publish`` are timed apart:
-nobody who writes a job by hand has a ledger, expectations or a publication.
+Timed are ``prepare``, which lists the input and samples its keys, the stages, the decisions between them, and the
+merge: from a spec to its committed result. That is what a peer does from its first line to its written result.
+``validate`` and ``publish`` are timed apart: nobody who writes a job by hand has expectations or a publication.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Skewless:
         _timed(figures, "prepare_seconds", lambda: prepare(run, self.spec(cell, place), DATE, str(place.scratch)))
         _timed(figures, "stages_seconds", lambda: run_stages(spark, run, Unwatched()))
         _timed(figures, "merge_seconds", lambda: merge_states(spark, run))
-        figures["wall_seconds"] = figures["stages_seconds"] + figures["merge_seconds"]
+        figures["wall_seconds"] = sum(figures[f"{step}_seconds"] for step in ("prepare", "stages", "merge"))
         _timed(figures, "validate_seconds", lambda: require_passed(run, validate(spark, run)))
         _timed(figures, "publish_seconds", lambda: publish(run))
         figures |= _counted(run)

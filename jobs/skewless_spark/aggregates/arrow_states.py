@@ -235,10 +235,13 @@ def _evaluated(call: PythonCall, states: pa.Array, groups: Groups, texts: pa.Arr
     def text_of(group: int) -> str | None:
         return texts[group].as_py()
 
-    _guarded(call, "open_keys", accumulator, partial(accumulator.open_keys, texts, 0), text_of)
+    opened = call.definition.open_to_evaluate
+    if opened:
+        _guarded(call, "open_keys", accumulator, partial(accumulator.open_keys, texts, 0), text_of)
     _guarded(call, "merge", accumulator, partial(accumulator.merge, states, groups, total), text_of)
     found = _guarded(call, "evaluate", accumulator, accumulator.evaluate, text_of)
-    _guarded(call, "close_keys", accumulator, accumulator.close_keys, text_of)
+    if opened:
+        _guarded(call, "close_keys", accumulator, accumulator.close_keys, text_of)
     return _checked(call, found, call.types.result, total, "result")
 
 

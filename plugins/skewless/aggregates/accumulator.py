@@ -72,7 +72,8 @@ class GroupsAccumulator(ABC):
     def open_keys(self, keys: pa.StringArray, first_group: int) -> None:  # noqa: B027 - most need no set-up
         """New groups are about to come: load what their keys need.
 
-        Called before the first ``update`` or ``merge`` of these groups; each group is opened once.
+        Called before the first ``update`` or ``merge`` of these groups; each group is opened once. Not called
+        ahead of ``evaluate`` where the aggregate is declared with ``open_to_evaluate=False``.
 
         Args:
             keys: the key text of each new group, null for a null key, shape ``(new groups,)``.

@@ -59,6 +59,8 @@ class PythonAggregate:
         needs_column: whether it must have an argument. Without one it sees a null per row.
         state_bytes: typical size of a state, for the engine's choice between merging and routing.
         setup_seconds: what ``open_keys`` costs per key. Where it is much, keys had better stay in few tasks.
+        open_to_evaluate: whether keys must be open for ``evaluate`` and the merge before it. Where only
+            ``update`` needs what ``open_keys`` loads, the last step had better not load it all again.
     """
 
     name: str
@@ -74,6 +76,7 @@ class PythonAggregate:
     needs_column: bool = True
     state_bytes: int = 64
     setup_seconds: float = 0.0
+    open_to_evaluate: bool = True
 
     @classmethod
     def per_key(cls, *, create: Callable[[Any], Accumulator], **fields: Any) -> Self:

@@ -104,6 +104,7 @@ def _paced(name: str, *, mergeable: bool = True, setup_seconds: float = 0.0) -> 
         create=PacedSums,
         state_bytes=16,
         setup_seconds=setup_seconds,
+        open_to_evaluate=False,
     )
 
 
