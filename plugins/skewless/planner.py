@@ -170,7 +170,8 @@ def plan_next_stage(job: Job, plan: RoutingPlan, report: StageReport, earlier: S
     revised = _revised_engine(job, plan, report)
     if revised is not None:
         return revised
-    overhead_rows = stage_cost(job, [*earlier, report]).overhead_rows
+    cost = stage_cost(job, [*earlier, report])
+    overhead_rows = cost.overhead_rows
     chooses = POLICIES[plan.policy].schedules
     admission = next_waves(job, plan, report, overhead_rows if chooses else 0.0)
     forecast = Forecast.after(job, plan, report, admission.waves)
@@ -179,7 +180,7 @@ def plan_next_stage(job: Job, plan: RoutingPlan, report: StageReport, earlier: S
     weighed = propose(job, forecast)
     taken = choose(weighed)
     expected = forecast.expected_rows(taken.routing, taken.placement)
-    budget = _budget(job, forecast, expected, overhead_rows)
+    budget = _guarded(job, forecast, _budget(job, forecast, expected, overhead_rows), expected, cost.seconds_per_row)
     certificate = _certificate(job, forecast, taken)
     return Decision(
         stage=report.stage + 1,
@@ -319,6 +320,22 @@ def _budget(job: Job, forecast: Forecast, expected: Rows, overhead_rows: float) 
         return Budget(_fair_budget(job, forecast.queued_rows, len(expected), given or USUAL_BUDGET), "")
     last_input = forecast.waves[1] == len(job.waves)
     return choose_budget(forecast, expected, dispersion(forecast.plan, forecast.report), last_input, overhead_rows)
+
+
+def _guarded(job: Job, forecast: Forecast, budget: Budget, expected: Rows, seconds_per_row: float) -> Budget:
+    """The budget, held to the seconds that the spec allows a task in a stage.
+
+    Never to less than a fair share: a stage that leaves over more than it must only moves the work to
+    the stage that drains, which has no limit.
+    """
+    seconds = job.spec.routing.budget_seconds
+    if seconds is None or seconds_per_row <= 0 or not forecast.wave_rows:
+        return budget
+    rows = max(math.ceil(seconds / seconds_per_row), math.ceil(float(expected.mean())))
+    if rows >= (float(expected.max()) if budget.rows is None else budget.rows):
+        return budget
+    words = f"a task may reduce for {seconds:g} s, which is {rows:,} rows"
+    return Budget(rows, "; ".join(filter(None, (budget.sentence, words))))
 
 
 def _fair_budget(job: Job, queued_rows: int, tasks: int, slack: float) -> int | None:

@@ -201,7 +201,8 @@ class Routing(Frozen):
     )  # fmt: skip
     budget_seconds: float | None = Field(
         default=None, gt=0, le=86_400,
-        description="Seconds that a task may reduce rows in a stage, a guard beside the budget; by default none.",
+        description="Seconds that a task may reduce rows in a stage, as far as a fair share takes no longer, by what "
+        "rows have cost so far; a guard beside the budget, from the second stage on. By default none.",
     )  # fmt: skip
     ring_bits: int = Field(default=12, ge=4, le=16, description="The ring has 2**ring_bits slots.")
     tokens: int | None = Field(
