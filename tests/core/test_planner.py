@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -309,7 +310,7 @@ def test_a_call_for_many_keys_and_tasks_takes_seconds_not_minutes() -> None:
 def guarded(seconds: float | None) -> Decision:
     """The decision after a stage that took 2.5 s, of which 0.5 s are no work on the 2,000 rows of each task."""
     seen = skewed(3000)
-    routing = {"reducers": 4, "stage_overhead": 0.5, "budget": 2.0, "budget_seconds": seconds}
+    routing: dict[str, Any] = {"reducers": 4, "stage_overhead": 0.5, "budget": 2.0, "budget_seconds": seconds}
     job = synthetic.job([sum(seen.values()), 9000], WHOLE, **routing)
     plan = first_plan(job)
     report = synthetic.report(plan, seen, {}, list(seen))
