@@ -25,8 +25,8 @@ up: setup ## Start Airflow with its UI on port 8080 (SKEWLESS_PORT) and say how 
 down: setup ## Stop it
 	@$(IN_VENV) python -m skewless_airflow.local down
 
-bench: setup ## Measure against baselines; ONLY=B3 for one row, SCALE=0.1 for a look
-	@$(IN_VENV) python -m benchmarks $(if $(ONLY),--only $(ONLY)) $(if $(SCALE),--scale $(SCALE))
+bench: setup ## Measure against baselines; ONLY=B3 for one row, SCALE=0.1 for a look, LONG=1 for B2 with T* = 60 s
+	@$(IN_VENV) python -m benchmarks $(if $(ONLY),--only $(ONLY)) $(if $(SCALE),--scale $(SCALE)) $(if $(LONG),--long)
 
 lint: setup ## Check style, types and import rules
 	@$(IN_VENV) ruff check . && ruff format --check . && mypy && lint-imports

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks import balance, dpa_table
 from benchmarks.spark.harness import PATIENCE_SECONDS, Effort, run_row
-from benchmarks.spark.page import write
+from benchmarks.spark.page import file_name, write
 from benchmarks.spark.row import Size
 from benchmarks.spark.rows import ROWS
 
@@ -27,11 +27,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--patience", type=float, default=PATIENCE_SECONDS, help="a peer that takes more seconds is run once"
     )
-    parser.add_argument("--long", action="store_true", help="B2 with T* = 60 s")
+    parser.add_argument("--long", action="store_true", help="B2 with T* = 60 s, for the exponent 1.6")
     options = parser.parse_args(arguments)
     names = [options.only] if options.only else [*SIMULATIONS, *ROWS]
     size = Size(options.scale, options.long)
-    full = size == Size()
+    full = size.scale == 1.0
     for name in names:
         if name in SIMULATIONS:
             SIMULATIONS[name]([], FOLDER)
@@ -46,7 +46,7 @@ def bench(name: str, size: Size, effort: Effort, folder: Path, root: Path = DATA
     write(document, folder)
     for verdict in document["verdicts"]:
         print(f"{name}: {verdict['words']}")
-    print(f"wrote {folder / f'spark_{name.lower()}'}.json and .svg, and {folder / 'spark.md'}")
+    print(f"wrote {folder / file_name(document)}.json and .svg, and {folder / 'spark.md'}")
 
 
 if __name__ == "__main__":

@@ -58,7 +58,7 @@ def measured(spark: SparkSession, peer: Peer, cell: Cell, folder: Path, scratch:
         if any("tally" in call for call in cell.aggregates.values()):
             figures["set_ups"] = sum(int(file.read_text(encoding="ascii")) for file in tally.iterdir())
             figures["set_ups_per_key"] = figures["set_ups"] / max(1, answer.num_rows)
-        until = began + figures.get("prepare_seconds", 0.0) + figures["wall_seconds"]
+        until = began + figures["wall_seconds"]
         _relate(figures, cell)
         queries = [query for query in queries_since(spark, began) if query.started < until]
         profile = profiled(queries, [job for job in jobs if job.started < until], figures["wall_seconds"])

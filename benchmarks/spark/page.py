@@ -14,8 +14,8 @@ INTRODUCTION = """\
 Each row runs all its peers by turns, in one process, on one input; the figures are medians, and a ratio counts, an
 absolute time does not. Every peer reads the same Parquet files and writes its result as Parquet, and every answer was
 held to ours: a wrong one fails the row. Costs per row are slept, so that W slots fit on two cores; T* is the total cost
-over W. Of ours are timed the stages, the decisions between them and the merge: what any peer does from its first line
-to its written result. `prepare`, `validate` and `publish` are timed apart.
+over W. Of ours are timed `prepare`, the stages, the decisions between them and the merge: what any peer does from its
+first line to its written result. `validate` and `publish` are timed apart.
 """
 
 #: Figures of a table: their name in the documents, their head, and how they are written.
@@ -32,14 +32,14 @@ FIGURES = (
     ("set_ups", "set-ups", "{:,.0f}"),
 )
 #: Steps of a run that no peer has.
-APART = ("prepare_seconds", "validate_seconds", "publish_seconds")
+APART = ("validate_seconds", "publish_seconds")
 _AXES = {"wall_seconds": "wall time in seconds (median)", "wall_over_ideal": "wall time over T* (median)"}
 
 
 def write(document: Mapping[str, Any], folder: Path) -> None:
     """Write a row's document and plot, and the page of all rows that the folder has."""
     folder.mkdir(parents=True, exist_ok=True)
-    name = f"spark_{document['row'].lower()}"
+    name = file_name(document)
     (folder / f"{name}.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     plot(document, folder / f"{name}.svg")
     found = sorted(folder.glob("spark_b*.json"))
@@ -47,24 +47,33 @@ def write(document: Mapping[str, Any], folder: Path) -> None:
     (folder / "spark.md").write_text(page(documents), encoding="utf-8")
 
 
+def file_name(document: Mapping[str, Any]) -> str:
+    """What the files of a row are called, without their ending."""
+    return f"spark_{document['row'].lower()}{'_long' if document['long'] else ''}"
+
+
 def page(documents: Sequence[Mapping[str, Any]]) -> str:
     """The page, in Markdown."""
     parts = ["# Skewless on Spark, and what people use", INTRODUCTION.strip(), "## Aims"]
-    parts.append("\n".join(f"- {row['row']}: {one['words']}" for row in documents for one in row["verdicts"]))
+    parts.append("\n".join(f"- {_ident(row)}: {one['words']}" for row in documents for one in row["verdicts"]))
     for row in documents:
         parts += _row(row)
     return "\n\n".join(parts) + "\n"
 
 
 def _row(row: Mapping[str, Any]) -> Iterator[str]:
-    yield f"## {row['row']} {row['title']}"
+    yield f"## {_ident(row)} {row['title']}"
     yield f"{row['text']} {_measured(row)}"
-    yield f"![{row['row']}: {_AXES[row['plotted']]}, by peer](spark_{row['row'].lower()}.svg)"
+    yield f"![{row['row']}: {_AXES[row['plotted']]}, by peer]({file_name(row)}.svg)"
     yield _table_of(row)
     apart = [line for line in row["lines"] if line["profile"]]
     if apart:
         yield "Ours, step by step, in seconds:"
         yield _steps(apart)
+
+
+def _ident(row: Mapping[str, Any]) -> str:
+    return f"{row['row']} (long)" if row["long"] else str(row["row"])
 
 
 def _measured(row: Mapping[str, Any]) -> str:
@@ -92,13 +101,21 @@ def _table_of(row: Mapping[str, Any]) -> str:
 
 def _steps(lines: Sequence[Mapping[str, Any]]) -> str:
     names = list(dict.fromkeys(name for line in lines for name in line["profile"]))
-    head = ["cell", "peer", *names, "stages", "merge", "apart: " + ", ".join(name.split("_")[0] for name in APART)]
+    head = [
+        "cell",
+        "peer",
+        *names,
+        "prepare",
+        "stages",
+        "merge",
+        "apart: " + ", ".join(name.split("_")[0] for name in APART),
+    ]
     rows = []
     for line in lines:
         figures = line["figures"]
         apart = " / ".join(f"{figures[name]:.2f}" for name in APART)
         profile = [f"{line['profile'].get(name, 0.0):.2f}" for name in names]
-        timed = [f"{figures['stages_seconds']:.2f}", f"{figures['merge_seconds']:.2f}"]
+        timed = [f"{figures[f'{step}_seconds']:.2f}" for step in ("prepare", "stages", "merge")]
         rows.append([line["cell"], line["peer"], *profile, *timed, apart])
     return _table(head, rows)
 

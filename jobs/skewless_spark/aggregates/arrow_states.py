@@ -112,6 +112,7 @@ class _Reduction:
         self._keys = keys
         self._index = KeyIndex()
         self._accumulators = [call.accumulator() for call in calls]
+        self._arguments = [call.types.argument for call in calls]
         self._labels: list[pa.RecordBatch] = []
         self._texts: list[pa.Array] = []
         self._rows, self._admitted, self._before = (np.zeros(0, dtype=np.int64) for _ in range(3))
@@ -182,9 +183,9 @@ class _Reduction:
     def _update(self, batch: pa.RecordBatch, groups: Groups, at: Groups | None, total: int) -> None:
         """Rows of a batch: all, or those at some places."""
         where = None if at is None else pa.array(at)
-        for call, acc in zip(self._calls, self._accumulators, strict=True):
+        for call, acc, kind in zip(self._calls, self._accumulators, self._arguments, strict=True):
             # A cast changes no value, but a timestamp comes labelled with the session's time zone.
-            values = batch.column(call.argument).cast(call.types.argument)
+            values = batch.column(call.argument).cast(kind)
             values = values if where is None else values.take(where)
 
             def alone(one: int, call: PythonCall = call, values: pa.Array = values) -> None:
