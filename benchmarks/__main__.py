@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import balance, dpa_table
+from benchmarks import balance, dpa_table, memory
 from benchmarks.spark.harness import PATIENCE_SECONDS, Effort, run_row
 from benchmarks.spark.page import file_name, write
 from benchmarks.spark.row import Size
@@ -15,13 +15,13 @@ from benchmarks.spark.rows import ROWS
 FOLDER = balance.RESULTS
 #: Inputs are drawn once and kept here; a look at less than the full size is written here too.
 DATA = Path(__file__).parents[1] / "data" / "bench"
-SIMULATIONS = {"balance": balance.main, "dpa_table": dpa_table.main}
+OTHERS = {"balance": balance.main, "dpa_table": dpa_table.main, "memory": memory.main}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run all of them, or one."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--only", choices=[*SIMULATIONS, *ROWS], help="one of them; by default all")
+    parser.add_argument("--only", choices=[*OTHERS, *ROWS], help="one of them; by default all")
     parser.add_argument("--scale", type=float, default=1.0, help="share of the full size, for a look (Spark's rows)")
     parser.add_argument("--repetitions", type=int, default=3, help="runs of each peer (Spark's rows)")
     parser.add_argument(
@@ -29,12 +29,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--long", action="store_true", help="B2 with T* = 60 s, for the exponent 1.6")
     options = parser.parse_args(arguments)
-    names = [options.only] if options.only else [*SIMULATIONS, *ROWS]
+    names = [options.only] if options.only else [*OTHERS, *ROWS]
     size = Size(options.scale, options.long)
     full = size.scale == 1.0
     for name in names:
-        if name in SIMULATIONS:
-            SIMULATIONS[name]([], FOLDER)
+        if name in OTHERS:
+            OTHERS[name]([], FOLDER)
             print(f"wrote {FOLDER / name}.json and {FOLDER / name}.md")
         else:
             bench(name, size, Effort(options.repetitions, options.patience), FOLDER if full else DATA / "results")

@@ -1,0 +1,19 @@
+"""The memory benchmark, at a size at which everything fits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks import memory
+
+
+@pytest.mark.timeout(280)
+def test_a_run_s_memory_is_that_of_all_its_processes(tmp_path: Path) -> None:
+    document = memory.measure(tmp_path, scale=0.001)
+    assert document["balanced"]
+    assert 4_000 < document["keys"] <= 5_000
+    assert document["peak_of"]["java"] > 0.1
+    assert document["peak_gib"] == pytest.approx(sum(document["peak_of"].values()), abs=0.01)
+    assert "of 6 allowed: met" in memory.sentence(document)
