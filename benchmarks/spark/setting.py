@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from skewless_spark.aggregates import REGISTRY
 from skewless_spark.session import DEFAULTS, build_session
 
 ROOT = Path(__file__).parents[2]
@@ -34,6 +35,7 @@ def session(slots: int) -> Iterator[SparkSession]:
     """A session with so many slots, whose workers know the aggregates of the benchmarks."""
     if str(PLUGIN) not in sys.path:
         sys.path.append(str(PLUGIN))
+        REGISTRY.look_again()
     spark = build_session("benchmarks", f"local[{slots}]")
     # An installed package needs none of this; ours is never installed. Workers take it from here.
     spark.sparkContext.environment["PYTHONPATH"] = os.pathsep.join((str(ROOT), str(PLUGIN)))

@@ -54,7 +54,7 @@ def measure(
     loads = _loads(spark, run, plan, files)
     totals = {name: sum(int(row[name]) for row in loads.values()) for name in COUNTS}
     tasks = _task_loads(plan, loads)
-    histogram = _histogram(spark, run, columns, plan, files, tasks)
+    histogram = _histogram(spark, run, columns, plan, files, tasks, totals["admitted"])
     return StageReport(
         stage=plan.epoch,
         waves=plan.waves,
@@ -158,8 +158,9 @@ def _histogram(
     plan: RoutingPlan,
     files: Sequence[CommittedFile],
     tasks: Sequence[TaskLoad],
+    admitted: int,
 ) -> Histogram:
-    """Exact counts per key: rows seen in all stages so far, and rows this stage left over."""
+    """Exact counts per key: rows seen in all stages so far, of which ``admitted`` in this, and rows left over."""
     slots = 1 << plan.ring.ring_bits
     stages = [(run.committed(stage_step(stage)).files, run.report(stage).tasks) for stage in range(plan.epoch)]
     stages.append((tuple(files), tuple(tasks)))
@@ -183,12 +184,11 @@ def _histogram(
     for part in parts[1:]:
         counts = counts.unionByName(part, allowMissingColumns=True)
     sums = [F.sum(name).alias(name) for name in ("seen", "left", *(("seconds",) if timed else ()))]
-    per_key = counts.groupBy(columns.routing_key.alias("key")).agg(*sums).persist()
-    try:
-        spent = math.fsum(load.busy_seconds or 0.0 for _, loads in stages for load in loads) if timed else None
-        return _summed(per_key, columns, plan, slots, spent)
-    finally:
-        per_key.unpersist()
+    per_key = counts.groupBy(columns.routing_key.alias("key")).agg(*sums)
+    spent = math.fsum(load.busy_seconds or 0.0 for _, loads in stages for load in loads) if timed else None
+    seen_rows = sum(run.report(stage).admitted_rows for stage in range(plan.epoch)) + admitted
+    left_rows = sum(load.backlog_rows for load in tasks)
+    return _summed(per_key, columns, plan, (max(1, seen_rows), max(1, left_rows)), spent)
 
 
 def _key_seconds(
@@ -210,20 +210,32 @@ def _key_seconds(
     return states.join(slowness, TASK, "left").select(*columns.keys, seconds.alias("seconds"))
 
 
-def _summed(per_key: DataFrame, columns: JobColumns, plan: RoutingPlan, slots: int, spent: float | None) -> Histogram:
-    # A null key hashes like any other value, but has no slot.
-    on_ring = F.when(F.col("key").isNotNull(), slot(F.col("key"), plan.ring.ring_bits))
-    by_slot = per_key.groupBy(on_ring.alias("slot"))
-    rows = by_slot.agg(F.sum("seen").alias("seen"), F.sum("left").alias("left")).collect()
+def _summed(
+    per_key: DataFrame, columns: JobColumns, plan: RoutingPlan, rows: tuple[int, int], spent: float | None
+) -> Histogram:
+    """The histogram from the counts of each key.
+
+    Args:
+        per_key: ``key``, ``seen``, ``left``, and ``seconds`` where keys were timed.
+        columns: the job's columns.
+        plan: the stage's plan.
+        rows: seen so far and left over now, of all keys together.
+        spent: seconds of all keys together, where they were timed.
+    """
+    slots = 1 << plan.ring.ring_bits
     seen, left = np.zeros(slots, dtype=np.int64), np.zeros(slots, dtype=np.int64)
     null_seen = null_left = 0
-    for row in rows:
-        if row["slot"] is None:
+    heaviest = []
+    # One job for both: a row with a key is of the head, one without is a slot, or the null key's.
+    slotted = _by_slot(per_key, plan.ring.ring_bits)
+    for row in slotted.unionByName(_head(per_key, columns, rows), allowMissingColumns=True).collect():
+        if row["key"] is not None:
+            heaviest.append(row)
+        elif row["slot"] is None:
             null_seen, null_left = int(row["seen"]), int(row["left"])
         else:
             seen[row["slot"]], left[row["slot"]] = row["seen"], row["left"]
     seen_rows = int(seen.sum()) + null_seen
-    heaviest = _head(per_key, columns, max(1, seen_rows), max(1, int(left.sum())))
     for row in heaviest:
         at = plan.ring.slot_of(row["key"])
         seen[at] -= row["seen"]
@@ -241,12 +253,20 @@ def _summed(per_key: DataFrame, columns: JobColumns, plan: RoutingPlan, slots: i
     )
 
 
-def _head(per_key: DataFrame, columns: JobColumns, seen_rows: int, left_rows: int) -> list[Row]:
-    """The keys with the largest share of what was seen or of what is left over.
+def _by_slot(per_key: DataFrame, ring_bits: int) -> DataFrame:
+    """Rows per slot of the ring. A null key hashes like any other value, but has no slot."""
+    on_ring = F.when(F.col("key").isNotNull(), slot(F.col("key"), ring_bits))
+    sums = per_key.groupBy(on_ring.alias("slot")).agg(F.sum("seen").alias("seen"), F.sum("left").alias("left"))
+    return sums.withColumn("key", F.lit(None).cast("string"))
+
+
+def _head(per_key: DataFrame, columns: JobColumns, rows: tuple[int, int]) -> DataFrame:
+    """The keys with the largest share of what was seen or of what is left over, the heaviest first.
 
     A backlog is no sample of what came: its heavy keys are its own. A key that is no UTF-8 cannot be
     written into a plan, and stays on the ring; so does null, which is no key.
     """
+    seen_rows, left_rows = rows
     share = F.greatest(F.col("seen") / seen_rows, F.col("left") / left_rows)
     named = per_key.where(F.is_valid_utf8("key") & (F.length("key") <= LONGEST_HEAD_KEY))
-    return named.orderBy(share.desc(), "key").limit(columns.job.spec.routing.head_limit).collect()
+    return named.orderBy(share.desc(), "key").limit(columns.job.spec.routing.head_limit)

@@ -23,7 +23,7 @@ from skewless_spark.spark_errors import exit_code_of, sentence_for
 from skewless_spark.stage import run_stage
 from tests.spark_face.scenario import DATE, as_rows, reduce_job, result_of, run_job
 
-ROUTING = {"reducers": 3, "waves": [1, 9], "stage_overhead": 0, "warm_start": False}
+ROUTING = {"reducers": 3, "waves": [1, 9], "stage_overhead": 0, "warm_start": False, "key_sample": False}
 COUNTS = {"n": "count", "total": {"function": "sum", "column": "v"}}
 
 
@@ -155,7 +155,7 @@ def test_mapped_rows_that_are_lost_stop_the_stage(
     def lossy(*arguments: Any) -> Any:
         return read_units(*arguments).where("c0 <> 'b'")
 
-    monkeypatch.setattr("skewless_spark.stage.read_units", lossy)
+    monkeypatch.setattr("skewless_spark.queue.read_units", lossy)
     with pytest.raises(LedgerError, match=r"stage 0.*admitted 1 rows of the 2 listed.*nothing was committed"):
         run_stage(spark, run, 0)
     assert run.commit_of("stages/0000") is None

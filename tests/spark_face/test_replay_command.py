@@ -116,8 +116,11 @@ def test_an_earlier_run_that_vanished_leaves_the_plain_ring_and_plan_0_says_so(n
     os.utime(f"{gone.root}/result/COMMIT.json", (2_000_000_000, 2_000_000_000))
     run = anew(nights[0], "night-4")
     assert run.job().warm_from[0] == gone.root
-    shutil.rmtree(gone.root)
     (Path(run.root) / "plans" / "0000.json").unlink()
+    shutil.rmtree(gone.root)
+    assert anew(nights[0], "night-4").plan(0).head, "what was decided stands"
+    (Path(run.root) / "plans" / "0000.json").unlink()
+    (Path(run.root) / "decisions" / "0000.json").unlink()
     plan = anew(nights[0], "night-4").plan(0)
     assert not plan.head
     assert plan.sentence.startswith("the plain ring: an earlier run that it was to be made from")

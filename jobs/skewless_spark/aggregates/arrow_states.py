@@ -291,9 +291,12 @@ def _refuse_raised(call: PythonCall, what: str, err: Exception, key: str) -> NoR
     lines = "".join(traceback.format_exception(err))
     text = str(err).splitlines()
     came = f"{type(err).__name__}: {text[0][:200]}" if text else type(err).__name__
-    raise AggregateError(
+    refused = AggregateError(
         f"{call.where}{key}", f"{what} to take it", came, "its traceback is above; nothing was committed"
-    ) from RuntimeError(f"in {call.where}:\n{lines}")
+    )
+    # A note, for of a chain of exceptions Spark passes on the last one alone.
+    refused.add_note(f"in {call.where}:\n{lines}")
+    raise refused from None
 
 
 def _culprit(

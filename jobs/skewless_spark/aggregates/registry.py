@@ -46,6 +46,10 @@ class AggregateRegistry(Mapping[str, Aggregate]):
             )
         return self._native[name]
 
+    def look_again(self) -> None:
+        """See ``RegisteredAggregates.look_again``."""
+        self._registered.look_again()
+
     def __iter__(self) -> Iterator[str]:
         """All names: native ones first."""
         yield from self._native

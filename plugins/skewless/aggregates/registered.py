@@ -47,6 +47,11 @@ class RegisteredAggregates(Mapping[str, PythonAggregate]):
         """Whether a name is registered; loads nothing."""
         return name in self._points
 
+    def look_again(self) -> None:
+        """Forget what was found: packages may have been installed since, or the path may have changed."""
+        self.__dict__.pop("_points", None)
+        self._loaded.clear()
+
     def registered_as(self, name: str) -> str:
         """Where the name points, for messages: ``module:OBJECT``, of each that has it."""
         return " and ".join(_told(point) for point in self._points[name])
