@@ -79,7 +79,8 @@ def test_every_format_gives_the_answer_of_its_rows_and_a_ledger(spark: SparkSess
 def test_one_parquet_file_is_cut_into_waves_over_all_its_row_groups(spark: SparkSession, tmp_path: Path) -> None:
     big = pa.table({"k": rows(400_000)["k"], "v": np.random.default_rng(1).integers(0, 10**12, 400_000)})
     pq.write_table(big, tmp_path / "in.parquet", row_group_size=8000)
-    run, reports = reduce_job(spark, spec({"path": str(tmp_path / "in.parquet")}, tmp_path / "out"), tmp_path / "run")
+    staged = spec({"path": str(tmp_path / "in.parquet")}, tmp_path / "out", engine="staged")
+    run, reports = reduce_job(spark, staged, tmp_path / "run")
     job = run.job()
     assert len(job.units) > 8
     assert len(job.waves) == 2
@@ -152,8 +153,8 @@ def test_mapped_rows_that_are_lost_stop_the_stage(
     run = RunDirectory(str(tmp_path / "run"))
     prepare(run, spec({"path": str(tmp_path / "in.txt"), "format": "text"}, tmp_path / "out", map=mapping), DATE, "/")
 
-    def lossy(*arguments: Any) -> Any:
-        return read_units(*arguments).where("c0 <> 'b'")
+    def lossy(*arguments: Any, **named: Any) -> Any:
+        return read_units(*arguments, **named).where("c0 <> 'b'")
 
     monkeypatch.setattr("skewless_spark.queue.read_units", lossy)
     with pytest.raises(LedgerError, match=r"stage 0.*admitted 1 rows of the 2 listed.*nothing was committed"):

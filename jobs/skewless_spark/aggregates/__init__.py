@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from skewless.aggregates.python_aggregate import PythonAggregate
 from skewless.aggregates.registered import RegisteredAggregates
 from skewless_spark.aggregates.definition import NativeAggregate
@@ -11,6 +9,6 @@ from skewless_spark.aggregates.native import NATIVE_AGGREGATES
 from skewless_spark.aggregates.registry import Aggregate, AggregateRegistry
 
 #: Every aggregate by its name: the native ones, and those in Python that installed packages register.
-REGISTRY: Mapping[str, Aggregate] = AggregateRegistry(NATIVE_AGGREGATES, RegisteredAggregates())
+REGISTRY = AggregateRegistry(NATIVE_AGGREGATES, RegisteredAggregates())
 
 __all__ = ["REGISTRY", "Aggregate", "AggregateRegistry", "NativeAggregate", "PythonAggregate"]
