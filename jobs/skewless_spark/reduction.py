@@ -115,25 +115,37 @@ def _union(branches: Sequence[DataFrame]) -> DataFrame:
 
 
 def _in_order(queue: DataFrame, columns: JobColumns, plan: RoutingPlan) -> DataFrame:
-    """One partition per virtual task, its rows by origin, each with whether the budget reaches it."""
+    """One partition per virtual task, its rows by origin, each with whether the budget reaches it.
+
+    Without a budget it is only within a key that the order matters: then rows are sorted by key first, and
+    native states are made one after the other, with no hash map that a million of sketches would not fit into.
+    """
     carries = columns.carries(queue)
     tasks = queue.repartitionById(len(plan.tasks), F.col(TASK))
-    if carries and plan.budget_rows is not None:
+    if plan.budget_rows is None:
+        by_key = tasks.sortWithinPartitions(*columns.keys, TASK, *columns.origins)
+        return by_key.where(_whole(TASK, queue)).withColumn("kept", F.lit(True))
+    if carries:
         # Carried states come before all rows, and are none; only this way is their number not needed.
         alike = Window.partitionBy(TASK, F.col("arrival") == CARRIED).orderBy(*columns.origins, *columns.keys)
         numbered = tasks.withColumn("position", F.row_number().over(alike).cast("bigint") - 1)
         numbered = numbered.sortWithinPartitions(*columns.origins, *columns.keys)
     else:
-        sorted_rows = tasks.sortWithinPartitions(*columns.origins, *(columns.keys if carries else ()))
+        sorted_rows = tasks.sortWithinPartitions(*columns.origins)
         position = F.monotonically_increasing_id().bitwiseAND(F.lit(_POSITION_MASK))
         numbered = sorted_rows.withColumn("position", position)
-    # Always true, and never evaluated beyond its first half; but it names every column, so that
-    # no branch has columns pruned below the exchange and Spark runs that exchange once for all.
-    whole = (F.col("position") >= 0) | (F.hash(*queue.columns) == 0)
-    kept = F.lit(True) if plan.budget_rows is None else F.col("position") < plan.budget_rows
+    kept = F.col("position") < plan.budget_rows
     if carries:
         kept = kept | (F.col("arrival") == CARRIED)
-    return numbered.where(whole).withColumn("kept", kept).drop("position")
+    return numbered.where(_whole("position", queue)).withColumn("kept", kept).drop("position")
+
+
+def _whole(number: str, queue: DataFrame) -> Column:
+    """Always true, and never evaluated beyond its first half; but it names every column.
+
+    So no branch has columns pruned below the exchange, and Spark runs that exchange once for all.
+    """
+    return (F.col(number) >= 0) | (F.hash(*queue.columns) == 0)
 
 
 def _native_states(taken: DataFrame, columns: JobColumns, budget_rows: int | None) -> DataFrame:
@@ -145,7 +157,8 @@ def _native_states(taken: DataFrame, columns: JobColumns, budget_rows: int | Non
     everything = budget_rows is None
     rows = F.count(F.lit(1)) if everything else counted(F.col("kept"))
     left_over = F.count(F.lit(None)) if everything else counted(~F.col("kept"))
-    return taken.groupBy(TASK, *columns.keys).agg(
+    # In the order of the sort, if there was one by key.
+    return taken.groupBy(*columns.keys, TASK).agg(
         rows.alias("rows"),
         left_over.alias("left_over"),
         counted(F.col("arrival") == ADMITTED).alias("admitted"),
