@@ -119,12 +119,14 @@ def _in_order(queue: DataFrame, columns: JobColumns, plan: RoutingPlan) -> DataF
 
     Without a budget it is only within a key that the order matters: then rows are sorted by key first, and
     native states are made one after the other, with no hash map that a million of sketches would not fit into.
+    Carried states come before all rows, of whatever key.
     """
     carries = columns.carries(queue)
     tasks = queue.repartitionById(len(plan.tasks), F.col(TASK))
     if plan.budget_rows is None:
-        by_key = tasks.sortWithinPartitions(*columns.keys, TASK, *columns.origins)
-        return by_key.where(_whole(TASK, queue)).withColumn("kept", F.lit(True))
+        order = (*columns.origins, *columns.keys) if carries else (*columns.keys, TASK, *columns.origins)
+        in_order = tasks.sortWithinPartitions(*order)
+        return in_order.where(_whole(TASK, queue)).withColumn("kept", F.lit(True))
     if carries:
         # Carried states come before all rows, and are none; only this way is their number not needed.
         alike = Window.partitionBy(TASK, F.col("arrival") == CARRIED).orderBy(*columns.origins, *columns.keys)
