@@ -11,9 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager
-from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
-from fastapi.testclient import TestClient
+from httpx import Client
 
 from benchmarks.simulation import Simulation
 from skewless.decision import Decision
@@ -33,37 +31,28 @@ FORBIDDEN_DAG, DAG = "forbidden", "nightly"
 USERS = {"admin": "admin", "viewer": "viewer", "nobody": ""}
 
 
-class OneDagDenied(SimpleAuthManager):
-    """The simple auth manager gives everybody every DAG; this one denies a DAG to whoever is no admin."""
-
-    def is_authorized_dag(self, *, method: Any, user: SimpleAuthManagerUser, **rest: Any) -> bool:
-        details = rest.get("details")
-        if details is not None and details.id == FORBIDDEN_DAG and user.username != "admin":
-            return False
-        return super().is_authorized_dag(method=method, user=user, **rest)
-
-
 @contextmanager
-def served(folder: Path) -> Iterator[dict[str, TestClient]]:
+def served(folder: Path) -> Iterator[dict[str, Client]]:
     """Airflow's whole API app with our plugin, and a client for each user, by name; "" has no login."""
     passwords = {name: secrets.token_urlsafe(12) for name in USERS}
     password_file = folder / "passwords.json"
     password_file.write_text(json.dumps(passwords))
     settings = {
-        "AIRFLOW__CORE__AUTH_MANAGER": f"{OneDagDenied.__module__}.{OneDagDenied.__name__}",
+        "AIRFLOW__CORE__AUTH_MANAGER": "tests.airflow_face.web_auth.OneDagDenied",
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(f"{name}:{role}" for name, role in USERS.items()),
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(password_file),
-        "AIRFLOW__API_AUTH__JWT_SECRET": secrets.token_urlsafe(32),
+        "AIRFLOW__API_AUTH__JWT_SECRET": secrets.token_urlsafe(64),
         "SKEWLESS_ROOT": str(folder / "root"),
         "SKEWLESS_CATALOG": str(folder),
     }
     before = {name: os.environ.get(name) for name in settings}
     os.environ.update(settings)
     from airflow.api_fastapi.app import create_app, purge_cached_app
+    from fastapi.testclient import TestClient
 
     try:
         app = create_app()
-        clients = {"": TestClient(app, raise_server_exceptions=False)}
+        clients: dict[str, Client] = {"": TestClient(app, raise_server_exceptions=False)}
         for name, password in passwords.items():
             clients[name] = TestClient(app, raise_server_exceptions=False)
             answer = clients[name].post("/auth/token", json={"username": name, "password": password})
@@ -95,7 +84,7 @@ def make_dags(folder: Path) -> None:
         sync_bag_to_db(bag, bundle.name, bundle.version)
 
 
-def trigger(client: TestClient, dag_id: str, run_id: str, state: str | None = None) -> None:
+def trigger(client: Client, dag_id: str, run_id: str, state: str | None = None) -> None:
     """A run as a user would start it; with a state, as a user would mark it."""
     body = {"dag_run_id": run_id, "logical_date": None}
     answer = client.post(f"/api/v2/dags/{dag_id}/dagRuns", json=body)

@@ -17,6 +17,7 @@ TAG = "skewless"
 _GOING_ON = frozenset({"queued", "running", "restarting"})
 #: The latest runs of a DAG whose ids are looked up; an older run directory goes by its own name.
 _LATEST_RUNS = 1000
+_RUNS = select(DagRun.run_id, DagRun.state, DagRun.run_after, DagRun.start_date, DagRun.end_date)
 
 
 @dataclass(frozen=True)
@@ -52,14 +53,14 @@ class AirflowTask:
 
 def airflow_run(session: Session, dag_id: str, run_id: str) -> AirflowRun | None:
     """One run, if Airflow still knows it."""
-    found = session.scalar(select(DagRun).where(DagRun.dag_id == dag_id, DagRun.run_id == run_id))
-    return _run(found) if found else None
+    found = session.execute(_RUNS.where(DagRun.dag_id == dag_id, DagRun.run_id == run_id)).first()
+    return _run(*found) if found else None
 
 
-def airflow_runs(session: Session, dag_id: str) -> list[AirflowRun]:
+def airflow_runs(session: Session, dag_id: str, most: int = _LATEST_RUNS) -> list[AirflowRun]:
     """The latest runs of a DAG, newest first."""
-    query = select(DagRun).where(DagRun.dag_id == dag_id).order_by(DagRun.run_after.desc()).limit(_LATEST_RUNS)
-    return [_run(one) for one in session.scalars(query)]
+    query = _RUNS.where(DagRun.dag_id == dag_id).order_by(DagRun.run_after.desc()).limit(most)
+    return [_run(*found) for found in session.execute(query)]
 
 
 def airflow_tasks(session: Session, dag_id: str, run_id: str) -> tuple[AirflowTask, ...]:
@@ -93,6 +94,7 @@ def _schedule(dag: DagModel) -> str:
     return f"{'by hand' if words in {'None', ''} else words}{', paused' if dag.is_paused else ''}"
 
 
-def _run(run: DagRun) -> AirflowRun:
-    state = str(getattr(run.state, "value", run.state))
-    return AirflowRun(run.run_id, state, run.run_after, run.start_date, run.end_date)
+def _run(
+    run_id: str, state: object, run_after: dt.datetime, started: dt.datetime | None, ended: dt.datetime | None
+) -> AirflowRun:
+    return AirflowRun(run_id, str(getattr(state, "value", state)), run_after, started, ended)

@@ -80,7 +80,7 @@ def _broken(request: Request, err: Exception) -> Any:
 
 def _answer(request: Request, status: HTTPStatus, sentence: str, headers: dict[str, str] | None = None) -> Any:
     if api.is_asked(request):
-        return harden(JSONResponse({"error": sentence}, status, headers))
-    found = page(request, "error.html", status_code=status, sentence=sentence, phrase=status.phrase)
+        return harden(JSONResponse({"error": sentence}, status.value, headers))
+    found = page(request, "error.html", status_code=status.value, sentence=sentence, phrase=status.phrase)
     found.headers.update(headers or {})
     return found

@@ -44,7 +44,7 @@ def readable_jobs(user: Any, session: Any) -> tuple[JobLine, ...]:
     """The DAGs with our tag or with run directories, of those that the user may read."""
     allowed = get_auth_manager().get_authorized_dag_ids(user=user, method="GET", session=session)
     ours = (tagged_dags(session) | dags_with_runs()) & allowed
-    runs = {dag_id: airflow_runs(session, dag_id) for dag_id in ours}
+    runs = {dag_id: airflow_runs(session, dag_id, most=30) for dag_id in ours}
     return read_jobs(ours, schedules(session, sorted(ours)), runs)
 
 

@@ -17,6 +17,8 @@ _HERE = Path(__file__).parent
 STATIC = _HERE / "static"
 #: A longer key, or sentence about one, is cut on a page; the JSON API has it whole.
 _LONGEST_KEY, _LONGEST_SENTENCE = 120, 2000
+#: Where there is no number.
+_NOTHING = "\N{EN DASH}"
 
 
 def page(request: Request, template: str, *, status_code: int = 200, refresh: bool = False, **values: Any) -> Any:
@@ -56,20 +58,20 @@ def _words(sentence: str) -> str:
 
 
 def _rows(number: float | None) -> str:
-    return "–" if number is None else f"{number:,.0f}"
+    return _NOTHING if number is None else f"{number:,.0f}"
 
 
 def _ratio(number: float | None) -> str:
-    return "–" if number is None else f"{number:,.3f}"
+    return _NOTHING if number is None else f"{number:,.3f}"
 
 
 def _percent(number: float | None) -> str:
-    return "–" if number is None else f"{number:.2%}" if abs(number) < 0.1 else f"{number:.1%}"
+    return _NOTHING if number is None else f"{number:.2%}" if abs(number) < 0.1 else f"{number:.1%}"
 
 
 def _seconds(seconds: float | None) -> str:
     if seconds is None:
-        return "–"
+        return _NOTHING
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -78,7 +80,7 @@ def _seconds(seconds: float | None) -> str:
 
 
 def _moment(moment: dt.datetime | None) -> str:
-    return "–" if moment is None else f"{moment.astimezone(dt.UTC):%Y-%m-%d %H:%M} UTC"
+    return _NOTHING if moment is None else f"{moment.astimezone(dt.UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def _waves(waves: tuple[int, int]) -> str:
