@@ -11,7 +11,7 @@ from fastapi.routing import APIRoute
 from httpx import Client
 
 from skewless_airflow.run_store import run_location
-from skewless_airflow.web.registration import SkewlessWeb, external_views
+from skewless_airflow.web.registration import SkewlessWeb, external_views, run_address
 from tests import airflow_setting
 from tests.airflow_face.web_scenario import DAG, FORBIDDEN_DAG, Moments, make_dags, served, synthetic_run, trigger
 
@@ -210,6 +210,12 @@ def test_the_tabs_lead_to_pages(clients: dict[str, Client]) -> None:
         assert clients["viewer"].get(f"/{filled}").status_code == 200
         for icon in (view["icon"], view["icon_dark_mode"]):
             assert clients["viewer"].get(f"/{icon}").headers["content-type"] == "image/svg+xml"
+
+
+def test_operators_can_link_to_a_page(clients: dict[str, Client]) -> None:
+    for page in ("skew", "quality", "what-if"):
+        assert clients["viewer"].get(f"/{run_address(DAG, 'one', page)}").status_code == 200
+    assert run_address("a", "b/c+d") == "skewless/dags/a/runs/b%2Fc%2Bd/skew"
 
 
 def test_links_hold_below_a_path_of_airflows_own() -> None:

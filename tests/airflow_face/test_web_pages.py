@@ -257,6 +257,17 @@ def test_a_document_of_another_release_is_told_in_one_sentence(viewer: Client) -
     place.rmdir()
 
 
+def test_what_nobody_foresaw_is_a_sentence_too(viewer: Client) -> None:
+    place = Path(run_location(DAG, "odd"))
+    (place / "job.json").mkdir(parents=True)
+    answer = viewer.get(f"/skewless/dags/{DAG}/runs/odd/skew")
+    assert answer.status_code == 500
+    assert "Skewless could not make this page" in answer.text
+    assert "Traceback" not in answer.text
+    (place / "job.json").rmdir()
+    place.rmdir()
+
+
 # The JSON API.
 
 

@@ -60,23 +60,24 @@ def harden(response: Response) -> Response:
     return response
 
 
-def checked_dag_id(dag_id: Annotated[str, Path()], session: SessionDep) -> str:
-    """The id of a DAG that Airflow knows.
-
-    The id becomes part of a path, so it has to be one that Airflow gives, and not ``..``. What Airflow does not
-    know has no team and no owner who could have granted anything.
-    """
+def shaped_dag_id(dag_id: Annotated[str, Path()]) -> str:
+    """An id that Airflow could have given: it becomes part of a path and of queries, so it is not ``..``, say."""
     if not _DAG_ID.fullmatch(dag_id):
         raise HTTPException(
             status.HTTP_422_UNPROCESSABLE_CONTENT,
             "The DAG id in the address is none: it should be letters, digits, dots, dashes and underscores.",
         )
+    return dag_id
+
+
+def known_dag_id(dag_id: Annotated[str, Depends(shaped_dag_id)], session: SessionDep) -> str:
+    """The id of a DAG that Airflow knows: any other has no team and no owner who could have granted anything."""
     if session.scalar(select(DagModel.dag_id).where(DagModel.dag_id == dag_id)) != dag_id:
         raise HTTPException(status.HTTP_404_NOT_FOUND, f"Airflow knows no DAG {dag_id}.")
     return dag_id
 
 
-def checked_run_id(run_id: Annotated[str, Path()]) -> str:
+def shaped_run_id(run_id: Annotated[str, Path()]) -> str:
     """A run id that cannot be taken for a path."""
     bad = not run_id.isprintable() or len(run_id) > _LONGEST_RUN_ID or "/" in run_id or "\\" in run_id
     if bad or run_id in {"~", ".", ".."}:
@@ -91,13 +92,18 @@ def checked_run_id(run_id: Annotated[str, Path()]) -> str:
 #: A login, and the right to see plugins: asked of every route.
 LOGIN: list[Any] = [Depends(requires_access_view(AccessView.PLUGINS))]
 #: The right to read the runs of the DAG in the address, which is known to Airflow.
-READ_DAG: list[Any] = [Depends(requires_access_dag("GET", DagAccessEntity.RUN)), Depends(checked_dag_id)]
+READ_DAG: list[Any] = [
+    Depends(shaped_dag_id),
+    Depends(requires_access_dag("GET", DagAccessEntity.RUN)),
+    Depends(known_dag_id),
+]
 #: The same, and the right to read its tasks.
 READ_RUN: list[Any] = [
+    Depends(shaped_dag_id),
+    Depends(shaped_run_id),
     Depends(requires_access_dag("GET", DagAccessEntity.RUN)),
     Depends(requires_access_dag("GET", DagAccessEntity.TASK_INSTANCE)),
-    Depends(checked_dag_id),
-    Depends(checked_run_id),
+    Depends(known_dag_id),
 ]
-DagId = Annotated[str, Depends(checked_dag_id)]
-RunId = Annotated[str, Depends(checked_run_id)]
+DagId = Annotated[str, Depends(known_dag_id)]
+RunId = Annotated[str, Depends(shaped_run_id)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,8 @@ from skewless_airflow.web.views.stage import read_stages
 
 #: Runs that a page shows.
 MOST_RUNS = 40
+#: Seconds after which a page is made of the runs read so far: what was read is kept, and the next look gets further.
+_READING_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
@@ -56,10 +59,16 @@ class RunLine:
 
 @dataclass(frozen=True)
 class HistoryView:
-    """The latest runs, newest first, and how many there are in all."""
+    """The latest runs, newest first.
+
+    Attributes:
+        total: how many run directories there are in all.
+        wanted: how many the page would show, had it the time to read them.
+    """
 
     lines: tuple[RunLine, ...]
     total: int
+    wanted: int
 
     @property
     def oldest_first(self) -> tuple[RunLine, ...]:
@@ -70,8 +79,13 @@ class HistoryView:
 def read_history(dag_id: str, airflow: Sequence[AirflowRun], most: int = MOST_RUNS) -> HistoryView:
     """The run directories of a DAG."""
     folders = latest_folders(dag_id, airflow)
-    lines = [_safely(dag_id, folder, run) for folder, run in folders[:most]]
-    return HistoryView(tuple(lines), len(folders))
+    lines: list[RunLine] = []
+    begun = time.monotonic()
+    for folder, run in folders[:most]:
+        if lines and time.monotonic() - begun > _READING_SECONDS:
+            break
+        lines.append(_safely(dag_id, folder, run))
+    return HistoryView(tuple(lines), len(folders), min(most, len(folders)))
 
 
 def latest_folders(dag_id: str, airflow: Sequence[AirflowRun]) -> list[tuple[RunFolder, AirflowRun | None]]:
