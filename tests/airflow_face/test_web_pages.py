@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -19,7 +20,17 @@ from skewless.run_directory import RunDirectory
 from skewless.stage_report import StageReport
 from skewless_airflow.run_store import run_location
 from tests import airflow_setting
-from tests.airflow_face.web_scenario import DAG, EVIL, Moments, make_dags, served, synthetic_run, trigger
+from tests.airflow_face.web_scenario import (
+    DAG,
+    EVIL,
+    OTHER_DAG,
+    Moments,
+    large_run,
+    make_dags,
+    served,
+    synthetic_run,
+    trigger,
+)
 
 pytestmark = [airflow_setting.IN_PROCESS, pytest.mark.usefixtures("airflow_database")]
 
@@ -87,6 +98,7 @@ def viewer(
             trigger(clients["admin"], DAG, run_id, None if run_id in _RUNNING else "success")
             write(run_location(DAG, run_id), simulation)
         Moments(run_location(DAG, "local__2026"), simulation).prepare().stages(1)
+        trigger(clients["admin"], OTHER_DAG, "theirs")
         yield clients["viewer"]
 
 
@@ -132,6 +144,28 @@ def test_a_run_that_goes_on_is_followed_and_one_that_ended_is_not(viewer: Client
         assert ("refresh.js" in answer.text) == (run_id in _RUNNING)
         assert ("script-src 'self'" in answer.headers["Content-Security-Policy"]) == (run_id in _RUNNING)
         assert "unsafe" not in answer.headers["Content-Security-Policy"]
+
+
+def test_a_dag_that_is_no_job_has_the_tabs_and_is_told_so(viewer: Client) -> None:
+    run = viewer.get(f"/skewless/dags/{OTHER_DAG}/runs/theirs/skew").text
+    assert "its DAG is no job of Skewless" in run
+    assert "refresh.js" not in run, "there is nothing to wait for"
+    assert "This DAG has no run directory" in viewer.get(f"/skewless/dags/{OTHER_DAG}/over-time").text
+    assert OTHER_DAG not in viewer.get("/skewless/").text
+
+
+def test_a_run_of_many_tasks_and_keys_is_a_small_page(viewer: Client) -> None:
+    run = large_run(tasks=2000, keys=20_000)
+    Moments(run_location(DAG, "large"), run).prepare().stages()
+    assert len(run.reports) == 3
+    text = _page(viewer, "large")
+    assert len(text.encode()) < _MOST_BYTES
+    assert "The 60 longest queues of 2,000 tasks" in text
+    assert "1,940 beyond the bars" in text
+    assert "The 50 hottest of 20,000 keys" in text
+    begun = time.monotonic()
+    assert _page(viewer, "large") == text
+    assert time.monotonic() - begun < 1.0, "what was read once is not read again"
 
 
 def test_the_load_of_each_task_is_shown_against_the_fair_share(viewer: Client, simulation: Simulation) -> None:

@@ -10,24 +10,28 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import yaml
 from httpx import Client
 
 from benchmarks.simulation import Simulation
 from skewless.decision import Decision
 from skewless.ledger import balance
+from skewless.planner import first_plan, plan_next_stage
 from skewless.publication import Publication
 from skewless.quality_report import Check, QualityReport
 from skewless.run_directory import QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, RunDirectory, stage_step
 from skewless.step_commit import CommittedFile
 from tests import airflow_setting
 from tests.airflow_face.test_dag_structure import SPEC
-from tests.core.synthetic import simulated, zipf_rows
+from tests.core import synthetic
 
 #: A key as somebody with bad intentions would write it into the data.
 EVIL = "<img src=x onerror=alert(1)>"
 #: What the viewer must never see a trace of.
 FORBIDDEN_DAG, DAG = "forbidden", "nightly"
+#: Somebody's DAG that has nothing to do with us.
+OTHER_DAG = "other"
 USERS = {"admin": "admin", "viewer": "viewer", "nobody": ""}
 
 
@@ -65,7 +69,7 @@ def served(folder: Path) -> Iterator[dict[str, Client]]:
 
 
 def make_dags(folder: Path) -> None:
-    """Two jobs, as Airflow's DAG processor would enter them into its database."""
+    """Two jobs and a stranger, as Airflow's DAG processor would enter them into its database."""
     from airflow.dag_processing.bundles.manager import DagBundlesManager
     from airflow.dag_processing.dagbag import BundleDagBag, sync_bag_to_db
 
@@ -74,6 +78,11 @@ def make_dags(folder: Path) -> None:
         path = folder / f"{name}.yaml"
         path.write_text(yaml.safe_dump({**SPEC, "name": name, "description": f"About {EVIL}"}))
         lines.append(f"{name} = build_dag({str(path)!r})")
+    lines += [
+        "from airflow.sdk import DAG, BaseOperator",
+        f"with DAG({OTHER_DAG!r}, schedule=None) as other:",
+        "    BaseOperator(task_id='prepare')",
+    ]
     (airflow_setting.DAGS / "web.py").write_text("\n".join(lines))
     manager = DagBundlesManager()
     manager.sync_bundles_to_db()
@@ -95,10 +104,26 @@ def trigger(client: Client, dag_id: str, run_id: str, state: str | None = None) 
 
 def synthetic_run(keys: int = 400, rows: int = 20_000, **routing: Any) -> Simulation:
     """A run by the real planner, whose hottest key is the evil one."""
-    counts = zipf_rows(keys, 1.3, rows)
-    run = simulated(counts, waves=(1, 4, 15), **{"reducers": 4, **routing})
+    counts = synthetic.zipf_rows(keys, 1.3, rows)
+    run = synthetic.simulated(counts, waves=(1, 4, 15), **{"reducers": 4, **routing})
     run.texts = [EVIL, "", "line\nend", *list(run.texts)[3:]]
     return run.play()
+
+
+def large_run(tasks: int, keys: int, stages: int = 3) -> Simulation:
+    """The documents of a run with so many tasks and head keys; its counts are not those of any rows."""
+    frozen = synthetic.job([1_000_000, 4_000_000, 15_000_000], reducers=tasks, head_limit=keys, stage_overhead=0)
+    run, plan = Simulation(frozen, [], np.zeros(0, dtype=np.int64)), first_plan(frozen)
+    seen = {f"key-{number}": 1 + 5_000_000 // (1 + number) for number in range(keys)}
+    for _ in range(stages):
+        run.plans.append(plan)
+        run.reports.append(synthetic.report(plan, seen, {key: rows // 2 for key, rows in seen.items()}))
+        run.decisions.append(plan_next_stage(frozen, plan, run.reports[-1], run.reports[:-1]))
+        following = run.decisions[-1].next_plan
+        if following is None:
+            break
+        plan = following
+    return run
 
 
 class Moments:

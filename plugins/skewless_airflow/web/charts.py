@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from skewless_airflow.web.key_text import shown_key
 from skewless_airflow.web.views.decision import RingView
-from skewless_airflow.web.views.stage import TaskView
+from skewless_airflow.web.views.stage import StageView, TaskView
 
 #: Units of a chart's height; its width follows from the bars.
 HEIGHT = 100.0
@@ -63,6 +64,24 @@ def ring_strip(ring: RingView) -> Chart:
         title = f"{who}: {part.share:.1%} of the ring, {part.tokens:,} tokens"
         rects.append(Rect(_short(x), 0, _short(_STRIP * part.share), 20, kind, title))
         x += _STRIP * part.share
+    return Chart(_STRIP, tuple(rects))
+
+
+def key_strip(stage: StageView) -> Chart:
+    """All rows seen so far laid out as one strip: the hottest keys one by one, then what is added up."""
+    first = stage.hottest[:_COLOURS]
+    parts = [(f"c{place}", shown_key(hot.key), hot.seen) for place, hot in enumerate(first)]
+    others = stage.named_rows - sum(hot.seen for hot in first)
+    light = stage.seen - stage.named_rows - stage.seen_null
+    parts.append(("others", f"{stage.named_keys - len(first):,} other keys of the head", others))
+    parts.append(("rest", "all keys that are not named", light))
+    parts.append(("null", "rows without a key", stage.seen_null))
+    rects, x, scale = [], 0.0, _STRIP / max(1, stage.seen)
+    for kind, who, rows in parts:
+        if rows > 0:
+            title = f"{who}: {rows:,} rows, {rows / max(1, stage.seen):.1%}"
+            rects.append(Rect(_short(x), 0, _short(scale * rows), 20, kind, title))
+            x += scale * rows
     return Chart(_STRIP, tuple(rects))
 
 

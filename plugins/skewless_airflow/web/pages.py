@@ -21,7 +21,7 @@ from skewless_airflow.web.views.history import read_history, series, verdicts
 from skewless_airflow.web.views.job import read_job
 from skewless_airflow.web.views.jobs import JobLine, read_jobs
 from skewless_airflow.web.views.quality import histories, read_quality
-from skewless_airflow.web.views.run import read_run
+from skewless_airflow.web.views.run import has_stages, read_run
 from skewless_airflow.web.views.stage import MOST_TASKS, read_stage
 from skewless_airflow.web.views.what_if import read_what_if
 
@@ -59,16 +59,18 @@ def over_time(request: Request, dag_id: DagId, session: SessionDep) -> Any:
 def skew(request: Request, dag_id: DagId, run_id: RunId, session: SessionDep) -> Any:
     """Everything about one run."""
     airflow, directory = airflow_run(session, dag_id, run_id), open_run(dag_id, run_id)
-    run = read_run(directory, airflow, airflow_tasks(session, dag_id, run_id))
+    tasks = airflow_tasks(session, dag_id, run_id)
+    run, ours = read_run(directory, airflow, tasks), has_stages(tasks)
     if airflow is None and run.job is None:
         raise HTTPException(status.HTTP_404_NOT_FOUND, f"DAG {dag_id} has no run {run_id}.")
     return page(
         request,
         "skew.html",
-        refresh=airflow is not None and airflow.going_on,
+        refresh=airflow is not None and airflow.going_on and (ours or run.job is not None),
         dag_id=dag_id,
         run_id=run_id,
         run=run,
+        ours=ours,
         airflow=airflow,
         bars=max(_FEWEST_BARS, min(MOST_TASKS, _MOST_BARS // max(1, len(run.stages)))),
         place=str(directory),

@@ -10,13 +10,14 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from skewless_airflow.web.charts import HEIGHT, load_chart, ring_strip, spark_bars
+from skewless_airflow.web.charts import HEIGHT, key_strip, load_chart, ring_strip, spark_bars
+from skewless_airflow.web.key_text import shown_key
 from skewless_airflow.web.security import REFRESHING_POLICY, STRICT_POLICY, harden
 
 _HERE = Path(__file__).parent
 STATIC = _HERE / "static"
-#: A longer key, or sentence about one, is cut on a page; the JSON API has it whole.
-_LONGEST_KEY, _LONGEST_SENTENCE = 120, 2000
+#: A longer sentence is cut on a page; the JSON API has it whole.
+_LONGEST_SENTENCE = 2000
 #: Where there is no number.
 _NOTHING = "\N{EN DASH}"
 
@@ -44,12 +45,6 @@ def _way_up(request: Request) -> str:
     before = path[: len(path) - len(here)].count("/")
     raw = (scope.get("raw_path") or path.encode()).partition(b"?")[0]
     return "../" * max(0, raw.count(b"/") - before - 1) or "./"
-
-
-def shown_key(key: str) -> str:
-    """A key with its odd characters visible, cut where it is too long."""
-    cut = key if len(key) <= _LONGEST_KEY else f"{key[:_LONGEST_KEY]}…"
-    return cut if cut.isprintable() and cut else repr(cut)
 
 
 def _words(sentence: str) -> str:
@@ -107,6 +102,7 @@ def _environment() -> Environment:
         waves=_waves, unit=_unit,
     )  # fmt: skip
     found.globals.update(
+        key_strip=key_strip,
         load_chart=load_chart, ring_strip=ring_strip, spark_bars=spark_bars, chart_height=HEIGHT,
     )  # fmt: skip
     return found

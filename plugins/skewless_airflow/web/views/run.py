@@ -232,6 +232,11 @@ def _steps(
     return found
 
 
+def has_stages(tasks: Sequence[AirflowTask]) -> bool:
+    """Whether a run is one of ours, by its tasks: every DAG has our tabs."""
+    return any(_own_name(task.task_id) == "stage_00.run" for task in tasks)
+
+
 def _own_name(task_id: str) -> str:
     """The task's name without the groups around ours: ``nightly.stage_01.plan`` is ``stage_01.plan``."""
     parts = task_id.split(".")

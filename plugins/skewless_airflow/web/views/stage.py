@@ -55,7 +55,7 @@ class StageView:
         rest: all other tasks, added up; ``rest_tasks`` of them.
         hottest: keys with the most rows so far, most first.
         hottest_backlog: keys with the most rows left over.
-        named_keys: how many keys the report names.
+        named_keys: how many keys the report names, and ``named_rows`` how many rows they have so far.
     """
 
     stage: int
@@ -80,6 +80,7 @@ class StageView:
     seen: int
     seen_null: int
     named_keys: int
+    named_rows: int
     hottest: tuple[HotKey, ...]
     hottest_backlog: tuple[HotKey, ...]
     line: LedgerLine
@@ -132,6 +133,7 @@ def _view(location: str, stage: int, _mark: str) -> StageView:
         seen=report.histogram.seen_rows,
         seen_null=report.histogram.seen_null_rows,
         named_keys=len(report.histogram.head),
+        named_rows=sum(seen for seen, _ in report.histogram.head.values()),
         hottest=_hottest(report.histogram, which=0),
         hottest_backlog=_hottest(report.histogram, which=1)[:5],
         line=LedgerLine.of(job, report),
