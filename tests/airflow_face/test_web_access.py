@@ -35,7 +35,8 @@ def clients(tmp_path_factory: pytest.TempPathFactory, airflow_database: None) ->
         run = synthetic_run()
         for dag_id in (DAG, FORBIDDEN_DAG):
             trigger(found["admin"], dag_id, "one", "success")
-            Moments(run_location(dag_id, "one"), run).prepare().stages().merge().validate().publish()
+            for folder_of in (dag_id, f"{dag_id}+g"):
+                Moments(run_location(folder_of, "one"), run).prepare().stages().merge().validate().publish()
         (Path(run_location(DAG, "one")).parents[2] / "secret.css").write_text("nobody's business")
         yield found
 
@@ -48,7 +49,14 @@ def _app() -> FastAPI:
 
 def _addresses(dag_id: str) -> list[str]:
     """One address for every route there is, as the routes themselves say."""
-    values = {"dag_id": dag_id, "run_id": "one", "task_id": "stage_01.plan", "stage": "1", "path": "index.html"}
+    values = {
+        "dag_id": dag_id,
+        "run_id": "one",
+        "task_id": "stage_01.plan",
+        "stage": "1",
+        "path": "index.html",
+        "group": "g",
+    }
     found = []
     for route in _app().routes:
         assert isinstance(route, APIRoute), f"{route} is mounted, and would not ask for a login"
@@ -138,6 +146,7 @@ def test_no_path_leads_out_of_the_data_docs(clients: dict[str, Client], user: st
         pytest.param(DAG, "a%09b", id="tab-in-run"),
         pytest.param(DAG, "x" * 300, id="long-run"),
         pytest.param(f"{DAG}%00", "one", id="nul-in-dag"),
+        pytest.param(f"{DAG}+g", "one", id="folder-of-a-group-as-dag"),
         pytest.param("unknown", "one", id="unknown-dag"),
         pytest.param(DAG, "unknown", id="unknown-run"),
     ],
@@ -163,6 +172,13 @@ def test_an_address_with_a_line_end_does_not_get_past_airflows_router(clients: d
     for user in _EVERYBODY:
         answer = clients[user].get(f"/skewless/dags/{DAG}/runs/one%0a/skew")
         assert (answer.status_code, answer.text) == (404, '{"detail":"Not Found"}')
+
+
+@pytest.mark.parametrize("group", ["..", "../one", "a/b", "a\\b", "%2e%2e", "a+b", "\0", "x" * 300])
+def test_a_group_cannot_be_taken_for_a_path(clients: dict[str, Client], group: str) -> None:
+    for end in (f"dags/{DAG}/runs/one/skew", f"dags/{DAG}/over-time", f"api/v1/dags/{DAG}/runs/one/quality"):
+        assert clients["viewer"].get(f"/skewless/{end}", params={"group": group}).status_code == 422
+        assert clients[""].get(f"/skewless/{end}", params={"group": group}).status_code == 401
 
 
 @pytest.mark.parametrize("address", ["api/v1/dags/nightly/runs/one/stages/x", "api/v1/dags/nightly/runs/one/stages/-1"])

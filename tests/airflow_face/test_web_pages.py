@@ -218,6 +218,28 @@ def test_a_plan_task_shows_its_one_decision(viewer: Client, simulation: Simulati
     assert "Decision about stage 2" in grouped
 
 
+def test_several_aggregations_of_a_dag_are_kept_apart(viewer: Client, simulation: Simulation) -> None:
+    for group in ("clicks", "views"):
+        moments = Moments(run_location(f"{DAG}+{group}", "several"), simulation).prepare()
+        if group == "clicks":
+            moments.stages().merge().validate()
+    first = f"/skewless/dags/{DAG}/runs/several/skew"
+    assert viewer.get(first).status_code == 404, "neither Airflow nor the only aggregation knows it"
+    clicks, views = (viewer.get(first, params={"group": group}).text for group in ("clicks", "views"))
+    assert "Stage 0" in clicks
+    assert "No stage has committed yet" in views
+    assert "skew?group=views" in clicks
+    task = viewer.get(f"/skewless/dags/{DAG}/runs/several/tasks/clicks.stage_01.plan/decision").text
+    assert "Decision about stage 1" in task
+    assert "skew?group=clicks" in task
+    assert "/groups/clicks/quality/docs/" in _page(viewer, "several", "quality?group=clicks")
+    over_time = viewer.get(f"/skewless/dags/{DAG}/over-time", params={"group": "clicks"}).text
+    assert over_time.count("runs/several/skew?group=clicks") == 1
+    assert "runs/finished/skew" not in over_time
+    jobs = viewer.get("/skewless/api/v1/dags").json()["dags"]
+    assert [(one["dag_id"], one["group"]) for one in jobs] == [(DAG, ""), (DAG, "clicks"), (DAG, "views")]
+
+
 def test_another_task_says_kindly_that_it_decides_nothing(viewer: Client) -> None:
     assert "takes no decision" in _page(viewer, "finished", "tasks/stage_00.run/decision")
     assert "takes no decision" in _page(viewer, "finished", "tasks/%3Cimg%20src=x%3E/decision")
@@ -321,7 +343,7 @@ def test_the_api_gives_keys_as_data(viewer: Client, simulation: Simulation) -> N
     assert {line["run_id"] for line in lines} >= set(_MOMENTS) - {"triggered"}
     told = viewer.get(f"{base}/finished/what-if?policy=static").json()["what_if"]
     assert [line["policy"] for line in told["lines"]] == ["as it ran", "static"]
-    assert [dag["dag_id"] for dag in viewer.get("/skewless/api/v1/dags").json()["dags"]] == [DAG]
+    assert {dag["dag_id"] for dag in viewer.get("/skewless/api/v1/dags").json()["dags"]} == {DAG}
 
 
 @pytest.mark.parametrize("end", ["stages/7", "decisions/9", "quality", "ledger"])

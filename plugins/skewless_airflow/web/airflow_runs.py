@@ -63,13 +63,14 @@ def airflow_runs(session: Session, dag_id: str, most: int = _LATEST_RUNS) -> lis
     return [_run(*found) for found in session.execute(query)]
 
 
-def airflow_tasks(session: Session, dag_id: str, run_id: str) -> tuple[AirflowTask, ...]:
-    """The tasks of a run."""
+def airflow_tasks(session: Session, dag_id: str, run_id: str, group: str = "") -> tuple[AirflowTask, ...]:
+    """The tasks of a run, or those in one group of it."""
     columns = (TaskInstance.task_id, TaskInstance.state, TaskInstance.duration, TaskInstance.try_number)
     query = select(*columns).where(TaskInstance.dag_id == dag_id, TaskInstance.run_id == run_id)
     return tuple(
         AirflowTask(task_id, str(getattr(state, "value", state)) if state else None, seconds, tries or 0)
         for task_id, state, seconds, tries in session.execute(query)
+        if not group or group in task_id.split(".")[:-1]
     )
 
 

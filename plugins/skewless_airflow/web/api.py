@@ -16,7 +16,7 @@ from skewless.document import Document
 from skewless_airflow.web.airflow_runs import airflow_run, airflow_runs, airflow_tasks
 from skewless_airflow.web.pages import Policies, known_policies, readable_jobs
 from skewless_airflow.web.run_folders import open_run
-from skewless_airflow.web.security import READ_DAG, READ_RUN, DagId, RunId, harden
+from skewless_airflow.web.security import READ_DAG, READ_RUN, DagId, Group, RunId, harden
 from skewless_airflow.web.views.history import read_history
 from skewless_airflow.web.views.quality import read_quality
 from skewless_airflow.web.views.run import read_run
@@ -41,17 +41,17 @@ def dags(user: GetUserDep, session: SessionDep) -> Any:
 
 
 @router.get("/dags/{dag_id}/runs", dependencies=READ_DAG)
-def runs(dag_id: DagId, session: SessionDep) -> Any:
+def runs(dag_id: DagId, group: Group, session: SessionDep) -> Any:
     """The latest run directories of a DAG, newest first."""
-    history = read_history(dag_id, airflow_runs(session, dag_id))
+    history = read_history(dag_id, airflow_runs(session, dag_id), group)
     return _answer(dag_id=dag_id, total=history.total, runs=history.lines)
 
 
 @router.get(_RUN, dependencies=READ_RUN)
-def run(dag_id: DagId, run_id: RunId, session: SessionDep) -> Any:
+def run(dag_id: DagId, run_id: RunId, group: Group, session: SessionDep) -> Any:
     """A run as it stands: what its page shows."""
     airflow = airflow_run(session, dag_id, run_id)
-    found = read_run(open_run(dag_id, run_id), airflow, airflow_tasks(session, dag_id, run_id))
+    found = read_run(open_run(dag_id, run_id, group), airflow, airflow_tasks(session, dag_id, run_id, group))
     if airflow is None and found.job is None:
         raise HTTPException(status.HTTP_404_NOT_FOUND, f"DAG {dag_id} has no run {run_id}.")
     return _answer(
@@ -60,40 +60,40 @@ def run(dag_id: DagId, run_id: RunId, session: SessionDep) -> Any:
 
 
 @router.get(_RUN + "/stages/{stage}", dependencies=READ_RUN)
-def stage_report(dag_id: DagId, run_id: RunId, stage: int) -> Any:
+def stage_report(dag_id: DagId, run_id: RunId, group: Group, stage: int) -> Any:
     """The report of a committed stage, as the stage wrote it."""
-    return _document(open_run(dag_id, run_id).report(_whole(stage)))
+    return _document(open_run(dag_id, run_id, group).report(_whole(stage)))
 
 
 @router.get(_RUN + "/decisions/{stage}", dependencies=READ_RUN)
-def stage_decision(dag_id: DagId, run_id: RunId, stage: int) -> Any:
+def stage_decision(dag_id: DagId, run_id: RunId, group: Group, stage: int) -> Any:
     """The decision about a stage, as the planner wrote it."""
-    return _document(open_run(dag_id, run_id).decision(_whole(stage)))
+    return _document(open_run(dag_id, run_id, group).decision(_whole(stage)))
 
 
 @router.get(_RUN + "/ledger", dependencies=READ_RUN)
-def ledger(dag_id: DagId, run_id: RunId) -> Any:
+def ledger(dag_id: DagId, run_id: RunId, group: Group) -> Any:
     """The ledger as far as the run has come."""
-    found = read_run(open_run(dag_id, run_id)).ledger
+    found = read_run(open_run(dag_id, run_id, group)).ledger
     if found is None:
         raise HTTPException(status.HTTP_404_NOT_FOUND, "No stage of this run has committed yet.")
     return _answer(dag_id=dag_id, run_id=run_id, balanced=found.balanced, ledger=found)
 
 
 @router.get(_RUN + "/quality", dependencies=READ_RUN)
-def quality(dag_id: DagId, run_id: RunId) -> Any:
+def quality(dag_id: DagId, run_id: RunId, group: Group) -> Any:
     """The verdict on the result."""
-    found = read_quality(open_run(dag_id, run_id))
+    found = read_quality(open_run(dag_id, run_id, group))
     if found is None:
         raise HTTPException(status.HTTP_404_NOT_FOUND, "This run has not been validated yet.")
     return _answer(dag_id=dag_id, run_id=run_id, quality=found)
 
 
 @router.get(_RUN + "/what-if", dependencies=READ_RUN)
-def what_if(dag_id: DagId, run_id: RunId, policies: Policies = []) -> Any:  # noqa: B006  # FastAPI's way
+def what_if(dag_id: DagId, run_id: RunId, group: Group, policies: Policies = []) -> Any:  # noqa: B006  # FastAPI's way
     """A run under other policies."""
     return _answer(
-        dag_id=dag_id, run_id=run_id, what_if=read_what_if(open_run(dag_id, run_id), known_policies(policies))
+        dag_id=dag_id, run_id=run_id, what_if=read_what_if(open_run(dag_id, run_id, group), known_policies(policies))
     )
 
 

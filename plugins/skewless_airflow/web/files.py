@@ -10,7 +10,7 @@ from fastapi.responses import FileResponse
 
 from skewless_airflow.web.rendering import STATIC
 from skewless_airflow.web.run_folders import open_run
-from skewless_airflow.web.security import FOREIGN_POLICY, READ_RUN, DagId, RunId, harden
+from skewless_airflow.web.security import FOREIGN_POLICY, READ_RUN, DagId, GroupInPath, RunId, harden
 from skewless_airflow.web.views.quality import data_docs_folder
 
 router = APIRouter()
@@ -43,7 +43,17 @@ def static(path: str) -> Any:
 @router.get("/dags/{dag_id}/runs/{run_id}/quality/docs/{path:path}", dependencies=READ_RUN)
 def data_docs(dag_id: DagId, run_id: RunId, path: str) -> Any:
     """A page of Great Expectations' Data Docs, of the attempt that was committed."""
-    folder = data_docs_folder(open_run(dag_id, run_id))
+    return _data_docs(dag_id, run_id, "", path)
+
+
+@router.get("/dags/{dag_id}/runs/{run_id}/groups/{group}/quality/docs/{path:path}", dependencies=READ_RUN)
+def data_docs_of_group(dag_id: DagId, run_id: RunId, group: GroupInPath, path: str) -> Any:
+    """The same of one aggregation of several: links from page to page keep a path, but no query."""
+    return _data_docs(dag_id, run_id, group, path)
+
+
+def _data_docs(dag_id: str, run_id: str, group: str, path: str) -> Any:
+    folder = data_docs_folder(open_run(dag_id, run_id, group))
     if folder is None:
         raise HTTPException(status.HTTP_404_NOT_FOUND, "This run has no Data Docs.")
     found = _file(folder, path or "index.html", _KINDS)

@@ -14,8 +14,8 @@ from skewless.errors import nearest
 from skewless.policies import POLICIES
 from skewless_airflow.web.airflow_runs import airflow_run, airflow_runs, airflow_tasks, schedules, tagged_dags
 from skewless_airflow.web.rendering import page
-from skewless_airflow.web.run_folders import dags_with_runs, open_run
-from skewless_airflow.web.security import READ_DAG, READ_RUN, DagId, RunId
+from skewless_airflow.web.run_folders import groups_with_runs, open_run
+from skewless_airflow.web.security import READ_DAG, READ_RUN, DagId, Group, RunId
 from skewless_airflow.web.views.decision import read_decision
 from skewless_airflow.web.views.history import read_history, series, verdicts
 from skewless_airflow.web.views.job import read_job
@@ -43,23 +43,32 @@ def jobs(request: Request, user: GetUserDep, session: SessionDep) -> Any:
 def readable_jobs(user: Any, session: Any) -> tuple[JobLine, ...]:
     """The DAGs with our tag or with run directories, of those that the user may read."""
     allowed = get_auth_manager().get_authorized_dag_ids(user=user, method="GET", session=session)
-    ours = (tagged_dags(session) | dags_with_runs()) & allowed
+    groups = groups_with_runs()
+    ours = (tagged_dags(session) | groups.keys()) & allowed
     runs = {dag_id: airflow_runs(session, dag_id, most=30) for dag_id in ours}
-    return read_jobs(ours, schedules(session, sorted(ours)), runs)
+    return read_jobs({dag_id: groups.get(dag_id) or [""] for dag_id in ours}, schedules(session, sorted(ours)), runs)
 
 
 @router.get("/dags/{dag_id}/over-time", dependencies=READ_DAG)
-def over_time(request: Request, dag_id: DagId, session: SessionDep) -> Any:
+def over_time(request: Request, dag_id: DagId, group: Group, session: SessionDep) -> Any:
     """The runs of a DAG side by side."""
-    history = read_history(dag_id, airflow_runs(session, dag_id))
-    return page(request, "over_time.html", dag_id=dag_id, history=history, series=series(history))
+    history = read_history(dag_id, airflow_runs(session, dag_id), group)
+    return page(
+        request,
+        "over_time.html",
+        dag_id=dag_id,
+        group=group,
+        groups=groups_with_runs().get(dag_id, []),
+        history=history,
+        series=series(history),
+    )
 
 
 @router.get("/dags/{dag_id}/runs/{run_id}/skew", dependencies=READ_RUN)
-def skew(request: Request, dag_id: DagId, run_id: RunId, session: SessionDep) -> Any:
+def skew(request: Request, dag_id: DagId, run_id: RunId, group: Group, session: SessionDep) -> Any:
     """Everything about one run."""
-    airflow, directory = airflow_run(session, dag_id, run_id), open_run(dag_id, run_id)
-    tasks = airflow_tasks(session, dag_id, run_id)
+    airflow, directory = airflow_run(session, dag_id, run_id), open_run(dag_id, run_id, group)
+    tasks = airflow_tasks(session, dag_id, run_id, group)
     run, ours = read_run(directory, airflow, tasks), has_stages(tasks)
     if airflow is None and run.job is None:
         raise HTTPException(status.HTTP_404_NOT_FOUND, f"DAG {dag_id} has no run {run_id}.")
@@ -69,8 +78,10 @@ def skew(request: Request, dag_id: DagId, run_id: RunId, session: SessionDep) ->
         refresh=airflow is not None and airflow.going_on and (ours or run.job is not None),
         dag_id=dag_id,
         run_id=run_id,
+        group=group,
         run=run,
         ours=ours,
+        groups=groups_with_runs().get(dag_id, []),
         airflow=airflow,
         bars=max(_FEWEST_BARS, min(MOST_TASKS, _MOST_BARS // max(1, len(run.stages)))),
         place=str(directory),
@@ -78,9 +89,10 @@ def skew(request: Request, dag_id: DagId, run_id: RunId, session: SessionDep) ->
 
 
 @router.get("/dags/{dag_id}/runs/{run_id}/tasks/{task_id}/decision", dependencies=READ_RUN)
-def decision(request: Request, dag_id: DagId, run_id: RunId, task_id: str, session: SessionDep) -> Any:
+def decision(request: Request, dag_id: DagId, run_id: RunId, group: Group, task_id: str, session: SessionDep) -> Any:
     """The decision that a plan task took."""
-    directory, named = open_run(dag_id, run_id), _PLAN_TASK.fullmatch(task_id)
+    named, group = _PLAN_TASK.fullmatch(task_id), group or _group_of(dag_id, task_id)
+    directory = open_run(dag_id, run_id, group)
     stage = int(named[1]) if named else None
     found = read_decision(directory, stage) if stage is not None else None
     job, airflow = read_job(directory), airflow_run(session, dag_id, run_id)
@@ -93,6 +105,7 @@ def decision(request: Request, dag_id: DagId, run_id: RunId, task_id: str, sessi
         refresh=named is not None and found is None and airflow is not None and airflow.going_on,
         dag_id=dag_id,
         run_id=run_id,
+        group=group,
         task_id=task_id,
         stage=stage,
         decision=found,
@@ -101,18 +114,25 @@ def decision(request: Request, dag_id: DagId, run_id: RunId, task_id: str, sessi
     )
 
 
+def _group_of(dag_id: str, task_id: str) -> str:
+    """The aggregation of several that a task belongs to, by the groups around it; "" for the only one."""
+    known = groups_with_runs().get(dag_id, [])
+    return next((part for part in reversed(task_id.split(".")[:-1]) if part in known), "")
+
+
 @router.get("/dags/{dag_id}/runs/{run_id}/quality", dependencies=READ_RUN)
-def quality(request: Request, dag_id: DagId, run_id: RunId, session: SessionDep) -> Any:
+def quality(request: Request, dag_id: DagId, run_id: RunId, group: Group, session: SessionDep) -> Any:
     """The verdict on a result, with its history."""
-    directory, airflow = open_run(dag_id, run_id), airflow_run(session, dag_id, run_id)
+    directory, airflow = open_run(dag_id, run_id, group), airflow_run(session, dag_id, run_id)
     found, job = read_quality(directory), read_job(directory)
-    past = verdicts(dag_id, airflow_runs(session, dag_id)) if found else []
+    past = verdicts(dag_id, airflow_runs(session, dag_id), group) if found else []
     return page(
         request,
         "quality.html",
         refresh=found is None and airflow is not None and airflow.going_on,
         dag_id=dag_id,
         run_id=run_id,
+        group=group,
         job=job,
         quality=found,
         history=histories(found.checks, past) if found else [],
@@ -120,12 +140,19 @@ def quality(request: Request, dag_id: DagId, run_id: RunId, session: SessionDep)
 
 
 @router.get("/dags/{dag_id}/runs/{run_id}/what-if", dependencies=READ_RUN)
-def what_if(request: Request, dag_id: DagId, run_id: RunId, policies: Policies = []) -> Any:  # noqa: B006  # FastAPI's
+def what_if(request: Request, dag_id: DagId, run_id: RunId, group: Group, policies: Policies = []) -> Any:  # noqa: B006  # FastAPI's
     """A run under other policies; without one, as it ran."""
     chosen = known_policies(policies)
-    told = read_what_if(open_run(dag_id, run_id), chosen)
+    told = read_what_if(open_run(dag_id, run_id, group), chosen)
     return page(
-        request, "what_if.html", dag_id=dag_id, run_id=run_id, told=told, chosen=chosen, policies=tuple(POLICIES)
+        request,
+        "what_if.html",
+        dag_id=dag_id,
+        run_id=run_id,
+        group=group,
+        told=told,
+        chosen=chosen,
+        policies=tuple(POLICIES),
     )
 
 

@@ -73,7 +73,7 @@ def external_views() -> list[dict[str, Any]]:
             "name": "Decision",
             "href": f"{run}/tasks/{{TASK_ID}}/decision",
             "destination": "task_instance",
-            "url_route": "skew-decision",
+            "url_route": "decision",
             **icons,
         },
     ]

@@ -9,10 +9,19 @@ from skewless.run_directory import RunDirectory
 from skewless_airflow.places import data_root
 from skewless_airflow.run_store import run_location
 
+#: Between the ids of a DAG and of a group in it, in the name of their folder; neither id can have it.
+_BETWEEN = "+"
 
-def open_run(dag_id: str, run_id: str) -> RunDirectory:
-    """The run directory of an Airflow run, whether it exists or not; nothing of an earlier look is kept."""
-    run = RunDirectory(run_location(dag_id, run_id))
+
+def open_run(dag_id: str, run_id: str, group: str = "") -> RunDirectory:
+    """The run directory of an Airflow run, whether it exists or not; nothing of an earlier look is kept.
+
+    Args:
+        dag_id: of the run.
+        run_id: of the run.
+        group: the name of one aggregation of several in a DAG; empty for the only one.
+    """
+    run = RunDirectory(run_location(_folder(dag_id, group), run_id))
     run.fs.invalidate_cache()  # a listing of an object store that is older than the run's last commit
     return run
 
@@ -40,14 +49,22 @@ class RunFolder:
     moment: float
 
 
-def run_folders(dag_id: str) -> list[RunFolder]:
-    """The run directories of a DAG, in no order."""
-    return [RunFolder(name, moment) for name, moment in _folders(f"{data_root()}/runs/{dag_id}")]
+def run_folders(dag_id: str, group: str = "") -> list[RunFolder]:
+    """The run directories of a DAG, or of one aggregation of several in it, in no order."""
+    return [RunFolder(name, moment) for name, moment in _folders(f"{data_root()}/runs/{_folder(dag_id, group)}")]
 
 
-def dags_with_runs() -> set[str]:
-    """The ids of the DAGs that have run directories."""
-    return {name for name, _ in _folders(f"{data_root()}/runs")}
+def groups_with_runs() -> dict[str, list[str]]:
+    """For each DAG with run directories the names of its aggregations, sorted; "" is the only one of a DAG."""
+    found: dict[str, list[str]] = {}
+    for name, _ in sorted(_folders(f"{data_root()}/runs")):
+        dag_id, _, group = name.partition(_BETWEEN)
+        found.setdefault(dag_id, []).append(group)
+    return found
+
+
+def _folder(dag_id: str, group: str) -> str:
+    return f"{dag_id}{_BETWEEN}{group}" if group else dag_id
 
 
 def _folders(location: str) -> list[tuple[str, float]]:

@@ -13,7 +13,7 @@ from airflow.api_fastapi.auth.managers.models.resource_details import AccessView
 from airflow.api_fastapi.common.db.common import SessionDep
 from airflow.api_fastapi.core_api.security import requires_access_dag, requires_access_view
 from airflow.models.dag import DagModel
-from fastapi import Depends, HTTPException, Path, status
+from fastapi import Depends, HTTPException, Path, Query, status
 from fastapi.responses import Response
 from sqlalchemy import select
 
@@ -89,6 +89,21 @@ def shaped_run_id(run_id: Annotated[str, Path()]) -> str:
     return run_id
 
 
+def group_in_path(group: Annotated[str, Path()]) -> str:
+    """The name of one aggregation of several in a DAG, which becomes part of a path of ours."""
+    return shaped_group(group)
+
+
+def shaped_group(group: Annotated[str, Query()] = "") -> str:
+    """The same where it may be left out; empty for the only one of a DAG."""
+    if group and not _DAG_ID.fullmatch(group):
+        raise HTTPException(
+            status.HTTP_422_UNPROCESSABLE_CONTENT,
+            "The group in the address is none: it should be letters, digits, dots, dashes and underscores.",
+        )
+    return group
+
+
 #: A login, and the right to see plugins: asked of every route.
 LOGIN: list[Any] = [Depends(requires_access_view(AccessView.PLUGINS))]
 #: The right to read the runs of the DAG in the address, which is known to Airflow.
@@ -107,3 +122,5 @@ READ_RUN: list[Any] = [
 ]
 DagId = Annotated[str, Depends(known_dag_id)]
 RunId = Annotated[str, Depends(shaped_run_id)]
+Group = Annotated[str, Depends(shaped_group)]
+GroupInPath = Annotated[str, Depends(group_in_path)]

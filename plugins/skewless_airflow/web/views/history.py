@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from skewless.errors import SkewlessError
+from skewless.run_directory import RunDirectory
 from skewless_airflow.run_store import safe_run_id
 from skewless_airflow.web.airflow_runs import AirflowRun
 from skewless_airflow.web.run_folders import RunFolder, open_run, run_folders
@@ -76,22 +77,24 @@ class HistoryView:
         return self.lines[::-1]
 
 
-def read_history(dag_id: str, airflow: Sequence[AirflowRun], most: int = MOST_RUNS) -> HistoryView:
-    """The run directories of a DAG."""
-    folders = latest_folders(dag_id, airflow)
+def read_history(dag_id: str, airflow: Sequence[AirflowRun], group: str = "", most: int = MOST_RUNS) -> HistoryView:
+    """The run directories of a DAG, or of one aggregation of several in it."""
+    folders = latest_folders(dag_id, airflow, group)
     lines: list[RunLine] = []
     begun = time.monotonic()
     for folder, run in folders[:most]:
         if lines and time.monotonic() - begun > _READING_SECONDS:
             break
-        lines.append(_safely(dag_id, folder, run))
+        lines.append(_safely(open_run(dag_id, folder.name, group), folder, run))
     return HistoryView(tuple(lines), len(folders), min(most, len(folders)))
 
 
-def latest_folders(dag_id: str, airflow: Sequence[AirflowRun]) -> list[tuple[RunFolder, AirflowRun | None]]:
+def latest_folders(
+    dag_id: str, airflow: Sequence[AirflowRun], group: str = ""
+) -> list[tuple[RunFolder, AirflowRun | None]]:
     """Each run directory with its run in Airflow, newest first: by the run's date, or by the folder's."""
     known = {safe_run_id(run.run_id): run for run in airflow}
-    folders = [(folder, known.get(folder.name)) for folder in run_folders(dag_id)]
+    folders = [(folder, known.get(folder.name)) for folder in run_folders(dag_id, group)]
 
     def moment(one: tuple[RunFolder, AirflowRun | None]) -> tuple[float, str]:
         folder, run = one
@@ -101,12 +104,12 @@ def latest_folders(dag_id: str, airflow: Sequence[AirflowRun]) -> list[tuple[Run
 
 
 def verdicts(
-    dag_id: str, airflow: Sequence[AirflowRun], most: int = MOST_RUNS
+    dag_id: str, airflow: Sequence[AirflowRun], group: str = "", most: int = MOST_RUNS
 ) -> list[tuple[str, str, QualityView | None]]:
     """Id, day and verdict of the latest runs, oldest first."""
     found = []
-    for folder, run in latest_folders(dag_id, airflow)[:most]:
-        directory = open_run(dag_id, folder.name)
+    for folder, run in latest_folders(dag_id, airflow, group)[:most]:
+        directory = open_run(dag_id, folder.name, group)
         try:
             job, quality = read_job(directory), read_quality(directory)
         except SkewlessError:
@@ -115,10 +118,10 @@ def verdicts(
     return found[::-1]
 
 
-def _safely(dag_id: str, folder: RunFolder, run: AirflowRun | None) -> RunLine:
+def _safely(directory: RunDirectory, folder: RunFolder, run: AirflowRun | None) -> RunLine:
     """A line, also for a directory with a document that another release wrote."""
     try:
-        return _line(dag_id, folder, run)
+        return _line(directory, folder, run)
     except SkewlessError as err:
         return RunLine(
             run_id=run.run_id if run else folder.name, date="", state=run.state if run else "", policy="", engine="",
@@ -127,8 +130,7 @@ def _safely(dag_id: str, folder: RunFolder, run: AirflowRun | None) -> RunLine:
         )  # fmt: skip
 
 
-def _line(dag_id: str, folder: RunFolder, run: AirflowRun | None) -> RunLine:
-    directory = open_run(dag_id, folder.name)
+def _line(directory: RunDirectory, folder: RunFolder, run: AirflowRun | None) -> RunLine:
     job, quality = read_job(directory), read_quality(directory)
     stages = read_stages(directory) if job else []
     spark = sum(stage.seconds for stage in stages)

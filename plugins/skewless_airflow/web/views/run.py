@@ -215,7 +215,7 @@ def _steps(
 
     def step(task: str, done: bool, spark_seconds: float | None = None, needed: bool = True) -> StepView:
         seen = known.get(task)
-        words = "committed" if done else _waiting(seen, needed, over)
+        words = "done" if done else _waiting(seen, needed, over)
         return StepView(task, done, words, seen.seconds if seen else None, spark_seconds)
 
     found = [step("prepare", job is not None and read_plan(run, 0) is not None)]
@@ -224,6 +224,9 @@ def _steps(
         needed = last is None or stage < last
         if stage:
             found.append(step(f"stage_{stage:02d}.plan", stage in decided, needed=last is None or stage <= last))
+        approval = f"stage_{stage:02d}.approve"
+        if approval in known:
+            found.append(step(approval, known[approval].state == "success", needed=needed))
         done = stage < len(stages)
         found.append(step(f"stage_{stage:02d}.run", done, stages[stage].seconds if done else None, needed))
     found.append(step("merge", stamp(run, f"{RESULT_STEP}/COMMIT.json") is not None))
