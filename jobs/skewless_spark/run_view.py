@@ -78,7 +78,7 @@ def _stages(run: RunDirectory, console: Console) -> None:
     for row, words in zip((head, *cells), said, strict=True):
         numbers = "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
         console.print(f"{numbers}  {words}", markup=False, highlight=False, soft_wrap=True)
-    whole = run_summary.overall(run)
+    whole = run_summary.overall(run).model_dump(mode="json")
     console.print(
         f"whole run: the largest loads of all stages add up to {whole['makespan_rows']:,.0f} rows, "
         f"fair share {whole['fair_rows']:,.0f}, gap to the bound {whole['gap']:.1%}: {whole['conclusion']}",
