@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from pydantic import JsonValue, ValidationError
@@ -39,11 +40,11 @@ def option_values(spec: JobSpec) -> dict[str, Any]:
 
 def option_schema(name: str) -> dict[str, Any]:
     """The JSON schema of an option as the spec's model has it, without references."""
-    schema = JobSpec.model_json_schema()
+    schema = _spec_schema()
     found: dict[str, Any] = schema
     for part in OPTIONS[name]:
         found = _resolved(schema, found)["properties"][part]
-    return _flat(_resolved(schema, found))
+    return dict(_flat(_resolved(schema, found)))
 
 
 def with_options(spec: JobSpec, given: Mapping[str, JsonValue], where: str) -> JobSpec:
@@ -96,6 +97,12 @@ def refuse_more_waves(spec: JobSpec, most: int | None, where: str) -> None:
             f"{where}, field routing.waves", f"at most {most} waves, as the DAG has stages for so many",
             f"{len(spec.routing.waves)}", "change the spec, and let Airflow parse the DAG again",
         )  # fmt: skip
+
+
+@cache
+def _spec_schema() -> dict[str, Any]:
+    """Of the whole spec: it takes a tenth of a second to make, and DAG files are parsed often."""
+    return JobSpec.model_json_schema()
 
 
 def _at(raw: dict[str, Any], path: tuple[str, ...]) -> Any:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from skewless_airflow.dag_factory import build_dag
     from skewless_airflow.task_group import adaptive_aggregation
-    from skewless_airflow.trigger_form import trigger_form
+    from skewless_airflow.trigger_form import form_params
 
-__all__ = ["adaptive_aggregation", "build_dag", "trigger_form"]
+__all__ = ["adaptive_aggregation", "build_dag", "form_params"]
 
-_HOMES = {"adaptive_aggregation": "task_group", "build_dag": "dag_factory", "trigger_form": "trigger_form"}
+_HOMES = {"adaptive_aggregation": "task_group", "build_dag": "dag_factory", "form_params": "trigger_form"}
 
 
 def __getattr__(name: str) -> Any:

@@ -11,7 +11,7 @@ from airflow.sdk import DAG, Asset, CronTriggerTimetable, MultipleCronTriggerTim
 
 from skewless.spec import JobSpec, load_spec
 from skewless_airflow.task_group import STEP_DEFAULTS, aggregation_tasks
-from skewless_airflow.trigger_form import trigger_form
+from skewless_airflow.trigger_form import form_params
 
 
 def build_dag(spec: JobSpec | str | Path, **dag_args: Any) -> DAG:
@@ -35,7 +35,7 @@ def build_dag(spec: JobSpec | str | Path, **dag_args: Any) -> DAG:
         "catchup": False,
         "max_active_runs": 1,
         "default_args": {"owner": "skewless", **STEP_DEFAULTS},
-        "params": trigger_form(loaded),
+        "params": form_params(loaded),
         "tags": ["skewless"],
         # Whoever builds a DAG to look at it does not own it: it belongs to the file that names it.
         "auto_register": False,

@@ -52,7 +52,7 @@ def adaptive_aggregation(
             directory, never pickled.
         group_id: the group's id; to be given where a DAG has several aggregations, whose run directories it
             then keeps apart. The only one of a DAG needs none.
-        form: whether the DAG has the params of ``trigger_form(spec)``, so that a run's conf chooses among the
+        form: whether the DAG has the params of ``form_params(spec)``, so that a run's conf chooses among the
             options of the spec.
         asset: what is published, by default ``Asset("skewless:NAME")``.
 

@@ -47,7 +47,7 @@ class Choice(NamedTuple):
     options: dict[str, JsonValue]
 
 
-def trigger_form(spec: JobSpec) -> dict[str, Param]:
+def form_params(spec: JobSpec) -> dict[str, Param]:
     """The params of a DAG that runs a spec, by name, in the order of the form."""
     defaults = option_values(spec)
     fields: dict[str, Param] = {}
