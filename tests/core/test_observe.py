@@ -13,7 +13,7 @@ from skewless.replay import replay
 from tests.core.synthetic import simulated, zipf_rows
 
 KEYS = zipf_rows(400, 1.3, 20_000)
-WORDS = frozenset({"policy", "sentence"})
+WORDS = {"policy", "sentence"}
 
 
 def _observed(policy: str) -> Simulation:
