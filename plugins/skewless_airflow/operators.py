@@ -20,7 +20,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 from pydantic import JsonValue
 
 from skewless.decision import Decision
-from skewless.errors import RunDirectoryError, SkewlessError
+from skewless.errors import RunDirectoryError, SkewlessError, SpecError
 from skewless.failure import Failure, failure_document
 from skewless.job import Job
 from skewless.publication import publish, require_passed
@@ -220,8 +220,14 @@ class PrepareOperator(SkewlessSparkOperator):
         """
         if not self.form:
             return Choice(None, {})
-        given = context["dag_run"].conf or {}
-        return chosen(given, context["dag"].params, self.spec, f"trigger form of {self.dag_id}")
+        dag_run, where = context["dag_run"], f"trigger form of {self.dag_id}"
+        choice = chosen(dag_run.conf or {}, context["dag"].params, self.spec, where)
+        if choice.date is not None and dag_run.run_type == "backfill":
+            # All runs of the range would publish under it, one over the other.
+            raise SpecError(
+                f"{where}, field date", "no date for a backfill, whose runs have their own", str(choice.date)
+            )
+        return choice
 
     def sizing(self, run: RunDirectory) -> SparkSizing:
         """As it was chosen: there is no job yet."""
