@@ -30,7 +30,7 @@ _MORE = {
     "does: a look at what would have been done.",
     "policy": "What each does is told in `docs/policies`; what another one would have made of this run is shown by "
     "`skewless replay`.",
-    "waves": "One number on a line. There may be fewer than the spec has, but not more: the DAG has stages for those.",
+    "waves": "A list of numbers. There may be fewer than the spec has, but not more: the DAG has stages for those.",
 }
 _TITLES = {"budget": "Budget (times the fair share)", "threshold": "Threshold (tau)", "cores": "Cores in all"}
 

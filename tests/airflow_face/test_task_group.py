@@ -124,6 +124,8 @@ def test_approval_is_a_task_only_where_the_spec_asks_for_it() -> None:
 def test_the_dags_that_ship_are_parsed_without_errors() -> None:
     bag = DagBag(PROJECT / "dags")
     assert bag.import_errors == {}
+    for dag in bag.dags.values():
+        DagSerialization.from_dict(DagSerialization.to_dict(dag))
     tags = {name: dag.tags for name, dag in bag.dags.items()}
     assert {name for name, of in tags.items() if "skewless-example" in of} == {
         "skewless_example_downstream",
