@@ -1,4 +1,4 @@
-"""``skewless``: check a spec, run it in one Spark session, show a run, replay it under other policies."""
+"""``skewless``: check a spec, run it in one Spark session, show a run, replay it under other policies, prune runs."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import typer
 from rich.console import Console
 
 from skewless.errors import SkewlessError, SpecError
+from skewless.retention import Limits, enact_fate, fates
 from skewless.run_directory import RunDirectory
 from skewless.spec import JobSpec, load_spec
 from skewless_spark import replay_view, run_summary, run_view
@@ -141,6 +142,28 @@ def replay(
         sys.stdout.write(json.dumps(told) + "\n")
     else:
         replay_view.show(told, _console())
+
+
+@app.command()
+def prune(
+    runs: Annotated[
+        str | None,
+        typer.Argument(help="The folder of all runs: jobs in it, and runs in those.", show_default="ROOT/runs"),
+    ] = None,
+    finished_days: Annotated[int, typer.Option(min=1, help="Days that finished runs are kept.")] = 30,
+    unfinished_days: Annotated[int, typer.Option(min=1, help="Days that unfinished runs are kept.")] = 7,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    root: Root = Path("data"),
+) -> None:
+    """Take away run directories that nobody needs any more, and say of each what becomes of it and why.
+
+    The two newest finished runs of a job stay, and so do the documents of runs whose result is the published one.
+    """
+    limits = Limits(finished=dt.timedelta(days=finished_days), unfinished=dt.timedelta(days=unfinished_days))
+    for fate in fates(runs or str(root / "runs"), dt.datetime.now(tz=dt.UTC), limits):
+        typer.echo(f"{'dry run: ' if dry_run else ''}{fate.sentence}")
+        if not dry_run:
+            enact_fate(fate)
 
 
 def _console(stderr: bool = False) -> Console:

@@ -12,17 +12,21 @@ import sys
 import traceback
 from collections.abc import Callable
 
+from pyspark.sql import SparkSession
+
 from skewless.errors import SkewlessError
 from skewless.failure import Failure
 from skewless.publication import require_passed
-from skewless.run_directory import RunDirectory
-from skewless.spec import load_spec
+from skewless.run_directory import SPEC_DOCUMENT, RunDirectory
+from skewless.run_options import parse_options, refuse_more_waves, with_options
+from skewless.spec import JobSpec, load_spec
 from skewless_spark.merge import merge_states
 from skewless_spark.prepare import prepare
 from skewless_spark.quality import validate
 from skewless_spark.session import build_session
 from skewless_spark.spark_errors import exit_code_of, sentence_for
 from skewless_spark.stage import run_stage
+from skewless_spark.step_progress import StepProgress, announce, queued_rows, say
 
 Step = Callable[[RunDirectory, argparse.Namespace], str]
 
@@ -30,7 +34,9 @@ Step = Callable[[RunDirectory, argparse.Namespace], str]
 def prepare_run() -> None:
     """Entry of ``prepare_run.py``: needs no Spark session, but runs where the data can be read."""
     parser = _parser("Freeze a run: spec, date, listed input, waves, plan 0.")
-    parser.add_argument("--spec", required=True, help="the job spec, a YAML file")
+    parser.add_argument("--spec", help="the job spec, a YAML file; by default the document that the run begins with")
+    parser.add_argument("--options", default="{}", help="what this run chooses of the spec's options, a JSON object")
+    parser.add_argument("--most-waves", type=int, help="stages that somebody has for waves")
     parser.add_argument("--date", required=True, type=dt.date.fromisoformat, help="YYYY-MM-DD of the result")
     parser.add_argument("--root", required=True, help="where relative paths of the spec start")
     _main(parser, _prepare)
@@ -58,12 +64,19 @@ def _prepare(run: RunDirectory, arguments: argparse.Namespace) -> str:
         # The run is frozen. Its spec may have been edited since, and that is for the next run.
         job = run.job()
     else:
-        job = prepare(run, load_spec(arguments.spec), arguments.date, arguments.root, f"spec {arguments.spec}")
+        where = f"spec {arguments.spec or run.path(SPEC_DOCUMENT)}"
+        reviewed = load_spec(arguments.spec) if arguments.spec else run.read(SPEC_DOCUMENT, JobSpec)
+        # Whoever sends options has checked them; what a job does is not left to whoever sends.
+        spec = with_options(reviewed, parse_options(arguments.options, "option --options"), f"options of {where}")
+        refuse_more_waves(spec, arguments.most_waves, where)
+        job = prepare(run, spec, arguments.date, arguments.root, where)
     return f"{job.extent}, {len(job.waves)} waves"
 
 
 def _stage(run: RunDirectory, arguments: argparse.Namespace) -> str:
-    report = run_stage(build_session(f"skewless {run.job().spec.name} stage {arguments.stage}"), run, arguments.stage)
+    spark = _session(run, f"stage {arguments.stage}")
+    with StepProgress(spark, f"stage {arguments.stage}", queued_rows(run, arguments.stage)):
+        report = run_stage(spark, run, arguments.stage)
     return (
         f"stage {report.stage}: {report.admitted_rows:,} rows admitted, {report.backlog_in_rows:,} from the backlog "
         f"({report.forwarded_rows:,} forwarded), {report.processed_rows:,} processed, "
@@ -73,15 +86,26 @@ def _stage(run: RunDirectory, arguments: argparse.Namespace) -> str:
 
 def _merge(run: RunDirectory, arguments: argparse.Namespace) -> str:
     del arguments
-    commit = merge_states(build_session(f"skewless {run.job().spec.name} merge"), run)
+    spark = _session(run, "merge")
+    with StepProgress(spark, "merge"):
+        commit = merge_states(spark, run)
     return f"merged: {commit.counts['keys']:,} keys from {commit.counts['rows']:,} rows"
 
 
 def _validate(run: RunDirectory, arguments: argparse.Namespace) -> str:
     del arguments
-    report = validate(build_session(f"skewless {run.job().spec.name} validate"), run)
+    spark = _session(run, "validate")
+    with StepProgress(spark, "validate"):
+        report = validate(spark, run)
     require_passed(run, report)
     return f"all {len(report.checks)} expectations held"
+
+
+def _session(run: RunDirectory, step: str) -> SparkSession:
+    """The session of a step, announced so that whoever reads the log can link to its UI."""
+    spark = build_session(f"skewless {run.job().spec.name} {step}")
+    announce(spark)
+    return spark
 
 
 def _parser(description: str) -> argparse.ArgumentParser:
@@ -95,7 +119,7 @@ def _main(parser: argparse.ArgumentParser, step: Step) -> None:
     arguments = parser.parse_args()
     run = RunDirectory(arguments.run_dir)
     try:
-        sys.stdout.write(f"skewless: {step(run, arguments)}\n")
+        say(step(run, arguments))
     except Exception as err:  # noqa: BLE001  # the last line of defence: every failure ends in its sentence
         failure = Failure(exit_code=exit_code_of(err), sentence=sentence_for(err))
         if not isinstance(err, SkewlessError):

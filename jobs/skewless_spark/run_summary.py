@@ -14,6 +14,7 @@ from skewless.job import Job
 from skewless.ledger import Ledger, balance
 from skewless.publication import Publication
 from skewless.run_directory import PUBLISH_STEP, RESULT_STEP, RunDirectory
+from skewless.run_facts import largest_load, overall
 from skewless.stage_report import StageReport
 
 
@@ -28,7 +29,7 @@ def _stage_line(run: RunDirectory, job: Job, report: StageReport) -> dict[str, A
     certificate = certify(
         total=float(report.processed_rows),
         tasks=len(report.tasks) or job.spec.routing.slot_count,
-        makespan=_largest_load(job, report),
+        makespan=largest_load(job, report),
         heaviest=None,
         splittable=True,
     )
@@ -53,11 +54,6 @@ def _stage_line(run: RunDirectory, job: Job, report: StageReport) -> dict[str, A
     }
 
 
-def _largest_load(job: Job, report: StageReport) -> float:
-    """Rows of the largest task. Input splits reduced where they are read are taken to fill the slots evenly."""
-    return float(report.processed.max()) if report.tasks else report.processed_rows / job.spec.routing.slot_count
-
-
 def ledger_of(run: RunDirectory) -> Ledger:
     """The ledger as far as the run has come."""
     result = run.commit_of(RESULT_STEP)
@@ -77,20 +73,6 @@ def result_path(run: RunDirectory) -> str | None:
     return run.path(files[0].path.rpartition("/")[0]) if files else None
 
 
-def overall(run: RunDirectory) -> dict[str, Any]:
-    """The run as a whole against the best there could be: the sum of its stages' largest loads.
-
-    ``makespan_rows`` is what a cluster with one slot per task would have waited for.
-    """
-    job, reports = run.job(), run.reports()
-    makespan = sum(_largest_load(job, report) for report in reports)
-    head = reports[-1].histogram.head if reports else {}
-    heaviest = max(((key, float(seen)) for key, (seen, _) in head.items()), key=lambda one: one[1], default=None)
-    total = float(sum(report.processed_rows for report in reports))
-    certificate = certify(total, job.spec.routing.reducers, makespan, heaviest, job.splittable)
-    return certificate.model_dump(mode="json")
-
-
 def as_object(run: RunDirectory) -> dict[str, Any]:
     """The object of ``skewless run --json``."""
     quality, publication = run.quality(), publication_of(run)
@@ -102,7 +84,7 @@ def as_object(run: RunDirectory) -> dict[str, Any]:
         "stages": stage_lines(run),
         "ledger": {**ledger.model_dump(mode="json"), "balanced": ledger.balanced},
         "quality": quality.model_dump(mode="json", exclude={"ledger"}) if quality else None,
-        "certificate": overall(run),
+        "certificate": overall(run).model_dump(mode="json"),
     }
 
 

@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from skewless.run_directory import QUALITY_STEP, RunDirectory
+from skewless.run_facts import overall
 from skewless_spark import run_summary
 
 
@@ -78,7 +79,7 @@ def _stages(run: RunDirectory, console: Console) -> None:
     for row, words in zip((head, *cells), said, strict=True):
         numbers = "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
         console.print(f"{numbers}  {words}", markup=False, highlight=False, soft_wrap=True)
-    whole = run_summary.overall(run)
+    whole = overall(run).model_dump(mode="json")
     console.print(
         f"whole run: the largest loads of all stages add up to {whole['makespan_rows']:,.0f} rows, "
         f"fair share {whole['fair_rows']:,.0f}, gap to the bound {whole['gap']:.1%}: {whole['conclusion']}",

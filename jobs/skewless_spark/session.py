@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from pyspark import SparkConf
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 #: Set unless spark-submit or spark-defaults.conf says otherwise.
@@ -40,6 +40,9 @@ def build_session(app: str, master: str | None = None) -> SparkSession:
     """
     # Python workers must be this interpreter, or they are whatever ``python3`` is.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        # Under spark-submit there is a JVM already, and its settings are known only once it is asked.
+        SparkContext._ensure_initialized()  # noqa: SLF001
     given = SparkConf()
     builder = SparkSession.builder.appName(app)
     for name, value in DEFAULTS.items():

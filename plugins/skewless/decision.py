@@ -44,6 +44,8 @@ class Decision(Document):
         certificate: of the chosen plan's prediction.
         sentence: the decision in words.
         next_plan: null when no further stage is needed.
+        observed: whether it was only observed: the chosen candidate, the certificate and the sentence say
+            what would have been done, and ``next_plan`` is that of policy ``static``.
     """
 
     stage: int = Field(ge=0)
@@ -54,3 +56,4 @@ class Decision(Document):
     certificate: Certificate | None
     sentence: str
     next_plan: RoutingPlan | None
+    observed: bool = False

@@ -135,6 +135,11 @@ class Job(Document):
         return f"{about}{self.rows:,} rows in {files:,} files{cut}"
 
     @property
+    def enacted(self) -> Job:
+        """The job whose plans are enacted, see ``JobSpec.enacted``."""
+        return self if self.spec.mode == "run" else self.model_copy(update={"spec": self.spec.enacted})
+
+    @property
     def splittable(self) -> bool:
         """Whether a key may be reduced in several tasks and its states merged after."""
         return not self.forwards_states

@@ -107,6 +107,7 @@ class Weighed:
 
 def first_plan(job: Job) -> RoutingPlan:
     """Plan 0 where nothing is known: the plain ring."""
+    job = job.enacted
     routing = job.spec.routing
     waves = (0, min(1, len(job.waves)))
     # How many rows a map makes of one is seen in the first stage: until then there is nothing to take a share of.
@@ -165,6 +166,8 @@ def plan_next_stage(job: Job, plan: RoutingPlan, report: StageReport, earlier: S
         PlanError: plan and report are not of the same stage.
     """
     _refuse_unlike(plan, report)
+    if job.spec.mode == "observe":
+        return _observed(job, plan, report, earlier)
     if plan.engine == "combine":  # it took in all there was
         return _finished(report.stage + 1, plan.policy)
     revised = _revised_engine(job, plan, report)
@@ -192,6 +195,23 @@ def plan_next_stage(job: Job, plan: RoutingPlan, report: StageReport, earlier: S
             filter(None, (_sentence(taken, weighed[0], certificate, admission, budget), drifted_sentence(plan, report)))
         ),
         next_plan=_next_plan(taken, expected, budget),
+    )
+
+
+def _observed(job: Job, plan: RoutingPlan, report: StageReport, earlier: Sequence[StageReport]) -> Decision:
+    """What would have been decided, with the plan that policy ``static`` goes on with."""
+    enacted = plan_next_stage(job.enacted, plan, report, earlier)
+    if enacted.next_plan is None or enacted.next_plan.engine == "combine":
+        return enacted  # nothing is routed any more, so there is nothing to observe
+    deciding = job.model_copy(update={"spec": job.spec.model_copy(update={"mode": "run"})})
+    under = plan.model_copy(update={"policy": job.spec.routing.policy})
+    would = plan_next_stage(deciding, under, report, earlier)
+    return would.model_copy(
+        update={
+            "observed": True,
+            "next_plan": enacted.next_plan,
+            "sentence": f"observed, not enacted: {would.sentence}; rows go on as with policy static",
+        }
     )
 
 

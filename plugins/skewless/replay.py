@@ -125,13 +125,13 @@ def fluid_run(job: Job, reports: Sequence[StageReport], policy: str, plan: Routi
 
 
 def _under(job: Job, policy: str) -> Job:
-    """The job with another policy; tokens that the policy cannot begin with are left to its own choice."""
+    """The job run with another policy; tokens that the policy cannot begin with are left to its own choice."""
     routing = job.spec.routing
     tokens = routing.tokens
     if policy == "doubling" or (policy == "halving" and tokens is not None and tokens & (tokens - 1)):
         tokens = None
     changed = routing.model_copy(update={"policy": policy, "tokens": tokens})
-    return job.model_copy(update={"spec": job.spec.model_copy(update={"routing": changed})})
+    return job.model_copy(update={"spec": job.spec.model_copy(update={"mode": "run", "routing": changed})})
 
 
 # Figures.

@@ -1,6 +1,6 @@
 """The run directory and its commit protocol: the only way the faces talk to each other.
 
-    RUN/job.json
+    RUN/job.json                     RUN/spec.json (of a job given in Python)
     RUN/plans/0000.json ...          RUN/decisions/0001.json ...
     RUN/stages/0000/attempts/ID/...  RUN/stages/0000/COMMIT.json
     RUN/result/attempts/ID/...       RUN/result/COMMIT.json
@@ -33,6 +33,8 @@ from skewless.step_commit import CommittedFile, StepCommit
 
 Doc = TypeVar("Doc", bound=Document)
 
+#: The spec of a run that was given as a value and not as a file.
+SPEC_DOCUMENT = "spec.json"
 #: Kind of the committed files that are documents of ours.
 DOCUMENT = "document"
 STAGE_REPORT = "report.json"

@@ -37,9 +37,17 @@ PolicyName = Literal[
 
 
 class Schedule(Frozen):
-    """When Airflow starts the job. ``cron: null`` means only by hand."""
+    """When Airflow starts the job: by cron expressions, or after assets; with neither, only by hand."""
 
-    cron: str | None = Field(default=None, description="Cron expression, five fields.")
+    cron: str | tuple[Annotated[str, Field(min_length=1)], ...] | None = Field(
+        default=None, min_length=1, description="Cron expression, five fields, or a list of them."
+    )
+    asset: str | tuple[Annotated[str, Field(min_length=1)], ...] | None = Field(
+        default=None,
+        min_length=1,
+        description="Instead of cron: the name of an asset, such as skewless:NAME, after each event of which the job "
+        "runs; of several, after an event of each.",
+    )
     timezone: str = Field(default="UTC", description="IANA time zone the cron expression is read in.")
     start: dt.date = Field(default=dt.date(2026, 1, 1), description="No run is scheduled before this day.")
 
@@ -51,6 +59,26 @@ class Schedule(Frozen):
         except (ZoneInfoNotFoundError, ValueError):
             raise ValueError("should be an IANA time zone like 'Europe/Zurich'") from None
         return zone
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if self.cron is not None and self.asset is not None:
+            raise unmet("either cron or asset", "both")
+        return self
+
+    @property
+    def crons(self) -> tuple[str, ...]:
+        """All cron expressions."""
+        return _several(self.cron)
+
+    @property
+    def assets(self) -> tuple[str, ...]:
+        """The names of all assets that are waited for."""
+        return _several(self.asset)
+
+
+def _several(given: str | tuple[str, ...] | None) -> tuple[str, ...]:
+    return () if given is None else (given,) if isinstance(given, str) else given
 
 
 InputFormat = Literal["parquet", "orc", "csv", "json", "text"]
@@ -225,6 +253,11 @@ class Routing(Frozen):
     task_states: int | None = Field(
         default=None, ge=1, description="virtual_tasks: states that one task should hold at most."
     )
+    approve_forwarding: float | None = Field(
+        default=None, ge=0, le=1,
+        description="A plan that forwards more than this part of a stage's queued rows waits in Airflow until somebody "
+        "approves it; by default none does.",
+    )  # fmt: skip
     warm_start: bool = Field(default=True, description="Plan the first stage from the job's last run, if there is one.")
     key_sample: bool = Field(
         default=True,
@@ -253,6 +286,23 @@ class Routing(Frozen):
     def slot_count(self) -> int:
         """Tasks that run side by side."""
         return self.slots or self.max_reducers or self.reducers
+
+
+#: As Java reads it, from a mebibyte up.
+MEMORY = r"^[1-9][0-9]{0,6}[mgMG]$"
+
+
+class SparkSizing(Frozen):
+    """How large the Spark application of a step is; what is not given is left to the connection and to Spark."""
+
+    driver_memory: str | None = Field(default=None, pattern=MEMORY, description="Memory of the driver, like 2g.")
+    executor_memory: str | None = Field(
+        default=None, pattern=MEMORY, description="Memory of each executor, like 4g; local Spark has none."
+    )
+    executor_cores: int | None = Field(default=None, ge=1, le=1024, description="Cores of each executor.")
+    cores: int | None = Field(
+        default=None, ge=1, le=100_000, description="Cores of all executors together, on a standalone cluster."
+    )
 
 
 class Expectation(Frozen):
@@ -324,9 +374,22 @@ class JobSpec(Document):
         le=2047,
         description="A state of a Python aggregate may be so large, in MiB; more ends the run.",
     )
+    mode: Literal["run", "observe"] = Field(
+        default="run",
+        description="observe: the policy decides and its decisions are recorded, but rows go as with policy static.",
+    )
     routing: Routing = Routing()
+    spark: SparkSizing = SparkSizing()
     quality: Quality = Quality()
     output: Output
+
+    @property
+    def enacted(self) -> JobSpec:
+        """The spec whose plans are enacted: this one, or in mode ``observe`` the same one with policy ``static``."""
+        if self.mode == "run":
+            return self
+        routing = self.routing.model_copy(update={"policy": "static"})
+        return self.model_copy(update={"mode": "run", "routing": routing})
 
     @field_validator("key", mode="before")
     @classmethod

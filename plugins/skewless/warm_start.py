@@ -49,7 +49,7 @@ def samples(spec: JobSpec) -> bool:
 
 
 def _forecasts(spec: JobSpec) -> bool:
-    policy = POLICIES.get(spec.routing.policy)
+    policy = POLICIES.get(spec.enacted.routing.policy)
     return policy is not None and policy.schedules
 
 

@@ -1,1 +1,26 @@
-"""The Airflow side of Skewless: operators, DAGs and pages over the run directory."""
+"""The Airflow side of Skewless: operators, DAGs and pages over the run directory.
+
+``from skewless_airflow import adaptive_aggregation`` is the door for a DAG of one's own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from skewless_airflow.dag_factory import build_dag
+    from skewless_airflow.task_group import adaptive_aggregation
+    from skewless_airflow.trigger_form import form_params
+
+__all__ = ["adaptive_aggregation", "build_dag", "form_params"]
+
+_HOMES = {"adaptive_aggregation": "task_group", "build_dag": "dag_factory", "form_params": "trigger_form"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is asked for: the plugin's pages need no operators."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module  # noqa: PLC0415
+
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

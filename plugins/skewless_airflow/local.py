@@ -53,6 +53,8 @@ def up(console: Console) -> int:
         found = standalone.start(int(os.environ.get("SKEWLESS_PORT") or 8080))
         try:
             _await(console, found)
+            with _client(found) as rest:
+                rest.ensure_pool(standalone.POOL, standalone.POOL_SLOTS)
         except KeyboardInterrupt:
             standalone.stop()
             raise
@@ -77,6 +79,7 @@ def down(console: Console) -> int:
 def demo(console: Console) -> int:
     """Run the demo's DAG in Airflow and show it to its end."""
     with _some_airflow(console) as server, _client(server) as rest:
+        rest.ensure_pool(standalone.POOL, standalone.POOL_SLOTS)
         run_id, state = _run_demo(console, rest)
         location = run_location(DEMO_DAG, run_id)
         if state != "success":

@@ -1,4 +1,4 @@
-"""The three kinds of tasks: run a Spark step, decide about the next stage, publish.
+"""The kinds of tasks: run a Spark step, decide about the next stage, publish.
 
 They hold no state of their own. Everything they know is in the run directory, so clearing
 any of them in Airflow finds what is committed and leaves it alone.
@@ -6,28 +6,46 @@ any of them in Airflow finds what is committed and leaves it alone.
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import structlog
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk import Asset, BaseOperator, Context
+from airflow.sdk import Asset, BaseOperator, BaseOperatorLink, Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 from pydantic import JsonValue
 
 from skewless.decision import Decision
-from skewless.errors import RunDirectoryError, SkewlessError
+from skewless.errors import RunDirectoryError, SkewlessError, SpecError
 from skewless.failure import Failure, failure_document
 from skewless.job import Job
 from skewless.publication import publish, require_passed
 from skewless.quality_report import QualityReport
 from skewless.routing_plan import RoutingPlan
-from skewless.run_directory import QUALITY_REPORT, QUALITY_STEP, RunDirectory
+from skewless.run_directory import QUALITY_REPORT, QUALITY_STEP, SPEC_DOCUMENT, RunDirectory
+from skewless.run_facts import run_facts
+from skewless.run_options import refuse_more_waves, with_options
+from skewless.spec import JobSpec, SparkSizing
+from skewless_airflow.links import (
+    DecisionLink,
+    QualityReportLink,
+    SkewReportLink,
+    SparkUiLink,
+    push_links,
+    quality_page,
+    skew_page,
+)
+from skewless_airflow.metrics import emit, stage_gauges
 from skewless_airflow.places import JOBS, data_root
 from skewless_airflow.planning_log import planning_lines
 from skewless_airflow.run_store import day_of, run_location
+from skewless_airflow.spark_log import END, GROUP, application_of, folded
+from skewless_airflow.stopping import stop_tree
+from skewless_airflow.trigger_form import Choice, chosen
 
 log = structlog.get_logger(__name__)
 
@@ -46,9 +64,14 @@ class SkewlessSparkOperator(SparkSubmitOperator):
         entry: file name of the entry.
         step: the step it commits, like ``stages/0001``; empty for ``prepare``, which writes documents only.
         entry_args: its arguments after the run directory and the name of the failure document.
+        group: the name of one aggregation of several in a DAG.
     """
 
-    def __init__(self, *, entry: str, step: str = "", entry_args: Sequence[str] = (), **kwargs: Any) -> None:
+    operator_extra_links: tuple[BaseOperatorLink, ...] = (SkewReportLink(), SparkUiLink())
+
+    def __init__(
+        self, *, entry: str, step: str = "", entry_args: Sequence[str] = (), group: str = "", **kwargs: Any
+    ) -> None:
         super().__init__(
             application=str(JOBS / entry),
             conf={
@@ -59,18 +82,22 @@ class SkewlessSparkOperator(SparkSubmitOperator):
         )
         self.step = step
         self.entry_args = list(entry_args)
+        self.group = group
+        self.spark_application = self.spark_address = ""
 
     def execute(self, context: Context) -> None:
         """Submit, then verify."""
-        run, try_name = _run_directory(context), _try_name(context)
+        push_links(context)
+        run, try_name = _run_directory(context, self.group), _try_name(context)
         self.name = f"{context['dag_run'].dag_id}.{self.task_id}"
-        self.application_args = [
-            *("--run-dir", str(run), "--failure-name", try_name),
-            *self.arguments(context),
-        ]
         with _one_sentence():
+            self.application_args = [
+                *("--run-dir", str(run), "--failure-name", try_name),
+                *self.arguments(context, run),
+            ]
+            self.conf = {**(self.conf or {}), **_sizing(self.sizing(run))}
             try:
-                super().execute(context)
+                self._submit(context)
             except AirflowException:
                 failure = _failure(run, try_name)
                 if failure is None:
@@ -79,7 +106,46 @@ class SkewlessSparkOperator(SparkSubmitOperator):
                 raise _ending(failure.exit_code, failure.sentence) from None
             finally:
                 self._close_pipe()
+                self.spark_address = ""  # the application's own UI ends with it
             self.verify(run)
+
+    def _submit(self, context: Context) -> None:
+        """Let the provider submit, with a log that can be read."""
+        hook = self._hook = self._get_hook()
+        read = hook._process_spark_submit_log  # noqa: SLF001  # the hook offers no other way to its lines
+
+        def tell(itr: Iterator[Any]) -> None:
+            read(self._told(itr, context))
+
+        hook._process_spark_submit_log = tell  # type: ignore[method-assign]  # noqa: SLF001
+        log.info("%sSubmit %s to Spark", GROUP, self.application.rpartition("/")[2])
+        super().execute(context)
+
+    def _told(self, lines: Iterable[str], context: Context) -> Iterator[str]:
+        yield END
+        yield from folded(self._heard(lines, context))
+
+    def _heard(self, lines: Iterable[str], context: Context) -> Iterator[str]:
+        """The same lines; the announcement of the application makes its link."""
+        for line in lines:
+            found = application_of(line)
+            if found is not None:
+                self.spark_application, self.spark_address = found
+                link = SparkUiLink()
+                context["ti"].xcom_push(key=link.xcom_key, value=link.get_link(self, ti_key=context["ti"]))
+            yield line
+
+    def on_kill(self) -> None:
+        """Stop Spark: ask first, so that a cluster is told, and leave no Python behind that goes on alone."""
+        process = getattr(self._hook, "_submit_sp", None)
+        if process is not None and process.poll() is None:
+            log.info("stopping spark-submit", processes=stop_tree(process.pid))
+        if self._hook is not None:
+            super().on_kill()
+
+    def sizing(self, run: RunDirectory) -> SparkSizing:
+        """How large the application is to be."""
+        return run.job().spec.spark
 
     def _close_pipe(self) -> None:
         """Close the pipe that the hook read spark-submit's log from; it leaves that to the garbage collector."""
@@ -87,7 +153,7 @@ class SkewlessSparkOperator(SparkSubmitOperator):
         if process is not None and process.poll() is not None:
             process.stdout.close()
 
-    def arguments(self, context: Context) -> list[str]:  # noqa: ARG002  # those of ``prepare`` depend on the run
+    def arguments(self, context: Context, run: RunDirectory) -> list[str]:  # noqa: ARG002  # ``prepare`` asks for both
         """The entry's own arguments."""
         return self.entry_args
 
@@ -111,20 +177,62 @@ class SkewlessSparkOperator(SparkSubmitOperator):
 class PrepareOperator(SkewlessSparkOperator):
     """Freezes the spec, lists the input and writes plan 0.
 
+    What the run was triggered with is checked before Spark starts, and once more in the job.
+
     Args:
-        spec_path: the spec's file.
-        timezone: the time zone of its schedule, in which the run's day is read.
+        spec: the spec; the DAG has stages for its waves.
+        spec_path: its file; without one the spec itself is sent, as a document of the run directory.
+        form: whether the DAG has the spec's trigger form, so that the run's conf chooses among its options.
     """
 
-    def __init__(self, *, spec_path: str, timezone: str, **kwargs: Any) -> None:
+    def __init__(self, *, spec: JobSpec, spec_path: str = "", form: bool = False, **kwargs: Any) -> None:
         super().__init__(entry="prepare_run.py", **kwargs)
+        self.spec = spec
         self.spec_path = spec_path
-        self.timezone = timezone
+        self.form = form
+        self._chosen = spec
 
-    def arguments(self, context: Context) -> list[str]:
-        """The spec, the day, and where relative paths start."""
-        day = day_of(context["dag_run"], self.timezone)
-        return ["--spec", self.spec_path, "--date", day.isoformat(), "--root", data_root()]
+    def arguments(self, context: Context, run: RunDirectory) -> list[str]:
+        """The spec, the options, the day, and where relative paths start."""
+        choice = self.choice(context)
+        self._chosen = with_options(self.spec, choice.options, f"trigger form of {self.dag_id}")
+        refuse_more_waves(self._chosen, len(self.spec.routing.waves), f"trigger form of {self.dag_id}")
+        if self.spec_path:
+            where = ["--spec", self.spec_path]
+        else:
+            run.write_once(SPEC_DOCUMENT, self.spec)
+            where = []
+        day = choice.date or day_of(context["dag_run"], self.spec.schedule.timezone)
+        options = json.dumps(choice.options)
+        if choice.options:
+            log.info("chosen for this run", **choice.options)
+        return [
+            *where,
+            *("--date", day.isoformat(), "--root", data_root()),
+            *("--options", options, "--most-waves", str(len(self.spec.routing.waves))),
+        ]
+
+    def choice(self, context: Context) -> Choice:
+        """What the run was triggered with.
+
+        Raises:
+            SpecError: that is not for this form.
+        """
+        if not self.form:
+            return Choice(None, {})
+        dag_run, where = context["dag_run"], f"trigger form of {self.dag_id}"
+        choice = chosen(dag_run.conf or {}, context["dag"].params, self.spec, where)
+        if choice.date is not None and dag_run.run_type == "backfill":
+            # All runs of the range would publish under it, one over the other.
+            raise SpecError(
+                f"{where}, field date", "no date for a backfill, whose runs have their own", str(choice.date)
+            )
+        return choice
+
+    def sizing(self, run: RunDirectory) -> SparkSizing:
+        """As it was chosen: there is no job yet."""
+        del run
+        return self._chosen.spark
 
     def verify(self, run: RunDirectory) -> None:
         """Hold ``prepare`` to its two documents."""
@@ -139,25 +247,41 @@ class PrepareOperator(SkewlessSparkOperator):
         )
 
 
+class ValidateOperator(SkewlessSparkOperator):
+    """Validates ledger and result; also where that fails, the report is there to be read."""
+
+    operator_extra_links = (SkewReportLink(), QualityReportLink(), SparkUiLink())
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(entry="validate_result.py", step=QUALITY_STEP, **kwargs)
+
+
 class PlanStageOperator(BaseOperator):
     """Decides about one stage from the documents of the one before, and says why.
 
     Args:
         stage: the stage that is decided about, from 1.
+        group: the name of one aggregation of several in a DAG.
     """
 
-    def __init__(self, *, stage: int, **kwargs: Any) -> None:
+    operator_extra_links = (SkewReportLink(), DecisionLink())
+
+    def __init__(self, *, stage: int, group: str = "", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.stage = stage
+        self.group = group
 
     def execute(self, context: Context) -> None:
         """Decide, write it down, and skip the stage when it is not needed."""
-        run = _run_directory(context)
+        push_links(context)
+        run = _run_directory(context, self.group)
         with _one_sentence():
             ended = _ended_before(run, self.stage)
             if ended is not None:
                 raise AirflowSkipException(f"stage {ended.stage - 1} was the last: {ended.sentence}")
+            begun = time.monotonic_ns()
             report, decision = run.report(self.stage - 1), run.decide(self.stage)
+            emit(stage_gauges(report, decision, time.monotonic_ns() - begun), self.dag_id, self.stage)
         for line in planning_lines(report, decision):
             log.info(line)
         if decision.next_plan is None:
@@ -169,18 +293,30 @@ class PublishOperator(BaseOperator):
 
     Args:
         asset: the published result.
+        group: the name of one aggregation of several in a DAG.
     """
 
-    def __init__(self, *, asset: Asset, **kwargs: Any) -> None:
+    operator_extra_links = (SkewReportLink(), QualityReportLink())
+
+    def __init__(self, *, asset: Asset, group: str = "", **kwargs: Any) -> None:
         super().__init__(outlets=[asset], **kwargs)
         self.asset = asset
+        self.group = group
 
     def execute(self, context: Context) -> None:
-        """Publish, with path and row counts on the asset event."""
+        """Publish, and say on the asset event what: path, counts, verdict, balance and links."""
+        push_links(context)
+        run, dag_run = _run_directory(context, self.group), context["dag_run"]
         with _one_sentence():
-            published = publish(_run_directory(context))
-        facts: dict[str, JsonValue] = {"rows": published.rows, "keys": published.keys, "path": published.path}
+            published = publish(run)
+            facts: dict[str, JsonValue] = {
+                "rows": published.rows, "keys": published.keys, "path": published.path, **run_facts(run),
+            }  # fmt: skip
         log.info("published", **facts)
+        facts["links"] = {
+            "skew": skew_page(dag_run.dag_id, dag_run.run_id),
+            "quality": quality_page(dag_run.dag_id, dag_run.run_id),
+        }
         context["outlet_events"][self.asset].extra = facts
 
 
@@ -195,9 +331,20 @@ def _ended_before(run: RunDirectory, stage: int) -> Decision | None:
     return None
 
 
-def _run_directory(context: Context) -> RunDirectory:
+def _run_directory(context: Context, group: str) -> RunDirectory:
     dag_run = context["dag_run"]
-    return RunDirectory(run_location(dag_run.dag_id, dag_run.run_id))
+    return RunDirectory(run_location(dag_run.dag_id, dag_run.run_id, group))
+
+
+def _sizing(wanted: SparkSizing) -> dict[str, str]:
+    """Spark's settings for a sizing; what is not given stays as it is."""
+    settings = {
+        "spark.driver.memory": wanted.driver_memory,
+        "spark.executor.memory": wanted.executor_memory,
+        "spark.executor.cores": wanted.executor_cores,
+        "spark.cores.max": wanted.cores,
+    }
+    return {name: str(value) for name, value in settings.items() if value is not None}
 
 
 def _try_name(context: Context) -> str:

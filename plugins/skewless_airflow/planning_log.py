@@ -22,7 +22,8 @@ def planning_lines(report: StageReport, decision: Decision) -> Iterator[str]:
         yield f"::group::Candidates for stage {decision.stage}, {decision.queued_rows:,} rows queued"
         yield from _candidates(decision)
         yield "::endgroup::"
-    yield f"::group::Decision about stage {decision.stage}, policy {decision.policy}"
+    observed = ", observed and not enacted" if decision.observed else ""
+    yield f"::group::Decision about stage {decision.stage}, policy {decision.policy}{observed}"
     yield decision.sentence
     if decision.next_plan is not None:
         budget = decision.next_plan.budget_rows

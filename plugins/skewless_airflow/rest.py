@@ -50,6 +50,15 @@ class AirflowRest:
         """Pause a DAG or let it run."""
         self._call("PATCH", f"/dags/{dag_id}", {"is_paused": paused})
 
+    def ensure_pool(self, name: str, slots: int) -> None:
+        """Make a pool unless there is one of that name; its slots are then somebody's choice."""
+        try:
+            self._call("GET", f"/pools/{name}")
+        except httpx.HTTPStatusError as err:
+            if err.response.status_code != httpx.codes.NOT_FOUND:
+                raise
+            self._call("POST", "/pools", {"name": name, "slots": slots, "include_deferred": False})
+
     def trigger(self, dag_id: str) -> str:
         """Start a run by hand and return its id."""
         return str(self._call("POST", f"/dags/{dag_id}/dagRuns", {"logical_date": None})["dag_run_id"])

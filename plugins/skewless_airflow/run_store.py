@@ -48,9 +48,20 @@ def safe_run_id(run_id: str) -> str:
     return f"{safe}-{hashlib.sha256(run_id.encode()).hexdigest()[:8]}"
 
 
-def run_location(dag_id: str, run_id: str) -> str:
-    """The run directory of an Airflow run."""
-    return f"{data_root()}/runs/{dag_id}/{safe_run_id(run_id)}"
+def run_location(dag_id: str, run_id: str, group: str = "") -> str:
+    """The run directory of an Airflow run.
+
+    Args:
+        dag_id: of the run.
+        run_id: of the run.
+        group: the name of one aggregation of several in a DAG; empty for the only one.
+    """
+    return f"{runs_folder()}/{dag_id}{f'+{group}' if group else ''}/{safe_run_id(run_id)}"
+
+
+def runs_folder() -> str:
+    """Where all run directories are: a folder for each DAG, and a folder for each run in it."""
+    return f"{data_root()}/runs"
 
 
 def day_of(run: AirflowRun, timezone: str) -> dt.date:

@@ -30,6 +30,9 @@ SERVER_LOG = HOME / "standalone.log"
 _STATE = HOME / "running.json"
 _PASSWORDS = HOME / "simple_auth_manager_passwords.json.generated"
 USER = "admin"
+#: The pool of Spark steps, made once Airflow is up: each step takes all cores of a laptop.
+POOL = os.environ.get("SKEWLESS_POOL") or "spark"
+POOL_SLOTS = 2
 
 #: On two slow cores; measured about 20 s on two fast ones.
 START_SECONDS = 240.0
@@ -212,6 +215,7 @@ def environment(port: int) -> dict[str, str]:
         "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[*]"}),
         "SKEWLESS_ROOT": data_root(),
+        "SKEWLESS_POOL": POOL,
         # spark-submit is beside this interpreter, which has what the entries import.
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
         "PYSPARK_PYTHON": sys.executable,

@@ -22,6 +22,11 @@ def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def _catalog_dags(bag: DagBag) -> list[str]:
+    """The DAGs of specs; examples and maintenance have tags of their own."""
+    return sorted(name for name, dag in bag.dags.items() if "skewless" in dag.tags)
+
+
 def _write(path: Path, **changes: object) -> None:
     path.write_text(yaml.safe_dump({**SPEC, **changes}))
 
@@ -29,7 +34,7 @@ def _write(path: Path, **changes: object) -> None:
 def test_a_sound_catalog_gives_one_dag_for_each_spec_and_no_errors(catalog: Path) -> None:
     _write(catalog / "other.yaml", name="other")
     bag = DagBag(DAGS)
-    assert (sorted(bag.dags), bag.import_errors) == (["other", "small"], {})
+    assert (_catalog_dags(bag), bag.import_errors) == (["other", "small"], {})
 
 
 @pytest.mark.parametrize(
@@ -45,7 +50,7 @@ def test_a_broken_spec_is_an_import_error_beside_the_sound_dags(
 ) -> None:
     _write(catalog / "broken.yaml", **changes)
     bag = DagBag(DAGS)
-    assert list(bag.dags) == ["small"]
+    assert _catalog_dags(bag) == ["small"]
     (where,), (sentence,) = bag.import_errors.keys(), bag.import_errors.values()
     assert Path(where).name == "skewless_broken_specs.py"
     assert words.partition(",")[0] in sentence

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from airflow.dag_processing.dagbag import DagBag
@@ -13,6 +14,7 @@ from airflow.utils.types import DagRunType
 from benchmarks.simulation import Simulation
 from skewless.decision import Decision
 from skewless.run_directory import RunDirectory, stage_step
+from skewless_airflow.links import DecisionLink
 from skewless_airflow.planning_log import planning_lines
 from skewless_airflow.run_store import run_location
 from tests import airflow_setting
@@ -75,6 +77,10 @@ def test_plan_tasks_decide_what_the_planner_decides_and_skip_what_is_not_needed(
     assert "stand still" in told
     assert "the input is used up and no backlog is left" in told
     assert f"stage {needed} was the last" in told
+    for stage in range(1, LAST + 1):
+        ti = done.get_task_instance(f"plan_{stage}")
+        page = f"/dags/planning/runs/{quote(done.run_id, safe='')}/tasks/plan_{stage}/plugin/decision"
+        assert ti.xcom_pull(task_ids=ti.task_id, key=DecisionLink().xcom_key) == page, "a skipped task has its link too"
 
 
 def test_the_log_of_a_decision_folds_backlog_candidates_and_choice(synthetic: Simulation) -> None:

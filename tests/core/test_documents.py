@@ -167,7 +167,8 @@ def test_json_field_names_are_what_others_code_against() -> None:
         "version",
     ]
     assert sorted(json.loads(samples()["Decision"].to_json())) == [
-        "candidates", "certificate", "engine", "next_plan", "policy", "queued_rows", "sentence", "stage", "version",
+        "candidates", "certificate", "engine", "next_plan", "observed", "policy", "queued_rows", "sentence", "stage",
+        "version",
     ]  # fmt: skip
     assert isinstance(samples()["Ledger"], Ledger)
     assert isinstance(samples()["JobSpec"], JobSpec)

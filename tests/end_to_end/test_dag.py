@@ -54,6 +54,7 @@ SPEC = {
     "input": {"path": "words"},
     "key": "word",
     "aggregates": {"occurrences": "count", "total": {"function": "sum", "column": "size"}},
+    # Wave by wave and routed, whatever that costs: so few rows would be combined where they are read.
     "engine": "staged",
     "routing": {"waves": [1, 3], "reducers": 4, "stage_overhead": 0},
     "quality": {

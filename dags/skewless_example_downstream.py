@@ -1,0 +1,43 @@
+"""An example of a DAG that waits for a published result, and reads what its event says of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow.sdk import Asset, dag, task
+
+RESULT = Asset(name="skewless:python_tokens")
+
+
+@dag(
+    "skewless_example_downstream",
+    schedule=[RESULT],
+    catchup=False,
+    max_active_runs=1,
+    tags=["skewless-example"],
+    doc_md="Starts after each publication of `python_tokens` and reads the published files by the path in the event.",
+)
+def downstream() -> None:
+    """One task that reads."""
+
+    @task(inlets=[RESULT])
+    def read_result(inlet_events: Any = None) -> dict[str, Any]:
+        """The newest event's facts, held to the files that it names."""
+        import pyarrow.parquet as pq  # noqa: PLC0415  # a DAG file is parsed often, and should need next to nothing
+
+        extra = inlet_events[RESULT][-1].extra
+        table = pq.read_table(extra["path"])
+        if table.num_rows != extra["keys"]:
+            # A later run of the same day is in place already: its own event starts this DAG once more.
+            return {"read": table.num_rows, "said": extra["keys"], "newer": True}
+        return {
+            "read": table.num_rows,
+            "columns": table.column_names,
+            "quality": extra["quality"],
+            "balance": extra["balance"],
+        }
+
+    read_result()
+
+
+downstream()

@@ -1,0 +1,40 @@
+"""Maintenance: run directories that nobody needs any more go, once a week."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+from airflow.sdk import Param, dag, task
+
+
+@dag(
+    "skewless_maintenance",
+    schedule="30 5 * * 0",
+    start_date=dt.datetime(2026, 1, 1, tzinfo=dt.UTC),
+    catchup=False,
+    max_active_runs=1,
+    tags=["skewless-maintenance"],
+    doc_md="Never touched: the two newest finished runs of a job, unfinished runs that are young, and the documents of "
+    "runs whose result is the published one. The log of the task says of each run what becomes of it, and why.",
+    params={
+        "finished_days": Param(30, type="integer", minimum=1, title="Days that finished runs are kept"),
+        "unfinished_days": Param(7, type="integer", minimum=1, title="Days that unfinished runs are kept"),
+        "dry_run": Param(False, type="boolean", title="Only say what would go"),
+    },
+)
+def maintenance() -> None:
+    """One task."""
+
+    @task
+    def prune(params: dict[str, Any] | None = None) -> dict[str, int]:
+        """Say what becomes of each run, and do it."""
+        from skewless_airflow.retention import prune_runs  # noqa: PLC0415  # a DAG file is parsed often
+
+        given = params or {}
+        return prune_runs(given["finished_days"], given["unfinished_days"], dry_run=given["dry_run"])
+
+    prune()
+
+
+maintenance()

@@ -1,0 +1,229 @@
+"""How long run directories are kept, and what of them.
+
+A run directory is evidence (documents: small) and material (states, backlog, result files: large).
+Never touched are the two newest finished runs of each folder, from which the next one is warm-started,
+and unfinished runs that somebody may still be working on. Of a run whose result is the published one
+of its day, only the material goes, as the result was copied out of it: its documents, pages and quality
+report stay for as long as the result. Runs that failed, or whose day was published again since, go whole.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, NamedTuple
+
+import fsspec
+from fsspec.implementations.local import LocalFileSystem
+
+from skewless.document import Frozen
+from skewless.errors import RunDirectoryError, SkewlessError
+from skewless.job import Job
+from skewless.publication import Publication
+from skewless.run_directory import DOCUMENT, PUBLISH_STEP, RESULT_STEP, RunDirectory, stage_step
+
+#: As many as a warm start looks at: the last run, and the one before it to see how far keys drift.
+KEPT_RUNS = 2
+_PUBLISHED = f"{PUBLISH_STEP}/published.json"
+
+
+class Limits(Frozen):
+    """How old a run may get.
+
+    Attributes:
+        finished: age of a finished run from which on it may go.
+        unfinished: age of an unfinished run, since its last sign of life, from which on it may go.
+    """
+
+    finished: dt.timedelta = dt.timedelta(days=30)
+    unfinished: dt.timedelta = dt.timedelta(days=7)
+
+
+class Fate(NamedTuple):
+    """What is to become of a run directory.
+
+    Attributes:
+        location: of the run directory, as fsspec opens it.
+        action: ``keep``; ``thin``: without its states, backlog and result files; ``remove``: all of it.
+        reason: in words.
+        files: paths that go, as its file system knows them.
+        size_bytes: of those.
+    """
+
+    location: str
+    action: Literal["keep", "thin", "remove"]
+    reason: str
+    files: tuple[str, ...] = ()
+    size_bytes: int = 0
+
+    @property
+    def sentence(self) -> str:
+        """One line for a log."""
+        what = "" if self.action == "keep" else f" ({len(self.files):,} files, {self.size_bytes:,} bytes)"
+        return f"{self.action} {self.location}{what}: {self.reason}"
+
+
+class _Run(NamedTuple):
+    """A run directory as it was found."""
+
+    run: RunDirectory
+    job: Job
+    finished: bool
+    routed: bool
+    publication: Publication | None
+    published_at: dt.datetime | None
+    last_sign: dt.datetime | None
+    files: dict[str, int]
+
+
+def fates(runs_folder: str, now: dt.datetime, limits: Limits) -> list[Fate]:
+    """What is to become of each run below a folder of runs (``ROOT/runs``), the folders of jobs in order.
+
+    Reads, and changes nothing. What is no run directory is left out.
+
+    Args:
+        runs_folder: a path or URL that fsspec opens; jobs are folders in it, and runs are folders in those.
+        now: the moment that ages are counted to, with a time zone.
+        limits: the ages.
+
+    Raises:
+        RunDirectoryError: the folder cannot be opened.
+    """
+    try:
+        fs, root = fsspec.core.url_to_fs(runs_folder)
+    except (ImportError, ValueError) as err:
+        raise RunDirectoryError(f"runs folder {runs_folder}", "a path that fsspec can open", str(err)) from None
+    jobs = [_found(fs, folder) for folder in _folders(fs, str(root).rstrip("/"))]
+    current = _current([one for runs in jobs for one in runs])
+    return [fate for runs in jobs for fate in _fates(runs, current, now, limits)]
+
+
+def enact_fate(fate: Fate) -> None:
+    """Do what a fate says; what is gone already is no error."""
+    if fate.action == "keep":
+        return
+    run = RunDirectory(fate.location)
+    if fate.action == "remove":
+        # The result's commit first, so that no warm start takes half a run for a finished one; the job last,
+        # so that what an interruption leaves is still known as a run, and goes next time.
+        _remove(run, f"{run.root}/{RESULT_STEP}/COMMIT.json")
+        for path in sorted(fate.files, key=lambda path: path == f"{run.root}/job.json"):
+            _remove(run, path)
+        if run.fs.exists(run.root):
+            run.fs.rm(run.root, recursive=True)
+        return
+    for path in fate.files:
+        _remove(run, path)
+
+
+def _remove(run: RunDirectory, path: str) -> None:
+    if run.fs.exists(path):
+        run.fs.rm_file(path)
+
+
+def _fates(runs: Sequence[_Run], current: set[str], now: dt.datetime, limits: Limits) -> Iterator[Fate]:
+    newest = sorted((one for one in runs if one.finished), key=_order, reverse=True)
+    # Runs whose rows were combined where they were read are no guide to a warm start: those before them are.
+    kept = {one.run.root for one in [*newest[:KEPT_RUNS], *[one for one in newest if one.routed][:KEPT_RUNS]]}
+    for one in runs:
+        yield _fate(one, one.run.root in kept, one.run.root in current, now, limits)
+
+
+def _order(one: _Run) -> tuple[dt.date, float]:
+    return one.job.date, one.last_sign.timestamp() if one.last_sign else 0.0
+
+
+def _fate(one: _Run, newest: bool, current: bool, now: dt.datetime, limits: Limits) -> Fate:
+    location = one.run.path("").rstrip("/")
+    limit = limits.finished if one.finished else limits.unfinished
+    if newest:
+        return Fate(location, "keep", f"one of the {KEPT_RUNS} newest finished runs, for the next one's warm start")
+    if one.last_sign is None:
+        return Fate(location, "keep", "its file system does not say how old it is")
+    age = now - one.last_sign
+    if age < limit:
+        state = "finished" if one.finished else "unfinished"
+        return Fate(location, "keep", f"{state}, and {age.days} days old of {limit.days}")
+    if not current:
+        gone = "its day was published again since, or it never was" if one.finished else "it did not end"
+        return Fate(location, "remove", f"{age.days} days old, and {gone}", tuple(one.files), sum(one.files.values()))
+    spare = _material(one)
+    if not spare:
+        return Fate(location, "keep", "its result is the published one, and only documents are left of it")
+    reason = f"{age.days} days old; its result is the published one of {one.job.date}, so its documents stay"
+    return Fate(location, "thin", reason, tuple(spare), sum(spare.values()))
+
+
+def _material(one: _Run) -> dict[str, int]:
+    """All files of attempts that no commit lists as a document, with their sizes; the quality step keeps its own."""
+    kept: set[str] = set()
+    for step in (*map(stage_step, range(one.run.committed_stages())), RESULT_STEP):
+        commit = one.run.commit_of(step)
+        kept |= {f"{one.run.root}/{file.path}" for file in commit.of_kind(DOCUMENT)} if commit else set()
+    attempts = (f"{one.run.root}/stages/", f"{one.run.root}/{RESULT_STEP}/attempts/")
+    return {
+        path: size
+        for path, size in one.files.items()
+        if path.startswith(attempts) and "/attempts/" in path and path not in kept
+    }
+
+
+def _current(runs: Sequence[_Run]) -> set[str]:
+    """The roots of the runs whose result is the published one: of each path the last publication."""
+    last: dict[str, _Run] = {}
+    for one in runs:
+        if one.publication is None:
+            continue
+        before = last.get(one.publication.path)
+        if before is None or _published(one) >= _published(before):
+            last[one.publication.path] = one
+    return {one.run.root for one in last.values()}
+
+
+def _published(one: _Run) -> float:
+    return one.published_at.timestamp() if one.published_at else 0.0
+
+
+def _folders(fs: Any, root: str) -> list[str]:
+    try:
+        return sorted(str(one["name"]).rstrip("/") for one in fs.ls(root, detail=True) if one["type"] == "directory")
+    except OSError:
+        return []
+
+
+def _found(fs: Any, folder: str) -> list[_Run]:
+    local = isinstance(fs, LocalFileSystem)
+    roots = _folders(fs, folder)
+    read = (_read(root if local else str(fs.unstrip_protocol(root))) for root in roots)
+    return [one for one in read if one is not None]
+
+
+def _read(location: str) -> _Run | None:
+    """A run directory; None where there is none that can be read: nobody removes what nobody understands."""
+    try:
+        run = RunDirectory(location)
+        if not run.exists("job.json"):
+            return None
+        job, publication = run.job(), run.read(_PUBLISHED, Publication) if run.exists(_PUBLISHED) else None
+        finished = run.commit_of(RESULT_STEP) is not None
+        routed = finished and run.plan(max(0, run.committed_stages() - 1)).engine == "staged"
+    except (SkewlessError, OSError):
+        return None
+    files, moments = {}, {}
+    for path, facts in run.fs.find(run.root, detail=True).items():
+        files[str(path)] = int(facts.get("size") or 0)
+        moments[str(path)] = _moment(facts)
+    known = [moment for moment in moments.values() if moment is not None]
+    last_sign = max(known) if len(known) == len(moments) and known else None
+    return _Run(run, job, finished, routed, publication, moments.get(f"{run.root}/{_PUBLISHED}"), last_sign, files)
+
+
+def _moment(facts: dict[str, Any]) -> dt.datetime | None:
+    """When a file was last changed, as far as its file system says: seconds, or a time."""
+    for name in ("mtime", "LastModified", "last_modified", "updated"):
+        given = facts.get(name)
+        if isinstance(given, dt.datetime):
+            return given if given.tzinfo else given.replace(tzinfo=dt.UTC)
+        if isinstance(given, int | float):
+            return dt.datetime.fromtimestamp(given, dt.UTC)
+    return None

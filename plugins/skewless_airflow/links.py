@@ -1,0 +1,104 @@
+"""Links on tasks, to what is told about their run elsewhere.
+
+A link is written when a task begins, so that it is there while the task runs and when it failed. Addresses
+of Airflow's own are paths: whoever has opened Airflow has the rest of them in the browser.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from airflow.configuration import conf
+from airflow.sdk import BaseOperatorLink
+
+#: The pages of the plugin, below Airflow's own path.
+PAGES = "skewless"
+#: Where a finished application is shown, with ``{app_id}`` for its id: ``http://host:18080/history/{app_id}/jobs/``.
+HISTORY = "SKEWLESS_SPARK_HISTORY"
+
+
+class SkewReportLink(BaseOperatorLink):
+    """To the run's tab in Airflow: loads, decisions, ledger."""
+
+    name = "Skew report"
+
+    def get_link(self, operator: Any, *, ti_key: Any) -> str:
+        """The address."""
+        del operator
+        return f"{_run(ti_key)}/plugin/skew"
+
+
+class DecisionLink(BaseOperatorLink):
+    """To the task instance's tab: the one decision that it made."""
+
+    name = "Decision"
+
+    def get_link(self, operator: Any, *, ti_key: Any) -> str:
+        """The address."""
+        del operator
+        return f"{_run(ti_key)}/tasks/{_quoted(ti_key.task_id)}/plugin/decision"
+
+
+class QualityReportLink(BaseOperatorLink):
+    """To the run's data quality report."""
+
+    name = "Quality report"
+
+    def get_link(self, operator: Any, *, ti_key: Any) -> str:
+        """The address."""
+        del operator
+        return quality_page(ti_key.dag_id, ti_key.run_id)
+
+
+class SparkUiLink(BaseOperatorLink):
+    """To the application in Spark's history server, or in its own UI for as long as it runs; else none.
+
+    The operator knows its application as ``spark_application`` and ``spark_address``.
+    """
+
+    name = "Spark UI"
+
+    def get_link(self, operator: Any, *, ti_key: Any) -> str:
+        """The address, empty where there is none."""
+        del ti_key
+        return spark_page(operator.spark_application, operator.spark_address)
+
+
+def skew_page(dag_id: str, run_id: str) -> str:
+    """The path of a run's tab in Airflow."""
+    return f"{_base()}/dags/{_quoted(dag_id)}/runs/{_quoted(run_id)}/plugin/skew"
+
+
+def quality_page(dag_id: str, run_id: str) -> str:
+    """The path of a run's data quality report."""
+    return f"{_base()}/{PAGES}/dags/{_quoted(dag_id)}/runs/{_quoted(run_id)}/quality"
+
+
+def spark_page(application: str, address: str) -> str:
+    """Where an application is shown: by the history server if one is configured, else by itself."""
+    template = os.environ.get(HISTORY) or conf.get("skewless", "spark_history", fallback="")
+    if not application:
+        return ""
+    return template.replace("{app_id}", _quoted(application)) if template else address
+
+
+def push_links(context: Any) -> None:
+    """Write the links of a task where Airflow's pages find them."""
+    ti, task = context["ti"], context["task"]
+    for link in task.operator_extra_links:
+        ti.xcom_push(key=link.xcom_key, value=link.get_link(task, ti_key=ti))
+
+
+def _run(key: Any) -> str:
+    return f"{_base()}/dags/{_quoted(key.dag_id)}/runs/{_quoted(key.run_id)}"
+
+
+def _base() -> str:
+    """The path that Airflow is served below, mostly none."""
+    return urlsplit(conf.get("api", "base_url", fallback="") or "").path.rstrip("/")
+
+
+def _quoted(ident: str) -> str:
+    return quote(ident, safe="")

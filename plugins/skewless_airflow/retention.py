@@ -1,0 +1,33 @@
+"""Pruning of run directories, as a task."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import structlog
+
+from skewless.retention import Limits, enact_fate, fates
+from skewless_airflow.run_store import runs_folder
+
+log = structlog.get_logger(__name__)
+
+
+def prune_runs(finished_days: int, unfinished_days: int, *, dry_run: bool) -> dict[str, int]:
+    """Say of each run directory what becomes of it and why, and do it.
+
+    Args:
+        finished_days: age from which on a finished run may go.
+        unfinished_days: age from which on an unfinished one may go.
+        dry_run: only say it.
+
+    Returns:
+        How many runs were kept, thinned and removed, and the bytes that went.
+    """
+    limits = Limits(finished=dt.timedelta(days=finished_days), unfinished=dt.timedelta(days=unfinished_days))
+    found = fates(runs_folder(), dt.datetime.now(tz=dt.UTC), limits)
+    for fate in found:
+        log.info("%s%s", "dry run: " if dry_run else "", fate.sentence)
+        if not dry_run:
+            enact_fate(fate)
+    counts = {action: sum(one.action == action for one in found) for action in ("keep", "thin", "remove")}
+    return {**counts, "bytes": sum(one.size_bytes for one in found)}

@@ -1,0 +1,116 @@
+"""The trigger form of a job: Airflow params that are made from the spec's own model.
+
+Defaults are the spec's, so a scheduled run and an empty form run what was reviewed. A form chooses among
+the options of ``skewless.run_options`` and a date; nothing in it can name code, SQL or a path.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from airflow.sdk import Param
+from pydantic import JsonValue
+
+from skewless.errors import SpecError, nearest
+from skewless.run_options import OPTIONS, option_schema, option_values
+from skewless.spec import JobSpec
+
+DATE = "date"
+
+#: Sections of the form, in order, with the fields in each.
+_SECTIONS = {
+    "Run": (DATE, "mode"),
+    "Routing": ("policy", "threshold", "reducers", "waves", "budget"),
+    "Spark": ("driver_memory", "executor_memory", "executor_cores", "cores"),
+}
+_MORE = {
+    "mode": "`run` routes by the policy's decisions. `observe` makes and reports them, but routes as policy `static` "
+    "does: a look at what would have been done.",
+    "policy": "What each does is told in `docs/policies`; what another one would have made of this run is shown by "
+    "`skewless replay`.",
+    "waves": "A list of numbers. There may be fewer than the spec has, but not more: the DAG has stages for those.",
+}
+_TITLES = {"budget": "Budget (times the fair share)", "threshold": "Threshold (tau)", "cores": "Cores in all"}
+
+
+class Choice(NamedTuple):
+    """What somebody chose for one run, beside what the spec says.
+
+    Attributes:
+        date: the day to compute, or None for that of the run.
+        options: option values by their short names.
+    """
+
+    date: dt.date | None
+    options: dict[str, JsonValue]
+
+
+def form_params(spec: JobSpec) -> dict[str, Param]:
+    """The params of a DAG that runs a spec, by name, in the order of the form."""
+    defaults = option_values(spec)
+    fields: dict[str, Param] = {}
+    for section, names in _SECTIONS.items():
+        for name in names:
+            fields[name] = _date(section) if name == DATE else _field(name, section, defaults[name], spec)
+    return fields
+
+
+def chosen(given: Mapping[str, JsonValue], known: Iterable[str], spec: JobSpec, where: str) -> Choice:
+    """What a run was triggered with that differs from the spec.
+
+    Args:
+        given: the conf of the run: what a form, a command or a caller of the API sent.
+        known: the names of all params that the DAG declares, those of others among them.
+        spec: what the form's defaults were made from.
+        where: who gave it, for messages.
+
+    Raises:
+        SpecError: a name that the DAG does not declare, or a date that is none.
+    """
+    declared = set(known)
+    unknown = next((name for name in given if name not in declared), None)
+    if unknown is not None:
+        raise SpecError(where, "fields of the trigger form", repr(unknown), nearest(unknown, declared))
+    defaults = option_values(spec)
+    options = {name: value for name, value in given.items() if name in OPTIONS and not _same(value, defaults[name])}
+    return Choice(_day(given.get(DATE), where), options)
+
+
+def _same(given: JsonValue, default: JsonValue) -> bool:
+    """Whether a value is the default; an emptied field of the form is, where nothing is the default."""
+    return given == default or (default is None and given == "")
+
+
+def _day(given: JsonValue, where: str) -> dt.date | None:
+    if given in (None, ""):
+        return None
+    try:
+        return dt.date.fromisoformat(str(given))
+    except ValueError:
+        raise SpecError(f"{where}, field {DATE}", "a day like 2026-01-31", repr(given)[:80]) from None
+
+
+def _date(section: str) -> Param:
+    return Param(
+        None,
+        title="Date",
+        description_md="The day whose input is computed and under which the result is published; by default that of "
+        "the run's logical date, in the time zone of the schedule.",
+        section=section,
+        type=["string", "null"],
+        format="date",
+    )
+
+
+def _field(name: str, section: str, default: JsonValue, spec: JobSpec) -> Param:
+    schema = option_schema(name)
+    words = "\n\n".join(filter(None, (schema.pop("description"), _MORE.get(name))))
+    title = _TITLES.get(name) or name.replace("_", " ").capitalize()
+    for made in ("title", "default"):
+        schema.pop(made, None)
+    if name == "waves":
+        schema["maxItems"] = len(spec.routing.waves)
+    extra: dict[str, Any] = {"title": title, "description_md": words, "section": section}
+    return Param(default, **extra, **schema)
