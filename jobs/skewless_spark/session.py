@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from pyspark import SparkConf
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 #: Set unless spark-submit or spark-defaults.conf says otherwise.
@@ -40,7 +40,7 @@ def build_session(app: str, master: str | None = None) -> SparkSession:
     """
     # Python workers must be this interpreter, or they are whatever ``python3`` is.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    given = SparkConf()
+    given = _given()
     builder = SparkSession.builder.appName(app)
     for name, value in DEFAULTS.items():
         if not given.contains(name):
@@ -58,3 +58,14 @@ def build_session(app: str, master: str | None = None) -> SparkSession:
     # It tells of each connection that it closes, after whoever listened is gone.
     logging.getLogger("py4j").setLevel(logging.WARNING)
     return session
+
+
+def _given() -> SparkConf:
+    """What spark-submit and spark-defaults.conf say.
+
+    Below spark-submit the JVM is there already, but PySpark connects to it with the first session only; a
+    configuration made before is empty, and ours would overrule the master that the cluster was given.
+    """
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        SparkContext._ensure_initialized()  # noqa: SLF001  # there is no public door
+    return SparkConf()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -48,17 +47,20 @@ def begin(argv: Sequence[str], environment: Mapping[str, str], folder: Path, out
         folder: where it starts.
         output: the file for what it says, begun anew.
     """
-    with output.open("wb") as out:
-        process = subprocess.Popen(  # noqa: S603  # argv is ours or the compose file's
-            argv,
-            env=dict(environment),
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            cwd=folder,
-            start_new_session=True,
-        )
-    return Session(process.pid, born(process.pid) or 0)
+    # Not subprocess.Popen, which holds on to its child and complains of one that outlives it.
+    pid = os.posix_spawnp(
+        "env",
+        ["env", "-C", str(folder), *argv],
+        dict(environment),
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, str(output), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ],
+        setsid=True,
+        setsigdef=[signal.SIGPIPE],  # Python ignores it, and a child would inherit that
+    )
+    return Session(pid, born(pid) or 0)
 
 
 def ask(sessions: Mapping[Session, signal.Signals], seconds: float) -> None:

@@ -33,7 +33,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 def up(console: Console) -> int:
     """Start the cluster and say how to log in; it stays up."""
-    found = running.running()
+    home = running.default_home()
+    found = running.running(home)
     if found is None:
         begun = time.monotonic()
         told: set[str] = set()
@@ -44,24 +45,24 @@ def up(console: Console) -> int:
                 _say(console, f"{time.monotonic() - begun:5.0f} s  {service} is up")
 
         try:
-            found = running.start(tell)
+            found = running.start(home, tell)
         except BaseException:
-            running.stop()
+            running.stop(home)
             raise
     _say(console, f"Airflow:        {found.url}")
     _say(console, f"Spark master:   {found.address(8090)}")
     _say(console, f"Spark history:  {found.address(18080)}")
-    _say(console, f"Log in as {running.USER}; the password is SKEWLESS_ADMIN_PASSWORD in {running.SECRETS}")
+    _say(console, f"Log in as {running.USER}; the password is SKEWLESS_ADMIN_PASSWORD in {home.secrets}")
     if console.is_terminal:  # never into a file or a CI log
-        _say(console, f"  user      {running.USER}\n  password  {running.password()}")
-    _say(console, f"What each service says is in {running.OUTPUT}")
+        _say(console, f"  user      {running.USER}\n  password  {running.password(home)}")
+    _say(console, f"What each service says is in {home.output}")
     _say(console, "Stop it with: make cluster-down")
     return 0
 
 
 def down(console: Console) -> int:
     """Stop the cluster; its data stay."""
-    _say(console, "The cluster is stopped." if running.stop() else "The cluster was not running.")
+    _say(console, "The cluster is stopped." if running.stop(running.default_home()) else "The cluster was not running.")
     return 0
 
 

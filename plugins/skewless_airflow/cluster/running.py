@@ -20,17 +20,12 @@ from pathlib import Path
 from skewless_airflow.cluster.composition import Service, read_composition
 from skewless_airflow.cluster.database import find_postgres
 from skewless_airflow.cluster.errors import ClusterError
-from skewless_airflow.cluster.topology import Program, Topology, lay_out, with_environment
+from skewless_airflow.cluster.topology import LOOPBACK, Program, Topology, lay_out, with_environment
 from skewless_airflow.places import PROJECT
 from skewless_airflow.session import Session, ask, begin, end
 from skewless_airflow.standalone import free_port, port_free
 
-#: ``$SKEWLESS_CLUSTER_HOME`` is for a second one beside it, as the tests have.
-HOME = Path(os.environ.get("SKEWLESS_CLUSTER_HOME") or PROJECT / ".cluster").resolve()
 COMPOSE_FILE = PROJECT / "docker-compose.yml"
-SECRETS = HOME / ".env"
-OUTPUT = HOME / "output"
-_STATE = HOME / "running.json"
 USER = "admin"
 
 #: Until a service is well: a first migration of Airflow's database on two slow, busy cores.
@@ -47,6 +42,32 @@ IMAGE_ENVIRONMENT = {
 }
 #: What a process needs to know of this machine, and a container does not.
 _OF_THE_MACHINE = ("HOME", "JAVA_HOME", "LANG", "TMPDIR", "TZ")
+
+
+@dataclass(frozen=True)
+class Home:
+    """The folder that a cluster lives in, and nowhere else.
+
+    Attributes:
+        folder: absolute; with the folders of volumes and image below it.
+    """
+
+    folder: Path
+
+    @property
+    def secrets(self) -> Path:
+        """The passwords and keys, readable by their owner only."""
+        return self.folder / ".env"
+
+    @property
+    def output(self) -> Path:
+        """What each service said."""
+        return self.folder / "output"
+
+    @property
+    def state(self) -> Path:
+        """Which processes it is made of."""
+        return self.folder / "running.json"
 
 
 @dataclass(frozen=True)
@@ -85,39 +106,46 @@ class Cluster:
                 os.kill(pid, signal.SIGKILL)
 
 
-def running() -> Cluster | None:
-    """The cluster of this checkout, if one is up."""
-    found = _recorded()
+def default_home() -> Home:
+    """The home of this checkout's cluster; ``$SKEWLESS_CLUSTER_HOME`` is for a second one beside it."""
+    return Home(Path(os.environ.get("SKEWLESS_CLUSTER_HOME") or PROJECT / ".cluster").resolve())
+
+
+def running(home: Home) -> Cluster | None:
+    """The cluster of a home, if it is up."""
+    found = _recorded(home)
     return found if found and found.alive() else None
 
 
-def describe(variables: Mapping[str, str]) -> tuple[dict[str, Service], Topology]:
+def describe(home: Home, variables: Mapping[str, str]) -> tuple[dict[str, Service], Topology]:
     """The services of the compose file, and the same as programs of this machine.
 
     Args:
+        home: where they keep what they write.
         variables: what the compose file's variables stand for.
     """
     services = read_composition(COMPOSE_FILE, variables)
-    return services, lay_out(services, PROJECT, HOME, _port)
+    return services, lay_out(services, PROJECT, home.folder, _port)
 
 
-def start(tell: Callable[[str], None]) -> Cluster:
+def start(home: Home, tell: Callable[[str], None]) -> Cluster:
     """Start everything, each service when those it waits for are well; it outlives this process.
 
     Args:
+        home: where it lives.
         tell: is told of each service that is up.
 
     Raises:
         ClusterError: something does not start; what was started is stopped again.
     """
-    stop()  # what is left of one that was killed
-    for folder in (HOME, OUTPUT):
+    stop(home)  # what is left of one that was killed
+    for folder in (home.folder, home.output):
         folder.mkdir(parents=True, exist_ok=True)
-    HOME.chmod(0o711)  # PostgreSQL's user passes through
-    services, topology = describe(variables())
+    home.folder.chmod(0o711)  # PostgreSQL's user passes through
+    services, topology = describe(home, variables(home))
     for mount in {mount.source for one in services.values() for mount in one.mounts if mount.named}:
-        (HOME / mount).mkdir(exist_ok=True)
-    (HOME / "airflow").mkdir(exist_ok=True)
+        (home.folder / mount).mkdir(exist_ok=True)
+    (home.folder / "airflow").mkdir(exist_ok=True)
     programs: dict[str, Program] = {}
     begun: dict[str, Session] = {}
     layers: dict[str, int] = {}
@@ -125,28 +153,30 @@ def start(tell: Callable[[str], None]) -> Cluster:
         program = programs[name] = _on_this_machine(fitted)
         for other, condition in program.after.items():
             if condition == "service_healthy":
-                _await_health(programs[other], begun[other], tell)
-        session = begin(program.command, program.environment, HOME, output_of(name))
+                _await_health(home, programs[other], begun[other])
+                tell(other)
+        begun[name] = begin(program.command, program.environment, home.folder, home.output / f"{name}.log")
         layers[name] = 1 + max((layers[other] for other in program.after), default=0)
-        if program.once:
-            _await_success(name, session, tell)
-        begun[name] = session
         signals = {other: programs[other].stop_signal for other in begun}
         cluster = Cluster(begun, signals, layers, topology.ports)
-        _record(cluster)
+        _record(home, cluster)
+        if program.once:
+            _await_success(home, name, begun[name])
+            tell(name)
     for name, program in programs.items():
         if not program.once:
-            _await_health(program, begun[name], tell)
+            _await_health(home, program, begun[name])
+            tell(name)
     return cluster
 
 
-def stop() -> bool:
+def stop(home: Home) -> bool:
     """Stop the cluster and everything it started, those first that nobody waits for.
 
     Returns:
         Whether anything was running.
     """
-    found = _recorded()
+    found = _recorded(home)
     if found is None:
         return False
     was_running = found.alive()
@@ -154,38 +184,35 @@ def stop() -> bool:
         mine = [name for name, depth in found.layers.items() if depth == layer and name in found.sessions]
         ask({found.sessions[name]: signal.Signals[found.stop_signals[name]] for name in mine}, STOP_SECONDS)
         end([found.sessions[name] for name in mine], STOP_SECONDS)
-    _STATE.unlink(missing_ok=True)
+    home.state.unlink(missing_ok=True)
     return was_running
 
 
-def variables() -> dict[str, str]:
+def variables(home: Home) -> dict[str, str]:
     """What the compose file's variables stand for: the secrets of ``.cluster/.env``, then this environment's.
 
     The secrets are made at the first call.
     """
     made = subprocess.run(  # noqa: S603  # our own script
-        [sys.executable, str(PROJECT / "docker" / "make_env.py"), str(SECRETS)], capture_output=True, check=False
+        [sys.executable, str(PROJECT / "docker" / "make_env.py"), str(home.secrets)], capture_output=True, check=False
     )
     if made.returncode:
-        raise ClusterError(f"file {SECRETS}", "one that can be written", made.stderr.decode().strip())
-    lines = (line.partition("=") for line in SECRETS.read_text(encoding="utf-8").splitlines())
+        raise ClusterError(f"file {home.secrets}", "one that can be written", made.stderr.decode().strip())
+    lines = (line.partition("=") for line in home.secrets.read_text(encoding="utf-8").splitlines())
     return {**{name: value for name, _, value in lines}, **os.environ}
 
 
-def password() -> str:
+def password(home: Home) -> str:
     """The password of ``USER``, as the cluster was made with it."""
-    return variables()["SKEWLESS_ADMIN_PASSWORD"]
-
-
-def output_of(service: str) -> Path:
-    """The file that has what a service said."""
-    return OUTPUT / f"{service}.log"
+    return variables(home)["SKEWLESS_ADMIN_PASSWORD"]
 
 
 def _on_this_machine(program: Program) -> Program:
     """The program with this machine's environment, and PostgreSQL as our own."""
     machine = {name: os.environ[name] for name in _OF_THE_MACHINE if name in os.environ}
-    whole = with_environment(program, {**machine, **IMAGE_ENVIRONMENT, "NO_PROXY": "*", "no_proxy": "*"})
+    # All talk is on the loopback: nobody else may listen, and no proxy has to be asked.
+    alone = {"SPARK_LOCAL_IP": LOOPBACK, "NO_PROXY": "*", "no_proxy": "*"}
+    whole = with_environment(program, {**machine, **IMAGE_ENVIRONMENT, **alone})
     if program.name != "postgres":
         return whole
     postgres = find_postgres()
@@ -193,22 +220,23 @@ def _on_this_machine(program: Program) -> Program:
     return postgres.program(whole)
 
 
-def _await_health(program: Program, session: Session, tell: Callable[[str], None]) -> None:
+def _await_health(home: Home, program: Program, session: Session) -> None:
     """Ask the service's own health check until it says yes."""
     begun = time.monotonic()
     while subprocess.run(  # noqa: S603  # the compose file's words
-        program.health, env=dict(program.environment), cwd=HOME, capture_output=True, check=False
+        program.health, env=dict(program.environment), cwd=home.folder, capture_output=True, check=False
     ).returncode:
         passed = time.monotonic() - begun
         if not session.leads():
-            raise ClusterError(f"service {program.name}", "that it stays up", _last_words(program.name))
+            raise ClusterError(f"service {program.name}", "that it stays up", _last_words(home, program.name))
         if passed > START_SECONDS:
-            raise ClusterError(f"service {program.name}", f"health within {passed:.0f} s", _last_words(program.name))
+            raise ClusterError(
+                f"service {program.name}", f"health within {passed:.0f} s", _last_words(home, program.name)
+            )
         time.sleep(1)
-    tell(program.name)
 
 
-def _await_success(name: str, session: Session, tell: Callable[[str], None]) -> None:
+def _await_success(home: Home, name: str, session: Session) -> None:
     deadline = time.monotonic() + START_SECONDS
     while True:
         try:
@@ -219,26 +247,25 @@ def _await_success(name: str, session: Session, tell: Callable[[str], None]) -> 
             break
         if time.monotonic() > deadline:
             end([session], STOP_SECONDS)
-            raise ClusterError(f"service {name}", f"an end within {START_SECONDS:.0f} s", _last_words(name))
+            raise ClusterError(f"service {name}", f"an end within {START_SECONDS:.0f} s", _last_words(home, name))
         time.sleep(0.2)
     if status:
         raise ClusterError(
-            f"service {name}", "exit code 0", f"{os.waitstatus_to_exitcode(status)}; {_last_words(name)}"
+            f"service {name}", "exit code 0", f"{os.waitstatus_to_exitcode(status)}; {_last_words(home, name)}"
         )
-    tell(name)
 
 
 def _port(published: int | None) -> int:
     return published if published is not None and port_free(published) else free_port()
 
 
-def _record(cluster: Cluster) -> None:
-    _STATE.write_text(json.dumps(asdict(cluster)))
+def _record(home: Home, cluster: Cluster) -> None:
+    home.state.write_text(json.dumps(asdict(cluster)))
 
 
-def _recorded() -> Cluster | None:
+def _recorded(home: Home) -> Cluster | None:
     try:
-        held = json.loads(_STATE.read_text())
+        held = json.loads(home.state.read_text())
         sessions = {name: Session(**one) for name, one in held["sessions"].items()}
         ports = {int(inside): here for inside, here in held["ports"].items()}
         return Cluster(sessions, held["stop_signals"], held["layers"], ports)
@@ -246,8 +273,8 @@ def _recorded() -> Cluster | None:
         return None
 
 
-def _last_words(name: str) -> str:
-    file = output_of(name)
+def _last_words(home: Home, name: str) -> str:
+    file = home.output / f"{name}.log"
     lines = file.read_text(errors="replace").splitlines() if file.exists() else []
     tail = "\n".join(lines[-15:])
     return f"the end of {file}:\n{tail}\n"
