@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test up down cluster cluster-down env bench lint setup corpus
+.PHONY: help demo test up down cluster cluster-down env bench lint setup setup-test setup-cluster corpus
 
 # Tiers by folder. The fast one goes first and alone; the others start many JVMs and wait for them,
 # so two files run at a time, the longest first. A tier that does not exist yet is left out.
@@ -15,7 +15,7 @@ help: ## List these doors
 demo: setup corpus ## Run the nightly job over Python's own sources in Airflow and show what came out
 	@$(IN_VENV) python -m skewless_airflow.local demo
 
-test: setup ## Run all tests: core, Spark, Airflow, end to end
+test: setup-test ## Run all tests: core, Spark, Airflow, end to end
 	@$(IN_VENV) python -m pytest -n 2 tests/core
 	@$(IN_VENV) python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(SLOW_TIERS)
 
@@ -28,7 +28,7 @@ down: setup ## Stop it
 env: ## Write .env with random secrets, for docker compose up
 	@python3 docker/make_env.py
 
-cluster: setup ## Start the services of docker-compose.yml as processes: PostgreSQL, Airflow, Spark with two workers
+cluster: setup-cluster ## Start the services of docker-compose.yml as processes: PostgreSQL, Airflow, Spark with two workers
 	@$(IN_VENV) python -m skewless_airflow.cluster up
 
 cluster-down: setup ## Stop them
@@ -42,6 +42,12 @@ lint: setup ## Check style, types and import rules
 
 setup:
 	@.ci/setup.sh
+
+setup-cluster:
+	@.ci/setup.sh postgresql
+
+setup-test:
+	@.ci/setup.sh postgresql chromium
 
 corpus: setup
 	@$(IN_VENV) python -m skewless_spark.demo_corpus

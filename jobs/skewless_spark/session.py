@@ -40,7 +40,10 @@ def build_session(app: str, master: str | None = None) -> SparkSession:
     """
     # Python workers must be this interpreter, or they are whatever ``python3`` is.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    given = _given()
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        # Under spark-submit there is a JVM already, and its settings are known only once it is asked.
+        SparkContext._ensure_initialized()  # noqa: SLF001
+    given = SparkConf()
     builder = SparkSession.builder.appName(app)
     for name, value in DEFAULTS.items():
         if not given.contains(name):
@@ -58,14 +61,3 @@ def build_session(app: str, master: str | None = None) -> SparkSession:
     # It tells of each connection that it closes, after whoever listened is gone.
     logging.getLogger("py4j").setLevel(logging.WARNING)
     return session
-
-
-def _given() -> SparkConf:
-    """What spark-submit and spark-defaults.conf say.
-
-    Below spark-submit the JVM is there already, but PySpark connects to it with the first session only; a
-    configuration made before is empty, and ours would overrule the master that the cluster was given.
-    """
-    if "PYSPARK_GATEWAY_PORT" in os.environ:
-        SparkContext._ensure_initialized()  # noqa: SLF001  # there is no public door
-    return SparkConf()
