@@ -7,6 +7,7 @@ bring up, so it is brought up once, one run is made, and the tests look at what 
 from __future__ import annotations
 
 import collections
+import contextlib
 import hashlib
 import json
 import os
@@ -18,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import httpx
 import psycopg
@@ -168,10 +170,10 @@ def test_postgresql_holds_the_metadata(night: Night) -> None:
     with psycopg.connect(host="127.0.0.1", port=port, user="airflow", dbname="airflow", password=secret) as connection:
         ran = connection.execute("SELECT dag_id, run_id, state FROM dag_run").fetchall()
         pools = {str(pool): slots for pool, slots in connection.execute("SELECT pool, slots FROM slot_pool")}
-        users = connection.execute("SELECT username FROM ab_user").fetchall()
+        users = connection.execute("SELECT username FROM ab_user ORDER BY id").fetchall()
     assert ran == [(JOB, night.run_id, "success")]
     assert pools["spark"] == 2
-    assert users == [(running.USER,)]
+    assert users[0] == (running.USER,)
 
 
 def test_postgresql_takes_nobody_without_the_password(night: Night) -> None:
@@ -184,6 +186,23 @@ def test_nobody_logs_in_without_the_password(night: Night) -> None:
         AirflowRest(night.cluster.url, running.USER, "admin")
 
 
+@pytest.mark.parametrize(
+    ("may_read", "code"),
+    [pytest.param([f"DAG:{JOB}"], 200, id="the DAG"), pytest.param([], 403, id="everything but the DAG")],
+)
+@pytest.mark.parametrize("page", ["skew", "quality"])
+def test_the_pages_of_a_run_are_for_those_who_may_read_its_dag(
+    night: Night, may_read: list[str], code: int, page: str
+) -> None:
+    name = f"reader_{code}_{page}"
+    with _user(night, name, ["Website", "Plugins", "DAG Runs", "Task Instances", *may_read]) as client:
+        answer = client.get(f"/skewless/dags/{JOB}/runs/{quote(night.run_id, safe='')}/{page}")
+        jobs = client.get("/skewless/")
+    assert answer.status_code == code
+    assert jobs.status_code == 200
+    assert (JOB in jobs.text) == (code == 200)
+
+
 def test_secrets_are_in_no_output_and_no_command_line(night: Night) -> None:
     secrets = [line.partition("=")[2] for line in night.home.secrets.read_text().splitlines()]
     assert all(len(one) >= 40 for one in secrets)
@@ -194,6 +213,28 @@ def test_secrets_are_in_no_output_and_no_command_line(night: Night) -> None:
             said.append(Path(f"/proc/{pid}/cmdline").read_text(errors="replace"))
     assert [text[:200] for text in said if any(one in text for one in secrets)] == []
     assert night.home.secrets.stat().st_mode & 0o777 == 0o600
+
+
+@contextlib.contextmanager
+def _user(night: Night, name: str, may_read: list[str]) -> Iterator[httpx.Client]:
+    """A new user whose only role reads these, logged in."""
+    secret = f"{name}-{night.run_id}"
+    with httpx.Client(base_url=night.cluster.url, timeout=60, trust_env=False) as client:
+        _log_in(client, running.USER, running.password(night.home))
+        reads = [{"action": {"name": "can_read"}, "resource": {"name": one}} for one in may_read]
+        client.post("/auth/fab/v1/roles", json={"name": name, "actions": reads}).raise_for_status()
+        user = {"username": name, "email": f"{name}@localhost", "first_name": "a", "last_name": "reader"}
+        client.post(
+            "/auth/fab/v1/users", json={**user, "password": secret, "roles": [{"name": name}]}
+        ).raise_for_status()
+        _log_in(client, name, secret)
+        yield client
+
+
+def _log_in(client: httpx.Client, name: str, password: str) -> None:
+    answer = client.post("/auth/token", json={"username": name, "password": password})
+    answer.raise_for_status()
+    client.headers["Authorization"] = f"Bearer {answer.json()['access_token']}"
 
 
 def _write_words(folder: Path) -> None:
