@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from airflow.plugins_manager import AirflowPlugin
 
+from skewless_airflow.web import registration
+
 
 class SkewlessPlugin(AirflowPlugin):
-    """Registers Skewless with Airflow."""
+    """Registers the pages of Skewless with Airflow."""
 
     name = "skewless"
+    fastapi_apps = registration.fastapi_apps()
+    external_views = registration.external_views()

@@ -1,0 +1,1 @@
+"""The pages and the JSON API of the Airflow plugin."""

@@ -1,0 +1,100 @@
+"""What Airflow's own database knows about DAGs, runs and tasks."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from airflow.models.dag import DagModel, DagTag
+from airflow.models.dagrun import DagRun
+from airflow.models.taskinstance import TaskInstance
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+#: The tag of the DAGs that a spec became.
+TAG = "skewless"
+_GOING_ON = frozenset({"queued", "running", "restarting"})
+#: The latest runs of a DAG whose ids are looked up; an older run directory goes by its own name.
+_LATEST_RUNS = 1000
+_RUNS = select(DagRun.run_id, DagRun.state, DagRun.run_after, DagRun.start_date, DagRun.end_date)
+
+
+@dataclass(frozen=True)
+class AirflowRun:
+    """A run as Airflow sees it."""
+
+    run_id: str
+    state: str
+    run_after: dt.datetime
+    started: dt.datetime | None
+    ended: dt.datetime | None
+
+    @property
+    def going_on(self) -> bool:
+        """Whether more is to come."""
+        return self.state in _GOING_ON
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it took, from its first start to its end."""
+        return (self.ended - self.started).total_seconds() if self.started and self.ended else None
+
+
+@dataclass(frozen=True)
+class AirflowTask:
+    """The last try of a task."""
+
+    task_id: str
+    state: str | None
+    seconds: float | None
+    tries: int
+
+
+def airflow_run(session: Session, dag_id: str, run_id: str) -> AirflowRun | None:
+    """One run, if Airflow still knows it."""
+    found = session.execute(_RUNS.where(DagRun.dag_id == dag_id, DagRun.run_id == run_id)).first()
+    return _run(*found) if found else None
+
+
+def airflow_runs(session: Session, dag_id: str, most: int = _LATEST_RUNS) -> list[AirflowRun]:
+    """The latest runs of a DAG, newest first."""
+    query = _RUNS.where(DagRun.dag_id == dag_id).order_by(DagRun.run_after.desc()).limit(most)
+    return [_run(*found) for found in session.execute(query)]
+
+
+def airflow_tasks(session: Session, dag_id: str, run_id: str) -> tuple[AirflowTask, ...]:
+    """The tasks of a run."""
+    columns = (TaskInstance.task_id, TaskInstance.state, TaskInstance.duration, TaskInstance.try_number)
+    query = select(*columns).where(TaskInstance.dag_id == dag_id, TaskInstance.run_id == run_id)
+    return tuple(
+        AirflowTask(task_id, str(getattr(state, "value", state)) if state else None, seconds, tries or 0)
+        for task_id, state, seconds, tries in session.execute(query)
+    )
+
+
+def tagged_dags(session: Session) -> set[str]:
+    """The ids of the DAGs with our tag that are still defined somewhere."""
+    query = (
+        select(DagModel.dag_id)
+        .join(DagTag, DagTag.dag_id == DagModel.dag_id)
+        .where(DagTag.name == TAG, DagModel.is_stale.is_(False))
+    )
+    return set(session.scalars(query))
+
+
+def schedules(session: Session, dag_ids: Sequence[str]) -> dict[str, str]:
+    """When each DAG is started, in Airflow's words."""
+    query = select(DagModel).where(DagModel.dag_id.in_(dag_ids))
+    return {one.dag_id: _schedule(one) for one in session.scalars(query)}
+
+
+def _schedule(dag: DagModel) -> str:
+    words = str(dag.timetable_summary or dag.timetable_description or "by hand")
+    return f"{'by hand' if words in {'None', ''} else words}{', paused' if dag.is_paused else ''}"
+
+
+def _run(
+    run_id: str, state: object, run_after: dt.datetime, started: dt.datetime | None, ended: dt.datetime | None
+) -> AirflowRun:
+    return AirflowRun(run_id, str(getattr(state, "value", state)), run_after, started, ended)

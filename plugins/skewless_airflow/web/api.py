@@ -1,0 +1,125 @@
+"""``/api/v1``: the same facts for programs, under the same rules."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from airflow.api_fastapi.common.db.common import SessionDep
+from airflow.api_fastapi.core_api.security import GetUserDep
+from fastapi import APIRouter, HTTPException, Request, status
+from fastapi.responses import Response
+from pydantic import BaseModel
+
+from skewless.document import Document
+from skewless_airflow.web.airflow_runs import airflow_run, airflow_runs, airflow_tasks
+from skewless_airflow.web.pages import Policies, known_policies, readable_jobs
+from skewless_airflow.web.run_folders import open_run
+from skewless_airflow.web.security import READ_DAG, READ_RUN, DagId, RunId, harden
+from skewless_airflow.web.views.history import read_history
+from skewless_airflow.web.views.quality import read_quality
+from skewless_airflow.web.views.run import read_run
+from skewless_airflow.web.views.what_if import read_what_if
+
+VERSION = 1
+_PATH = f"/api/v{VERSION}"
+router = APIRouter(prefix=_PATH)
+_RUN = "/dags/{dag_id}/runs/{run_id}"
+
+
+def is_asked(request: Request) -> bool:
+    """Whether a request is for the API, and its answer for a program."""
+    mount = request.scope.get("root_path", "")
+    return str(request.scope["path"]).removeprefix(mount).startswith("/api/")
+
+
+@router.get("/dags")
+def dags(user: GetUserDep, session: SessionDep) -> Any:
+    """The jobs that the user may read, each with its last run."""
+    return _answer(dags=readable_jobs(user, session))
+
+
+@router.get("/dags/{dag_id}/runs", dependencies=READ_DAG)
+def runs(dag_id: DagId, session: SessionDep) -> Any:
+    """The latest run directories of a DAG, newest first."""
+    history = read_history(dag_id, airflow_runs(session, dag_id))
+    return _answer(dag_id=dag_id, total=history.total, runs=history.lines)
+
+
+@router.get(_RUN, dependencies=READ_RUN)
+def run(dag_id: DagId, run_id: RunId, session: SessionDep) -> Any:
+    """A run as it stands: what its page shows."""
+    airflow = airflow_run(session, dag_id, run_id)
+    found = read_run(open_run(dag_id, run_id), airflow, airflow_tasks(session, dag_id, run_id))
+    if airflow is None and found.job is None:
+        raise HTTPException(status.HTTP_404_NOT_FOUND, f"DAG {dag_id} has no run {run_id}.")
+    return _answer(
+        dag_id=dag_id, run_id=run_id, airflow_state=airflow.state if airflow else None, state=found.state, run=found
+    )
+
+
+@router.get(_RUN + "/stages/{stage}", dependencies=READ_RUN)
+def stage_report(dag_id: DagId, run_id: RunId, stage: int) -> Any:
+    """The report of a committed stage, as the stage wrote it."""
+    return _document(open_run(dag_id, run_id).report(_whole(stage)))
+
+
+@router.get(_RUN + "/decisions/{stage}", dependencies=READ_RUN)
+def stage_decision(dag_id: DagId, run_id: RunId, stage: int) -> Any:
+    """The decision about a stage, as the planner wrote it."""
+    return _document(open_run(dag_id, run_id).decision(_whole(stage)))
+
+
+@router.get(_RUN + "/ledger", dependencies=READ_RUN)
+def ledger(dag_id: DagId, run_id: RunId) -> Any:
+    """The ledger as far as the run has come."""
+    found = read_run(open_run(dag_id, run_id)).ledger
+    if found is None:
+        raise HTTPException(status.HTTP_404_NOT_FOUND, "No stage of this run has committed yet.")
+    return _answer(dag_id=dag_id, run_id=run_id, balanced=found.balanced, ledger=found)
+
+
+@router.get(_RUN + "/quality", dependencies=READ_RUN)
+def quality(dag_id: DagId, run_id: RunId) -> Any:
+    """The verdict on the result."""
+    found = read_quality(open_run(dag_id, run_id))
+    if found is None:
+        raise HTTPException(status.HTTP_404_NOT_FOUND, "This run has not been validated yet.")
+    return _answer(dag_id=dag_id, run_id=run_id, quality=found)
+
+
+@router.get(_RUN + "/what-if", dependencies=READ_RUN)
+def what_if(dag_id: DagId, run_id: RunId, policies: Policies = []) -> Any:  # noqa: B006  # FastAPI's way
+    """A run under other policies."""
+    return _answer(
+        dag_id=dag_id, run_id=run_id, what_if=read_what_if(open_run(dag_id, run_id), known_policies(policies))
+    )
+
+
+def _whole(stage: int) -> int:
+    if not 0 <= stage <= 9999:
+        raise HTTPException(status.HTTP_422_UNPROCESSABLE_CONTENT, "A stage is a number from 0 to 9999.")
+    return stage
+
+
+def _document(document: Document) -> Response:
+    return harden(Response(document.to_json(), media_type="application/json"))
+
+
+def _answer(**values: Any) -> Response:
+    content = {"version": VERSION, **{name: _plain(value) for name, value in values.items()}}
+    return harden(Response(json.dumps(content), media_type="application/json"))
+
+
+def _plain(value: Any) -> Any:
+    """Views and documents as mappings, however they are nested."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, dict):
+        return {str(name): _plain(one) for name, one in value.items()}
+    return value

@@ -1,0 +1,86 @@
+"""The app: routes behind a login, and an answer in one sentence to everything that goes wrong."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from skewless.errors import RunDirectoryError, SkewlessError
+from skewless_airflow.web import api, files, pages
+from skewless_airflow.web.rendering import page
+from skewless_airflow.web.security import LOGIN, harden
+
+log = structlog.get_logger(__name__)
+
+_SENTENCES = {
+    HTTPStatus.UNAUTHORIZED: "Log in to Airflow first.",
+    HTTPStatus.FORBIDDEN: "You have no permission to read this.",
+    HTTPStatus.NOT_FOUND: "There is no such page.",
+}
+
+
+def create_app() -> FastAPI:
+    """The app that Airflow mounts."""
+    app = FastAPI(
+        title="Skewless",
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        redirect_slashes=False,
+        dependencies=LOGIN,
+    )
+    app.include_router(files.router)
+    app.include_router(api.router)
+    app.include_router(pages.router)
+    # Whatever else is asked for is not found, and that too is told to nobody without a login.
+    app.add_api_route("/{_:path}", _nothing, methods=["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
+    app.add_exception_handler(HTTPException, _refused)
+    app.add_exception_handler(RequestValidationError, _not_understood)
+    app.add_exception_handler(SkewlessError, _unreadable)
+    app.add_exception_handler(Exception, _broken)
+    return app
+
+
+def _nothing() -> None:
+    raise HTTPException(HTTPStatus.NOT_FOUND)
+
+
+def _refused(request: Request, err: Exception) -> Any:
+    status = HTTPStatus(getattr(err, "status_code", HTTPStatus.INTERNAL_SERVER_ERROR))
+    said = str(getattr(err, "detail", ""))
+    own = said if said and said != status.phrase and status not in {401, 403} else ""
+    return _answer(request, status, own or _SENTENCES.get(status, f"{status.phrase}."), getattr(err, "headers", None))
+
+
+def _not_understood(request: Request, err: Exception) -> Any:
+    fault = err.errors()[0] if isinstance(err, RequestValidationError) else {"loc": ("address",), "msg": "bad"}
+    where = fault["loc"][-1]
+    return _answer(
+        request, HTTPStatus.UNPROCESSABLE_ENTITY, f"The {where} in the address cannot be read: {fault['msg']}."
+    )
+
+
+def _unreadable(request: Request, err: Exception) -> Any:
+    missing = isinstance(err, RunDirectoryError)
+    return _answer(request, HTTPStatus.NOT_FOUND if missing else HTTPStatus.INTERNAL_SERVER_ERROR, str(err))
+
+
+def _broken(request: Request, err: Exception) -> Any:
+    """What nobody foresaw: the log has the trace, the page has a sentence."""
+    log.error("a page failed", path=request.url.path, kind=type(err).__name__)
+    sentence = "Skewless could not make this page; the API server's log says why."
+    return _answer(request, HTTPStatus.INTERNAL_SERVER_ERROR, sentence)
+
+
+def _answer(request: Request, status: HTTPStatus, sentence: str, headers: dict[str, str] | None = None) -> Any:
+    if api.is_asked(request):
+        return harden(JSONResponse({"error": sentence}, status.value, headers))
+    found = page(request, "error.html", status_code=status.value, sentence=sentence, phrase=status.phrase)
+    found.headers.update(headers or {})
+    return found

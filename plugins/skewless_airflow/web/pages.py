@@ -1,0 +1,142 @@
+"""The pages: each reads its view and renders it."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.common.db.common import SessionDep
+from airflow.api_fastapi.core_api.security import GetUserDep
+from fastapi import APIRouter, HTTPException, Query, Request, status
+
+from skewless.errors import nearest
+from skewless.policies import POLICIES
+from skewless_airflow.web.airflow_runs import airflow_run, airflow_runs, airflow_tasks, schedules, tagged_dags
+from skewless_airflow.web.rendering import page
+from skewless_airflow.web.run_folders import dags_with_runs, open_run
+from skewless_airflow.web.security import READ_DAG, READ_RUN, DagId, RunId
+from skewless_airflow.web.views.decision import read_decision
+from skewless_airflow.web.views.history import read_history, series, verdicts
+from skewless_airflow.web.views.job import read_job
+from skewless_airflow.web.views.jobs import JobLine, read_jobs
+from skewless_airflow.web.views.quality import histories, read_quality
+from skewless_airflow.web.views.run import has_stages, read_run
+from skewless_airflow.web.views.stage import MOST_TASKS, read_stage
+from skewless_airflow.web.views.what_if import read_what_if
+
+router = APIRouter()
+
+_PLAN_TASK = re.compile(r"(?:.+\.)?stage_(\d{1,4})\.plan")
+#: Bars of all stages of a run together, and of one stage at least.
+_MOST_BARS, _FEWEST_BARS = 480, 12
+#: A policy's replay takes a second or so for a large run; nobody asks for more than there are.
+Policies = Annotated[list[str], Query(alias="policy", max_length=2 * len(POLICIES))]
+
+
+@router.get("/")
+def jobs(request: Request, user: GetUserDep, session: SessionDep) -> Any:
+    """All jobs that the user may read."""
+    return page(request, "jobs.html", jobs=readable_jobs(user, session))
+
+
+def readable_jobs(user: Any, session: Any) -> tuple[JobLine, ...]:
+    """The DAGs with our tag or with run directories, of those that the user may read."""
+    allowed = get_auth_manager().get_authorized_dag_ids(user=user, method="GET", session=session)
+    ours = (tagged_dags(session) | dags_with_runs()) & allowed
+    runs = {dag_id: airflow_runs(session, dag_id, most=30) for dag_id in ours}
+    return read_jobs(ours, schedules(session, sorted(ours)), runs)
+
+
+@router.get("/dags/{dag_id}/over-time", dependencies=READ_DAG)
+def over_time(request: Request, dag_id: DagId, session: SessionDep) -> Any:
+    """The runs of a DAG side by side."""
+    history = read_history(dag_id, airflow_runs(session, dag_id))
+    return page(request, "over_time.html", dag_id=dag_id, history=history, series=series(history))
+
+
+@router.get("/dags/{dag_id}/runs/{run_id}/skew", dependencies=READ_RUN)
+def skew(request: Request, dag_id: DagId, run_id: RunId, session: SessionDep) -> Any:
+    """Everything about one run."""
+    airflow, directory = airflow_run(session, dag_id, run_id), open_run(dag_id, run_id)
+    tasks = airflow_tasks(session, dag_id, run_id)
+    run, ours = read_run(directory, airflow, tasks), has_stages(tasks)
+    if airflow is None and run.job is None:
+        raise HTTPException(status.HTTP_404_NOT_FOUND, f"DAG {dag_id} has no run {run_id}.")
+    return page(
+        request,
+        "skew.html",
+        refresh=airflow is not None and airflow.going_on and (ours or run.job is not None),
+        dag_id=dag_id,
+        run_id=run_id,
+        run=run,
+        ours=ours,
+        airflow=airflow,
+        bars=max(_FEWEST_BARS, min(MOST_TASKS, _MOST_BARS // max(1, len(run.stages)))),
+        place=str(directory),
+    )
+
+
+@router.get("/dags/{dag_id}/runs/{run_id}/tasks/{task_id}/decision", dependencies=READ_RUN)
+def decision(request: Request, dag_id: DagId, run_id: RunId, task_id: str, session: SessionDep) -> Any:
+    """The decision that a plan task took."""
+    directory, named = open_run(dag_id, run_id), _PLAN_TASK.fullmatch(task_id)
+    stage = int(named[1]) if named else None
+    found = read_decision(directory, stage) if stage is not None else None
+    job, airflow = read_job(directory), airflow_run(session, dag_id, run_id)
+    taken = (
+        [about for about in range(job.last_stage + 1) if directory.exists(f"decisions/{about:04d}.json")] if job else []
+    )
+    return page(
+        request,
+        "decision.html",
+        refresh=named is not None and found is None and airflow is not None and airflow.going_on,
+        dag_id=dag_id,
+        run_id=run_id,
+        task_id=task_id,
+        stage=stage,
+        decision=found,
+        before=read_stage(directory, stage - 1) if found and stage else None,
+        taken=taken,
+    )
+
+
+@router.get("/dags/{dag_id}/runs/{run_id}/quality", dependencies=READ_RUN)
+def quality(request: Request, dag_id: DagId, run_id: RunId, session: SessionDep) -> Any:
+    """The verdict on a result, with its history."""
+    directory, airflow = open_run(dag_id, run_id), airflow_run(session, dag_id, run_id)
+    found, job = read_quality(directory), read_job(directory)
+    past = verdicts(dag_id, airflow_runs(session, dag_id)) if found else []
+    return page(
+        request,
+        "quality.html",
+        refresh=found is None and airflow is not None and airflow.going_on,
+        dag_id=dag_id,
+        run_id=run_id,
+        job=job,
+        quality=found,
+        history=histories(found.checks, past) if found else [],
+    )
+
+
+@router.get("/dags/{dag_id}/runs/{run_id}/what-if", dependencies=READ_RUN)
+def what_if(request: Request, dag_id: DagId, run_id: RunId, policies: Policies = []) -> Any:  # noqa: B006  # FastAPI's
+    """A run under other policies; without one, as it ran."""
+    chosen = known_policies(policies)
+    told = read_what_if(open_run(dag_id, run_id), chosen)
+    return page(
+        request, "what_if.html", dag_id=dag_id, run_id=run_id, told=told, chosen=chosen, policies=tuple(POLICIES)
+    )
+
+
+def known_policies(names: list[str]) -> tuple[str, ...]:
+    """The policies that are asked for, each once.
+
+    Raises:
+        HTTPException: there is no such policy.
+    """
+    for name in names:
+        if name not in POLICIES:
+            hint = nearest(name[:50], POLICIES)
+            raise HTTPException(status.HTTP_422_UNPROCESSABLE_CONTENT, f"There is no such policy; {hint}.")
+    return tuple(dict.fromkeys(names))

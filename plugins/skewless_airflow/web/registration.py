@@ -1,0 +1,79 @@
+"""How the pages are made known to Airflow: tabs, the navigation entry, and the mounted app.
+
+Every process of Airflow loads plugins, and only the API server serves pages. So nothing here imports
+FastAPI or Airflow's own API: the app is built when it is first asked for something.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from functools import cached_property
+from typing import Any
+from urllib.parse import quote
+
+#: Where the app is mounted.
+PREFIX = "/skewless"
+
+_Message = MutableMapping[str, Any]
+_Asgi = Callable[[_Message, Callable[[], Awaitable[_Message]], Callable[[_Message], Awaitable[None]]], Awaitable[None]]
+
+
+class SkewlessWeb:
+    """An ASGI app that builds the real one at the first request."""
+
+    @cached_property
+    def _app(self) -> _Asgi:
+        from skewless_airflow.web.app import create_app  # noqa: PLC0415  # see above: not in every process
+
+        return create_app()
+
+    async def __call__(
+        self,
+        scope: _Message,
+        receive: Callable[[], Awaitable[_Message]],
+        send: Callable[[_Message], Awaitable[None]],
+    ) -> None:
+        """Serve one request."""
+        await self._app(scope, receive, send)
+
+
+def run_address(dag_id: str, run_id: str, page: str = "skew") -> str:
+    """The address of a page about a run, relative to Airflow's root: for links of operators and of asset events.
+
+    >>> run_address("nightly", "manual__2026-11-20T02:00:00+00:00", "quality")
+    'skewless/dags/nightly/runs/manual__2026-11-20T02%3A00%3A00%2B00%3A00/quality'
+    """
+    return f"{PREFIX.strip('/')}/dags/{quote(dag_id, safe='')}/runs/{quote(run_id, safe='')}/{page}"
+
+
+def fastapi_apps() -> list[dict[str, Any]]:
+    """The app, as ``AirflowPlugin.fastapi_apps`` takes it."""
+    return [{"app": SkewlessWeb(), "url_prefix": PREFIX, "name": "Skewless"}]
+
+
+def external_views() -> list[dict[str, Any]]:
+    """Tabs and navigation, as ``AirflowPlugin.external_views`` takes them.
+
+    The addresses have no leading slash: Airflow may be served below a path of its own.
+    """
+    at = PREFIX.strip("/")
+    run = f"{at}/dags/{{DAG_ID}}/runs/{{RUN_ID}}"
+    icons = {"icon": f"{at}/static/icon.svg", "icon_dark_mode": f"{at}/static/icon-dark.svg"}
+    return [
+        {"name": "Skewless", "href": f"{at}/", "destination": "nav", "url_route": "skewless", **icons},
+        {
+            "name": "Skew over time",
+            "href": f"{at}/dags/{{DAG_ID}}/over-time",
+            "destination": "dag",
+            "url_route": "skew-over-time",
+            **icons,
+        },
+        {"name": "Skew", "href": f"{run}/skew", "destination": "dag_run", "url_route": "skew", **icons},
+        {
+            "name": "Decision",
+            "href": f"{run}/tasks/{{TASK_ID}}/decision",
+            "destination": "task_instance",
+            "url_route": "skew-decision",
+            **icons,
+        },
+    ]

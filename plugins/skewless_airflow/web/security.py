@@ -1,0 +1,109 @@
+"""Who may see what, and which names may come in through an address.
+
+Airflow mounts a plugin's app without authentication. Here every route asks for a login and the right
+to see plugins, and every route about a DAG for the right to read that DAG.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from airflow.api_fastapi.auth.managers.models.resource_details import AccessView, DagAccessEntity
+from airflow.api_fastapi.common.db.common import SessionDep
+from airflow.api_fastapi.core_api.security import requires_access_dag, requires_access_view
+from airflow.models.dag import DagModel
+from fastapi import Depends, HTTPException, Path, status
+from fastapi.responses import Response
+from sqlalchemy import select
+
+#: Nothing is loaded from elsewhere, nothing is executed, and nobody else may frame a page.
+_STRICT = {
+    "default-src": "'none'",
+    "style-src": "'self'",
+    "img-src": "'self' data:",
+    "form-action": "'self'",
+    "base-uri": "'none'",
+    "frame-ancestors": "'self'",
+}
+
+#: A page of a run that goes on runs one script of ours, which asks for the page again.
+_REFRESHING = {**_STRICT, "script-src": "'self'", "connect-src": "'self'"}
+
+#: Pages that are not ours. ``sandbox`` without ``allow-scripts`` runs no script whatever else is said; with the
+#: same origin, so that links from page to page carry the login.
+_FOREIGN = {
+    **_STRICT,
+    "style-src": "'self' 'unsafe-inline'",
+    "font-src": "'self'",
+    "form-action": "'none'",
+    "sandbox": "allow-same-origin",
+}
+
+
+def _policy(rules: dict[str, str]) -> str:
+    return "; ".join(f"{name} {value}" for name, value in rules.items())
+
+
+STRICT_POLICY, REFRESHING_POLICY, FOREIGN_POLICY = (_policy(rules) for rules in (_STRICT, _REFRESHING, _FOREIGN))
+
+_DAG_ID = re.compile(r"\w[\w.-]{0,249}")
+_LONGEST_RUN_ID = 250
+
+
+def harden(response: Response) -> Response:
+    """Set the headers that every answer has; a policy that is set already stays."""
+    response.headers.setdefault("Content-Security-Policy", STRICT_POLICY)
+    response.headers.setdefault("Cache-Control", "private, no-store")
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    response.headers["Referrer-Policy"] = "same-origin"
+    return response
+
+
+def shaped_dag_id(dag_id: Annotated[str, Path()]) -> str:
+    """An id that Airflow could have given: it becomes part of a path and of queries, so it is not ``..``, say."""
+    if not _DAG_ID.fullmatch(dag_id):
+        raise HTTPException(
+            status.HTTP_422_UNPROCESSABLE_CONTENT,
+            "The DAG id in the address is none: it should be letters, digits, dots, dashes and underscores.",
+        )
+    return dag_id
+
+
+def known_dag_id(dag_id: Annotated[str, Depends(shaped_dag_id)], session: SessionDep) -> str:
+    """The id of a DAG that Airflow knows: any other has no team and no owner who could have granted anything."""
+    if session.scalar(select(DagModel.dag_id).where(DagModel.dag_id == dag_id)) != dag_id:
+        raise HTTPException(status.HTTP_404_NOT_FOUND, f"Airflow knows no DAG {dag_id}.")
+    return dag_id
+
+
+def shaped_run_id(run_id: Annotated[str, Path()]) -> str:
+    """A run id that cannot be taken for a path."""
+    bad = not run_id.isprintable() or len(run_id) > _LONGEST_RUN_ID or "/" in run_id or "\\" in run_id
+    if bad or run_id in {"~", ".", ".."}:
+        raise HTTPException(
+            status.HTTP_422_UNPROCESSABLE_CONTENT,
+            f"The run id in the address is none: it should be at most {_LONGEST_RUN_ID} printable characters without "
+            "a slash.",
+        )
+    return run_id
+
+
+#: A login, and the right to see plugins: asked of every route.
+LOGIN: list[Any] = [Depends(requires_access_view(AccessView.PLUGINS))]
+#: The right to read the runs of the DAG in the address, which is known to Airflow.
+READ_DAG: list[Any] = [
+    Depends(shaped_dag_id),
+    Depends(requires_access_dag("GET", DagAccessEntity.RUN)),
+    Depends(known_dag_id),
+]
+#: The same, and the right to read its tasks.
+READ_RUN: list[Any] = [
+    Depends(shaped_dag_id),
+    Depends(shaped_run_id),
+    Depends(requires_access_dag("GET", DagAccessEntity.RUN)),
+    Depends(requires_access_dag("GET", DagAccessEntity.TASK_INSTANCE)),
+    Depends(known_dag_id),
+]
+DagId = Annotated[str, Depends(known_dag_id)]
+RunId = Annotated[str, Depends(shaped_run_id)]

@@ -1,0 +1,89 @@
+"""The job of a run in a few words and numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from skewless.job import Job
+from skewless.run_directory import RunDirectory
+from skewless_airflow.web.run_folders import stamp
+
+_JOB = "job.json"
+
+
+@dataclass(frozen=True)
+class AggregateView:
+    """One aggregate of the spec."""
+
+    name: str
+    function: str
+    column: str | None
+    mergeable: bool
+    ordered: bool
+
+
+@dataclass(frozen=True)
+class JobView:
+    """What a run computes, from what."""
+
+    name: str
+    description: str
+    date: str
+    extent: str
+    input_path: str
+    output_path: str
+    key: tuple[str, ...]
+    aggregates: tuple[AggregateView, ...]
+    policy: str
+    engine: str
+    reducers: int
+    slots: int
+    wave_rows: tuple[int, ...]
+    splittable: bool
+    last_stage: int
+    warm_from: tuple[str, ...]
+
+
+def read_job(run: RunDirectory) -> JobView | None:
+    """The job, if ``prepare`` has written it."""
+    mark = stamp(run, _JOB)
+    return _view(run.path(""), mark) if mark else None
+
+
+def whole_job(run: RunDirectory) -> Job:
+    """The document itself; the last few are kept, since stages are held to it one after the other."""
+    return _job(run.path(""), stamp(run, _JOB))
+
+
+@lru_cache(maxsize=4)
+def _job(location: str, _mark: str | None) -> Job:
+    return RunDirectory(location).job()
+
+
+@lru_cache(maxsize=1024)
+def _view(location: str, mark: str) -> JobView:
+    job = _job(location, mark)
+    spec, routing = job.spec, job.spec.routing
+    return JobView(
+        name=spec.name,
+        description=spec.description,
+        date=job.date.isoformat(),
+        extent=job.extent,
+        input_path=job.input_path,
+        output_path=job.output_path,
+        key=spec.key,
+        aggregates=tuple(
+            AggregateView(name, call.function, call.column, job.algebra[name].mergeable, job.algebra[name].ordered)
+            for name, call in spec.aggregates.items()
+            if name in job.algebra
+        ),
+        policy=routing.policy,
+        engine=spec.engine,
+        reducers=routing.reducers,
+        slots=routing.slot_count,
+        wave_rows=tuple(job.wave_rows(wave) for wave in range(len(job.waves))),
+        splittable=job.splittable,
+        last_stage=job.last_stage,
+        warm_from=job.warm_from,
+    )

@@ -1,0 +1,251 @@
+"""A whole run as it stands: steps, stages, decisions, balance, ledger, verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from skewless.certificate import Certificate, certify
+from skewless.failure import Failure
+from skewless.ledger import LedgerLine, stage_problems
+from skewless.publication import Publication
+from skewless.run_directory import PUBLISH_STEP, RESULT_STEP, RunDirectory
+from skewless_airflow.web.airflow_runs import AirflowRun, AirflowTask
+from skewless_airflow.web.run_folders import stamp
+from skewless_airflow.web.views.decision import DecisionView, PlanView, read_decisions, read_plan, where_keys_go
+from skewless_airflow.web.views.job import JobView, read_job
+from skewless_airflow.web.views.quality import QualityView, read_quality
+from skewless_airflow.web.views.stage import HotKey, StageView, read_stages
+
+_MOST_FAILURES = 10
+
+
+@dataclass(frozen=True)
+class StepView:
+    """One task of the pipeline: whether its work is done, and how long it took.
+
+    Attributes:
+        task: its name in the DAG, without the names of groups around it.
+        done: whether its documents are committed.
+        words: its state.
+        seconds: of the task in Airflow, where that is known.
+        spark_seconds: of the stage's Spark work, where it is a stage.
+    """
+
+    task: str
+    done: bool
+    words: str
+    seconds: float | None
+    spark_seconds: float | None
+
+    @property
+    def outside_seconds(self) -> float | None:
+        """What the task took beside the stage's Spark work."""
+        if self.seconds is None or self.spark_seconds is None:
+            return None
+        return max(0.0, self.seconds - self.spark_seconds)
+
+
+@dataclass(frozen=True)
+class LedgerView:
+    """The ledger as far as the run has come.
+
+    Attributes:
+        final: whether it is the one that was validated.
+        balanced: of the final one, whether every row is counted once; before, whether the stages add up.
+    """
+
+    lines: tuple[LedgerLine, ...]
+    input_rows: int | None
+    processed_rows: int
+    state_rows: int | None
+    problems: tuple[str, ...]
+    final: bool
+
+    @property
+    def balanced(self) -> bool:
+        """Whether nothing is missing or counted twice."""
+        return not self.problems
+
+
+@dataclass(frozen=True)
+class KeyView:
+    """A hot key, its part of all rows, and where it goes."""
+
+    key: str
+    seen: int
+    share: float
+    backlog: int
+    goes: str
+
+
+@dataclass(frozen=True)
+class RunView:
+    """Everything the run's page says."""
+
+    job: JobView | None
+    plan: PlanView | None
+    steps: tuple[StepView, ...]
+    stages: tuple[StageView, ...]
+    decisions: tuple[DecisionView, ...]
+    overall: Certificate | None
+    keys: tuple[KeyView, ...]
+    keys_epoch: int
+    ledger: LedgerView | None
+    quality: QualityView | None
+    publication: Publication | None
+    failures: tuple[str, ...]
+
+    @property
+    def decision_about(self) -> dict[int, DecisionView]:
+        """The decisions by the stage that they are about."""
+        return {decision.stage: decision for decision in self.decisions}
+
+    @property
+    def state(self) -> str:
+        """Where the run stands, in a few words."""
+        if self.publication:
+            return "published"
+        if self.quality and not self.quality.success:
+            return "failed validation, nothing is published"
+        if self.quality:
+            return "validated"
+        done = [step.task for step in self.steps if step.done]
+        return f"committed so far: {', '.join(done)}" if done else "not prepared yet"
+
+
+def read_run(run: RunDirectory, airflow: AirflowRun | None = None, tasks: Sequence[AirflowTask] = ()) -> RunView:
+    """A run at any moment of its life, from its documents and what Airflow knows."""
+    job = read_job(run)
+    stages = tuple(read_stages(run)) if job else ()
+    decisions = tuple(read_decisions(run, job.last_stage)) if job else ()
+    quality = read_quality(run)
+    epoch, keys = _keys(run, stages)
+    return RunView(
+        job=job,
+        plan=read_plan(run, 0),
+        steps=tuple(_steps(run, job, stages, decisions, quality, tasks, airflow)),
+        stages=stages,
+        decisions=decisions,
+        overall=overall(job, stages) if job and stages else None,
+        keys=keys,
+        keys_epoch=epoch,
+        ledger=_ledger(run, stages, quality),
+        quality=quality,
+        publication=read_publication(run),
+        failures=_failures(run),
+    )
+
+
+def overall(job: JobView, stages: Sequence[StageView]) -> Certificate:
+    """All stages against the best there could be: the sum of their largest loads."""
+    hottest: HotKey | None = stages[-1].hottest[0] if stages[-1].hottest else None
+    return certify(
+        float(sum(stage.processed for stage in stages)),
+        job.reducers,
+        sum(stage.makespan_rows for stage in stages),
+        (hottest.key, float(hottest.seen)) if hottest else None,
+        job.splittable,
+    )
+
+
+def read_publication(run: RunDirectory) -> Publication | None:
+    """The record of the publication, if the run was published."""
+    name = f"{PUBLISH_STEP}/published.json"
+    return run.read(name, Publication) if run.exists(name) else None
+
+
+def _keys(run: RunDirectory, stages: Sequence[StageView]) -> tuple[int, tuple[KeyView, ...]]:
+    if not stages:
+        return 0, ()
+    last = stages[-1]
+    epoch, goes = where_keys_go(run, tuple(hot.key for hot in last.hottest))
+    rows = max(1, last.seen)
+    keys = (
+        KeyView(hot.key, hot.seen, hot.seen / rows, hot.backlog, where)
+        for hot, where in zip(last.hottest, goes, strict=True)
+    )
+    return epoch, tuple(keys)
+
+
+def _ledger(run: RunDirectory, stages: Sequence[StageView], quality: QualityView | None) -> LedgerView | None:
+    if quality is not None:
+        found = quality.ledger
+        processed = sum(line.processed_rows for line in found.lines)
+        return LedgerView(found.lines, found.input_rows, processed, found.state_rows, found.problems, final=True)
+    if not stages:
+        return None
+    lines = tuple(stage.line for stage in stages)
+    result = run.commit_of(RESULT_STEP)
+    return LedgerView(
+        lines=lines,
+        input_rows=None,
+        processed_rows=sum(line.processed_rows for line in lines),
+        state_rows=result.counts.get("rows") if result else None,
+        problems=stage_problems(lines),
+        final=False,
+    )
+
+
+def _failures(run: RunDirectory) -> tuple[str, ...]:
+    """The last words of tries that failed."""
+    try:
+        found = run.fs.ls(f"{run.root}/failures", detail=False)
+    except (FileNotFoundError, NotADirectoryError):
+        return ()
+    names = sorted(str(path).rpartition("/")[2] for path in found if str(path).endswith(".json"))
+    return tuple(
+        f"{name.removesuffix('.json')}: {run.read(f'failures/{name}', Failure).sentence}"
+        for name in names[-_MOST_FAILURES:]
+    )
+
+
+def _steps(
+    run: RunDirectory,
+    job: JobView | None,
+    stages: Sequence[StageView],
+    decisions: Sequence[DecisionView],
+    quality: QualityView | None,
+    tasks: Sequence[AirflowTask],
+    airflow: AirflowRun | None,
+) -> list[StepView]:
+    last = max((decision.stage for decision in decisions if decision.after is None), default=None)
+    known = {_own_name(task.task_id): task for task in tasks}
+    over = airflow is not None and not airflow.going_on
+
+    def step(task: str, done: bool, spark_seconds: float | None = None, needed: bool = True) -> StepView:
+        seen = known.get(task)
+        words = "committed" if done else _waiting(seen, needed, over)
+        return StepView(task, done, words, seen.seconds if seen else None, spark_seconds)
+
+    found = [step("prepare", job is not None and read_plan(run, 0) is not None)]
+    decided = {decision.stage for decision in decisions}
+    for stage in range((job.last_stage if job else 0) + 1):
+        needed = last is None or stage < last
+        if stage:
+            found.append(step(f"stage_{stage:02d}.plan", stage in decided, needed=last is None or stage <= last))
+        done = stage < len(stages)
+        found.append(step(f"stage_{stage:02d}.run", done, stages[stage].seconds if done else None, needed))
+    found.append(step("merge", stamp(run, f"{RESULT_STEP}/COMMIT.json") is not None))
+    found.append(step("validate", quality is not None))
+    found.append(step("publish", read_publication(run) is not None))
+    return found
+
+
+def has_stages(tasks: Sequence[AirflowTask]) -> bool:
+    """Whether a run is one of ours, by its tasks: every DAG has our tabs."""
+    return any(_own_name(task.task_id) == "stage_00.run" for task in tasks)
+
+
+def _own_name(task_id: str) -> str:
+    """The task's name without the groups around ours: ``nightly.stage_01.plan`` is ``stage_01.plan``."""
+    parts = task_id.split(".")
+    return ".".join(parts[-2:]) if len(parts) > 1 and parts[-2].startswith("stage_") else parts[-1]
+
+
+def _waiting(task: AirflowTask | None, needed: bool, over: bool) -> str:
+    if not needed:
+        return "not needed"
+    if task is not None and task.state:
+        return task.state.replace("_", " ")
+    return "never came to it" if over else "not yet"

@@ -1,0 +1,165 @@
+"""What happened in one stage: the load of its tasks, its counts, its hottest keys."""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from skewless.certificate import certify
+from skewless.ledger import LedgerLine
+from skewless.run_directory import RunDirectory, stage_step
+from skewless.stage_report import Histogram, StageReport, TaskLoad
+from skewless_airflow.web.run_folders import stamp
+from skewless_airflow.web.views.job import whole_job
+
+#: Tasks and keys that a page names; all others are added up.
+MOST_TASKS = 60
+MOST_KEYS = 50
+
+
+@dataclass(frozen=True)
+class TaskView:
+    """The load of one task, in rows; ``queued = processed + backlog``."""
+
+    task: str
+    queued: int
+    processed: int
+    backlog: int
+    states: int
+    busy_seconds: float | None
+
+
+@dataclass(frozen=True)
+class HotKey:
+    """A key of the head: its rows in all stages so far, and what is left of them."""
+
+    key: str
+    seen: int
+    backlog: int
+
+
+@dataclass(frozen=True)
+class StageView:
+    """One committed stage.
+
+    Attributes:
+        fair_queued: rows that each task would have found, had all found as many.
+        max_over_mean: the largest task's processed rows over the mean.
+        queued_over_mean: the same of what the tasks found.
+        gap: how far the longest task was above the best there could be.
+        makespan_rows: rows of the largest task, or of a slot where nothing was routed.
+        largest: the tasks with the longest queues, longest first.
+        rest: all other tasks, added up; ``rest_tasks`` of them.
+        hottest: keys with the most rows so far, most first.
+        hottest_backlog: keys with the most rows left over.
+        named_keys: how many keys the report names, and ``named_rows`` how many rows they have so far.
+    """
+
+    stage: int
+    engine: str
+    waves: tuple[int, int]
+    admitted: int
+    backlog_in: int
+    forwarded: int
+    processed: int
+    backlog: int
+    states: int
+    seconds: float
+    tasks: int
+    fair_queued: float
+    max_over_mean: float
+    queued_over_mean: float
+    gap: float
+    makespan_rows: float
+    largest: tuple[TaskView, ...]
+    rest: TaskView
+    rest_tasks: int
+    seen: int
+    seen_null: int
+    named_keys: int
+    named_rows: int
+    hottest: tuple[HotKey, ...]
+    hottest_backlog: tuple[HotKey, ...]
+    line: LedgerLine
+
+
+def read_stages(run: RunDirectory) -> list[StageView]:
+    """All committed stages, from 0 without a gap."""
+    found: list[StageView] = []
+    while (stage := read_stage(run, len(found))) is not None:
+        found.append(stage)
+    return found
+
+
+def read_stage(run: RunDirectory, stage: int) -> StageView | None:
+    """A stage, if it has committed."""
+    mark = stamp(run, f"{stage_step(stage)}/COMMIT.json")
+    return _view(run.path(""), stage, mark) if mark else None
+
+
+@lru_cache(maxsize=1024)
+def _view(location: str, stage: int, _mark: str) -> StageView:
+    run = RunDirectory(location)
+    job, report = whole_job(run), run.report(stage)
+    queued = np.array([load.queued_rows for load in report.tasks], dtype=np.float64)
+    fair = float(queued.mean()) if len(queued) else 0.0
+    slots = job.spec.routing.slot_count
+    makespan = float(report.processed.max()) if report.tasks else report.processed_rows / slots
+    held = certify(float(report.processed_rows), len(report.tasks) or slots, makespan, None, splittable=True)
+    largest, rest = _largest(report)
+    return StageView(
+        stage=stage,
+        engine="staged" if report.tasks else "combine",
+        waves=report.waves,
+        admitted=report.admitted_rows,
+        backlog_in=report.backlog_in_rows,
+        forwarded=report.forwarded_rows,
+        processed=report.processed_rows,
+        backlog=report.backlog_rows,
+        states=sum(load.states for load in report.tasks),
+        seconds=report.stage_seconds,
+        tasks=len(report.tasks),
+        fair_queued=fair,
+        max_over_mean=report.max_over_mean,
+        queued_over_mean=float(queued.max()) / fair if fair else 1.0,
+        gap=max(0.0, held.gap),
+        makespan_rows=makespan,
+        largest=largest,
+        rest=rest,
+        rest_tasks=len(report.tasks) - len(largest),
+        seen=report.histogram.seen_rows,
+        seen_null=report.histogram.seen_null_rows,
+        named_keys=len(report.histogram.head),
+        named_rows=sum(seen for seen, _ in report.histogram.head.values()),
+        hottest=_hottest(report.histogram, which=0),
+        hottest_backlog=_hottest(report.histogram, which=1)[:5],
+        line=LedgerLine.of(job, report),
+    )
+
+
+def _largest(report: StageReport) -> tuple[tuple[TaskView, ...], TaskView]:
+    order = sorted(report.tasks, key=lambda load: -load.queued_rows)
+    rest = order[MOST_TASKS:]
+    busy = [load.busy_seconds for load in rest if load.busy_seconds is not None]
+    others = TaskView(
+        "all others",
+        sum(load.queued_rows for load in rest),
+        sum(load.processed_rows for load in rest),
+        sum(load.backlog_rows for load in rest),
+        sum(load.states for load in rest),
+        sum(busy) if busy else None,
+    )
+    return tuple(_task(load) for load in order[:MOST_TASKS]), others
+
+
+def _task(load: TaskLoad) -> TaskView:
+    return TaskView(load.task, load.queued_rows, load.processed_rows, load.backlog_rows, load.states, load.busy_seconds)
+
+
+def _hottest(histogram: Histogram, which: int) -> tuple[HotKey, ...]:
+    """The keys with the most rows seen (0) or left over (1)."""
+    some = heapq.nlargest(MOST_KEYS, histogram.head.items(), key=lambda item: (item[1][which], item[0]))
+    return tuple(HotKey(key, seen, left) for key, (seen, left) in some if (seen, left)[which])

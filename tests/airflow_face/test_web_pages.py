@@ -1,0 +1,354 @@
+"""What the pages say at every moment of a run's life, and that keys stay data on all of them."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import urljoin
+
+import pytest
+from httpx import Client
+
+from benchmarks.simulation import Simulation
+from skewless.decision import Decision
+from skewless.engine_choice import EngineChoice
+from skewless.routing_plan import RoutingPlan
+from skewless.run_directory import RunDirectory
+from skewless.stage_report import StageReport
+from skewless_airflow.run_store import run_location
+from tests import airflow_setting
+from tests.airflow_face.web_scenario import (
+    DAG,
+    EVIL,
+    OTHER_DAG,
+    Moments,
+    large_run,
+    make_dags,
+    served,
+    synthetic_run,
+    trigger,
+)
+
+pytestmark = [airflow_setting.IN_PROCESS, pytest.mark.usefixtures("airflow_database")]
+
+_MOST_BYTES = 300_000
+
+
+@pytest.fixture(scope="module")
+def simulation() -> Simulation:
+    """A run whose hottest key is somebody's HTML."""
+    return synthetic_run()
+
+
+def _combined(location: str, simulation: Simulation) -> None:
+    """A run that nothing was routed in: no tasks, no head."""
+    report, plan = simulation.reports[0], simulation.plans[0]
+    choice = EngineChoice(engine="combine", rows=10, sentence=f"combine: states are small {EVIL}")
+    whole = plan.model_copy(update={"engine": "combine", "waves": (0, len(simulation.job.waves)), "budget_rows": None})
+    empty = report.histogram.model_copy(update={"head": {}})
+    rows = simulation.job.rows
+    combined = report.model_copy(
+        update={
+            "tasks": (), "histogram": empty, "waves": whole.waves, "admitted_rows": rows, "processed_rows": rows,
+            "backlog_rows": 0,
+        }
+    )  # fmt: skip
+    decision = Decision(
+        stage=0, policy="adaptive", engine=choice, queued_rows=10, candidates=(), certificate=None,
+        sentence=choice.sentence, next_plan=whole,
+    )  # fmt: skip
+    run = RunDirectory(location)
+    run.write_once("job.json", simulation.job)
+    run.enact(decision)
+    attempt = run.new_attempt("stages/0000")
+    attempt.write("report.json", StageReport.model_validate(combined.model_dump()))
+    attempt.commit([], {"processed_rows": rows})
+
+
+#: Every moment of a run's life, by the run's id.
+_MOMENTS: dict[str, Callable[[str, Simulation], object]] = {
+    "triggered": lambda _location, _run: None,
+    "prepared": lambda location, run: Moments(location, run).prepare(),
+    "one-stage": lambda location, run: Moments(location, run).prepare().stages(1),
+    "all-stages": lambda location, run: Moments(location, run).prepare().stages(),
+    "merged": lambda location, run: Moments(location, run).prepare().stages().merge(),
+    "combined": _combined,
+    "failed-quality": lambda location, run: Moments(location, run).prepare().stages().merge().validate(success=False),
+    "finished": lambda location, run: Moments(location, run).prepare().stages().merge().validate().publish(),
+}
+_RUNNING = {"triggered", "prepared", "one-stage", "all-stages", "merged", "combined"}
+_PAGES = ("skew", "quality", "what-if", "what-if?policy=static&policy=adaptive", "tasks/stage_01.plan/decision",
+          "tasks/prepare/decision", "tasks/stage_09.plan/decision")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def viewer(
+    tmp_path_factory: pytest.TempPathFactory,
+    simulation: Simulation,
+    airflow_database: None,  # noqa: ARG001  # it must be there first
+) -> Iterator[Client]:
+    """A user who may only look, before Airflow with a run at every moment of its life."""
+    folder = tmp_path_factory.mktemp("web")
+    with served(folder) as clients:
+        make_dags(folder)
+        for run_id, write in _MOMENTS.items():
+            trigger(clients["admin"], DAG, run_id, None if run_id in _RUNNING else "success")
+            write(run_location(DAG, run_id), simulation)
+        Moments(run_location(DAG, "local__2026"), simulation).prepare().stages(1)
+        trigger(clients["admin"], OTHER_DAG, "theirs")
+        yield clients["viewer"]
+
+
+def _page(viewer: Client, run_id: str, page: str = "skew") -> str:
+    answer = viewer.get(f"/skewless/dags/{DAG}/runs/{run_id}/{page}")
+    assert answer.status_code == 200, answer.text
+    return answer.text
+
+
+@pytest.mark.parametrize("run_id", _MOMENTS)
+@pytest.mark.parametrize("page", _PAGES)
+def test_every_page_renders_at_every_moment_and_keys_stay_text(viewer: Client, run_id: str, page: str) -> None:
+    text = _page(viewer, run_id, page)
+    assert len(text.encode()) < _MOST_BYTES
+    _Sound().feed(text)
+    assert "<img" not in text
+    assert not re.search(r"\s(on\w+|style)\s*=", text.replace("&lt;img src=x onerror=", "")), "inline code or style"
+    assert "javascript:" not in text
+
+
+@pytest.mark.parametrize(
+    ("run_id", "words"),
+    [
+        ("triggered", ["There is nothing to show yet", "not prepared yet"]),
+        ("prepared", ["No stage has committed yet", "prepare"]),
+        ("one-stage", ["Stage 0", "Decision about stage 1", "What was weighed", "stand still", "so far"]),
+        ("all-stages", ["it balances so far", "Not validated yet"]),
+        ("merged", ["in the states"]),
+        ("combined", ["Nothing was routed", "combine: states are small"]),
+        ("failed-quality", ["failed validation, nothing is published", "max_value=5", "1 of 400 values unexpected"]),
+        ("finished", ["published", "it balances.", "4 of 4 expectations held", "Certificate"]),
+    ],
+)
+def test_the_run_page_tells_where_the_run_stands(viewer: Client, run_id: str, words: list[str]) -> None:
+    text = _page(viewer, run_id)
+    missing = [one for one in words if one not in text and one not in _page(viewer, run_id, "quality")]
+    assert not missing
+
+
+def test_a_run_that_goes_on_is_followed_and_one_that_ended_is_not(viewer: Client) -> None:
+    for run_id in _MOMENTS:
+        answer = viewer.get(f"/skewless/dags/{DAG}/runs/{run_id}/skew")
+        assert ("refresh.js" in answer.text) == (run_id in _RUNNING)
+        assert ("script-src 'self'" in answer.headers["Content-Security-Policy"]) == (run_id in _RUNNING)
+        assert "unsafe" not in answer.headers["Content-Security-Policy"]
+
+
+def test_a_dag_that_is_no_job_has_the_tabs_and_is_told_so(viewer: Client) -> None:
+    run = viewer.get(f"/skewless/dags/{OTHER_DAG}/runs/theirs/skew").text
+    assert "its DAG is no job of Skewless" in run
+    assert "refresh.js" not in run, "there is nothing to wait for"
+    assert "This DAG has no run directory" in viewer.get(f"/skewless/dags/{OTHER_DAG}/over-time").text
+    assert OTHER_DAG not in viewer.get("/skewless/").text
+
+
+def test_a_run_of_many_tasks_and_keys_is_a_small_page(viewer: Client) -> None:
+    run = large_run(tasks=2000, keys=20_000)
+    Moments(run_location(DAG, "large"), run).prepare().stages()
+    assert len(run.reports) == 3
+    text = _page(viewer, "large")
+    assert len(text.encode()) < _MOST_BYTES
+    assert "The 60 longest queues of 2,000 tasks" in text
+    assert "1,940 beyond the bars" in text
+    assert "The 50 hottest of 20,000 keys" in text
+    begun = time.monotonic()
+    assert _page(viewer, "large") == text
+    assert time.monotonic() - begun < 1.0, "what was read once is not read again"
+
+
+def test_the_load_of_each_task_is_shown_against_the_fair_share(viewer: Client, simulation: Simulation) -> None:
+    text = _page(viewer, "finished")
+    for report in simulation.reports:
+        for load in report.tasks:
+            assert f"{load.task}: {load.processed_rows:,} rows processed, {load.backlog_rows:,} left over" in text
+    assert text.count('class="fair"') == len(simulation.reports)
+    assert all(f"{report.forwarded_rows:,} of them forwarded" in text for report in simulation.reports)
+
+
+def test_every_decision_is_told_with_all_that_it_refused(viewer: Client, simulation: Simulation) -> None:
+    text = _page(viewer, "finished").replace("&#39;", "'").replace("&gt;", ">").replace("&lt;", "<")
+    for decision in simulation.decisions:
+        assert decision.sentence in text
+        assert all(one.sentence in text for one in decision.candidates)
+        if decision.certificate:
+            assert decision.certificate.conclusion in text
+
+
+def test_hot_keys_are_named_with_where_they_go(viewer: Client, simulation: Simulation) -> None:
+    text = _page(viewer, "finished")
+    seen, _ = simulation.reports[-1].histogram.head[EVIL]
+    row = re.search(rf"<tr><td><code>&lt;img src=x onerror=alert\(1\)&gt;</code><td class=\"n\">{seen:,}.*", text)
+    assert row
+    assert "split over" in row[0]
+    assert "pinned to" in text
+    assert "&#39;line\\nend&#39;" in text, "odd characters of a key are visible"
+
+
+def test_the_ring_is_shown_before_and_after_where_it_changed(viewer: Client) -> None:
+    halved = synthetic_run(policy="halving", threshold=0.0)
+    Moments(run_location(DAG, "halved"), halved).prepare().stages()
+    assert any(_tokens(first) != _tokens(second) for first, second in zip(halved.plans, halved.plans[1:], strict=False))
+    text = _page(viewer, "halved")
+    assert "Share of the ring of each reducer, before" in text
+    assert "Share of the ring of each reducer, after" in text
+
+
+def _tokens(plan: RoutingPlan) -> dict[int, int]:
+    return plan.ring.tokens
+
+
+def test_a_plan_task_shows_its_one_decision(viewer: Client, simulation: Simulation) -> None:
+    text = _page(viewer, "finished", "tasks/stage_02.plan/decision")
+    assert "Decision about stage 2" in text
+    assert f"{simulation.decisions[1].queued_rows:,} rows queued" in text
+    assert "What it was decided from: stage 1" in text
+    grouped = _page(viewer, "finished", "tasks/my_group.stage_02.plan/decision")
+    assert "Decision about stage 2" in grouped
+
+
+def test_another_task_says_kindly_that_it_decides_nothing(viewer: Client) -> None:
+    assert "takes no decision" in _page(viewer, "finished", "tasks/stage_00.run/decision")
+    assert "takes no decision" in _page(viewer, "finished", "tasks/%3Cimg%20src=x%3E/decision")
+
+
+def test_runs_are_seen_over_time_with_those_that_airflow_does_not_know(viewer: Client) -> None:
+    text = viewer.get(f"/skewless/dags/{DAG}/over-time").text
+    for run_id in _MOMENTS:
+        assert (f"runs/{run_id}/skew" in text) == (run_id != "triggered"), "it has no run directory"
+    assert "runs/local__2026/skew" in text
+    assert "Stage 0" in _page(viewer, "local__2026")
+    assert text.count('<figure class="tile">') == 6
+    assert "failed" in text
+
+
+def test_a_dag_without_runs_says_so(viewer: Client) -> None:
+    text = viewer.get("/skewless/").text
+    assert f"dags/{DAG}/over-time" in text
+    assert "failed" in text or "passed" in text or "none yet" in text
+
+
+def test_an_expectation_is_shown_with_its_history(viewer: Client) -> None:
+    text = _page(viewer, "finished", "quality")
+    assert "max_value=5" in text
+    marks = re.findall(r'<rect class="(good|bad|none)"[^>]*><title>([^<]*)', text)
+    assert {kind for kind, _ in marks} == {"good", "bad", "none"}
+    assert any("&lt;img" in title or "1 of 400" in title for _, title in marks)
+
+
+def test_what_if_replays_other_policies(viewer: Client) -> None:
+    text = _page(viewer, "finished", "what-if?policy=static&policy=adaptive")
+    assert "as it ran" in text
+    assert text.count("<details>") == 3
+    assert "There is nothing to replay" in _page(viewer, "prepared", "what-if").replace("there", "There")
+    assert "engine combine" in _page(viewer, "combined", "what-if")
+    assert "required" in _page(viewer, "one-stage", "what-if?policy=static"), "it is not finished"
+
+
+def test_an_unknown_policy_is_refused_with_a_hint(viewer: Client) -> None:
+    answer = viewer.get(f"/skewless/dags/{DAG}/runs/finished/what-if?policy=statik")
+    assert answer.status_code == 422
+    assert "did you mean &#39;static&#39;" in answer.text
+
+
+def test_all_links_are_relative_and_lead_somewhere(viewer: Client) -> None:
+    seen, waiting = set(), ["/skewless/"]
+    while waiting:
+        address = waiting.pop()
+        answer = viewer.get(address)
+        assert answer.status_code == 200, address
+        if not answer.headers["content-type"].startswith("text/html"):
+            continue
+        for link in _Links().of(answer.text):
+            assert not re.match(r"/|[a-z]+:", link), f"{link} on {address}"
+            target = urljoin(address, link)
+            if target not in seen and "/runs/halved/" not in target:
+                seen.add(target)
+                waiting.append(target)
+    assert len(seen) > 40
+
+
+def test_a_document_of_another_release_is_told_in_one_sentence(viewer: Client) -> None:
+    place = Path(run_location(DAG, "later"))
+    place.mkdir(parents=True)
+    (place / "job.json").write_text('{"version": 99}')
+    answer = viewer.get(f"/skewless/dags/{DAG}/runs/later/skew")
+    assert answer.status_code == 500
+    assert "read it with the release of Skewless that wrote it" in answer.text
+    assert "unreadable" in viewer.get(f"/skewless/dags/{DAG}/over-time").text
+    (place / "job.json").unlink()
+    place.rmdir()
+
+
+def test_what_nobody_foresaw_is_a_sentence_too(viewer: Client) -> None:
+    place = Path(run_location(DAG, "odd"))
+    (place / "job.json").mkdir(parents=True)
+    answer = viewer.get(f"/skewless/dags/{DAG}/runs/odd/skew")
+    assert answer.status_code == 500
+    assert "Skewless could not make this page" in answer.text
+    assert "Traceback" not in answer.text
+    (place / "job.json").rmdir()
+    place.rmdir()
+
+
+# The JSON API.
+
+
+def test_the_api_gives_keys_as_data(viewer: Client, simulation: Simulation) -> None:
+    base = f"/skewless/api/v1/dags/{DAG}/runs"
+    run = viewer.get(f"{base}/finished").json()
+    assert (run["version"], run["state"], run["airflow_state"]) == (1, "published", "success")
+    assert run["run"]["keys"][0]["key"] == EVIL
+    assert [stage["processed"] for stage in run["run"]["stages"]] == [one.processed_rows for one in simulation.reports]
+    report = viewer.get(f"{base}/finished/stages/1")
+    assert report.headers["content-type"] == "application/json"
+    assert StageReport.from_json(report.content) == simulation.reports[1]
+    assert EVIL in Decision.from_json(viewer.get(f"{base}/finished/decisions/1").content).sentence
+    assert viewer.get(f"{base}/finished/ledger").json()["balanced"] is True
+    assert viewer.get(f"{base}/failed-quality/quality").json()["quality"]["success"] is False
+    lines = viewer.get(base).json()["runs"]
+    assert {line["run_id"] for line in lines} >= set(_MOMENTS) - {"triggered"}
+    told = viewer.get(f"{base}/finished/what-if?policy=static").json()["what_if"]
+    assert [line["policy"] for line in told["lines"]] == ["as it ran", "static"]
+    assert [dag["dag_id"] for dag in viewer.get("/skewless/api/v1/dags").json()["dags"]] == [DAG]
+
+
+@pytest.mark.parametrize("end", ["stages/7", "decisions/9", "quality", "ledger"])
+def test_the_api_says_what_is_not_there_yet(viewer: Client, end: str) -> None:
+    answer = viewer.get(f"/skewless/api/v1/dags/{DAG}/runs/prepared/{end}")
+    assert answer.status_code == 404
+    assert answer.json()["error"].endswith(".")
+
+
+class _Sound(HTMLParser):
+    """Refuses a page with an element that could load or run something."""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        assert tag not in {"img", "iframe", "object", "embed", "style", "base"}, tag
+        assert "target" not in given
+        if tag == "script":
+            assert str(given.get("src")).endswith("static/refresh.js")
+
+
+class _Links(HTMLParser):
+    """Collects what a page refers to."""
+
+    def of(self, text: str) -> list[str]:
+        self.found: list[str] = []
+        self.feed(text)
+        return self.found
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:  # noqa: ARG002  # of any element
+        self.found += [value for name, value in attrs if name in {"href", "src", "action"} and value]
