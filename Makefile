@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test up down bench lint setup corpus
+.PHONY: help demo test up down cluster cluster-down env bench lint setup setup-test setup-cluster corpus
 
 # Tiers by folder. The fast one goes first and alone; the others start many JVMs and wait for them,
 # so two files run at a time, the longest first. A tier that does not exist yet is left out.
@@ -10,12 +10,12 @@ SLOW_TIERS := $(wildcard $(addprefix tests/,end_to_end spark_face airflow_face b
 IN_VENV := . .venv/environment.sh &&
 
 help: ## List these doors
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
 demo: setup corpus ## Run the nightly job over Python's own sources in Airflow and show what came out
 	@$(IN_VENV) python -m skewless_airflow.local demo
 
-test: setup ## Run all tests: core, Spark, Airflow, end to end
+test: setup-test ## Run all tests: core, Spark, Airflow, end to end
 	@$(IN_VENV) python -m pytest -n 2 tests/core
 	@$(IN_VENV) python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(SLOW_TIERS)
 
@@ -25,6 +25,15 @@ up: setup ## Start Airflow with its UI on port 8080 (SKEWLESS_PORT) and say how 
 down: setup ## Stop it
 	@$(IN_VENV) python -m skewless_airflow.local down
 
+env: ## Write .env with random secrets, for docker compose up
+	@python3 docker/make_env.py
+
+cluster: setup-cluster ## Start the services of docker-compose.yml as processes: PostgreSQL, Airflow, Spark with two workers
+	@$(IN_VENV) python -m skewless_airflow.cluster up
+
+cluster-down: setup ## Stop them
+	@$(IN_VENV) python -m skewless_airflow.cluster down
+
 bench: setup ## Measure against baselines; ONLY=B3 for one row, SCALE=0.1 for a look, LONG=1 for B2 with T* = 60 s
 	@$(IN_VENV) python -m benchmarks $(if $(ONLY),--only $(ONLY)) $(if $(SCALE),--scale $(SCALE)) $(if $(LONG),--long)
 
@@ -33,6 +42,12 @@ lint: setup ## Check style, types and import rules
 
 setup:
 	@.ci/setup.sh
+
+setup-cluster:
+	@.ci/setup.sh postgresql
+
+setup-test:
+	@.ci/setup.sh postgresql chromium
 
 corpus: setup
 	@$(IN_VENV) python -m skewless_spark.demo_corpus

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Makes .venv from the hashed lock, and finds a Java that Spark runs on. Called by every target of the
 # Makefile; it does something only when requirements.lock or pyproject.toml have changed.
+#   setup.sh [postgresql] [chromium]    and those, for the cluster and for the tests in a browser
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -104,5 +105,32 @@ export PYSPARK_PYTHON='$PWD/.venv/bin/python'
 EOF
 }
 
+# What only some doors need comes from Debian, where we may install it. Where not, those doors say what is missing.
+install() {
+  if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
+    say "Installing $* ..."
+    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"; } \
+      </dev/null >.venv/apt.log 2>&1 || { tail -5 .venv/apt.log >&2; say "apt-get install $* failed."; }
+  fi
+}
+
+find_postgresql() {
+  if [ -x /usr/lib/postgresql/15/bin/initdb ] || command -v initdb >/dev/null 2>&1; then return; fi
+  if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
+    # Its binaries only: we make a database of our own, and start it ourselves.
+    mkdir -p /etc/postgresql-common/createcluster.d
+    echo "create_main_cluster = false" >/etc/postgresql-common/createcluster.d/skewless.conf
+  fi
+  install postgresql-15
+}
+
+find_chromium() {
+  if command -v chromium >/dev/null 2>&1 && command -v chromedriver >/dev/null 2>&1; then return; fi
+  install chromium chromium-driver
+}
+
 make_venv
 find_java
+for extra in "$@"; do
+  "find_$extra"
+done

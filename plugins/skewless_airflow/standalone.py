@@ -10,9 +10,7 @@ import contextlib
 import json
 import os
 import secrets
-import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -22,6 +20,7 @@ from pathlib import Path
 import httpx
 
 from skewless_airflow.places import PROJECT, data_root
+from skewless_airflow.session import Session, begin, end
 
 #: ``$SKEWLESS_AIRFLOW_HOME`` is for a second one beside it, as the tests have.
 HOME = Path(os.environ.get("SKEWLESS_AIRFLOW_HOME") or PROJECT / ".airflow").resolve()
@@ -72,16 +71,19 @@ class Running:
 
     def processes(self) -> list[int]:
         """The living processes of its session; components make groups of their own, but stay in it."""
-        if _born(self.pid) not in (None, self.born):
-            return []
-        return [pid for pid in _pids() if _session(pid) == self.pid]
+        return self.session.processes()
+
+    @property
+    def session(self) -> Session:
+        """The session that all of its processes belong to."""
+        return Session(self.pid, self.born)
 
 
 def running() -> Running | None:
     """The local Airflow of this checkout, if one is up."""
     with contextlib.suppress(OSError, ValueError, TypeError):
         found = Running(**json.loads(_STATE.read_text()))
-        if _born(found.pid) == found.born:
+        if found.session.leads():
             return found
     return None
 
@@ -99,17 +101,8 @@ def start(port: int) -> Running:
     stop()  # what is left of one whose first process was killed
     LOGS.mkdir(parents=True, exist_ok=True)
     _make_password()
-    with SERVER_LOG.open("wb") as out:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "airflow", "standalone"],
-            env=environment(port),
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            cwd=HOME,
-            start_new_session=True,
-        )
-    started = Running(process.pid, _born(process.pid) or 0, port)
+    session = begin([sys.executable, "-m", "airflow", "standalone"], environment(port), HOME, SERVER_LOG)
+    started = Running(session.pid, session.born, port)
     _STATE.write_text(json.dumps(asdict(started)))
     return started
 
@@ -123,7 +116,7 @@ def wait_until_healthy(started: Running, tick: Callable[[float], None]) -> None:
     begun = time.monotonic()
     while not started.healthy():
         passed = time.monotonic() - begun
-        if _born(started.pid) != started.born:
+        if not started.session.leads():
             raise LocalAirflowError(f"Airflow ended while it started; {_last_words()}")
         if passed > START_SECONDS:
             stop()
@@ -143,14 +136,7 @@ def stop() -> bool:
     except (OSError, ValueError, TypeError):
         return False
     was_running = bool(found.processes())
-    for sign in (signal.SIGTERM, signal.SIGKILL):
-        deadline = time.monotonic() + STOP_SECONDS
-        for pid in found.processes():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, sign)
-        while found.processes() and time.monotonic() < deadline:
-            _reap()
-            time.sleep(0.2)
+    end([found.session], STOP_SECONDS)
     _STATE.unlink(missing_ok=True)
     return was_running
 
@@ -243,33 +229,3 @@ def _last_words() -> str:
     lines = SERVER_LOG.read_text(errors="replace").splitlines() if SERVER_LOG.exists() else []
     tail = "\n".join(lines[-15:])
     return f"the end of {SERVER_LOG} is:\n{tail}"
-
-
-def _pids() -> list[int]:
-    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-
-
-def _session(pid: int) -> int | None:
-    """The session of a living process."""
-    fields = _stat(pid)
-    return int(fields[3]) if fields and fields[0] != "Z" else None
-
-
-def _born(pid: int) -> int | None:
-    """When a living process was started, in clock ticks since boot."""
-    fields = _stat(pid)
-    return int(fields[19]) if fields and fields[0] != "Z" else None
-
-
-def _stat(pid: int) -> list[str]:
-    """The fields of ``/proc/PID/stat`` from the third on, after the name, which may hold anything."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return []
-
-
-def _reap() -> None:
-    """Collect our own child, if the Airflow we stop is one."""
-    with contextlib.suppress(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)

@@ -1,0 +1,9 @@
+"""What can go wrong with a cluster, in one sentence."""
+
+from __future__ import annotations
+
+from skewless.errors import SkewlessError
+
+
+class ClusterError(SkewlessError):
+    """The cluster cannot be described, started or reached."""

@@ -1,0 +1,134 @@
+"""A process that leads a session of its own, and all that it started: found again, signalled, stopped.
+
+The kernel keeps the session of a process through all forks, so whatever a server starts is found by it,
+even when the server itself was killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Session:
+    """The processes of one session.
+
+    Attributes:
+        pid: of the first process, which leads the session.
+        born: its start time in clock ticks since boot, so that a reused pid is not taken for it.
+    """
+
+    pid: int
+    born: int
+
+    def leads(self) -> bool:
+        """Whether the first process lives."""
+        return born(self.pid) == self.born
+
+    def processes(self) -> list[int]:
+        """The living processes; components make groups of their own, but stay in their session."""
+        if born(self.pid) not in (None, self.born):
+            return []
+        return [pid for pid in _pids() if _session_of(pid) == self.pid]
+
+
+def begin(argv: Sequence[str], environment: Mapping[str, str], folder: Path, output: Path) -> Session:
+    """Start a program in a session of its own; it outlives this process.
+
+    Args:
+        argv: the program and its arguments.
+        environment: all of its environment.
+        folder: where it starts.
+        output: the file for what it says, begun anew.
+    """
+    # Not subprocess.Popen, which holds on to its child and complains of one that outlives it.
+    pid = os.posix_spawnp(
+        "env",
+        ["env", "-C", str(folder), *argv],
+        dict(environment),
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, str(output), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ],
+        setsid=True,
+        setsigdef=[signal.SIGPIPE],  # Python ignores it, and a child would inherit that
+    )
+    return Session(pid, born(pid) or 0)
+
+
+def ask(sessions: Mapping[Session, signal.Signals], seconds: float) -> None:
+    """Ask the leaders of sessions to stop, side by side, and wait until nobody is left of them.
+
+    Args:
+        sessions: with the signal that each leader takes for that request.
+        seconds: after which we wait no longer, whoever is left.
+    """
+    for session, sign in sessions.items():
+        if session.leads():
+            _signal([session.pid], sign)
+    _await_end(sessions, seconds)
+
+
+def end(sessions: Collection[Session], seconds: float) -> None:
+    """Stop all processes of sessions, side by side.
+
+    Args:
+        sessions: those to stop.
+        seconds: how long they may take before nobody asks them any more.
+    """
+    for sign in (signal.SIGTERM, signal.SIGKILL):
+        for session in sessions:
+            _signal(session.processes(), sign)
+        _await_end(sessions, seconds)
+
+
+def born(pid: int) -> int | None:
+    """When a living process was started, in clock ticks since boot."""
+    fields = _stat(pid)
+    return int(fields[19]) if fields and fields[0] != "Z" else None
+
+
+def _await_end(sessions: Iterable[Session], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while any(session.processes() for session in sessions) and time.monotonic() < deadline:
+        _reap()
+        time.sleep(0.2)
+    _reap()
+
+
+def _signal(pids: Iterable[int], sign: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, sign)
+
+
+def _pids() -> list[int]:
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+
+
+def _session_of(pid: int) -> int | None:
+    """The session of a living process."""
+    fields = _stat(pid)
+    return int(fields[3]) if fields and fields[0] != "Z" else None
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of ``/proc/PID/stat`` from the third on, after the name, which may hold anything."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def _reap() -> None:
+    """Collect our own children that have ended, if what we stop was started by us."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass

@@ -1,0 +1,360 @@
+"""A person at a browser: logs in, triggers a job from the form, watches its Skew tab fill, reads on.
+
+Airflow is the one of `make up`, Spark is real, and so is Chromium. One run is made and watched; the tests
+look at the pages it left. ``SKEWLESS_SCREENSHOTS=1`` writes docs/screenshots.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from selenium import webdriver
+from selenium.common.exceptions import NoAlertPresentException, StaleElementReferenceException, WebDriverException
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support import expected_conditions as expected
+from selenium.webdriver.support.ui import WebDriverWait
+
+from skewless.run_directory import RunDirectory
+from skewless_airflow.places import PROJECT
+from skewless_airflow.rest import FINISHED_RUN, AirflowRest
+from skewless_airflow.run_store import safe_run_id
+from skewless_airflow.standalone import USER, free_port
+
+pytestmark = pytest.mark.timeout(900)
+
+JOB = "browser_words"
+#: A key that would be code if anybody took it for that.
+HOSTILE = "<img src=x onerror=alert(1)>"
+COUNTS = {"self": 60_000, HOSTILE: 20_000, "if": 9_000, "": 700, **{f"word-{n}": 1 + n % 40 for n in range(500)}}
+SPEC = {
+    "name": JOB,
+    "description": "How often each word occurs.",
+    "input": {"path": "words"},
+    "key": "word",
+    "engine": "staged",
+    "aggregates": {"occurrences": "count", "total": {"function": "sum", "column": "size"}},
+    "routing": {"waves": [1, 3], "reducers": 4, "stage_overhead": 0},
+    "quality": {
+        "expectations": [
+            {"type": "expect_column_values_to_be_between", "kwargs": {"column": "occurrences", "min_value": 1}}
+        ]
+    },
+    "output": {"path": "published/words", "files": 2},
+}
+#: The width of a small telephone.
+NARROW = 400
+WAIT_SECONDS = 60.0
+SCREENSHOTS = PROJECT / "docs" / "screenshots"
+
+
+class Visit(NamedTuple):
+    """An Airflow with one finished run, and a browser that is logged in."""
+
+    url: str
+    run_id: str
+    run: RunDirectory
+    driver: webdriver.Chrome
+    #: What the Skew tab said while the run went on.
+    seen: list[str]
+
+    def in_airflow(self, page: str) -> None:
+        """Open a page of Airflow's UI about the run."""
+        self.driver.get(f"{self.url}/dags/{JOB}/runs/{_quoted(self.run_id)}{page}")
+
+    def ours(self, page: str) -> str:
+        """The address of a page of our own; RUN stands for the run."""
+        return f"{self.url}/skewless/{page.replace('RUN', f'dags/{JOB}/runs/{_quoted(self.run_id)}')}"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data root and a catalog of one job."""
+    place = tmp_path_factory.mktemp("browser")
+    (place / "catalog").mkdir()
+    (place / "catalog" / f"{JOB}.yaml").write_text(yaml.safe_dump(SPEC))
+    _write_words(place / "data" / "words")
+    return place
+
+
+@pytest.fixture(scope="module")
+def airflow(folder: Path) -> Iterator[tuple[str, str]]:
+    """The address and the password of a running Airflow."""
+    port = free_port()
+    setting = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")} | {
+        "SKEWLESS_AIRFLOW_HOME": str(folder / "airflow"),
+        "SKEWLESS_ROOT": str(folder / "data"),
+        "SKEWLESS_CATALOG": str(folder / "catalog"),
+        "SKEWLESS_DRIVER_MEMORY": "1g",
+        "SKEWLESS_PORT": str(port),
+    }
+    door = [sys.executable, "-m", "skewless_airflow.local"]
+    try:
+        up = subprocess.run([*door, "up"], env=setting, capture_output=True, text=True, check=False)
+        assert up.returncode == 0, f"{up.stdout}\n{up.stderr}"
+        held = yaml.safe_load((folder / "airflow" / "simple_auth_manager_passwords.json.generated").read_text())
+        yield f"http://localhost:{port}", held[USER]
+    finally:
+        subprocess.run([*door, "down"], env=setting, check=True, capture_output=True)
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
+    """A Chromium of its own; it takes no account of who is logged in elsewhere."""
+    chromium, chromedriver = shutil.which("chromium"), shutil.which("chromedriver")
+    if chromium is None or chromedriver is None:
+        pytest.fail("The browser test needs chromium and chromedriver on the PATH, and they are not: "
+                    "apt-get install chromium chromium-driver, or as root: make test.")  # fmt: skip
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    for argument in (
+        "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+        "--disable-background-networking", "--no-first-run", "--window-size=1280,900", "--no-proxy-server",
+        f"--user-data-dir={tmp_path_factory.mktemp('profile')}",
+    ):  # fmt: skip
+        options.add_argument(argument)
+    try:
+        browser = webdriver.Chrome(options=options, service=webdriver.ChromeService(chromedriver))
+    except WebDriverException as err:
+        pytest.fail(f"Chromium does not start: {err.msg}")
+    try:
+        yield browser
+    finally:
+        browser.quit()
+
+
+@pytest.fixture(scope="module")
+def visit(folder: Path, airflow: tuple[str, str], driver: webdriver.Chrome) -> Iterator[Visit]:
+    """Log in, trigger from the form, and watch the tab until the run has ended."""
+    url, password = airflow
+    with AirflowRest(url, USER, password) as rest:
+        rest.wait_for_dag(JOB, 120)
+        _log_in(driver, url, password)
+        driver.get(f"{url}/dags/{JOB}")
+        _click(driver, '[data-testid="trigger-dag-button"]')
+        _shown(driver, '[data-testid="trigger-dag-submit"]')
+        _shoot(driver, "trigger-form")
+        _click(driver, '[data-testid="trigger-dag-submit"]')
+        _await(lambda: bool(rest.active_runs(JOB)), "the run that was triggered from the form")
+        (run_id,) = rest.active_runs(JOB)
+        run = RunDirectory(f"{folder}/data/runs/{JOB}/{safe_run_id(run_id)}")
+        found = Visit(url, run_id, run, driver, [])
+        found.in_airflow("/plugin/skew")
+        _into_our_frame(driver)
+        while rest.run_state(JOB, run_id) not in FINISHED_RUN:
+            said = _text(driver)
+            if said and said not in found.seen[-1:]:
+                found.seen.append(said)
+            time.sleep(1)
+        assert rest.run_state(JOB, run_id) == "success"
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def top(visit: Visit) -> Iterator[None]:
+    """Each test begins and ends outside of frames, at full width, with an empty console."""
+    visit.driver.switch_to.default_content()
+    visit.driver.get_log("browser")
+    yield
+    visit.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    visit.driver.switch_to.default_content()
+
+
+def test_the_skew_tab_fills_while_the_run_goes_on(visit: Visit) -> None:
+    assert len(visit.seen) >= 2, "the page changed by itself"
+    assert "Stage 0" not in visit.seen[0]
+    assert any("Stage 0" in said for said in visit.seen)
+
+
+def test_the_skew_tab_of_the_run_is_reached_by_its_tab(visit: Visit) -> None:
+    visit.in_airflow("")
+    _click_text(visit.driver, "Skew")
+    _into_our_frame(visit.driver)
+    _await(lambda: "Ledger" in _text(visit.driver), "the Skew tab")
+    assert f"{sum(COUNTS.values()):,} rows processed" in _text(visit.driver)
+    visit.driver.switch_to.default_content()
+    _shoot(visit.driver, "skew-tab")
+
+
+def test_a_decision_opens_in_the_run_and_on_its_task(visit: Visit) -> None:
+    decision = visit.run.decision(1)
+    visit.in_airflow("/plugin/skew")
+    _into_our_frame(visit.driver)
+    _click(visit.driver, "#decision-1 summary")
+    opened = _shown(visit.driver, "#decision-1").text
+    assert [one.action for one in decision.candidates if one.action not in opened] == []
+    visit.driver.switch_to.default_content()
+    visit.in_airflow("/tasks/stage_01.plan")
+    _click_text(visit.driver, "Decision")
+    _into_our_frame(visit.driver)
+    _await(lambda: "Decision about stage 1" in _text(visit.driver), "the decision of the task")
+    visit.driver.switch_to.default_content()
+    _shoot(visit.driver, "decision-tab")
+
+
+def test_the_log_of_a_plan_task_says_what_was_decided(visit: Visit) -> None:
+    visit.in_airflow("/tasks/stage_01.plan")
+    words = visit.run.decision(1).sentence.split(";")[0][:40]
+    log = '[data-testid="virtual-scroll-container"]'
+    _await(lambda: words in _shown(visit.driver, log).text, f"a log that says {words!r}")
+    _shoot(visit.driver, "plan-log")
+
+
+def test_the_dag_has_its_runs_over_time(visit: Visit) -> None:
+    visit.driver.get(f"{visit.url}/dags/{JOB}")
+    _click_text(visit.driver, "Skew over time")
+    _into_our_frame(visit.driver)
+    _await(lambda: visit.run_id in _text(visit.driver), "the run in the DAG's tab")
+
+
+@pytest.mark.parametrize(
+    ("page", "says"),
+    [
+        pytest.param("", JOB, id="all jobs"),
+        pytest.param(f"dags/{JOB}/over-time", "Skew over time", id="over time"),
+        pytest.param("RUN/skew", "Ledger", id="skew"),
+        pytest.param("RUN/tasks/stage_01.plan/decision", "Decision about stage 1", id="decision"),
+        pytest.param("RUN/quality", "expectations", id="quality report"),
+        pytest.param("RUN/what-if", "static", id="what if"),
+    ],
+)
+def test_each_page_holds_at_the_width_of_a_telephone_without_a_word_on_the_console(
+    visit: Visit, page: str, says: str
+) -> None:
+    visit.driver.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride",
+        {"width": NARROW, "height": 800, "deviceScaleFactor": 2, "mobile": False},
+    )
+    visit.driver.get(visit.ours(page))
+    _await(lambda: says in _text(visit.driver), f"{says!r} on the page")
+    wide, view = visit.driver.execute_script(
+        "return [document.documentElement.scrollWidth, document.documentElement.clientWidth]"
+    )
+    assert view == NARROW
+    assert wide <= view, "the page scrolls sideways"
+    assert [line["message"] for line in visit.driver.get_log("browser")] == []
+    _shoot(visit.driver, f"narrow-{page.rpartition('/')[2] or 'jobs'}")
+
+
+@pytest.mark.parametrize("page", ["RUN/skew", "RUN/quality", "RUN/tasks/stage_01.plan/decision", "RUN/what-if"])
+def test_a_key_that_looks_like_code_is_text(visit: Visit, page: str) -> None:
+    visit.driver.get(visit.ours(page))
+    _await(lambda: bool(_text(visit.driver)), "the page")
+    assert visit.driver.find_elements(By.CSS_SELECTOR, 'img[src="x"]') == []
+    with pytest.raises(NoAlertPresentException):
+        visit.driver.switch_to.alert.accept()
+    if page == "RUN/skew":
+        assert HOSTILE in _text(visit.driver)
+
+
+def test_a_console_of_airflow_has_no_errors_of_our_pages(visit: Visit) -> None:
+    visit.in_airflow("/plugin/skew")
+    _into_our_frame(visit.driver)
+    _await(lambda: "Ledger" in _text(visit.driver), "the Skew tab")
+    ours = [line for line in visit.driver.get_log("browser") if "/skewless/" in line["message"]]
+    assert [line["message"] for line in ours if line["level"] == "SEVERE"] == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_pages_follow_light_and_dark(visit: Visit, scheme: str) -> None:
+    visit.driver.execute_cdp_cmd(
+        "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+    )
+    visit.driver.get(visit.ours("RUN/skew"))
+    _await(lambda: "Ledger" in _text(visit.driver), "the page")
+    colours = visit.driver.execute_script(
+        "const s = getComputedStyle(document.body);"
+        "const root = getComputedStyle(document.documentElement);"
+        "return [s.color, s.backgroundColor, root.backgroundColor]"
+    )
+    ink = _brightness(colours[0])
+    assert ink > 128 if scheme == "dark" else ink < 128, colours
+    _shoot(visit.driver, f"skew-{scheme}")
+    visit.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+
+def _log_in(driver: webdriver.Chrome, url: str, password: str) -> None:
+    driver.get(url)
+    _shown(driver, 'input[name="username"]').send_keys(USER)
+    word = _shown(driver, 'input[name="password"]')
+    word.send_keys(password)
+    word.send_keys(Keys.ENTER)
+    _shown(driver, '[data-testid="nav-dags-link"]')
+
+
+def _into_our_frame(driver: webdriver.Chrome) -> None:
+    """Look into the page that Airflow shows in a tab."""
+    _waiting(driver).until(expected.frame_to_be_available_and_switch_to_it((By.CSS_SELECTOR, "iframe")))
+
+
+def _shown(driver: webdriver.Chrome, selector: str) -> WebElement:
+    found: WebElement = _waiting(driver).until(expected.visibility_of_element_located((By.CSS_SELECTOR, selector)))
+    return found
+
+
+def _click(driver: webdriver.Chrome, selector: str) -> None:
+    _waiting(driver).until(expected.element_to_be_clickable((By.CSS_SELECTOR, selector))).click()
+
+
+def _click_text(driver: webdriver.Chrome, text: str) -> None:
+    """Click the tab or link that says just this."""
+    path = f"//a[normalize-space(.)='{text}']"
+    _waiting(driver).until(expected.element_to_be_clickable((By.XPATH, path))).click()
+
+
+def _waiting(driver: webdriver.Chrome) -> WebDriverWait[Any]:
+    return WebDriverWait(driver, WAIT_SECONDS, ignored_exceptions=[StaleElementReferenceException])
+
+
+def _text(driver: webdriver.Chrome) -> str:
+    """What the page says now; nothing while it is being replaced."""
+    return str(driver.execute_script("return document.body ? document.body.innerText : ''"))
+
+
+def _await(happened: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not happened():
+        assert time.monotonic() < deadline, f"waited {WAIT_SECONDS:.0f} s for {what}"
+        time.sleep(0.1)
+
+
+def _brightness(colour: str) -> float:
+    """Of ``rgb(r, g, b)``, from 0 to 255."""
+    numbers = colour.partition("(")[2].rstrip(")").split(",")
+    return sum(float(number) for number in numbers[:3]) / 3
+
+
+def _shoot(driver: webdriver.Chrome, name: str) -> None:
+    """Take a screenshot for the docs, if somebody asked for them."""
+    if os.environ.get("SKEWLESS_SCREENSHOTS") == "1":
+        SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+        driver.save_screenshot(str(SCREENSHOTS / f"{name}.png"))
+
+
+def _write_words(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    words = [word for word, rows in COUNTS.items() for _ in range(rows)]
+    words.sort(key=lambda word: hashlib.sha256(word.encode()).digest()[0])
+    for number in range(8):
+        mine = words[number::8]
+        table = pa.table({"word": mine, "size": pa.array([len(word) for word in mine], pa.int32())})
+        pq.write_table(table, folder / f"{number}.parquet")
+
+
+def _quoted(ident: str) -> str:
+    return quote(ident, safe="")

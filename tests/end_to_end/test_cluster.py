@@ -1,0 +1,285 @@
+"""The services of docker-compose.yml as processes: a job runs on them, and a worker dies in the middle of it.
+
+All of it is real: PostgreSQL, Spark's master and two workers, Airflow's four parts. It takes minutes to
+bring up, so it is brought up once, one run is made, and the tests look at what it left.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+import httpx
+import psycopg
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from skewless.ledger import balance
+from skewless.run_directory import RESULT_STEP, RunDirectory
+from skewless_airflow.cluster import running
+from skewless_airflow.cluster.running import Cluster, Home
+from skewless_airflow.rest import FINISHED_RUN, AirflowRest
+from skewless_airflow.run_store import safe_run_id
+
+pytestmark = pytest.mark.timeout(900)
+
+JOB = "cluster_words"
+#: Rows of each key: one holds a third of them.
+COUNTS = {"self": 400_000, "if": 150_000, "": 20_000, **{f"word-{n}": 10 + n % 400 for n in range(3_000)}}
+SPEC = {
+    "name": JOB,
+    "input": {"path": "words"},
+    "key": "word",
+    "engine": "staged",
+    "aggregates": {"occurrences": "count", "total": {"function": "sum", "column": "size"}},
+    "routing": {"waves": [1, 3], "reducers": 4, "stage_overhead": 0},
+    "output": {"path": "published/words", "files": 2},
+}
+#: A stage of the cluster: the first one has shown by then that both workers work.
+KILLED_IN = "stage_01.run"
+
+
+class Night(NamedTuple):
+    """What one run on the cluster left, and what was done to it."""
+
+    home: Home
+    cluster: Cluster
+    run_id: str
+    state: str
+    tries: dict[str, int]
+    killed_during: list[dict[str, Any]]
+
+    @property
+    def run(self) -> RunDirectory:
+        return RunDirectory(f"{self.home.folder}/data/runs/{JOB}/{safe_run_id(self.run_id)}")
+
+
+@pytest.fixture(scope="module")
+def home() -> Iterator[Home]:
+    """A folder that PostgreSQL's user may enter, which pytest's own are not."""
+    folder = Path(tempfile.mkdtemp(prefix="skewless-cluster-"))
+    folder.chmod(0o755)
+    yield Home(folder)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def cluster(home: Home) -> Iterator[Cluster]:
+    """The cluster, with one job in its catalog and no demo."""
+    catalog = home.folder / "catalog"
+    catalog.mkdir()
+    (catalog / f"{JOB}.yaml").write_text(yaml.safe_dump(SPEC))
+    _write_words(home.folder / "data" / "words")
+    setting = {
+        **os.environ,
+        "SKEWLESS_CLUSTER_HOME": str(home.folder),
+        "SKEWLESS_CATALOG": str(catalog),
+        "SKEWLESS_DEMO_CORPUS": "no",
+        "SKEWLESS_DRIVER_MEMORY": "1g",
+        "SPARK_WORKER_MEMORY": "1500m",
+    }
+    door = [sys.executable, "-m", "skewless_airflow.cluster"]
+    try:
+        up = subprocess.run([*door, "up"], env=setting, capture_output=True, text=True, check=False)
+        assert up.returncode == 0, f"{up.stdout}\n{up.stderr}"
+        found = running.running(home)
+        assert found is not None
+        yield found
+    finally:
+        subprocess.run([*door, "down"], env=setting, check=True, capture_output=True)
+    assert not found.alive(), "cluster-down leaves nothing behind"
+
+
+@pytest.fixture(scope="module")
+def night(home: Home, cluster: Cluster) -> Night:
+    """One run, in which a worker dies while it reduces."""
+    with AirflowRest(cluster.url, running.USER, running.password(home)) as rest:
+        rest.wait_for_dag(JOB, 120)
+        run_id = rest.trigger(JOB)
+        rest.set_paused(JOB, False)
+        # The attempt has begun to write: its tasks are running on the workers.
+        begun = home.folder / "data" / "runs" / JOB / safe_run_id(run_id) / "stages" / "0001" / "attempts"
+        _await(lambda: begun.is_dir() and any(begun.iterdir()), 240, lambda: f"stage 1; {_told(home, rest, run_id)}")
+        working = [app for app in _master(cluster)["activeapps"] if app["name"].startswith(JOB)]
+        cluster.kill("spark-worker-1")
+        _await(
+            lambda: rest.run_state(JOB, run_id) in FINISHED_RUN, 400, lambda: f"the end; {_told(home, rest, run_id)}"
+        )
+        tries = {one.task: one.tries for one in rest.tasks(JOB, run_id)}
+        return Night(home, cluster, run_id, rest.run_state(JOB, run_id), tries, working)
+
+
+def test_the_run_ends_well_although_a_worker_died(night: Night) -> None:
+    assert night.state == "success"
+    assert [app["name"] for app in night.killed_during] == [f"{JOB}.{KILLED_IN}"]
+
+
+def test_the_worker_was_lost_in_the_middle_of_the_stage(night: Night) -> None:
+    (app,) = night.killed_during
+    executors = _history(night.cluster, f"applications/{app['id']}/allexecutors")
+    removed = [one for one in executors if "removeReason" in one]
+    assert removed, "Spark noticed the death"
+    assert app["cores"] == 2, "it was running on both workers"
+
+
+def test_the_published_counts_are_those_of_a_counter(night: Night) -> None:
+    words: collections.Counter[str] = collections.Counter()
+    for file in (night.home.folder / "data" / "words").glob("*.parquet"):
+        words.update(pq.read_table(file)["word"].to_pylist())
+    (published,) = (night.home.folder / "data" / "published" / "words").glob("date=*")
+    table = pq.read_table(published, partitioning=None)
+    assert dict(zip(table["word"].to_pylist(), table["occurrences"].to_pylist(), strict=True)) == words
+    totals = {word: len(word) * rows for word, rows in words.items()}
+    assert dict(zip(table["word"].to_pylist(), table["total"].to_pylist(), strict=True)) == totals
+
+
+def test_the_ledger_balances(night: Night) -> None:
+    ledger = balance(night.run.job(), night.run.reports(), night.run.committed(RESULT_STEP).counts["rows"])
+    assert (ledger.problems, ledger.input_rows) == ((), sum(COUNTS.values()))
+
+
+def test_spark_worked_on_the_standalone_cluster_and_not_in_the_driver(night: Night) -> None:
+    apps = {app["name"]: app["id"] for app in _history(night.cluster, "applications")}
+    assert f"{JOB}.stage_00.run" in apps
+    executors = _history(night.cluster, f"applications/{apps[f'{JOB}.stage_00.run']}/allexecutors")
+    busy = {one["id"] for one in executors if one["totalTasks"]}
+    assert busy == {"0", "1"}
+
+
+def test_the_dead_worker_is_gone_and_the_other_one_serves(night: Night) -> None:
+    _await(lambda: _master(night.cluster)["aliveworkers"] == 1, 90, lambda: "the master to miss its worker")
+
+
+def test_postgresql_holds_the_metadata(night: Night) -> None:
+    secret = running.variables(night.home)["POSTGRES_PASSWORD"]
+    port = night.cluster.ports[5432]
+    with psycopg.connect(host="127.0.0.1", port=port, user="airflow", dbname="airflow", password=secret) as connection:
+        ran = connection.execute("SELECT dag_id, run_id, state FROM dag_run").fetchall()
+        pools = {str(pool): slots for pool, slots in connection.execute("SELECT pool, slots FROM slot_pool")}
+        users = connection.execute("SELECT username FROM ab_user ORDER BY id").fetchall()
+    assert ran == [(JOB, night.run_id, "success")]
+    assert pools["spark"] == 2
+    assert users[0] == (running.USER,)
+
+
+def test_postgresql_takes_nobody_without_the_password(night: Night) -> None:
+    with pytest.raises(psycopg.OperationalError, match="password"):
+        psycopg.connect(host="127.0.0.1", port=night.cluster.ports[5432], user="airflow", password="airflow")
+
+
+def test_nobody_logs_in_without_the_password(night: Night) -> None:
+    with pytest.raises(httpx.HTTPStatusError, match="401"):
+        AirflowRest(night.cluster.url, running.USER, "admin")
+
+
+@pytest.mark.parametrize(
+    ("may_read", "code"),
+    [pytest.param([f"DAG:{JOB}"], 200, id="the DAG"), pytest.param([], 403, id="everything but the DAG")],
+)
+@pytest.mark.parametrize("page", ["skew", "quality"])
+def test_the_pages_of_a_run_are_for_those_who_may_read_its_dag(
+    night: Night, may_read: list[str], code: int, page: str
+) -> None:
+    name = f"reader_{code}_{page}"
+    with _user(night, name, ["Website", "Plugins", "DAG Runs", "Task Instances", *may_read]) as client:
+        answer = client.get(f"/skewless/dags/{JOB}/runs/{quote(night.run_id, safe='')}/{page}")
+        jobs = client.get("/skewless/")
+    assert answer.status_code == code
+    assert jobs.status_code == 200
+    assert (JOB in jobs.text) == (code == 200)
+
+
+def test_secrets_are_in_no_output_and_no_command_line(night: Night) -> None:
+    secrets = [line.partition("=")[2] for line in night.home.secrets.read_text().splitlines()]
+    assert all(len(one) >= 40 for one in secrets)
+    said = [file.read_text(errors="replace") for file in night.home.output.iterdir()]
+    said += [file.read_text(errors="replace") for file in (night.home.folder / "logs").rglob("*.log")]
+    for session in night.cluster.sessions.values():
+        for pid in session.processes():
+            said.append(Path(f"/proc/{pid}/cmdline").read_text(errors="replace"))
+    assert [text[:200] for text in said if any(one in text for one in secrets)] == []
+    assert night.home.secrets.stat().st_mode & 0o777 == 0o600
+
+
+@contextlib.contextmanager
+def _user(night: Night, name: str, may_read: list[str]) -> Iterator[httpx.Client]:
+    """A new user whose only role reads these, logged in."""
+    secret = f"{name}-{night.run_id}"
+    with httpx.Client(base_url=night.cluster.url, timeout=60, trust_env=False) as client:
+        _log_in(client, running.USER, running.password(night.home))
+        reads = [{"action": {"name": "can_read"}, "resource": {"name": one}} for one in may_read]
+        client.post("/auth/fab/v1/roles", json={"name": name, "actions": reads}).raise_for_status()
+        user = {"username": name, "email": f"{name}@localhost", "first_name": "a", "last_name": "reader"}
+        client.post(
+            "/auth/fab/v1/users", json={**user, "password": secret, "roles": [{"name": name}]}
+        ).raise_for_status()
+        _log_in(client, name, secret)
+        yield client
+
+
+def _log_in(client: httpx.Client, name: str, password: str) -> None:
+    answer = client.post("/auth/token", json={"username": name, "password": password})
+    answer.raise_for_status()
+    client.headers["Authorization"] = f"Bearer {answer.json()['access_token']}"
+
+
+def _write_words(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    words = [word for word, rows in COUNTS.items() for _ in range(rows)]
+    words.sort(key=lambda word: hashlib.sha256(word.encode()).digest()[0])
+    for number in range(16):
+        mine = words[number::16]
+        table = pa.table({"word": mine, "size": pa.array([len(word) for word in mine], pa.int32())})
+        pq.write_table(table, folder / f"{number}.parquet")
+
+
+def _await(happened: Callable[[], bool], seconds: float, what: Callable[[], str]) -> None:
+    deadline = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < deadline, f"waited {seconds} s for {what()}"
+        time.sleep(0.05)
+
+
+def _told(home: Home, rest: AirflowRest, run_id: str) -> str:
+    """What a run that does not go on can be understood from."""
+    tasks = [f"{one.task} {one.state} in try {one.tries}" for one in rest.tasks(JOB, run_id) if one.state]
+    logs = sorted((home.folder / "logs").glob(f"dag_id={JOB}/*/*/*.log"), key=lambda file: file.stat().st_mtime)
+    last = logs[-1].read_text(errors="replace").splitlines()[-25:] if logs else []
+    return "\n".join([", ".join(tasks), *last])
+
+
+def _master(cluster: Cluster) -> dict[str, Any]:
+    return _get(cluster.address(8090), "/json/")
+
+
+def _history(cluster: Cluster, path: str) -> list[dict[str, Any]]:
+    """What the history server knows of it, once it has read what there is."""
+    deadline = time.monotonic() + 60
+    while True:
+        answer = httpx.get(f"{cluster.address(18080)}/api/v1/{path}", timeout=30, trust_env=False)
+        if answer.is_success and answer.json():
+            held: list[dict[str, Any]] = json.loads(answer.text)
+            return held
+        assert time.monotonic() < deadline, f"the history server says {answer.status_code}: {answer.text[:200]}"
+        time.sleep(1)
+
+
+def _get(address: str, path: str) -> dict[str, Any]:
+    answer = httpx.get(f"{address}{path}", timeout=30, trust_env=False)
+    answer.raise_for_status()
+    held: dict[str, Any] = answer.json()
+    return held
