@@ -81,7 +81,7 @@ def skew(request: Request, dag_id: DagId, run_id: RunId, group: Group, session: 
         group=group,
         run=run,
         ours=ours,
-        groups=groups_with_runs().get(dag_id, []),
+        groups=[one for one in groups_with_runs().get(dag_id, []) if open_run(dag_id, run_id, one).exists("job.json")],
         airflow=airflow,
         bars=max(_FEWEST_BARS, min(MOST_TASKS, _MOST_BARS // max(1, len(run.stages)))),
         place=str(directory),
