@@ -6,7 +6,7 @@ import contextlib
 import time
 from collections.abc import Sequence
 
-import psutil  # type: ignore[import-untyped]
+import psutil
 
 #: For Spark to tell its master and its executors that it goes.
 GRACE_SECONDS = 10.0

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import psutil  # type: ignore[import-untyped]
+import psutil
 import pytest
 from airflow.sdk._shared.observability.metrics.otel_logger import SafeOtelLogger
 from airflow.sdk.observability import stats

@@ -6,7 +6,7 @@ import threading
 import time
 from pathlib import Path
 
-import psutil  # type: ignore[import-untyped]
+import psutil
 import pytest
 from airflow.sdk.exceptions import AirflowException
 
