@@ -14,16 +14,23 @@ if [ -z "${SSL_CERT_FILE:-}" ] && [ -n "${PIP_CERT:-}" ]; then
 fi
 
 find_python() {
-  local candidate path
+  local candidate path found=""
   for candidate in "${PYTHON:-}" python3 python3.13 python3.12 python3.11; do
     # Not the one that this script makes: it may be first on the PATH, and has no pip.
     for path in $(type -aP "$candidate" | grep -vF "$PWD/.venv/"); do
-      if "$path" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+      # Another project's environment may be first, too; one with pip is preferred.
+      "$path" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || continue
+      found="${found:-$path}"
+      if "$path" -c 'import pip' 2>/dev/null; then
         printf '%s\n' "$path"
         return
       fi
     done
   done
+  if [ -n "$found" ]; then
+    printf '%s\n' "$found"
+    return
+  fi
   stop "Skewless needs Python 3.11 or newer, and none is on the PATH: install one (Debian: apt-get install python3 python3-venv), or name one with PYTHON=/path/to/python3."
 }
 
