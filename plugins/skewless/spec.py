@@ -259,6 +259,11 @@ class Routing(Frozen):
         "approves it; by default none does.",
     )  # fmt: skip
     warm_start: bool = Field(default=True, description="Plan the first stage from the job's last run, if there is one.")
+    probe: bool = Field(
+        default=False,
+        description="Begin with a small stage that measures what the rows of each key cost, as long as no earlier run "
+        "has: for Python aggregates to which keys are unlike.",
+    )
     key_sample: bool = Field(
         default=True,
         description="Plan the first stage from a sample of the input's keys where no earlier run is a guide.",

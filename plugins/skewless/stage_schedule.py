@@ -84,8 +84,7 @@ def next_waves(job: Job, plan: RoutingPlan, report: StageReport, overhead_rows: 
     reached = seen + np.cumsum([0, *(job.foretold_rows((wave, wave + 1), seen, first) for wave in range(first, last))])
 
     def waste(start: int, end: int) -> float:
-        rows, known = float(reached[end] - reached[start]), float(reached[start])
-        return WASTE_PER_ERROR * math.sqrt(spread * rows / tasks * (1.0 + rows / known))
+        return wasted_rows(float(reached[end] - reached[start]), float(reached[start]), tasks, spread)
 
     left = last - first
     price = [0.0] * (left + 1)
@@ -100,6 +99,18 @@ def next_waves(job: Job, plan: RoutingPlan, report: StageReport, overhead_rows: 
     joined = stop[0] > 1
     words = f"waves {first} to {waves[1] - 1} are admitted at once, as a stage costs more than they would gain apart"
     return Admission(waves, words if joined else "")
+
+
+def wasted_rows(rows: float, known: float, tasks: int, spread: float) -> float:
+    """What the error of a forecast costs a stage, in rows of the largest task.
+
+    Args:
+        rows: foretold.
+        known: rows seen, from which they are.
+        tasks: they are shared out over.
+        spread: see ``dispersion``.
+    """
+    return WASTE_PER_ERROR * math.sqrt(spread * rows / tasks * (1.0 + rows / known))
 
 
 def _stages(stop: list[int], start: int, left: int) -> int:

@@ -28,14 +28,19 @@ from skewless.routing_plan import RoutingPlan
 from skewless.spec import JobSpec
 from skewless.stage_cost import USUAL_OVERHEAD_SECONDS
 from skewless.stage_report import Histogram, StageReport, TaskLoad
-from skewless.stage_schedule import UNCHECKED, Admission, Budget, choose_budget, next_waves
+from skewless.stage_schedule import UNCHECKED, Admission, Budget, choose_budget, next_waves, wasted_rows
 
 #: Plan 0 is made from the last run as long as its keys differ from those of the run before it by no
 #: more than this part of all rows (``skewless.drift``).
 DRIFT_LIMIT = 0.2
-#: Where nobody knows what a row costs, the first stage finds out, with no more than this part of the rows:
-#: a key that costs ten times as much as others may still be placed by that.
+#: A first stage that is to find out what rows cost takes no more than this part of them: a key that costs
+#: ten times as much as others may still be placed by that.
 PROBE = 0.05
+#: Where nobody knows what a row costs, nobody can say whether a stage less is worth more than a better
+#: forecast. Up to this part of the makespan it is taken to be: of a minute that is a second, as a stage costs.
+SURE = 0.02
+#: The last run is as good as a sample of this one if the keys of the last two differ by no more than this.
+STEADY = 0.05
 
 
 def applies(spec: JobSpec) -> bool:
@@ -87,7 +92,13 @@ def warm_plan(job: Job, last: Histogram, before: Histogram | None) -> RoutingPla
         return plain_plan(job, f"{words} the last one is a guide")
     differ = "no run before it to compare with"
     trust = differ if apart is None else f"the keys of the last two runs differ by {apart:.0%}"
-    return _planned(job, plain, last, f"warm start from run {name}", trust)
+    start, overhead_rows = f"warm start from run {name}", 0.0
+    if apart is not None and apart <= STEADY:
+        overhead_rows = _overhead_rows(job)
+        admission = _first_waves(job, plain, last, overhead_rows)
+        plain = plain.model_copy(update={"waves": admission.waves})
+        trust = "; ".join(filter(None, (admission.sentence, trust)))
+    return _planned(job, plain, last, start, trust, overhead_rows)
 
 
 def sampled_plan(job: Job, plain: RoutingPlan, sample: KeySample) -> RoutingPlan:
@@ -127,19 +138,27 @@ def _overhead_rows(job: Job) -> float:
     return overhead / (ROW_SECONDS + math.fsum(seconds for seconds in known if seconds is not None))
 
 
-def _first_waves(job: Job, plain: RoutingPlan, sample: Histogram, overhead_rows: float) -> Admission:
-    """The waves of the first stage, and why in words."""
+def _first_waves(job: Job, plain: RoutingPlan, seen: Histogram, overhead_rows: float) -> Admission:
+    """The waves of the first stage, from a sample or the last run, and why in words."""
     last = len(job.waves)
     if not overhead_rows:
         return Admission(plain.waves, "")
     if any(one.setup_seconds for one in job.algebra.values()):
         return Admission((0, last), "all waves are admitted at once, as each stage sets up its keys anew")
-    if any(one.row_seconds is None for one in job.algebra.values()):
+    unknown = any(one.row_seconds is None for one in job.algebra.values())
+    measured = seen.tail_seconds is not None
+    if unknown and not measured and (job.spec.routing.probe or _wasted_part(job, plain, seen) > SURE):
         probed = [end for end in range(1, last + 1) if job.admitted_rows((0, end)) <= PROBE * job.rows]
         waves = (0, max(probed, default=1))
         return Admission(waves, "the first stage is small, as nobody knows yet what a row costs")
     before = plain.model_copy(update={"waves": (0, 0)})
-    return next_waves(job, before, _as_report(job, before, sample), overhead_rows)
+    return next_waves(job, before, _as_report(job, before, seen), overhead_rows)
+
+
+def _wasted_part(job: Job, plain: RoutingPlan, seen: Histogram) -> float:
+    """What the error of a forecast of all rows would cost, as a part of the makespan."""
+    tasks = len(plain.tasks)
+    return wasted_rows(float(job.rows), float(seen.seen_rows), tasks, UNCHECKED) * tasks / max(1, job.rows)
 
 
 def _planned(

@@ -78,15 +78,21 @@ def test_where_a_stage_is_free_there_are_as_many_as_waves() -> None:
     assert sampled_plan(job, first_plan(job), sample_of()).waves == (0, 1)
 
 
-def test_where_nobody_knows_what_a_row_costs_the_first_stage_is_a_probe() -> None:
-    job = job_with(UNKNOWN)
+@pytest.mark.parametrize("why", ["a probe is asked for", "the sample is small beside the rows"])
+def test_where_nobody_knows_what_a_row_costs_the_first_stage_may_be_a_probe(why: str) -> None:
+    job = job_with(UNKNOWN, probe=True) if why.startswith("a probe") else job_with(UNKNOWN, reducers=64)
     plan = sampled_plan(job, first_plan(job), sample_of())
     assert 0 < job.admitted_rows(plan.waves) <= PROBE * job.rows
     assert "nobody knows yet what a row costs" in plan.sentence
 
 
+def test_a_sample_that_is_good_enough_needs_no_probe() -> None:
+    job = job_with(UNKNOWN)
+    assert sampled_plan(job, first_plan(job), sample_of(rows=100_000)).waves == (0, len(job.waves))
+
+
 def test_one_large_partition_is_a_probe_too() -> None:
-    job = job_with(UNKNOWN, [100_000])
+    job = job_with(UNKNOWN, [100_000], probe=True)
     assert sampled_plan(job, first_plan(job), sample_of()).waves == (0, 1)
 
 
