@@ -35,7 +35,7 @@ from skewless_airflow.cluster.running import Cluster, Home
 from skewless_airflow.rest import FINISHED_RUN, AirflowRest
 from skewless_airflow.run_store import safe_run_id
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1500)
 
 JOB = "cluster_words"
 #: Rows of each key: one holds a third of them.
@@ -113,11 +113,11 @@ def night(home: Home, cluster: Cluster) -> Night:
         rest.set_paused(JOB, False)
         # The attempt has begun to write: its tasks are running on the workers.
         begun = home.folder / "data" / "runs" / JOB / safe_run_id(run_id) / "stages" / "0001" / "attempts"
-        _await(lambda: begun.is_dir() and any(begun.iterdir()), 240, lambda: f"stage 1; {_told(home, rest, run_id)}")
+        _await(lambda: begun.is_dir() and any(begun.iterdir()), 480, lambda: f"stage 1; {_told(home, rest, run_id)}")
         working = [app for app in _master(cluster)["activeapps"] if app["name"].startswith(JOB)]
         cluster.kill("spark-worker-1")
         _await(
-            lambda: rest.run_state(JOB, run_id) in FINISHED_RUN, 400, lambda: f"the end; {_told(home, rest, run_id)}"
+            lambda: rest.run_state(JOB, run_id) in FINISHED_RUN, 600, lambda: f"the end; {_told(home, rest, run_id)}"
         )
         tries = {one.task: one.tries for one in rest.tasks(JOB, run_id)}
         return Night(home, cluster, run_id, rest.run_state(JOB, run_id), tries, working)
