@@ -8,9 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
-from airflow.api_fastapi.core_api.datamodels.hitl import UpdateHITLDetailPayload
-from airflow.api_fastapi.core_api.routes.public.hitl import update_hitl_detail
 from airflow.dag_processing.dagbag import DagBag
 from airflow.models.taskinstance import TaskInstance
 from airflow.utils.session import create_session
@@ -71,6 +68,11 @@ def test_only_what_forwards_more_than_the_limit_waits_and_a_rejection_ends_the_r
 @contextmanager
 def _somebody_who_answers(task_id: str, answer: str) -> Iterator[list[str]]:
     """Wait for a task to ask, and answer as Airflow's API does; what was asked."""
+    # Here, for they warn of a deprecation when they are imported, which only tests in process let pass.
+    from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
+    from airflow.api_fastapi.core_api.datamodels.hitl import UpdateHITLDetailPayload
+    from airflow.api_fastapi.core_api.routes.public.hitl import update_hitl_detail
+
     asked: list[str] = []
     over = threading.Event()
 

@@ -98,6 +98,8 @@ def test_pruning_says_what_it_does_and_a_dry_run_does_nothing(
         played = simulated(counts, waves=(1, 3), reducers=2)
         played.job = played.job.model_copy(update={"date": night.date()})
         run = record(played.play(), "small", night)
+        for plan in played.plans[1:]:
+            run.write_once(f"plans/{plan.epoch:04d}.json", plan)
         validate(run, {f"key-{number}": int(rows) for number, rows in enumerate(counts)})
         for path in Path(run.root).rglob("*"):
             os.utime(path, (old.timestamp(), old.timestamp()))
