@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test up down cluster cluster-down env bench lint setup setup-test setup-cluster corpus
+.PHONY: help demo test up down cluster cluster-down env test-cluster bench lint setup setup-cluster setup-cluster-tests corpus
 
 # Tiers by folder. The fast one goes first and alone; the others start many JVMs and wait for them,
 # so two files run at a time, the longest first. A tier that does not exist yet is left out.
@@ -15,9 +15,12 @@ help: ## List these doors
 demo: setup corpus ## Run the nightly job over Python's own sources in Airflow and show what came out
 	@$(IN_VENV) python -m skewless_airflow.local demo
 
-test: setup-test ## Run all tests: core, Spark, Airflow, end to end
+test: setup ## Run all tests: core, Spark, Airflow, end to end
 	@$(IN_VENV) python -m pytest -n 2 tests/core
 	@$(IN_VENV) python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(SLOW_TIERS)
+
+test-cluster: setup-cluster-tests ## Run the tests of the cluster and of the pages in a browser: PostgreSQL, Chromium
+	@$(IN_VENV) python -m pytest tests/cluster
 
 up: setup ## Start Airflow with its UI on port 8080 (SKEWLESS_PORT) and say how to log in
 	@$(IN_VENV) python -m skewless_airflow.local up
@@ -46,7 +49,7 @@ setup:
 setup-cluster:
 	@.ci/setup.sh postgresql
 
-setup-test:
+setup-cluster-tests:
 	@.ci/setup.sh postgresql chromium
 
 corpus: setup

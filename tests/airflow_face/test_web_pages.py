@@ -237,7 +237,9 @@ def test_several_aggregations_of_a_dag_are_kept_apart(viewer: Client, simulation
     assert over_time.count("runs/several/skew?group=clicks") == 1
     assert "runs/finished/skew" not in over_time
     jobs = viewer.get("/skewless/api/v1/dags").json()["dags"]
-    assert [(one["dag_id"], one["group"]) for one in jobs] == [(DAG, ""), (DAG, "clicks"), (DAG, "views")]
+    # Other tests of this process may have left DAGs of their own in Airflow's database.
+    ours = [(one["dag_id"], one["group"]) for one in jobs if one["dag_id"] == DAG]
+    assert ours == [(DAG, ""), (DAG, "clicks"), (DAG, "views")]
 
 
 def test_another_task_says_kindly_that_it_decides_nothing(viewer: Client) -> None:
@@ -343,7 +345,7 @@ def test_the_api_gives_keys_as_data(viewer: Client, simulation: Simulation) -> N
     assert {line["run_id"] for line in lines} >= set(_MOMENTS) - {"triggered"}
     told = viewer.get(f"{base}/finished/what-if?policy=static").json()["what_if"]
     assert [line["policy"] for line in told["lines"]] == ["as it ran", "static"]
-    assert {dag["dag_id"] for dag in viewer.get("/skewless/api/v1/dags").json()["dags"]} == {DAG}
+    assert DAG in {dag["dag_id"] for dag in viewer.get("/skewless/api/v1/dags").json()["dags"]}
 
 
 @pytest.mark.parametrize("end", ["stages/7", "decisions/9", "quality", "ledger"])

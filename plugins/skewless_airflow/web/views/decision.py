@@ -90,7 +90,7 @@ class DecisionView:
 
 def read_decisions(run: RunDirectory, last_stage: int) -> list[DecisionView]:
     """All decisions that were taken, by stage."""
-    found = (read_decision(run, stage) for stage in range(last_stage + 1))
+    found = (read_decision(run, stage) for stage in range(last_stage + 2))
     return [decision for decision in found if decision is not None]
 
 
