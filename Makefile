@@ -6,7 +6,7 @@ SHELL := /bin/bash
 
 # Tiers by folder. The fast one goes first and alone; the others start many JVMs and wait for them,
 # so two files run at a time, the longest first. A tier that does not exist yet is left out.
-SLOW_TIERS := $(wildcard $(addprefix tests/,end_to_end spark_face airflow_face benchmarks))
+SLOW_TIERS := $(wildcard $(addprefix tests/,end_to_end spark_face airflow_face faults benchmarks))
 IN_VENV := . .venv/environment.sh &&
 
 help: ## List these doors

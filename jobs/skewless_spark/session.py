@@ -23,6 +23,8 @@ DEFAULTS = {
     "spark.sql.execution.replaceHashWithSortAgg": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     "spark.sql.parquet.compression.codec": "zstd",
+    # Each page carries a checksum of its own: a bit that turned in a state or a backlog is found where it is read.
+    "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
     # The default, INT96, is read by others as local time.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
