@@ -150,16 +150,6 @@ def test_what_is_wrong_in_a_spec_is_wrong_in_the_editor(changed: dict[str, Any])
         parse_spec(yaml.safe_dump(written))
 
 
-def test_links_of_the_page_lead_somewhere() -> None:
-    for target in re.findall(r"\]\(([^)]+)\)", reference_page()):
-        page, _, anchor = target.partition("#")
-        text = (ROOT / "docs" / page).read_text(encoding="utf-8") if page else reference_page()
-        headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
-        anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
-        # A section may be a paragraph that begins in bold; those have no anchor.
-        assert not anchor or anchor in anchors, target
-
-
 def _with_example(path: str, example: Any) -> dict[str, Any]:
     """A small spec with an example in its place, and what it needs beside it."""
     *parents, name = path.split(".")
