@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import hashlib
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,11 +37,17 @@ SPEC = {
     "schedule": {"cron": "0 2 * * *", "start": BACKFILLED[0]},
     "input": {"path": "lake/{date:%Y/%m/%d}"},
     "key": "page",
-    "engine": "staged",
     "aggregates": {"visits": "count", "seconds": {"function": "sum", "column": "seconds"}},
     # One stage: what is tried here is that runs keep apart, and each step costs the start of a JVM.
-    "routing": {"waves": [1], "reducers": 2, "stage_overhead": 0, "budget": 100},
+    "routing": {"waves": [1], "reducers": 2},
     "output": {"path": "published", "files": 2},
+}
+
+
+#: Two dozen JVMs, each for a few thousand rows: what counts is how soon they are up.
+_SMALL_SPARK = {
+    "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[1]"}),
+    "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
 
 
@@ -83,7 +90,7 @@ def nights(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nig
     folder = tmp_path_factory.mktemp("served")
     (folder / "spec.yaml").write_text(yaml.safe_dump(SPEC))
     dag = f"from skewless_airflow.dag_factory import build_dag\ndag = build_dag({str(folder / 'spec.yaml')!r})\n"
-    settings = {"SKEWLESS_ROOT": str(root), "SKEWLESS_DRIVER_MEMORY": "700m"}
+    settings = {"SKEWLESS_ROOT": str(root), "SKEWLESS_DRIVER_MEMORY": "700m", **_SMALL_SPARK}
     with served_airflow(folder, {JOB: dag}, **settings) as airflow:
         for run_id, date in MANUAL.items():
             airflow.trigger(JOB, run_id, conf={"date": date})
