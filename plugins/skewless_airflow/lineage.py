@@ -1,7 +1,8 @@
-"""Inputs and outputs of a run for OpenLineage, as far as its provider is installed.
+"""Inputs and outputs of a run for OpenLineage, where its provider is installed.
 
-The provider asks an operator that has finished for its ``get_openlineage_facets_on_complete``. Datasets are named as
-OpenLineage's naming conventions have it, so that they are the same ones that others read and write.
+The provider asks an operator that is done for ``get_openlineage_facets_on_complete``. Datasets are named by
+OpenLineage's conventions, so that they are the same ones that other jobs read and write. The provider is an
+extra: it is imported when it asks, and not before.
 """
 
 from __future__ import annotations
@@ -10,16 +11,18 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from skewless.publication import Publication
-from skewless.quality_report import QualityReport
-from skewless.run_directory import PUBLISH_STEP, QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, RunDirectory
+from skewless.run_directory import PUBLISH_STEP, RESULT_STEP, RunDirectory
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
-    from openlineage.client.event_v2 import InputDataset, OutputDataset
+    from openlineage.client.generated.base import InputDataset, OutputDataset
+
+#: Hadoop's names of a store that others know by one.
+_SCHEMES = {"s3a": "s3", "s3n": "s3"}
 
 
 def dataset_name(path: str) -> tuple[str, str]:
-    """The namespace and the name of a path.
+    """The namespace and the name of a path, as OpenLineage's naming conventions have it.
 
     >>> dataset_name("/lake/clicks")
     ('file', '/lake/clicks')
@@ -28,31 +31,32 @@ def dataset_name(path: str) -> tuple[str, str]:
     >>> dataset_name("hdfs://node:8020/clicks")
     ('hdfs://node:8020', '/clicks')
     """
+    if "://" not in path or path.startswith("file:"):
+        return "file", path.removeprefix("file:").removeprefix("//")
     parts = urlsplit(path)
-    if parts.scheme in {"", "file"}:
-        return "file", parts.path if parts.scheme else path
-    if parts.scheme == "hdfs":
-        return f"hdfs://{parts.netloc}", parts.path
-    scheme = {"s3a": "s3", "s3n": "s3"}.get(parts.scheme, parts.scheme)
-    return f"{scheme}://{parts.netloc}", parts.path.lstrip("/") or "/"
+    # A bucket's keys have no leading slash.
+    name = parts.path if parts.scheme == "hdfs" else parts.path.lstrip("/")
+    return f"{_SCHEMES.get(parts.scheme, parts.scheme)}://{parts.netloc}", name or "/"
 
 
-def input_lineage(run: RunDirectory) -> OperatorLineage:
-    """What a prepared run reads."""
+def input_lineage(run: RunDirectory) -> OperatorLineage | None:
+    """What a run reads, once it has been prepared."""
     from airflow.providers.openlineage.extractors import OperatorLineage  # noqa: PLC0415  # an extra
 
-    return OperatorLineage(inputs=[_read(run)])
+    return OperatorLineage(inputs=[_read(run)]) if run.exists("job.json") else None
 
 
-def published_lineage(run: RunDirectory) -> OperatorLineage:
-    """What a published run has read and written, and which expectations held."""
+def published_lineage(run: RunDirectory) -> OperatorLineage | None:
+    """What a run has read and written, once it has been published."""
     from airflow.providers.openlineage.extractors import OperatorLineage  # noqa: PLC0415  # an extra
 
+    if not run.exists(f"{PUBLISH_STEP}/published.json"):
+        return None
     return OperatorLineage(inputs=[_read(run)], outputs=[_written(run)])
 
 
 def _read(run: RunDirectory) -> InputDataset:
-    from openlineage.client.event_v2 import InputDataset  # noqa: PLC0415  # an extra
+    from openlineage.client.generated.base import InputDataset  # noqa: PLC0415
     from openlineage.client.generated.input_statistics_input_dataset import (  # noqa: PLC0415
         InputStatisticsInputDatasetFacet,
     )
@@ -60,7 +64,23 @@ def _read(run: RunDirectory) -> InputDataset:
     job = run.job()
     namespace, name = dataset_name(job.input_path)
     files = {unit.path: unit.size_bytes for unit in job.units}
-    # An estimate is no count.
+    # Where rows are estimated there is no count to tell.
     rows = job.rows if all(unit.counted for unit in job.units) else None
-    counted = InputStatisticsInputDatasetFacet(rowCount=rows, size=sum(files.values()), fileCount=len(files))
-    return InputDataset(namespace, name, inputFacets={"inputStatistics": counted})
+    statistics = InputStatisticsInputDatasetFacet(rowCount=rows, size=sum(files.values()), fileCount=len(files))
+    return InputDataset(namespace, name, inputFacets={"inputStatistics": statistics})
+
+
+def _written(run: RunDirectory) -> OutputDataset:
+    """The folder of the result, whose days are its partitions."""
+    from openlineage.client.generated.base import OutputDataset  # noqa: PLC0415
+    from openlineage.client.generated.output_statistics_output_dataset import (  # noqa: PLC0415
+        OutputStatisticsOutputDatasetFacet,
+    )
+
+    result, published = run.committed(RESULT_STEP), run.read(f"{PUBLISH_STEP}/published.json", Publication)
+    files = result.of_kind("published") or result.of_kind("result")
+    namespace, name = dataset_name(run.job().output_path)
+    statistics = OutputStatisticsOutputDatasetFacet(
+        rowCount=published.keys, size=sum(file.size_bytes for file in files), fileCount=len(files)
+    )
+    return OutputDataset(namespace, name, outputFacets={"outputStatistics": statistics})
