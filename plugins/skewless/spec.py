@@ -21,8 +21,15 @@ from pydantic import (
 
 from skewless.document import Document, Frozen, sentence_of, unmet
 from skewless.errors import SpecError
+from skewless.input_spec import ColumnName, Input, InputFormat, Map
 from skewless.plain_yaml import read_yaml
+from skewless.routing_spec import PolicyName, Routing
 from skewless.spec_override import apply_override
+
+__all__ = [
+    "AggregateCall", "Expectation", "Input", "InputFormat", "JobSpec", "Map", "Output", "PolicyName", "Quality",
+    "Routing", "Schedule", "SparkSizing", "load_spec", "parse_spec",
+]  # fmt: skip
 
 _NAME = r"[A-Za-z][A-Za-z0-9_]{0,99}"
 
@@ -34,18 +41,6 @@ def _valid_name(name: str) -> str:
 
 
 Name = Annotated[str, AfterValidator(_valid_name), WithJsonSchema({"type": "string", "pattern": f"^{_NAME}$"})]
-ColumnName = Annotated[str, Field(min_length=1)]
-PolicyName = Literal[
-    "static",
-    "halving",
-    "doubling",
-    "virtual_tasks",
-    "partial_key",
-    "d_choices",
-    "w_choices",
-    "bounded_load",
-    "adaptive",
-]
 
 
 class Schedule(Frozen):
@@ -103,82 +98,7 @@ def _several(given: str | tuple[str, ...] | None) -> tuple[str, ...]:
     return () if given is None else (given,) if isinstance(given, str) else given
 
 
-InputFormat = Literal["parquet", "orc", "csv", "json", "text"]
-#: The format that each option is of, beside those of all.
-_OPTIONS_OF = {"header": ("csv",), "delimiter": ("csv",), "columns": ("csv", "json")}
-
-
-class Input(Frozen):
-    """The rows to aggregate: files, or a table of Spark's catalog that is made of files."""
-
-    path: str | None = Field(
-        default=None,
-        min_length=1,
-        description="A file, a folder or a glob; relative paths start at the data root; {date} is the run's day.",
-        examples=["/lake/clicks/{date:%Y/%m/%d}"],
-    )
-    table: str | None = Field(
-        default=None,
-        min_length=1,
-        description="Instead of a path: a table that Spark knows. Just one of the two is given.",
-        examples=["lake.clicks"],
-    )
-    format: InputFormat = Field(
-        default="parquet", description="What the files are; of a table Spark knows it.", examples=["csv"]
-    )
-    header: bool | None = Field(
-        default=None,
-        description="csv: the first line of each file names its columns; by default it does.",
-        examples=[False],
-    )
-    delimiter: str | None = Field(
-        default=None, description="csv: one character, or '\\t'; by default a comma.", examples=[";"]
-    )
-    columns: dict[ColumnName, str] | None = Field(
-        default=None,
-        min_length=1,
-        description="csv, json: Spark SQL type of each column; all columns in order where a csv has no header.",
-        examples=[{"ms": "bigint", "at": "timestamp"}],
-    )
-    cut_bytes: int = Field(
-        default=64 << 20,
-        ge=1 << 16,
-        description="A larger file is cut into pieces of about so many bytes; smaller ones where files are few.",
-        examples=[128 << 20],
-    )
-
-    @field_validator("delimiter")
-    @classmethod
-    def _one_sign(cls, delimiter: str | None) -> str | None:
-        if delimiter is None:
-            return None
-        sign = {"\\t": "\t"}.get(delimiter, delimiter)
-        if len(sign) != 1 or not sign.isascii() or sign in '"\r\n':
-            raise ValueError("should be one ASCII character, no quote and no line end")
-        return sign
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        if (self.path is None) == (self.table is None):
-            raise unmet("either a path or a table", "neither" if self.path is None else "both")
-        for option, formats in _OPTIONS_OF.items():
-            if getattr(self, option) is not None and (self.table is not None or self.format not in formats):
-                what = "a table" if self.table is not None else f"format {self.format}"
-                raise unmet(f"{option} only with format {' or '.join(formats)}", what)
-        if self.format == "csv" and self.header is False and self.columns is None:
-            raise unmet("columns for a csv without header", "none")
-        return self
-
-
-_MapOption = bool | int | float | str | list[str] | None
 _CallOption = bool | int | float | str | list[float] | None
-
-
-def _map_options(schema: dict[str, Any]) -> None:
-    """Tell editors of what a validator takes: the options of a mapper, beside its name."""
-    schema["additionalProperties"] = schema["properties"]["options"]["additionalProperties"]
-    schema["if"] = {"not": {"required": ["mapper"]}}
-    schema["then"] = {"propertyNames": {"enum": ["select", "where", "options"]}}
 
 
 def _short_call(schema: dict[str, Any]) -> None:
@@ -187,58 +107,6 @@ def _short_call(schema: dict[str, Any]) -> None:
     options = whole["properties"]["options"]["additionalProperties"]
     schema.pop("additionalProperties")
     schema["anyOf"] = [{"type": "string", "minLength": 1}, {**whole, "additionalProperties": options}]
-
-
-class Map(Frozen):
-    """One row in, any number out, without state: a select list of Spark SQL, or a registered Python mapper.
-
-    A mapper's options stand beside its name: `map: {mapper: tokens, column: value}`.
-    """
-
-    model_config = ConfigDict(json_schema_extra=_map_options)
-
-    select: tuple[Annotated[str, Field(min_length=1)], ...] | None = Field(
-        default=None,
-        min_length=1,
-        max_length=1000,
-        description="Spark SQL expressions with names, over input columns.",
-        examples=[["explode(split(tags, ',')) AS tag", "ms"]],
-    )
-    where: str | None = Field(
-        default=None,
-        min_length=1,
-        description="Only with select: which input rows it sees.",
-        examples=["ms IS NOT NULL"],
-    )
-    mapper: str | None = Field(
-        default=None,
-        min_length=1,
-        description="Instead of select: the name of a registered Python mapper.",
-        examples=["tokens"],
-    )
-    options: dict[str, _MapOption] = Field(
-        default_factory=dict,
-        description="Options of the mapper; they may stand beside its name instead.",
-        examples=[{"column": "value"}],
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _further_names_are_options(cls, raw: Any) -> Any:
-        if isinstance(raw, dict) and "mapper" in raw and "options" not in raw:
-            own = {name: raw[name] for name in ("mapper", "select", "where") if name in raw}
-            return {**own, "options": {name: value for name, value in raw.items() if name not in own}}
-        return raw
-
-    @model_validator(mode="after")
-    def _one_way(self) -> Self:
-        if (self.select is None) == (self.mapper is None):
-            raise unmet("either select or mapper", "neither" if self.select is None else "both")
-        if self.mapper is not None and self.where is not None:
-            raise unmet("where only with select", "where with a mapper")
-        if self.select is not None and self.options:
-            raise unmet("options only with a mapper", "options with select")
-        return self
 
 
 class AggregateCall(Frozen):
@@ -286,136 +154,6 @@ class AggregateCall(Frozen):
             if not numbers and not isinstance(value, bool | int | float | str | None):
                 raise unmet("a text, a number, true, false, null or a list of numbers", f"{name}: {value!r}"[:120])
         return options
-
-
-class Routing(Frozen):
-    """How rows are spread over reducers, and how fast the plan may learn."""
-
-    policy: PolicyName = Field(
-        default="adaptive",
-        description="Who decides where keys go.",
-        examples=["d_choices"],
-    )
-    reducers: int = Field(default=8, ge=1, le=10_000, description="Reducers on the ring to begin with.", examples=[64])
-    min_reducers: int | None = Field(
-        default=None, ge=1, le=10_000, description="adaptive may remove reducers down to so many; by default none.",
-        examples=[4],
-    )  # fmt: skip
-    max_reducers: int | None = Field(
-        default=None, ge=1, le=10_000, description="adaptive may add reducers up to so many; by default none.",
-        examples=[128],
-    )  # fmt: skip
-    slots: int | None = Field(
-        default=None, ge=1, le=100_000,
-        description="Tasks that the cluster runs side by side; by default max_reducers, else reducers.",
-        examples=[32],
-    )  # fmt: skip
-    waves: tuple[Annotated[float, Field(gt=0)], ...] = Field(
-        default=(1, 4, 15, 80),
-        min_length=1,
-        max_length=32,
-        description="Relative sizes of the slices of the input that the stages admit; adaptive may join them.",
-        examples=[[1, 4, 15, 80]],
-    )
-    budget: float | None = Field(
-        default=None,
-        ge=1.0,
-        le=100.0,
-        description="Rows a task may reduce in a stage, as a multiple of the fair share of what is queued; "
-        "by default the planner chooses.",
-        examples=[1.05],
-    )
-    stage_overhead: float | None = Field(
-        default=None, ge=0, le=86_400,
-        description="Seconds that a stage costs beside its rows; by default they are measured. 0 plans as many "
-        "stages as there are waves, whatever they cost.",
-        examples=[0],
-    )  # fmt: skip
-    budget_seconds: float | None = Field(
-        default=None, gt=0, le=86_400,
-        description="Seconds that a task may reduce rows in a stage, as far as a fair share takes no longer, by what "
-        "rows have cost so far; a guard beside the budget, from the second stage on. By default none.",
-        examples=[120],
-    )  # fmt: skip
-    ring_bits: int = Field(
-        default=12, ge=4, le=16, description="The ring has 2 to the power of ring_bits slots.", examples=[12]
-    )
-    tokens: int | None = Field(
-        default=None, ge=1, le=4096,
-        description="Tokens of each reducer to begin with: by default 64, a power of two for halving, always 1 for "
-        "doubling.",
-        examples=[64],
-    )  # fmt: skip
-    head_limit: int = Field(
-        default=4096, ge=0, le=100_000, description="At most so many keys are placed one by one.", examples=[10_000]
-    )
-    threshold: float = Field(
-        default=0.2, ge=0, le=100,
-        description="halving, doubling, virtual_tasks: how far the longest queue may pass the next one (tau).",
-        examples=[0.2],
-    )  # fmt: skip
-    rounds: int = Field(
-        default=4, ge=0, le=50, description="halving, doubling: how often one reducer may be relieved.", examples=[6]
-    )
-    choices: int = Field(
-        default=2, ge=1, le=64, description="partial_key: candidate tasks of each key (d).", examples=[3]
-    )
-    capacity: float = Field(
-        default=1.1, ge=1, le=100, description="bounded_load: rows a task may have, as a multiple of the fair share.",
-        examples=[1.25],
-    )  # fmt: skip
-    max_factor: int = Field(
-        default=8, ge=1, le=1024,
-        description="virtual_tasks, adaptive: key buckets of one reducer at most; a power of two.",
-        examples=[16],
-    )  # fmt: skip
-    task_states: int | None = Field(
-        default=None, ge=1, description="virtual_tasks: states that one task should hold at most; by default no limit.",
-        examples=[1_000_000],
-    )  # fmt: skip
-    approve_forwarding: float | None = Field(
-        default=None, ge=0, le=1,
-        description="A plan that forwards more than this part of a stage's queued rows waits in Airflow until somebody "
-        "approves it; by default none does.",
-        examples=[0.1],
-    )  # fmt: skip
-    warm_start: bool = Field(
-        default=True, description="Plan the first stage from the job's last run, if there is one.", examples=[False]
-    )
-    probe: bool = Field(
-        default=False,
-        description="Begin with a small stage that measures what the rows of each key cost, as long as no earlier run "
-        "has: for Python aggregates to which keys are unlike.",
-        examples=[True],
-    )
-    key_sample: bool = Field(
-        default=True,
-        description="Plan the first stage from a sample of the input's keys where no earlier run is a guide.",
-        examples=[False],
-    )
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        if self.policy == "doubling" and self.tokens not in {None, 1}:
-            raise unmet("one token each at the start, as doubling needs", f"tokens: {self.tokens}")
-        if self.policy == "halving" and self.initial_tokens & (self.initial_tokens - 1):
-            raise unmet("a power of two of tokens, as halving needs", f"tokens: {self.tokens}")
-        if self.max_factor & (self.max_factor - 1):
-            raise unmet("a power of two as max_factor", f"max_factor: {self.max_factor}")
-        low, high = self.min_reducers or self.reducers, self.max_reducers or self.reducers
-        if not low <= self.reducers <= high:
-            raise unmet("min_reducers <= reducers <= max_reducers", f"{low}, {self.reducers}, {high}")
-        return self
-
-    @property
-    def initial_tokens(self) -> int:
-        """Tokens of each reducer on the first ring."""
-        return 1 if self.policy == "doubling" else self.tokens or 64
-
-    @property
-    def slot_count(self) -> int:
-        """Tasks that run side by side."""
-        return self.slots or self.max_reducers or self.reducers
 
 
 #: As Java reads it, from a mebibyte up.
