@@ -1,6 +1,8 @@
 """A whole Airflow for a test: API server, scheduler, DAG processor and triggerer, in a home of its own.
 
-It is what ``make up`` starts, but with a DAG folder of the test's. It takes half a minute to be up.
+It is what ``make up`` starts, but with a DAG folder of the test's. It takes half a minute to be up. Its database is
+SQLite, which takes one writer at a time: a call that finds it locked is made again, and commands that write much are
+given before the others write.
 """
 
 from __future__ import annotations
@@ -11,11 +13,14 @@ import secrets
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
+
+import httpx
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
 from skewless_airflow import session, standalone
 from skewless_airflow.rest import FINISHED_RUN, AirflowRest
@@ -28,15 +33,19 @@ class ServedAirflow(NamedTuple):
     """An Airflow that is up, and its API."""
 
     rest: AirflowRest
-    environment: dict[str, str]
 
     def trigger(self, dag_id: str, run_id: str, **body: Any) -> None:
         """Start a run by hand, with an id of the test's."""
-        self.rest._call("POST", f"/dags/{dag_id}/dagRuns", {"logical_date": None, "dag_run_id": run_id, **body})
+        self.ask("POST", f"/dags/{dag_id}/dagRuns", {"logical_date": None, "dag_run_id": run_id, **body})
 
     def call(self, method: str, dag_id: str, run_id: str, path: str, body: dict[str, Any] | None = None) -> Any:
         """A call about one run."""
-        return self.rest._call(method, f"/dags/{dag_id}/dagRuns/{quote(run_id, safe='')}{path}", body)
+        return self.ask(method, f"/dags/{dag_id}/dagRuns/{quote(run_id, safe='')}{path}", body)
+
+    def ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+        """A call of the API; again where the server could not, and so has done nothing."""
+        again = Retrying(retry=retry_if_exception(_failed), stop=stop_after_delay(60), wait=wait_fixed(1), reraise=True)
+        return again(self.rest._call, method, path, body)
 
     def states(self, dag_id: str, run_id: str) -> dict[str, str]:
         """The state of each task of a run."""
@@ -47,23 +56,17 @@ class ServedAirflow(NamedTuple):
         await_that(lambda: self.rest.run_state(dag_id, run_id) in FINISHED_RUN, f"the end of {run_id} of {dag_id}")
         return self.rest.run_state(dag_id, run_id)
 
-    def command(self, *arguments: str) -> str:
-        """What ``airflow ARGUMENTS`` says, as somebody types it."""
-        done = subprocess.run(
-            [sys.executable, "-m", "airflow", *arguments],
-            env=self.environment, capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-        return done.stdout
-
 
 @contextmanager
-def served_airflow(folder: Path, dags: dict[str, str], **settings: str) -> Iterator[ServedAirflow]:
+def served_airflow(
+    folder: Path, dags: dict[str, str], first: Sequence[Sequence[str]] = (), **settings: str
+) -> Iterator[ServedAirflow]:
     """Start an Airflow below a folder, wait until it has parsed its DAGs, and stop it at the end.
 
     Args:
         folder: for its home and its DAG folder.
         dags: for each DAG the text of its file; they begin to run when they are triggered.
+        first: commands after ``airflow`` that are given once the DAGs are known, and before anything else runs.
         settings: of its environment.
     """
     home, port = folder / "airflow", standalone.free_port()
@@ -80,6 +83,8 @@ def served_airflow(folder: Path, dags: dict[str, str], **settings: str) -> Itera
         "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(home / "logs"),
         **settings,
     }
+    for command in [("db", "migrate"), ("dags", "reserialize"), *first] if first else ():
+        _give(command, environment)
     log = home / "standalone.log"
     began = session.begin([sys.executable, "-m", "airflow", "standalone"], environment, home, log)
     try:
@@ -87,11 +92,13 @@ def served_airflow(folder: Path, dags: dict[str, str], **settings: str) -> Itera
         await_that(lambda: up.healthy() or not began.leads(), "Airflow to be healthy")
         assert began.leads(), f"Airflow has ended:\n{log.read_text()[-3000:]}"
         with AirflowRest(up.url, standalone.USER, password) as rest:
-            rest.ensure_pool(standalone.POOL, standalone.POOL_SLOTS)
+            served = ServedAirflow(rest)
+            pool = {"name": standalone.POOL, "slots": standalone.POOL_SLOTS, "include_deferred": False}
+            served.ask("POST", "/pools", pool)
             for dag_id in dags:
                 rest.wait_for_dag(dag_id, _PATIENCE_SECONDS)
-                rest.set_paused(dag_id, False)
-            yield ServedAirflow(rest, environment)
+                served.ask("PATCH", f"/dags/{dag_id}", {"is_paused": False})
+            yield served
     finally:
         session.end([began], standalone.STOP_SECONDS)
 
@@ -106,6 +113,18 @@ def await_that(condition: Callable[[], bool], what: str) -> None:
     while not condition():
         assert time.monotonic() < deadline, f"waited {_PATIENCE_SECONDS:.0f} s for {what}"
         time.sleep(0.5)
+
+
+def _give(command: Sequence[str], environment: dict[str, str]) -> None:
+    """An Airflow command, as somebody types it."""
+    done = subprocess.run(
+        [sys.executable, "-m", "airflow", *command], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, f"airflow {' '.join(command)}:\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+
+
+def _failed(error: BaseException) -> bool:
+    return isinstance(error, httpx.HTTPStatusError) and error.response.is_server_error
 
 
 def _make_password(path: Path) -> str:

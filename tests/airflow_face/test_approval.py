@@ -160,7 +160,7 @@ def _played(airflow: ServedAirflow, runs: dict[str, str], to_reject: str, decide
     for dag_id in ("permitting", "hurried"):
         airflow.await_end(dag_id, runs[dag_id])
     waiting = airflow.states("asking", to_approve)
-    pool = airflow.rest._call("GET", "/pools/default_pool")
+    pool = airflow.ask("GET", "/pools/default_pool")
     request = airflow.call("GET", "asking", to_approve, HITL)
     _answer(airflow, to_approve, "Approve")
     _answer(airflow, to_reject, "Reject")

@@ -91,19 +91,16 @@ def nights(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nig
     (folder / "spec.yaml").write_text(yaml.safe_dump(SPEC))
     dag = f"from skewless_airflow.dag_factory import build_dag\ndag = build_dag({str(folder / 'spec.yaml')!r})\n"
     settings = {"SKEWLESS_ROOT": str(root), "SKEWLESS_DRIVER_MEMORY": "700m", **_SMALL_SPARK}
-    with served_airflow(folder, {JOB: dag}, **settings) as airflow:
+    backfill = f"backfill create --dag-id {JOB} --from-date {BACKFILLED[0]} --to-date {BACKFILLED[-1]}T23:59"
+    with served_airflow(folder, {JOB: dag}, [backfill.split()], **settings) as airflow:
         for run_id, date in MANUAL.items():
             airflow.trigger(JOB, run_id, conf={"date": date})
-        airflow.command(
-            *("backfill", "create", "--dag-id", JOB, "--max-active-runs", "3"),
-            *("--from-date", BACKFILLED[0], "--to-date", f"{BACKFILLED[-1]}T23:59:59"),
-        )
         dates = _dates(airflow)
         first = _first_ended(airflow, dates)
         before = _left(root, first, dates[first])
         airflow.call("POST", JOB, first, "/clear", {"dry_run": False})
         states = {run_id: airflow.await_end(JOB, run_id) for run_id in dates}
-        events = airflow.rest._call("GET", "/assets/events?limit=100")["asset_events"]
+        events = airflow.ask("GET", "/assets/events?limit=100")["asset_events"]
         yield Nights(root, dates, states, first, before, events)
 
 
@@ -191,7 +188,7 @@ def _left(root: Path, run_id: str, date: str) -> list[str]:
 
 def _dates(airflow: ServedAirflow) -> dict[str, str]:
     """The date of each run that there is."""
-    found = airflow.rest._call("GET", f"/dags/{JOB}/dagRuns?limit=100")["dag_runs"]
+    found = airflow.ask("GET", f"/dags/{JOB}/dagRuns?limit=100")["dag_runs"]
     return {run["dag_run_id"]: MANUAL.get(run["dag_run_id"]) or str(run["logical_date"])[:10] for run in found}
 
 
