@@ -39,19 +39,19 @@ def dataset_name(path: str) -> tuple[str, str]:
     return f"{_SCHEMES.get(parts.scheme, parts.scheme)}://{parts.netloc}", name or "/"
 
 
-def input_lineage(run: RunDirectory) -> OperatorLineage | None:
+def input_lineage(run: RunDirectory) -> OperatorLineage:
     """What a run reads, once it has been prepared."""
     from airflow.providers.openlineage.extractors import OperatorLineage  # noqa: PLC0415  # an extra
 
-    return OperatorLineage(inputs=[_read(run)]) if run.exists("job.json") else None
+    return OperatorLineage(inputs=[_read(run)] if run.exists("job.json") else [])
 
 
-def published_lineage(run: RunDirectory) -> OperatorLineage | None:
+def published_lineage(run: RunDirectory) -> OperatorLineage:
     """What a run has read and written, once it has been published."""
     from airflow.providers.openlineage.extractors import OperatorLineage  # noqa: PLC0415  # an extra
 
     if not run.exists(f"{PUBLISH_STEP}/published.json"):
-        return None
+        return OperatorLineage()
     return OperatorLineage(inputs=[_read(run)], outputs=[_written(run)])
 
 

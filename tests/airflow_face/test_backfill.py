@@ -21,6 +21,7 @@ from skewless_airflow import build_dag
 from skewless_airflow.operators import PrepareOperator
 from skewless_airflow.places import PROJECT
 from skewless_airflow.run_store import day_of, run_location
+from tests import airflow_setting
 from tests.airflow_face.test_dag_structure import SPEC
 
 DAYS = [dt.datetime(2026, 3, day, 2, tzinfo=dt.UTC) for day in (1, 2, 3)]
@@ -49,6 +50,7 @@ def test_a_date_of_the_form_is_for_one_run(run_type: str, conf: dict[str, JsonVa
     assert _choice(run_type, conf) == date
 
 
+@airflow_setting.IN_PROCESS
 def test_the_command_of_the_page_takes_in_both_of_its_days() -> None:
     page = (PROJECT / "docs/operate.md").read_text()
     (command,) = re.findall(r"^airflow backfill create (.*)$", page, re.MULTILINE)

@@ -10,6 +10,7 @@ import json
 import re
 import sys
 import textwrap
+import time
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from pyspark.sql import functions as F
 
 from skewless.routing_plan import RoutingPlan
 from skewless.run_directory import RunDirectory
-from skewless.spec import JobSpec, parse_spec
+from skewless.spec import parse_spec
 from skewless_spark.local import run_pipeline
 from skewless_spark.prepare import prepare
 from skewless_spark.session import build_session
@@ -44,7 +45,7 @@ def specs() -> dict[str, str]:
 def main(root: Path) -> None:
     """Run all of it, and write ``outcome.json``."""
     spark = build_session("migrate", "local[2]")
-    spark.conf.set("spark.sql.shuffle.partitions", 4)
+    spark.conf.set("spark.sql.shuffle.partitions", 2)
     names: dict[str, Any] = {"spark": spark, "root": str(root), "day": DATE.isoformat()}
     for block in blocks("python"):
         exec(block, names)
@@ -58,21 +59,23 @@ def _compared(spark: SparkSession, root: Path, text: str, names: dict[str, Any])
     """Run a spec to observe into another folder, then for real; how each differs from the old result."""
     spec = parse_spec(text)
     old: DataFrame = names[OLD[spec.name]].cache()
-    aside = parse_spec(text, overrides=("mode=observe", f"output.path=compare/{spec.name}"))
     found: dict[str, Any] = {"old_keys": old.count()}
+    aside = parse_spec(text, overrides=("mode=observe", f"output.path=compare/{spec.name}"))
     for mode, one in (("observe", aside), ("run", spec)):
+        began = time.monotonic()
         run = RunDirectory(str(root / "runs" / spec.name / mode))
-        finished = _run(spark, run, one, root)
-        new = spark.read.parquet(finished)
+        prepare(run, one, DATE, str(root))
+        published = run_pipeline(spark, run, Quiet()).publication.path
+        new = spark.read.parquet(published)
         plans = [run.plan(stage) for stage in range(run.committed_stages())]
         found[mode] = {
-            "path": str(Path(finished).relative_to(root)),
+            "path": str(Path(published).relative_to(root)),
             "new_keys": new.count(),
             "differences": names["differences"](old, new, list(spec.key)).count(),
             "observed": [run.decision(stage + 1).observed for stage in range(run.committed_stages())],
             "head": [len(plan.head) for plan in plans],
             "split": sum(len(set(tasks)) > 1 for plan in plans for tasks in _tasks(plan)),
-            "stages": run.committed_stages(),
+            "seconds": time.monotonic() - began,
         }
     return found
 
@@ -80,11 +83,6 @@ def _compared(spark: SparkSession, root: Path, text: str, names: dict[str, Any])
 def _tasks(plan: RoutingPlan) -> list[list[int]]:
     """The tasks of each head key."""
     return [[task for task, _ in shares] for shares in plan.head.values()]
-
-
-def _run(spark: SparkSession, run: RunDirectory, spec: JobSpec, root: Path) -> str:
-    prepare(run, spec, DATE, str(root))
-    return run_pipeline(spark, run, Quiet()).publication.path
 
 
 def _seen(names: dict[str, Any]) -> dict[str, int]:
