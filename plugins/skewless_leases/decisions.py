@@ -138,7 +138,7 @@ def decide(
         memory: what it remembered before.
         spans: the five time spans.
     """
-    silences = memory.silences.after(look, longest_gap=2 * spans.look_every)
+    silences = memory.silences.after(look, longest_gap=spans.maximum_lease / 2)
     dead = silences.dead(look, spans.maximum_lease)
     seen = Situation(me, frozenset(partitions), look, _remember(look, memory, silences), dead, spans)
     seen = _with_free_since(seen)

@@ -64,7 +64,7 @@ class Member:
     @property
     def grants(self) -> Mapping[str, Grant]:
         """What this worker held at its last look, by partition."""
-        return MappingProxyType(self._grants)
+        return MappingProxyType(self._grants.copy())
 
     def step(self, time: float) -> tuple[Action, ...]:
         """Look, decide and enact.

@@ -32,7 +32,8 @@ class Silences:
 
         Args:
             longest_gap: what passed since the last look counts up to here, in seconds. An observer that was itself
-                stopped, or could not reach the store, has not listened in the meantime.
+                stopped, or could not reach the store, has not listened in the meantime; when everything
+                wakes at once, it must not be the first one to speak and call all others dead.
         """
         passed = min(look.time - self.time, longest_gap) if self.heard else 0.0
         holders = {row.record.holder for row in look.allocations.values() if row.record.holder}
