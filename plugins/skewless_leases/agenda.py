@@ -50,8 +50,8 @@ class Pace:
         if mean <= 0:
             event()
             return
+        # After a long idle time there is no need to draw all pieces of it.
+        self._between_pieces = max(self._between_pieces, now - 100 * mean)
         while self._between_pieces < now:
             self._between_pieces += self._rng.expovariate(1 / mean)
-            if self._between_pieces < now - 100 * mean:  # idle for long: no need to draw all of it
-                self._between_pieces = now - 100 * mean
         self._agenda.at(self._between_pieces, event)

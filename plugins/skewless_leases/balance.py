@@ -53,7 +53,9 @@ def share_out(
         given[partition] = receiver
         left[receiver] += 1
     while (thief := _poorest(left, room)) is not None:
-        victim = max((worker for worker in left if stock.get(worker)), key=lambda worker: (left[worker], worker), default=None)
+        victim = max(
+            (worker for worker in left if stock.get(worker)), key=lambda worker: (left[worker], worker), default=None
+        )
         if victim is None or left[victim] - left[thief] < 2:
             break
         moved[stock[victim].pop(0)] = (victim, thief)

@@ -7,6 +7,7 @@ the record changed when it wakes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from skewless_leases.errors import FencedOutError, LeaseError
@@ -62,7 +63,7 @@ def commit(store: KeyValueStore, grant: Grant, value: str) -> None:
             f"{len(value)}",
             "commit where the data is, not the data",
         )
-    _rewrite(store, grant, value=value)
+    _rewrite(store, grant, lambda record: replace(record, value=value))
 
 
 def release(store: KeyValueStore, grant: Grant) -> None:
@@ -71,7 +72,7 @@ def release(store: KeyValueStore, grant: Grant) -> None:
     Raises:
         FencedOutError: it was no longer this grant's.
     """
-    _rewrite(store, grant, holder=None)
+    _rewrite(store, grant, lambda record: replace(record, holder=None))
 
 
 def take(store: KeyValueStore, partition: str, worker: str, seen: Row[Allocation] | None) -> Grant | None:
@@ -83,10 +84,10 @@ def take(store: KeyValueStore, partition: str, worker: str, seen: Row[Allocation
     return Grant(partition, mine.fence, worker)
 
 
-def _rewrite(store: KeyValueStore, grant: Grant, **changes: str | None) -> None:
+def _rewrite(store: KeyValueStore, grant: Grant, change: Callable[[Allocation], Allocation]) -> None:
     while True:
         row = _under(store, grant)
-        if store.put(ALLOCATION + grant.partition, encode(replace(row.record, **changes)), row.version):
+        if store.put(ALLOCATION + grant.partition, encode(change(row.record)), row.version):
             return
         # Either the grant has ended, or another process wrote under the same one.
 

@@ -85,7 +85,7 @@ class FileStore:
         """All keys that begin so."""
         rows = {}
         with self._refusals():
-            for name in os.listdir(self._heads):
+            for name in [path.name for path in self._heads.iterdir()]:
                 key = unquote(name)
                 if key.startswith(prefix) and (row := self._read(self._heads / name)):
                     rows[key] = row
@@ -95,7 +95,10 @@ class FileStore:
         name = quote(key, safe="")
         if not key.strip(".") or len(name) > LONGEST_KEY_BYTES:
             raise StoreError(
-                f"store {self.root}", f"a key of at most {LONGEST_KEY_BYTES} bytes, quoted", repr(key[:80]), "shorten it"
+                f"store {self.root}",
+                f"a key of at most {LONGEST_KEY_BYTES} bytes, quoted",
+                repr(key[:80]),
+                "shorten it",
             )
         return self._heads / name
 
@@ -103,7 +106,7 @@ class FileStore:
         before = None
         for _ in range(MOST_LOOKS):
             try:
-                versions = os.listdir(head)
+                versions = [path.name for path in head.iterdir()]
             except FileNotFoundError:
                 return None
             if not versions:
@@ -117,7 +120,9 @@ class FileStore:
                 if version == before:  # not overtaken by a writer: the disk has lost it
                     return Versioned(b"", version)
                 before = version
-        raise StoreError(str(head), "a folder with one file in it", f"{len(versions)} of them", "remove what is not ours")
+        raise StoreError(
+            str(head), "a folder with one file in it", f"{len(versions)} of them", "remove what is not ours"
+        )
 
     def _write_value(self, version: str, value: bytes) -> None:
         with (self._values / version).open("xb") as out:

@@ -8,6 +8,7 @@ import select
 import subprocess
 import sys
 from pathlib import Path
+from typing import IO, cast
 
 from skewless_leases.errors import LeaseError
 
@@ -56,11 +57,11 @@ class Heartbeat:
             "every": self.every,
             "pid": os.getpid(),
         }
-        assert self._process.stdin and self._process.stdout  # both are pipes
-        self._process.stdin.write(json.dumps(told).encode() + b"\n")
-        self._process.stdin.flush()
-        ready, _, _ = select.select([self._process.stdout], [], [], START_SECONDS)
-        if not ready or not self._process.stdout.readline():
+        to_it, from_it = _pipes(self._process)
+        to_it.write(json.dumps(told).encode() + b"\n")
+        to_it.flush()
+        ready, _, _ = select.select([from_it], [], [], START_SECONDS)
+        if not ready or not from_it.readline():
             self.stop()
             raise LeaseError(
                 f"heartbeat of {self.worker}",
@@ -88,6 +89,10 @@ class Heartbeat:
         self._process = None
 
     def _close_pipes(self) -> None:
-        if self._process and self._process.stdin and self._process.stdout:
-            self._process.stdin.close()
-            self._process.stdout.close()
+        for pipe in _pipes(self._process) if self._process else ():
+            pipe.close()
+
+
+def _pipes(process: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes]]:
+    """Into it and out of it: it was started with both."""
+    return cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)

@@ -111,8 +111,8 @@ class Member:
             self._surrender(action)
         elif isinstance(action, Challenge):
             grab = Grab(self.name, look.fence(action.partition))
-            done = self.store.put(GRAB + action.partition, encode(grab), None)
-            self._say(action, "done" if done else "refused: somebody else has challenged it")
+            made = self.store.put(GRAB + action.partition, encode(grab), None)
+            self._say(action, "done" if made else "refused: somebody else has challenged it")
         elif isinstance(action, ClearGrab):
             done = self.store.delete(GRAB + action.partition, look.grabs[action.partition].version)
             self._say(action, "done" if done else "refused: it has changed")

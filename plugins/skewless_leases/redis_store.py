@@ -18,9 +18,7 @@ from skewless_leases.store import Versioned
 try:
     import redis
 except ImportError:
-    raise StoreError(
-        "leases in Redis", "the package redis", "no such package", "install skewless[redis]"
-    ) from None
+    raise StoreError("leases in Redis", "the package redis", "no such package", "install skewless[redis]") from None
 
 #: A server that does not answer for this long counts as gone; the next beat or look asks again.
 ANSWER_SECONDS = 5.0
@@ -53,7 +51,9 @@ class RedisStore:
         url, name = urldefrag(address)
         parts = urlsplit(url)
         #: Without user and password.
-        self.where = f"store {parts.scheme}://{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}{parts.path}"
+        self.where = (
+            f"store {parts.scheme}://{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}{parts.path}"
+        )
         self._hash = f"skewless:{name or 'leases'}"
         try:
             self._client = redis.Redis.from_url(

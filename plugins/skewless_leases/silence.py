@@ -31,6 +31,7 @@ class Silences:
         """Add a look.
 
         Args:
+            look: the tables at that moment.
             longest_gap: what passed since the last look counts up to here, in seconds. An observer that was itself
                 stopped, or could not reach the store, has not listened in the meantime; when everything
                 wakes at once, it must not be the first one to speak and call all others dead.

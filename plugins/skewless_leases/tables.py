@@ -58,15 +58,15 @@ class Grab:
     fence: int
 
 
-Record = TypeVar("Record", Presence, Allocation, Grab)
-_Row = TypeVar("_Row", Presence, Allocation, Grab, covariant=True)
+Record = TypeVar("Record", bound=Presence | Allocation | Grab)
+Record_co = TypeVar("Record_co", bound=Presence | Allocation | Grab, covariant=True)
 
 
 @dataclass(frozen=True)
-class Row(Generic[_Row]):
+class Row(Generic[Record_co]):
     """A record, and the version that a write in its place has to name."""
 
-    record: _Row
+    record: Record_co
     version: str
 
 

@@ -104,7 +104,7 @@ class Worker:
             while not self._leaving.is_set():
                 self._look()
                 self._leaving.wait(self.spans.look_every)
-        except Exception as err:  # noqa: BLE001 - the work's own failure, told where the worker is asked
+        except Exception as err:  # the work's own failure: told where the worker is asked
             log.exception("%s stops taking part", self.name)
             self._failure = err
             self._heartbeat.stop()

@@ -17,9 +17,10 @@ from typing import Any
 import pytest
 
 from skewless_leases.errors import LeaseError
-from skewless_leases.fence import read
+from skewless_leases.fence import Grant, read
 from skewless_leases.store import KeyValueStore, open_store
 from skewless_leases.tables import look_at
+from skewless_leases.worker import Worker
 from tests.leases.player import PARTITIONS, SPANS
 
 #: A loaded machine may take its time for anything; only what is promised is measured.
@@ -219,9 +220,7 @@ def test_a_heartbeat_that_is_killed_is_started_anew(scene: Scene) -> None:
     scene.settle()
     before = look_at(scene.store, 0.0).presences[scene.one.name].record.beat
     os.kill(scene.one.heartbeat, signal.SIGKILL)
-    until(
-        lambda: look_at(scene.store, 0.0).presences[scene.one.name].record.beat > before + 5, "the beats to go on"
-    )
+    until(lambda: look_at(scene.store, 0.0).presences[scene.one.name].record.beat > before + 5, "the beats to go on")
     assert not look_at(scene.store, 0.0).presences[scene.one.name].record.gone
     until(lambda: scene.loads() == {scene.one.name: 3, scene.other.name: 3}, "the shares as they were")
 
@@ -234,27 +233,26 @@ def test_a_worker_that_leaves_gives_back_what_it_held(scene: Scene) -> None:
     assert scene.one.all("lost") == []
 
 
+class Failing:
+    """Work with a fault in it."""
+
+    def granted(self, grant: Grant) -> None:
+        raise ZeroDivisionError(grant.partition)
+
+    def asked_back(self, grant: Grant) -> bool:
+        return bool(grant)
+
+    def lost(self, grant: Grant) -> None:
+        assert grant
+
+
 def test_work_that_fails_ends_the_taking_part_and_says_so(address: str) -> None:
-    from skewless_leases.fence import Grant
-    from skewless_leases.worker import Worker
-
-    class Failing:
-        def granted(self, grant: Grant) -> None:
-            raise ZeroDivisionError(grant.partition)
-
-        def asked_back(self, grant: Grant) -> bool:
-            return True
-
-        def lost(self, grant: Grant) -> None:
-            pass
+    def take_part() -> None:
+        with Worker(address, "failing", room=1, partitions=lambda: ["p0"], spans=SPANS, work=Failing()) as worker:
+            while True:
+                worker.grants()
+                time.sleep(0.005)
 
     with pytest.raises(LeaseError, match="ZeroDivisionError: p0"):
-        with Worker(address, "failing", room=1, partitions=lambda: ["p0"], spans=SPANS, work=Failing()) as worker:
-            def failed() -> bool:
-                with contextlib.suppress(LeaseError):
-                    worker.grants()
-                    return False
-                return True
-
-            until(failed, "the failure")
+        take_part()
     assert read(open_store(address), "p0").holder is None

@@ -95,9 +95,7 @@ def test_keys_and_values_are_data(store: KeyValueStore, keys: list[str], value: 
     names = [f"allocation/{key}" for key in keys]
     for name in names:
         assert store.put(name, name.encode() + value, None)
-    assert {key: row.value for key, row in store.scan("").items()} == {
-        name: name.encode() + value for name in names
-    }
+    assert {key: row.value for key, row in store.scan("").items()} == {name: name.encode() + value for name in names}
 
 
 @pytest.mark.parametrize("key", ["", ".", "..", "k" * 300])
@@ -161,9 +159,7 @@ while done < rounds:
 
 
 def counting(address: str, rounds: int) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", COUNTING, address, str(rounds)], stdout=subprocess.PIPE, text=True
-    )
+    return subprocess.Popen([sys.executable, "-c", COUNTING, address, str(rounds)], stdout=subprocess.PIPE, text=True)
 
 
 def test_no_update_of_several_processes_is_lost(address: str) -> None:

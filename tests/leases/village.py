@@ -82,7 +82,9 @@ class Village:
 
     def grants(self) -> list[tuple[float, Grant]]:
         """All grants there ever were, with their times."""
-        return sorted((entry for diary in self.diaries.values() for entry in diary.granted_to), key=lambda entry: entry[0])
+        return sorted(
+            (entry for diary in self.diaries.values() for entry in diary.granted_to), key=lambda entry: entry[0]
+        )
 
     def _beats(self, name: str, beat: Beat) -> None:
         if name in self.members:
