@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import secrets
 from typing import Any, cast
-from urllib.parse import urldefrag, urlsplit
+from urllib.parse import urlsplit
 
 from skewless_leases.errors import StoreError
 from skewless_leases.store import Versioned
@@ -48,7 +48,7 @@ class RedisStore:
     """
 
     def __init__(self, address: str) -> None:
-        url, name = urldefrag(address)
+        url, _, name = address.partition("#")
         parts = urlsplit(url)
         #: Without user and password.
         self.where = (

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -12,9 +14,13 @@ from pathlib import Path
 import pytest
 
 
-@pytest.fixture(scope="session")
-def redis_socket() -> Iterator[Path]:
-    """A Redis server that keeps what it acknowledges; without TCP, so that it needs neither port nor password."""
+@contextlib.contextmanager
+def redis_server() -> Iterator[tuple[Path, int]]:
+    """A Redis server that keeps what it acknowledges; without TCP, so that it needs neither port nor password.
+
+    Yields:
+        Its socket and its process.
+    """
     server = shutil.which("redis-server")
     if server is None:
         pytest.fail("redis-server is missing: make setup-tests installs it, or apt-get install redis-server")
@@ -31,11 +37,26 @@ def redis_socket() -> Iterator[Path]:
             assert process.poll() is None, log.read_text(encoding="utf-8")
             assert time.monotonic() < deadline, log.read_text(encoding="utf-8")
             time.sleep(0.01)
-        yield socket
+        yield socket, process.pid
     finally:
+        process.send_signal(signal.SIGCONT)
         process.terminate()
         process.wait(10)
         shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def redis_socket() -> Iterator[Path]:
+    """One Redis server for all tests of a process."""
+    with redis_server() as (socket, _):
+        yield socket
+
+
+@pytest.fixture
+def own_redis() -> Iterator[tuple[Path, int]]:
+    """One that a test may stop; its socket and its process."""
+    with redis_server() as server:
+        yield server
 
 
 @pytest.fixture(params=["folder", "redis"])

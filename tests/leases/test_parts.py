@@ -214,12 +214,14 @@ def test_a_stopped_process_is_told_from_a_busy_one() -> None:
         deadline = time.monotonic() + 10
         while not is_stopped(process.pid):
             assert time.monotonic() < deadline
-        assert state_from_ps(process.pid) == state_from_proc(process.pid) == "T"
+        assert state_from_proc(process.pid) == "T"
+        if Path("/bin/ps").exists():
+            assert state_from_ps(process.pid) == "T"
     finally:
         process.kill()
         process.wait()
     assert not is_stopped(process.pid)
-    assert state_from_ps(process.pid) is state_from_proc(process.pid) is None
+    assert state_from_proc(process.pid) is None
 
 
 def test_no_wall_clock_is_read_anywhere() -> None:

@@ -124,12 +124,20 @@ class Scene:
         return before
 
 
+@contextlib.contextmanager
+def played_at(address: str) -> Iterator[Scene]:
+    scene = Scene(address)
+    try:
+        yield scene
+    finally:
+        for player in scene.players:
+            player.end()
+
+
 @pytest.fixture
 def scene(address: str) -> Iterator[Scene]:
-    scene = Scene(address)
-    yield scene
-    for player in scene.players:
-        player.end()
+    with played_at(address) as scene:
+        yield scene
 
 
 def longest_pauses(store: KeyValueStore, seconds: float) -> dict[str, float]:
@@ -231,6 +239,17 @@ def test_a_worker_that_leaves_gives_back_what_it_held(scene: Scene) -> None:
     scene.one.wait_for("left")
     until(lambda: len(scene.held_by(scene.other)) == 6, "the other one to hold all")
     assert scene.one.all("lost") == []
+
+
+def test_a_store_that_does_not_answer_for_three_lease_times_costs_no_lease(own_redis: tuple[Path, int]) -> None:
+    socket, server = own_redis
+    with played_at(f"unix://{socket}") as scene:
+        fences = scene.settle()
+        os.kill(server, signal.SIGSTOP)
+        time.sleep(3 * SPANS.maximum_lease)
+        os.kill(server, signal.SIGCONT)
+        assert scene.settle() == fences
+        assert scene.loads() == {scene.one.name: 3, scene.other.name: 3}
 
 
 class Failing:
