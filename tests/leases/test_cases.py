@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,9 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from skewless_leases.decisions import Action, Challenge, Memory, Take, decide
+from skewless_leases.decisions import Action, Challenge, Memory, Surrender, Take, decide
 from skewless_leases.spans import TimeSpans
-from skewless_leases.tables import Allocation, Look, Presence, Row
+from skewless_leases.tables import Allocation, Grab, Look, Presence, Row
 from tests.leases.village import Village
 
 CASES = yaml.safe_load(Path(__file__).with_name("cases.yaml").read_text(encoding="utf-8"))
@@ -39,7 +40,7 @@ def looks(case: Mapping[str, Any]) -> list[Look]:
                 for worker in loads
             },
             allocations,
-            {},
+            {partition: Row(Grab(**grab), "1") for partition, grab in case.get("grabs", {}).items()},
         )
         for beat, time in enumerate(times, start=1)
     ]
@@ -61,8 +62,19 @@ def decided(case: Mapping[str, Any]) -> list[Action]:
 def test_what_one_worker_decides(case: dict[str, Any]) -> None:
     actions = decided(case)
     assert Counter(action.victim for action in actions if isinstance(action, Challenge)) == case["challenges"]
+    if "surrenders" in case:
+        assert [action.partition for action in actions if isinstance(action, Surrender)] == case["surrenders"]
     if "takes" in case:
         assert len({action.partition for action in actions if isinstance(action, Take)}) == case["takes"]
+
+
+def test_challenges_are_made_once_in_a_normal_lease_time() -> None:
+    times, memory = [], Memory()
+    for look in looks({"loads": {"a": 9, "me": 0}, "leases": 3}):
+        actions, memory = decide("me", [f"p{number:03d}" for number in range(9)], look, memory, SPANS)
+        times += [look.time] if any(isinstance(action, Challenge) for action in actions) else []
+    assert len(times) == 3
+    assert all(later - earlier >= SPANS.normal_lease for earlier, later in itertools.pairwise(times))
 
 
 class Course:
@@ -118,8 +130,11 @@ class Course:
     def lost(self, counts: Mapping[str, int]) -> None:
         assert {name: len(self.village.diaries[name].lost_grants) for name in counts} == counts
 
-    def no_grabs(self, _: None) -> None:
-        assert self.village.store.scan("grab/") == {}
+    def hang(self, name: str) -> None:
+        self.village.hung.add(name)
+
+    def grabs(self, count: int) -> None:
+        assert len(self.village.store.scan("grab/")) == count
 
     def workers(self, names: list[str]) -> None:
         assert sorted(self.village.store.scan("workers/")) == [f"workers/{name}" for name in names]

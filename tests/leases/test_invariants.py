@@ -109,6 +109,16 @@ class Leases(RuleBasedStateMachine):
                 someone.look = None
                 someone.member.step(self.time)
 
+    @rule(seconds=st.sampled_from([SPANS.look_every, SPANS.normal_lease]))
+    def all_look_and_then_act(self, seconds: float) -> None:
+        """Every one but the first acts on what is no longer so."""
+        self.time += seconds
+        for someone in self.alive:
+            someone.beat.once()
+            someone.look = look_at(self.store, self.time)
+        for place in range(len(self.alive)):
+            self.act(place)
+
     @precondition(lambda self: any(someone.ever for someone in self.ever))
     @rule(who=WHO)
     def write_late_or_not(self, who: int) -> None:

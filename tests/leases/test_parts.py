@@ -17,14 +17,17 @@ from hypothesis import strategies as st
 
 import skewless_leases
 from skewless_leases.balance import share_out
-from skewless_leases.errors import FencedOutError, LeaseError
+from skewless_leases.beat import Beat
+from skewless_leases.errors import FencedOutError, LeaseError, StoreError
 from skewless_leases.fence import Grant, check, commit, read, release, take
 from skewless_leases.file_store import FileStore
+from skewless_leases.member import Member
 from skewless_leases.memory_store import MemoryStore
 from skewless_leases.process_state import is_stopped, state_from_proc, state_from_ps
 from skewless_leases.silence import Silences
 from skewless_leases.spans import TimeSpans
 from skewless_leases.tables import Allocation, Grab, Look, Presence, Row, decode, encode, look_at
+from tests.leases.village import Diary
 
 REFUSED_SPANS = [
     ({"normal_lease": 0}, "time span normal_lease: required more than 0 seconds, but came 0."),
@@ -170,6 +173,55 @@ def test_what_was_committed_outlives_its_holder() -> None:
     assert read(store, "p") == Allocation(2, "b", "so far")
     with pytest.raises(FencedOutError):
         commit(store, first, "late")
+
+
+def test_an_earlier_grant_of_the_same_worker_is_as_late_as_any_other() -> None:
+    store = MemoryStore()
+    first = take(store, "p", "a", None)
+    assert first
+    second = take(store, "p", "a", look_at(store, 0.0).allocations["p"])
+    assert second
+    with pytest.raises(FencedOutError):
+        commit(store, first, "late")
+    commit(store, second, "in time")
+
+
+class Deaf(MemoryStore):
+    """A store that writes, once, and whose answer is lost."""
+
+    loses_answers = True
+
+    def put(self, key: str, value: bytes, expected: str | None) -> str | None:
+        version = super().put(key, value, expected)
+        if self.loses_answers and key.startswith("allocation/"):
+            self.loses_answers = False
+            raise StoreError("store", "an answer", "none")
+        return version
+
+
+def test_a_grant_whose_answer_was_lost_is_found_at_the_next_look() -> None:
+    store, diary = Deaf(), Diary("me", lambda: 0.0)
+    member = Member(store, "me", lambda: ["p"], TimeSpans(), diary)
+    Beat(store, "me", 1).once()
+    with pytest.raises(StoreError):
+        member.step(0.0)
+    assert not member.grants
+    member.step(1.0)
+    assert member.grants == {"p": Grant("p", 1, "me")}
+    assert [grant for _, grant in diary.granted_to] == [Grant("p", 1, "me")]
+    commit(store, member.grants["p"], "mine")
+
+
+def test_a_heartbeat_that_is_started_anew_repeats_no_number() -> None:
+    store = MemoryStore()
+    beats = []
+    for _ in range(3):
+        beat = Beat(store, "me", 1)
+        for _ in range(3):
+            beat.once()
+            beats.append(look_at(store, 0.0).presences["me"].record.beat)
+    assert beats == sorted(beats)
+    assert len(set(beats)) >= 7  # the first call of each later one finds the record, and writes nothing
 
 
 def test_a_value_is_a_pointer_and_not_the_data() -> None:

@@ -47,6 +47,7 @@ class Village:
         self.beats: dict[str, Beat] = {}
         self.frozen: set[str] = set()
         self.silent: set[str] = set()
+        self.hung: set[str] = set()
         self.actions: list[tuple[float, str, Action]] = []
 
     def join(self, name: str, room: int = 1000, *, stops: bool = True) -> None:
@@ -94,6 +95,6 @@ class Village:
 
     def _looks(self, name: str, member: Member) -> None:
         if self.members.get(name) is member:
-            if name not in self.frozen:
+            if name not in self.frozen | self.hung:
                 self.actions += [(self.agenda.now, name, action) for action in member.step(self.agenda.now)]
             self.agenda.at(self.agenda.now + self.spans.look_every, lambda: self._looks(name, member))
