@@ -5,7 +5,7 @@ neither Spark nor Airflow. ``docs/leases.md`` tells how it works and what it is 
 """
 
 from skewless_leases.errors import FencedOutError, LeaseError, StoreError
-from skewless_leases.fence import Grant, check, commit, read, release
+from skewless_leases.fence import Grant, check, commit, keep, read, release
 from skewless_leases.member import Member, Work
 from skewless_leases.spans import TimeSpans
 from skewless_leases.store import KeyValueStore, Versioned, open_store
@@ -24,6 +24,7 @@ __all__ = [
     "Worker",
     "check",
     "commit",
+    "keep",
     "open_store",
     "read",
     "release",

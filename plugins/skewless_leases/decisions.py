@@ -110,7 +110,9 @@ class Situation:
         return {
             partition: row.record.challenger
             for partition, row in self.look.grabs.items()
-            if row.record.challenger not in self.dead and self.look.is_open(row.record, partition)
+            if row.record.challenger not in self.dead
+            and self.look.is_open(row.record, partition)
+            and not (self.look.is_kept(partition) and self.look.holder(partition) not in self.dead)
         }
 
     def grab_age(self, partition: str) -> float:
@@ -133,7 +135,7 @@ def decide(
 
     Args:
         me: this worker's name.
-        partitions: all partitions that there are to be held.
+        partitions: all partitions that are to be held now.
         look: the tables as this worker has just read them.
         memory: what it remembered before.
         spans: the five time spans.
@@ -179,6 +181,8 @@ def _cleared(seen: Situation) -> list[ClearGrab]:
         is_open = seen.look.is_open(row.record, partition)
         if challenger in seen.dead:
             found.append(ClearGrab(partition, "its challenger is dead"))
+        elif is_open and seen.look.holder(partition) == seen.me and seen.look.is_kept(partition):
+            found.append(ClearGrab(partition, "it is kept until its work has ended"))
         elif age >= seen.spans.maximum_lease:
             found.append(ClearGrab(partition, "nothing has come of it for the maximum lease time"))
         elif not is_open and challenger == seen.me and age >= seen.spans.minimum_grab:
@@ -194,7 +198,10 @@ def _shares(seen: Situation) -> Shares:
         loads={worker: len(names) for worker, names in held.items()},
         room={worker: seen.look.presences[worker].record.room for worker in seen.live},
         # A partition under challenge is on its way, and one that has just come is left in peace.
-        movable={worker: [name for name in names if name not in seen.look.grabs] for worker, names in held.items()},
+        movable={
+            worker: [name for name in names if name not in seen.look.grabs and not seen.look.is_kept(name)]
+            for worker, names in held.items()
+        },
     )
 
 
@@ -233,7 +240,7 @@ def _challenged(seen: Situation, moves: Mapping[str, str]) -> tuple[list[Challen
 
 
 def _forgotten(seen: Situation) -> list[Forget]:
-    named = {row.record.holder for row in seen.look.allocations.values()}
+    named = {seen.look.holder(partition) for partition in seen.partitions}
     named |= {row.record.challenger for row in seen.look.grabs.values()}
     long = FORGET_AFTER_LEASES * seen.spans.maximum_lease
     return [

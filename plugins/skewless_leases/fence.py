@@ -72,13 +72,24 @@ def release(store: KeyValueStore, grant: Grant) -> None:
     Raises:
         FencedOutError: it was no longer this grant's.
     """
-    _rewrite(store, grant, lambda record: replace(record, holder=None))
+    _rewrite(store, grant, lambda record: replace(record, holder=None, kept=False))
+
+
+def keep(store: KeyValueStore, grant: Grant) -> None:
+    """Ask that a partition be not moved for the sake of balance: its work is under way, and would be lost.
+
+    It lasts as long as the grant. A holder that dies loses it all the same.
+
+    Raises:
+        FencedOutError: it is no longer this grant's.
+    """
+    _rewrite(store, grant, lambda record: replace(record, kept=True))
 
 
 def take(store: KeyValueStore, partition: str, worker: str, seen: Row[Allocation] | None) -> Grant | None:
     """Become the holder if the record is still the one that was seen; None if it is not."""
     last = seen.record if seen else Allocation(fence=0)
-    mine = replace(last, fence=last.fence + 1, holder=worker)
+    mine = replace(last, fence=last.fence + 1, holder=worker, kept=False)
     if store.put(ALLOCATION + partition, encode(mine), seen.version if seen else None) is None:
         return None
     return Grant(partition, mine.fence, worker)

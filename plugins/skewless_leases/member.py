@@ -44,7 +44,8 @@ class Member:
     Args:
         store: where the tables are.
         name: this worker's; nobody else's, and not that of an earlier life either.
-        partitions: all that there are to be held, asked at each look.
+        partitions: all that are to be held now, given what was committed by partition. It is asked at each
+            look; what it leaves out is not taken, moved or counted any more.
         spans: the five time spans.
         work: is told what is granted, asked back and lost.
     """
@@ -53,7 +54,7 @@ class Member:
         self,
         store: KeyValueStore,
         name: str,
-        partitions: Callable[[], Collection[str]],
+        partitions: Callable[[Mapping[str, str]], Collection[str]],
         spans: TimeSpans,
         work: Work,
     ) -> None:
@@ -80,7 +81,8 @@ class Member:
     def act(self, look: Look) -> tuple[Action, ...]:
         """Decide by a look, which may be out of date by now, and enact: the store refuses what is."""
         self._reconcile(look)
-        actions, self.memory = decide(self.name, self.partitions(), look, self.memory, self.spans)
+        partitions = self.partitions(look.committed())
+        actions, self.memory = decide(self.name, partitions, look, self.memory, self.spans)
         for action in actions:
             self._enact(action, look)
         return actions

@@ -166,7 +166,7 @@ class Leaseholders:
     def _member(self, name: str) -> Member:
         names = partition_names(self.setting)
         work = Stopping(self.agenda, self.setting.shutdown)
-        return Member(self.store, name, lambda: names, self.setting.spans, work)
+        return Member(self.store, name, lambda _: names, self.setting.spans, work)
 
     def _pace(self, member: Member) -> Pace:
         return Pace(self.agenda, self.rng, lambda: self.setting.piece * len(member.grants))

@@ -43,11 +43,13 @@ class Allocation:
         fence: the fencing number; grows by one with each grant, and never shrinks.
         holder: the worker, or None if the last one has given it back.
         value: what the holder has last committed.
+        kept: whether the holder would rather end its work than give it back; only its death moves it.
     """
 
     fence: int
     holder: str | None = None
     value: str | None = None
+    kept: bool = False
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,16 @@ class Look:
         """The last fencing number that was granted, 0 if none was."""
         row = self.allocations.get(partition)
         return row.record.fence if row else 0
+
+    def is_kept(self, partition: str) -> bool:
+        """Whether the holder has asked to be left in peace."""
+        row = self.allocations.get(partition)
+        return row is not None and row.record.kept
+
+    def committed(self) -> dict[str, str]:
+        """What was last committed, of those partitions of which anything was."""
+        values = {partition: row.record.value for partition, row in self.allocations.items()}
+        return {partition: value for partition, value in values.items() if value is not None}
 
     def is_open(self, grab: Grab, partition: str) -> bool:
         """Whether the tenure that a grab challenges still stands."""

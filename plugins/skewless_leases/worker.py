@@ -32,7 +32,7 @@ class Worker:
         address: of the store, as ``open_store`` takes it.
         name: a name for people; each life of a worker gets a name of its own from it.
         room: how many partitions it can hold.
-        partitions: all that there are to be held, asked at each look.
+        partitions: all that are to be held now, given what was committed by partition; asked at each look.
         spans: the five time spans, the same for all workers.
         work: is told what is granted, asked back and lost, in the thread that looks.
     """
@@ -43,7 +43,7 @@ class Worker:
         name: str,
         *,
         room: int,
-        partitions: Callable[[], Collection[str]],
+        partitions: Callable[[Mapping[str, str]], Collection[str]],
         spans: TimeSpans,
         work: Work,
     ) -> None:
@@ -98,6 +98,10 @@ class Worker:
     def commit(self, grant: Grant, value: str) -> None:
         """Write under a grant: see ``skewless_leases.fence.commit``."""
         fence.commit(self.store, grant, value)
+
+    def keep(self, grant: Grant) -> None:
+        """Ask that a partition be not moved while this worker lives: see ``skewless_leases.fence.keep``."""
+        fence.keep(self.store, grant)
 
     def _run(self) -> None:
         try:

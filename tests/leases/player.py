@@ -91,7 +91,7 @@ def main() -> None:
     """Play."""
     address, name = sys.argv[1:3]
     told = Told()
-    with Worker(address, name, room=100, partitions=lambda: PARTITIONS, spans=SPANS, work=told) as worker:
+    with Worker(address, name, room=100, partitions=lambda _: PARTITIONS, spans=SPANS, work=told) as worker:
         say(event="begun", name=worker.name, heartbeat=worker.heartbeat_pid)
         for line in sys.stdin:
             match line.split():

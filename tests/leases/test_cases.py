@@ -24,8 +24,10 @@ def looks(case: Mapping[str, Any]) -> list[Look]:
     """The tables that a case describes, at each look of some normal lease times; only the living beat."""
     loads: dict[str, int] = case["loads"]
     holders = [worker for worker, load in loads.items() for _ in range(load)]
+    names = [f"p{number:03d}" for number in range(len(holders))]
+    kept = case.get("kept", ())
     allocations: dict[str, Row[Allocation]] = {
-        f"p{number:03d}": Row(Allocation(1, holder), "1") for number, holder in enumerate(holders)
+        name: Row(Allocation(1, holder, kept=name in kept), "1") for name, holder in zip(names, holders, strict=True)
     }
     room, dead, gone = case.get("room", {}), case.get("dead", ()), case.get("gone", ())
     # The silence of a dead worker reaches the maximum lease time when the case begins.

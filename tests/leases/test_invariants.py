@@ -32,7 +32,7 @@ class Someone:
     look: Look | None = None
 
     def __post_init__(self) -> None:
-        self.member = Member(self.store, self.name, lambda: PARTITIONS, SPANS, self)
+        self.member = Member(self.store, self.name, lambda _: PARTITIONS, SPANS, self)
         self.beat = Beat(self.store, self.name, self.room)
 
     def granted(self, grant: Grant) -> None:

@@ -201,7 +201,7 @@ class Deaf(MemoryStore):
 
 def test_a_grant_whose_answer_was_lost_is_found_at_the_next_look() -> None:
     store, diary = Deaf(), Diary("me", lambda: 0.0)
-    member = Member(store, "me", lambda: ["p"], TimeSpans(), diary)
+    member = Member(store, "me", lambda _: ["p"], TimeSpans(), diary)
     Beat(store, "me", 1).once()
     with pytest.raises(StoreError):
         member.step(0.0)
@@ -238,9 +238,10 @@ def test_records_come_back_as_they_were(record: Presence | Allocation | Grab) ->
 
 
 DAMAGED = [
-    b"", b"{", b"[]", b"null", b"{}", b'{"fence":"1","holder":null,"value":null}', b"\xff",
-    b'{"fence":-1,"holder":null,"value":null}', b'{"fence":true,"holder":null,"value":null}',
-    b'{"fence":1,"holder":null,"value":null,"more":1}', b'{"fence":1,"holder":2,"value":null}',
+    b"", b"{", b"[]", b"null", b"{}", b'{"fence":"1","holder":null,"value":null,"kept":false}', b"\xff",
+    b'{"fence":-1,"holder":null,"value":null,"kept":false}', b'{"fence":true,"holder":null,"value":null,"kept":false}',
+    b'{"fence":1,"holder":null,"value":null,"kept":false,"more":1}',
+    b'{"fence":1,"holder":2,"value":null,"kept":false}', b'{"fence":1,"holder":null,"value":null}',
 ]  # fmt: skip
 
 

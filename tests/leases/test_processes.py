@@ -267,7 +267,7 @@ class Failing:
 
 def test_work_that_fails_ends_the_taking_part_and_says_so(address: str) -> None:
     def take_part() -> None:
-        with Worker(address, "failing", room=1, partitions=lambda: ["p0"], spans=SPANS, work=Failing()) as worker:
+        with Worker(address, "failing", room=1, partitions=lambda _: ["p0"], spans=SPANS, work=Failing()) as worker:
             while True:
                 worker.grants()
                 time.sleep(0.005)

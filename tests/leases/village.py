@@ -53,7 +53,7 @@ class Village:
     def join(self, name: str, room: int = 1000, *, stops: bool = True) -> None:
         """A worker comes; it beats, then looks."""
         diary = Diary(name, lambda: self.agenda.now, stops)
-        member = Member(self.store, name, lambda: self.partitions, self.spans, diary)
+        member = Member(self.store, name, lambda _: self.partitions, self.spans, diary)
         self.members[name], self.diaries[name], self.rooms[name] = member, diary, room
         self.beats[name] = beat = Beat(self.store, name, room)
         self._beats(name, beat)
