@@ -9,6 +9,7 @@ from skewless_leases.fence import Grant, check, commit, keep, read, release
 from skewless_leases.member import Member, Work
 from skewless_leases.spans import TimeSpans
 from skewless_leases.store import KeyValueStore, Versioned, open_store
+from skewless_leases.turns import Turns
 from skewless_leases.worker import Worker
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "Member",
     "StoreError",
     "TimeSpans",
+    "Turns",
     "Versioned",
     "Work",
     "Worker",
