@@ -34,8 +34,10 @@ def main() -> None:
         signal.signal(ending, signal.SIG_IGN)
     told = json.loads(sys.stdin.readline())
     logging.basicConfig(level=logging.WARNING, format="heartbeat of " + told["worker"] + ": %(message)s")
-    beat = Beat(open_store(told["address"], durable=False), told["worker"], told["room"])
     worker_pid, every = told["pid"], told["every"]
+    # An answer that is late must not cost more than the next few beats.
+    store = open_store(told["address"], durable=False, answer_seconds=5 * every)
+    beat = Beat(store, told["worker"], told["room"])
     _tried(beat)
     print("beating", flush=True)  # noqa: T201 - the handle waits for it
     following = time.monotonic() + every

@@ -17,11 +17,10 @@ from skewless_leases.store import Versioned
 
 try:
     import redis
+    from redis.backoff import NoBackoff
+    from redis.retry import Retry
 except ImportError:
     raise StoreError("leases in Redis", "the package redis", "no such package", "install skewless[redis]") from None
-
-#: A server that does not answer for this long counts as gone; the next beat or look asks again.
-ANSWER_SECONDS = 5.0
 
 _PUT = """
 local row = redis.call('HGET', KEYS[1], ARGV[1])
@@ -45,9 +44,10 @@ class RedisStore:
     Args:
         address: ``redis://HOST:PORT/DB#NAME``, or ``rediss://`` or ``unix://`` alike; NAME keeps several
             sets of leases apart, and is ``leases`` if not given.
+        answer_seconds: a server that does not answer for this long counts as gone, for this call.
     """
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, *, answer_seconds: float) -> None:
         url, _, name = address.partition("#")
         parts = urlsplit(url)
         #: Without user and password.
@@ -57,7 +57,12 @@ class RedisStore:
         self._hash = f"skewless:{name or 'leases'}"
         try:
             self._client = redis.Redis.from_url(
-                url, socket_timeout=ANSWER_SECONDS, socket_connect_timeout=ANSWER_SECONDS
+                url,
+                socket_timeout=answer_seconds,
+                socket_connect_timeout=answer_seconds,
+                # Once more at once, for a connection that has been closed since the last call. Whoever beats
+                # or looks calls again anyway, and must not wait for growing pauses in between.
+                retry=Retry(NoBackoff(), 1),
             )
         except ValueError as err:
             raise StoreError(self.where, "an address of Redis", str(err)) from None

@@ -51,7 +51,6 @@ class Worker:
         self.store, self.spans = open_store(address), spans
         self._member = Member(self.store, self.name, partitions, spans, work)
         self._heartbeat = Heartbeat(address, self.name, room, spans.beat_every)
-        self._last_look = float("-inf")
         self._leaving = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"leases of {self.name}", daemon=True)
         self._failure: Exception | None = None
@@ -83,17 +82,19 @@ class Worker:
         return self._heartbeat.pid
 
     def grants(self) -> Mapping[str, Grant]:
-        """What this worker held at its last look, by partition; nothing if that is too long ago to say.
+        """What this worker held at its last look, by partition.
 
-        This is to save work that would be lost. What makes a late writer harmless is ``commit``.
+        This is to know what to work on. What makes a late writer harmless is ``commit``.
 
         Raises:
             LeaseError: the thread that looks has failed, and this worker holds nothing any more.
         """
         self._raise_failure()
-        if time.monotonic() - self._last_look >= self.spans.maximum_lease:
-            return {}
-        return dict(self._member.grants)
+        return self._member.grants
+
+    def check(self, grant: Grant) -> None:
+        """Ask the store whether a grant still holds: see ``skewless_leases.fence.check``."""
+        fence.check(self.store, grant)
 
     def commit(self, grant: Grant, value: str) -> None:
         """Write under a grant: see ``skewless_leases.fence.commit``."""
@@ -114,14 +115,11 @@ class Worker:
             self._heartbeat.stop()
 
     def _look(self) -> None:
-        began = time.monotonic()
+        self._heartbeat.keep()
         try:
-            self._heartbeat.keep()
-            self._member.step(began)
+            self._member.step(time.monotonic())
         except StoreError as err:
             log.warning("%s could not look at the tables, and tries again: %s", self.name, err)
-            return
-        self._last_look = began
 
     def _raise_failure(self) -> None:
         if isinstance(self._failure, LeaseError):

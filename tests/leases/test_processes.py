@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 
 from skewless_leases.errors import LeaseError
 from skewless_leases.fence import Grant, read
@@ -250,6 +251,20 @@ def test_a_store_that_does_not_answer_for_three_lease_times_costs_no_lease(own_r
         os.kill(server, signal.SIGCONT)
         assert scene.settle() == fences
         assert scene.loads() == {scene.one.name: 3, scene.other.name: 3}
+
+
+def test_connections_that_break_again_and_again_cost_no_lease(own_redis: tuple[Path, int]) -> None:
+    socket, _ = own_redis
+    with played_at(f"unix://{socket}") as scene:
+        fences = scene.settle()
+        breaker = redis.Redis(unix_socket_path=str(socket))
+        broken = 0
+        for _ in range(40):
+            broken += breaker.client_kill_filter(_type="normal", skipme=True)
+            time.sleep(SPANS.beat_every / 2)
+        breaker.close()
+        assert broken > 40
+        assert scene.settle() == fences
 
 
 class Failing:

@@ -220,3 +220,14 @@ def test_a_writer_that_is_killed_leaves_nothing_half_done(address: str) -> None:
         before = int(row.value)
         assert before >= 10
         assert store.put("count", str(before + 1).encode(), row.version)
+
+
+def test_without_its_client_redis_is_refused_in_a_sentence() -> None:
+    code = (
+        "import sys; sys.modules['redis'] = None\n"
+        "from skewless_leases.errors import StoreError\n"
+        "from skewless_leases.store import open_store\n"
+        "try:\n    open_store('redis://localhost/0')\nexcept StoreError as err:\n    print(err)\n"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said == "leases in Redis: required the package redis, but came no such package; install skewless[redis].\n"
