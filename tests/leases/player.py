@@ -24,7 +24,7 @@ from skewless_leases.store import open_store
 from skewless_leases.worker import Worker
 
 PARTITIONS = [f"p{number}" for number in range(6)]
-SPANS = TimeSpans(normal_lease=0.2, maximum_lease=0.6, maximum_shutdown=0.2, minimum_grab=0.1, held_delay=0.004)
+SPANS = TimeSpans(normal_lease=0.2, maximum_lease=0.8, maximum_shutdown=0.2, minimum_grab=0.1, held_delay=0.004)
 
 
 def say(**event: object) -> None:
