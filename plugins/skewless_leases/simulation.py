@@ -14,7 +14,7 @@ import logging
 import random
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Protocol
 
 from skewless_leases.agenda import Agenda, Pace
@@ -299,15 +299,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--partitions", type=int, default=32)
+    parser.add_argument("--minutes", type=int, default=60, help="how long is counted, in virtual time")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true", help="one JSON document instead of a table")
     given = parser.parse_args(arguments)
     logging.getLogger("skewless_leases").setLevel(logging.ERROR)  # what is lost in virtual time is no warning
-    outcomes = [
-        simulate(algorithm, Setting(piece=piece, workers=given.workers, partitions=given.partitions, seed=given.seed))
-        for piece in PIECES
-        for algorithm in ALGORITHMS
-    ]
+    setting = Setting(
+        piece=0.0,
+        workers=given.workers,
+        partitions=given.partitions,
+        seed=given.seed,
+        duration=60.0 * given.minutes,
+    )
+    outcomes = [simulate(algorithm, replace(setting, piece=piece)) for piece in PIECES for algorithm in ALGORITHMS]
     text = json.dumps([asdict(out) for out in outcomes], indent=1) if given.json else table(outcomes)
     sys.stdout.write(text + "\n")
 

@@ -28,13 +28,12 @@ from tests.leases.player import PARTITIONS, SPANS
 PATIENCE_SECONDS = 30.0
 
 
-def until(condition: Callable[[], bool], what: str) -> float:
-    """Wait for a condition, and say how long that took, in seconds."""
+def until(condition: Callable[[], bool], what: str) -> None:
+    """Wait for a condition."""
     began = time.monotonic()
     while not condition():
         assert time.monotonic() - began < PATIENCE_SECONDS, f"waited in vain for: {what}"
         time.sleep(0.005)
-    return time.monotonic() - began
 
 
 class Player:
@@ -48,8 +47,14 @@ class Player:
         self.events: list[dict[str, Any]] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
-        began = self.wait_for("begun")
-        self.name, self.heartbeat = str(began["name"]), int(began["heartbeat"])
+
+    @property
+    def name(self) -> str:
+        return str(self.wait_for("begun")["name"])
+
+    @property
+    def heartbeat(self) -> int:
+        return int(self.wait_for("begun")["heartbeat"])
 
     def _read(self) -> None:
         assert self.process.stdout
@@ -95,13 +100,8 @@ class Scene:
 
     def __init__(self, address: str) -> None:
         self.store: KeyValueStore = open_store(address)
-        self.players: list[Player] = []
-        self.one, self.other = self.enter(address, "one"), self.enter(address, "other")
-        until(lambda: self.loads() == {self.one.name: 3, self.other.name: 3}, "three partitions each")
-
-    def enter(self, address: str, name: str) -> Player:
-        self.players.append(Player(address, name))
-        return self.players[-1]
+        self.players = [Player(address, "one"), Player(address, "other")]
+        self.one, self.other = self.players
 
     def loads(self) -> dict[str | None, int]:
         loads: dict[str | None, int] = {player.name: 0 for player in self.players}
@@ -129,6 +129,7 @@ class Scene:
 def played_at(address: str) -> Iterator[Scene]:
     scene = Scene(address)
     try:
+        until(lambda: scene.loads() == {scene.one.name: 3, scene.other.name: 3}, "three partitions each")
         yield scene
     finally:
         for player in scene.players:
@@ -201,14 +202,13 @@ def test_a_worker_that_is_stopped_in_the_middle_of_its_writes_cannot_end_them(sc
     assert read(scene.store, late).value == "successor"
 
 
-def test_a_worker_that_is_killed_is_replaced_within_a_normal_lease_time_or_so(scene: Scene) -> None:
+def test_a_worker_that_is_killed_is_replaced_before_its_silence_is_long_enough(scene: Scene) -> None:
     fences = scene.settle()
     kept = scene.held_by(scene.other)
     scene.one.signal(signal.SIGKILL)
-    took = until(lambda: len(scene.held_by(scene.other)) == 6, "the other one to hold all")
-    # Its heartbeat has seen it end, so that nobody waits for the maximum lease time.
-    assert look_at(scene.store, 0.0).presences[scene.one.name].record.gone
-    assert took < PATIENCE_SECONDS
+    # Its heartbeat sees it end, so that nobody waits for the maximum lease time.
+    until(lambda: look_at(scene.store, 0.0).presences[scene.one.name].record.gone, "the word of its heartbeat")
+    until(lambda: len(scene.held_by(scene.other)) == 6, "the other one to hold all")
     assert {partition: scene.fences()[partition] for partition in kept} == {
         partition: fences[partition] for partition in kept
     }

@@ -208,7 +208,7 @@ def test_what_one_has_created_nobody_else_creates_or_deletes(address: str) -> No
 
 def test_a_writer_that_is_killed_leaves_nothing_half_done(address: str) -> None:
     store = open_store(address)
-    for _ in range(4):
+    for _ in range(3):
         process = counting(address, 1_000_000)
         assert process.stdout
         process.stdout.readline()
