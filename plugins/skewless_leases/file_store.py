@@ -125,11 +125,16 @@ class FileStore:
         )
 
     def _write_value(self, version: str, value: bytes) -> None:
-        with (self._values / version).open("xb") as out:
-            out.write(value)
-            if self.durable:
-                out.flush()
-                os.fsync(out.fileno())
+        path = self._values / version
+        try:
+            with path.open("xb") as out:
+                out.write(value)
+                if self.durable:
+                    out.flush()
+                    os.fsync(out.fileno())
+        except OSError:  # a full disk does not get fuller with each beat
+            path.unlink(missing_ok=True)
+            raise
         self._sync(self._values)
 
     def _create(self, head: Path, version: str) -> bool:

@@ -142,6 +142,33 @@ def test_a_value_that_the_disk_has_lost_can_be_written_over(tmp_path: Path) -> N
     assert store.put("a", b"two", row.version)
 
 
+FULL = """
+import resource, signal, sys
+from skewless_leases.errors import StoreError
+from skewless_leases.file_store import FileStore
+store = FileStore(sys.argv[1])
+version = store.put("a", b"one", None)
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+for _ in range(3):
+    try:
+        store.put("a", bytes(1000), version)
+    except StoreError as err:
+        print(err)
+print(store.get("a").value, len(list(store.root.rglob("*"))))
+"""
+
+
+def test_what_cannot_be_written_whole_is_not_written_and_leaves_no_litter(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", FULL, str(tmp_path)], capture_output=True, text=True, check=True)
+    said = done.stdout.splitlines()
+    assert len(said) == 4
+    assert all(
+        line.endswith("required a folder that can be read and written, but came File too large.") for line in said[:3]
+    )
+    assert said[3] == "b'one' 6"  # three folders, the key's, its head and its value
+
+
 COUNTING = """
 import sys
 from skewless_leases.store import open_store
