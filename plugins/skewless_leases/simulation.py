@@ -33,7 +33,7 @@ PIECES = (0.0, 0.1, 1.0, 10.0)
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """One simulation. Times in seconds; the defaults of the spans are the original's.
+    """One simulation. Times in seconds; the spans are the library's defaults.
 
     Attributes:
         piece: how long a piece of work takes on average, for each partition that the worker holds.
