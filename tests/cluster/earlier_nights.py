@@ -19,6 +19,8 @@ from skewless_spark.prepare import prepare
 from skewless_spark.session import build_session
 from tests.cluster.words import write_words, zipf_words
 
+#: What the job reads, below the root.
+INPUT = "words"
 #: For each night how often the commonest word comes, and the exponent of the others: the skew grows. One
 #: night has more of a word than its expectation allows.
 NIGHTS = ((24_000, 0.90), (28_000, 0.95), (70_000, 1.05), (32_000, 1.00), (36_000, 1.05))
@@ -44,7 +46,7 @@ def main(root: str, spec_file: str) -> None:
     try:
         for number, (most, exponent) in enumerate(NIGHTS):
             date = today - dt.timedelta(days=len(NIGHTS) - number)
-            write_words(Path(root, spec.input.path), zipf_words(most, exponent), files=8)
+            write_words(Path(root, INPUT), zipf_words(most, exponent), files=8)
             run = RunDirectory(f"{root}/runs/{spec.name}/night__{date}")
             prepare(run, spec, date, root, spec_file)
             try:

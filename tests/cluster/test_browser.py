@@ -31,7 +31,7 @@ from skewless_airflow.places import PROJECT
 from skewless_airflow.rest import FINISHED_RUN, AirflowRest
 from skewless_airflow.run_store import safe_run_id
 from skewless_airflow.standalone import USER, free_port
-from tests.cluster.earlier_nights import FAILED, NIGHTS
+from tests.cluster.earlier_nights import FAILED, INPUT, NIGHTS
 from tests.cluster.words import write_words, zipf_words
 
 pytestmark = pytest.mark.timeout(900)
@@ -43,7 +43,7 @@ COUNTS = {**zipf_words(40_000, 1.1), HOSTILE: 9_000}
 SPEC = {
     "name": JOB,
     "description": "How often each word occurs in the sources, and in how many letters.",
-    "input": {"path": "words"},
+    "input": {"path": INPUT},
     "key": "word",
     "engine": "staged",
     "aggregates": {"occurrences": "count", "letters": {"function": "sum", "column": "size"}},
@@ -94,7 +94,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     earlier = [sys.executable, "-m", "tests.cluster.earlier_nights", str(place / "data"), str(spec)]
     done = subprocess.run(earlier, cwd=PROJECT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    write_words(place / "data" / "words", COUNTS, files=8)
+    write_words(place / "data" / INPUT, COUNTS, files=8)
     return place
 
 
