@@ -19,7 +19,7 @@ from skewless.routing_plan import RoutingPlan
 from skewless.run_directory import RunDirectory
 from skewless.stage_report import StageReport
 from skewless_airflow.run_store import run_location
-from skewless_airflow.web.rendering import required_words
+from skewless_airflow.web.expectation_words import required_words
 from tests import airflow_setting
 from tests.airflow_face.web_scenario import (
     DAG,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import re
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from markupsafe import Markup, escape
 
 from skewless.certificate import NEAR
 from skewless_airflow.web.charts import HEIGHT, key_strip, load_chart, ring_strip, spark_bars
+from skewless_airflow.web.expectation_words import expectation_words, observed_words, required_words
 from skewless_airflow.web.key_text import shown_key
 from skewless_airflow.web.security import REFRESHING_POLICY, STRICT_POLICY, harden
 
@@ -23,11 +23,6 @@ STATIC = _HERE / "static"
 _LONGEST_SENTENCE = 2000
 #: Where there is no number.
 _NOTHING = "\N{EN DASH}"
-_NUMBER = r"-?\d+(?:\.\d+)?"
-#: What an expectation of a number is asked with.
-_LIMITS = re.compile(
-    rf"value=(?P<value>{_NUMBER})|(?=m)(?:min_value=(?P<low>{_NUMBER}))?(?:(?:^|, )max_value=(?P<high>{_NUMBER}))?"
-)
 
 
 def page(request: Request, template: str, *, status_code: int = 200, refresh: bool = False, **values: Any) -> Any:
@@ -97,38 +92,9 @@ def _unit(value: float | None, unit: str) -> str:
     return {"rows": _rows, "ratio": _ratio, "percent": _percent, "seconds": _seconds}[unit](value)
 
 
-def _expectation(name: str) -> str:
-    """What an expectation expects, as words: ``expect_column_values_to_not_be_null`` is ``values not null``."""
-    words = name.removeprefix("expect_")
-    for kind in ("column_", "table_"):
-        words = words.removeprefix(kind)
-    return words.replace("_to_", "_", 1).replace("_be_", "_", 1).replace("_", " ")
-
-
 def _breakable(name: str) -> Markup:
     """A long name that may be broken at its underscores."""
     return Markup("_<wbr>").join(escape(part) for part in name.split("_"))
-
-
-def required_words(asked: str) -> str:
-    """What was required in numbers, as people say it; anything else as it was asked."""
-    found = _LIMITS.fullmatch(asked)
-    if not found:
-        return asked or _NOTHING
-    low, high = found["low"], found["high"] or found["value"]
-    if found["value"] or low == high:
-        return f"exactly {_thousands(high)}"
-    if low and high:
-        return f"{_thousands(low)} to {_thousands(high)}"
-    return f"at least {_thousands(low)}" if low else f"at most {_thousands(high)}"
-
-
-def _thousands(number: str) -> str:
-    return f"{int(number):,}" if number.lstrip("-").isdecimal() else number
-
-
-def _observed(found: str) -> str:
-    return found.removeprefix("observed ")
 
 
 def _environment() -> Environment:
@@ -141,8 +107,8 @@ def _environment() -> Environment:
     )
     found.filters.update(
         key=shown_key, words=_words, rows=_rows, ratio=_ratio, percent=_percent, seconds=_seconds, moment=_moment,
-        waves=_waves, unit=_unit, expectation=_expectation, breakable=_breakable, required=required_words,
-        observed=_observed,
+        waves=_waves, unit=_unit, expectation=expectation_words, breakable=_breakable, required=required_words,
+        observed=observed_words,
     )  # fmt: skip
     found.globals.update(
         key_strip=key_strip, near=NEAR,
