@@ -16,7 +16,7 @@ _BAR = 8.0
 #: The ring's strip is so many units wide.
 _STRIP = 1000.0
 #: Room that a chart has at least, in bars: two of them are not to be as wide as a page.
-_FEWEST_LOADS, _FEWEST_RUNS = 8, 12
+_FEWEST_LOADS, _FEWEST_RUNS = 6, 12
 #: Colours that the style sheet knows.
 _COLOURS = 8
 
