@@ -231,12 +231,12 @@ def test_the_log_of_a_plan_task_says_what_was_decided(visit: Visit) -> None:
     ],
 )
 def test_a_link_on_the_page_of_a_task_opens_what_it_names(visit: Visit, task: str, link: str, says: str) -> None:
-    visit.in_airflow(f"/tasks/{task}")
+    visit.in_airflow(f"/tasks/{task}/details")
     _click_text(visit.driver, link)
-    if "/plugin/" in _address(visit.driver, but_not=f"/tasks/{task}"):
+    if "/plugin/" in _address(visit.driver, but_not=f"/tasks/{task}/details"):
         _into_our_frame(visit.driver)
     _await(lambda: says in _text(visit.driver), f"{says!r} behind the link {link}")
-    assert safe_run_id(visit.run_id)[:20] in _text(visit.driver).replace(":", "-"), "it is this run's page"
+    assert visit.run_id in _text(visit.driver), "it is this run's page"
 
 
 def test_the_quality_report_is_reached_from_the_run_and_tells_of_the_nights_before(visit: Visit) -> None:
