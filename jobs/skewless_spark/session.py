@@ -37,7 +37,7 @@ def build_session(app: str, master: str | None = None) -> SparkSession:
     """The session of this process.
 
     Args:
-        app: shown in Spark's UI.
+        app: shown in Spark's UI, unless spark-submit was given a name, as Airflow's tasks give theirs.
         master: overrides what spark-submit or the configuration says; ``local[*]`` if nobody says.
     """
     # Python workers must be this interpreter, or they are whatever ``python3`` is.
@@ -46,7 +46,7 @@ def build_session(app: str, master: str | None = None) -> SparkSession:
         # Under spark-submit there is a JVM already, and its settings are known only once it is asked.
         SparkContext._ensure_initialized()  # noqa: SLF001
     given = SparkConf()
-    builder = SparkSession.builder.appName(app)
+    builder = SparkSession.builder.appName(_submitted_name(given) or app)
     for name, value in DEFAULTS.items():
         if not given.contains(name):
             builder = builder.config(name, value)
@@ -63,3 +63,9 @@ def build_session(app: str, master: str | None = None) -> SparkSession:
     # It tells of each connection that it closes, after whoever listened is gone.
     logging.getLogger("py4j").setLevel(logging.WARNING)
     return session
+
+
+def _submitted_name(given: SparkConf) -> str | None:
+    """The name that spark-submit was given; without one it takes that of the script."""
+    name = given.get("spark.app.name")
+    return None if name == Path(sys.argv[0]).name else name

@@ -67,23 +67,29 @@ class Document(Frozen):
             DocumentError: the text is no JSON object, of another version, or breaks the schema.
         """
         try:
+            # Everything at once: what is wrong is looked for only where something is, as documents are large.
+            return cls.model_validate_json(text if isinstance(text, bytes) else text.encode())
+        except ValidationError as err:
+            raise cls._refused(text, where) or sentence_of(err, cls, where, DocumentError) from None
+
+    @classmethod
+    def _refused(cls, text: str | bytes, where: str) -> DocumentError | None:
+        """Why the text is no document of this kind and version at all, if that is so."""
+        try:
             raw = json.loads(text)
         except ValueError as err:
-            raise DocumentError(where, "a JSON document", f"text that does not parse ({err})") from None
+            return DocumentError(where, "a JSON document", f"text that does not parse ({err})")
         if not isinstance(raw, dict):
-            raise DocumentError(where, "a JSON object", f"a {type(raw).__name__}")
+            return DocumentError(where, "a JSON object", f"a {type(raw).__name__}")
         version = raw.get("version", cls.VERSION)
         if version != cls.VERSION:
-            raise DocumentError(
+            return DocumentError(
                 where,
                 f"{cls.__name__} version {cls.VERSION}",
                 f"version {version!r}",
                 "read it with the release of Skewless that wrote it",
             )
-        try:
-            return cls.model_validate_json(text if isinstance(text, bytes) else text.encode())
-        except ValidationError as err:
-            raise sentence_of(err, cls, where, DocumentError) from None
+        return None
 
     def sealed(self) -> str:
         """As JSON with a checksum of itself as its last field: how it is stored."""
