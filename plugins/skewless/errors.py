@@ -62,6 +62,10 @@ class MapError(SkewlessError):
     """A mapper broke its contract while it ran."""
 
 
+class UnreachableError(SkewlessError):
+    """Spark, or what it runs on, does not answer."""
+
+
 class QualityError(SkewlessError):
     """The result did not meet its expectations; nothing was published."""
 
