@@ -15,6 +15,7 @@ import typer
 from rich.console import Console
 
 from skewless.errors import SkewlessError, SpecError
+from skewless.publication import publication_of
 from skewless.retention import Limits, enact_fate, fates
 from skewless.run_directory import RunDirectory
 from skewless.spec import JobSpec, load_spec
@@ -102,7 +103,7 @@ def _run(
     if needs_session(spec):
         build_session(f"skewless {spec.name}", master)  # the one that is used below, too
     prepare(directory, spec, date, root, where)
-    if run_summary.publication_of(directory):
+    if publication_of(directory):
         return  # done by an earlier call; no need to start Spark
     with RunProgress(console) as progress:
         spark = build_session(f"skewless {spec.name}", master)

@@ -15,7 +15,7 @@ import re
 import shutil
 import sys
 import sysconfig
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -70,17 +70,39 @@ def _write_part(job: tuple[int, Sequence[Path], Path]) -> int:
     return int(table.num_rows)
 
 
-def build(folder: Path) -> dict[str, object]:
-    """Write the corpus unless it is there already for this Python; returns what it holds."""
-    note = folder / "_corpus.json"
-    version = platform.python_version()
-    if note.exists():
-        held: dict[str, object] = json.loads(note.read_text())
+def _kept(folder: Path, write: Callable[[list[Path], Path], dict[str, object]]) -> dict[str, object]:
+    """Fill a folder from the sources unless it is there already for this Python; returns what it holds.
+
+    Args:
+        folder: it appears whole or not at all.
+        write: fills a draft of it from the sources, and says what it then holds.
+    """
+    note, version = "_corpus.json", platform.python_version()
+    if (folder / note).exists():
+        held: dict[str, object] = json.loads((folder / note).read_text())
         if held.get("python") == version:
             return held
     sources = source_files()
     draft = folder.with_name(f".{folder.name}.{os.getpid()}")
     draft.mkdir(parents=True)
+    held = {"python": version, "source_files": len(sources), **write(sources, draft)}
+    (draft / note).write_text(json.dumps(held) + "\n")
+    shutil.rmtree(folder, ignore_errors=True)
+    draft.rename(folder)
+    return held
+
+
+def build(folder: Path) -> dict[str, object]:
+    """Write the corpus unless it is there already for this Python; returns what it holds."""
+    return _kept(folder, _write_tokens)
+
+
+def copy_sources(folder: Path) -> dict[str, object]:
+    """Copy the sources unless they are there already for this Python; returns what is there."""
+    return _kept(folder, _copy_all)
+
+
+def _write_tokens(sources: list[Path], draft: Path) -> dict[str, object]:
     parts = [sources[number::PARTS] for number in range(min(PARTS, len(sources)))]
     rows = 0
     with multiprocessing.get_context("spawn").Pool() as pool:
@@ -89,32 +111,15 @@ def build(folder: Path) -> dict[str, object]:
             rows += count
             if done % 20 == 0 or done == len(parts):
                 _say(f"corpus: {done}/{len(parts)} parts, {rows:,} tokens")
-    held = {"python": version, "source_files": len(sources), "rows": rows, "parts": len(parts)}
-    (draft / "_corpus.json").write_text(json.dumps(held) + "\n")
-    shutil.rmtree(folder, ignore_errors=True)
-    draft.rename(folder)
-    return held
+    return {"rows": rows, "parts": len(parts)}
 
 
-def copy_sources(folder: Path) -> dict[str, object]:
-    """Copy the sources unless they are there already for this Python; returns what is there."""
-    note = folder / "_corpus.json"
-    version = platform.python_version()
-    if note.exists():
-        held: dict[str, object] = json.loads(note.read_text())
-        if held.get("python") == version:
-            return held
-    sources = source_files()
-    draft = folder.with_name(f".{folder.name}.{os.getpid()}")
+def _copy_all(sources: list[Path], draft: Path) -> dict[str, object]:
     for path in sources:
         target = draft / path.relative_to(_library())
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, target)
-    held = {"python": version, "source_files": len(sources), "bytes": sum(path.stat().st_size for path in sources)}
-    (draft / "_corpus.json").write_text(json.dumps(held) + "\n")
-    shutil.rmtree(folder, ignore_errors=True)
-    draft.rename(folder)
-    return held
+    return {"bytes": sum(path.stat().st_size for path in sources)}
 
 
 def _say(line: str) -> None:

@@ -8,10 +8,10 @@ from typing import NamedTuple
 from fsspec.implementations.local import LocalFileSystem
 
 from skewless.errors import SkewlessError
+from skewless.plan_zero import applies
 from skewless.run_directory import RESULT_STEP, RunDirectory
 from skewless.spec import JobSpec
 from skewless.stage_report import Histogram
-from skewless.warm_start import applies
 
 #: Of the folders beside a run directory so many are looked at, those with the last names first.
 SIBLINGS = 50

@@ -19,8 +19,6 @@ from skewless_spark.columns import NULL_KEY
 #: smallest first wave, and within some megabytes.
 SAMPLED_UNITS = 16
 SAMPLED_ROWS = 16_384
-
-
 #: Key types whose texts are easily told without Spark; see ``skewless_spark.key_text``.
 TOLD_TYPES = ("string", "tinyint", "smallint", "int", "bigint", "date")
 
@@ -28,7 +26,7 @@ TOLD_TYPES = ("string", "tinyint", "smallint", "int", "bigint", "date")
 def sample_keys(job: Job) -> KeySample | None:
     """Count the keys of a sample of the input; None where its keys cannot be read without a stage.
 
-    A file's first rows stand for the file. Partitions are taken spread over the listing, as waves are.
+    A source partition's first rows stand for it. Partitions are taken spread over the listing, as waves are.
     """
     units = [unit for unit in job.units if unit.rows]
     if not units or job.spec.map or job.source.format != "parquet" or set(job.spec.key) - _columns_of(units[0]):
@@ -65,6 +63,7 @@ def _first_rows(unit: Unit, columns: list[str]) -> pa.Table:
     fs, path = fsspec.core.url_to_fs(unit.path)
     with fs.open(path, "rb") as opened:
         file = pq.ParquetFile(opened)
-        batch = next(file.iter_batches(batch_size=SAMPLED_ROWS, columns=columns), None)
+        groups = range(*unit.span) if unit.span else None
+        batch = next(file.iter_batches(batch_size=SAMPLED_ROWS, row_groups=groups, columns=columns), None)
         schema = pa.schema([file.schema_arrow.field(name) for name in columns])
     return schema.empty_table() if batch is None else pa.Table.from_batches([batch]).select(columns)

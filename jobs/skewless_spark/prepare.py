@@ -14,11 +14,11 @@ from skewless.decision import Decision
 from skewless.errors import InputError, SkewlessError, SpecError, nearest
 from skewless.job import Algebra, Job, Source
 from skewless.key_sample import KeySample
+from skewless.plan_zero import plain_plan, sampled_plan, samples, warm_plan
 from skewless.planner import first_choice, first_decision, first_plan
 from skewless.routing_plan import RoutingPlan
 from skewless.run_directory import RunDirectory
 from skewless.spec import JobSpec
-from skewless.warm_start import plain_plan, sampled_plan, samples, warm_plan
 from skewless.waves import cut_waves
 from skewless_spark import earlier_runs
 from skewless_spark.aggregates.binding import argument_columns, assumed_types, check_calls, check_types
@@ -91,18 +91,19 @@ def prepare(run: RunDirectory, spec: JobSpec, date: dt.date, root: str, where: s
 
 def _first_decision(job: Job) -> Decision:
     """The engine of stage 0 and its plan, from the earlier runs that the job names or from a sample of its keys."""
-    weighs = job.spec.engine == "auto" or (job.spec.engine == "staged" and samples(job.spec))
-    sample = sample_keys(job) if weighs else None
+    sample = sample_keys(job) if job.spec.engine == "auto" else None
     choice = first_choice(job, sample.key_counts if sample else None)
     plan = first_plan(job) if choice.engine == "combine" else _staged_plan_0(job, sample)
     return first_decision(job, plan, choice)
 
 
 def _staged_plan_0(job: Job, sample: KeySample | None) -> RoutingPlan:
-    """From the earlier runs that the job names; else from the sample; else the plain ring."""
+    """From the earlier runs that the job names; else from a sample, taken now if it was not; else the plain ring."""
     plan = _from_earlier(job) if job.warm_from else first_plan(job)
-    guided = bool(plan.expected_rows)
-    return plan if guided or sample is None else sampled_plan(job, plan, sample)
+    if plan.expected_rows or not samples(job.spec):
+        return plan
+    sample = sample or sample_keys(job)
+    return sampled_plan(job, plan, sample) if sample else plan
 
 
 def _from_earlier(job: Job) -> RoutingPlan:

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 from skewless.certificate import certify
 from skewless.job import Job
 from skewless.ledger import Ledger, balance
-from skewless.publication import Publication
-from skewless.run_directory import PUBLISH_STEP, RESULT_STEP, RunDirectory
+from skewless.publication import publication_of
+from skewless.run_directory import RESULT_STEP, RunDirectory
 from skewless.run_facts import largest_load, overall
 from skewless.stage_report import StageReport
 
@@ -58,12 +58,6 @@ def ledger_of(run: RunDirectory) -> Ledger:
     """The ledger as far as the run has come."""
     result = run.commit_of(RESULT_STEP)
     return balance(run.job(), run.reports(), result.counts["rows"] if result else 0)
-
-
-def publication_of(run: RunDirectory) -> Publication | None:
-    """The record of the publication, if the run was published."""
-    name = f"{PUBLISH_STEP}/published.json"
-    return run.read(name, Publication) if run.exists(name) else None
 
 
 def result_path(run: RunDirectory) -> str | None:

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from skewless.publication import publication_of
 from skewless.run_directory import QUALITY_STEP, RunDirectory
 from skewless.run_facts import overall
 from skewless_spark import run_summary
@@ -112,7 +113,7 @@ def _quality(run: RunDirectory, console: Console) -> None:
 
 
 def _paths(run: RunDirectory, console: Console) -> None:
-    publication, quality = run_summary.publication_of(run), run.quality()
+    publication, quality = publication_of(run), run.quality()
     commit = run.commit_of(QUALITY_STEP)
     folder = run.path(f"{QUALITY_STEP}/attempts/{commit.attempt}") if commit else ""
     paths = {

@@ -226,10 +226,8 @@ def _summed(
     seen, left = np.zeros(slots, dtype=np.int64), np.zeros(slots, dtype=np.int64)
     null_seen = null_left = 0
     heaviest = []
-    # One job for both: a row with a key is of the head, one without is a slot, or the null key's.
-    slotted = _by_slot(per_key, plan.ring.ring_bits)
-    for row in slotted.unionByName(_head(per_key, columns, rows), allowMissingColumns=True).collect():
-        if row["key"] is not None:
+    for row in head_and_slots(per_key, plan.ring.ring_bits, columns.job.spec.routing.head_limit, rows).collect():
+        if row["share"] is not None:
             heaviest.append(row)
         elif row["slot"] is None:
             null_seen, null_left = int(row["seen"]), int(row["left"])
@@ -253,14 +251,33 @@ def _summed(
     )
 
 
+def head_and_slots(per_key: DataFrame, ring_bits: int, head_limit: int, rows: tuple[int, int]) -> DataFrame:
+    """The heaviest keys one by one and all keys by slot of the ring, in one reading of the counts.
+
+    Args:
+        per_key: ``key``, ``seen``, ``left``, and others that are summed too.
+        ring_bits: of the ring, which has two to the power of that many slots.
+        head_limit: keys that are named at most.
+        rows: seen so far and left over now, of all keys together.
+
+    Returns:
+        The columns of ``per_key``, ``share`` and ``slot``. A row with a share is of the head, one without
+        is a slot, and one without either is the null key.
+    """
+    slotted = _by_slot(per_key, ring_bits)
+    return slotted.unionByName(_head(per_key, head_limit, rows), allowMissingColumns=True)
+
+
 def _by_slot(per_key: DataFrame, ring_bits: int) -> DataFrame:
     """Rows per slot of the ring. A null key hashes like any other value, but has no slot."""
     on_ring = F.when(F.col("key").isNotNull(), slot(F.col("key"), ring_bits))
-    sums = per_key.groupBy(on_ring.alias("slot")).agg(F.sum("seen").alias("seen"), F.sum("left").alias("left"))
+    # All that the head has, so that both are made of one reading of the counts.
+    counted = [name for name in per_key.columns if name != "key"]
+    sums = per_key.groupBy(on_ring.alias("slot")).agg(*(F.sum(name).alias(name) for name in counted))
     return sums.withColumn("key", F.lit(None).cast("string"))
 
 
-def _head(per_key: DataFrame, columns: JobColumns, rows: tuple[int, int]) -> DataFrame:
+def _head(per_key: DataFrame, head_limit: int, rows: tuple[int, int]) -> DataFrame:
     """The keys with the largest share of what was seen or of what is left over, the heaviest first.
 
     A backlog is no sample of what came: its heavy keys are its own. A key that is no UTF-8 cannot be
@@ -268,5 +285,7 @@ def _head(per_key: DataFrame, columns: JobColumns, rows: tuple[int, int]) -> Dat
     """
     seen_rows, left_rows = rows
     share = F.greatest(F.col("seen") / seen_rows, F.col("left") / left_rows)
-    named = per_key.where(F.is_valid_utf8("key") & (F.length("key") <= LONGEST_HEAD_KEY))
-    return named.orderBy(share.desc(), "key").limit(columns.job.spec.routing.head_limit)
+    # Filtered last: Spark would move it to where the counts are read, and read them twice.
+    named = F.is_valid_utf8("key") & (F.length("key") <= LONGEST_HEAD_KEY)
+    heaviest = per_key.withColumn("share", F.when(named, share)).orderBy(F.desc_nulls_last("share"), "key")
+    return heaviest.limit(head_limit).where(F.col("share").isNotNull())

@@ -105,11 +105,16 @@ class Weighed:
         return {} if on_ring and self.proposal.placement is None else self.placement.as_head(self.forecast.keys)
 
 
-def first_plan(job: Job) -> RoutingPlan:
-    """Plan 0 where nothing is known: the plain ring."""
+def first_plan(job: Job, waves: tuple[int, int] | None = None) -> RoutingPlan:
+    """Plan 0 where nothing is known: the plain ring.
+
+    Args:
+        job: the frozen job.
+        waves: those that the first stage admits; the first one by default.
+    """
     job = job.enacted
     routing = job.spec.routing
-    waves = (0, min(1, len(job.waves)))
+    waves = waves or (0, min(1, len(job.waves)))
     # How many rows a map makes of one is seen in the first stage: until then there is nothing to take a share of.
     budget = (
         None if job.spec.map else _fair_budget(job, job.admitted_rows(waves), routing.reducers, routing.budget or 1.0)

@@ -18,6 +18,8 @@ from skewless.quality_report import QualityReport
 from skewless.run_directory import PUBLISH_STEP, QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, RunDirectory
 from skewless.step_commit import StepCommit
 
+#: The record of a publication, in the run directory.
+PUBLISHED = f"{PUBLISH_STEP}/published.json"
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 
@@ -53,15 +55,20 @@ def publish(run: RunDirectory) -> Publication:
     """
     job, result = run.job(), run.committed(RESULT_STEP)
     require_passed(run, run.committed_document(run.committed(QUALITY_STEP), QUALITY_REPORT, QualityReport))
-    name = f"{PUBLISH_STEP}/published.json"
-    if run.exists(name):
-        return run.read(name, Publication)
+    before = publication_of(run)
+    if before is not None:
+        return before
     target = published_path(job)
     if "://" in target:
         raise RunDirectoryError("output.path", "a path of a local or shared file system", repr(target))
     _move_in(run, result, Path(target))
     record = Publication(path=target, rows=result.counts["rows"], keys=result.counts["keys"])
-    return run.write_same(name, record)
+    return run.write_same(PUBLISHED, record)
+
+
+def publication_of(run: RunDirectory) -> Publication | None:
+    """The record of the publication, if the run was published."""
+    return run.read(PUBLISHED, Publication) if run.exists(PUBLISHED) else None
 
 
 def require_passed(run: RunDirectory, report: QualityReport) -> None:

@@ -19,12 +19,11 @@ from fsspec.implementations.local import LocalFileSystem
 from skewless.document import Frozen
 from skewless.errors import RunDirectoryError, SkewlessError
 from skewless.job import Job
-from skewless.publication import Publication
-from skewless.run_directory import DOCUMENT, PUBLISH_STEP, RESULT_STEP, RunDirectory, stage_step
+from skewless.publication import PUBLISHED, Publication, publication_of
+from skewless.run_directory import DOCUMENT, RESULT_STEP, RunDirectory, stage_step
 
 #: As many as a warm start looks at: the last run, and the one before it to see how far keys drift.
 KEPT_RUNS = 2
-_PUBLISHED = f"{PUBLISH_STEP}/published.json"
 
 
 class Limits(Frozen):
@@ -204,7 +203,7 @@ def _read(location: str) -> _Run | None:
         run = RunDirectory(location)
         if not run.exists("job.json"):
             return None
-        job, publication = run.job(), run.read(_PUBLISHED, Publication) if run.exists(_PUBLISHED) else None
+        job, publication = run.job(), publication_of(run)
         finished = run.commit_of(RESULT_STEP) is not None
         routed = finished and run.plan(max(0, run.committed_stages() - 1)).engine == "staged"
     except (SkewlessError, OSError):
@@ -215,7 +214,7 @@ def _read(location: str) -> _Run | None:
         moments[str(path)] = _moment(facts)
     known = [moment for moment in moments.values() if moment is not None]
     last_sign = max(known) if len(known) == len(moments) and known else None
-    return _Run(run, job, finished, routed, publication, moments.get(f"{run.root}/{_PUBLISHED}"), last_sign, files)
+    return _Run(run, job, finished, routed, publication, moments.get(f"{run.root}/{PUBLISHED}"), last_sign, files)
 
 
 def _moment(facts: dict[str, Any]) -> dt.datetime | None:

@@ -6,7 +6,6 @@ look at the pages it left. ``SKEWLESS_SCREENSHOTS=1`` writes docs/screenshots.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import subprocess
@@ -17,8 +16,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import yaml
 from selenium import webdriver
@@ -34,6 +31,7 @@ from skewless_airflow.places import PROJECT
 from skewless_airflow.rest import FINISHED_RUN, AirflowRest
 from skewless_airflow.run_store import safe_run_id
 from skewless_airflow.standalone import USER, free_port
+from tests.cluster.words import write_words
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -87,7 +85,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("browser")
     (place / "catalog").mkdir()
     (place / "catalog" / f"{JOB}.yaml").write_text(yaml.safe_dump(SPEC))
-    _write_words(place / "data" / "words")
+    write_words(place / "data" / "words", COUNTS, files=8)
     return place
 
 
@@ -344,16 +342,6 @@ def _shoot(driver: webdriver.Chrome, name: str) -> None:
     if os.environ.get("SKEWLESS_SCREENSHOTS") == "1":
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
         driver.save_screenshot(str(SCREENSHOTS / f"{name}.png"))
-
-
-def _write_words(folder: Path) -> None:
-    folder.mkdir(parents=True)
-    words = [word for word, rows in COUNTS.items() for _ in range(rows)]
-    words.sort(key=lambda word: hashlib.sha256(word.encode()).digest()[0])
-    for number in range(8):
-        mine = words[number::8]
-        table = pa.table({"word": mine, "size": pa.array([len(word) for word in mine], pa.int32())})
-        pq.write_table(table, folder / f"{number}.parquet")
 
 
 def _quoted(ident: str) -> str:

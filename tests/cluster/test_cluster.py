@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import hashlib
 import json
 import os
 import shutil
@@ -23,7 +22,6 @@ from urllib.parse import quote
 
 import httpx
 import psycopg
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
@@ -34,6 +32,7 @@ from skewless_airflow.cluster import running
 from skewless_airflow.cluster.running import Cluster, Home
 from skewless_airflow.rest import FINISHED_RUN, AirflowRest
 from skewless_airflow.run_store import safe_run_id
+from tests.cluster.words import write_words
 
 pytestmark = pytest.mark.timeout(1500)
 
@@ -83,7 +82,7 @@ def cluster(home: Home) -> Iterator[Cluster]:
     catalog = home.folder / "catalog"
     catalog.mkdir()
     (catalog / f"{JOB}.yaml").write_text(yaml.safe_dump(SPEC))
-    _write_words(home.folder / "data" / "words")
+    write_words(home.folder / "data" / "words", COUNTS, files=16)
     setting = {
         **os.environ,
         "SKEWLESS_CLUSTER_HOME": str(home.folder),
@@ -235,16 +234,6 @@ def _log_in(client: httpx.Client, name: str, password: str) -> None:
     answer = client.post("/auth/token", json={"username": name, "password": password})
     answer.raise_for_status()
     client.headers["Authorization"] = f"Bearer {answer.json()['access_token']}"
-
-
-def _write_words(folder: Path) -> None:
-    folder.mkdir(parents=True)
-    words = [word for word, rows in COUNTS.items() for _ in range(rows)]
-    words.sort(key=lambda word: hashlib.sha256(word.encode()).digest()[0])
-    for number in range(16):
-        mine = words[number::16]
-        table = pa.table({"word": mine, "size": pa.array([len(word) for word in mine], pa.int32())})
-        pq.write_table(table, folder / f"{number}.parquet")
 
 
 def _await(happened: Callable[[], bool], seconds: float, what: Callable[[], str]) -> None:

@@ -12,8 +12,8 @@ from benchmarks.simulation import Simulation, simulated_job
 from skewless.hashing import key_hash
 from skewless.job import Algebra, Job
 from skewless.key_sample import KeySample
+from skewless.plan_zero import PROBE, sampled_plan
 from skewless.planner import first_plan
-from skewless.warm_start import PROBE, sampled_plan
 from tests.core.synthetic import zipf_rows
 
 NATIVE = Algebra(mergeable=True, ordered=False, row_seconds=1e-6)
@@ -71,6 +71,13 @@ def test_where_rows_cost_next_to_nothing_all_waves_come_at_once() -> None:
     assert len(plan.head["key-0"]) > 1
     assert sum(plan.expected_rows) == pytest.approx(job.rows, abs=len(plan.tasks))
     assert plan.sentence.startswith("from a sample of 20,000 rows: ")
+
+
+def test_the_budget_of_the_spec_is_a_share_of_what_the_first_stage_admits() -> None:
+    job = job_with(NATIVE, budget=1.25)
+    plan = sampled_plan(job, first_plan(job), sample_of())
+    assert plan.waves == (0, len(job.waves))
+    assert plan.budget_rows == 1.25 * job.rows / 8
 
 
 def test_where_a_stage_is_free_there_are_as_many_as_waves() -> None:

@@ -27,6 +27,7 @@ from skewless_spark.merge import merge_states
 from skewless_spark.prepare import freeze, prepare
 from skewless_spark.sources import list_input
 from skewless_spark.stage import outcome, run_stage
+from skewless_spark.stage_histogram import head_and_slots
 from tests.spark_face.scenario import DATE, as_rows, plain, reduce_job, result_of, run_job, spec_of, write_input
 
 #: What no key should be, and some are.
@@ -152,6 +153,21 @@ def test_a_stage_reads_and_shuffles_its_rows_once_whatever_is_made_of_them(
     assert executed.count("row_index") > 0
     shuffles = [line for line in executed.splitlines() if "Exchange shufflepartitionid" in line]
     assert len([line for line in shuffles if "Reused" not in line]) == 1
+
+
+def test_the_head_and_the_slots_are_made_of_one_reading_of_the_counts(spark: SparkSession, tmp_path: Path) -> None:
+    counts = pa.table({"name": [f"key-{n % 50}" for n in range(400)] + ["x" * 2000], "rows": [1] * 401})
+    pq.write_table(counts, tmp_path / "counts.parquet")
+    read = spark.read.parquet(str(tmp_path / "counts.parquet"))
+    per_key = read.groupBy(F.col("name").alias("key")).agg(
+        F.sum("rows").alias("seen"), F.lit(0).cast("bigint").alias("left"), F.sum("rows").alias("seconds")
+    )
+    both = head_and_slots(per_key, ring_bits=4, head_limit=20, rows=(401, 1))
+    found = both.collect()
+    executed = both._jdf.queryExecution().executedPlan().toString().split("== Initial Plan ==")[0]
+    assert (executed.count("FileScan"), executed.count("ReusedExchange")) == (1, 1)
+    assert sorted(row["key"] for row in found if row["share"] is not None) == sorted(f"key-{n}" for n in range(50))[:20]
+    assert sum(row["seen"] for row in found if row["share"] is None) == 401
 
 
 def test_the_same_plans_give_the_same_bytes(spark: SparkSession, skewed_input: Path, tmp_path: Path) -> None:

@@ -7,13 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from skewless.errors import SkewlessError
+from skewless.publication import publication_of
 from skewless.run_directory import RunDirectory
 from skewless_airflow.run_store import safe_run_id
 from skewless_airflow.web.airflow_runs import AirflowRun
 from skewless_airflow.web.run_folders import RunFolder, open_run, run_folders
 from skewless_airflow.web.views.job import read_job
 from skewless_airflow.web.views.quality import QualityView, read_quality
-from skewless_airflow.web.views.run import overall, read_publication
+from skewless_airflow.web.views.run import overall
 from skewless_airflow.web.views.stage import read_stages
 
 #: Runs that a page shows.
@@ -151,7 +152,7 @@ def _line(directory: RunDirectory, folder: RunFolder, run: AirflowRun | None) ->
         seconds=run.seconds if run and run.seconds is not None else spark or None,
         spark_seconds=spark,
         verdict="none yet" if quality is None else "passed" if quality.success else "failed",
-        published=read_publication(directory) is not None,
+        published=publication_of(directory) is not None,
     )
 
 

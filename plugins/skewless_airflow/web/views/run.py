@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from skewless.certificate import Certificate, certify
 from skewless.failure import Failure
 from skewless.ledger import LedgerLine, stage_problems
-from skewless.publication import Publication
-from skewless.run_directory import PUBLISH_STEP, RESULT_STEP, RunDirectory
+from skewless.publication import Publication, publication_of
+from skewless.run_directory import RESULT_STEP, RunDirectory
 from skewless_airflow.web.airflow_runs import AirflowRun, AirflowTask
 from skewless_airflow.web.run_folders import stamp
 from skewless_airflow.web.views.decision import DecisionView, PlanView, read_decisions, read_plan, where_keys_go
@@ -132,7 +132,7 @@ def read_run(run: RunDirectory, airflow: AirflowRun | None = None, tasks: Sequen
         keys_epoch=epoch,
         ledger=_ledger(run, stages, quality),
         quality=quality,
-        publication=read_publication(run),
+        publication=publication_of(run),
         failures=_failures(run),
     )
 
@@ -147,12 +147,6 @@ def overall(job: JobView, stages: Sequence[StageView]) -> Certificate:
         (hottest.key, float(hottest.seen)) if hottest else None,
         job.splittable,
     )
-
-
-def read_publication(run: RunDirectory) -> Publication | None:
-    """The record of the publication, if the run was published."""
-    name = f"{PUBLISH_STEP}/published.json"
-    return run.read(name, Publication) if run.exists(name) else None
 
 
 def _keys(run: RunDirectory, stages: Sequence[StageView]) -> tuple[int, tuple[KeyView, ...]]:
@@ -231,7 +225,7 @@ def _steps(
         found.append(step(f"stage_{stage:02d}.run", done, stages[stage].seconds if done else None, needed))
     found.append(step("merge", stamp(run, f"{RESULT_STEP}/COMMIT.json") is not None))
     found.append(step("validate", quality is not None))
-    found.append(step("publish", read_publication(run) is not None))
+    found.append(step("publish", publication_of(run) is not None))
     return found
 
 

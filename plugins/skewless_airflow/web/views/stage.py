@@ -11,6 +11,7 @@ import numpy as np
 from skewless.certificate import certify
 from skewless.ledger import LedgerLine
 from skewless.run_directory import RunDirectory, stage_step
+from skewless.run_facts import largest_load
 from skewless.stage_report import Histogram, StageReport, TaskLoad
 from skewless_airflow.web.run_folders import stamp
 from skewless_airflow.web.views.job import whole_job
@@ -107,7 +108,7 @@ def _view(location: str, stage: int, _mark: str) -> StageView:
     queued = np.array([load.queued_rows for load in report.tasks], dtype=np.float64)
     fair = float(queued.mean()) if len(queued) else 0.0
     slots = job.spec.routing.slot_count
-    makespan = float(report.processed.max()) if report.tasks else report.processed_rows / slots
+    makespan = largest_load(job, report)
     held = certify(float(report.processed_rows), len(report.tasks) or slots, makespan, None, splittable=True)
     largest, rest = _largest(report)
     return StageView(

@@ -72,7 +72,7 @@ def warm_plan(job: Job, last: Histogram, before: Histogram | None) -> RoutingPla
         before: that of the run before it; None if there is none, and then nothing speaks against ``last``.
 
     Returns:
-        A plan for wave 0 with what it expects of each task; the plain ring where the last run is no
+        A plan for the first waves with what it expects of each task; the plain ring where the last run is no
         guide. Its sentence says which it is.
 
     Raises:
@@ -92,13 +92,13 @@ def warm_plan(job: Job, last: Histogram, before: Histogram | None) -> RoutingPla
         return plain_plan(job, f"{words} the last one is a guide")
     differ = "no run before it to compare with"
     trust = differ if apart is None else f"the keys of the last two runs differ by {apart:.0%}"
-    start, overhead_rows = f"warm start from run {name}", 0.0
-    if apart is not None and apart <= STEADY:
-        overhead_rows = _overhead_rows(job)
-        admission = _first_waves(job, plain, last, overhead_rows)
-        plain = plain.model_copy(update={"waves": admission.waves})
-        trust = "; ".join(filter(None, (admission.sentence, trust)))
-    return _planned(job, plain, last, start, trust, overhead_rows)
+    start = f"warm start from run {name}"
+    if apart is None or apart > STEADY:
+        return _planned(job, plain, last, start, trust)
+    overhead_rows = _overhead_rows(job, last)
+    admission = _first_waves(job, plain, last, overhead_rows)
+    trust = "; ".join(filter(None, (admission.sentence, trust)))
+    return _planned(job, first_plan(job, admission.waves), last, start, trust, overhead_rows)
 
 
 def sampled_plan(job: Job, plain: RoutingPlan, sample: KeySample) -> RoutingPlan:
@@ -122,20 +122,27 @@ def sampled_plan(job: Job, plain: RoutingPlan, sample: KeySample) -> RoutingPlan
     if histogram is None:
         return plain
     words = f"from a sample of {histogram.seen_rows:,} rows"
-    overhead_rows = _overhead_rows(job)
+    overhead_rows = _overhead_rows(job, histogram)
     admission = _first_waves(job, plain, histogram, overhead_rows)
-    plain = plain.model_copy(update={"waves": admission.waves})
-    return _planned(job, plain, histogram, words, admission.sentence, overhead_rows)
+    return _planned(job, first_plan(job, admission.waves), histogram, words, admission.sentence, overhead_rows)
 
 
-def _overhead_rows(job: Job) -> float:
-    """What a stage costs, in rows of the largest task; more than all rows where nobody knows what those cost."""
+def _overhead_rows(job: Job, seen: Histogram) -> float:
+    """What a stage costs, in rows of the largest task; all rows there are where nobody knows what those cost."""
     given = job.spec.routing.stage_overhead
-    overhead = USUAL_OVERHEAD_SECONDS if given is None else given
-    known = [one.row_seconds for one in job.algebra.values()]
-    if None in known:
+    overhead, row_seconds = USUAL_OVERHEAD_SECONDS if given is None else given, _row_seconds(job, seen)
+    if row_seconds is None:
         return float(job.rows) if overhead else 0.0
-    return overhead / (ROW_SECONDS + math.fsum(seconds for seconds in known if seconds is not None))
+    return overhead / row_seconds
+
+
+def _row_seconds(job: Job, seen: Histogram) -> float | None:
+    """What a row costs: as the last run measured it, or as the aggregates declare it; None where neither is known."""
+    if seen.tail_seconds is not None and seen.seen_rows:
+        measured = math.fsum(seen.head_seconds.values()) + seen.tail_seconds
+        return max(ROW_SECONDS, measured / seen.seen_rows)
+    declared = [one.row_seconds for one in job.algebra.values() if one.row_seconds is not None]
+    return ROW_SECONDS + math.fsum(declared) if len(declared) == len(job.algebra) else None
 
 
 def _first_waves(job: Job, plain: RoutingPlan, seen: Histogram, overhead_rows: float) -> Admission:
@@ -145,9 +152,8 @@ def _first_waves(job: Job, plain: RoutingPlan, seen: Histogram, overhead_rows: f
         return Admission(plain.waves, "")
     if any(one.setup_seconds for one in job.algebra.values()):
         return Admission((0, last), "all waves are admitted at once, as each stage sets up its keys anew")
-    unknown = any(one.row_seconds is None for one in job.algebra.values())
-    measured = seen.tail_seconds is not None
-    if unknown and not measured and (job.spec.routing.probe or _wasted_part(job, plain, seen) > SURE):
+    unknown = _row_seconds(job, seen) is None
+    if unknown and (job.spec.routing.probe or _wasted_part(job, plain, seen) > SURE):
         probed = [end for end in range(1, last + 1) if job.admitted_rows((0, end)) <= PROBE * job.rows]
         waves = (0, max(probed, default=1))
         return Admission(waves, "the first stage is small, as nobody knows yet what a row costs")

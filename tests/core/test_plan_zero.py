@@ -10,11 +10,11 @@ import pytest
 
 from benchmarks.simulation import NULL, Simulation, simulated_job
 from skewless.drift import distance, drift, drifted_sentence
-from skewless.job import Job
+from skewless.job import Algebra, Job
+from skewless.plan_zero import DRIFT_LIMIT, applies, plain_plan, warm_plan
 from skewless.planner import first_plan
 from skewless.routing_plan import RoutingPlan
 from skewless.stage_report import Histogram
-from skewless.warm_start import DRIFT_LIMIT, applies, plain_plan, warm_plan
 from tests.core import synthetic
 from tests.core.synthetic import WHOLE, zipf_rows
 
@@ -115,6 +115,15 @@ def test_keys_that_may_not_be_split_are_placed_whole() -> None:
 def test_the_budget_of_the_spec_stands() -> None:
     job = job_from("/runs/b", budget=1.5)
     assert warm_plan(job, seen(2), None).budget_rows == first_plan(job).budget_rows
+
+
+@pytest.mark.parametrize("seconds", [None, 1.0], ids=["not measured", "measured"])
+def test_what_a_row_cost_in_the_last_run_spares_the_probe(seconds: float | None) -> None:
+    job = job_from("/runs/b", "/runs/a", stage_overhead=4.0, probe=True)
+    job = job.model_copy(update={"algebra": dict.fromkeys(job.algebra, Algebra(mergeable=True, ordered=False))})
+    plan = warm_plan(job, seen(2).model_copy(update={"tail_seconds": seconds}), seen(1))
+    assert (plan.waves == (0, 4)) == (seconds is not None)
+    assert ("nobody knows yet what a row costs" in plan.sentence) == (seconds is None)
 
 
 def test_the_same_documents_give_the_same_plan() -> None:
