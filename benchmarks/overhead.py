@@ -27,6 +27,7 @@ from benchmarks.balance import RESULTS
 from benchmarks.local_airflow import airflow
 from benchmarks.overhead_page import page, sentence
 
+NAME = "b8_overhead"
 REPETITIONS = 5
 ROWS, KEYS, FILES, SEED = 200_000, 1_000, 16, 8
 DAG = "overhead"
@@ -70,8 +71,8 @@ def main(arguments: Sequence[str] = (), folder: Path = RESULTS) -> None:
     del arguments
     document = measure()
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "b8_overhead.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    (folder / "b8_overhead.md").write_text(page(document), encoding="utf-8")
+    (folder / f"{NAME}.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    (folder / f"{NAME}.md").write_text(page(document), encoding="utf-8")
     sys.stdout.write(f"B8: {sentence(document)}\n")
 
 
@@ -102,7 +103,7 @@ def measure(repetitions: int = REPETITIONS) -> dict[str, Any]:
         "rows": ROWS, "keys": KEYS, "repetitions": repetitions,
         "setting": {
             "cores": os.cpu_count(), "python": platform.python_version(), "spark": version("pyspark"),
-            "airflow": version("apache-airflow"), "java": _java(),
+            "airflow": version("apache-airflow"),
         },
         "ways": {way: _medians(counted) for way, counted in runs.items()},
         "runs": {way: [[asdict(step) for step in steps] for steps in counted] for way, counted in runs.items()},

@@ -28,13 +28,12 @@ def sentence(document: dict[str, Any]) -> str:
 def page(document: dict[str, Any]) -> str:
     """The page, in Markdown."""
     setting = ", ".join(f"{name} {value}" for name, value in document["setting"].items())
-    parts = [
-        "# B8: seconds outside Spark's work",
-        f"{sentence(document)}.",
-        f"A job of {document['rows']:,} rows and {document['keys']:,} keys as a DAG in the Airflow of `make up`, the ways"
-        " in turn. Spark's work is the time in which a Spark job runs, by the event log; a stage's seconds are those of"
-        f" its `run` task. Setting: {setting}.",
-    ]
+    about = (
+        f"A job of {document['rows']:,} rows and {document['keys']:,} keys as a DAG in the Airflow of `make up`, the"
+        " ways in turn. Spark's work is the time in which a Spark job runs, by the event log; a stage's seconds are"
+        f" those of its `run` task. Setting: {setting}."
+    )
+    parts = ["# B8: seconds outside Spark's work", f"{sentence(document)}.", about]
     for way, found in document["ways"].items():
         spread = ", ".join(f"{one:.1f}" for one in found["outside_seconds_per_stage_of_runs"])
         head = ["task", *_COLUMNS.values()]

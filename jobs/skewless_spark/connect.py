@@ -24,6 +24,8 @@ ADDRESS = "SPARK_REMOTE"
 UI = "SKEWLESS_SPARK_UI"
 #: Whether the code of this project is sent along, because the server's workers have none: ``1``.
 SHIP = "SKEWLESS_SHIP_CODE"
+#: What makes PySpark a client; a process that is to have a JVM of its own must not see it.
+CLIENT_ONLY = frozenset({ADDRESS, "SPARK_CONNECT_MODE_ENABLED"})
 
 _PORT = 15002
 _REACH_SECONDS = 10.0
