@@ -105,7 +105,7 @@ def measure(repetitions: int = REPETITIONS) -> dict[str, Any]:
             "cores": os.cpu_count(), "python": platform.python_version(), "spark": version("pyspark"),
             "airflow": version("apache-airflow"),
         },
-        "ways": {way: _medians(counted) for way, counted in runs.items()},
+        "ways": {way: medians(counted) for way, counted in runs.items()},
         "runs": {way: [[asdict(step) for step in steps] for steps in counted] for way, counted in runs.items()},
     }  # fmt: skip
 
@@ -163,7 +163,7 @@ def job_spans(events: Path) -> list[Span]:
     return found
 
 
-def _medians(runs: Sequence[Sequence[Step]]) -> dict[str, Any]:
+def medians(runs: Sequence[Sequence[Step]]) -> dict[str, Any]:
     """Of each figure the median over the runs: of a run, of a stage's own task, and of each task."""
     whole = [sum(one.task_seconds + one.gap_seconds for one in steps) for steps in runs]
     spark = [sum(one.spark_seconds for one in steps) for steps in runs]

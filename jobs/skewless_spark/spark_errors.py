@@ -13,6 +13,9 @@ from skewless.errors import SkewlessError
 #: The last line of a Python worker's traceback, when one of our own errors was raised there.
 _OURS = re.compile(r"skewless\.errors\.(\w+): (.+)")
 
+#: A worker that a function of ours was sent to.
+_NO_CODE = re.compile(r"No module named 'skewless(_spark)?['.]")
+
 
 def exit_code_of(err: BaseException) -> int:
     """0 good, 2 bad spec or input, 3 data quality failed, 1 anything else."""
@@ -30,6 +33,11 @@ def sentence_for(err: BaseException) -> str:
     ours = _OURS.findall(str(err))
     if ours:
         return str(ours[-1][1])
+    if _NO_CODE.search(str(err)):
+        return (
+            "Spark's Python workers: required this project's code, but came none; install it where they run, or have "
+            "the connection send it (ship_code)."
+        )
     if isinstance(err, Py4JJavaError):
         return _first_line(_root_cause(err))
     if isinstance(err, PythonException):

@@ -15,7 +15,7 @@ import socket
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from skewless_airflow.session import Session, begin, end
@@ -67,7 +67,7 @@ class ConnectServer:
 
     port: int
     ui_port: int
-    token: str
+    token: str = field(repr=False)
     memory: str
     pid: int = 0
     born: int = 0

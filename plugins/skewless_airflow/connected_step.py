@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
@@ -29,7 +29,7 @@ class ConnectAddress:
         local: whether it is the local server of this Airflow.
     """
 
-    url: str
+    url: str = field(repr=False)
     ui: str
     ships: bool
     sized_conn_id: str

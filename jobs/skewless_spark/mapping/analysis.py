@@ -1,4 +1,4 @@
-"""``python -m skewless_spark.mapping.analysis``: what ``analyzed_apart`` starts; a question in, an answer out, in JSON."""
+"""``python -m skewless_spark.mapping.analysis``: what ``analyzed_apart`` starts; question and answer are JSON."""
 
 from __future__ import annotations
 
