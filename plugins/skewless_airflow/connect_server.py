@@ -15,7 +15,7 @@ import socket
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from skewless_airflow.session import Session, begin, end
@@ -63,6 +63,7 @@ class ConnectServer:
         memory: of its JVM, as Spark writes it; all steps share it.
         pid: of its first process, which leads a session; 0 before it was ever started.
         born: the start time of that process.
+        launched: when it was started, in seconds since 1970.
     """
 
     port: int
@@ -71,6 +72,7 @@ class ConnectServer:
     memory: str
     pid: int = 0
     born: int = 0
+    launched: float = 0.0
 
     @property
     def ui(self) -> str:
@@ -162,8 +164,9 @@ def _launched(folder: Path) -> ConnectServer:
         "SPARK_CONNECT_MODE": "0",  # this is the server, not one of its clients
         "PYSPARK_PYTHON": sys.executable,
     }
+    now = time.time()
     session = begin([*argv, "spark-internal"], environment, folder, folder / _LOG)
-    server = ConnectServer(server.port, server.ui_port, server.token, server.memory, session.pid, session.born)
+    server = replace(server, pid=session.pid, born=session.born, launched=now)
     _write(folder, server)
     return server
 
