@@ -7,14 +7,13 @@ import os
 import re
 import signal
 import socket
-import uuid
 from collections.abc import Iterator
 from types import FrameType
 from typing import Any, NoReturn, cast
 from urllib.parse import urlsplit
 
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from skewless.errors import UnreachableError
 
@@ -84,18 +83,6 @@ def slots(spark: SparkSession) -> int:
     # A client is told by nobody, but a plan tells how many splits a range is cut into; nothing is run.
     found = _SPLITS.search(cast("Any", spark.range(1))._explain_string())  # noqa: SLF001  # else it is printed
     return int(found[1]) if found else 1
-
-
-def shared(frame: DataFrame) -> DataFrame:
-    """A frame that several branches of a plan are made of: one node of the plan, that Spark runs once.
-
-    A client sends a tree, in which each branch has a copy of its own; a view is one thing by its name.
-    """
-    if not connected():
-        return frame
-    name = f"skewless_{uuid.uuid4().hex}"
-    frame.createOrReplaceTempView(name)
-    return frame.sparkSession.table(name)
 
 
 def ui_address(spark: SparkSession) -> str:
