@@ -20,6 +20,8 @@ _DAMAGED = re.compile(r"Checksum error: |could not verify page integrity")
 _UNREADABLE = "[FAILED_READ_FILE.NO_HINT]"
 #: Where they, or Spark around them, name the file.
 _DAMAGED_FILE = re.compile(r"(?:Checksum error:|reading file) (?:file:(?://)?)?(?P<path>/\S*?|\w+://\S*?)\.?(?:\s|$)")
+#: A worker that a function of ours was sent to.
+_NO_CODE = re.compile(r"No module named 'skewless(_spark)?['.]")
 
 
 def exit_code_of(err: BaseException) -> int:
@@ -38,6 +40,11 @@ def sentence_for(err: BaseException) -> str:
     ours = _OURS.findall(str(err))
     if ours:
         return str(ours[-1][1])
+    if _NO_CODE.search(str(err)):
+        return (
+            "Spark's Python workers: required this project's code, but came none; install it where they run, or have "
+            "the connection send it (ship_code)."
+        )
     if isinstance(err, Py4JJavaError):
         return _damaged(err) or _first_line(_root_cause(err))
     if isinstance(err, PythonException):
