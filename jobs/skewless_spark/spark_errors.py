@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -45,8 +46,11 @@ def sentence_for(err: BaseException) -> str:
             "Spark's Python workers: required this project's code, but came none; install it where they run, or have "
             "the connection send it (ship_code)."
         )
+    damaged = _damaged(_told_by(err.java_exception) if isinstance(err, Py4JJavaError) else str(err).splitlines())
+    if damaged:
+        return damaged
     if isinstance(err, Py4JJavaError):
-        return _damaged(err) or _first_line(_root_cause(err))
+        return _first_line(_root_cause(err))
     if isinstance(err, PythonException):
         # A worker's traceback, whose last line says what happened.
         lines = [line.strip() for line in str(err).splitlines() if line.strip()]
@@ -54,9 +58,12 @@ def sentence_for(err: BaseException) -> str:
     return f"{type(err).__name__}: {_first_line(str(err))}"
 
 
-def _damaged(err: Py4JJavaError) -> str:
-    """One sentence, if a file that was read is not as it was written; else nothing."""
-    told = _told_by(err.java_exception)
+def _damaged(told: Sequence[str]) -> str:
+    """One sentence, if a file that was read is not as it was written; else nothing.
+
+    Args:
+        told: what the exception and its causes say, the root cause last.
+    """
     file = next((found["path"] for line in told if (found := _DAMAGED_FILE.search(line))), "a file")
     hint = "restore it from a copy"
     if any(map(_DAMAGED.search, told)):
