@@ -46,9 +46,12 @@ def sentence_for(err: BaseException) -> str:
             "Spark's Python workers: required this project's code, but came none; install it where they run, or have "
             "the connection send it (ship_code)."
         )
-    damaged = _damaged(_told_by(err.java_exception) if isinstance(err, Py4JJavaError) else str(err).splitlines())
-    if damaged:
-        return damaged
+    told = _told_by(err.java_exception) if isinstance(err, Py4JJavaError) else str(err).splitlines()
+    return _damaged(told) or _plainly(err)
+
+
+def _plainly(err: BaseException) -> str:
+    """The line of an exception that says most."""
     if isinstance(err, Py4JJavaError):
         return _first_line(_root_cause(err))
     if isinstance(err, PythonException):
