@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import balance, dpa_table, memory
+from benchmarks import balance, dpa_table, memory, overhead
 from benchmarks.spark.harness import PATIENCE_SECONDS, Effort, run_row
 from benchmarks.spark.page import file_name, write
 from benchmarks.spark.row import Size
@@ -15,7 +15,10 @@ from benchmarks.spark.rows import ROWS
 FOLDER = balance.RESULTS
 #: Inputs are drawn once and kept here; a look at less than the full size is written here too.
 DATA = Path(__file__).parents[1] / "data" / "bench"
-OTHERS = {"balance": balance.main, "dpa_table": dpa_table.main, "memory": memory.main}
+OTHERS = {"balance": balance.main, "dpa_table": dpa_table.main, "memory": memory.main, "B8": overhead.main}
+
+#: What those write, where it is not called as they are.
+FILES = {"B8": overhead.NAME}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -35,7 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name in names:
         if name in OTHERS:
             OTHERS[name]([], FOLDER)
-            print(f"wrote {FOLDER / name}.json and {FOLDER / name}.md")
+            written = FILES.get(name, name)
+            print(f"wrote {FOLDER / written}.json and {FOLDER / written}.md")
         else:
             bench(name, size, Effort(options.repetitions, options.patience), FOLDER if full else DATA / "results")
 

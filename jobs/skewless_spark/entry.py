@@ -1,4 +1,4 @@
-"""What the spark-submit entries in ``jobs/`` have in common: arguments, session, failure document.
+"""What the entries in ``jobs/`` have in common: arguments, session, failure document.
 
 A step that fails leaves one sentence in the run directory, where Airflow finds it; the
 stack trace goes to the log, above it.
@@ -10,7 +10,8 @@ import argparse
 import datetime as dt
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 
 from pyspark.sql import SparkSession
 
@@ -20,6 +21,7 @@ from skewless.publication import require_passed
 from skewless.run_directory import SPEC_DOCUMENT, RunDirectory
 from skewless.run_options import parse_options, refuse_more_waves, with_options
 from skewless.spec import JobSpec, load_spec
+from skewless_spark.connect import connected, released
 from skewless_spark.merge import merge_states
 from skewless_spark.prepare import prepare
 from skewless_spark.quality import validate
@@ -74,8 +76,8 @@ def _prepare(run: RunDirectory, arguments: argparse.Namespace) -> str:
 
 
 def _stage(run: RunDirectory, arguments: argparse.Namespace) -> str:
-    spark = _session(run, f"stage {arguments.stage}")
-    with StepProgress(spark, f"stage {arguments.stage}", queued_rows(run, arguments.stage)):
+    step = f"stage {arguments.stage}"
+    with _session(run, step) as spark, StepProgress(spark, step, queued_rows(run, arguments.stage)):
         report = run_stage(spark, run, arguments.stage)
     return (
         f"stage {report.stage}: {report.admitted_rows:,} rows admitted, {report.backlog_in_rows:,} from the backlog "
@@ -86,26 +88,26 @@ def _stage(run: RunDirectory, arguments: argparse.Namespace) -> str:
 
 def _merge(run: RunDirectory, arguments: argparse.Namespace) -> str:
     del arguments
-    spark = _session(run, "merge")
-    with StepProgress(spark, "merge"):
+    with _session(run, "merge") as spark, StepProgress(spark, "merge"):
         commit = merge_states(spark, run)
     return f"merged: {commit.counts['keys']:,} keys from {commit.counts['rows']:,} rows"
 
 
 def _validate(run: RunDirectory, arguments: argparse.Namespace) -> str:
     del arguments
-    spark = _session(run, "validate")
-    with StepProgress(spark, "validate"):
+    with _session(run, "validate") as spark, StepProgress(spark, "validate"):
         report = validate(spark, run)
     require_passed(run, report)
     return f"all {len(report.checks)} expectations held"
 
 
-def _session(run: RunDirectory, step: str) -> SparkSession:
+@contextmanager
+def _session(run: RunDirectory, step: str) -> Iterator[SparkSession]:
     """The session of a step, announced so that whoever reads the log can link to its UI."""
     spark = build_session(f"skewless {run.job().spec.name} {step}")
     announce(spark)
-    return spark
+    with released(spark) if connected() else nullcontext():
+        yield spark
 
 
 def _parser(description: str) -> argparse.ArgumentParser:

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from skewless.dated_path import resolve_date
 from skewless.decision import Decision
 from skewless.errors import InputError, SkewlessError, SpecError, nearest
-from skewless.job import Algebra, Job, Source
+from skewless.job import Algebra, Job, Selected, Source
 from skewless.key_sample import KeySample
 from skewless.plan_zero import plain_plan, sampled_plan, samples, warm_plan
 from skewless.planner import first_choice, first_decision, first_plan
@@ -125,8 +125,9 @@ def freeze(spec: JobSpec, date: dt.date, root: str, where: str) -> Job:
     at = f"{where}, input {input_path}"
     found: dict[str, str] = listing.types
     reads: tuple[str, ...] = ()
+    selected: tuple[Selected, ...] = ()
     if spec.map is not None and found:
-        found, reads = map_types(spark, spec.map, found, at)
+        found, reads, selected = map_types(spark, spec.map, found, at)
     types = found or _assumed_types(spec)
     for column in spec.key:
         _check_key(column, types, at)
@@ -148,7 +149,7 @@ def freeze(spec: JobSpec, date: dt.date, root: str, where: str) -> Job:
         key_types={column: types[column] for column in spec.key},
         column_types={column: types[column] for column in arguments if column not in spec.key},
         algebra=algebra,
-        source=_read_of(listing.source, reads if spec.map else tuple(used)),
+        source=_read_of(listing.source, reads if spec.map else tuple(used)).model_copy(update={"selected": selected}),
     )
     if spark is not None and spec.output.format == "csv":
         refuse_nested(result_schema(spark, job), where)

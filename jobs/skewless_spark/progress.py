@@ -12,6 +12,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 
 from skewless.decision import Decision
 from skewless.stage_report import StageReport
+from skewless_spark.connect import connected
 
 _POLL_SECONDS = 0.25
 
@@ -40,8 +41,8 @@ class RunProgress:
         self._progress.stop()
 
     def follow(self, spark: SparkSession) -> None:
-        """Move with the session's running Spark tasks from now on."""
-        if self._console.is_terminal:
+        """Move with the session's running Spark tasks from now on; a server's are not told."""
+        if self._console.is_terminal and not connected():
             self._poller = threading.Thread(target=self._poll, args=(spark,), daemon=True)
             self._poller.start()
 

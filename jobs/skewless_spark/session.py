@@ -6,9 +6,12 @@ import logging
 import os
 import sys
 from pathlib import Path
+from typing import Any, cast
 
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
+
+from skewless_spark.connect import connected, remote_session
 
 #: Set unless spark-submit or spark-defaults.conf says otherwise.
 DEFAULTS = {
@@ -23,6 +26,8 @@ DEFAULTS = {
     "spark.sql.execution.replaceHashWithSortAgg": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     "spark.sql.parquet.compression.codec": "zstd",
+    # Each page carries a checksum of its own: a bit that turned in a state or a backlog is found where it is read.
+    "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
     # The default, INT96, is read by others as local time.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
@@ -38,6 +43,8 @@ def build_session(app: str, master: str | None = None) -> SparkSession:
         app: shown in Spark's UI, unless spark-submit was given a name, as Airflow's tasks give theirs.
         master: overrides what spark-submit or the configuration says; ``local[*]`` if nobody says.
     """
+    if connected():
+        return _connected_session(app)
     # Python workers must be this interpreter, or they are whatever ``python3`` is.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if "PYSPARK_GATEWAY_PORT" in os.environ:
@@ -67,3 +74,13 @@ def _submitted_name(given: SparkConf) -> str | None:
     """The name that spark-submit was given; without one it takes that of the script."""
     name = given.get("spark.app.name")
     return None if name == Path(sys.argv[0]).name else name
+
+
+def _connected_session(step: str) -> SparkSession:
+    """A session of a server, whose own settings stand; what concerns all its sessions is not ours to set."""
+    session = remote_session(step)
+    given = cast("Any", session.conf).getAll
+    for name, value in DEFAULTS.items():
+        if name.startswith("spark.sql.") and name not in given:
+            session.conf.set(name, value)
+    return session

@@ -1,16 +1,17 @@
-"""How far a step under spark-submit is, as lines of its log."""
+"""How far a step is, as lines of its log."""
 
 from __future__ import annotations
 
 import sys
 import threading
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
-from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from skewless.run_directory import RunDirectory, stage_step
+from skewless_spark.connect import connected, ui_address
+from skewless_spark.work_seen import SparkGoneError, WorkSeen, by_jvm, by_server
 
 #: Lines of ours begin like that; all others are Spark's own words.
 MARK = "skewless: "
@@ -26,8 +27,11 @@ def say(words: str) -> None:
 
 def announce(spark: SparkSession) -> None:
     """Say which Spark application this is and where its UI answers."""
-    context = spark.sparkContext
-    say(f"spark application {context.applicationId} at {context.uiWebUrl or 'no address'}")
+    if connected():
+        ident, address = str(spark.conf.get("spark.app.id")), ui_address(spark)
+    else:
+        ident, address = str(spark.sparkContext.applicationId), spark.sparkContext.uiWebUrl or ""
+    say(f"spark application {ident} at {address or 'no address'}")
 
 
 def queued_rows(run: RunDirectory, stage: int) -> int | None:
@@ -52,7 +56,7 @@ class StepProgress:
     def __init__(
         self, spark: SparkSession, step: str, queued: int | None = None, seconds: float = HEARTBEAT_SECONDS
     ) -> None:
-        self._store = spark.sparkContext._jsc.sc().statusStore()  # noqa: SLF001  # the tracker knows no rows
+        self._look = by_server(spark) if connected() else by_jvm(spark)
         self._step, self._queued, self._seconds = step, queued, seconds
         self._over = threading.Event()
         self._teller = threading.Thread(target=self._tell, daemon=True)
@@ -69,25 +73,20 @@ class StepProgress:
 
     def line(self) -> str:
         """How far the step is now."""
-        active = self._store.activeStages()
-        if not active.size():
-            return f"{self._step}: between two Spark jobs"
-        return f"{self._step}: {self._of(max((active.apply(n) for n in range(active.size())), key=_stage_id))}"
+        seen = self._look()
+        return f"{self._step}: {self._of(seen) if seen else 'between two Spark jobs'}"
 
-    def _of(self, stage: Any) -> str:
-        rows = stage.inputRecords() + stage.shuffleReadRecords()
-        done = f"{stage.numCompleteTasks():,} of {stage.numTasks():,} tasks"
+    def _of(self, seen: WorkSeen) -> str:
+        done = f"{seen.done:,} of {seen.tasks:,} tasks"
+        if seen.rows is None:
+            return f"{done}, {seen.bytes_read:,} bytes read"
         # What one Spark stage reads is what the step has queued; a later one of the step reads less.
-        known = self._queued is not None and rows <= self._queued
-        return f"{done}, {rows:,} of {self._queued:,} rows" if known else f"{done}, {rows:,} rows read"
+        known = self._queued is not None and seen.rows <= self._queued
+        return f"{done}, {seen.rows:,} of {self._queued:,} rows" if known else f"{done}, {seen.rows:,} rows read"
 
     def _tell(self) -> None:
         while not self._over.wait(self._seconds):
             try:
                 say(self.line())
-            except (Py4JError, OSError):  # the session is being stopped: the step says itself how it ended
+            except (SparkGoneError, OSError):  # the session is being stopped: the step says itself how it ended
                 return
-
-
-def _stage_id(stage: Any) -> int:
-    return int(stage.stageId())

@@ -91,9 +91,49 @@ class Document(Frozen):
             )
         return None
 
+    def sealed(self) -> str:
+        """As JSON with a checksum of itself as its last field: how it is stored."""
+        text = self.to_json()
+        body = text.removesuffix("}\n")
+        return f'{body},"checksum":"{_sha256(text)}"}}\n'
+
+    @classmethod
+    def from_sealed(cls, text: bytes, where: str = "document") -> Self:
+        """Read a stored document back.
+
+        Raises:
+            DocumentError: it was cut or changed since it was written, is of another version, or breaks the schema.
+        """
+        body, seal = text[:-_SEAL_LENGTH] + b"}\n", text[-_SEAL_LENGTH:]
+        if seal != f',"checksum":"{_sha256(body)}"}}\n'.encode():
+            cls._refuse_other_version(text, where)
+            raise DocumentError(
+                where, "the document as it was written", "one that was cut or changed since",
+                "restore the file from a copy, or begin a new run directory",
+            )  # fmt: skip
+        return cls.from_json(body, where)
+
+    @classmethod
+    def _refuse_other_version(cls, text: bytes, where: str) -> None:
+        """A reader of another version may not even know where the checksum is."""
+        try:
+            raw = json.loads(text)
+        except ValueError:
+            return
+        if isinstance(raw, dict) and raw.get("version", cls.VERSION) != cls.VERSION:
+            cls.from_json(text, where)
+
     def digest(self) -> str:
         """SHA-256 of the canonical JSON, in hex."""
-        return hashlib.sha256(self.to_json().encode()).hexdigest()
+        return _sha256(self.to_json())
+
+
+def _sha256(text: str | bytes) -> str:
+    return hashlib.sha256(text.encode() if isinstance(text, str) else text).hexdigest()
+
+
+#: Bytes of a stored document that are its checksum: the field's name, 64 hex digits, and the end of the object.
+_SEAL_LENGTH = len(f',"checksum":"{_sha256("")}"}}\n')
 
 
 def sentence_of(err: ValidationError, model: type[BaseModel], where: str, kind: type[SkewlessError]) -> SkewlessError:

@@ -17,7 +17,7 @@ class SkewlessError(Exception):
     exit_code: ClassVar[int] = 1
 
     def __init__(self, where: str, required: str, came: str, hint: str = "") -> None:
-        self.where = where
+        self.where, self.required, self.came, self.hint = where, required, came, hint
         sentence = f"{where}: required {required}, but came {came}"
         super().__init__(f"{sentence}; {hint}." if hint else f"{sentence}.")
 
@@ -60,6 +60,10 @@ class AggregateError(SkewlessError):
 
 class MapError(SkewlessError):
     """A mapper broke its contract while it ran."""
+
+
+class UnreachableError(SkewlessError):
+    """Spark, or what it runs on, does not answer."""
 
 
 class QualityError(SkewlessError):

@@ -41,6 +41,22 @@ class Unit(Frozen):
     values: dict[str, str | None] = Field(default_factory=dict)
 
 
+class Selected(Frozen):
+    """One expression of a map's select list, as Spark's parser read it when the run was frozen.
+
+    Attributes:
+        text: as it is written.
+        names: of the columns that it makes.
+        generator: the function that makes rows, if it is one, in lower case.
+        argument: of that function, as it is written.
+    """
+
+    text: str
+    names: tuple[str, ...]
+    generator: str = ""
+    argument: str = ""
+
+
 class Source(Frozen):
     """How the files of an input are read.
 
@@ -51,6 +67,7 @@ class Source(Frozen):
         header: of a csv, whether the first line of each file names its columns.
         delimiter: of a csv.
         reads: with a map, the columns that it reads.
+        selected: with a map that is a select list, that list.
     """
 
     format: InputFormat = "parquet"
@@ -59,6 +76,7 @@ class Source(Frozen):
     header: bool = True
     delimiter: str = ","
     reads: tuple[str, ...] = ()
+    selected: tuple[Selected, ...] = ()
 
 
 class Algebra(Frozen):

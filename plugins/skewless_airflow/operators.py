@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -30,6 +30,8 @@ from skewless.run_directory import QUALITY_REPORT, QUALITY_STEP, SPEC_DOCUMENT, 
 from skewless.run_facts import run_facts
 from skewless.run_options import refuse_more_waves, with_options
 from skewless.spec import JobSpec, SparkSizing
+from skewless_airflow.connected_step import ConnectAddress, ConnectedStep, connect_address, require_local_server
+from skewless_airflow.lineage import input_lineage, published_lineage
 from skewless_airflow.links import (
     DecisionLink,
     QualityReportLink,
@@ -57,7 +59,7 @@ class SkewlessSparkOperator(SparkSubmitOperator):
     """Runs one entry of ``jobs/`` and believes its commit, not its exit code.
 
     A Spark task can be green over a job that failed (apache/airflow#49717): what counts is whether
-    the step has committed. When spark-submit fails, the task ends with the sentence that the entry
+    the step has committed. When it fails, the task ends with the sentence that the entry
     left, and is only tried again where that can help.
 
     Args:
@@ -84,9 +86,10 @@ class SkewlessSparkOperator(SparkSubmitOperator):
         self.entry_args = list(entry_args)
         self.group = group
         self.spark_application = self.spark_address = ""
+        self._connected: ConnectedStep | None = None
 
     def execute(self, context: Context) -> None:
-        """Submit, then verify."""
+        """Run it, then verify."""
         push_links(context)
         run, try_name = _run_directory(context, self.group), _try_name(context)
         self.name = f"{context['dag_run'].dag_id}.{self.task_id}"
@@ -95,19 +98,50 @@ class SkewlessSparkOperator(SparkSubmitOperator):
                 *("--run-dir", str(run), "--failure-name", try_name),
                 *self.arguments(context, run),
             ]
-            self.conf = {**(self.conf or {}), **_sizing(self.sizing(run))}
+            sizing = _sizing(self.sizing(run))
+            self.conf = {**(self.conf or {}), **sizing}
+            server = self._server(sizing)
             try:
-                self._submit(context)
+                if server is None:
+                    self._submit(context)
+                else:
+                    self._connect(context, server)
             except AirflowException:
                 failure = _failure(run, try_name)
                 if failure is None:
-                    log.warning("spark-submit failed and the step left no reason: it was killed, or it never started")
+                    log.warning("the step failed and left no reason: it was killed, or it never started")
                     raise
                 raise _ending(failure.exit_code, failure.sentence) from None
             finally:
                 self._close_pipe()
-                self.spark_address = ""  # the application's own UI ends with it
+                if server is None:
+                    self.spark_address = ""  # the application's own UI ends with it
             self.verify(run)
+
+    def _server(self, sizing: Mapping[str, str]) -> ConnectAddress | None:
+        """The Spark Connect server that runs this step; None if it goes through spark-submit."""
+        server = connect_address(self._conn_id)
+        if server is None or not sizing:
+            return server
+        if server.sized_conn_id:
+            log.info("a step with a size of its own is submitted", connection=server.sized_conn_id, **sizing)
+            self._conn_id = server.sized_conn_id
+            return None
+        log.warning("the size is the Spark Connect server's, not what the job asks for", **sizing)
+        return server
+
+    def _connect(self, context: Context, server: ConnectAddress) -> None:
+        """Run the entry as a client of a server."""
+        entry = self.application.rpartition("/")[2]
+        log.info("%sRun %s on Spark Connect", GROUP, entry)
+        if server.local:
+            require_local_server()
+        step = self._connected = ConnectedStep(JOBS / entry, self.application_args or [], server.environment())
+        for line in self._told(step.lines(), context):
+            log.info(line)
+        code = step.exit_code()
+        if code:
+            raise AirflowException(f"{entry} ended with exit code {code}")
 
     def _submit(self, context: Context) -> None:
         """Let the provider submit, with a log that can be read."""
@@ -137,6 +171,8 @@ class SkewlessSparkOperator(SparkSubmitOperator):
 
     def on_kill(self) -> None:
         """Stop Spark: ask first, so that a cluster is told, and leave no Python behind that goes on alone."""
+        if self._connected is not None:
+            log.info("stopping the step and what it runs on Spark Connect", processes=self._connected.stop())
         process = getattr(self._hook, "_submit_sp", None)
         if process is not None and process.poll() is None:
             log.info("stopping spark-submit", processes=stop_tree(process.pid))
@@ -161,13 +197,13 @@ class SkewlessSparkOperator(SparkSubmitOperator):
         """Hold the step to its commit.
 
         Raises:
-            RunDirectoryError: there is none, although spark-submit ended well.
+            RunDirectoryError: there is none, although the step ended well.
             QualityError: there is one, and it says that the result failed validation.
         """
         commit = run.commit_of(self.step)
         if commit is None:
             raise RunDirectoryError(
-                run.path(self.step), "a commit after spark-submit ended well", "none", "read the Spark log above"
+                run.path(self.step), "a commit after the step ended well", "none", "read the Spark log above"
             )
         if self.step == QUALITY_STEP:
             require_passed(run, run.committed_document(commit, QUALITY_REPORT, QualityReport))
@@ -228,6 +264,10 @@ class PrepareOperator(SkewlessSparkOperator):
                 f"{where}, field date", "no date for a backfill, whose runs have their own", str(choice.date)
             )
         return choice
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
+        """What the run reads, for OpenLineage's provider."""
+        return input_lineage(_run_of(task_instance, self.group))
 
     def sizing(self, run: RunDirectory) -> SparkSizing:
         """As it was chosen: there is no job yet."""
@@ -319,6 +359,10 @@ class PublishOperator(BaseOperator):
         }
         context["outlet_events"][self.asset].extra = facts
 
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
+        """What the run has read and written, for OpenLineage's provider."""
+        return published_lineage(_run_of(task_instance, self.group))
+
 
 def _ended_before(run: RunDirectory, stage: int) -> Decision | None:
     """The decision before ``stage`` by which no further stage was needed, if there is one."""
@@ -332,8 +376,12 @@ def _ended_before(run: RunDirectory, stage: int) -> Decision | None:
 
 
 def _run_directory(context: Context, group: str) -> RunDirectory:
-    dag_run = context["dag_run"]
-    return RunDirectory(run_location(dag_run.dag_id, dag_run.run_id, group))
+    return _run_of(context["dag_run"], group)
+
+
+def _run_of(run: Any, group: str) -> RunDirectory:
+    """The run directory of whatever has the ids of a run."""
+    return RunDirectory(run_location(run.dag_id, run.run_id, group))
 
 
 def _sizing(wanted: SparkSizing) -> dict[str, str]:

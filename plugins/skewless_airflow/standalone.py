@@ -19,6 +19,7 @@ from pathlib import Path
 
 import httpx
 
+from skewless_airflow import connect_server
 from skewless_airflow.places import PROJECT, data_root
 from skewless_airflow.session import Session, begin, end
 
@@ -32,6 +33,11 @@ USER = "admin"
 #: The pool of Spark steps, made once Airflow is up: each step takes all cores of a laptop.
 POOL = os.environ.get("SKEWLESS_POOL") or "spark"
 POOL_SLOTS = 2
+#: How steps get to Spark: each by a spark-submit of its own, or all as clients of one Spark Connect server.
+SUBMIT, CONNECT = "submit", "connect"
+_CONNECT_FOLDER = HOME / connect_server.FOLDER
+#: The connection of steps that are submitted whatever the others do, because they want a size of their own.
+_SUBMITTED = "spark_submitted"
 
 #: On two slow cores; measured about 20 s on two fast ones.
 START_SECONDS = 240.0
@@ -101,6 +107,11 @@ def start(port: int) -> Running:
     stop()  # what is left of one whose first process was killed
     LOGS.mkdir(parents=True, exist_ok=True)
     _make_password()
+    if steps() == CONNECT:
+        # As much as two steps at a time would take that are submitted.
+        memory = os.environ.get("SKEWLESS_CONNECT_MEMORY") or "4g"
+        connect_server.describe(_CONNECT_FOLDER, free_port(), free_port(), memory)
+        connect_server.launch(_CONNECT_FOLDER)  # the first step waits for it
     session = begin([sys.executable, "-m", "airflow", "standalone"], environment(port), HOME, SERVER_LOG)
     started = Running(session.pid, session.born, port)
     _STATE.write_text(json.dumps(asdict(started)))
@@ -137,6 +148,7 @@ def stop() -> bool:
         return False
     was_running = bool(found.processes())
     end([found.session], STOP_SECONDS)
+    connect_server.stop(_CONNECT_FOLDER)  # after the tasks, which may just be using it
     _STATE.unlink(missing_ok=True)
     return was_running
 
@@ -154,6 +166,11 @@ def password_file() -> Path:
 def schedules_on() -> bool:
     """Whether DAGs run by their schedule, and not only by hand: ``SKEWLESS_SCHEDULE=on``."""
     return os.environ.get("SKEWLESS_SCHEDULE", "off") == "on"
+
+
+def steps() -> str:
+    """How steps get to Spark: ``SKEWLESS_STEPS=submit`` or ``connect``."""
+    return os.environ.get("SKEWLESS_STEPS") or SUBMIT
 
 
 def port_free(port: int) -> bool:
@@ -199,7 +216,7 @@ def environment(port: int) -> dict[str, str]:
         "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(free_port()),
         "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(free_port()),
         "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
-        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[*]"}),
+        **_connections(),
         "SKEWLESS_ROOT": data_root(),
         "SKEWLESS_POOL": POOL,
         # spark-submit is beside this interpreter, which has what the entries import.
@@ -209,6 +226,28 @@ def environment(port: int) -> dict[str, str]:
         # A proxy of the laptop is not for its own tasks talking to its own API.
         "NO_PROXY": ",".join(filter(None, (os.environ.get("NO_PROXY"), local))),
         "no_proxy": ",".join(filter(None, (os.environ.get("no_proxy"), local))),
+    }
+
+
+def _connections() -> dict[str, str]:
+    """The connections by which steps get to Spark."""
+    submitted = {"conn_type": "spark", "host": "local[*]"}
+    server = connect_server.described(_CONNECT_FOLDER) if steps() == CONNECT else None
+    if server is None:
+        return {"AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(submitted)}
+    extra = {
+        connect_server.LOCAL: True,
+        connect_server.UI: server.ui,
+        connect_server.SIZED: _SUBMITTED,
+    }
+    # A client shows its token to "localhost" without TLS, and to no other name.
+    connected = {
+        "conn_type": "spark_connect", "host": "localhost", "port": server.port, "password": server.token,
+        "extra": extra,
+    }  # fmt: skip
+    return {
+        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(connected),
+        f"AIRFLOW_CONN_{_SUBMITTED.upper()}": json.dumps(submitted),
     }
 
 

@@ -76,6 +76,12 @@ class Night(NamedTuple):
 
 
 @pytest.fixture(scope="module")
+def driver() -> bytes:
+    """What the driver of a step is, whose command line has the step's entry: under spark-submit, a JVM."""
+    return b"java"
+
+
+@pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A data root with the input in it."""
     folder = tmp_path_factory.mktemp("root")
@@ -99,11 +105,11 @@ def first_night(root: Path, dags_folder: Path, airflow_database: None) -> Night:
 
 
 @pytest.fixture(scope="module")
-def disturbed(root: Path, dags_folder: Path, first_night: Night) -> Night:  # noqa: ARG001  # it is what was before
+def disturbed(root: Path, dags_folder: Path, first_night: Night, driver: bytes) -> Night:  # noqa: ARG001  # it is what was before
     """The same night again as another job with the same output: a driver is killed, and quality cannot hold."""
     spec = {**SPEC, "name": "disturbed", "quality": {"expectations": [HOPELESS]}}
     dag = _dag(spec, root, dags_folder)
-    with _killing("disturbed", stage=1) as killed:
+    with _killing("disturbed", 1, driver) as killed:
         night = _run(dag)
     assert killed, "the driver of stage 1 was not caught"
     return night
@@ -202,7 +208,7 @@ def _run(dag: DAG, only: Collection[str] = ()) -> Night:
 
 
 @contextmanager
-def _killing(job: str, stage: int) -> Iterator[list[int]]:
+def _killing(job: str, stage: int, driver: bytes) -> Iterator[list[int]]:
     """Kill the driver of a stage once, as soon as its attempt has begun to write; yields the pids killed."""
     killed: list[int] = []
     over = threading.Event()
@@ -213,7 +219,7 @@ def _killing(job: str, stage: int) -> Iterator[list[int]]:
         while not killed and not over.wait(0.05):
             if not any(attempts.glob(f"*/stages/{stage:04d}/attempts/*")):
                 continue
-            for pid in _processes(wanted):
+            for pid in _processes(driver, wanted):
                 os.kill(pid, signal.SIGKILL)
                 killed.append(pid)
 
@@ -226,15 +232,15 @@ def _killing(job: str, stage: int) -> Iterator[list[int]]:
         watcher.join()
 
 
-def _processes(wanted: tuple[bytes, ...]) -> Iterator[int]:
-    """The Java processes whose command line holds all of ``wanted``."""
+def _processes(program: bytes, wanted: tuple[bytes, ...]) -> Iterator[int]:
+    """The processes of a program whose command line holds all of ``wanted``."""
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
                 line = (entry / "cmdline").read_bytes()
             except OSError:
                 continue
-            if b"java" in line.split(b"\0")[0] and all(part in line for part in wanted):
+            if program in line.split(b"\0")[0] and all(part in line for part in wanted):
                 yield int(entry.name)
 
 

@@ -8,7 +8,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from skewless.job import Job
 from skewless.spec import Map
-from skewless_spark.mapping import python_mapper, select_list
+from skewless_spark.connect import connected
+from skewless_spark.mapping import analyzed_apart, python_mapper, select_list
+from skewless_spark.mapping.mapped import Mapped
 
 __all__ = ["map_types", "mapped_rows", "source_columns"]
 
@@ -18,9 +20,7 @@ def source_columns(job: Job, columns: Sequence[str]) -> Sequence[str]:
     return columns if job.spec.map is None else job.source.reads
 
 
-def map_types(
-    spark: SparkSession | None, given: Map, types: Mapping[str, str], at: str
-) -> tuple[dict[str, str], tuple[str, ...]]:
+def map_types(spark: SparkSession | None, given: Map, types: Mapping[str, str], at: str) -> Mapped:
     """Hold a map to the columns of its input.
 
     Args:
@@ -29,16 +29,14 @@ def map_types(
         types: Spark SQL type of each input column.
         at: where, for messages.
 
-    Returns:
-        The Spark SQL type of each mapped column, and the input columns that the map reads.
-
     Raises:
         SpecError: it says nothing that may be run.
         InputError: it reads a column that is not there.
     """
     if given.select is None or spark is None:
         return python_mapper.types_of(given, types, at)
-    return select_list.types_of(spark, given, types, at)
+    # Spark's parser and analyzer are in a JVM, which a client has not.
+    return analyzed_apart.types_of(given, types, at) if connected() else select_list.types_of(spark, given, types, at)
 
 
 def mapped_rows(
@@ -67,4 +65,5 @@ def mapped_rows(
     if given.select is None:
         types = {**job.key_types, **job.column_types}
         return python_mapper.apply(given, rows, names, columns, types, origin, index)
-    return select_list.apply(spark, given, rows, names, columns, origin, index)
+    selected = job.source.selected or select_list.selected_of(spark, given)
+    return select_list.apply(given, selected, rows, names, columns, origin, index)

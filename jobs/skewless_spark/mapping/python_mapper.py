@@ -14,6 +14,7 @@ from skewless.document import sentence_of
 from skewless.errors import InputError, MapError, SkewlessError, SpecError, nearest
 from skewless.mapping import PythonMapper, mapper_named, places
 from skewless.spec import Map
+from skewless_spark.mapping.mapped import Mapped
 
 Batches = Iterable[pa.RecordBatch]
 
@@ -38,14 +39,14 @@ def bound(given: Map, at: str) -> tuple[PythonMapper, BaseModel]:
         raise sentence_of(err, mapper.options, where, SpecError) from None
 
 
-def types_of(given: Map, types: Mapping[str, str], at: str) -> tuple[dict[str, str], tuple[str, ...]]:
+def types_of(given: Map, types: Mapping[str, str], at: str) -> Mapped:
     """The mapped columns of a mapper and the columns it reads; see ``mapping.map_types``."""
     mapper, options = bound(given, at)
     reads = tuple(mapper.columns(options))
     missing = next((name for name in reads if types and name not in types), None)
     if missing is not None:
         raise InputError(f"{at}, field map", f"a column for {mapper.name!r}", repr(missing), nearest(missing, types))
-    return {field.name: from_arrow_type(field.type).simpleString() for field in mapper.schema(options)}, reads
+    return Mapped({field.name: from_arrow_type(field.type).simpleString() for field in mapper.schema(options)}, reads)
 
 
 def apply(

@@ -11,7 +11,9 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from skewless.errors import SpecError
+from skewless.job import Selected
 from skewless.spec import Map
+from skewless_spark.mapping.mapped import Mapped
 
 _GENERATORS = ("explode", "explode_outer", "posexplode", "posexplode_outer")
 #: Depend on the moment, on who asks or on which task asks, though Spark takes some as constant.
@@ -55,48 +57,47 @@ class Item(NamedTuple):
     """One expression of the list.
 
     Attributes:
-        text: as it is written.
-        names: of the columns that it makes.
-        generator: the function that makes rows, if it is one, in lower case.
-        argument: of that function, as it is written.
+        selected: what it makes, and how.
         reads: names that may be columns of the input.
     """
 
-    text: str
-    names: tuple[str, ...]
-    generator: str
-    argument: str
+    selected: Selected
     reads: tuple[str, ...]
 
 
-def types_of(
-    spark: SparkSession, given: Map, types: Mapping[str, str], at: str
-) -> tuple[dict[str, str], tuple[str, ...]]:
+def types_of(spark: SparkSession, given: Map, types: Mapping[str, str], at: str) -> Mapped:
     """The mapped columns of a select list and the columns it reads; see ``mapping.map_types``."""
     usable = {name: kind for name, kind in types.items() if not kind.startswith("unsupported ")}
     items = [_parsed(spark, text, f"{at}, map.select {text!r}") for text in given.select or ()]
     condition = () if given.where is None else _checked(spark, given.where, f"{at}, map.where {given.where!r}").reads
-    names = [name for item in items for name in item.names]
+    selected = tuple(item.selected for item in items)
+    names = [name for one in selected for name in one.names]
     twice = next((name for name in names if [one.lower() for one in names].count(name.lower()) > 1), None)
     if twice is not None:
         raise SpecError(f"{at}, map.select", "columns whose names differ, in more than case", f"{twice!r} twice")
-    if sum(bool(item.generator) for item in items) > 1:
+    if sum(bool(one.generator) for one in selected) > 1:
         raise SpecError(f"{at}, map.select", "at most one explode", "several", "explode an arrays_zip of them")
     lower = {name.lower() for item in items for name in item.reads} | {name.lower() for name in condition}
     reads = tuple(name for name in usable if (_METADATA if name.startswith(f"{_METADATA}.") else name).lower() in lower)
     about = [f"s{number} {usable[name]}" for number, name in enumerate(reads)]
     empty = spark.createDataFrame(cast("list[Row]", []), ", ".join([*about, "o bigint"]))
     try:
-        frame = _selected(empty, given, items, reads, "o")
+        frame = _selected(empty, given, selected, reads, "o")
     except (AnalysisException, ParseException) as err:
         raise SpecError(f"{at}, map", "expressions over the columns of the input", _first_line(err)) from None
-    _refuse_unrepeatable(frame, any(item.generator for item in items), at)
-    return {name: field.dataType.simpleString() for name, field in zip(names, frame.schema, strict=False)}, reads
+    _refuse_unrepeatable(frame, any(one.generator for one in selected), at)
+    found = {name: field.dataType.simpleString() for name, field in zip(names, frame.schema, strict=False)}
+    return Mapped(found, reads, selected)
+
+
+def selected_of(spark: SparkSession, given: Map) -> tuple[Selected, ...]:
+    """The list of a job that was frozen without it, by an earlier release."""
+    return tuple(_parsed(spark, text, "job.json").selected for text in given.select or ())
 
 
 def apply(
-    spark: SparkSession,
     given: Map,
+    selected: Sequence[Selected],
     rows: DataFrame,
     names: Sequence[str],
     columns: Sequence[str],
@@ -104,14 +105,13 @@ def apply(
     index: str,
 ) -> DataFrame:
     """Map rows; see ``mapping.mapped_rows``."""
-    items = [_parsed(spark, text, "job.json") for text in given.select or ()]
-    made = [name for item in items for name in item.names]
-    frame = _selected(rows, given, items, names, origin)
+    made = [name for one in selected for name in one.names]
+    frame = _selected(rows, given, selected, names, origin)
     wanted = [F.col(f"m{made.index(name)}").alias(f"c{number}") for number, name in enumerate(columns)]
     return frame.select(*wanted, F.col(f"`{_ORIGIN}`").alias(origin), F.col("place").alias(index))
 
 
-def _selected(rows: DataFrame, given: Map, items: Sequence[Item], names: Sequence[str], origin: str) -> DataFrame:
+def _selected(rows: DataFrame, given: Map, items: Sequence[Selected], names: Sequence[str], origin: str) -> DataFrame:
     """``m0``, ``m1``, ... for the names of all items, the origin, and ``place``: the index of an exploded row."""
     named = [F.col(f"s{number}").alias(name) for number, name in enumerate(names) if not _about(name)]
     about = [F.col(f"s{number}").alias(name.partition(".")[2]) for number, name in enumerate(names) if _about(name)]
@@ -133,7 +133,7 @@ def _selected(rows: DataFrame, given: Map, items: Sequence[Item], names: Sequenc
     )
 
 
-def _column(item: Item, aliases: Sequence[str]) -> Column:
+def _column(item: Selected, aliases: Sequence[str]) -> Column:
     if not item.generator:
         return F.expr(item.text).alias(aliases[0])
     exploded = F.posexplode_outer if item.generator.endswith("_outer") else F.posexplode
@@ -152,7 +152,7 @@ def _parsed(spark: SparkSession, text: str, at: str) -> Item:
         SpecError: it is no expression with a name, or one that may not be in a map.
     """
     item = _checked(spark, text, at)
-    if not item.names:
+    if not item.selected.names:
         raise SpecError(at, "an expression with a name", "none", "write '... AS name'")
     return item
 
@@ -182,8 +182,8 @@ def _checked(spark: SparkSession, text: str, at: str) -> Item:
         generator = found[1].lower()
         if len(names) != 2 and generator.startswith("pos"):
             raise SpecError(at, "two names for a position and a value", str(list(names)), "write AS (position, name)")
-        return Item(text, names, generator, found[2], reads)
-    return Item(text, names, "", "", reads)
+        return Item(Selected(text=text, names=names, generator=generator, argument=found[2]), reads)
+    return Item(Selected(text=text, names=names), reads)
 
 
 def _attributes(root: Any, at: str) -> Iterator[str]:

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from skewless.hashing import OFFSET_BITS
 from skewless.job import Job, Unit
+from skewless_spark.connect import slots
 from skewless_spark.mapping import mapped_rows, source_columns
 from skewless_spark.sources.ranges import read_parts
 from skewless_spark.sources.uris import FILE_COLUMNS, as_spark_says, file_column_type, literally, quoted
@@ -126,7 +127,7 @@ def _types(job: Job) -> Mapping[str, str]:
 def _ranged(spark: SparkSession, job: Job, ordinals: Sequence[int], wanted: Sequence[str]) -> DataFrame:
     """Units that pyarrow reads, spread over Spark tasks by their bytes."""
     types = _types(job)
-    parts = _spread([(one, job.units[one]) for one in ordinals], spark.sparkContext.defaultParallelism)
+    parts = _spread([(one, job.units[one]) for one in ordinals], slots(spark))
     schema = ", ".join([*(f"s{number} {types[name]}" for number, name in enumerate(wanted)), f"{ORIGIN} bigint"])
     numbers = spark.range(0, len(parts), 1, len(parts))
     return numbers.mapInArrow(read_parts(parts, job.source, list(wanted), ORIGIN), schema)

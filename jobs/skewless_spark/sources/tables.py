@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 from urllib.parse import unquote
 
 import fsspec
@@ -76,11 +77,8 @@ def _files(location: str, paths: list[str]) -> tuple[str, list[str]]:
 
 
 def _options(spark: SparkSession, name: str) -> Mapping[str, str]:
-    state = cast("Any", spark)._jsparkSession.sessionState()  # noqa: SLF001  # Spark tells options nowhere else
-    properties = state.catalog().getTableMetadata(state.sqlParser().parseTableIdentifier(name)).storage().properties()
-    keys = properties.keys().toSeq()
-    names = [str(keys.apply(number)) for number in range(keys.size())]
-    return {key.lower(): str(properties.apply(key)) for key in names}
+    described = json.loads(spark.sql(f"DESCRIBE TABLE EXTENDED {name} AS JSON").collect()[0][0])
+    return {key.lower(): str(value) for key, value in described.get("storage_properties", {}).items()}
 
 
 def _as_files(

@@ -1,0 +1,103 @@
+"""What a connection of the type ``spark_connect`` says, and what becomes of the Python that runs a step; no Spark."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from skewless_airflow.connected_step import ConnectedStep, connect_address
+from skewless_airflow.operators import SkewlessSparkOperator
+from skewless_airflow.worker_code import KEPT_SECONDS, changed_at, seconds_until_fresh, worker_folders
+from tests import airflow_setting
+
+pytestmark = [airflow_setting.IN_PROCESS, pytest.mark.usefixtures("airflow_database")]
+
+TOKEN = "a-token-that-nobody-may-read;=/"
+
+_STUBBORN_UNTIL_ASKED = """
+import os, signal, sys, time
+def end(*_):
+    os.write(1, b"interrupted\\n")
+    os._exit(143)
+signal.signal(signal.SIGTERM, end)
+print("begun", flush=True)
+time.sleep(600)
+"""
+
+
+def connection(monkeypatch: pytest.MonkeyPatch, **more: Any) -> None:
+    given = {"conn_type": "spark_connect", "host": "spark.example", "port": 15002, "password": TOKEN, **more}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(given))
+
+
+def test_a_connection_for_spark_submit_names_no_server() -> None:
+    assert connect_address("spark_default") is None
+    assert connect_address("there_is_no_such_connection") is None
+
+
+def test_a_server_s_address_has_the_token_and_no_text_of_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    connection(monkeypatch, login="nightly", extra={"use_ssl": True, "spark_ui": "http://spark.example:4040"})
+    address = connect_address("spark_default")
+    assert address is not None
+    assert address.url.startswith("sc://spark.example:15002/;user_id=nightly;token=a-token-that-nobody-may-read%3B%3D/")
+    assert address.url.endswith(";use_ssl=True")
+    assert "a-token" not in repr(address) + str(address)
+    assert address.environment()["SPARK_REMOTE"] == address.url
+    assert address.environment()["SKEWLESS_SPARK_UI"] == "http://spark.example:4040"
+    assert (address.ships, address.local, address.sized_conn_id) == (False, False, "")
+
+
+def test_a_step_with_a_size_of_its_own_is_submitted_by_the_connection_for_those(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    connection(monkeypatch, extra={"sized_conn_id": "spark_submitted"})
+    operator = SkewlessSparkOperator(task_id="sized", entry="run_stage.py")
+    assert operator._server({}) is not None
+    assert operator._conn_id == "spark_default"
+    assert operator._server({"spark.driver.memory": "2g"}) is None
+    assert operator._conn_id == "spark_submitted"
+
+
+def test_without_such_a_connection_the_server_s_size_counts_and_the_log_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    connection(monkeypatch)
+    operator = SkewlessSparkOperator(task_id="sized", entry="run_stage.py")
+    assert operator._server({"spark.driver.memory": "2g"}) is not None
+    assert "the size is the Spark Connect server's" in capsys.readouterr().out
+
+
+def test_killing_the_task_asks_the_step_s_python_to_end(tmp_path: Path) -> None:
+    script = tmp_path / "stubborn.py"
+    script.write_text(_STUBBORN_UNTIL_ASKED)
+    operator = SkewlessSparkOperator(task_id="busy", entry="run_stage.py")
+    step = operator._connected = ConnectedStep(script, [], {"PATH": str(Path(sys.executable).parent)})
+    lines = step.lines()
+    assert next(lines) == "begun"
+    before = time.monotonic()
+    operator.on_kill()
+    assert list(lines) == ["interrupted"]
+    assert step.exit_code() == 128 + signal.SIGTERM
+    assert time.monotonic() - before < 10
+
+
+def test_only_code_that_is_newer_than_the_server_and_than_its_idle_workers_is_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "old.py").write_text("")
+    (tmp_path / "b.py").write_text("")
+    changed = changed_at([tmp_path / "a", tmp_path / "b.py"])
+    assert changed == (tmp_path / "b.py").stat().st_ctime
+    assert seconds_until_fresh(changed, launched=changed + 1, now=changed + 2) == 0
+    assert seconds_until_fresh(changed, launched=changed - 1, now=changed + 2) == KEPT_SECONDS - 2
+    assert seconds_until_fresh(changed, launched=changed - 1, now=changed + 500) == 0
+
+
+def test_the_code_of_workers_is_ours_and_that_of_whoever_registers_aggregates() -> None:
+    assert {"skewless", "skewless_spark"} <= {folder.name for folder in worker_folders()}
+    assert changed_at(worker_folders()) > 0
