@@ -2,11 +2,11 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test up down cluster cluster-down env test-cluster bench lint setup setup-cluster setup-cluster-tests corpus
+.PHONY: help demo test up down cluster cluster-down env test-cluster bench docs lint setup setup-tests setup-cluster setup-cluster-tests corpus
 
 # Tiers by folder. The fast one goes first and alone; the others start many JVMs and wait for them,
 # so two files run at a time, the longest first. A tier that does not exist yet is left out.
-SLOW_TIERS := $(wildcard $(addprefix tests/,end_to_end spark_face airflow_face benchmarks))
+SLOW_TIERS := $(wildcard $(addprefix tests/,end_to_end spark_face airflow_face faults benchmarks))
 IN_VENV := . .venv/environment.sh &&
 
 help: ## List these doors
@@ -15,8 +15,9 @@ help: ## List these doors
 demo: setup corpus ## Run the nightly job over Python's own sources in Airflow and show what came out
 	@$(IN_VENV) python -m skewless_airflow.local demo
 
-test: setup ## Run all tests: core, Spark, Airflow, end to end
+test: setup-tests ## Run all tests: core, leases, Spark, Airflow, end to end
 	@$(IN_VENV) python -m pytest -n 2 tests/core
+	@$(IN_VENV) python -m pytest -n 2 tests/leases
 	@$(IN_VENV) python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(SLOW_TIERS)
 
 test-cluster: setup-cluster-tests ## Run the tests of the cluster and of the pages in a browser: PostgreSQL, Chromium
@@ -40,11 +41,17 @@ cluster-down: setup ## Stop them
 bench: setup ## Measure against baselines; ONLY=B3 for one row, SCALE=0.1 for a look, LONG=1 for B2 with T* = 60 s
 	@$(IN_VENV) python -m benchmarks $(if $(ONLY),--only $(ONLY)) $(if $(SCALE),--scale $(SCALE)) $(if $(LONG),--long)
 
+docs: setup ## Write docs/spec.md and docs/spec.schema.json, the reference of job specs, from its models
+	@$(IN_VENV) skewless spec-reference >docs/spec.md && skewless spec-reference --schema >docs/spec.schema.json
+
 lint: setup ## Check style, types and import rules
 	@$(IN_VENV) ruff check . && ruff format --check . && mypy && lint-imports
 
 setup:
 	@.ci/setup.sh
+
+setup-tests:
+	@.ci/setup.sh redis
 
 setup-cluster:
 	@.ci/setup.sh postgresql

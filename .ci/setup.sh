@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes .venv from the hashed lock, and finds a Java that Spark runs on. Called by every target of the
 # Makefile; it does something only when requirements.lock or pyproject.toml have changed.
-#   setup.sh [postgresql] [chromium]    and those, for the cluster and for the tests in a browser
+#   setup.sh [postgresql] [chromium] [redis]    and those: for the cluster, the tests in a browser, those of leases
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -129,6 +129,15 @@ find_postgresql() {
     echo "create_main_cluster = false" >/etc/postgresql-common/createcluster.d/skewless.conf
   fi
   install postgresql-15
+}
+
+find_redis() {
+  if command -v redis-server >/dev/null 2>&1; then return; fi
+  install redis-server
+  # Its program only: the tests start servers of their own.
+  if command -v redis-server >/dev/null 2>&1 && [ -d /run/systemd/system ]; then
+    systemctl disable --quiet --now redis-server || say "systemctl disable redis-server failed."
+  fi
 }
 
 find_chromium() {

@@ -19,6 +19,7 @@ from skewless.publication import publication_of
 from skewless.retention import Limits, enact_fate, fates
 from skewless.run_directory import RunDirectory
 from skewless.spec import JobSpec, load_spec
+from skewless.spec_reference import reference_page, schema_text
 from skewless_spark import replay_view, run_summary, run_view
 from skewless_spark.spark_errors import exit_code_of, sentence_for
 
@@ -165,6 +166,16 @@ def prune(
         typer.echo(f"{'dry run: ' if dry_run else ''}{fate.sentence}")
         if not dry_run:
             enact_fate(fate)
+
+
+@app.command("spec-reference")
+def spec_reference(
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Print the JSON schema by which editors complete a spec.")
+    ] = False,
+) -> None:
+    """Print what a spec may say, field by field: docs/spec.md, or with --schema docs/spec.schema.json."""
+    sys.stdout.write(schema_text() if schema else reference_page())
 
 
 def _console(stderr: bool = False) -> Console:

@@ -75,8 +75,8 @@ class JobColumns:
         return F.coalesce(self.key, F.lit(NULL_KEY)) if self.job.forwards_states else self.key
 
     @property
-    def combines_native(self) -> bool:
-        """Whether the engine ``combine`` has native states to make; counts alone are such, if nobody else counts."""
+    def makes_native(self) -> bool:
+        """Whether there are native states to make; counts alone are such, if nobody else counts."""
         return bool(self.native) or not self.python
 
     @property

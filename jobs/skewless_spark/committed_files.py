@@ -29,17 +29,27 @@ def written(attempt: Attempt, kind: str, folder: str, *, keep_empty: bool = Fals
     def described(path: str) -> CommittedFile:
         with fs.open(path, "rb") as opened:
             rows = pq.read_metadata(opened).num_rows
-        return CommittedFile(kind=kind, path=attempt.relative(path), rows=rows, size_bytes=int(fs.size(path)))
+        return attempt.described(kind, path, rows)
 
     with ThreadPoolExecutor(max_workers=8) as pool:
         return [file for file in pool.map(described, attempt.listed(folder)) if file.rows or keep_empty]
+
+
+def counting(files: Sequence[CommittedFile]) -> list[CommittedFile]:
+    """Those of a stage's files that hold the counts of the ledger: native states, or Python ones made without them."""
+    return [file for file in files if file.kind == NATIVE] or [file for file in files if file.kind == PYTHON]
 
 
 def read_files(spark: SparkSession, run: RunDirectory, files: Sequence[CommittedFile]) -> DataFrame:
     """Read committed files, exactly those; all of them have the columns of the first, since one frame wrote them.
 
     Left to find that out, Spark would run a job.
+
+    Raises:
+        RunDirectoryError: a file is not the one that was committed.
     """
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        list(pool.map(run.verify, files))
     with run.fs.open(f"{run.root}/{files[0].path}", "rb") as opened:
         noted = pq.read_metadata(opened).metadata.get(_SCHEMA_NOTE)
     reader = spark.read if noted is None else spark.read.schema(StructType.fromJson(json.loads(noted)))

@@ -52,12 +52,7 @@ def published_files(
     found = int(counted.get["rows"]) if rows else 0
     if found != rows:
         raise LedgerError("result", f"{rows:,} rows written as {kind}", f"{found:,}", "nothing was committed")
-    fs = attempt.run.fs
-    listed = attempt.listed(_FOLDER, f".{kind}")
-    return [
-        CommittedFile(kind=PUBLISHED, path=attempt.relative(path), rows=0, size_bytes=int(fs.size(path)))
-        for path in listed
-    ]
+    return [attempt.described(PUBLISHED, path, 0) for path in attempt.listed(_FOLDER, f".{kind}")]
 
 
 def _write(writer: DataFrameWriter, kind: str, path: str) -> None:

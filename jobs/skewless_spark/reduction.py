@@ -33,6 +33,8 @@ def staged_outcome(queue: DataFrame, columns: JobColumns, plan: RoutingPlan) -> 
     """Send every row to its task: its states and the backlog, told apart by the column ``kind``."""
     taken = _in_order(queue, columns, plan)
     rows = taken.where(F.col("arrival") != CARRIED) if columns.carries(queue) else taken
+    if not columns.makes_native and plan.budget_rows is None and not columns.carries(queue):
+        return _counted_python_states(taken, columns).withColumn("kind", F.lit(PYTHON))
     branches = [_native_states(rows, columns, plan.budget_rows).withColumn("kind", F.lit(NATIVE))]
     if columns.python:
         branches.append(_python_states(taken, columns).withColumn("kind", F.lit(PYTHON)))
@@ -92,10 +94,9 @@ def combined_outcome(
         states = counts.counting(states, NATIVE).withColumns({TASK: F.lit(0), "kind": F.lit(NATIVE), **nothing})
         branches.append(states)
     if python is not None:
-        states = _python_states(python.withColumn("kept", F.lit(True)), columns)
-        seen = states.withColumns({"rows": F.col("python_rows"), "admitted": F.col("python_admitted"), **nothing})
+        seen = _counted_python_states(python.withColumn("kept", F.lit(True)), columns)
         seen = counts.counting(seen, PYTHON).withColumn("kind", F.lit(PYTHON))
-        branches.append(seen if native is None else seen.drop("rows", "admitted", *nothing))
+        branches.append(seen if native is None else seen.drop(*COUNTS))
     return _union(branches)
 
 
@@ -193,6 +194,12 @@ def _python_states(taken: DataFrame, columns: JobColumns) -> DataFrame:
     return batches.mapInArrow(reduce_batches(calls, columns.keys), _python_schema(batches, columns.keys, calls))
 
 
+def _counted_python_states(taken: DataFrame, columns: JobColumns) -> DataFrame:
+    """Python states with the counts of the ledger, where no rows are left over and no native states tell them."""
+    counts = {name: F.col(f"python_{name}") for name in ("rows", "admitted", "forwarded")}
+    return _python_states(taken, columns).withColumns({**counts, "left_over": F.lit(0).cast("bigint")})
+
+
 def _python_schema(batches: DataFrame, keys: Sequence[str], calls: Sequence[PythonCall]) -> StructType:
     kinds = {field.name: field.dataType for field in batches.schema}
     return StructType(
@@ -201,6 +208,7 @@ def _python_schema(batches: DataFrame, keys: Sequence[str], calls: Sequence[Pyth
             *(StructField(key, kinds[key]) for key in keys),
             StructField("python_rows", LongType()),
             StructField("python_admitted", LongType()),
+            StructField("python_forwarded", LongType()),
             StructField("total_rows", LongType()),
             StructField("key_seconds", DoubleType()),
             StructField("task_seconds", DoubleType()),

@@ -26,6 +26,8 @@ DEFAULTS = {
     "spark.sql.execution.replaceHashWithSortAgg": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     "spark.sql.parquet.compression.codec": "zstd",
+    # Each page carries a checksum of its own: a bit that turned in a state or a backlog is found where it is read.
+    "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
     # The default, INT96, is read by others as local time.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
@@ -38,7 +40,7 @@ def build_session(app: str, master: str | None = None) -> SparkSession:
     """The session of this process.
 
     Args:
-        app: shown in Spark's UI.
+        app: shown in Spark's UI, unless spark-submit was given a name, as Airflow's tasks give theirs.
         master: overrides what spark-submit or the configuration says; ``local[*]`` if nobody says.
     """
     if connected():
@@ -49,7 +51,7 @@ def build_session(app: str, master: str | None = None) -> SparkSession:
         # Under spark-submit there is a JVM already, and its settings are known only once it is asked.
         SparkContext._ensure_initialized()  # noqa: SLF001
     given = SparkConf()
-    builder = SparkSession.builder.appName(app)
+    builder = SparkSession.builder.appName(_submitted_name(given) or app)
     for name, value in DEFAULTS.items():
         if not given.contains(name):
             builder = builder.config(name, value)
@@ -66,6 +68,12 @@ def build_session(app: str, master: str | None = None) -> SparkSession:
     # It tells of each connection that it closes, after whoever listened is gone.
     logging.getLogger("py4j").setLevel(logging.WARNING)
     return session
+
+
+def _submitted_name(given: SparkConf) -> str | None:
+    """The name that spark-submit was given; without one it takes that of the script."""
+    name = given.get("spark.app.name")
+    return None if name == Path(sys.argv[0]).name else name
 
 
 def _connected_session(step: str) -> SparkSession:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PythonException
@@ -13,6 +15,12 @@ from skewless.errors import SkewlessError
 #: The last line of a Python worker's traceback, when one of our own errors was raised there.
 _OURS = re.compile(r"skewless\.errors\.(\w+): (.+)")
 
+#: What the readers of Hadoop and of Parquet say of bytes that are not those that were written.
+_DAMAGED = re.compile(r"Checksum error: |could not verify page integrity")
+#: What Spark says of a file that broke off for any other reason.
+_UNREADABLE = "[FAILED_READ_FILE.NO_HINT]"
+#: Where they, or Spark around them, name the file.
+_DAMAGED_FILE = re.compile(r"(?:Checksum error:|reading file) (?:file:(?://)?)?(?P<path>/\S*?|\w+://\S*?)\.?(?:\s|$)")
 #: A worker that a function of ours was sent to.
 _NO_CODE = re.compile(r"No module named 'skewless(_spark)?['.]")
 
@@ -38,6 +46,12 @@ def sentence_for(err: BaseException) -> str:
             "Spark's Python workers: required this project's code, but came none; install it where they run, or have "
             "the connection send it (ship_code)."
         )
+    told = _told_by(err.java_exception) if isinstance(err, Py4JJavaError) else str(err).splitlines()
+    return _damaged(told) or _plainly(err)
+
+
+def _plainly(err: BaseException) -> str:
+    """The line of an exception that says most."""
     if isinstance(err, Py4JJavaError):
         return _first_line(_root_cause(err))
     if isinstance(err, PythonException):
@@ -45,6 +59,35 @@ def sentence_for(err: BaseException) -> str:
         lines = [line.strip() for line in str(err).splitlines() if line.strip()]
         return f"in a Python worker: {lines[-1][:400]}" if lines else "in a Python worker"
     return f"{type(err).__name__}: {_first_line(str(err))}"
+
+
+def _damaged(told: Sequence[str]) -> str:
+    """One sentence, if a file that was read is not as it was written; else nothing.
+
+    Args:
+        told: what the exception and its causes say, the root cause last.
+    """
+    file = next((found["path"] for line in told if (found := _DAMAGED_FILE.search(line))), "a file")
+    hint = "restore it from a copy"
+    if any(map(_DAMAGED.search, told)):
+        return str(SkewlessError(file, "the bytes that were written", "others, by its checksum", hint))
+    if any(_UNREADABLE in line for line in told):
+        return str(SkewlessError(file, "bytes that can be read", _first_line(told[-1])[:200], hint))
+    return ""
+
+
+def _told_by(exception: Any) -> list[str]:
+    """What an exception says, those that came together with it, and those that caused them, each once."""
+    told: dict[str, None] = {}
+    waiting = [exception]
+    while waiting:
+        one = waiting.pop(0)
+        text = str(one.toString())
+        if text in told:  # they may name each other as their cause
+            continue
+        told[text] = None
+        waiting += [further for further in (*one.getSuppressed(), one.getCause()) if further is not None]
+    return list(told)
 
 
 def _root_cause(err: Py4JJavaError) -> str:

@@ -98,7 +98,7 @@ def outcome(
     if plan.engine == "staged":
         return staged_outcome(routed_queue(spark, run, columns, plan, tally), columns, plan)
     # Native and Python states are two readings of the input: there is no exchange that they could share.
-    native = unrouted_queue(spark, run, columns, plan, tally) if columns.combines_native else None
+    native = unrouted_queue(spark, run, columns, plan, tally) if columns.makes_native else None
     python_tally = tally if native is None else None
     python = unrouted_queue(spark, run, columns, plan, python_tally) if columns.python else None
     return combined_outcome(native, python, columns, counts or StateCounts())

@@ -1,4 +1,4 @@
-"""Measuring a stage from the files it wrote: loads per task, and the exact key histogram.
+"""Measuring a stage from the files it wrote: the exact key histogram, beside the loads of its tasks.
 
 Only counts are read back, a few columns of the states; neither the input nor the backlog
 is read again, and no more than the head and the slots of the ring reach the driver.
@@ -7,30 +7,21 @@ is read again, and no more than the head and the slots of the ring reach the dri
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
-import pyarrow as pa
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from skewless.errors import LedgerError
 from skewless.routing_plan import RoutingPlan
 from skewless.run_directory import RunDirectory, stage_step
 from skewless.stage_report import LONGEST_HEAD_KEY, Histogram, StageReport, TaskLoad
 from skewless.step_commit import CommittedFile
 from skewless_spark.columns import JobColumns
-from skewless_spark.committed_files import NATIVE, PYTHON, read_files
+from skewless_spark.committed_files import PYTHON, counting, read_files
 from skewless_spark.reduction import COUNTS
 from skewless_spark.routing import TASK, slot
-
-#: Rows of Python aggregates that take less than this, and tasks that take less than that, are as good as free,
-#: and their time is not told: it says more of the machine's other work than of theirs, and no plan shall
-#: depend on it.
-SLOW_ROW_SECONDS = 3e-5
-SLOW_TASK_SECONDS = 0.05
-#: A task's light rows say how fast it is if there are so many of them.
-LEAST_LIGHT_ROWS = 100
+from skewless_spark.task_loads import task_counts, task_loads
 
 
 def measure(
@@ -51,9 +42,9 @@ def measure(
         files: what the stage wrote.
         seconds: wall time of the stage so far, asked for last.
     """
-    loads = _loads(spark, run, plan, files)
-    totals = {name: sum(int(row[name]) for row in loads.values()) for name in COUNTS}
-    tasks = _task_loads(plan, loads)
+    counts = task_counts(run, plan, files)
+    totals = {name: sum(int(of_task[name]) for of_task in counts.values()) for name in COUNTS}
+    tasks = task_loads(plan, counts)
     histogram = _histogram(spark, run, columns, plan, files, tasks, totals["admitted"])
     return StageReport(
         stage=plan.epoch,
@@ -69,88 +60,6 @@ def measure(
     )
 
 
-def _task_loads(plan: RoutingPlan, loads: Mapping[int, Row]) -> tuple[TaskLoad, ...]:
-    slowness = _slowness(len(plan.tasks), loads)
-    return tuple(
-        _task_load(str(task), loads.get(number), slowness.get(number)) for number, task in enumerate(plan.tasks)
-    )
-
-
-def _task_load(name: str, row: Row | None, slowness: float | None) -> TaskLoad:
-    if row is None:
-        return TaskLoad(task=name, queued_rows=0, processed_rows=0, backlog_rows=0, states=0)
-    processed, left_over = int(row["rows"]), int(row["left_over"])
-    return TaskLoad(
-        task=name, queued_rows=processed + left_over, processed_rows=processed, backlog_rows=left_over,
-        states=int(row["states"]), busy_seconds=_busy(row), slowness=slowness,
-    )  # fmt: skip
-
-
-def _busy(row: Row) -> float | None:
-    """Seconds in the Python aggregates; too few to matter are none, for native ones may take longer."""
-    if row["task_seconds"] is None:
-        return None
-    seconds = float(row["task_seconds"]) + float(row["setup_seconds"] or 0.0)
-    slow = seconds >= max(SLOW_TASK_SECONDS, SLOW_ROW_SECONDS * int(row["rows"]))
-    return round(seconds, 6) if slow else None
-
-
-def _slowness(tasks: int, loads: Mapping[int, Row]) -> dict[int, float]:
-    """How long a light row takes on each task beside the median one; of all tasks, or of none."""
-    rates = {}
-    for number, row in loads.items():
-        if _busy(row) is None or int(row["light_rows"]) < LEAST_LIGHT_ROWS:
-            return {}
-        rates[number] = max(0.0, float(row["task_seconds"]) - float(row["key_seconds"] or 0.0)) / int(row["light_rows"])
-    if len(rates) < tasks or min(rates.values()) <= 0:
-        return {}
-    middle = float(np.median(list(rates.values())))
-    return {number: round(rate / middle, 4) for number, rate in rates.items()}
-
-
-def _loads(
-    spark: SparkSession,
-    run: RunDirectory,
-    plan: RoutingPlan,
-    files: Sequence[CommittedFile],
-) -> dict[int, Row]:
-    """Counts by task index; the Python states must have seen as many rows as the native ones."""
-    counted = [file for file in files if file.kind == NATIVE]
-    if not counted:
-        return {}
-    python = [file for file in files if file.kind == PYTHON]
-    counts = read_files(spark, run, counted).select([TASK, *COUNTS])
-    if python:
-        seen = read_files(spark, run, python)
-        light = F.when(F.col("key_seconds").isNull(), F.col("python_rows")).alias("light_rows")
-        counts = counts.unionByName(
-            seen.select(TASK, "python_rows", "key_seconds", "task_seconds", "setup_seconds", light),
-            allowMissingColumns=True,
-        )
-    else:
-        missing = {name: F.lit(None).cast("double") for name in ("key_seconds", "task_seconds", "setup_seconds")}
-        missing |= {name: F.lit(None).cast("bigint") for name in ("python_rows", "light_rows")}
-        counts = counts.withColumns(missing)
-    summed = counts.groupBy(TASK).agg(
-        *(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in (*COUNTS, "python_rows", "light_rows")),
-        *(F.sum(name).alias(name) for name in ("key_seconds", "task_seconds", "setup_seconds")),
-        F.count(F.when(F.col("rows") > 0, 1)).alias("states"),
-    )
-    loads = {int(row[TASK]): row for row in summed.collect()}
-    if python:
-        _require_same_rows(plan, loads)
-    return loads
-
-
-def _require_same_rows(plan: RoutingPlan, loads: Mapping[int, Row]) -> None:
-    odd = next((row for row in loads.values() if row["rows"] != row["python_rows"]), None)
-    if odd:
-        raise LedgerError(
-            f"stage {plan.epoch}, task {plan.tasks[odd[TASK]]}", f"{odd['rows']:,} rows in its Python states",
-            f"{odd['python_rows']:,}", "nothing was committed",
-        )  # fmt: skip
-
-
 def _histogram(
     spark: SparkSession,
     run: RunDirectory,
@@ -164,22 +73,18 @@ def _histogram(
     slots = 1 << plan.ring.ring_bits
     stages = [(run.committed(stage_step(stage)).files, run.report(stage).tasks) for stage in range(plan.epoch)]
     stages.append((tuple(files), tuple(tasks)))
-    parts = []
-    for number, (written, _) in enumerate(stages):
-        counted = [file for file in written if file.kind == NATIVE]
-        if counted:
-            # What earlier stages left over has been queued again since.
-            left = F.col("left_over") if number == plan.epoch else F.lit(0).cast("bigint")
-            states = read_files(spark, run, counted)
-            parts.append(states.select(*columns.keys, F.col("admitted").alias("seen"), left.alias("left")))
+    worked = [load for load in tasks if load.processed_rows]
+    timed = bool(worked) and all(load.busy_seconds is not None for load in worked)
+    parts = [
+        part
+        for number, (written, loads) in enumerate(stages)
+        for part in _counted(spark, run, columns, written, loads if timed else (), is_last=number == plan.epoch)
+    ]
     if not parts:
         nothing = (0,) * slots
         return Histogram(
             seen_rows=0, seen_null_rows=0, backlog_null_rows=0, head={}, seen_tail=nothing, backlog_tail=nothing
         )
-    timed = all(load.busy_seconds is not None for load in tasks if load.processed_rows) and bool(tasks)
-    if timed:
-        parts += [_key_seconds(spark, run, columns, *stage) for stage in stages if stage[1]]
     counts = parts[0]
     for part in parts[1:]:
         counts = counts.unionByName(part, allowMissingColumns=True)
@@ -191,23 +96,45 @@ def _histogram(
     return _summed(per_key, columns, plan, (max(1, seen_rows), max(1, left_rows)), spent)
 
 
-def _key_seconds(
+def _counted(
     spark: SparkSession,
     run: RunDirectory,
     columns: JobColumns,
     files: Sequence[CommittedFile],
     tasks: Sequence[TaskLoad],
-) -> DataFrame:
-    """Seconds of the keys that were timed apart in a stage, as the median task would have taken."""
+    *,
+    is_last: bool,
+) -> list[DataFrame]:
+    """The counts of one stage by key: ``seen``, ``left`` and, if its tasks are given, ``seconds``, in some frames.
+
+    What earlier stages left over has been queued again since, so it counts for the last one only.
+    """
+    counted = counting(files)
+    if not counted:
+        return []
+    left = F.col("left_over") if is_last else F.lit(0).cast("bigint")
+    counts = [F.col("admitted").alias("seen"), left.alias("left")]
+    states = read_files(spark, run, counted)
     python = [file for file in files if file.kind == PYTHON]
-    slow = {number: load.slowness for number, load in enumerate(tasks) if load.slowness is not None}
-    states = read_files(spark, run, python).where(F.col("key_seconds").isNotNull())
-    if not slow:
-        return states.select(*columns.keys, F.col("key_seconds").alias("seconds"))
-    table = pa.table({TASK: pa.array(slow, pa.int32()), "slowness": pa.array(slow.values(), pa.float64())})
-    slowness = F.broadcast(spark.createDataFrame(table))
-    seconds = F.col("key_seconds") / F.coalesce(F.col("slowness"), F.lit(1.0))
-    return states.join(slowness, TASK, "left").select(*columns.keys, seconds.alias("seconds"))
+    if not tasks or not python:
+        return [states.select(*columns.keys, *counts)]
+    seconds = _key_seconds(tasks).alias("seconds")
+    if counted == python:
+        return [states.select(*columns.keys, *counts, seconds)]
+    return [
+        states.select(*columns.keys, *counts),
+        read_files(spark, run, python).where(F.col("key_seconds").isNotNull()).select(*columns.keys, seconds),
+    ]
+
+
+def _key_seconds(tasks: Sequence[TaskLoad]) -> Column:
+    """Seconds of a key that was timed apart, as the median task would have taken."""
+    slowness = [load.slowness if load.slowness is not None else 1.0 for load in tasks]
+    if all(one == 1.0 for one in slowness):
+        return F.col("key_seconds")
+    # One text: a literal for each would be a call to the JVM each.
+    listed = ", ".join(f"{one!r}D" for one in slowness)
+    return F.col("key_seconds") / F.expr(f"element_at(array({listed}), {TASK} + 1)")
 
 
 def _summed(
@@ -224,7 +151,7 @@ def _summed(
     """
     slots = 1 << plan.ring.ring_bits
     seen, left = np.zeros(slots, dtype=np.int64), np.zeros(slots, dtype=np.int64)
-    null_seen = null_left = 0
+    null_seen = null_left = keys = 0
     heaviest = []
     for row in head_and_slots(per_key, plan.ring.ring_bits, columns.job.spec.routing.head_limit, rows).collect():
         if row["share"] is not None:
@@ -233,6 +160,7 @@ def _summed(
             null_seen, null_left = int(row["seen"]), int(row["left"])
         else:
             seen[row["slot"]], left[row["slot"]] = row["seen"], row["left"]
+            keys += row["keys"]
     seen_rows = int(seen.sum()) + null_seen
     for row in heaviest:
         at = plan.ring.slot_of(row["key"])
@@ -248,6 +176,7 @@ def _summed(
         backlog_tail=tuple(left.tolist()),
         head_seconds=seconds,
         tail_seconds=max(0.0, spent - math.fsum(seconds.values())) if spent is not None else None,
+        keys=keys,
     )
 
 
@@ -261,8 +190,8 @@ def head_and_slots(per_key: DataFrame, ring_bits: int, head_limit: int, rows: tu
         rows: seen so far and left over now, of all keys together.
 
     Returns:
-        The columns of ``per_key``, ``share`` and ``slot``. A row with a share is of the head, one without
-        is a slot, and one without either is the null key.
+        The columns of ``per_key``, ``share``, ``slot`` and ``keys``. A row with a share is of the head, one
+        without is a slot with so many keys, and one without either is the null key.
     """
     slotted = _by_slot(per_key, ring_bits)
     return slotted.unionByName(_head(per_key, head_limit, rows), allowMissingColumns=True)
@@ -273,8 +202,9 @@ def _by_slot(per_key: DataFrame, ring_bits: int) -> DataFrame:
     on_ring = F.when(F.col("key").isNotNull(), slot(F.col("key"), ring_bits))
     # All that the head has, so that both are made of one reading of the counts.
     counted = [name for name in per_key.columns if name != "key"]
-    sums = per_key.groupBy(on_ring.alias("slot")).agg(*(F.sum(name).alias(name) for name in counted))
-    return sums.withColumn("key", F.lit(None).cast("string"))
+    sums = [F.sum(name).alias(name) for name in counted]
+    slots = per_key.groupBy(on_ring.alias("slot")).agg(*sums, F.count("key").alias("keys"))
+    return slots.withColumn("key", F.lit(None).cast("string"))
 
 
 def _head(per_key: DataFrame, head_limit: int, rows: tuple[int, int]) -> DataFrame:

@@ -67,27 +67,73 @@ class Document(Frozen):
             DocumentError: the text is no JSON object, of another version, or breaks the schema.
         """
         try:
+            # Everything at once: what is wrong is looked for only where something is, as documents are large.
+            return cls.model_validate_json(text if isinstance(text, bytes) else text.encode())
+        except ValidationError as err:
+            raise cls._refused(text, where) or sentence_of(err, cls, where, DocumentError) from None
+
+    @classmethod
+    def _refused(cls, text: str | bytes, where: str) -> DocumentError | None:
+        """Why the text is no document of this kind and version at all, if that is so."""
+        try:
             raw = json.loads(text)
         except ValueError as err:
-            raise DocumentError(where, "a JSON document", f"text that does not parse ({err})") from None
+            return DocumentError(where, "a JSON document", f"text that does not parse ({err})")
         if not isinstance(raw, dict):
-            raise DocumentError(where, "a JSON object", f"a {type(raw).__name__}")
+            return DocumentError(where, "a JSON object", f"a {type(raw).__name__}")
         version = raw.get("version", cls.VERSION)
         if version != cls.VERSION:
-            raise DocumentError(
+            return DocumentError(
                 where,
                 f"{cls.__name__} version {cls.VERSION}",
                 f"version {version!r}",
                 "read it with the release of Skewless that wrote it",
             )
+        return None
+
+    def sealed(self) -> str:
+        """As JSON with a checksum of itself as its last field: how it is stored."""
+        text = self.to_json()
+        body = text.removesuffix("}\n")
+        return f'{body},"checksum":"{_sha256(text)}"}}\n'
+
+    @classmethod
+    def from_sealed(cls, text: bytes, where: str = "document") -> Self:
+        """Read a stored document back.
+
+        Raises:
+            DocumentError: it was cut or changed since it was written, is of another version, or breaks the schema.
+        """
+        body, seal = text[:-_SEAL_LENGTH] + b"}\n", text[-_SEAL_LENGTH:]
+        if seal != f',"checksum":"{_sha256(body)}"}}\n'.encode():
+            cls._refuse_other_version(text, where)
+            raise DocumentError(
+                where, "the document as it was written", "one that was cut or changed since",
+                "restore the file from a copy, or begin a new run directory",
+            )  # fmt: skip
+        return cls.from_json(body, where)
+
+    @classmethod
+    def _refuse_other_version(cls, text: bytes, where: str) -> None:
+        """A reader of another version may not even know where the checksum is."""
         try:
-            return cls.model_validate_json(text if isinstance(text, bytes) else text.encode())
-        except ValidationError as err:
-            raise sentence_of(err, cls, where, DocumentError) from None
+            raw = json.loads(text)
+        except ValueError:
+            return
+        if isinstance(raw, dict) and raw.get("version", cls.VERSION) != cls.VERSION:
+            cls.from_json(text, where)
 
     def digest(self) -> str:
         """SHA-256 of the canonical JSON, in hex."""
-        return hashlib.sha256(self.to_json().encode()).hexdigest()
+        return _sha256(self.to_json())
+
+
+def _sha256(text: str | bytes) -> str:
+    return hashlib.sha256(text.encode() if isinstance(text, str) else text).hexdigest()
+
+
+#: Bytes of a stored document that are its checksum: the field's name, 64 hex digits, and the end of the object.
+_SEAL_LENGTH = len(f',"checksum":"{_sha256("")}"}}\n')
 
 
 def sentence_of(err: ValidationError, model: type[BaseModel], where: str, kind: type[SkewlessError]) -> SkewlessError:

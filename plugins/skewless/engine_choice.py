@@ -76,7 +76,8 @@ class KeyCounts:
         """The keys of a stage that was routed: its head one by one, all others as if they were alike."""
         histogram = report.histogram
         head = np.array([seen for seen, _ in histogram.head.values()], dtype=np.float64)
-        tail = max(0, sum(load.states for load in report.tasks) - len(head))
+        keys = sum(load.states for load in report.tasks) if histogram.keys is None else histogram.keys
+        tail = max(0, keys - len(head))
         rest = histogram.seen_rows - float(head.sum())
         others = np.full(tail, max(1.0, rest / tail)) if tail and rest > 0 else np.zeros(0)
         return cls(np.concatenate([head[head > 0], others]))

@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from skewless.engine_choice import ROW_SECONDS, KeyCounts
 from skewless.hashing import bucket_hash, key_hash
 from skewless.job import Job
 from skewless.placement import Indices, Placement, Rows, sums
@@ -35,6 +36,8 @@ class Forecast:
 
     Loads are in rows of average cost: a row that takes twice the average time to reduce counts
     two, and a task that is twice as fast has half the load. Where nothing was measured they are rows.
+    Where it is known what a row costs and what it costs to set a key up, a set-up counts as the rows that
+    take as long.
 
     Attributes:
         plan: the plan of the stage that was reported.
@@ -44,6 +47,9 @@ class Forecast:
         slots: tasks that run side by side.
         carried: load that each task has already and that counts towards its level, shape ``(tasks,)``;
             nothing where a stage ends at a barrier.
+        setup_rows: what it costs to set a key up in a task, in rows; 0 where it costs nothing, or where the
+            measured seconds of rows contain it.
+        expected_keys: different keys in the next stage, about; matters with ``setup_rows`` alone.
     """
 
     plan: RoutingPlan
@@ -52,6 +58,8 @@ class Forecast:
     wave_rows: int
     slots: int
     carried: Rows = field(repr=False)
+    setup_rows: float = 0.0
+    expected_keys: float = 0.0
 
     @classmethod
     def after(
@@ -61,6 +69,7 @@ class Forecast:
         report: StageReport,
         waves: tuple[int, int] | None = None,
         carried: Rows | None = None,
+        expected_keys: float | None = None,
     ) -> Forecast:
         """The forecast for the stage after ``report``.
 
@@ -70,12 +79,16 @@ class Forecast:
             report: what happened.
             waves: what the next stage admits; one wave by default, as long as there is one.
             carried: see the class.
+            expected_keys: see the class; by default what the report's counts say.
         """
         end = plan.waves[1]
         waves = waves or (end, min(end + 1, len(job.waves)))
         carried = np.zeros(len(plan.tasks)) if carried is None else carried
         rows = job.foretold_rows(waves, report.histogram.seen_rows, report.waves[1])
-        return cls(plan, report, waves, rows, job.spec.routing.slot_count, carried)
+        setup_rows = 0.0 if report.histogram.head_seconds else _setup_rows(job)
+        if setup_rows and expected_keys is None:
+            expected_keys = KeyCounts.of_report(report).keys_in(rows + report.backlog_rows)
+        return cls(plan, report, waves, rows, job.spec.routing.slot_count, carried, setup_rows, expected_keys or 0.0)
 
     @property
     def queued_rows(self) -> int:
@@ -290,14 +303,14 @@ class Forecast:
     @property
     def rows_are_alike(self) -> bool:
         """Whether every row costs about the same wherever it goes."""
-        return self._mean_seconds is None and bool((self.speeds == 1.0).all())
+        return self._mean_seconds is None and not self.setup_rows and bool((self.speeds == 1.0).all())
 
     # Loads, and what moves.
 
     @cached_property
     def head_loads(self) -> Rows:
-        """Load of each head key, shape ``(len(keys),)``, in rows of average cost."""
-        return self.head_rows * self.head_costs
+        """Load of each head key in one task, shape ``(len(keys),)``, in rows of average cost."""
+        return self.head_rows * self.head_costs + self.setup_rows
 
     @cached_property
     def placement_now(self) -> Placement:
@@ -326,8 +339,13 @@ class Forecast:
 
     def tail_rows(self, plan: RoutingPlan) -> Rows:
         """Load of tail and null rows of each task under a plan's ring, with what is carried, shape ``(tasks,)``."""
-        slots = (self.tail_backlog + self.tail_wave) * self.tail_cost
+        slots = (self.tail_backlog + self.tail_wave) * self.tail_cost + self._tail_setups
         return _tail(plan, slots, self.null_backlog + self.null_wave) + self._carried(plan)
+
+    @property
+    def _tail_setups(self) -> float:
+        """Load of setting up the other keys of a slot: there are about as many in each."""
+        return self.setup_rows * max(0.0, self.expected_keys - len(self.keys)) / len(self.tail_backlog)
 
     def loads(self, plan: RoutingPlan, placement: Placement) -> Rows:
         """Predicted load of each task under a plan with the head keys placed so, shape ``(tasks,)``."""
@@ -390,10 +408,10 @@ class Forecast:
 
     @cached_property
     def piece_loads(self) -> Rows:
-        """Load of each piece of ``placement_now``: its backlog, and its share of what is admitted."""
+        """Load of each piece of ``placement_now``: its backlog, its share of what is admitted, and its set-up."""
         now = self.placement_now
         wave = self.head_wave[now.key] * now.weight / WHOLE_SHARE
-        return (self.piece_backlog + wave) * self.head_costs[now.key]
+        return (self.piece_backlog + wave) * self.head_costs[now.key] + self.setup_rows
 
     def expected_rows(self, plan: RoutingPlan, placement: Placement) -> Rows:
         """Rows, whatever they cost, that are foretold for each task, shape ``(tasks,)``."""
@@ -473,6 +491,15 @@ class Forecast:
             factors=self.plan.factors if factors is None else factors,
             share_salt=self.plan.share_salt,
         )
+
+
+def _setup_rows(job: Job) -> float:
+    """What it costs to set a key up, in rows, as the aggregates declare both; 0 where they do not."""
+    setup = math.fsum(one.setup_seconds for one in job.algebra.values())
+    declared = [one.row_seconds for one in job.algebra.values() if one.row_seconds is not None]
+    if not setup or len(declared) < len(job.algebra):
+        return 0.0
+    return setup / (ROW_SECONDS + math.fsum(declared))
 
 
 def _tail(plan: RoutingPlan, slots: Rows, null_rows: float) -> Rows:

@@ -124,7 +124,8 @@ def sampled_plan(job: Job, plain: RoutingPlan, sample: KeySample) -> RoutingPlan
     words = f"from a sample of {histogram.seen_rows:,} rows"
     overhead_rows = _overhead_rows(job, histogram)
     admission = _first_waves(job, plain, histogram, overhead_rows)
-    return _planned(job, first_plan(job, admission.waves), histogram, words, admission.sentence, overhead_rows)
+    plain, keys = first_plan(job, admission.waves), sample.key_counts.keys_in(job.admitted_rows(admission.waves))
+    return _planned(job, plain, histogram, words, admission.sentence, overhead_rows, keys)
 
 
 def _overhead_rows(job: Job, seen: Histogram) -> float:
@@ -168,9 +169,15 @@ def _wasted_part(job: Job, plain: RoutingPlan, seen: Histogram) -> float:
 
 
 def _planned(
-    job: Job, plain: RoutingPlan, last: Histogram, start: str, trust: str, overhead_rows: float = 0.0
+    job: Job,
+    plain: RoutingPlan,
+    last: Histogram,
+    start: str,
+    trust: str,
+    overhead_rows: float = 0.0,
+    expected_keys: float | None = None,
 ) -> RoutingPlan:
-    forecast = Forecast.after(job, plain, _as_report(job, plain, last), plain.waves)
+    forecast = Forecast.after(job, plain, _as_report(job, plain, last), plain.waves, expected_keys=expected_keys)
     # No stage has made states yet: a key is as cheap on one task as on another.
     taken = choose([replace(one, new_states=0) for one in propose(job, forecast)])
     expected = forecast.expected_rows(taken.routing, taken.placement)

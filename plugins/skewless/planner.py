@@ -89,7 +89,8 @@ class Weighed:
         """Makespan in rows, with what draws may miss it by; forwarding, states and tasks shared out over the slots."""
         # A key that is whole has one state wherever it goes; a split one has a state of each piece in each stage.
         states = self.pieces - self.placement.keys + self.new_states
-        extra = FORWARD_COST_ROWS * self.forwarded_rows + STATE_COST_ROWS * states + TASK_COST_ROWS * len(self.loads)
+        state_rows = STATE_COST_ROWS + self.forecast.setup_rows
+        extra = FORWARD_COST_ROWS * self.forwarded_rows + state_rows * states + TASK_COST_ROWS * len(self.loads)
         return self.makespan_rows + self.draw_error_rows + extra / self.forecast.slots
 
     @cached_property

@@ -98,6 +98,7 @@ def _move_in(run: RunDirectory, result: StepCommit, target: Path) -> None:
     ending = run.job().spec.output.format
     try:
         for number, file in enumerate(result.of_kind("published") or result.of_kind("result")):
+            run.verify(file)
             run.fs.get_file(f"{run.root}/{file.path}", str(draft / f"part-{number:05d}.{ending}"))
         _exchange(draft, target)
     finally:

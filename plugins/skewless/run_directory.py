@@ -12,6 +12,7 @@ where nobody else does, and only a COMMIT makes its files count.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
 from collections.abc import Sequence
@@ -24,6 +25,7 @@ from fsspec.implementations.local import LocalFileSystem
 from skewless.decision import Decision
 from skewless.document import Document
 from skewless.errors import LostRaceError, RunDirectoryError
+from skewless.file_checksum import file_checksum
 from skewless.job import Job
 from skewless.planner import plan_next_stage
 from skewless.quality_report import QualityReport
@@ -82,8 +84,11 @@ class RunDirectory:
             RunDirectoryError: it is not there.
             DocumentError: it cannot be read as ``kind``.
         """
+        return kind.from_sealed(self._text(name), where=self.path(name))
+
+    def _text(self, name: str) -> bytes:
         try:
-            text = self.fs.cat_file(f"{self.root}/{name}")
+            text: bytes = self.fs.cat_file(f"{self.root}/{name}")
         except (FileNotFoundError, NotADirectoryError):
             raise RunDirectoryError(
                 f"run directory {self.root}",
@@ -91,7 +96,7 @@ class RunDirectory:
                 "no such file",
                 "run the step before this one first, or check the path",
             ) from None
-        return kind.from_json(text, where=self.path(name))
+        return text
 
     def write_once(self, name: str, document: Document) -> bool:
         """Write a document unless it is there already, all of it or nothing.
@@ -106,10 +111,10 @@ class RunDirectory:
             reason = err.strerror or type(err).__name__
             raise RunDirectoryError(f"run directory {self.root}", "a folder that can be written", reason) from None
         if isinstance(self.fs, LocalFileSystem):
-            return _link_once(full, document.to_json().encode())
+            return _link_once(full, document.sealed().encode())
         try:
             with self.fs.open(full, "xb") as out:
-                out.write(document.to_json().encode())
+                out.write(document.sealed().encode())
         except FileExistsError:
             return False
         return True
@@ -196,12 +201,37 @@ class RunDirectory:
         """Read a document that a commit lists.
 
         Raises:
-            RunDirectoryError: the commit does not list it.
+            RunDirectoryError: the commit does not list it, or lists another one.
         """
         for file in commit.of_kind(DOCUMENT):
             if file.path.endswith(f"/{name}"):
-                return self.read(file.path, kind)
+                text = self._text(file.path)
+                if hashlib.sha256(text).hexdigest() != file.checksum:
+                    raise self._not_committed(file, f"other content, of {len(text):,} bytes")
+                return kind.from_sealed(text, where=self.path(file.path))
         raise RunDirectoryError(self.path(f"{commit.step}/COMMIT.json"), name, "no such document in it")
+
+    def verify(self, file: CommittedFile) -> None:
+        """Hold a committed file to what its commit says of it.
+
+        Raises:
+            RunDirectoryError: it is gone, was cut, or is another one.
+        """
+        path = f"{self.root}/{file.path}"
+        try:
+            size = int(self.fs.size(path))
+            came = f"{size:,} bytes" if size != file.size_bytes else ""
+            came = came or ("other content" if file_checksum(self.fs, path) != file.checksum else "")
+        except OSError as err:
+            came = "no such file" if isinstance(err, FileNotFoundError) else str(err)
+        if came:
+            raise self._not_committed(file, came)
+
+    def _not_committed(self, file: CommittedFile, came: str) -> RunDirectoryError:
+        return RunDirectoryError(
+            self.path(file.path), f"the file of {file.size_bytes:,} bytes that was committed", came,
+            "restore it from a copy, or begin a new run directory",
+        )  # fmt: skip
 
     def new_attempt(self, step: str) -> Attempt:
         """A place of its own for one attempt of a step."""
@@ -224,8 +254,11 @@ class Attempt:
         """Write a document into this attempt; the commit will list it."""
         path = f"{self.folder}/{name}"
         self.run.write_same(path, document)
-        size = len(document.to_json().encode())
-        self._documents.append(CommittedFile(kind=DOCUMENT, path=path, rows=0, size_bytes=size))
+        content = document.sealed().encode()
+        checksum = hashlib.sha256(content).hexdigest()
+        self._documents.append(
+            CommittedFile(kind=DOCUMENT, path=path, rows=0, size_bytes=len(content), checksum=checksum)
+        )
 
     def listed(self, folder: str, ending: str = ".parquet") -> list[str]:
         """The data files below a folder that this attempt has written, sorted.
@@ -238,6 +271,14 @@ class Attempt:
     def relative(self, path: str) -> str:
         """A listed path, relative to the run directory."""
         return path[len(self.run.root) + 1 :]
+
+    def described(self, kind: str, path: str, rows: int) -> CommittedFile:
+        """A listed path as a commit names it, with its length and checksum as they are now."""
+        fs = self.run.fs
+        return CommittedFile(
+            kind=kind, path=self.relative(path), rows=rows, size_bytes=int(fs.size(path)),
+            checksum=file_checksum(fs, path),
+        )  # fmt: skip
 
     def commit(self, files: Sequence[CommittedFile], counts: dict[str, int]) -> StepCommit:
         """Make this attempt the one that counts, with the documents it wrote and these data files.

@@ -9,47 +9,64 @@ from typing import Annotated, Any, Literal, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import yaml
-from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
 from skewless.document import Document, Frozen, sentence_of, unmet
-from skewless.errors import SpecError, nearest
+from skewless.errors import SpecError
+from skewless.input_spec import ColumnName, Input, InputFormat, Map
+from skewless.plain_yaml import read_yaml
+from skewless.routing_spec import PolicyName, Routing
+from skewless.spec_override import apply_override
+
+__all__ = [
+    "AggregateCall", "Expectation", "Input", "InputFormat", "JobSpec", "Map", "Output", "PolicyName", "Quality",
+    "Routing", "Schedule", "SparkSizing", "load_spec", "parse_spec",
+]  # fmt: skip
+
+_NAME = r"[A-Za-z][A-Za-z0-9_]{0,99}"
 
 
 def _valid_name(name: str) -> str:
-    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,99}", name):
+    if not re.fullmatch(_NAME, name):
         raise ValueError("should be at most 100 letters, digits and underscores, a letter first")
     return name
 
 
-Name = Annotated[str, AfterValidator(_valid_name)]
-ColumnName = Annotated[str, Field(min_length=1)]
-PolicyName = Literal[
-    "static",
-    "halving",
-    "doubling",
-    "virtual_tasks",
-    "partial_key",
-    "d_choices",
-    "w_choices",
-    "bounded_load",
-    "adaptive",
-]
+Name = Annotated[str, AfterValidator(_valid_name), WithJsonSchema({"type": "string", "pattern": f"^{_NAME}$"})]
 
 
 class Schedule(Frozen):
     """When Airflow starts the job: by cron expressions, or after assets; with neither, only by hand."""
 
     cron: str | tuple[Annotated[str, Field(min_length=1)], ...] | None = Field(
-        default=None, min_length=1, description="Cron expression, five fields, or a list of them."
+        default=None,
+        min_length=1,
+        description="Cron expression, five fields, or a list of them.",
+        examples=["0 2 * * *", ["0 2 * * 1-5", "0 6 * * 0"]],
     )
     asset: str | tuple[Annotated[str, Field(min_length=1)], ...] | None = Field(
         default=None,
         min_length=1,
         description="Instead of cron: the name of an asset, such as skewless:NAME, after each event of which the job "
         "runs; of several, after an event of each.",
+        examples=["skewless:clicks_by_page"],
     )
-    timezone: str = Field(default="UTC", description="IANA time zone the cron expression is read in.")
-    start: dt.date = Field(default=dt.date(2026, 1, 1), description="No run is scheduled before this day.")
+    timezone: str = Field(
+        default="UTC",
+        description="IANA time zone the cron expression is read in; the day of a run is that of this zone.",
+        examples=["Europe/Zurich"],
+    )
+    start: dt.date = Field(
+        default=dt.date(2026, 1, 1), description="No run is scheduled before this day.", examples=[dt.date(2026, 3, 1)]
+    )
 
     @field_validator("timezone")
     @classmethod
@@ -81,94 +98,39 @@ def _several(given: str | tuple[str, ...] | None) -> tuple[str, ...]:
     return () if given is None else (given,) if isinstance(given, str) else given
 
 
-InputFormat = Literal["parquet", "orc", "csv", "json", "text"]
-#: The format that each option is of, beside those of all.
-_OPTIONS_OF = {"header": ("csv",), "delimiter": ("csv",), "columns": ("csv", "json")}
+_CallOption = bool | int | float | str | list[float] | None
 
 
-class Input(Frozen):
-    """The rows to aggregate: files, or a table of Spark's catalog that is made of files."""
-
-    path: str | None = Field(
-        default=None,
-        min_length=1,
-        description="A file, a folder or a glob; relative paths start at the data root; {date} is the run's day.",
-    )
-    table: str | None = Field(default=None, min_length=1, description="Instead of a path: a table that Spark knows.")
-    format: InputFormat = "parquet"
-    header: bool | None = Field(
-        default=None, description="csv: the first line of each file names its columns; by default it does."
-    )
-    delimiter: str | None = Field(default=None, description="csv: one character, or '\\t'; by default a comma.")
-    columns: dict[ColumnName, str] | None = Field(
-        default=None,
-        min_length=1,
-        description="csv, json: Spark SQL type of each column; all columns in order where a csv has no header.",
-    )
-    cut_bytes: int = Field(
-        default=64 << 20,
-        ge=1 << 16,
-        description="A larger file is cut into pieces of about so many bytes; smaller ones where files are few.",
-    )
-
-    @field_validator("delimiter")
-    @classmethod
-    def _one_sign(cls, delimiter: str | None) -> str | None:
-        if delimiter is None:
-            return None
-        sign = {"\\t": "\t"}.get(delimiter, delimiter)
-        if len(sign) != 1 or not sign.isascii() or sign in '"\r\n':
-            raise ValueError("should be one ASCII character, no quote and no line end")
-        return sign
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        if (self.path is None) == (self.table is None):
-            raise unmet("either a path or a table", "neither" if self.path is None else "both")
-        for option, formats in _OPTIONS_OF.items():
-            if getattr(self, option) is not None and (self.table is not None or self.format not in formats):
-                what = "a table" if self.table is not None else f"format {self.format}"
-                raise unmet(f"{option} only with format {' or '.join(formats)}", what)
-        if self.format == "csv" and self.header is False and self.columns is None:
-            raise unmet("columns for a csv without header", "none")
-        return self
-
-
-class Map(Frozen):
-    """One row in, any number out, without state: a select list of Spark SQL, or a registered Python mapper."""
-
-    select: tuple[Annotated[str, Field(min_length=1)], ...] | None = Field(
-        default=None, min_length=1, max_length=1000, description="Spark SQL expressions with names, over input columns."
-    )
-    where: str | None = Field(default=None, min_length=1, description="Only with select: which input rows it sees.")
-    mapper: str | None = Field(default=None, min_length=1, description="Name of a registered Python mapper.")
-    options: dict[str, bool | int | float | str | list[str] | None] = Field(default_factory=dict)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _further_names_are_options(cls, raw: Any) -> Any:
-        if isinstance(raw, dict) and "mapper" in raw and "options" not in raw:
-            own = {name: raw[name] for name in ("mapper", "select", "where") if name in raw}
-            return {**own, "options": {name: value for name, value in raw.items() if name not in own}}
-        return raw
-
-    @model_validator(mode="after")
-    def _one_way(self) -> Self:
-        if (self.select is None) == (self.mapper is None):
-            raise unmet("either select or mapper", "neither" if self.select is None else "both")
-        if self.mapper is not None and self.where is not None:
-            raise unmet("where only with select", "where with a mapper")
-        if self.select is not None and self.options:
-            raise unmet("options only with a mapper", "options with select")
-        return self
+def _short_call(schema: dict[str, Any]) -> None:
+    """Tell editors of what a validator takes: a name alone, or options beside the function."""
+    whole = {"type": schema.pop("type"), "properties": schema.pop("properties"), "required": schema.pop("required")}
+    options = whole["properties"]["options"]["additionalProperties"]
+    schema.pop("additionalProperties")
+    schema["anyOf"] = [{"type": "string", "minLength": 1}, {**whole, "additionalProperties": options}]
 
 
 class AggregateCall(Frozen):
-    """One aggregate: a function by its registered name, a column, and the function's options."""
+    """One aggregate: a function by its registered name, a column, and the function's options.
 
-    function: str = Field(min_length=1)
-    column: str | None = None
-    options: dict[str, bool | int | float | str | list[float] | None] = Field(default_factory=dict)
+    `clicks: count` is short for `clicks: {function: count}`, and options stand beside the function:
+    `{function: approx_percentile, column: ms, percentage: 0.99}`.
+    """
+
+    model_config = ConfigDict(json_schema_extra=_short_call)
+
+    function: str = Field(
+        min_length=1,
+        description="Name of a native or of a registered Python aggregate.",
+        examples=["approx_percentile"],
+    )
+    column: str | None = Field(
+        default=None, description="The column it is of; `count` needs none, and then counts rows.", examples=["ms"]
+    )
+    options: dict[str, _CallOption] = Field(
+        default_factory=dict,
+        description="Options of the function; they may stand beside it instead.",
+        examples=[{"percentages": [0.5, 0.99]}],
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -194,105 +156,6 @@ class AggregateCall(Frozen):
         return options
 
 
-class Routing(Frozen):
-    """How rows are spread over reducers, and how fast the plan may learn."""
-
-    policy: PolicyName = Field(default="adaptive", description="Who decides where keys go.")
-    reducers: int = Field(default=8, ge=1, le=10_000, description="Reducers on the ring to begin with.")
-    min_reducers: int | None = Field(
-        default=None, ge=1, le=10_000, description="adaptive may remove reducers down to so many; by default none."
-    )
-    max_reducers: int | None = Field(
-        default=None, ge=1, le=10_000, description="adaptive may add reducers up to so many; by default none."
-    )
-    slots: int | None = Field(
-        default=None, ge=1, le=100_000,
-        description="Tasks that the cluster runs side by side; by default as many as there are reducers.",
-    )  # fmt: skip
-    waves: tuple[Annotated[float, Field(gt=0)], ...] = Field(
-        default=(1, 4, 15, 80),
-        min_length=1,
-        max_length=32,
-        description="Relative sizes of the slices of the input that the stages admit; adaptive may join them.",
-    )
-    budget: float | None = Field(
-        default=None,
-        ge=1.0,
-        le=100.0,
-        description="Rows a task may reduce in a stage, as a multiple of the fair share of what is queued; "
-        "by default the planner chooses.",
-    )
-    stage_overhead: float | None = Field(
-        default=None, ge=0, le=86_400,
-        description="Seconds that a stage costs beside its rows; by default they are measured. 0 plans as many "
-        "stages as there are waves, whatever they cost.",
-    )  # fmt: skip
-    budget_seconds: float | None = Field(
-        default=None, gt=0, le=86_400,
-        description="Seconds that a task may reduce rows in a stage, as far as a fair share takes no longer, by what "
-        "rows have cost so far; a guard beside the budget, from the second stage on. By default none.",
-    )  # fmt: skip
-    ring_bits: int = Field(default=12, ge=4, le=16, description="The ring has 2**ring_bits slots.")
-    tokens: int | None = Field(
-        default=None, ge=1, le=4096,
-        description="Tokens of each reducer to begin with: 64, a power of two for halving, always 1 for doubling.",
-    )  # fmt: skip
-    head_limit: int = Field(default=4096, ge=0, le=100_000, description="At most so many keys are placed one by one.")
-    threshold: float = Field(
-        default=0.2, ge=0, le=100,
-        description="halving, doubling, virtual_tasks: how far the longest queue may pass the next one (tau).",
-    )  # fmt: skip
-    rounds: int = Field(default=4, ge=0, le=50, description="halving, doubling: how often one reducer may be relieved.")
-    choices: int = Field(default=2, ge=1, le=64, description="partial_key: candidate tasks of each key (d).")
-    capacity: float = Field(
-        default=1.1, ge=1, le=100, description="bounded_load: rows a task may have, as a multiple of the fair share."
-    )
-    max_factor: int = Field(
-        default=8, ge=1, le=1024, description="virtual_tasks, adaptive: key buckets of one reducer at most."
-    )
-    task_states: int | None = Field(
-        default=None, ge=1, description="virtual_tasks: states that one task should hold at most."
-    )
-    approve_forwarding: float | None = Field(
-        default=None, ge=0, le=1,
-        description="A plan that forwards more than this part of a stage's queued rows waits in Airflow until somebody "
-        "approves it; by default none does.",
-    )  # fmt: skip
-    warm_start: bool = Field(default=True, description="Plan the first stage from the job's last run, if there is one.")
-    probe: bool = Field(
-        default=False,
-        description="Begin with a small stage that measures what the rows of each key cost, as long as no earlier run "
-        "has: for Python aggregates to which keys are unlike.",
-    )
-    key_sample: bool = Field(
-        default=True,
-        description="Plan the first stage from a sample of the input's keys where no earlier run is a guide.",
-    )
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        if self.policy == "doubling" and self.tokens not in {None, 1}:
-            raise unmet("one token each at the start, as doubling needs", f"tokens: {self.tokens}")
-        if self.policy == "halving" and self.initial_tokens & (self.initial_tokens - 1):
-            raise unmet("a power of two of tokens, as halving needs", f"tokens: {self.tokens}")
-        if self.max_factor & (self.max_factor - 1):
-            raise unmet("a power of two as max_factor", f"max_factor: {self.max_factor}")
-        low, high = self.min_reducers or self.reducers, self.max_reducers or self.reducers
-        if not low <= self.reducers <= high:
-            raise unmet("min_reducers <= reducers <= max_reducers", f"{low}, {self.reducers}, {high}")
-        return self
-
-    @property
-    def initial_tokens(self) -> int:
-        """Tokens of each reducer on the first ring."""
-        return 1 if self.policy == "doubling" else self.tokens or 64
-
-    @property
-    def slot_count(self) -> int:
-        """Tasks that run side by side."""
-        return self.slots or self.max_reducers or self.reducers
-
-
 #: As Java reads it, from a mebibyte up.
 MEMORY = r"^[1-9][0-9]{0,6}[mgMG]$"
 
@@ -300,93 +163,132 @@ MEMORY = r"^[1-9][0-9]{0,6}[mgMG]$"
 class SparkSizing(Frozen):
     """How large the Spark application of a step is; what is not given is left to the connection and to Spark."""
 
-    driver_memory: str | None = Field(default=None, pattern=MEMORY, description="Memory of the driver, like 2g.")
+    driver_memory: str | None = Field(
+        default=None, pattern=MEMORY, description="Memory of the driver, like 2g.", examples=["4g"]
+    )
     executor_memory: str | None = Field(
-        default=None, pattern=MEMORY, description="Memory of each executor, like 4g; local Spark has none."
-    )
-    executor_cores: int | None = Field(default=None, ge=1, le=1024, description="Cores of each executor.")
+        default=None, pattern=MEMORY, description="Memory of each executor, like 4g; local Spark has none.",
+        examples=["8g"],
+    )  # fmt: skip
+    executor_cores: int | None = Field(default=None, ge=1, le=1024, description="Cores of each executor.", examples=[4])
     cores: int | None = Field(
-        default=None, ge=1, le=100_000, description="Cores of all executors together, on a standalone cluster."
-    )
+        default=None, ge=1, le=100_000, description="Cores of all executors together, on a standalone cluster.",
+        examples=[64],
+    )  # fmt: skip
 
 
 class Expectation(Frozen):
-    """One Great Expectations expectation, by its snake-case type."""
+    """One Great Expectations expectation of the result's columns, by its snake-case type."""
 
-    type: str = Field(pattern=r"^expect_[a-z0-9_]+$")
-    kwargs: dict[str, Any] = Field(default_factory=dict)
+    type: str = Field(
+        pattern=r"^expect_[a-z0-9_]+$",
+        description="Its name; what it takes is told by Great Expectations.",
+        examples=["expect_column_values_to_be_between"],
+    )
+    kwargs: dict[str, Any] = Field(
+        default_factory=dict, description="Its arguments.", examples=[{"column": "clicks", "min_value": 1}]
+    )
 
 
 class Quality(Frozen):
     """What must hold of the result, beside the ledger, before it is published."""
 
-    expectations: tuple[Expectation, ...] = ()
+    expectations: tuple[Expectation, ...] = Field(
+        default=(),
+        description="All of them must hold, or nothing is published.",
+        examples=[[{"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "visitors"}}]],
+    )
 
 
 class Output(Frozen):
-    """Where the result is published: ``path/date=YYYY-MM-DD/part-*``."""
+    """Where the result is published: `path/date=YYYY-MM-DD/part-*`."""
 
     path: str = Field(
-        min_length=1, description="A folder; relative paths start at the data root; {date} is the run's day."
+        min_length=1,
+        description="A folder; relative paths start at the data root; {date} is the run's day.",
+        examples=["/lake/marts/clicks_by_page"],
     )
-    format: Literal["parquet", "orc", "csv", "json"] = Field(default="parquet", description="csv has a header.")
-    files: int = Field(default=4, ge=1, le=10_000, description="Files of the published result.")
+    format: Literal["parquet", "orc", "csv", "json"] = Field(
+        default="parquet", description="What the files are; csv has a header.", examples=["orc"]
+    )
+    files: int = Field(default=4, ge=1, le=10_000, description="Files of the published result.", examples=[16])
 
 
-class _PlainLoader(yaml.SafeLoader):
-    """YAML without keys that are given twice, of which PyYAML keeps the last, and without aliases.
-
-    A spec has no use for aliases, and a few lines of them can stand for gigabytes, or for themselves.
-    """
-
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
-            node_mark = self.get_event().start_mark  # type: ignore[no-untyped-call]
-            raise yaml.constructor.ConstructorError(None, None, "an alias (*name)", node_mark)
-        return super().compose_node(parent, index)
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        written = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-        twice = next((key for key in written if written.count(key) > 1), None)
-        if twice is not None:
-            raise yaml.constructor.ConstructorError(None, None, f"the key {twice!r} given twice", node.start_mark)
-        return super().construct_mapping(node, deep)
+_KeyInput = ColumnName | Annotated[tuple[ColumnName, ...], Field(min_length=1, max_length=16)]
 
 
 class JobSpec(Document):
     """What to compute. Strict: a field that is not listed here is an error."""
 
-    name: Name
-    description: str = ""
-    schedule: Schedule = Schedule()
-    input: Input
-    map: Map | None = None
-    key: tuple[ColumnName, ...] = Field(min_length=1, max_length=16)
-    aggregates: dict[Name, AggregateCall] = Field(min_length=1, max_length=100)
+    version: int = Field(
+        default=1,
+        description="Version of the form of specs; this release reads version 1.",
+        examples=[1],
+        json_schema_extra={"const": 1},
+    )
+    name: Name = Field(description="Name of the job, and of its DAG.", examples=["clicks_by_page"])
+    description: str = Field(
+        default="", description="What the job is for, as Airflow shows it.", examples=["Clicks of each page and day."]
+    )
+    schedule: Schedule = Field(
+        default=Schedule(), description="When Airflow starts it.", examples=[{"cron": "0 2 * * *"}]
+    )
+    input: Input = Field(description="The rows to aggregate.", examples=[{"path": "/lake/clicks/{date}"}])
+    map: Map | None = Field(
+        default=None,
+        description="What is made of each row before it is aggregated; by default the row as it is.",
+        examples=[{"select": ["explode(pages) AS page"]}],
+    )
+    key: tuple[ColumnName, ...] = Field(
+        min_length=1,
+        max_length=16,
+        description="The column, or the columns, by which rows are grouped.",
+        examples=["page", ["site", "page"]],
+    )
+    aggregates: dict[Name, AggregateCall] = Field(
+        min_length=1,
+        max_length=100,
+        description="Columns of the result by their names, each with what it is; with the key columns and `date`, "
+        "they differ in more than their case.",
+        examples=[{"clicks": "count", "visitors": {"function": "approx_count_distinct", "column": "visitor"}}],
+        json_schema_extra={"additionalProperties": False},
+    )
     engine: Literal["auto", "combine", "staged"] = Field(
         default="auto",
         description="combine: states are made where rows are read, and merged; staged: rows are routed to their "
         "tasks; auto takes what costs less.",
+        examples=["staged"],
     )
     state: Literal["merge", "forward"] | None = Field(
         default=None,
         description="forward: a key lives in one task, sees its rows in the order of the input, and its state moves "
-        "with it; by default as the aggregates need it.",
+        "with it; merge: its states are merged at the end; by default as the aggregates need it.",
+        examples=["forward"],
     )
     state_limit_mb: int = Field(
         default=256,
         ge=1,
         le=2047,
         description="A state of a Python aggregate may be so large, in MiB; more ends the run.",
+        examples=[1024],
     )
     mode: Literal["run", "observe"] = Field(
         default="run",
         description="observe: the policy decides and its decisions are recorded, but rows go as with policy static.",
+        examples=["observe"],
     )
-    routing: Routing = Routing()
-    spark: SparkSizing = SparkSizing()
-    quality: Quality = Quality()
-    output: Output
+    routing: Routing = Field(
+        default=Routing(), description="How rows are spread.", examples=[{"policy": "adaptive", "reducers": 64}]
+    )
+    spark: SparkSizing = Field(
+        default=SparkSizing(), description="How large its Spark applications are.", examples=[{"driver_memory": "4g"}]
+    )
+    quality: Quality = Field(
+        default=Quality(), description="What must hold of the result.", examples=[{"expectations": []}]
+    )
+    output: Output = Field(
+        description="Where the result is published.", examples=[{"path": "/lake/marts/clicks_by_page"}]
+    )
 
     @property
     def enacted(self) -> JobSpec:
@@ -396,7 +298,7 @@ class JobSpec(Document):
         routing = self.routing.model_copy(update={"policy": "static"})
         return self.model_copy(update={"mode": "run", "routing": routing})
 
-    @field_validator("key", mode="before")
+    @field_validator("key", mode="before", json_schema_input_type=_KeyInput)
     @classmethod
     def _one_key(cls, key: Any) -> Any:
         return (key,) if isinstance(key, str) else key
@@ -433,7 +335,7 @@ def load_spec(path: str | Path, overrides: tuple[str, ...] = ()) -> JobSpec:
 def parse_spec(text: str, where: str = "spec", overrides: tuple[str, ...] = ()) -> JobSpec:
     """Like ``load_spec``, from the text itself."""
     try:
-        raw = _yaml(text)
+        raw = read_yaml(text)
     except yaml.YAMLError as err:
         mark = getattr(err, "problem_mark", None)
         spot = f" at line {mark.line + 1}" if mark else ""
@@ -443,7 +345,7 @@ def parse_spec(text: str, where: str = "spec", overrides: tuple[str, ...] = ()) 
     if not isinstance(raw, dict):
         raise SpecError(where, "a YAML mapping", "nothing" if raw is None else f"a {type(raw).__name__}")
     for override in overrides:
-        _apply(raw, override)
+        apply_override(raw, override)
     version = raw.get("version", JobSpec.VERSION)
     if version != JobSpec.VERSION:
         raise SpecError(where, f"job spec version {JobSpec.VERSION}", f"version {version!r}")
@@ -451,41 +353,3 @@ def parse_spec(text: str, where: str = "spec", overrides: tuple[str, ...] = ()) 
         return JobSpec.model_validate(raw)
     except ValidationError as err:
         raise sentence_of(err, JobSpec, where, SpecError) from None
-
-
-def _yaml(text: str) -> Any:
-    return yaml.load(text, _PlainLoader)  # noqa: S506 - a SafeLoader that is stricter still
-
-
-def _apply(raw: dict[str, Any], override: str) -> None:
-    """Set one dotted field in the raw mapping; numbers step into lists."""
-    dotted, equals, text = override.partition("=")
-    where = f"override {override!r}"
-    if not equals or not all(dotted.split(".")):
-        raise SpecError(where, "path.to.field=value", "something else", "for example routing.policy=static")
-    try:
-        value = _yaml(text)
-    except (yaml.YAMLError, ValueError, RecursionError):
-        raise SpecError(where, "a YAML value after '='", repr(text), "quote it") from None
-    *parents, last = dotted.split(".")
-    target: Any = raw
-    for part in parents:
-        target = _step(target, part, where)
-    if isinstance(target, list):
-        target[_index(target, last, where)] = value
-    else:
-        target[last] = value
-
-
-def _step(target: Any, part: str, where: str) -> Any:
-    below = target[_index(target, part, where)] if isinstance(target, list) else target.setdefault(part, {})
-    if not isinstance(below, dict | list):
-        raise SpecError(where, f"{part!r} to hold further fields", f"the value {below!r}")
-    return below
-
-
-def _index(target: list[Any], part: str, where: str) -> int:
-    known = [str(number) for number in range(len(target))]
-    if part not in known:
-        raise SpecError(where, f"a position below {len(target)}", repr(part), nearest(part, known) if known else "")
-    return int(part)

@@ -51,6 +51,7 @@ class Histogram(Frozen):
         head_seconds: key text -> seconds spent on the rows of a head key that have been reduced so
             far, of keys where that was measured.
         tail_seconds: seconds spent on all other rows so far, where that was measured.
+        keys: different keys seen so far, where they were counted.
     """
 
     seen_rows: int = Field(ge=0)
@@ -61,6 +62,7 @@ class Histogram(Frozen):
     backlog_tail: tuple[Annotated[int, Field(ge=0)], ...]
     head_seconds: dict[str, float] = Field(default_factory=dict)
     tail_seconds: float | None = Field(default=None, ge=0)
+    keys: int | None = Field(default=None, ge=0)
 
 
 class StageReport(Document):

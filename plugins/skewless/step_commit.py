@@ -8,12 +8,13 @@ from skewless.document import Document, Frozen
 
 
 class CommittedFile(Frozen):
-    """One data file: its kind, its path below the run directory, its rows and its length."""
+    """One file: its kind, its path below the run directory, its rows, its length and its ``file_checksum``."""
 
     kind: str
     path: str
     rows: int = Field(ge=0)
     size_bytes: int = Field(ge=0)
+    checksum: str = Field(pattern="[0-9a-f]{64}")
 
 
 class StepCommit(Document):

@@ -31,6 +31,7 @@ from skewless.run_facts import run_facts
 from skewless.run_options import refuse_more_waves, with_options
 from skewless.spec import JobSpec, SparkSizing
 from skewless_airflow.connected_step import ConnectAddress, ConnectedStep, connect_address, require_local_server
+from skewless_airflow.lineage import input_lineage, published_lineage
 from skewless_airflow.links import (
     DecisionLink,
     QualityReportLink,
@@ -264,6 +265,10 @@ class PrepareOperator(SkewlessSparkOperator):
             )
         return choice
 
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
+        """What the run reads, for OpenLineage's provider."""
+        return input_lineage(_run_of(task_instance, self.group))
+
     def sizing(self, run: RunDirectory) -> SparkSizing:
         """As it was chosen: there is no job yet."""
         del run
@@ -354,6 +359,10 @@ class PublishOperator(BaseOperator):
         }
         context["outlet_events"][self.asset].extra = facts
 
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
+        """What the run has read and written, for OpenLineage's provider."""
+        return published_lineage(_run_of(task_instance, self.group))
+
 
 def _ended_before(run: RunDirectory, stage: int) -> Decision | None:
     """The decision before ``stage`` by which no further stage was needed, if there is one."""
@@ -367,8 +376,12 @@ def _ended_before(run: RunDirectory, stage: int) -> Decision | None:
 
 
 def _run_directory(context: Context, group: str) -> RunDirectory:
-    dag_run = context["dag_run"]
-    return RunDirectory(run_location(dag_run.dag_id, dag_run.run_id, group))
+    return _run_of(context["dag_run"], group)
+
+
+def _run_of(run: Any, group: str) -> RunDirectory:
+    """The run directory of whatever has the ids of a run."""
+    return RunDirectory(run_location(run.dag_id, run.run_id, group))
 
 
 def _sizing(wanted: SparkSizing) -> dict[str, str]:

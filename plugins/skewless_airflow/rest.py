@@ -29,7 +29,11 @@ class AirflowRest:
         self._login = {"username": user, "password": password}
         # trust_env off: a proxy of the laptop is not for its own localhost.
         self._client = httpx.Client(base_url=url, timeout=30, trust_env=False)
-        self._log_in()
+        try:
+            self._log_in()
+        except BaseException:
+            self._client.close()  # nobody has it yet who could
+            raise
 
     def __enter__(self) -> Self:
         return self

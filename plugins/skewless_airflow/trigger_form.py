@@ -108,7 +108,7 @@ def _field(name: str, section: str, default: JsonValue, spec: JobSpec) -> Param:
     schema = option_schema(name)
     words = "\n\n".join(filter(None, (schema.pop("description"), _MORE.get(name))))
     title = _TITLES.get(name) or name.replace("_", " ").capitalize()
-    for made in ("title", "default"):
+    for made in ("title", "default", "examples"):
         schema.pop(made, None)
     if name == "waves":
         schema["maxItems"] = len(spec.routing.waves)

@@ -14,7 +14,6 @@ from benchmarks.simulation import Simulation
 from skewless.ledger import balance
 from skewless.quality_report import Check, QualityReport
 from skewless.run_directory import QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, STAGE_REPORT, RunDirectory, stage_step
-from skewless.step_commit import CommittedFile
 from skewless_airflow.run_store import run_location
 
 NIGHT = dt.datetime(2026, 11, 20, 2, tzinfo=dt.UTC)
@@ -40,7 +39,7 @@ def validate(run: RunDirectory, counts: dict[str, int]) -> None:
     path.parent.mkdir(parents=True)
     pq.write_table(pa.table({"key": list(counts), "occurrences": list(counts.values())}), path)
     rows = sum(counts.values())
-    file = CommittedFile(kind="result", path=result.relative(str(path)), rows=len(counts), size_bytes=1)
+    file = result.described("result", str(path), len(counts))
     result.commit([file], {"rows": rows, "keys": len(counts)})
     quality = run.new_attempt(QUALITY_STEP)
     check = Check(subject="result", expectation="expect_x", column="", success=True, observed="", sentence="good")

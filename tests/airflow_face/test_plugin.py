@@ -18,7 +18,7 @@ before = set(sys.modules)
 plugins, errors = plugins_manager._get_plugins()
 stems = {path.stem for path in Path(sys.argv[1]).rglob("*.py")} - {"skewless_plugin"}
 print(json.dumps({
-    "plugins": [plugin.name for plugin in plugins],
+    "plugins": [plugin.name for plugin in plugins if isinstance(plugin.source, plugins_manager.PluginsDirectorySource)],
     "errors": errors,
     "stray": sorted((set(sys.modules) - before) & stems),
     "entry": "skewless_plugin" in sys.modules,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
-from httpx import Client
+from fastapi.testclient import TestClient
 
 from skewless_airflow.run_store import run_location
 from skewless_airflow.web.registration import SkewlessWeb, external_views, run_address
@@ -27,7 +27,7 @@ _TRAVERSALS = (
 
 
 @pytest.fixture(scope="module")
-def clients(tmp_path_factory: pytest.TempPathFactory, airflow_database: None) -> Iterator[dict[str, Client]]:  # noqa: ARG001
+def clients(tmp_path_factory: pytest.TempPathFactory, airflow_database: None) -> Iterator[dict[str, TestClient]]:  # noqa: ARG001
     """Airflow's API app with a finished run of each DAG."""
     folder = tmp_path_factory.mktemp("web")
     with served(folder) as found:
@@ -71,31 +71,31 @@ def test_no_route_describes_the_api_to_strangers() -> None:
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
-def test_without_a_login_every_route_is_refused(clients: dict[str, Client], method: str) -> None:
+def test_without_a_login_every_route_is_refused(clients: dict[str, TestClient], method: str) -> None:
     addresses = [*_addresses(DAG), *(f"/skewless/{path}" for path in ("docs", "redoc", "openapi.json", "static/", "x"))]
     assert len(addresses) > 15
     answers = {address: clients[""].request(method, address).status_code for address in addresses}
     assert set(answers.values()) == {401}, answers
 
 
-def test_a_user_without_a_role_is_refused_everywhere(clients: dict[str, Client]) -> None:
+def test_a_user_without_a_role_is_refused_everywhere(clients: dict[str, TestClient]) -> None:
     answers = {address: clients["nobody"].get(address).status_code for address in _addresses(DAG)}
     assert set(answers.values()) == {403}, answers
 
 
-def test_a_forged_token_is_refused(clients: dict[str, Client]) -> None:
+def test_a_forged_token_is_refused(clients: dict[str, TestClient]) -> None:
     answer = clients[""].get("/skewless/", headers={"Authorization": "Bearer abc.def.ghi"})
     assert answer.status_code == 403
 
 
-def test_what_the_browser_sends_is_enough(clients: dict[str, Client]) -> None:
+def test_what_the_browser_sends_is_enough(clients: dict[str, TestClient]) -> None:
     """An iframe of the same origin sends the cookie, and no header."""
     token = clients["viewer"].headers["Authorization"].removeprefix("Bearer ")
     answer = clients[""].get(f"/skewless/dags/{DAG}/runs/one/skew", headers={"Cookie": f"_token={token}"})
     assert answer.status_code == 200
 
 
-def test_a_dag_that_is_not_the_users_is_refused(clients: dict[str, Client]) -> None:
+def test_a_dag_that_is_not_the_users_is_refused(clients: dict[str, TestClient]) -> None:
     about_it = [address for address in _addresses(FORBIDDEN_DAG) if FORBIDDEN_DAG in address]
     assert len(about_it) > 10
     refused = {address: clients["viewer"].get(address) for address in about_it}
@@ -103,20 +103,20 @@ def test_a_dag_that_is_not_the_users_is_refused(clients: dict[str, Client]) -> N
     assert {clients["admin"].get(address).status_code for address in about_it} == {200}
 
 
-def test_no_other_parameter_stands_in_for_the_dag_of_the_address(clients: dict[str, Client]) -> None:
+def test_no_other_parameter_stands_in_for_the_dag_of_the_address(clients: dict[str, TestClient]) -> None:
     answer = clients["viewer"].get(f"/skewless/dags/{FORBIDDEN_DAG}/runs/one/skew", params={"dag_id": DAG})
     assert answer.status_code == 403
     assert clients["viewer"].get("/skewless/dags/~/runs/one/skew").status_code == 422
 
 
-def test_lists_name_only_what_the_user_may_read(clients: dict[str, Client]) -> None:
+def test_lists_name_only_what_the_user_may_read(clients: dict[str, TestClient]) -> None:
     for address in ("/skewless/", "/skewless/api/v1/dags"):
         assert FORBIDDEN_DAG not in clients["viewer"].get(address).text
         assert FORBIDDEN_DAG in clients["admin"].get(address).text
 
 
 @pytest.mark.parametrize("user", _EVERYBODY)
-def test_no_path_leads_out_of_the_static_files(clients: dict[str, Client], user: str) -> None:
+def test_no_path_leads_out_of_the_static_files(clients: dict[str, TestClient], user: str) -> None:
     for path in _TRAVERSALS:
         answer = clients[user].get(f"/skewless/static/{path}")
         assert answer.status_code in ({401, 403} if user in {"", "nobody"} else {404}), path
@@ -124,7 +124,7 @@ def test_no_path_leads_out_of_the_static_files(clients: dict[str, Client], user:
 
 
 @pytest.mark.parametrize("user", _EVERYBODY)
-def test_no_path_leads_out_of_the_data_docs(clients: dict[str, Client], user: str) -> None:
+def test_no_path_leads_out_of_the_data_docs(clients: dict[str, TestClient], user: str) -> None:
     base = f"/skewless/dags/{DAG}/runs/one/quality/docs"
     ways = (*_TRAVERSALS, "way-out.html", "../result.json", "..%2fresult.json", "../../../COMMIT.json")
     for path in ways:
@@ -152,7 +152,7 @@ def test_no_path_leads_out_of_the_data_docs(clients: dict[str, Client], user: st
     ],
 )
 def test_an_address_that_names_nothing_is_told_so_in_one_sentence(
-    clients: dict[str, Client], user: str, dag_id: str, run_id: str
+    clients: dict[str, TestClient], user: str, dag_id: str, run_id: str
 ) -> None:
     for end in (f"dags/{dag_id}/runs/{run_id}/skew", f"api/v1/dags/{dag_id}/runs/{run_id}"):
         answer = clients[user].get(f"/skewless/{end}")
@@ -168,27 +168,27 @@ def test_an_address_that_names_nothing_is_told_so_in_one_sentence(
             assert ".." in (dag_id, run_id)
 
 
-def test_an_address_with_a_line_end_does_not_get_past_airflows_router(clients: dict[str, Client]) -> None:
+def test_an_address_with_a_line_end_does_not_get_past_airflows_router(clients: dict[str, TestClient]) -> None:
     for user in _EVERYBODY:
         answer = clients[user].get(f"/skewless/dags/{DAG}/runs/one%0a/skew")
         assert (answer.status_code, answer.text) == (404, '{"detail":"Not Found"}')
 
 
 @pytest.mark.parametrize("group", ["..", "../one", "a/b", "a\\b", "%2e%2e", "a+b", "\0", "x" * 300])
-def test_a_group_cannot_be_taken_for_a_path(clients: dict[str, Client], group: str) -> None:
+def test_a_group_cannot_be_taken_for_a_path(clients: dict[str, TestClient], group: str) -> None:
     for end in (f"dags/{DAG}/runs/one/skew", f"dags/{DAG}/over-time", f"api/v1/dags/{DAG}/runs/one/quality"):
         assert clients["viewer"].get(f"/skewless/{end}", params={"group": group}).status_code == 422
         assert clients[""].get(f"/skewless/{end}", params={"group": group}).status_code == 401
 
 
 @pytest.mark.parametrize("address", ["api/v1/dags/nightly/runs/one/stages/x", "api/v1/dags/nightly/runs/one/stages/-1"])
-def test_a_stage_that_is_no_number_is_refused(clients: dict[str, Client], address: str) -> None:
+def test_a_stage_that_is_no_number_is_refused(clients: dict[str, TestClient], address: str) -> None:
     answer = clients["viewer"].get(f"/skewless/{address}")
     assert answer.status_code == 422
     assert "stage" in answer.json()["error"].lower()
 
 
-def test_every_answer_forbids_scripts_and_foreign_frames(clients: dict[str, Client]) -> None:
+def test_every_answer_forbids_scripts_and_foreign_frames(clients: dict[str, TestClient]) -> None:
     for address in [*_addresses(DAG), "/skewless/nothing"]:
         for user in ("", "viewer"):
             headers = clients[user].get(address).headers
@@ -200,7 +200,7 @@ def test_every_answer_forbids_scripts_and_foreign_frames(clients: dict[str, Clie
             assert headers["Cache-Control"].startswith("private")
 
 
-def test_data_docs_are_served_without_scripts(clients: dict[str, Client]) -> None:
+def test_data_docs_are_served_without_scripts(clients: dict[str, TestClient]) -> None:
     base = f"/skewless/dags/{DAG}/runs/one/quality/docs"
     page = clients["viewer"].get(f"{base}/index.html")
     assert page.status_code == 200
@@ -210,14 +210,14 @@ def test_data_docs_are_served_without_scripts(clients: dict[str, Client]) -> Non
     assert clients["viewer"].get(f"{base}/static/tracking.js").status_code == 404
 
 
-def test_airflow_knows_the_tabs_and_the_app(clients: dict[str, Client]) -> None:
+def test_airflow_knows_the_tabs_and_the_app(clients: dict[str, TestClient]) -> None:
     (plugin,) = [one for one in clients["admin"].get("/api/v2/plugins").json()["plugins"] if one["name"] == "skewless"]
     assert [app["url_prefix"] for app in plugin["fastapi_apps"]] == ["/skewless"]
     assert {view["destination"] for view in plugin["external_views"]} == {"nav", "dag", "dag_run", "task_instance"}
     assert clients["admin"].get("/api/v2/plugins/importErrors").json()["total_entries"] == 0
 
 
-def test_the_tabs_lead_to_pages(clients: dict[str, Client]) -> None:
+def test_the_tabs_lead_to_pages(clients: dict[str, TestClient]) -> None:
     """With the ids filled in as Airflow's UI fills them, relative to its root."""
     for view in external_views():
         href = str(view["href"])
@@ -228,14 +228,13 @@ def test_the_tabs_lead_to_pages(clients: dict[str, Client]) -> None:
             assert clients["viewer"].get(f"/{icon}").headers["content-type"] == "image/svg+xml"
 
 
-def test_operators_can_link_to_a_page(clients: dict[str, Client]) -> None:
+def test_operators_can_link_to_a_page(clients: dict[str, TestClient]) -> None:
     for page in ("skew", "quality", "what-if"):
         assert clients["viewer"].get(f"/{run_address(DAG, 'one', page)}").status_code == 200
     assert run_address("a", "b/c+d") == "skewless/dags/a/runs/b%2Fc%2Bd/skew"
 
 
 def test_links_hold_below_a_path_of_airflows_own() -> None:
-    from fastapi.testclient import TestClient
 
     parent = FastAPI(root_path="/airflow")
     parent.mount("/skewless", SkewlessWeb())

@@ -31,25 +31,30 @@ from skewless_airflow.places import PROJECT
 from skewless_airflow.rest import FINISHED_RUN, AirflowRest
 from skewless_airflow.run_store import safe_run_id
 from skewless_airflow.standalone import USER, free_port
-from tests.cluster.words import write_words
+from tests.cluster.earlier_nights import FAILED, INPUT, NIGHTS
+from tests.cluster.words import write_words, zipf_words
 
 pytestmark = pytest.mark.timeout(900)
 
-JOB = "browser_words"
+JOB = "nightly_words"
 #: A key that would be code if anybody took it for that.
 HOSTILE = "<img src=x onerror=alert(1)>"
-COUNTS = {"self": 60_000, HOSTILE: 20_000, "if": 9_000, "": 700, **{f"word-{n}": 1 + n % 40 for n in range(500)}}
+COUNTS = {**zipf_words(40_000, 1.1), HOSTILE: 9_000}
 SPEC = {
     "name": JOB,
-    "description": "How often each word occurs.",
-    "input": {"path": "words"},
+    "description": "How often each word occurs in the sources, and in how many letters.",
+    "input": {"path": INPUT},
     "key": "word",
     "engine": "staged",
-    "aggregates": {"occurrences": "count", "total": {"function": "sum", "column": "size"}},
-    "routing": {"waves": [1, 3], "reducers": 4, "stage_overhead": 0},
+    "aggregates": {"occurrences": "count", "letters": {"function": "sum", "column": "size"}},
+    "routing": {"waves": [1, 4, 15], "reducers": 8, "stage_overhead": 0},
     "quality": {
         "expectations": [
-            {"type": "expect_column_values_to_be_between", "kwargs": {"column": "occurrences", "min_value": 1}}
+            {
+                "type": "expect_column_values_to_be_between",
+                "kwargs": {"column": "occurrences", "min_value": 1, "max_value": 60_000},
+            },
+            {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "letters"}},
         ]
     },
     "output": {"path": "published/words", "files": 2},
@@ -81,11 +86,15 @@ class Visit(NamedTuple):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data root and a catalog of one job."""
+    """A data root and a catalog of one job, which has run on the nights before."""
     place = tmp_path_factory.mktemp("browser")
     (place / "catalog").mkdir()
-    (place / "catalog" / f"{JOB}.yaml").write_text(yaml.safe_dump(SPEC))
-    write_words(place / "data" / "words", COUNTS, files=8)
+    spec = place / "catalog" / f"{JOB}.yaml"
+    spec.write_text(yaml.safe_dump(SPEC))
+    earlier = [sys.executable, "-m", "tests.cluster.earlier_nights", str(place / "data"), str(spec)]
+    done = subprocess.run(earlier, cwd=PROJECT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    write_words(place / "data" / INPUT, COUNTS, files=8)
     return place
 
 
@@ -213,11 +222,69 @@ def test_the_log_of_a_plan_task_says_what_was_decided(visit: Visit) -> None:
     _shoot(visit.driver, "plan-log")
 
 
+@pytest.mark.parametrize(
+    ("task", "link", "says"),
+    [
+        pytest.param("stage_00.run", "Skew report", "Ledger", id="skew report of a stage"),
+        pytest.param("stage_01.plan", "Skew report", "Ledger", id="skew report of a plan"),
+        pytest.param("validate", "Quality report", "expectations held", id="quality report"),
+    ],
+)
+def test_a_link_on_the_page_of_a_task_opens_what_it_names(visit: Visit, task: str, link: str, says: str) -> None:
+    visit.in_airflow(f"/tasks/{task}/details")
+    _click_text(visit.driver, link)
+    if "/plugin/" in _address(visit.driver, but_not=f"/tasks/{task}/details"):
+        _into_our_frame(visit.driver)
+    _await(lambda: says in _text(visit.driver), f"{says!r} behind the link {link}")
+    assert visit.run_id in _text(visit.driver), "it is this run's page"
+
+
+def test_the_quality_report_is_reached_from_the_run_and_tells_of_the_nights_before(visit: Visit) -> None:
+    visit.in_airflow("/plugin/skew")
+    _into_our_frame(visit.driver)
+    _click_text(visit.driver, "Data quality")
+    _await(lambda: "expectations held" in _text(visit.driver), "the quality report")
+    assert len(visit.driver.find_elements(By.CSS_SELECTOR, ".marks rect.bad")) == len(FAILED)
+    visit.driver.switch_to.default_content()
+    visit.driver.get(visit.ours("RUN/quality"))
+    _await(lambda: "expectations held" in _text(visit.driver), "the quality report by itself")
+    _shoot(visit.driver, "quality")
+
+
 def test_the_dag_has_its_runs_over_time(visit: Visit) -> None:
     visit.driver.get(f"{visit.url}/dags/{JOB}")
     _click_text(visit.driver, "Skew over time")
     _into_our_frame(visit.driver)
     _await(lambda: visit.run_id in _text(visit.driver), "the run in the DAG's tab")
+    assert f"All {len(NIGHTS) + 1} runs" in _text(visit.driver)
+    visit.driver.switch_to.default_content()
+    _shoot(visit.driver, "over-time")
+
+
+def test_all_jobs_are_one_click_from_everywhere_in_airflow(visit: Visit) -> None:
+    visit.driver.get(f"{visit.url}/dags/{JOB}")
+    _click(visit.driver, 'a[href$="/plugin/skewless"]')
+    _into_our_frame(visit.driver)
+    _await(lambda: JOB in _text(visit.driver), "the job in the list of all")
+    visit.driver.switch_to.default_content()
+    _shoot(visit.driver, "all-jobs")
+
+
+@pytest.mark.parametrize("chosen", ["light", "dark"])
+def test_our_tabs_have_the_colours_that_were_chosen_in_airflow(visit: Visit, chosen: str) -> None:
+    other = "dark" if chosen == "light" else "light"
+    _prefer(visit.driver, other)
+    visit.in_airflow("/plugin/skew")
+    visit.driver.execute_script("localStorage.setItem('theme', arguments[0])", chosen)
+    visit.in_airflow("/plugin/skew")
+    _into_our_frame(visit.driver)
+    _await(lambda: "Ledger" in _text(visit.driver), "the Skew tab")
+    ink, page = _ink_and_page(visit.driver)
+    visit.driver.switch_to.default_content()
+    _shoot(visit.driver, f"skew-tab-{chosen}")
+    visit.driver.execute_script("localStorage.removeItem('theme')")
+    _prefer(visit.driver, None)
+    assert ink > 128 > page if chosen == "dark" else ink < 128 < page
 
 
 @pytest.mark.parametrize(
@@ -270,20 +337,13 @@ def test_a_console_of_airflow_has_no_errors_of_our_pages(visit: Visit) -> None:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_pages_follow_light_and_dark(visit: Visit, scheme: str) -> None:
-    visit.driver.execute_cdp_cmd(
-        "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
-    )
+    _prefer(visit.driver, scheme)
     visit.driver.get(visit.ours("RUN/skew"))
     _await(lambda: "Ledger" in _text(visit.driver), "the page")
-    colours = visit.driver.execute_script(
-        "const s = getComputedStyle(document.body);"
-        "const root = getComputedStyle(document.documentElement);"
-        "return [s.color, s.backgroundColor, root.backgroundColor]"
-    )
-    ink = _brightness(colours[0])
-    assert ink > 128 if scheme == "dark" else ink < 128, colours
+    ink, page = _ink_and_page(visit.driver)
     _shoot(visit.driver, f"skew-{scheme}")
-    visit.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+    _prefer(visit.driver, None)
+    assert ink > 128 > page if scheme == "dark" else ink < 128 < page
 
 
 def _log_in(driver: webdriver.Chrome, url: str, password: str) -> None:
@@ -331,10 +391,26 @@ def _await(happened: Callable[[], bool], what: str) -> None:
         time.sleep(0.1)
 
 
-def _brightness(colour: str) -> float:
-    """Of ``rgb(r, g, b)``, from 0 to 255."""
-    numbers = colour.partition("(")[2].rstrip(")").split(",")
-    return sum(float(number) for number in numbers[:3]) / 3
+def _prefer(driver: webdriver.Chrome, scheme: str | None) -> None:
+    """What the browser's owner prefers, light or dark; None for what this machine has."""
+    features = [{"name": "prefers-color-scheme", "value": scheme}] if scheme else []
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+
+
+def _ink_and_page(driver: webdriver.Chrome) -> tuple[float, float]:
+    """The brightness of text and page, from 0 to 255."""
+    colours: list[str] = driver.execute_script(
+        "const body = getComputedStyle(document.body); return [body.color, body.backgroundColor]"
+    )
+    ink, page = (sum(map(float, colour.partition("(")[2].rstrip(")").split(",")[:3])) / 3 for colour in colours)
+    return ink, page
+
+
+def _address(driver: webdriver.Chrome, but_not: str) -> str:
+    """Where the browser is, once it has left a page; a link may have opened a window of its own."""
+    driver.switch_to.window(driver.window_handles[-1])
+    _await(lambda: not driver.current_url.endswith(but_not), f"a page other than {but_not}")
+    return driver.current_url
 
 
 def _shoot(driver: webdriver.Chrome, name: str) -> None:

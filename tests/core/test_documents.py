@@ -3,6 +3,8 @@ from __future__ import annotations
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from skewless.certificate import certify
 from skewless.decision import Decision
@@ -32,7 +34,9 @@ def samples() -> dict[str, Document]:
     check = Check(
         subject="result", expectation="expect_x", column="", success=False, observed="3", sentence="expect_x: 3"
     )
-    file = CommittedFile(kind="states", path="stages/0000/attempts/a/0.parquet", rows=3, size_bytes=9)
+    file = CommittedFile(
+        kind="states", path="stages/0000/attempts/a/0.parquet", rows=3, size_bytes=9, checksum="0" * 64
+    )
     assert decision.next_plan is not None
     return {
         "JobSpec": job.spec,
@@ -118,7 +122,31 @@ def test_numbers_that_are_none_are_refused(number: str) -> None:
 
 def test_a_negative_count_is_refused() -> None:
     with pytest.raises(DocumentError, match=r"field files.0.rows: required greater than or equal to 0, but came -1"):
-        StepCommit.from_json('{"step":"a","attempt":"b","files":[{"kind":"k","path":"p","rows":-1,"size_bytes":0}]}')
+        StepCommit.from_json(
+            '{"step":"a","attempt":"b","files":[{"kind":"k","path":"p","rows":-1,"size_bytes":0,"checksum":"%s"}]}'
+            % ("0" * 64)
+        )
+
+
+@pytest.mark.parametrize("name", samples())
+def test_a_stored_document_is_what_it_was(name: str) -> None:
+    document = samples()[name]
+    assert type(document).from_sealed(document.sealed().encode()) == document
+
+
+@given(st.data())
+def test_a_stored_document_that_was_cut_or_changed_anywhere_is_refused(data: st.DataObject) -> None:
+    stored = samples()["StageReport"].sealed().encode()
+    at = data.draw(st.integers(0, len(stored) - 1))
+    bit = 1 << data.draw(st.integers(0, 7))
+    for damaged in (stored[:at], stored[:at] + bytes([stored[at] ^ bit]) + stored[at + 1 :]):
+        with pytest.raises(DocumentError, match=r"^run/x\.json: required "):
+            StageReport.from_sealed(damaged, where="run/x.json")
+
+
+def test_a_stored_document_of_another_version_is_refused_by_its_version() -> None:
+    with pytest.raises(DocumentError, match="required StageReport version 1, but came version 99"):
+        StageReport.from_sealed(b'{"version":99,"seal":"of tomorrow"}', where="run/x.json")
 
 
 def test_reading_what_was_cached_does_not_change_a_document() -> None:

@@ -30,7 +30,7 @@ def lint_imports(tree: Path) -> subprocess.CompletedProcess[str]:
 def tree(tmp_path: Path) -> Path:
     """A copy of the packages and their contracts."""
     ignored = shutil.ignore_patterns("__pycache__")
-    for package in ("plugins/skewless", "plugins/skewless_airflow", "jobs/skewless_spark"):
+    for package in ("plugins/skewless", "plugins/skewless_leases", "plugins/skewless_airflow", "jobs/skewless_spark"):
         shutil.copytree(ROOT / package, tmp_path / package, ignore=ignored)
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     return tmp_path
@@ -52,6 +52,8 @@ PLANTED = [
     ("plugins/skewless/policies/static.py", "from skewless.policies import adaptive", "A policy is one file"),
     ("jobs/skewless_spark/__init__.py", "import skewless_airflow", "The Spark face and the Airflow face"),
     ("jobs/skewless_spark/__init__.py", "import airflow.sdk", "The Spark face knows no Airflow"),
+    ("plugins/skewless_leases/balance.py", "import time", "What is decided about leases"),
+    ("plugins/skewless_leases/tables.py", "import skewless.spec", "The leases know neither Spark nor Airflow"),
     ("plugins/skewless_airflow/__init__.py", "import pyarrow", "The Airflow face knows no Spark"),
 ]
 

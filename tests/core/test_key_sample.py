@@ -14,6 +14,7 @@ from skewless.job import Algebra, Job
 from skewless.key_sample import KeySample
 from skewless.plan_zero import PROBE, sampled_plan
 from skewless.planner import first_plan
+from skewless.routing_plan import WHOLE_SHARE, RoutingPlan
 from tests.core.synthetic import zipf_rows
 
 NATIVE = Algebra(mergeable=True, ordered=False, row_seconds=1e-6)
@@ -108,6 +109,33 @@ def test_where_keys_are_set_up_it_is_done_once() -> None:
     plan = sampled_plan(job, first_plan(job), sample_of())
     assert plan.waves == (0, len(job.waves))
     assert "sets up its keys anew" in plan.sentence
+
+
+def largest_over_mean(plan: RoutingPlan, counts: np.ndarray, setup_rows: float) -> float:
+    """Of what the tasks of a plan have to do: their rows, and the set-ups of their keys."""
+    loads = np.zeros(len(plan.tasks))
+    for number, rows in enumerate(counts.tolist()):
+        shares = plan.head.get(f"key-{number}") or ((plan.tail_task(f"key-{number}"), WHOLE_SHARE),)
+        for task, weight in shares:
+            loads[task] += rows * weight / WHOLE_SHARE + setup_rows
+    return float(loads.max() / loads.mean())
+
+
+def test_where_a_set_up_takes_as_long_as_many_rows_keys_are_spread_by_both() -> None:
+    counts = zipf_rows(20_000, 1.2, 400_000)
+    keys = np.random.default_rng(3).permutation(np.repeat(np.arange(len(counts)), counts))
+    found = np.bincount(keys[:100_000])
+    seen = np.flatnonzero(found)
+    sample = KeySample(found[seen], [f"key-{number}" for number in seen.tolist()])
+    plans = []
+    for row_seconds in (5e-5, None):
+        job = job_with(
+            Algebra(mergeable=True, ordered=False, setup_seconds=0.005, row_seconds=row_seconds), [400] * 1000
+        )
+        plans.append(sampled_plan(job, first_plan(job), sample))
+    by_both, by_rows = plans
+    assert largest_over_mean(by_both, counts, 100) < 1.08
+    assert largest_over_mean(by_rows, counts, 100) > 1.12, "or the test says nothing"
 
 
 def test_the_first_stage_is_even_and_the_run_no_worse() -> None:

@@ -10,7 +10,6 @@ from skewless.ledger import balance
 from skewless.publication import Publication, publish, published_path
 from skewless.quality_report import Check, QualityReport
 from skewless.run_directory import QUALITY_STEP, RESULT_STEP, RunDirectory
-from skewless.step_commit import CommittedFile
 from tests.core import synthetic
 
 DAY = "date=2026-11-20"
@@ -27,7 +26,7 @@ def validated(folder: Path, out: Path | str, parts: dict[str, str], success: boo
         path = Path(result.path(name))
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-        files.append(CommittedFile(kind="result", path=result.relative(str(path)), rows=1, size_bytes=len(text)))
+        files.append(result.described("result", str(path), 1))
     result.commit(files, {"rows": 7, "keys": len(parts)})
     zombie = Path(result.path("late-zombie.parquet"))
     zombie.parent.mkdir(parents=True, exist_ok=True)
@@ -53,7 +52,7 @@ def texts(day: Path) -> dict[str, str]:
 
 
 def test_exactly_the_committed_files_are_published(tmp_path: Path) -> None:
-    run = validated(tmp_path / "run", tmp_path / "out", {"a.parquet": "one", "b.parquet": "two"})
+    run = validated(tmp_path / "run", tmp_path / "out", {"a.txt": "one", "b.txt": "two"})
     published = publish(run)
     assert published == Publication(path=f"{tmp_path}/out/{DAY}", rows=7, keys=2)
     assert published.path == published_path(run.job())
@@ -62,8 +61,8 @@ def test_exactly_the_committed_files_are_published(tmp_path: Path) -> None:
 
 
 def test_a_newer_run_replaces_the_day_whole_and_the_older_cannot_undo_it(tmp_path: Path) -> None:
-    older = validated(tmp_path / "1", tmp_path / "out", {"a.parquet": "old", "b.parquet": "old"})
-    newer = validated(tmp_path / "2", tmp_path / "out", {"a.parquet": "new"})
+    older = validated(tmp_path / "1", tmp_path / "out", {"a.txt": "old", "b.txt": "old"})
+    newer = validated(tmp_path / "2", tmp_path / "out", {"a.txt": "new"})
     first = publish(older)
     publish(newer)
     assert publish(older) == first
@@ -72,8 +71,8 @@ def test_a_newer_run_replaces_the_day_whole_and_the_older_cannot_undo_it(tmp_pat
 
 
 def test_failed_quality_publishes_nothing_and_names_the_expectation(tmp_path: Path) -> None:
-    publish(validated(tmp_path / "1", tmp_path / "out", {"a.parquet": "good"}))
-    bad = validated(tmp_path / "2", tmp_path / "out", {"a.parquet": "bad"}, success=False)
+    publish(validated(tmp_path / "1", tmp_path / "out", {"a.txt": "good"}))
+    bad = validated(tmp_path / "2", tmp_path / "out", {"a.txt": "bad"}, success=False)
     with pytest.raises(
         QualityError, match=r"required all 1 expectations to hold, but came 1 that failed: expect_x\(n\): 3 of 7"
     ):
@@ -98,7 +97,7 @@ def test_what_was_not_validated_is_not_published(tmp_path: Path) -> None:
 
 
 def test_an_output_that_cannot_be_moved_into_at_once_is_refused(tmp_path: Path) -> None:
-    run = validated(tmp_path / "run", "s3://bucket/out", {"a.parquet": "one"})
+    run = validated(tmp_path / "run", "s3://bucket/out", {"a.txt": "one"})
     with pytest.raises(
         RunDirectoryError, match=r"output.path: required a path of a local or shared .*, but came 's3://bucket"
     ):
@@ -107,9 +106,9 @@ def test_an_output_that_cannot_be_moved_into_at_once_is_refused(tmp_path: Path) 
 
 def test_a_reader_sees_the_old_day_or_the_new_one_never_none_or_both(tmp_path: Path) -> None:
     out, rounds = tmp_path / "out", 30
-    publish(validated(tmp_path / "first", out, {"a.parquet": "0", "b.parquet": "0"}))
+    publish(validated(tmp_path / "first", out, {"a.txt": "0", "b.txt": "0"}))
     runs = [
-        validated(tmp_path / str(number), out, {"a.parquet": str(number), "b.parquet": str(number)})
+        validated(tmp_path / str(number), out, {"a.txt": str(number), "b.txt": str(number)})
         for number in range(1, rounds)
     ]
     done, seen, faults = threading.Event(), set(), []
@@ -134,7 +133,7 @@ def test_a_reader_sees_the_old_day_or_the_new_one_never_none_or_both(tmp_path: P
 
 def test_of_runs_that_publish_the_same_day_at_once_one_is_left_whole(tmp_path: Path) -> None:
     out, start = tmp_path / "out", threading.Barrier(8)
-    runs = [validated(tmp_path / str(n), out, {"a.parquet": str(n), "b.parquet": str(n)}) for n in range(8)]
+    runs = [validated(tmp_path / str(n), out, {"a.txt": str(n), "b.txt": str(n)}) for n in range(8)]
     faults: list[Exception] = []
 
     def go(run: RunDirectory) -> None:

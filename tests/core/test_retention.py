@@ -32,7 +32,9 @@ def _run(
     _data(attempt.path("kind=native/part.parquet"))
     attempt.write(STAGE_REPORT, report(plan, {"a": 10}))
     if finished:
-        attempt.commit([CommittedFile(kind="native", path="x", rows=1, size_bytes=100)], {"rows": 10})
+        attempt.commit(
+            [CommittedFile(kind="native", path="x", rows=1, size_bytes=100, checksum="0" * 64)], {"rows": 10}
+        )
         result = run.new_attempt(RESULT_STEP)
         _data(result.path("part.parquet"))
         result.commit([], {"rows": 10, "keys": 1})

@@ -301,7 +301,7 @@ def test_an_input_that_changes_during_the_run_is_noticed_and_nothing_is_committe
     # Were the change to escape the clock, the ledger would tell: it has fewer rows than the footers said.
     job = run.job()
     now = [unit.model_copy(update=_as_now(unit.path)) for unit in job.units]
-    (tmp_path / "run" / "job.json").write_text(job.model_copy(update={"units": tuple(now)}).to_json())
+    (tmp_path / "run" / "job.json").write_text(job.model_copy(update={"units": tuple(now)}).sealed())
     with pytest.raises(LedgerError, match=r"stage 1.*admitted.*nothing was committed"):
         run_stage(spark, run, 1)
     assert run.commit_of("stages/0001") is None

@@ -108,10 +108,7 @@ class Scene:
         attempt = run.new_attempt(RESULT_STEP)
         frame = spark.createDataFrame(list(self.rows), self.schema).repartition(self.files)
         frame.write.parquet(attempt.path("kind=result"))
-        files = [
-            CommittedFile(kind="result", path=attempt.relative(path), rows=0, size_bytes=0)
-            for path in attempt.listed("kind=result")
-        ]
+        files = [attempt.described("result", path, 0) for path in attempt.listed("kind=result")]
         keys = len(self.rows) if self.counted_keys is None else self.counted_keys
         attempt.commit(files, {"rows": self.counted_rows, "keys": keys})
 

@@ -27,7 +27,7 @@ from skewless.publication import publish, require_passed
 from skewless.run_directory import RunDirectory, stage_step
 from skewless.spec import JobSpec, parse_spec
 from skewless.stage_report import StageReport
-from skewless_spark.committed_files import BACKLOG, NATIVE, PYTHON
+from skewless_spark.committed_files import BACKLOG, NATIVE, PYTHON, counting
 from skewless_spark.local import run_stages
 from skewless_spark.merge import merge_states
 from skewless_spark.prepare import prepare
@@ -105,7 +105,7 @@ def _owners_of_a_key(run: RunDirectory) -> int:
     for stage in range(run.committed_stages()):
         tables = [
             pq.read_table(run.path(file.path), columns=["c0", "task", "rows"])
-            for file in run.committed(stage_step(stage)).of_kind(NATIVE)
+            for file in counting(run.committed(stage_step(stage)).files)
         ]
         states = pa.concat_tables(tables)
         counts = states.filter(pc.field("rows") > 0).group_by("c0").aggregate([("task", "count_distinct")])

@@ -23,9 +23,9 @@ from skewless_spark.aggregates.stopwatch import Stopwatch
 Batches = Iterable[pa.RecordBatch]
 Groups = npt.NDArray[np.int64]
 
-#: A row of a batch that is a carried state and none of the input; a row that came with the wave.
+#: A row of a batch that came with the wave; one that another task left over; a carried state, no row of the input.
 #: ``skewless_spark.queue`` says what else a row's arrival can be.
-_ADMITTED, _CARRIED = 0, 3
+_ADMITTED, _FORWARDED, _CARRIED = 0, 2, 3
 
 
 class PythonCall(NamedTuple):
@@ -90,9 +90,9 @@ def reduce_batches(calls: Sequence[PythonCall], keys: Sequence[str]) -> Callable
 
     The batches hold ``task``, ``route_key``, ``arrival``, the key columns and the arguments; where states are
     carried on, also those, ahead of all rows, with ``total_rows``, the rows that they stand for. What comes out
-    holds ``task``, the key columns, the rows of this stage and those admitted, all rows that the state stands
-    for, the seconds spent on the key's rows (where they were measured), on the task's rows and on opening its
-    keys (in its first row), and a state column per call.
+    holds ``task``, the key columns, the rows of this stage, those admitted and those forwarded, all rows that the
+    state stands for, the seconds spent on the key's rows (where they were measured), on the task's rows and on
+    opening its keys (in its first row), and a state column per call.
     """
 
     def reduce(batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -115,7 +115,7 @@ class _Reduction:
         self._arguments = [call.types.argument for call in calls]
         self._labels: list[pa.RecordBatch] = []
         self._texts: list[pa.Array] = []
-        self._rows, self._admitted, self._before = (np.zeros(0, dtype=np.int64) for _ in range(3))
+        self._rows, self._admitted, self._forwarded, self._before = (np.zeros(0, dtype=np.int64) for _ in range(4))
         self._watch, self._setup = Stopwatch(time.perf_counter), Stopwatch(time.perf_counter)
 
     def take(self, batch: pa.RecordBatch) -> None:
@@ -131,6 +131,7 @@ class _Reduction:
         rows, new = groups[carried:], batch.slice(carried)
         self._rows = _counted(self._rows, rows, total)
         self._admitted = _counted(self._admitted, rows[arrival[carried:] == _ADMITTED], total)
+        self._forwarded = _counted(self._forwarded, rows[arrival[carried:] == _FORWARDED], total)
         if len(rows):
             self._watch.timed(rows, total, lambda part, at: self._update(new, part, at, total))
 
@@ -147,6 +148,7 @@ class _Reduction:
         columns = {
             "python_rows": pa.array(self._rows),
             "python_admitted": pa.array(self._admitted),
+            "python_forwarded": pa.array(self._forwarded),
             "total_rows": pa.array(self._rows + before),
             "key_seconds": self._watch.of_groups(self._rows),
             "task_seconds": _in_first_row(self._watch.seconds, total),

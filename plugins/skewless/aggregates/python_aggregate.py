@@ -59,6 +59,8 @@ class PythonAggregate:
         needs_column: whether it must have an argument. Without one it sees a null per row.
         state_bytes: typical size of a state, for the engine's choice between merging and routing.
         setup_seconds: what ``open_keys`` costs per key. Where it is much, keys had better stay in few tasks.
+        row_seconds: what ``update`` costs per row, about; None where nobody knows. With it, a key's set-up is
+            weighed against its rows when keys are placed, and a first stage need not find out.
         open_to_evaluate: whether keys must be open for ``evaluate`` and the merge before it. Where only
             ``update`` needs what ``open_keys`` loads, the last step had better not load it all again.
     """
@@ -76,6 +78,7 @@ class PythonAggregate:
     needs_column: bool = True
     state_bytes: int = 64
     setup_seconds: float = 0.0
+    row_seconds: float | None = None
     open_to_evaluate: bool = True
 
     @classmethod

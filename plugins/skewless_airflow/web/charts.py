@@ -15,6 +15,8 @@ _STEP = 10.0
 _BAR = 8.0
 #: The ring's strip is so many units wide.
 _STRIP = 1000.0
+#: Room that a chart has at least, in bars: two of them are not to be as wide as a page.
+_FEWEST_LOADS, _FEWEST_RUNS = 6, 12
 #: Colours that the style sheet knows.
 _COLOURS = 8
 
@@ -39,6 +41,11 @@ class Chart:
     rects: tuple[Rect, ...]
     line: float | None = None
 
+    @property
+    def places(self) -> int:
+        """How many bars there is room for."""
+        return round(self.width / _STEP)
+
 
 def load_chart(tasks: Sequence[TaskView], fair: float, most: int) -> Chart:
     """Processed rows below, backlog on top of them, one bar for each task, and the fair share as a line."""
@@ -52,7 +59,9 @@ def load_chart(tasks: Sequence[TaskView], fair: float, most: int) -> Chart:
         rects.append(Rect(x, _short(HEIGHT - done), _BAR, _short(done), "done", title))
         if task.backlog:
             rects.append(Rect(x, _short(HEIGHT - done - left), _BAR, _short(left), "left", title))
-    return Chart(max(1, len(tasks)) * _STEP, tuple(rects), _short(HEIGHT - HEIGHT * fair / top) if fair else None)
+    return Chart(
+        max(_FEWEST_LOADS, len(tasks)) * _STEP, tuple(rects), _short(HEIGHT - HEIGHT * fair / top) if fair else None
+    )
 
 
 def ring_strip(ring: RingView) -> Chart:
@@ -86,15 +95,15 @@ def key_strip(stage: StageView) -> Chart:
 
 
 def spark_bars(values: Sequence[float | None], titles: Sequence[str], kinds: Sequence[str]) -> Chart:
-    """One bar for each value, from zero; nothing where there is none."""
+    """One bar for each value, from zero, the last one at the right; nothing where there is none."""
     top = max([value for value in values if value is not None], default=0.0) or 1.0
-    rects = [
-        Rect(place * _STEP + 1, _short(HEIGHT - max(2.0, HEIGHT * value / top)), _BAR,
-             _short(max(2.0, HEIGHT * value / top)), kind, title)
-        for place, (value, title, kind) in enumerate(zip(values, titles, kinds, strict=True))
-        if value is not None
-    ]  # fmt: skip
-    return Chart(max(1, len(values)) * _STEP, tuple(rects))
+    places = max(_FEWEST_RUNS, len(values))
+    rects = []
+    for place, (value, title, kind) in enumerate(zip(values, titles, kinds, strict=True), places - len(values)):
+        if value is not None:
+            high = _short(max(2.0, HEIGHT * value / top))
+            rects.append(Rect(place * _STEP + 1, _short(HEIGHT - high), _BAR, high, kind, title))
+    return Chart(places * _STEP, tuple(rects))
 
 
 def _short(number: float) -> float:

@@ -60,7 +60,14 @@ def external_views() -> list[dict[str, Any]]:
     run = f"{at}/dags/{{DAG_ID}}/runs/{{RUN_ID}}"
     icons = {"icon": f"{at}/static/icon.svg", "icon_dark_mode": f"{at}/static/icon-dark.svg"}
     return [
-        {"name": "Skewless", "href": f"{at}/", "destination": "nav", "url_route": "skewless", **icons},
+        {
+            "name": "Skewless",
+            "href": f"{at}/",
+            "destination": "nav",
+            "nav_top_level": True,  # and not in a menu, where there are several plugins
+            "url_route": "skewless",
+            **icons,
+        },
         {
             "name": "Skew over time",
             "href": f"{at}/dags/{{DAG_ID}}/over-time",

@@ -9,8 +9,11 @@ from typing import Any
 from fastapi import Request
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
 
+from skewless.certificate import NEAR
 from skewless_airflow.web.charts import HEIGHT, key_strip, load_chart, ring_strip, spark_bars
+from skewless_airflow.web.expectation_words import expectation_words, observed_words, required_words
 from skewless_airflow.web.key_text import shown_key
 from skewless_airflow.web.security import REFRESHING_POLICY, STRICT_POLICY, harden
 
@@ -89,6 +92,11 @@ def _unit(value: float | None, unit: str) -> str:
     return {"rows": _rows, "ratio": _ratio, "percent": _percent, "seconds": _seconds}[unit](value)
 
 
+def _breakable(name: str) -> Markup:
+    """A long name that may be broken at its underscores."""
+    return Markup("_<wbr>").join(escape(part) for part in name.split("_"))
+
+
 def _environment() -> Environment:
     found = Environment(
         loader=FileSystemLoader(_HERE / "templates"),
@@ -99,10 +107,11 @@ def _environment() -> Environment:
     )
     found.filters.update(
         key=shown_key, words=_words, rows=_rows, ratio=_ratio, percent=_percent, seconds=_seconds, moment=_moment,
-        waves=_waves, unit=_unit,
+        waves=_waves, unit=_unit, expectation=expectation_words, breakable=_breakable, required=required_words,
+        observed=observed_words,
     )  # fmt: skip
     found.globals.update(
-        key_strip=key_strip,
+        key_strip=key_strip, near=NEAR,
         load_chart=load_chart, ring_strip=ring_strip, spark_bars=spark_bars, chart_height=HEIGHT,
     )  # fmt: skip
     return found

@@ -91,7 +91,9 @@ class PacedSums(GroupsAccumulator):
             time.sleep(seconds * self._slowdown)
 
 
-def _paced(name: str, *, mergeable: bool = True, setup_seconds: float = 0.0) -> PythonAggregate:
+def _paced(
+    name: str, *, mergeable: bool = True, setup_seconds: float = 0.0, row_seconds: float | None = None
+) -> PythonAggregate:
     return PythonAggregate(
         name=name,
         mergeable=mergeable,
@@ -104,10 +106,11 @@ def _paced(name: str, *, mergeable: bool = True, setup_seconds: float = 0.0) -> 
         create=PacedSums,
         state_bytes=16,
         setup_seconds=setup_seconds,
+        row_seconds=row_seconds,
         open_to_evaluate=False,
     )
 
 
 PACED_SUM = _paced("paced_sum")
 PACED_SUM_UNMERGEABLE = _paced("paced_sum_unmergeable", mergeable=False)
-PACED_MODEL_SUM = _paced("paced_model_sum", setup_seconds=MODEL_SECONDS)
+PACED_MODEL_SUM = _paced("paced_model_sum", setup_seconds=MODEL_SECONDS, row_seconds=5e-5)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -90,14 +90,34 @@ class DecisionView:
 
 def read_decisions(run: RunDirectory, last_stage: int) -> list[DecisionView]:
     """All decisions that were taken, by stage."""
-    found = (read_decision(run, stage) for stage in range(last_stage + 2))
-    return [decision for decision in found if decision is not None]
+    found: list[DecisionView] = []
+    for stage in range(last_stage + 2):
+        if (decision := _decided(run, stage)) is not None:
+            # The plan before is in the decision before: that of a large run is not read twice.
+            near = found[-1].after if found and found[-1].stage == stage - 1 else None
+            found.append(_compared(decision, near or _plan_before(run, stage)))
+    return found
 
 
 def read_decision(run: RunDirectory, stage: int) -> DecisionView | None:
     """The decision about a stage, if one was taken."""
+    decision = _decided(run, stage)
+    return _compared(decision, _plan_before(run, stage)) if decision else None
+
+
+def _decided(run: RunDirectory, stage: int) -> DecisionView | None:
     mark = stamp(run, f"decisions/{stage:04d}.json")
     return _decision(run.path(""), stage, mark) if mark else None
+
+
+def _plan_before(run: RunDirectory, stage: int) -> PlanView | None:
+    return read_plan(run, stage - 1) if stage else None
+
+
+def _compared(decision: DecisionView, before: PlanView | None) -> DecisionView:
+    """The decision with the ring that it changed, or left as it was."""
+    changed = bool(before and decision.after and before.ring != decision.after.ring)
+    return replace(decision, before=before.ring if before else None, ring_changed=changed)
 
 
 def read_plan(run: RunDirectory, epoch: int) -> PlanView | None:
@@ -118,7 +138,6 @@ def where_keys_go(run: RunDirectory, keys: tuple[str, ...]) -> tuple[int, tuple[
 def _decision(location: str, stage: int, _mark: str) -> DecisionView:
     run = RunDirectory(location)
     decision = run.decision(stage)
-    before = read_plan(run, stage - 1) if stage else None
     after = _view(decision.next_plan) if decision.next_plan else None
     return DecisionView(
         stage=decision.stage,
@@ -130,8 +149,8 @@ def _decision(location: str, stage: int, _mark: str) -> DecisionView:
         candidates=_named(decision),
         more_candidates=max(0, len(decision.candidates) - MOST_CANDIDATES),
         after=after,
-        before=before.ring if before else None,
-        ring_changed=bool(before and after and before.ring != after.ring),
+        before=None,
+        ring_changed=False,
     )
 
 

@@ -78,13 +78,19 @@ class HistoryView:
         return self.lines[::-1]
 
 
-def read_history(dag_id: str, airflow: Sequence[AirflowRun], group: str = "", most: int = MOST_RUNS) -> HistoryView:
-    """The run directories of a DAG, or of one aggregation of several in it."""
+def read_history(
+    dag_id: str,
+    airflow: Sequence[AirflowRun],
+    group: str = "",
+    most: int = MOST_RUNS,
+    seconds: float = _READING_SECONDS,
+) -> HistoryView:
+    """The run directories of a DAG, or of one aggregation of several in it; the newest always, others in time."""
     folders = latest_folders(dag_id, airflow, group)
     lines: list[RunLine] = []
     begun = time.monotonic()
     for folder, run in folders[:most]:
-        if lines and time.monotonic() - begun > _READING_SECONDS:
+        if lines and time.monotonic() - begun > seconds:
             break
         lines.append(_safely(open_run(dag_id, folder.name, group), folder, run))
     return HistoryView(tuple(lines), len(folders), min(most, len(folders)))

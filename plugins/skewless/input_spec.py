@@ -1,0 +1,138 @@
+"""What a job reads: files or a table, and what is made of each row before it is aggregated."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import ConfigDict, Field, field_validator, model_validator
+
+from skewless.document import Frozen, unmet
+
+ColumnName = Annotated[str, Field(min_length=1)]
+InputFormat = Literal["parquet", "orc", "csv", "json", "text"]
+#: The format that each option is of, beside those of all.
+_OPTIONS_OF = {"header": ("csv",), "delimiter": ("csv",), "columns": ("csv", "json")}
+
+
+class Input(Frozen):
+    """The rows to aggregate: files, or a table of Spark's catalog that is made of files."""
+
+    path: str | None = Field(
+        default=None,
+        min_length=1,
+        description="A file, a folder or a glob; relative paths start at the data root; {date} is the run's day.",
+        examples=["/lake/clicks/{date:%Y/%m/%d}"],
+    )
+    table: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Instead of a path: a table that Spark knows. Just one of the two is given.",
+        examples=["lake.clicks"],
+    )
+    format: InputFormat = Field(
+        default="parquet", description="What the files are; of a table Spark knows it.", examples=["csv"]
+    )
+    header: bool | None = Field(
+        default=None,
+        description="csv: the first line of each file names its columns; by default it does.",
+        examples=[False],
+    )
+    delimiter: str | None = Field(
+        default=None, description="csv: one character, or '\\t'; by default a comma.", examples=[";"]
+    )
+    columns: dict[ColumnName, str] | None = Field(
+        default=None,
+        min_length=1,
+        description="csv, json: Spark SQL type of each column; all columns in order where a csv has no header.",
+        examples=[{"ms": "bigint", "at": "timestamp"}],
+    )
+    cut_bytes: int = Field(
+        default=64 << 20,
+        ge=1 << 16,
+        description="A larger file is cut into pieces of about so many bytes; smaller ones where files are few.",
+        examples=[128 << 20],
+    )
+
+    @field_validator("delimiter")
+    @classmethod
+    def _one_sign(cls, delimiter: str | None) -> str | None:
+        if delimiter is None:
+            return None
+        sign = {"\\t": "\t"}.get(delimiter, delimiter)
+        if len(sign) != 1 or not sign.isascii() or sign in '"\r\n':
+            raise ValueError("should be one ASCII character, no quote and no line end")
+        return sign
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if (self.path is None) == (self.table is None):
+            raise unmet("either a path or a table", "neither" if self.path is None else "both")
+        for option, formats in _OPTIONS_OF.items():
+            if getattr(self, option) is not None and (self.table is not None or self.format not in formats):
+                what = "a table" if self.table is not None else f"format {self.format}"
+                raise unmet(f"{option} only with format {' or '.join(formats)}", what)
+        if self.format == "csv" and self.header is False and self.columns is None:
+            raise unmet("columns for a csv without header", "none")
+        return self
+
+
+_MapOption = bool | int | float | str | list[str] | None
+
+
+def _map_options(schema: dict[str, Any]) -> None:
+    """Tell editors of what a validator takes: the options of a mapper, beside its name."""
+    schema["additionalProperties"] = schema["properties"]["options"]["additionalProperties"]
+    schema["if"] = {"not": {"required": ["mapper"]}}
+    schema["then"] = {"propertyNames": {"enum": ["select", "where", "options"]}}
+
+
+class Map(Frozen):
+    """One row in, any number out, without state: a select list of Spark SQL, or a registered Python mapper.
+
+    A mapper's options stand beside its name: `map: {mapper: tokens, column: value}`.
+    """
+
+    model_config = ConfigDict(json_schema_extra=_map_options)
+
+    select: tuple[Annotated[str, Field(min_length=1)], ...] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=1000,
+        description="Spark SQL expressions with names, over input columns.",
+        examples=[["explode(split(tags, ',')) AS tag", "ms"]],
+    )
+    where: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Only with select: which input rows it sees.",
+        examples=["ms IS NOT NULL"],
+    )
+    mapper: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Instead of select: the name of a registered Python mapper.",
+        examples=["tokens"],
+    )
+    options: dict[str, _MapOption] = Field(
+        default_factory=dict,
+        description="Options of the mapper; they may stand beside its name instead.",
+        examples=[{"column": "value"}],
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _further_names_are_options(cls, raw: Any) -> Any:
+        if isinstance(raw, dict) and "mapper" in raw and "options" not in raw:
+            own = {name: raw[name] for name in ("mapper", "select", "where") if name in raw}
+            return {**own, "options": {name: value for name, value in raw.items() if name not in own}}
+        return raw
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if (self.select is None) == (self.mapper is None):
+            raise unmet("either select or mapper", "neither" if self.select is None else "both")
+        if self.mapper is not None and self.where is not None:
+            raise unmet("where only with select", "where with a mapper")
+        if self.select is not None and self.options:
+            raise unmet("options only with a mapper", "options with select")
+        return self

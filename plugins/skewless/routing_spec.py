@@ -1,0 +1,151 @@
+"""How a job spreads its rows: the policy, and how far it may go."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from skewless.document import Frozen, unmet
+
+PolicyName = Literal[
+    "static",
+    "halving",
+    "doubling",
+    "virtual_tasks",
+    "partial_key",
+    "d_choices",
+    "w_choices",
+    "bounded_load",
+    "adaptive",
+]
+
+
+class Routing(Frozen):
+    """How rows are spread over reducers, and how fast the plan may learn."""
+
+    policy: PolicyName = Field(
+        default="adaptive",
+        description="Who decides where keys go.",
+        examples=["d_choices"],
+    )
+    reducers: int = Field(default=8, ge=1, le=10_000, description="Reducers on the ring to begin with.", examples=[64])
+    min_reducers: int | None = Field(
+        default=None, ge=1, le=10_000, description="adaptive may remove reducers down to so many; by default none.",
+        examples=[4],
+    )  # fmt: skip
+    max_reducers: int | None = Field(
+        default=None, ge=1, le=10_000, description="adaptive may add reducers up to so many; by default none.",
+        examples=[128],
+    )  # fmt: skip
+    slots: int | None = Field(
+        default=None, ge=1, le=100_000,
+        description="Tasks that the cluster runs side by side; by default max_reducers, else reducers.",
+        examples=[32],
+    )  # fmt: skip
+    waves: tuple[Annotated[float, Field(gt=0)], ...] = Field(
+        default=(1, 4, 15, 80),
+        min_length=1,
+        max_length=32,
+        description="Relative sizes of the slices of the input that the stages admit; adaptive may join them.",
+        examples=[[1, 4, 15, 80]],
+    )
+    budget: float | None = Field(
+        default=None,
+        ge=1.0,
+        le=100.0,
+        description="Rows a task may reduce in a stage, as a multiple of the fair share of what is queued; "
+        "by default the planner chooses.",
+        examples=[1.05],
+    )
+    stage_overhead: float | None = Field(
+        default=None, ge=0, le=86_400,
+        description="Seconds that a stage costs beside its rows; by default they are measured. 0 plans as many "
+        "stages as there are waves, whatever they cost.",
+        examples=[0],
+    )  # fmt: skip
+    budget_seconds: float | None = Field(
+        default=None, gt=0, le=86_400,
+        description="Seconds that a task may reduce rows in a stage, as far as a fair share takes no longer, by what "
+        "rows have cost so far; a guard beside the budget, from the second stage on. By default none.",
+        examples=[120],
+    )  # fmt: skip
+    ring_bits: int = Field(
+        default=12, ge=4, le=16, description="The ring has 2 to the power of ring_bits slots.", examples=[12]
+    )
+    tokens: int | None = Field(
+        default=None, ge=1, le=4096,
+        description="Tokens of each reducer to begin with: by default 64, a power of two for halving, always 1 for "
+        "doubling.",
+        examples=[64],
+    )  # fmt: skip
+    head_limit: int = Field(
+        default=4096, ge=0, le=100_000, description="At most so many keys are placed one by one.", examples=[10_000]
+    )
+    threshold: float = Field(
+        default=0.2, ge=0, le=100,
+        description="halving, doubling, virtual_tasks: how far the longest queue may pass the next one (tau).",
+        examples=[0.2],
+    )  # fmt: skip
+    rounds: int = Field(
+        default=4, ge=0, le=50, description="halving, doubling: how often one reducer may be relieved.", examples=[6]
+    )
+    choices: int = Field(
+        default=2, ge=1, le=64, description="partial_key: candidate tasks of each key (d).", examples=[3]
+    )
+    capacity: float = Field(
+        default=1.1, ge=1, le=100, description="bounded_load: rows a task may have, as a multiple of the fair share.",
+        examples=[1.25],
+    )  # fmt: skip
+    max_factor: int = Field(
+        default=8, ge=1, le=1024,
+        description="virtual_tasks, adaptive: key buckets of one reducer at most; a power of two.",
+        examples=[16],
+    )  # fmt: skip
+    task_states: int | None = Field(
+        default=None, ge=1, description="virtual_tasks: states that one task should hold at most; by default no limit.",
+        examples=[1_000_000],
+    )  # fmt: skip
+    approve_forwarding: float | None = Field(
+        default=None, ge=0, le=1,
+        description="A plan that forwards more than this part of a stage's queued rows waits in Airflow until somebody "
+        "approves it; by default none does.",
+        examples=[0.1],
+    )  # fmt: skip
+    warm_start: bool = Field(
+        default=True, description="Plan the first stage from the job's last run, if there is one.", examples=[False]
+    )
+    probe: bool = Field(
+        default=False,
+        description="Begin with a small stage that measures what the rows of each key cost, as long as no earlier run "
+        "has: for Python aggregates to which keys are unlike.",
+        examples=[True],
+    )
+    key_sample: bool = Field(
+        default=True,
+        description="Plan the first stage from a sample of the input's keys where no earlier run is a guide.",
+        examples=[False],
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.policy == "doubling" and self.tokens not in {None, 1}:
+            raise unmet("one token each at the start, as doubling needs", f"tokens: {self.tokens}")
+        if self.policy == "halving" and self.initial_tokens & (self.initial_tokens - 1):
+            raise unmet("a power of two of tokens, as halving needs", f"tokens: {self.tokens}")
+        if self.max_factor & (self.max_factor - 1):
+            raise unmet("a power of two as max_factor", f"max_factor: {self.max_factor}")
+        low, high = self.min_reducers or self.reducers, self.max_reducers or self.reducers
+        if not low <= self.reducers <= high:
+            raise unmet("min_reducers <= reducers <= max_reducers", f"{low}, {self.reducers}, {high}")
+        return self
+
+    @property
+    def initial_tokens(self) -> int:
+        """Tokens of each reducer on the first ring."""
+        return 1 if self.policy == "doubling" else self.tokens or 64
+
+    @property
+    def slot_count(self) -> int:
+        """Tasks that run side by side."""
+        return self.slots or self.max_reducers or self.reducers

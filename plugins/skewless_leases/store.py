@@ -1,0 +1,61 @@
+"""The key-value store that leases live in: four calls, each of them on one key, each atomic.
+
+Every write is conditional on the version that the writer has read, so that nobody overwrites
+what it has not seen. A version is never used twice, not even after a deletion.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class Versioned:
+    """A stored value and the version that the next writer has to name."""
+
+    value: bytes
+    version: str
+
+
+class KeyValueStore(Protocol):
+    """Compare and set on single keys. All calls may raise StoreError; then a write may have happened or not."""
+
+    def get(self, key: str) -> Versioned | None:
+        """The value of a key, or None if there is none."""
+
+    def put(self, key: str, value: bytes, expected: str | None) -> str | None:
+        """Write if the key still has the version ``expected``; None: if there is no such key.
+
+        Returns:
+            The new version, or None if somebody else was faster and nothing was written.
+        """
+
+    def delete(self, key: str, expected: str) -> bool:
+        """Remove the key if it still has that version, and say whether this call did."""
+
+    def scan(self, prefix: str) -> dict[str, Versioned]:
+        """All keys that begin so. Each is read atomically, but not all of them at one moment."""
+
+
+def open_store(address: str, *, durable: bool = True, answer_seconds: float = 5.0) -> KeyValueStore:
+    """The store at an address.
+
+    Args:
+        address: the path of a folder on a local or shared file system, or ``redis://HOST:PORT/DB#NAME``
+            (``rediss://``, ``unix://`` alike), where NAME keeps several sets of leases apart.
+        durable: of a folder: whether a write is on the disk before it is answered. Heartbeats need not
+            be, and on a busy disk must not wait for it.
+        answer_seconds: of Redis: how long a call waits for an answer.
+
+    Raises:
+        StoreError: the client is not installed, or the folder cannot be made.
+    """
+    # Both import what the other side of a choice need not have.
+    if address.partition(":")[0] in {"redis", "rediss", "unix"}:
+        from skewless_leases.redis_store import RedisStore  # noqa: PLC0415
+
+        return RedisStore(address, answer_seconds=answer_seconds)
+    from skewless_leases.file_store import FileStore  # noqa: PLC0415
+
+    return FileStore(address, durable=durable)

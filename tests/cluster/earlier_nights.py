@@ -1,0 +1,62 @@
+"""The nights before the one that is watched: ``python -m tests.cluster.earlier_nights ROOT SPEC``.
+
+They are real runs, in one Spark session and without Airflow; the pages show them beside Airflow's own.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import sys
+from pathlib import Path
+
+from skewless.decision import Decision
+from skewless.errors import QualityError
+from skewless.run_directory import RunDirectory
+from skewless.spec import load_spec
+from skewless.stage_report import StageReport
+from skewless_spark.local import run_pipeline
+from skewless_spark.prepare import prepare
+from skewless_spark.session import build_session
+from tests.cluster.words import write_words, zipf_words
+
+#: What the job reads, below the root.
+INPUT = "words"
+#: For each night how often the commonest word comes, and the exponent of the others: the skew grows. One
+#: night has more of a word than its expectation allows.
+NIGHTS = ((24_000, 0.90), (28_000, 0.95), (70_000, 1.05), (32_000, 1.00), (36_000, 1.05))
+#: Those whose result was not published, from 0.
+FAILED = (2,)
+
+
+class Silent:
+    """Watches and says nothing."""
+
+    def step(self, name: str) -> None:
+        """A step begins."""
+
+    def stage_done(self, report: StageReport, decision: Decision) -> None:
+        """A stage has ended."""
+
+
+def main(root: str, spec_file: str) -> None:
+    """Run them all; the last one is yesterday's."""
+    spec = load_spec(Path(spec_file))
+    today = dt.datetime.now(dt.UTC).date()
+    spark = build_session("earlier nights", "local[2]")
+    try:
+        for number, (most, exponent) in enumerate(NIGHTS):
+            date = today - dt.timedelta(days=len(NIGHTS) - number)
+            write_words(Path(root, INPUT), zipf_words(most, exponent), files=8)
+            run = RunDirectory(f"{root}/runs/{spec.name}/night__{date}")
+            prepare(run, spec, date, root, spec_file)
+            try:
+                run_pipeline(spark, run, Silent())
+            except QualityError:
+                if number not in FAILED:
+                    raise
+    finally:
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

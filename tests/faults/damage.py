@@ -1,0 +1,34 @@
+"""Damage to the files of a run directory, one file at a time."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Literal
+
+Kind = Literal["cut", "bit", "gone", "empty"]
+KINDS: tuple[Kind, ...] = ("cut", "bit", "gone", "empty")
+
+
+def damage(path: Path, kind: Kind, seed: int) -> str:
+    """Damage a file, and say how: cut it, turn one of its bits, take it away, or leave it empty."""
+    content, chance = path.read_bytes(), random.Random(seed)
+    if kind == "gone":
+        path.unlink()
+        return "taken away"
+    if kind == "empty":
+        path.write_bytes(b"")
+        return "emptied"
+    at = chance.randrange(len(content))
+    if kind == "cut":
+        path.write_bytes(content[:at])
+        return f"cut after {at} of {len(content)} bytes"
+    bit = chance.randrange(8)
+    path.write_bytes(content[:at] + bytes([content[at] ^ (1 << bit)]) + content[at + 1 :])
+    return f"bit {bit} of byte {at} of {len(content)} turned"
+
+
+def files_of(folder: Path) -> list[Path]:
+    """The files of a run directory that were written by us, or by Spark for us; Spark's own notes are none."""
+    found = (path for path in folder.rglob("*") if path.is_file())
+    return sorted(path for path in found if not path.name.startswith((".", "_")))

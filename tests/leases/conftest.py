@@ -1,0 +1,68 @@
+"""Real back ends: a folder each, and a Redis server of our own on a socket that nobody else knows."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+@contextlib.contextmanager
+def redis_server() -> Iterator[tuple[Path, int]]:
+    """A Redis server that keeps what it acknowledges; without TCP, so that it needs neither port nor password.
+
+    Yields:
+        Its socket and its process.
+    """
+    server = shutil.which("redis-server")
+    if server is None:
+        pytest.fail("redis-server is missing: make setup-tests installs it, or apt-get install redis-server")
+    # The path of a socket may be 107 bytes long; pytest's folders are longer.
+    folder = Path(tempfile.mkdtemp(prefix="leases-"))
+    socket = folder / "redis.sock"
+    arguments = ["--port", "0", "--unixsocket", str(socket), "--dir", str(folder), "--save", "", "--appendonly", "yes"]
+    log = folder / "redis.log"
+    with log.open("wb") as out:
+        process = subprocess.Popen([server, *arguments], stdout=out, stderr=out)
+    try:
+        deadline = time.monotonic() + 30
+        while not socket.exists():
+            assert process.poll() is None, log.read_text(encoding="utf-8")
+            assert time.monotonic() < deadline, log.read_text(encoding="utf-8")
+            time.sleep(0.01)
+        yield socket, process.pid
+    finally:
+        process.send_signal(signal.SIGCONT)
+        process.terminate()
+        process.wait(10)
+        shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def redis_socket() -> Iterator[Path]:
+    """One Redis server for all tests of a process."""
+    with redis_server() as (socket, _):
+        yield socket
+
+
+@pytest.fixture
+def own_redis() -> Iterator[tuple[Path, int]]:
+    """One that a test may stop; its socket and its process."""
+    with redis_server() as server:
+        yield server
+
+
+@pytest.fixture(params=["folder", "redis"])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty store of each kind, by its address."""
+    if request.param == "folder":
+        return str(tmp_path / "leases")
+    socket = request.getfixturevalue("redis_socket")
+    return f"unix://{socket}#{tmp_path.name}"

@@ -1,0 +1,115 @@
+"""A real worker process, driven by lines on its standard input; it writes what happens as lines of JSON.
+
+Run as ``python player.py ADDRESS NAME``, with the package on the path. The lines it takes:
+
+    commit PARTITION VALUE     under the grant that it last had, whether it still holds or not
+    commit_on PARTITION        the same, again and again, 0 1 2 ..., until the fence stops it
+    burn SECONDS               computes without ever letting go of the interpreter for long
+    leave                      ends in good order
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+import threading
+import time
+
+from skewless_leases.beat import Beat
+from skewless_leases.errors import FencedOutError
+from skewless_leases.fence import Grant
+from skewless_leases.spans import TimeSpans
+from skewless_leases.store import open_store
+from skewless_leases.worker import Worker
+
+PARTITIONS = [f"p{number}" for number in range(6)]
+SPANS = TimeSpans(normal_lease=0.2, maximum_lease=0.8, maximum_shutdown=0.2, minimum_grab=0.1, held_delay=0.004)
+
+
+def say(**event: object) -> None:
+    """Write an event."""
+    sys.stdout.write(json.dumps(event) + "\n")
+    sys.stdout.flush()
+
+
+class Told:
+    """Work that remembers its grants, also those that have ended."""
+
+    def __init__(self) -> None:
+        self.last: dict[str, Grant] = {}
+
+    def granted(self, grant: Grant) -> None:
+        self.last[grant.partition] = grant
+        say(event="granted", partition=grant.partition, fence=grant.fence)
+
+    def asked_back(self, grant: Grant) -> bool:
+        say(event="asked_back", partition=grant.partition, fence=grant.fence)
+        return True
+
+    def lost(self, grant: Grant) -> None:
+        say(event="lost", partition=grant.partition, fence=grant.fence)
+
+
+def burn(seconds: float) -> None:
+    """Compute in one C call after the other, each of them longer than the maximum lease time."""
+    began = time.monotonic()
+    calls = 0
+    additions = 10_000_000
+    while time.monotonic() - began < seconds:
+        before = time.monotonic()
+        sum(itertools.repeat(1, additions))
+        took = time.monotonic() - before
+        calls += 1
+        additions = int(additions * max(1.0, 1.5 * SPANS.maximum_lease / took))
+    say(event="burnt", calls=calls)
+
+
+def beat_in_a_thread(address: str, name: str) -> None:
+    """What would be simpler: a heartbeat of the same pace in a thread of this process."""
+    beat = Beat(open_store(address, durable=False), name, 0)
+
+    def beating() -> None:
+        while True:
+            beat.once()
+            time.sleep(SPANS.beat_every)
+
+    threading.Thread(target=beating, daemon=True).start()
+
+
+def commit_on(worker: Worker, grant: Grant) -> None:
+    """Commit until it is refused."""
+    for number in itertools.count():
+        try:
+            worker.commit(grant, str(number))
+        except FencedOutError as err:
+            say(event="refused", after=number, why=str(err))
+            return
+
+
+def main() -> None:
+    """Play."""
+    address, name = sys.argv[1:3]
+    told = Told()
+    with Worker(address, name, room=100, partitions=lambda _: PARTITIONS, spans=SPANS, work=told) as worker:
+        say(event="begun", name=worker.name, heartbeat=worker.heartbeat_pid)
+        for line in sys.stdin:
+            match line.split():
+                case ["commit", partition, value]:
+                    try:
+                        worker.commit(told.last[partition], value)
+                        say(event="committed", partition=partition)
+                    except FencedOutError as err:
+                        say(event="refused", why=str(err))
+                case ["commit_on", partition]:
+                    commit_on(worker, told.last[partition])
+                case ["burn", seconds]:
+                    beat_in_a_thread(address, f"thread-of-{name}")
+                    burn(float(seconds))
+                case _:
+                    break
+    say(event="left")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,150 @@
+"""The tables of cases.yaml: what one worker decides, and what comes of several."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from skewless_leases.decisions import Action, Challenge, Memory, Surrender, Take, decide
+from skewless_leases.spans import TimeSpans
+from skewless_leases.tables import Allocation, Grab, Look, Presence, Row
+from tests.leases.village import Village
+
+CASES = yaml.safe_load(Path(__file__).with_name("cases.yaml").read_text(encoding="utf-8"))
+SPANS = TimeSpans.around(60)
+
+
+def looks(case: Mapping[str, Any]) -> list[Look]:
+    """The tables that a case describes, at each look of some normal lease times; only the living beat."""
+    loads: dict[str, int] = case["loads"]
+    holders = [worker for worker, load in loads.items() for _ in range(load)]
+    names = [f"p{number:03d}" for number in range(len(holders))]
+    kept = case.get("kept", ())
+    allocations: dict[str, Row[Allocation]] = {
+        name: Row(Allocation(1, holder, kept=name in kept), "1") for name, holder in zip(names, holders, strict=True)
+    }
+    room, dead, gone = case.get("room", {}), case.get("dead", ()), case.get("gone", ())
+    # The silence of a dead worker reaches the maximum lease time when the case begins.
+    first = -SPANS.maximum_lease if dead else 0.0
+    last = case.get("leases", 1) * SPANS.normal_lease
+    times = [first + step * SPANS.look_every for step in range(int((last - first) / SPANS.look_every) + 1)]
+    return [
+        Look(
+            time,
+            {
+                worker: Row(Presence(0 if worker in dead else beat, room.get(worker, 100), worker in gone), str(beat))
+                for worker in loads
+            },
+            allocations,
+            {partition: Row(Grab(**grab), "1") for partition, grab in case.get("grabs", {}).items()},
+        )
+        for beat, time in enumerate(times, start=1)
+    ]
+
+
+def decided(case: Mapping[str, Any]) -> list[Action]:
+    """All that is decided after time zero, each once: nothing is enacted, so it is decided again and again."""
+    partitions = [f"p{number:03d}" for number in range(sum(case["loads"].values()) + case.get("free", 0))]
+    found: dict[Action, None] = {}
+    memory = Memory()
+    for look in looks(case):
+        actions, memory = decide("me", partitions, look, memory, SPANS)
+        if look.time >= 0:
+            found.update(dict.fromkeys(actions))
+    return list(found)
+
+
+@pytest.mark.parametrize("case", CASES["decisions"], ids=lambda case: case["case"])
+def test_what_one_worker_decides(case: dict[str, Any]) -> None:
+    actions = decided(case)
+    assert Counter(action.victim for action in actions if isinstance(action, Challenge)) == case["challenges"]
+    if "surrenders" in case:
+        assert [action.partition for action in actions if isinstance(action, Surrender)] == case["surrenders"]
+    if "takes" in case:
+        assert len({action.partition for action in actions if isinstance(action, Take)}) == case["takes"]
+
+
+def test_challenges_are_made_once_in_a_normal_lease_time() -> None:
+    times, memory = [], Memory()
+    for look in looks({"loads": {"a": 9, "me": 0}, "leases": 3}):
+        actions, memory = decide("me", [f"p{number:03d}" for number in range(9)], look, memory, SPANS)
+        times += [look.time] if any(isinstance(action, Challenge) for action in actions) else []
+    assert len(times) == 3
+    assert all(later - earlier >= SPANS.normal_lease for earlier, later in itertools.pairwise(times))
+
+
+class Course:
+    """Enacts the steps of a case; each of them is a method."""
+
+    def __init__(self, partitions: int) -> None:
+        self.village = Village([f"p{number:03d}" for number in range(partitions)], SPANS)
+        self.marked = 0
+
+    def join(self, rooms: Mapping[str, int]) -> None:
+        for name, room in rooms.items():
+            self.village.join(name, room)
+
+    def join_stubborn(self, rooms: Mapping[str, int]) -> None:
+        for name, room in rooms.items():
+            self.village.join(name, room, stops=False)
+
+    def kill(self, name: str) -> None:
+        self.village.kill(name)
+
+    def leave(self, name: str) -> None:
+        self.village.leave(name)
+
+    def freeze(self, name: str) -> None:
+        self.village.frozen.add(name)
+
+    def wake(self, name: str) -> None:
+        self.village.frozen.remove(name)
+
+    def mute(self, name: str) -> None:
+        self.village.silent.add(name)
+
+    def unmute(self, name: str) -> None:
+        self.village.silent.remove(name)
+
+    def wait(self, leases: float) -> None:
+        self.village.run(leases * SPANS.normal_lease)
+
+    def mark(self, _: None) -> None:
+        self.marked = len(self.village.grants())
+
+    def held(self, loads: Mapping[str, int]) -> None:
+        assert self.village.loads() == loads
+
+    def even(self, _: None) -> None:
+        loads = self.village.loads().values()
+        assert sum(loads) == len(self.village.partitions)
+        assert max(loads) - min(loads) <= 1
+
+    def moved(self, count: int) -> None:
+        assert len(self.village.grants()) - self.marked == count
+
+    def lost(self, counts: Mapping[str, int]) -> None:
+        assert {name: len(self.village.diaries[name].lost_grants) for name in counts} == counts
+
+    def hang(self, name: str) -> None:
+        self.village.hung.add(name)
+
+    def grabs(self, count: int) -> None:
+        assert len(self.village.store.scan("grab/")) == count
+
+    def workers(self, names: list[str]) -> None:
+        assert sorted(self.village.store.scan("workers/")) == [f"workers/{name}" for name in names]
+
+
+@pytest.mark.parametrize("case", CASES["courses"], ids=lambda case: case["case"])
+def test_what_comes_of_several_workers(case: dict[str, Any]) -> None:
+    course = Course(case["partitions"])
+    for step in case["steps"]:
+        ((name, argument),) = step.items()
+        getattr(course, name)(argument)

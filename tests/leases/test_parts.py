@@ -1,0 +1,301 @@
+"""The parts on their own: spans, shares, silence, fences, records, and no wall clock anywhere."""
+
+from __future__ import annotations
+
+import ast
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import skewless_leases
+from skewless_leases.balance import share_out
+from skewless_leases.beat import Beat
+from skewless_leases.errors import FencedOutError, LeaseError, StoreError
+from skewless_leases.fence import Grant, check, commit, read, release, take
+from skewless_leases.file_store import FileStore
+from skewless_leases.member import Member
+from skewless_leases.memory_store import MemoryStore
+from skewless_leases.process_state import is_stopped, state_from_proc, state_from_ps
+from skewless_leases.silence import Silences
+from skewless_leases.spans import TimeSpans
+from skewless_leases.tables import Allocation, Grab, Look, Presence, Row, decode, encode, look_at
+from tests.leases.village import Diary
+
+REFUSED_SPANS = [
+    ({"normal_lease": 0}, "time span normal_lease: required more than 0 seconds, but came 0."),
+    ({"held_delay": -1}, "time span held_delay: required more than 0 seconds, but came -1."),
+    ({"normal_lease": float("nan")}, "time span normal_lease: required more than 0 seconds, but came nan."),
+    (
+        {"maximum_lease": 100},
+        "time span maximum_lease: required at least twice normal_lease (60.0 seconds), but came 100.",
+    ),
+    (
+        {"maximum_shutdown": 300},
+        "time span maximum_shutdown: required less than maximum_lease (300.0 seconds), but came 300.",
+    ),
+    ({"minimum_grab": 60}, "time span minimum_grab: required less than normal_lease (60.0 seconds), but came 60."),
+    ({"held_delay": 61}, "time span held_delay: required less than normal_lease (60.0 seconds), but came 61."),
+]
+
+
+@pytest.mark.parametrize(("given_spans", "sentence"), REFUSED_SPANS, ids=[case[1][10:40] for case in REFUSED_SPANS])
+def test_spans_that_do_not_fit_together_are_refused(given_spans: dict[str, float], sentence: str) -> None:
+    with pytest.raises(LeaseError) as refused:
+        TimeSpans(**given_spans)
+    assert str(refused.value) == sentence
+
+
+@given(st.floats(0.001, 1e6))
+def test_spans_around_any_lease_time_fit_together(normal_lease: float) -> None:
+    spans = TimeSpans.around(normal_lease)
+    assert 3 * spans.look_every + spans.patience(0) < spans.normal_lease
+    assert spans.beat_every * 4 < spans.maximum_lease
+    assert spans.patience(10**9) == spans.normal_lease
+
+
+WORKERS = st.dictionaries(st.sampled_from("abcdefgh"), st.tuples(st.integers(0, 20), st.integers(0, 20)), min_size=1)
+
+
+@given(WORKERS, st.integers(0, 30))
+def test_shares_are_even_sticky_and_within_the_room(workers: dict[str, tuple[int, int]], free_count: int) -> None:
+    room = {worker: load + more for worker, (load, more) in workers.items()}
+    held = {worker: [f"{worker}{place}" for place in range(load)] for worker, (load, _) in workers.items()}
+    free = [f"free{place}" for place in range(free_count)]
+    loads = {worker: len(names) for worker, names in held.items()}
+    shares = share_out(free, loads, room, held)
+    after = dict(loads)
+    for receiver in shares.free.values():
+        after[receiver] += 1
+    gained, lost = set(shares.free.values()), set()
+    for partition, (victim, thief) in shares.moves.items():
+        assert partition in held[victim]
+        after[victim] -= 1
+        after[thief] += 1
+        gained.add(thief)
+        lost.add(victim)
+    assert all(after[worker] <= room[worker] for worker in workers)
+    assert len(shares.free) == min(free_count, sum(room.values()) - sum(loads.values()))
+    with_room = [after[worker] for worker in workers if after[worker] < room[worker]]
+    # Even, where there is room; and whoever gives gives, whoever takes takes.
+    assert not with_room or max(after.values()) - min(with_room) <= 1
+    assert not gained & lost
+    # What is even already stays where it is.
+    again = share_out(
+        [], after, room, {worker: [f"x{worker}{n}" for n in range(load)] for worker, load in after.items()}
+    )
+    assert again.moves == {}
+
+
+def look(time_: float, beats: dict[str, int]) -> Look:
+    return Look(time_, {worker: Row(Presence(beat, 1), "1") for worker, beat in beats.items()}, {}, {})
+
+
+def test_silence_is_counted_from_the_first_look_at_an_unchanged_beat() -> None:
+    silences = Silences().after(look(100.0, {"a": 1, "b": 1}), 5.0)
+    silences = silences.after(look(103.0, {"a": 2, "b": 1}), 5.0)
+    silences = silences.after(look(104.0, {"a": 2, "b": 1, "c": 9}), 5.0)
+    assert {worker: last.silence for worker, last in silences.heard.items()} == {"a": 1.0, "b": 4.0, "c": 0.0}
+    assert silences.dead(look(104.0, {}), 4.0) == {"b"}
+
+
+def test_what_the_observer_has_slept_through_counts_only_a_little() -> None:
+    silences = Silences().after(look(100.0, {"a": 1}), 5.0)
+    silences = silences.after(look(9000.0, {"a": 1}), 5.0)
+    assert silences.heard["a"].silence == 5.0
+
+
+def test_who_is_named_but_has_no_record_is_dead_in_the_end() -> None:
+    allocations = {"p": Row(Allocation(1, "ghost"), "1")}
+    silences = Silences()
+    for moment in (0.0, 2.0, 4.0, 6.0):
+        silences = silences.after(Look(moment, {}, allocations, {}), 5.0)
+    assert silences.dead(Look(6.0, {}, allocations, {}), 6.0) == {"ghost"}
+
+
+class Interrupted(FileStore):
+    """A folder whose next write is preceded by something else: what a paused writer may wake to."""
+
+    meanwhile: Callable[[], object] | None = None
+
+    def put(self, key: str, value: bytes, expected: str | None) -> str | None:
+        if self.meanwhile:
+            meanwhile, self.meanwhile = self.meanwhile, None
+            meanwhile()
+        return super().put(key, value, expected)
+
+
+def test_a_write_that_was_checked_in_time_and_comes_too_late_is_refused(tmp_path: Path) -> None:
+    store = Interrupted(str(tmp_path))
+    mine = take(store, "p", "me", None)
+    assert mine
+    check(store, mine)
+    row = look_at(store, 0.0).allocations["p"]
+
+    def successor() -> None:
+        theirs = take(store, "p", "other", row)
+        assert theirs
+        assert theirs.fence == mine.fence + 1
+        commit(store, theirs, "theirs")
+
+    store.meanwhile = successor
+    with pytest.raises(FencedOutError, match=r"came 2, held by other; nothing was written; stop this work"):
+        commit(store, mine, "mine")
+    assert read(store, "p").value == "theirs"
+    with pytest.raises(FencedOutError):
+        release(store, mine)
+
+
+def test_two_writes_under_the_same_grant_do_not_refuse_each_other(tmp_path: Path) -> None:
+    store = Interrupted(str(tmp_path))
+    mine = take(store, "p", "me", None)
+    assert mine
+    store.meanwhile = lambda: commit(store, mine, "first")
+    commit(store, mine, "second")
+    assert read(store, "p") == Allocation(1, "me", "second")
+
+
+def test_what_was_committed_outlives_its_holder() -> None:
+    store = MemoryStore()
+    first = take(store, "p", "a", None)
+    assert first
+    commit(store, first, "so far")
+    release(store, first)
+    second = take(store, "p", "b", look_at(store, 0.0).allocations["p"])
+    assert second == Grant("p", 2, "b")
+    assert read(store, "p") == Allocation(2, "b", "so far")
+    with pytest.raises(FencedOutError):
+        commit(store, first, "late")
+
+
+def test_an_earlier_grant_of_the_same_worker_is_as_late_as_any_other() -> None:
+    store = MemoryStore()
+    first = take(store, "p", "a", None)
+    assert first
+    second = take(store, "p", "a", look_at(store, 0.0).allocations["p"])
+    assert second
+    with pytest.raises(FencedOutError):
+        commit(store, first, "late")
+    commit(store, second, "in time")
+
+
+class Deaf(MemoryStore):
+    """A store that writes, once, and whose answer is lost."""
+
+    loses_answers = True
+
+    def put(self, key: str, value: bytes, expected: str | None) -> str | None:
+        version = super().put(key, value, expected)
+        if self.loses_answers and key.startswith("allocation/"):
+            self.loses_answers = False
+            raise StoreError("store", "an answer", "none")
+        return version
+
+
+def test_a_grant_whose_answer_was_lost_is_found_at_the_next_look() -> None:
+    store, diary = Deaf(), Diary("me", lambda: 0.0)
+    member = Member(store, "me", lambda _: ["p"], TimeSpans(), diary)
+    Beat(store, "me", 1).once()
+    with pytest.raises(StoreError):
+        member.step(0.0)
+    assert not member.grants
+    member.step(1.0)
+    assert member.grants == {"p": Grant("p", 1, "me")}
+    assert [grant for _, grant in diary.granted_to] == [Grant("p", 1, "me")]
+    commit(store, member.grants["p"], "mine")
+
+
+def test_a_heartbeat_that_is_started_anew_repeats_no_number() -> None:
+    store = MemoryStore()
+    beats = []
+    for _ in range(3):
+        beat = Beat(store, "me", 1)
+        for _ in range(3):
+            beat.once()
+            beats.append(look_at(store, 0.0).presences["me"].record.beat)
+    assert beats == sorted(beats)
+    assert len(set(beats)) >= 7  # the first call of each later one finds the record, and writes nothing
+
+
+def test_a_value_is_a_pointer_and_not_the_data() -> None:
+    store = MemoryStore()
+    grant = take(store, "p", "a", None)
+    assert grant
+    with pytest.raises(LeaseError, match="commit where the data is, not the data"):
+        commit(store, grant, "x" * 65_537)
+
+
+@pytest.mark.parametrize("record", [Presence(3, 2), Presence(1, 0, True), Allocation(1, "ü"), Grab("x", 4)], ids=repr)
+def test_records_come_back_as_they_were(record: Presence | Allocation | Grab) -> None:
+    assert decode(type(record), encode(record), "here") == record
+
+
+DAMAGED = [
+    b"", b"{", b"[]", b"null", b"{}", b'{"fence":"1","holder":null,"value":null,"kept":false}', b"\xff",
+    b'{"fence":-1,"holder":null,"value":null,"kept":false}', b'{"fence":true,"holder":null,"value":null,"kept":false}',
+    b'{"fence":1,"holder":null,"value":null,"kept":false,"more":1}',
+    b'{"fence":1,"holder":2,"value":null,"kept":false}', b'{"fence":1,"holder":null,"value":null}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("stored", DAMAGED)
+def test_a_damaged_record_is_refused_by_name(stored: bytes) -> None:
+    store = MemoryStore()
+    store.put("allocation/p", stored, None)
+    with pytest.raises(LeaseError, match="lease record allocation/p: required the fields of Allocation, but came b"):
+        look_at(store, 0.0)
+
+
+def test_a_damaged_heartbeat_is_nobodys_end() -> None:
+    store = MemoryStore()
+    store.put("workers/a", b"torn", None)
+    assert look_at(store, 0.0).presences == {}
+
+
+def test_a_stopped_process_is_told_from_a_busy_one() -> None:
+    process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        assert not is_stopped(process.pid)
+        os.kill(process.pid, signal.SIGSTOP)
+        deadline = time.monotonic() + 10
+        while not is_stopped(process.pid):
+            assert time.monotonic() < deadline
+        assert state_from_proc(process.pid) == "T"
+        if Path("/bin/ps").exists():
+            assert state_from_ps(process.pid) == "T"
+    finally:
+        process.kill()
+        process.wait()
+    assert not is_stopped(process.pid)
+    assert state_from_proc(process.pid) is None
+
+
+def test_no_wall_clock_is_read_anywhere() -> None:
+    """A clock that jumps cannot matter to what never looks at it."""
+    clocks = set()
+    for path in Path(str(skewless_leases.__file__)).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute):
+                if isinstance(node.value, ast.Name) and node.value.id == "time":
+                    clocks.add(node.attr)
+                assert node.attr not in {"st_mtime", "st_ctime"}, path
+            names = [node.module] if isinstance(node, ast.ImportFrom) else []
+            names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            assert not {"datetime", "email.utils"} & set(names), path
+            assert not (isinstance(node, ast.ImportFrom) and node.module == "time"), path
+    assert clocks == {"monotonic"}
+
+
+def test_the_library_imports_neither_redis_nor_a_face() -> None:
+    code = (
+        "import sys, skewless_leases, skewless_leases.heartbeat_process\n"
+        "assert not {'redis', 'pyspark', 'airflow', 'pyarrow', 'numpy', 'pydantic', 'fsspec'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

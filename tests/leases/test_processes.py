@@ -1,0 +1,292 @@
+"""Real workers, real signals, both back ends: what a lease must survive, and what it must not."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from skewless_leases.errors import LeaseError
+from skewless_leases.fence import Grant, read
+from skewless_leases.store import KeyValueStore, open_store
+from skewless_leases.tables import look_at
+from skewless_leases.worker import Worker
+from tests.leases.player import PARTITIONS, SPANS
+
+#: A loaded machine may take its time for anything; only what is promised is measured.
+PATIENCE_SECONDS = 30.0
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    """Wait for a condition."""
+    began = time.monotonic()
+    while not condition():
+        assert time.monotonic() - began < PATIENCE_SECONDS, f"waited in vain for: {what}"
+        time.sleep(0.005)
+
+
+class Player:
+    """A worker process."""
+
+    def __init__(self, address: str, name: str) -> None:
+        script = Path(__file__).with_name("player.py")
+        self.process = subprocess.Popen(
+            [sys.executable, str(script), address, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self.events: list[dict[str, Any]] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    @property
+    def name(self) -> str:
+        return str(self.wait_for("begun")["name"])
+
+    @property
+    def heartbeat(self) -> int:
+        return int(self.wait_for("begun")["heartbeat"])
+
+    def _read(self) -> None:
+        assert self.process.stdout
+        for line in self.process.stdout:
+            self.events.append(json.loads(line))
+
+    def tell(self, line: str) -> None:
+        assert self.process.stdin
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+
+    def all(self, event: str) -> list[dict[str, Any]]:
+        return [entry for entry in self.events if entry["event"] == event]
+
+    def wait_for(self, event: str) -> dict[str, Any]:
+        until(lambda: bool(self.all(event)), event)
+        return self.all(event)[-1]
+
+    def commit(self, partition: str, value: str) -> None:
+        """Commit under a grant that it has been told of."""
+        until(lambda: any(entry["partition"] == partition for entry in self.all("granted")), f"{partition} granted")
+        before = len(self.all("committed"))
+        self.tell(f"commit {partition} {value}")
+        until(lambda: len(self.all("committed")) > before, f"{partition} committed")
+
+    def signal(self, number: signal.Signals) -> None:
+        os.kill(self.process.pid, number)
+
+    def end(self) -> None:
+        assert self.process.stdin
+        assert self.process.stdout
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
+        with contextlib.suppress(ProcessLookupError):
+            self.signal(signal.SIGCONT)
+        self.process.wait(PATIENCE_SECONDS)
+        self._reader.join()
+        self.process.stdout.close()
+
+
+class Scene:
+    """Two workers that share the partitions, and the store that they share them by."""
+
+    def __init__(self, address: str) -> None:
+        self.store: KeyValueStore = open_store(address)
+        self.players = [Player(address, "one"), Player(address, "other")]
+        self.one, self.other = self.players
+
+    def loads(self) -> dict[str | None, int]:
+        loads: dict[str | None, int] = {player.name: 0 for player in self.players}
+        for partition in PARTITIONS:
+            holder = read(self.store, partition).holder
+            loads[holder] = loads.get(holder, 0) + 1
+        return loads
+
+    def fences(self) -> dict[str, int]:
+        return {partition: read(self.store, partition).fence for partition in PARTITIONS}
+
+    def held_by(self, player: Player) -> list[str]:
+        return [partition for partition in PARTITIONS if read(self.store, partition).holder == player.name]
+
+    def settle(self) -> dict[str, int]:
+        """The fencing numbers when nothing has moved and nothing was challenged for a while."""
+        before: dict[str, int] = {}
+        while before != self.fences() or self.store.scan("grab/"):
+            before = self.fences()
+            time.sleep(2 * SPANS.normal_lease)
+        return before
+
+
+@contextlib.contextmanager
+def played_at(address: str) -> Iterator[Scene]:
+    scene = Scene(address)
+    try:
+        until(lambda: scene.loads() == {scene.one.name: 3, scene.other.name: 3}, "three partitions each")
+        yield scene
+    finally:
+        for player in scene.players:
+            player.end()
+
+
+@pytest.fixture
+def scene(address: str) -> Iterator[Scene]:
+    with played_at(address) as scene:
+        yield scene
+
+
+def longest_pauses(store: KeyValueStore, seconds: float) -> dict[str, float]:
+    """For how long each heartbeat did not change, at the longest, while we looked."""
+    began = time.monotonic()
+    changed: dict[str, tuple[int, float]] = {}
+    pauses: dict[str, float] = {}
+    while (now := time.monotonic()) - began < seconds:
+        for worker, row in look_at(store, now).presences.items():
+            beat, since = changed.get(worker, (-1, now))
+            pauses[worker] = max(pauses.get(worker, 0.0), now - since)
+            if row.record.beat != beat:
+                changed[worker] = (row.record.beat, now)
+        time.sleep(0.01)
+    return pauses
+
+
+def test_a_worker_at_full_load_for_ten_lease_times_keeps_its_leases(scene: Scene) -> None:
+    fences = scene.settle()
+    scene.one.tell(f"burn {10 * SPANS.maximum_lease}")
+    pauses = longest_pauses(scene.store, 10 * SPANS.maximum_lease)
+    burnt = scene.one.wait_for("burnt")
+    assert scene.fences() == fences
+    assert pauses[scene.one.name] < SPANS.maximum_lease
+    # The load was one that a heartbeat in the same process does not stand: no idle promise.
+    assert burnt["calls"] <= 20
+    assert pauses["thread-of-one"] > SPANS.maximum_lease
+    scene.one.commit(scene.held_by(scene.one)[0], "after")
+
+
+def test_a_worker_that_was_stopped_for_ten_lease_times_cannot_write(scene: Scene) -> None:
+    scene.settle()
+    late = scene.held_by(scene.one)[0]
+    scene.one.commit(late, "early")
+    scene.one.signal(signal.SIGSTOP)
+    stopped = time.monotonic()
+    until(lambda: len(scene.held_by(scene.other)) == 6, "the other one to hold all")
+    assert read(scene.store, late).value == "early"  # where the successor goes on from
+    scene.other.commit(late, "successor")
+    time.sleep(max(0.0, stopped + 10 * SPANS.maximum_lease - time.monotonic()))
+    scene.one.tell(f"commit {late} late")  # it lies in its input when it wakes
+    scene.one.signal(signal.SIGCONT)
+    refused = scene.one.wait_for("refused")
+    assert "nothing was written" in refused["why"]
+    assert read(scene.store, late).value == "successor"
+    until(lambda: len(scene.one.all("lost")) == 3, "to learn that all three are lost")
+    until(lambda: scene.loads() == {scene.one.name: 3, scene.other.name: 3}, "to have its share again")
+
+
+def test_a_worker_that_is_stopped_in_the_middle_of_its_writes_cannot_end_them(scene: Scene) -> None:
+    scene.settle()
+    late = scene.held_by(scene.one)[0]
+    scene.one.tell(f"commit_on {late}")
+    until(lambda: (read(scene.store, late).value or "0") != "0", "some writes")
+    scene.one.signal(signal.SIGSTOP)
+    until(lambda: late in scene.held_by(scene.other), "the other one to hold it")
+    scene.other.commit(late, "successor")
+    scene.one.signal(signal.SIGCONT)
+    scene.one.wait_for("refused")
+    assert read(scene.store, late).value == "successor"
+
+
+def test_a_worker_that_is_killed_is_replaced_before_its_silence_is_long_enough(scene: Scene) -> None:
+    fences = scene.settle()
+    kept = scene.held_by(scene.other)
+    scene.one.signal(signal.SIGKILL)
+    # Its heartbeat sees it end, so that nobody waits for the maximum lease time.
+    until(lambda: look_at(scene.store, 0.0).presences[scene.one.name].record.gone, "the word of its heartbeat")
+    until(lambda: len(scene.held_by(scene.other)) == 6, "the other one to hold all")
+    assert {partition: scene.fences()[partition] for partition in kept} == {
+        partition: fences[partition] for partition in kept
+    }
+
+
+def test_a_worker_that_dies_with_its_heartbeat_is_replaced_after_the_maximum_lease_time(scene: Scene) -> None:
+    scene.settle()
+    os.kill(scene.one.heartbeat, signal.SIGSTOP)  # or it would tell
+    scene.one.signal(signal.SIGKILL)
+    scene.one.process.wait()
+    os.kill(scene.one.heartbeat, signal.SIGKILL)
+    died = time.monotonic()
+    until(lambda: len(scene.held_by(scene.other)) == 6, "the other one to hold all")
+    assert time.monotonic() - died >= SPANS.maximum_lease - 2 * SPANS.beat_every
+
+
+def test_a_heartbeat_that_is_killed_is_started_anew(scene: Scene) -> None:
+    scene.settle()
+    before = look_at(scene.store, 0.0).presences[scene.one.name].record.beat
+    os.kill(scene.one.heartbeat, signal.SIGKILL)
+    until(lambda: look_at(scene.store, 0.0).presences[scene.one.name].record.beat > before + 5, "the beats to go on")
+    assert not look_at(scene.store, 0.0).presences[scene.one.name].record.gone
+    until(lambda: scene.loads() == {scene.one.name: 3, scene.other.name: 3}, "the shares as they were")
+
+
+def test_a_worker_that_leaves_gives_back_what_it_held(scene: Scene) -> None:
+    scene.settle()
+    scene.one.tell("leave")
+    scene.one.wait_for("left")
+    until(lambda: len(scene.held_by(scene.other)) == 6, "the other one to hold all")
+    assert scene.one.all("lost") == []
+
+
+def test_a_store_that_does_not_answer_for_three_lease_times_costs_no_lease(own_redis: tuple[Path, int]) -> None:
+    socket, server = own_redis
+    with played_at(f"unix://{socket}") as scene:
+        fences = scene.settle()
+        os.kill(server, signal.SIGSTOP)
+        time.sleep(3 * SPANS.maximum_lease)
+        os.kill(server, signal.SIGCONT)
+        assert scene.settle() == fences
+        assert scene.loads() == {scene.one.name: 3, scene.other.name: 3}
+
+
+def test_connections_that_break_again_and_again_cost_no_lease(own_redis: tuple[Path, int]) -> None:
+    socket, _ = own_redis
+    with played_at(f"unix://{socket}") as scene:
+        fences = scene.settle()
+        breaker = redis.Redis(unix_socket_path=str(socket))
+        broken = 0
+        for _ in range(40):
+            broken += breaker.client_kill_filter(_type="normal", skipme=True)
+            time.sleep(SPANS.beat_every / 2)
+        breaker.close()
+        assert broken > 40
+        assert scene.settle() == fences
+
+
+class Failing:
+    """Work with a fault in it."""
+
+    def granted(self, grant: Grant) -> None:
+        raise ZeroDivisionError(grant.partition)
+
+    def asked_back(self, grant: Grant) -> bool:
+        return bool(grant)
+
+    def lost(self, grant: Grant) -> None:
+        assert grant
+
+
+def test_work_that_fails_ends_the_taking_part_and_says_so(address: str) -> None:
+    def take_part() -> None:
+        with Worker(address, "failing", room=1, partitions=lambda _: ["p0"], spans=SPANS, work=Failing()) as worker:
+            while True:
+                worker.grants()
+                time.sleep(0.005)
+
+    with pytest.raises(LeaseError, match="ZeroDivisionError: p0"):
+        take_part()
+    assert read(open_store(address), "p0").holder is None

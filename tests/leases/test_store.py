@@ -1,0 +1,260 @@
+"""Every store keeps the same promises; the real ones with several processes, and when one is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from skewless_leases.errors import StoreError
+from skewless_leases.file_store import FileStore
+from skewless_leases.memory_store import MemoryStore
+from skewless_leases.store import KeyValueStore, open_store
+
+
+@pytest.fixture(params=["memory", "folder", "redis"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> KeyValueStore:
+    """An empty store of each kind."""
+    if request.param == "memory":
+        return MemoryStore()
+    if request.param == "folder":
+        return FileStore(str(tmp_path / "store"))
+    return open_store(f"unix://{request.getfixturevalue('redis_socket')}#{tmp_path.name}")
+
+
+def test_what_was_put_is_there(store: KeyValueStore) -> None:
+    assert store.get("a/1") is None
+    version = store.put("a/1", b"one", None)
+    row = store.get("a/1")
+    assert row
+    assert (row.value, row.version) == (b"one", version)
+
+
+def test_only_the_first_creates(store: KeyValueStore) -> None:
+    assert store.put("a", b"one", None)
+    assert store.put("a", b"two", None) is None
+    assert store.scan("")["a"].value == b"one"
+
+
+def test_only_who_has_read_the_last_version_writes(store: KeyValueStore) -> None:
+    first = store.put("a", b"one", None)
+    second = store.put("a", b"two", first)
+    assert second
+    assert store.put("a", b"late", first) is None
+    assert store.put("a", b"three", second)
+
+
+def test_only_who_has_read_the_last_version_deletes(store: KeyValueStore) -> None:
+    first = store.put("a", b"one", None)
+    assert first
+    second = store.put("a", b"two", first)
+    assert second
+    assert not store.delete("a", first)
+    assert store.delete("a", second)
+    assert not store.delete("a", second)
+    assert store.get("a") is None
+    assert store.scan("") == {}
+
+
+def test_a_version_is_never_used_again(store: KeyValueStore) -> None:
+    first = store.put("a", b"same", None)
+    assert first
+    assert store.delete("a", first)
+    assert store.put("a", b"same", None)
+    assert store.put("a", b"late", first) is None
+    assert not store.delete("a", first)
+
+
+def test_what_does_not_exist_cannot_be_updated(store: KeyValueStore) -> None:
+    version = store.put("a", b"one", None)
+    assert store.put("b", b"two", version) is None
+    assert store.get("b") is None
+
+
+def test_a_scan_finds_what_begins_so(store: KeyValueStore) -> None:
+    for key in ("grab/1", "grab/2", "grabber", "allocation/1"):
+        store.put(key, key.encode(), None)
+    assert {key: row.value for key, row in store.scan("grab/").items()} == {"grab/1": b"grab/1", "grab/2": b"grab/2"}
+
+
+@given(
+    keys=st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12), unique=True, max_size=6),
+    value=st.binary(max_size=50),
+)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_keys_and_values_are_data(store: KeyValueStore, keys: list[str], value: bytes) -> None:
+    for key, row in store.scan("").items():
+        store.delete(key, row.version)
+    names = [f"allocation/{key}" for key in keys]
+    for name in names:
+        assert store.put(name, name.encode() + value, None)
+    assert {key: row.value for key, row in store.scan("").items()} == {name: name.encode() + value for name in names}
+
+
+@pytest.mark.parametrize("key", ["", ".", "..", "k" * 300])
+def test_a_folder_refuses_keys_that_it_cannot_name(tmp_path: Path, key: str) -> None:
+    with pytest.raises(StoreError, match="a key of at most 200 bytes"):
+        FileStore(str(tmp_path)).put(key, b"", None)
+
+
+def test_keys_do_not_leave_the_folder(tmp_path: Path) -> None:
+    store = FileStore(str(tmp_path / "store"))
+    for key in ("../../out", "/etc/out", "a/../../../out", "nul\x00byte"):
+        assert store.put(key, b"x", None)
+    assert [path.name for path in tmp_path.iterdir()] == ["store"]
+    assert not list(tmp_path.rglob("out"))
+
+
+def test_a_folder_that_cannot_be_made_is_said_so(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way", encoding="utf-8")
+    with pytest.raises(StoreError, match=r"required a folder that can be read and written, but came Not a directory"):
+        FileStore(str(tmp_path / "file" / "store"))
+
+
+def test_a_server_that_is_not_there_is_said_so_without_its_password(tmp_path: Path) -> None:
+    store = open_store(f"unix://someone:very-secret@{tmp_path}/none.sock#x")
+    with pytest.raises(StoreError, match="required an answer of Redis") as refused:
+        store.get("a")
+    assert "very-secret" not in str(refused.value)
+
+
+def test_two_names_in_one_redis_are_two_stores(redis_socket: Path) -> None:
+    one, two = (open_store(f"unix://{redis_socket}#names-{name}") for name in ("one", "two"))
+    assert one.put("a", b"1", None)
+    assert two.get("a") is None
+
+
+def test_a_value_that_the_disk_has_lost_can_be_written_over(tmp_path: Path) -> None:
+    store = FileStore(str(tmp_path), durable=False)
+    version = store.put("a", b"one", None)
+    assert version
+    (tmp_path / "values" / version).unlink()
+    row = store.get("a")
+    assert row
+    assert row.value == b""
+    assert store.put("a", b"two", row.version)
+
+
+FULL = """
+import resource, signal, sys
+from skewless_leases.errors import StoreError
+from skewless_leases.file_store import FileStore
+store = FileStore(sys.argv[1])
+version = store.put("a", b"one", None)
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+for _ in range(3):
+    try:
+        store.put("a", bytes(1000), version)
+    except StoreError as err:
+        print(err)
+print(store.get("a").value, len(list(store.root.rglob("*"))))
+"""
+
+
+def test_what_cannot_be_written_whole_is_not_written_and_leaves_no_litter(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", FULL, str(tmp_path)], capture_output=True, text=True, check=True)
+    said = done.stdout.splitlines()
+    assert len(said) == 4
+    assert all(
+        line.endswith("required a folder that can be read and written, but came File too large.") for line in said[:3]
+    )
+    assert said[3] == "b'one' 6"  # three folders, the key's, its head and its value
+
+
+COUNTING = """
+import sys
+from skewless_leases.store import open_store
+address, rounds = sys.argv[1], int(sys.argv[2])
+store = open_store(address)
+done = 0
+while done < rounds:
+    row = store.get("count")
+    value = int(row.value) if row else 0
+    if store.put("count", str(value + 1).encode(), row.version if row else None):
+        done += 1
+        if done % 10 == 0:
+            print(done, flush=True)
+"""
+
+
+def counting(address: str, rounds: int) -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, "-c", COUNTING, address, str(rounds)], stdout=subprocess.PIPE, text=True)
+
+
+def test_no_update_of_several_processes_is_lost(address: str) -> None:
+    processes = [counting(address, 100) for _ in range(4)]
+    store, seen = open_store(address), 0
+    while any(process.poll() is None for process in processes):
+        row = store.get("count")
+        now = int(row.value) if row else 0
+        assert now >= seen  # never gone, torn or older than before
+        seen = now
+        time.sleep(0.001)
+    assert [process.wait() for process in processes] == [0, 0, 0, 0]
+    row = store.get("count")
+    assert row
+    assert int(row.value) == 400
+    for process in processes:
+        assert process.stdout
+        process.stdout.close()
+
+
+CREATING = """
+import sys
+from skewless_leases.store import open_store
+store = open_store(sys.argv[1])
+won = 0
+for number in range(100):
+    version = store.put(f"race/{number % 5}", sys.argv[2].encode(), None)
+    if version:
+        won += 1
+        assert store.get(f"race/{number % 5}").value == sys.argv[2].encode()
+        assert store.delete(f"race/{number % 5}", version)
+print(won)
+"""
+
+
+def test_what_one_has_created_nobody_else_creates_or_deletes(address: str) -> None:
+    processes = [
+        subprocess.Popen([sys.executable, "-c", CREATING, address, name], stdout=subprocess.PIPE, text=True)
+        for name in "abcd"
+    ]
+    won = [int(process.communicate(timeout=60)[0]) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0, 0, 0]
+    assert all(count > 0 for count in won)
+    assert open_store(address).scan("race/") == {}
+
+
+def test_a_writer_that_is_killed_leaves_nothing_half_done(address: str) -> None:
+    store = open_store(address)
+    for _ in range(3):
+        process = counting(address, 1_000_000)
+        assert process.stdout
+        process.stdout.readline()
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+        row = store.get("count")
+        assert row
+        before = int(row.value)
+        assert before >= 10
+        assert store.put("count", str(before + 1).encode(), row.version)
+
+
+def test_without_its_client_redis_is_refused_in_a_sentence() -> None:
+    code = (
+        "import sys; sys.modules['redis'] = None\n"
+        "from skewless_leases.errors import StoreError\n"
+        "from skewless_leases.store import open_store\n"
+        "try:\n    open_store('redis://localhost/0')\nexcept StoreError as err:\n    print(err)\n"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said == "leases in Redis: required the package redis, but came no such package; install skewless[redis].\n"
