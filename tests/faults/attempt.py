@@ -9,6 +9,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -134,8 +135,6 @@ def _live(step: Callable[[], int], log: Path, roots: Any, fault: Fault | None, r
         traceback.print_exc()
     finally:
         for stream in (sys.stdout, sys.stderr):
-            try:
+            with suppress(OSError):
                 stream.flush()
-            except OSError:
-                pass
         os._exit(code)

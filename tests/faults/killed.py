@@ -133,10 +133,9 @@ def _path(value: object, folder: object = -1) -> str | None:
         value = os.fsdecode(value)
     if not isinstance(value, str | os.PathLike):
         return None
-    path = os.fspath(value)
-    if isinstance(folder, int) and folder >= 0 and not os.path.isabs(path):
-        path = f"{os.readlink(f'/proc/self/fd/{folder}')}/{path}"
-    return os.path.abspath(path)
+    if isinstance(folder, int) and folder >= 0:
+        return str(Path(f"/proc/self/fd/{folder}").readlink() / value)
+    return str(Path.cwd() / value)
 
 
 def _opened(args: tuple[Any, ...]) -> tuple[str, str] | None:

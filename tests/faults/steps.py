@@ -35,14 +35,18 @@ class Step(NamedTuple):
         """The arguments of its entry."""
         return ["--run-dir", str(world.folder), *self.arguments]
 
-    def act(self, world: World) -> int:
+    def act(self, world: World, name: str) -> int:
         """Do it, in this process.
+
+        Args:
+            world: where.
+            name: of this try, no other has it.
 
         Returns:
             The exit code; the entries end by themselves when they fail.
         """
         if self.script:
-            sys.argv = [self.script, *self.argv(world)]
+            sys.argv = [self.script, *self.argv(world), "--failure-name", name]
             _ENTRIES[self.script]()
             return 0
         # The operators of Airflow turn these errors into sentences, and no others.
@@ -88,3 +92,11 @@ def decide_step(number: int) -> Step:
 MERGE = Step("merge", "merge", True, "merge_states.py")
 VALIDATE = Step("validate", "validate", True, "validate_result.py")
 PUBLISH = Step("publish", "publish", False)
+
+
+def named_step(world: World, slug: str) -> Step:
+    """The step of a slug."""
+    kind, _, number = slug.partition("-")
+    if number:
+        return (stage_step if kind == "stage" else decide_step)(int(number))
+    return {"prepare": prepare_step(world), "merge": MERGE, "validate": VALIDATE, "publish": PUBLISH}[slug]

@@ -1,4 +1,4 @@
-"""The small world that faults happen in: an input, a run over it, what was published before, and what has to come out."""
+"""The small world that faults happen in: an input, a run over it, what was published before, the right result."""
 
 from __future__ import annotations
 
@@ -39,19 +39,24 @@ class World:
         self.root, self._templates = place / "world", place / "templates"
         self.logs = place / "logs"
         for folder in (self.root, self._templates, self.logs):
-            folder.mkdir(parents=True)
+            folder.mkdir(parents=True, exist_ok=True)
         self.has_disk = own_disk and _mounted(self.root)
         self.input, self.out = self.root / "input", self.root / "published"
         self.folder = self.root / "runs" / "scenario" / "r1"
         self.spec = self.root / "spec.yaml"
-        _write_input(self.input)
+        if (self._templates / "input").exists():
+            shutil.rmtree(self.input, ignore_errors=True)
+            shutil.copytree(self._templates / "input", self.input)
+        else:
+            _write_input(self.input)
+            shutil.copytree(self.input, self._templates / "input")
         self.expected = _expected(self.input)
         self.spec.write_text(yaml.safe_dump(_spec(), sort_keys=False), encoding="utf-8")
         for day in (DAY, DAY_BEFORE):
+            shutil.rmtree(self.out / day, ignore_errors=True)
             (self.out / day).mkdir(parents=True)
             (self.out / day / "part-00000.parquet").write_text(f"what was published before for {day}")
         self.before = self.published(DAY)
-        shutil.copytree(self.input, self._templates / "input")
 
     @property
     def run(self) -> RunDirectory:
