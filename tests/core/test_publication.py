@@ -87,7 +87,7 @@ def test_what_a_killed_attempt_left_behind_goes_with_the_next_one(tmp_path: Path
     run, other = (validated(tmp_path / name, out, {"a.txt": name}) for name in ("run", "other"))
     left = [
         out / f"{_drafts_of(run, out / DAY)}0123456789abcdef",
-        out / f"{_drafts_of(run, out / DAY)}0123456789abcdef.withdrawn",
+        out / f"{_drafts_of(run, out / DAY)}fedcba9876543210.withdrawn",
     ]
     kept = out / f"{_drafts_of(other, out / DAY)}0123456789abcdef"
     for draft in (*left, kept):
