@@ -21,7 +21,7 @@ _WORDS = {
 def trials(h: Harness) -> Iterator[Trial]:
     """All of them."""
     seed = 3_000
-    for slug in ("decide-2", "publish", "stage-1", "merge", "validate"):
+    for slug in ("decide-2", "publish", "stage-2", "merge"):
         step = h.step(slug)
         h.world.restore(slug)
         names = [str(path.relative_to(h.world.folder)) for path in files_of(h.world.folder)]

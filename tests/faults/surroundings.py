@@ -58,7 +58,7 @@ def _full(step: Step, left_bytes: int, h: Harness, seed: int) -> Outcome:
     h.begin(step)
     ballast = h.world.fill_disk(left_bytes)
     h.check_failure(step, h.attempt(step).ended())
-    h.jvm.idle()
+    h.idle()
     ballast.unlink()
     return h.must_recover(step, seed)
 

@@ -50,7 +50,7 @@ reader in between must see the old one or the new one, whole.
 
 - **right**: the run came to the result that plain Python computes from the input, its ledger balanced, and nothing else
   was to be seen among what is published. A step that needs no Spark may prove it by leaving byte for byte what it
-  leaves without a fault, and a stage by the merged result; one trial in ten goes on to the publication all the same.
+  leaves without a fault, and a stage by the merged result; one trial in 25 goes on to the publication all the same.
 - **stopped**: it ended with one sentence (`... required ..., but came ...`), and what was published was untouched.
 - **wrong**: anything else.
 
