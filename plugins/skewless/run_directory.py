@@ -107,11 +107,13 @@ class RunDirectory:
         full = f"{self.root}/{name}"
         try:
             self.fs.makedirs(full.rpartition("/")[0], exist_ok=True)
+            if isinstance(self.fs, LocalFileSystem):
+                return _link_once(full, document.sealed().encode())
         except OSError as err:
             reason = err.strerror or type(err).__name__
-            raise RunDirectoryError(f"run directory {self.root}", "a folder that can be written", reason) from None
-        if isinstance(self.fs, LocalFileSystem):
-            return _link_once(full, document.sealed().encode())
+            raise RunDirectoryError(
+                f"run directory {self.root}", "a folder that can be written", reason, "mend that, and try again"
+            ) from None
         try:
             with self.fs.open(full, "xb") as out:
                 out.write(document.sealed().encode())
