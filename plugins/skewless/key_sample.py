@@ -70,12 +70,14 @@ class KeySample:
 def unit_spread(counts: npt.NDArray[np.int64], rows: npt.NDArray[np.int64], part: float) -> float:
     """By how much the error of a sample of whole stretches of rows exceeds that of rows drawn one by one.
 
-    Rows that lie together are alike: of a key that is hot for an hour, a source partition has many or none. The
-    variance of a key's count between partitions, over that of a Poisson variable, is the design effect of the sample
-    (Kish 1965); partitions that were all looked at leave no such error.
+    Rows that lie together are alike: of a key that is hot for an hour, a source partition has many or none. What a
+    sample of partitions taken evenly over the listing may miss is what changes from one of them to the next: the
+    variance of those differences, over that of Poisson variables, is the design effect of a systematic sample (Kish
+    1965; Wolter 1985, successive differences). Partitions that were all looked at leave no such error.
 
     Args:
-        counts: sampled rows of some heavy keys in each source partition, shape ``(partitions, keys)``.
+        counts: sampled rows of some heavy keys in each source partition, in the order of the listing, shape
+            ``(partitions, keys)``.
         rows: sampled rows of each partition, of all keys, shape ``(partitions,)``.
         part: which part of the input's partitions was sampled.
 
@@ -85,7 +87,7 @@ def unit_spread(counts: npt.NDArray[np.int64], rows: npt.NDArray[np.int64], part
     partitions, keys = counts.shape
     if partitions < 2 or not keys:
         return 1.0
-    shares = counts.sum(axis=0) / max(1, int(rows.sum()))
-    expected = np.maximum(1e-9, np.outer(rows, shares))
-    effect = float(((counts - expected) ** 2 / expected).sum()) / ((partitions - 1) * keys)
+    expected = np.maximum(1e-9, np.outer(rows, counts.sum(axis=0) / max(1, int(rows.sum()))))
+    steps = np.diff(counts - expected, axis=0)
+    effect = float((steps**2 / (expected[1:] + expected[:-1])).mean())
     return float(1.0 + max(0.0, effect - 1.0) * (1.0 - min(1.0, part)))

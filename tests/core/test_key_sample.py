@@ -159,13 +159,15 @@ def test_partitions_that_are_alike_are_as_good_as_rows_drawn_one_by_one() -> Non
 
 def test_keys_that_are_hot_in_some_partitions_only_make_a_part_of_them_a_bad_sample() -> None:
     rows = np.full(50, 1000)
-    counts = np.zeros((50, 5), dtype=np.int64)
-    for epoch in range(5):
-        counts[10 * epoch : 10 * epoch + 10, epoch] = 500
-    assert unit_spread(counts, rows, part=0.1) > 300
-    assert unit_spread(counts, rows, part=0.5) > 150
-    assert unit_spread(counts, rows, part=1.0) == 1.0, "all partitions were looked at"
-    assert unit_spread(counts[:1], rows[:1], part=0.1) == 1.0, "one partition says nothing"
+    by_turns, by_epochs = np.zeros((50, 5), dtype=np.int64), np.zeros((50, 5), dtype=np.int64)
+    for number in range(50):
+        by_turns[number, number % 5] = 500
+        by_epochs[number, number // 10] = 500
+    assert unit_spread(by_turns, rows, part=0.1) > 300
+    assert unit_spread(by_turns, rows, part=0.5) > 150
+    assert unit_spread(by_turns, rows, part=1.0) == 1.0, "all partitions were looked at"
+    assert unit_spread(by_turns[:1], rows[:1], part=0.1) == 1.0, "one partition says nothing"
+    assert unit_spread(by_epochs, rows, part=0.1) < 50, "what changes slowly is seen by looking everywhere"
 
 
 def test_where_keys_drift_over_the_partitions_the_first_stage_is_no_leap() -> None:
