@@ -37,7 +37,6 @@ DRIFT_LIMIT = 0.2
 #: A first stage that is to find out what rows cost takes no more than this part of them: a key that costs
 #: ten times as much as others may still be placed by that.
 PROBE = 0.05
-
 #: Where nobody knows what a row costs, nobody can say whether a stage less is worth more than a better
 #: forecast. Up to this part of the makespan it is taken to be: of two minutes that is what a stage costs.
 SURE = 0.03
