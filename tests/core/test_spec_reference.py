@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +62,14 @@ FIELDS = _fields()
 )
 def test_the_committed_file_is_what_the_models_say(file: str, text: Any) -> None:
     assert (ROOT / "docs" / file).read_text(encoding="utf-8") == text(), "run `make docs`, and commit what it wrote"
+
+
+@pytest.mark.parametrize(
+    ("option", "text"), [([], reference_page), (["--schema"], schema_text)], ids=["page", "schema"]
+)
+def test_the_command_prints_it(option: list[str], text: Any) -> None:
+    command = [str(Path(sys.executable).with_name("skewless")), "spec-reference", *option]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == text()
 
 
 def test_all_models_of_a_spec_are_told_of() -> None:
