@@ -145,11 +145,7 @@ def _entry(h: Harness, step: Step, watched: list[str]) -> tuple[subprocess.Popen
     """The entry of a step as a process of its own, watched or not."""
     log = h.new_log(step)
     launcher = ["-m", "tests.faults.killed", *watched] if watched else []
-    environment = {
-        **os.environ,
-        "SKEWLESS_DRIVER_MEMORY": "1g",
-        "PYSPARK_SUBMIT_ARGS": "--master local[2] pyspark-shell",
-    }
+    environment = {**os.environ, "SKEWLESS_DRIVER_MEMORY": "1g"}
     command = [sys.executable, *launcher, str(JOBS / step.script), *step.argv(h.world)]
     with log.open("wb") as out:
         process = subprocess.Popen(

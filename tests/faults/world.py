@@ -6,6 +6,7 @@ import ctypes
 import os
 import random
 import shutil
+import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -73,7 +74,7 @@ class World:
         """Make things as they were."""
         for path in self.root.iterdir():
             if path.name not in {"input", "spec.yaml"}:
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
+                _remove(path)
         for part in (self._templates / name).iterdir():
             shutil.copytree(part, self.root / part.name)
 
@@ -147,6 +148,14 @@ class World:
         self.check_published(new=True)
         leftovers = [path.name for path in self.out.iterdir() if path.name.startswith(".")]
         assert not leftovers, f"left beside what was published: {leftovers}"
+
+
+def _remove(path: Path) -> None:
+    """Remove a file or a folder, also if a job that was cancelled just now writes a last file into it."""
+    deadline = time.monotonic() + 10
+    while path.exists():
+        shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink()
+        assert time.monotonic() < deadline, f"{path} is written to for ever"
 
 
 def _spec() -> dict[str, Any]:
