@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import count
 from pathlib import Path
 
 import psutil
@@ -47,12 +46,14 @@ _OF = {"merge": "result", "validate": "quality"}
 
 def trials(h: Harness) -> Iterator[Trial]:
     """All of them."""
-    seeds = count(1)
-    for step in h.steps:
+    seeds = h.seeds(1)
+    for step in h.tried_steps():
         for point in _points(h, step):
             for when in BOTH:
                 act = partial(_at, step, point, when)
                 yield Trial("kill", step.name, f"{when} {point.name}", next(seeds), act, step.spark)
+    if not h.spark:
+        return
     for slug, patterns in _WRITTEN_BY_SPARK.items():
         step = h.step(slug)
         for pattern in (*patterns, *patterns):

@@ -25,7 +25,7 @@ DAY, DAY_BEFORE = "date=2026-11-20", "date=2026-11-19"
 #: The world's own disk, where one may be mounted: large enough for everything but a fault.
 DISK_BYTES = 48 << 20
 _ROWS, _KEYS, _FILES = 2_000, 120, 8
-_NEW_MOUNTS, _PRIVATE, _RECURSIVE = 0x20000, 1 << 18, 1 << 14
+_NEW_MOUNTS, _PRIVATE, _RECURSIVE, _DETACHED = 0x20000, 1 << 18, 1 << 14, 2
 
 
 class World:
@@ -58,6 +58,11 @@ class World:
             (self.out / day).mkdir(parents=True)
             (self.out / day / "part-00000.parquet").write_text(f"what was published before for {day}")
         self.before = self.published(DAY)
+
+    def close(self) -> None:
+        """Give the disk back."""
+        if self.has_disk:
+            ctypes.CDLL(None).umount2(os.fsencode(self.root), _DETACHED)
 
     @property
     def run(self) -> RunDirectory:
