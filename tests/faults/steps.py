@@ -11,6 +11,7 @@ from skewless.errors import SkewlessError
 from skewless.publication import publish
 from skewless.run_directory import RunDirectory
 from skewless_spark import entry
+from skewless_spark.spark_errors import sentence_for
 from tests.faults import arithmetic
 from tests.faults.world import World
 
@@ -65,6 +66,11 @@ class Step(NamedTuple):
         except SkewlessError as err:
             sys.stderr.write(f"skewless: {err}\n")
             return err.exit_code
+        except OSError as err:
+            if self.alike or self.slug == "publish":
+                raise
+            sys.stderr.write(f"skewless: {sentence_for(err)}\n")  # as an entry does, which this stands for
+            return 1
         return 0
 
     def _in_task(self, run: RunDirectory) -> None:
