@@ -133,7 +133,9 @@ def _copy(run: RunDirectory, result: StepCommit, draft: Path) -> None:
     ending = run.job().spec.output.format
     for number, file in enumerate(result.of_kind("published") or result.of_kind("result")):
         run.verify(file)
-        run.fs.get_file(f"{run.root}/{file.path}", str(draft / f"part-{number:05d}.{ending}"))
+        copy = str(draft / f"part-{number:05d}.{ending}")
+        run.fs.get_file(f"{run.root}/{file.path}", copy)
+        run.verify_copy(file, copy)
 
 
 def _drafts_of(run: RunDirectory, target: Path) -> str:

@@ -13,6 +13,8 @@ from skewless.run_directory import QUALITY_STEP, RESULT_STEP, RunDirectory
 from tests.core import synthetic
 
 DAY = "date=2026-11-20"
+#: As far as a checksum looks at one: pages, a footer of three bytes, its length, and the end.
+_PARQUET = "PAR1the pagesfoo\x03\0\0\0PAR1"
 
 
 def validated(folder: Path, out: Path | str, parts: dict[str, str], success: bool = True) -> RunDirectory:
@@ -26,7 +28,7 @@ def validated(folder: Path, out: Path | str, parts: dict[str, str], success: boo
         path = Path(result.path(name))
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-        files.append(result.described("result", str(path), 1))
+        files.append(result.described("result", str(path), 1, copied=True))
     result.commit(files, {"rows": 7, "keys": len(parts)})
     zombie = Path(result.path("late-zombie.parquet"))
     zombie.parent.mkdir(parents=True, exist_ok=True)
@@ -95,6 +97,16 @@ def test_what_a_killed_attempt_left_behind_goes_with_the_next_one(tmp_path: Path
         (draft / "part-00000.parquet").write_text("half", encoding="utf-8")
     publish(run)
     assert sorted(out.iterdir()) == sorted([kept, out / DAY])
+
+
+def test_a_result_that_was_changed_since_it_was_validated_is_not_published(tmp_path: Path) -> None:
+    run = validated(tmp_path / "run", tmp_path / "out", {"a.parquet": _PARQUET})
+    (file,) = run.committed(RESULT_STEP).files
+    Path(run.path(file.path)).write_text(_PARQUET.replace("pages", "other"), encoding="utf-8")
+    run.verify(file)  # its footer is as it was
+    with pytest.raises(RunDirectoryError, match=r"required the file of 24 bytes that was committed, but came other co"):
+        publish(run)
+    assert not list((tmp_path / "out").iterdir())
 
 
 def test_a_folder_that_cannot_be_written_is_told_in_one_sentence(tmp_path: Path) -> None:

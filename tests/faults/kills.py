@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import count
 from pathlib import Path
 
 import psutil
@@ -47,12 +46,14 @@ _OF = {"merge": "result", "validate": "quality"}
 
 def trials(h: Harness) -> Iterator[Trial]:
     """All of them."""
-    seeds = count(1)
-    for step in h.steps:
+    seeds = h.seeds(1)
+    for step in h.tried_steps():
         for point in _points(h, step):
             for when in BOTH:
                 act = partial(_at, step, point, when)
                 yield Trial("kill", step.name, f"{when} {point.name}", next(seeds), act, step.spark)
+    if not h.spark:
+        return
     for slug, patterns in _WRITTEN_BY_SPARK.items():
         step = h.step(slug)
         for pattern in (*patterns, *patterns):
@@ -145,11 +146,7 @@ def _entry(h: Harness, step: Step, watched: list[str]) -> tuple[subprocess.Popen
     """The entry of a step as a process of its own, watched or not."""
     log = h.new_log(step)
     launcher = ["-m", "tests.faults.killed", *watched] if watched else []
-    environment = {
-        **os.environ,
-        "SKEWLESS_DRIVER_MEMORY": "1g",
-        "PYSPARK_SUBMIT_ARGS": "--master local[2] pyspark-shell",
-    }
+    environment = {**os.environ, "SKEWLESS_DRIVER_MEMORY": "1g"}
     command = [sys.executable, *launcher, str(JOBS / step.script), *step.argv(h.world)]
     with log.open("wb") as out:
         process = subprocess.Popen(

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import count
 from pathlib import Path
 
 from tests.faults.harness import Harness, Outcome
@@ -24,23 +23,22 @@ _FAR_SECONDS = 400 * 24 * 3600
 
 def trials(h: Harness) -> Iterator[Trial]:
     """All of them."""
-    seeds = count(2_000)
+    seeds = h.seeds(2_000)
     yield from _disks(h, seeds)
     for fault, change in _CHANGES.items():
         for step in (h.step("stage-1"), h.step("stage-2")):
-            yield Trial("source", step.name, fault, next(seeds), partial(_changed, step, change), spark=True)
-    for slug in ("prepare", "decide-1", "stage-1", "merge", "publish"):
-        step = h.step(slug)
+            yield Trial("source", step.name, fault, next(seeds), partial(_changed, step, change), h.spark)
+    for step in h.tried_steps():
         for fault, moment in (("all files are of 1970", 0.0), ("all files are of 2100", 4.1e9)):
             yield Trial("clock", step.name, fault, next(seeds), partial(_dated, step, moment), step.spark)
-    for slug in ("prepare", "stage-2") if _own_clock() else ():
+    for slug in ("prepare", "stage-2") if h.spark and _own_clock() else ():
         step, fault = h.step(slug), "the time since start-up is 400 days ahead"
         yield Trial("clock", step.name, fault, next(seeds), partial(_ahead, step), spark=True)
 
 
 def _disks(h: Harness, seeds: Iterator[int]) -> Iterator[Trial]:
     fault = "no room for all that it writes"
-    for step in h.steps:
+    for step in h.tried_steps():
         # Most of what a step writes is documents of one or a few pages.
         for pages in _PAGES_FOR_SPARK if step.spark else range(12):
             if h.world.has_disk:

@@ -49,10 +49,13 @@ Airflow does: it tries the step again, then those after it. Published before is 
 reader in between must see the old one or the new one, whole.
 
 - **right**: the run came to the result that plain Python computes from the input, its ledger balanced, and nothing else
-  was to be seen among what is published. A step that needs no Spark may prove it by leaving byte for byte what it
-  leaves without a fault, and a stage by the merged result; one trial in 25 goes on to the publication all the same.
+  was to be seen among what is published. With Spark, what happens to a stage or to the merge is judged by the merged
+  result; one trial in 25 goes on to the publication all the same, and without Spark each of them does.
 - **stopped**: it ended with one sentence (`... required ..., but came ...`), and what was published was untouched.
 - **wrong**: anything else.
+
+Steps named *no Spark* belong to runs in which plain Python writes what Spark writes, so that a trial takes a fraction
+of a second; plans, decisions, commits, checks of the input and the publication are the product's own in all of them.
 
 `python -m tests.faults --seed N` repeats a trial.
 

@@ -6,6 +6,7 @@ import ctypes
 import os
 import random
 import shutil
+import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +25,7 @@ DAY, DAY_BEFORE = "date=2026-11-20", "date=2026-11-19"
 #: The world's own disk, where one may be mounted: large enough for everything but a fault.
 DISK_BYTES = 48 << 20
 _ROWS, _KEYS, _FILES = 2_000, 120, 8
-_NEW_MOUNTS, _PRIVATE, _RECURSIVE = 0x20000, 1 << 18, 1 << 14
+_NEW_MOUNTS, _PRIVATE, _RECURSIVE, _DETACHED = 0x20000, 1 << 18, 1 << 14, 2
 
 
 class World:
@@ -58,6 +59,11 @@ class World:
             (self.out / day / "part-00000.parquet").write_text(f"what was published before for {day}")
         self.before = self.published(DAY)
 
+    def close(self) -> None:
+        """Give the disk back."""
+        if self.has_disk:
+            ctypes.CDLL(None).umount2(os.fsencode(self.root), _DETACHED)
+
     @property
     def run(self) -> RunDirectory:
         """The run directory."""
@@ -73,7 +79,7 @@ class World:
         """Make things as they were."""
         for path in self.root.iterdir():
             if path.name not in {"input", "spec.yaml"}:
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
+                _remove(path)
         for part in (self._templates / name).iterdir():
             shutil.copytree(part, self.root / part.name)
 
@@ -147,6 +153,14 @@ class World:
         self.check_published(new=True)
         leftovers = [path.name for path in self.out.iterdir() if path.name.startswith(".")]
         assert not leftovers, f"left beside what was published: {leftovers}"
+
+
+def _remove(path: Path) -> None:
+    """Remove a file or a folder, also if a job that was cancelled just now writes a last file into it."""
+    deadline = time.monotonic() + 10
+    while path.exists():
+        shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink()
+        assert time.monotonic() < deadline, f"{path} is written to for ever"
 
 
 def _spec() -> dict[str, Any]:
