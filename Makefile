@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test up down cluster cluster-down env test-cluster bench docs lint setup setup-tests setup-cluster setup-cluster-tests corpus
+.PHONY: help demo test up down cluster cluster-down env test-cluster bench faults docs lint setup setup-tests setup-cluster setup-cluster-tests corpus
 
 # Tiers by folder. The fast one goes first and alone; the others start many JVMs and wait for them,
 # so two files run at a time, the longest first. A tier that does not exist yet is left out.
@@ -40,6 +40,9 @@ cluster-down: setup ## Stop them
 
 bench: setup ## Measure against baselines; ONLY=B3 for one row, SCALE=0.1 for a look, LONG=1 for B2 with T* = 60 s
 	@$(IN_VENV) python -m benchmarks $(if $(ONLY),--only $(ONLY)) $(if $(SCALE),--scale $(SCALE)) $(if $(LONG),--long)
+
+faults: setup ## Break runs in every way we know and write docs/faults.md (half an hour); SEED=17 for one trial again
+	@$(IN_VENV) python -m tests.faults $(if $(SEED),--seed $(SEED),--table docs/faults.md)
 
 docs: setup ## Write docs/spec.md and docs/spec.schema.json, the reference of job specs, from its models
 	@$(IN_VENV) skewless spec-reference >docs/spec.md && skewless spec-reference --schema >docs/spec.schema.json

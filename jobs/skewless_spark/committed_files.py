@@ -29,7 +29,7 @@ def written(attempt: Attempt, kind: str, folder: str, *, keep_empty: bool = Fals
     def described(path: str) -> CommittedFile:
         with fs.open(path, "rb") as opened:
             rows = pq.read_metadata(opened).num_rows
-        return attempt.described(kind, path, rows)
+        return attempt.described(kind, path, rows, copied=kind == RESULT)
 
     with ThreadPoolExecutor(max_workers=8) as pool:
         return [file for file in pool.map(described, attempt.listed(folder)) if file.rows or keep_empty]

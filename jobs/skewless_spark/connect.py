@@ -12,6 +12,7 @@ from types import FrameType
 from typing import Any, NoReturn, cast
 from urllib.parse import urlsplit
 
+import pyspark
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -44,7 +45,7 @@ def remote_session(step: str) -> SparkSession:
     """A session of the server that ``$SPARK_REMOTE`` names, with all that it runs tagged by a step's name.
 
     Raises:
-        UnreachableError: nobody answers there.
+        UnreachableError: nobody answers there, or not to us.
     """
     _require_answer()
     from pyspark.sql.connect.client.retries import DefaultPolicy  # noqa: PLC0415  # grpc takes a second to import
@@ -52,6 +53,7 @@ def remote_session(step: str) -> SparkSession:
     session = SparkSession.builder.getOrCreate()
     client = cast("Any", session).client
     client.set_retry_policies([DefaultPolicy(max_retries=_RETRIES, max_backoff=_LONGEST_PAUSE_MS)])
+    _require_our_spark(session)
     session.addTag(_NOT_IN_TAG.sub("-", step))
     if os.environ.get(SHIP) == "1":
         from skewless_spark.shipped_code import ship  # noqa: PLC0415  # seldom wanted
@@ -100,6 +102,23 @@ def _require_answer() -> None:
         raise UnreachableError(
             "Spark Connect", f"a server at {host}:{port}", came, "start it, or correct the connection"
         ) from None
+
+
+def _require_our_spark(session: SparkSession) -> None:
+    host, port = _endpoint(os.environ[ADDRESS])
+    try:
+        theirs = session.version
+    except PySparkException as err:
+        if "UNAUTHENTICATED" not in str(err):
+            raise
+        raise UnreachableError(
+            "Spark Connect", f"a token that the server at {host}:{port} takes", "another or none (UNAUTHENTICATED)",
+            "correct the connection's password",
+        ) from None  # fmt: skip
+    if theirs.split(".")[:2] != pyspark.__version__.split(".")[:2]:
+        raise UnreachableError(
+            "Spark Connect", f"Spark {pyspark.__version__}", theirs, "both have to be of one release"
+        )
 
 
 def _endpoint(address: str) -> tuple[str, int]:

@@ -11,7 +11,7 @@ import datetime as dt
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 
 from pyspark.sql import SparkSession
 
@@ -128,5 +128,7 @@ def _main(parser: argparse.ArgumentParser, step: Step) -> None:
             traceback.print_exc()
         sys.stderr.write(f"skewless: {failure.sentence}\n")
         if arguments.failure_name:
-            run.write_once(f"failures/{arguments.failure_name}.json", failure)
+            # What keeps the step from writing may keep this from being written too; the log has it.
+            with suppress(SkewlessError):
+                run.write_once(f"failures/{arguments.failure_name}.json", failure)
         sys.exit(failure.exit_code)

@@ -84,8 +84,10 @@ def prepare(run: RunDirectory, spec: JobSpec, date: dt.date, root: str, where: s
         run.write_once("job.json", job.model_copy(update={"warm_from": earlier_runs.last_two(run, spec)}))
     job = _same(run, spec, date, root)
     if not run.exists("plans/0000.json"):
-        # Killed between the two documents, the decision stands, whatever has become of what it was made from.
-        run.enact(run.decision(0) if run.exists("decisions/0000.json") else _first_decision(job))
+        # The decision first: killed between the two documents, it stands, whatever has become of what it was made from.
+        if not run.exists("decisions/0000.json"):
+            run.write_once("decisions/0000.json", _first_decision(job))
+        run.enact(run.decision(0))
     return job
 
 

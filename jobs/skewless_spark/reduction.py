@@ -127,7 +127,7 @@ def _in_order(queue: DataFrame, columns: JobColumns, plan: RoutingPlan) -> DataF
     if plan.budget_rows is None:
         order = (*columns.origins, *columns.keys) if carries else (*columns.keys, TASK, *columns.origins)
         in_order = tasks.sortWithinPartitions(*order)
-        return in_order.where(_whole(TASK, queue)).withColumn("kept", F.lit(True))
+        return in_order.where(_whole(F.spark_partition_id(), queue)).withColumn("kept", F.lit(True))
     if carries:
         # Carried states come before all rows, and are none; only this way is their number not needed.
         alike = Window.partitionBy(TASK, F.col("arrival") == CARRIED).orderBy(*columns.origins, *columns.keys)
@@ -140,15 +140,16 @@ def _in_order(queue: DataFrame, columns: JobColumns, plan: RoutingPlan) -> DataF
     kept = F.col("position") < plan.budget_rows
     if carries:
         kept = kept | (F.col("arrival") == CARRIED)
-    return numbered.where(_whole("position", queue)).withColumn("kept", kept).drop("position")
+    return numbered.where(_whole(F.col("position"), queue)).withColumn("kept", kept).drop("position")
 
 
-def _whole(number: str, queue: DataFrame) -> Column:
+def _whole(number: Column, queue: DataFrame) -> Column:
     """Always true, and never evaluated beyond its first half; but it names every column.
 
-    So no branch has columns pruned below the exchange, and Spark runs that exchange once for all.
+    So no branch has columns pruned below the exchange, and Spark runs that exchange once for all. The number must
+    be one that Spark does not take to be the same below the exchange: there it would ask, and prune above.
     """
-    return (F.col(number) >= 0) | (F.hash(*queue.columns) == 0)
+    return (number >= 0) | (F.hash(*queue.columns) == 0)
 
 
 def _native_states(taken: DataFrame, columns: JobColumns, budget_rows: int | None) -> DataFrame:

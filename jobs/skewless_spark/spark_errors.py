@@ -6,11 +6,11 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PythonException
 
 from skewless import errors
-from skewless.errors import SkewlessError
+from skewless.errors import SkewlessError, UnreachableError
 
 #: The last line of a Python worker's traceback, when one of our own errors was raised there.
 _OURS = re.compile(r"skewless\.errors\.(\w+): (.+)")
@@ -21,6 +21,12 @@ _DAMAGED = re.compile(r"Checksum error: |could not verify page integrity")
 _UNREADABLE = "[FAILED_READ_FILE.NO_HINT]"
 #: Where they, or Spark around them, name the file.
 _DAMAGED_FILE = re.compile(r"(?:Checksum error:|reading file) (?:file:(?://)?)?(?P<path>/\S*?|\w+://\S*?)\.?(?:\s|$)")
+#: What py4j says when the JVM does not answer any more.
+_JVM_GONE = "Answer from Java side is empty"
+#: A disk that is full, in the words of the kernel.
+_FULL = re.compile(r"No space left on device|Disk quota exceeded|File too large")
+#: A Python worker that died; the kernel kills those that take the most memory.
+_WORKER_DIED = re.compile(r"Python worker exited unexpectedly|Python worker failed to connect back")
 #: A worker that a function of ours was sent to.
 _NO_CODE = re.compile(r"No module named 'skewless(_spark)?['.]")
 
@@ -46,8 +52,29 @@ def sentence_for(err: BaseException) -> str:
             "Spark's Python workers: required this project's code, but came none; install it where they run, or have "
             "the connection send it (ship_code)."
         )
+    if isinstance(err, Py4JNetworkError) or _JVM_GONE in str(err):
+        return str(
+            UnreachableError(
+                "Spark", "an answer of its JVM", "none, as it has ended", "see its log above, and try again"
+            )
+        )
     told = _told_by(err.java_exception) if isinstance(err, Py4JJavaError) else str(err).splitlines()
-    return _damaged(told) or _plainly(err)
+    return _damaged(told) or _wanting(told) or _plainly(err)
+
+
+def _wanting(told: Sequence[str]) -> str:
+    """One sentence, if the machine had too little of something; else nothing."""
+    full = next((found[0] for line in told if (found := _FULL.search(line))), "")
+    if full:
+        return str(SkewlessError("the step", "room for what it writes", full.lower(), "make room, and try again"))
+    if any(map(_WORKER_DIED.search, told)):
+        return str(
+            SkewlessError(
+                "the step", "Python workers that live until their task ends", "one that was killed or crashed",
+                "try again, with more memory if the kernel killed it for that",
+            )
+        )  # fmt: skip
+    return ""
 
 
 def _plainly(err: BaseException) -> str:

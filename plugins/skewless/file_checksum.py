@@ -27,6 +27,16 @@ def file_checksum(fs: Any, path: str) -> str:
         return _footer_digest(opened, int(fs.size(path))) if path.endswith(".parquet") else _digest(opened)
 
 
+def content_checksum(fs: Any, path: str) -> str:
+    """SHA-256 of all of a file in hex, for whoever copies it without looking at its pages.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with fs.open(path, "rb") as opened:
+        return _digest(opened)
+
+
 def _footer_digest(opened: Any, size: int) -> str:
     opened.seek(max(0, size - 8))
     ending = opened.read(8)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -37,8 +38,8 @@ DRIFT_LIMIT = 0.2
 #: ten times as much as others may still be placed by that.
 PROBE = 0.05
 #: Where nobody knows what a row costs, nobody can say whether a stage less is worth more than a better
-#: forecast. Up to this part of the makespan it is taken to be: of a minute that is a second, as a stage costs.
-SURE = 0.02
+#: forecast. Up to this part of the makespan it is taken to be: of two minutes that is what a stage costs.
+SURE = 0.03
 #: The last run is as good as a sample of this one if the keys of the last two differ by no more than this.
 STEADY = 0.05
 
@@ -94,11 +95,11 @@ def warm_plan(job: Job, last: Histogram, before: Histogram | None) -> RoutingPla
     trust = differ if apart is None else f"the keys of the last two runs differ by {apart:.0%}"
     start = f"warm start from run {name}"
     if apart is None or apart > STEADY:
-        return _planned(job, plain, last, start, trust)
-    overhead_rows = _overhead_rows(job, last)
-    admission = _first_waves(job, plain, last, overhead_rows)
+        return _planned(job, plain, _Known(last), start, trust)
+    known = _Known(last, overhead_rows=_overhead_rows(job, last))
+    admission = _first_waves(job, plain, known)
     trust = "; ".join(filter(None, (admission.sentence, trust)))
-    return _planned(job, first_plan(job, admission.waves), last, start, trust, overhead_rows)
+    return _planned(job, first_plan(job, admission.waves), known, start, trust)
 
 
 def sampled_plan(job: Job, plain: RoutingPlan, sample: KeySample) -> RoutingPlan:
@@ -122,10 +123,26 @@ def sampled_plan(job: Job, plain: RoutingPlan, sample: KeySample) -> RoutingPlan
     if histogram is None:
         return plain
     words = f"from a sample of {histogram.seen_rows:,} rows"
-    overhead_rows = _overhead_rows(job, histogram)
-    admission = _first_waves(job, plain, histogram, overhead_rows)
-    plain, keys = first_plan(job, admission.waves), sample.key_counts.keys_in(job.admitted_rows(admission.waves))
-    return _planned(job, plain, histogram, words, admission.sentence, overhead_rows, keys)
+    known = _Known(histogram, max(UNCHECKED, sample.spread), _overhead_rows(job, histogram))
+    admission = _first_waves(job, plain, known)
+    known = known._replace(expected_keys=sample.key_counts.keys_in(job.admitted_rows(admission.waves)))
+    return _planned(job, first_plan(job, admission.waves), known, words, admission.sentence)
+
+
+class _Known(NamedTuple):
+    """What plan 0 is made from.
+
+    Attributes:
+        seen: of the last run, or of a sample.
+        spread: of the forecast that is made from it; see ``stage_schedule.dispersion``.
+        overhead_rows: what a stage costs, in rows of the largest task; 0 where that is not to be weighed.
+        expected_keys: different keys in the first stage; None where the counts tell.
+    """
+
+    seen: Histogram
+    spread: float = UNCHECKED
+    overhead_rows: float = 0.0
+    expected_keys: float | None = None
 
 
 def _overhead_rows(job: Job, seen: Histogram) -> float:
@@ -146,42 +163,35 @@ def _row_seconds(job: Job, seen: Histogram) -> float | None:
     return ROW_SECONDS + math.fsum(declared) if len(declared) == len(job.algebra) else None
 
 
-def _first_waves(job: Job, plain: RoutingPlan, seen: Histogram, overhead_rows: float) -> Admission:
+def _first_waves(job: Job, plain: RoutingPlan, known: _Known) -> Admission:
     """The waves of the first stage, from a sample or the last run, and why in words."""
     last = len(job.waves)
-    if not overhead_rows:
+    if not known.overhead_rows:
         return Admission(plain.waves, "")
     if any(one.setup_seconds for one in job.algebra.values()):
         return Admission((0, last), "all waves are admitted at once, as each stage sets up its keys anew")
-    unknown = _row_seconds(job, seen) is None
-    if unknown and (job.spec.routing.probe or _wasted_part(job, plain, seen) > SURE):
+    unknown = _row_seconds(job, known.seen) is None
+    if unknown and (job.spec.routing.probe or _wasted_part(job, plain, known) > SURE):
         probed = [end for end in range(1, last + 1) if job.admitted_rows((0, end)) <= PROBE * job.rows]
         waves = (0, max(probed, default=1))
         return Admission(waves, "the first stage is small, as nobody knows yet what a row costs")
     before = plain.model_copy(update={"waves": (0, 0)})
-    return next_waves(job, before, _as_report(job, before, seen), overhead_rows)
+    return next_waves(job, before, _as_report(job, before, known.seen), known.overhead_rows, known.spread)
 
 
-def _wasted_part(job: Job, plain: RoutingPlan, seen: Histogram) -> float:
+def _wasted_part(job: Job, plain: RoutingPlan, known: _Known) -> float:
     """What the error of a forecast of all rows would cost, as a part of the makespan."""
     tasks = len(plain.tasks)
-    return wasted_rows(float(job.rows), float(seen.seen_rows), tasks, UNCHECKED) * tasks / max(1, job.rows)
+    return wasted_rows(float(job.rows), float(known.seen.seen_rows), tasks, known.spread) * tasks / max(1, job.rows)
 
 
-def _planned(
-    job: Job,
-    plain: RoutingPlan,
-    last: Histogram,
-    start: str,
-    trust: str,
-    overhead_rows: float = 0.0,
-    expected_keys: float | None = None,
-) -> RoutingPlan:
-    forecast = Forecast.after(job, plain, _as_report(job, plain, last), plain.waves, expected_keys=expected_keys)
+def _planned(job: Job, plain: RoutingPlan, known: _Known, start: str, trust: str) -> RoutingPlan:
+    report = _as_report(job, plain, known.seen)
+    forecast = Forecast.after(job, plain, report, plain.waves, expected_keys=known.expected_keys)
     # No stage has made states yet: a key is as cheap on one task as on another.
     taken = choose([replace(one, new_states=0) for one in propose(job, forecast)])
     expected = forecast.expected_rows(taken.routing, taken.placement)
-    budget = _budget(job, plain, forecast, expected, overhead_rows)
+    budget = _budget(job, plain, forecast, expected, known)
     return taken.routing.model_copy(
         update={
             "epoch": plain.epoch,
@@ -201,11 +211,12 @@ def _words(taken: Weighed) -> str:
     return f"{taken.action}: {taken.sentence}; the largest task is to get {taken.makespan_rows:,.0f} rows"
 
 
-def _budget(job: Job, plain: RoutingPlan, forecast: Forecast, expected: np.ndarray, overhead_rows: float) -> Budget:
+def _budget(job: Job, plain: RoutingPlan, forecast: Forecast, expected: np.ndarray, known: _Known) -> Budget:
     """The spec's, or the one that suits the forecast."""
     if job.spec.routing.budget is not None:
         return Budget(plain.budget_rows, "")
-    return choose_budget(forecast, expected, UNCHECKED, forecast.waves[1] == len(job.waves), overhead_rows)
+    is_last = forecast.waves[1] == len(job.waves)
+    return choose_budget(forecast, expected, known.spread, is_last, known.overhead_rows)
 
 
 def _as_report(job: Job, plan: RoutingPlan, last: Histogram) -> StageReport:

@@ -25,7 +25,7 @@ from fsspec.implementations.local import LocalFileSystem
 from skewless.decision import Decision
 from skewless.document import Document
 from skewless.errors import LostRaceError, RunDirectoryError
-from skewless.file_checksum import file_checksum
+from skewless.file_checksum import content_checksum, file_checksum
 from skewless.job import Job
 from skewless.planner import plan_next_stage
 from skewless.quality_report import QualityReport
@@ -96,6 +96,11 @@ class RunDirectory:
                 "no such file",
                 "run the step before this one first, or check the path",
             ) from None
+        except OSError as err:
+            came = err.strerror or type(err).__name__
+            raise RunDirectoryError(
+                self.path(name), "a document that can be read", came, "mend that, and try again"
+            ) from None
         return text
 
     def write_once(self, name: str, document: Document) -> bool:
@@ -107,11 +112,13 @@ class RunDirectory:
         full = f"{self.root}/{name}"
         try:
             self.fs.makedirs(full.rpartition("/")[0], exist_ok=True)
+            if isinstance(self.fs, LocalFileSystem):
+                return _link_once(full, document.sealed().encode())
         except OSError as err:
             reason = err.strerror or type(err).__name__
-            raise RunDirectoryError(f"run directory {self.root}", "a folder that can be written", reason) from None
-        if isinstance(self.fs, LocalFileSystem):
-            return _link_once(full, document.sealed().encode())
+            raise RunDirectoryError(
+                f"run directory {self.root}", "a folder that can be written", reason, "mend that, and try again"
+            ) from None
         try:
             with self.fs.open(full, "xb") as out:
                 out.write(document.sealed().encode())
@@ -227,6 +234,15 @@ class RunDirectory:
         if came:
             raise self._not_committed(file, came)
 
+    def verify_copy(self, file: CommittedFile, copy: str) -> None:
+        """Hold a local copy of a committed file to all of what was committed.
+
+        Raises:
+            RunDirectoryError: it is another one.
+        """
+        if file.content and content_checksum(LocalFileSystem(), copy) != file.content:
+            raise self._not_committed(file, "other content")
+
     def _not_committed(self, file: CommittedFile, came: str) -> RunDirectoryError:
         return RunDirectoryError(
             self.path(file.path), f"the file of {file.size_bytes:,} bytes that was committed", came,
@@ -272,12 +288,19 @@ class Attempt:
         """A listed path, relative to the run directory."""
         return path[len(self.run.root) + 1 :]
 
-    def described(self, kind: str, path: str, rows: int) -> CommittedFile:
-        """A listed path as a commit names it, with its length and checksum as they are now."""
+    def described(self, kind: str, path: str, rows: int, *, copied: bool = False) -> CommittedFile:
+        """A listed path as a commit names it, with its length and checksum as they are now.
+
+        Args:
+            kind: what it holds.
+            path: as it was listed.
+            rows: as its writer counted them.
+            copied: whether it will be copied without being read, and so needs a checksum of all of it.
+        """
         fs = self.run.fs
         return CommittedFile(
             kind=kind, path=self.relative(path), rows=rows, size_bytes=int(fs.size(path)),
-            checksum=file_checksum(fs, path),
+            checksum=file_checksum(fs, path), content=content_checksum(fs, path) if copied else "",
         )  # fmt: skip
 
     def commit(self, files: Sequence[CommittedFile], counts: dict[str, int]) -> StepCommit:

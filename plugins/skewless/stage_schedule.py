@@ -63,7 +63,9 @@ def dispersion(plan: RoutingPlan, report: StageReport) -> float:
     return max(1.0, float(np.mean((queued - expected) ** 2 / variance)))
 
 
-def next_waves(job: Job, plan: RoutingPlan, report: StageReport, overhead_rows: float) -> Admission:
+def next_waves(
+    job: Job, plan: RoutingPlan, report: StageReport, overhead_rows: float, spread: float | None = None
+) -> Admission:
     """Join as many of the next waves as makes the rest of the run shortest.
 
     The rest of the run is cut into stages by dynamic programming over the waves that are left:
@@ -75,12 +77,13 @@ def next_waves(job: Job, plan: RoutingPlan, report: StageReport, overhead_rows: 
         plan: of the reported stage.
         report: of the last stage.
         overhead_rows: what a stage costs, in rows of the largest task.
+        spread: see ``dispersion``; by default what the report says.
     """
     first, last = plan.waves[1], len(job.waves)
     seen = report.histogram.seen_rows
     if last - first <= 1 or not seen or not overhead_rows:
         return Admission((first, min(first + 1, last)), "")
-    tasks, spread = len(plan.tasks), dispersion(plan, report)
+    tasks, spread = len(plan.tasks), spread or dispersion(plan, report)
     reached = seen + np.cumsum([0, *(job.foretold_rows((wave, wave + 1), seen, first) for wave in range(first, last))])
 
     def waste(start: int, end: int) -> float:

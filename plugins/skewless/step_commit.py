@@ -8,13 +8,17 @@ from skewless.document import Document, Frozen
 
 
 class CommittedFile(Frozen):
-    """One file: its kind, its path below the run directory, its rows, its length and its ``file_checksum``."""
+    """One file: its kind, its path below the run directory, its rows, its length and its ``file_checksum``.
+
+    ``content`` is the ``content_checksum`` of a file that is copied as it is, unread; else empty.
+    """
 
     kind: str
     path: str
     rows: int = Field(ge=0)
     size_bytes: int = Field(ge=0)
     checksum: str = Field(pattern="[0-9a-f]{64}")
+    content: str = Field(default="", pattern="^([0-9a-f]{64})?$")
 
 
 class StepCommit(Document):

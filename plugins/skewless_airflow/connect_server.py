@@ -42,6 +42,7 @@ _SETTINGS = {
     "spark.scheduler.allocation.file": _FAIR.as_uri(),
     "spark.log.level": "WARN",
     "spark.ui.showConsoleProgress": "false",
+    "spark.ui.killEnabled": "false",
     "spark.ui.retainedJobs": "200",
     "spark.ui.retainedStages": "400",
     "spark.sql.ui.retainedExecutions": "100",
@@ -161,6 +162,7 @@ def _launched(folder: Path) -> ConnectServer:
         # spark-submit is beside this interpreter, which has what the workers import.
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
         "SPARK_CONNECT_AUTHENTICATE_TOKEN": server.token,
+        "SPARK_LOCAL_IP": "127.0.0.1",  # its UI and its driver are for this machine only
         "SPARK_CONNECT_MODE": "0",  # this is the server, not one of its clients
         "PYSPARK_PYTHON": sys.executable,
     }

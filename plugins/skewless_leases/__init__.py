@@ -4,11 +4,12 @@ A library of its own over a small key-value interface, with a folder or Redis be
 neither Spark nor Airflow. ``docs/leases.md`` tells how it works and what it is good for.
 """
 
+from skewless_leases.address import open_store
 from skewless_leases.errors import FencedOutError, LeaseError, StoreError
 from skewless_leases.fence import Grant, check, commit, keep, read, release
 from skewless_leases.member import Member, Work
 from skewless_leases.spans import TimeSpans
-from skewless_leases.store import KeyValueStore, Versioned, open_store
+from skewless_leases.store import KeyValueStore, Versioned
 from skewless_leases.turns import Turns
 from skewless_leases.worker import Worker
 

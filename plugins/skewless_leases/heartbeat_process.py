@@ -19,10 +19,10 @@ import signal
 import sys
 import time
 
+from skewless_leases.address import open_store
 from skewless_leases.beat import Beat
 from skewless_leases.errors import LeaseError
 from skewless_leases.process_state import is_stopped
-from skewless_leases.store import open_store
 
 log = logging.getLogger(__name__)
 

@@ -11,12 +11,12 @@ from types import TracebackType
 from typing import Self
 
 from skewless_leases import fence
+from skewless_leases.address import open_store
 from skewless_leases.errors import LeaseError, StoreError
 from skewless_leases.fence import Grant
 from skewless_leases.heartbeat import Heartbeat
 from skewless_leases.member import Member, Work
 from skewless_leases.spans import TimeSpans
-from skewless_leases.store import open_store
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ import pytest
 from benchmarks.simulation import Simulation, simulated_job
 from skewless.hashing import key_hash
 from skewless.job import Algebra, Job
-from skewless.key_sample import KeySample
+from skewless.key_sample import KeySample, unit_spread
 from skewless.plan_zero import PROBE, sampled_plan
 from skewless.planner import first_plan
 from skewless.routing_plan import WHOLE_SHARE, RoutingPlan
@@ -149,3 +149,30 @@ def test_the_first_stage_is_even_and_the_run_no_worse() -> None:
     queued = [np.array([load.queued_rows for load in run.reports[0].tasks]) for run in (cold, sampled)]
     assert queued[1].max() / queued[1].mean() < 1.15 < queued[0].max() / queued[0].mean()
     assert sum(sampled.makespans) <= sum(cold.makespans) * 1.002
+
+
+def test_partitions_that_are_alike_are_as_good_as_rows_drawn_one_by_one() -> None:
+    rng = np.random.default_rng(1)
+    counts = rng.multinomial(1000, [0.3, 0.2, 0.1, 0.4], size=50)[:, :3]
+    assert unit_spread(counts, np.full(50, 1000), part=0.1) == pytest.approx(1.0, abs=0.3)
+
+
+def test_keys_that_are_hot_in_some_partitions_only_make_a_part_of_them_a_bad_sample() -> None:
+    rows = np.full(50, 1000)
+    by_turns, by_epochs = np.zeros((50, 5), dtype=np.int64), np.zeros((50, 5), dtype=np.int64)
+    for number in range(50):
+        by_turns[number, number % 5] = 500
+        by_epochs[number, number // 10] = 500
+    assert unit_spread(by_turns, rows, part=0.1) > 300
+    assert unit_spread(by_turns, rows, part=0.5) > 150
+    assert unit_spread(by_turns, rows, part=1.0) == 1.0, "all partitions were looked at"
+    assert unit_spread(by_turns[:1], rows[:1], part=0.1) == 1.0, "one partition says nothing"
+    assert unit_spread(by_epochs, rows, part=0.1) < 50, "what changes slowly is seen by looking everywhere"
+
+
+def test_where_keys_drift_over_the_partitions_the_first_stage_is_no_leap() -> None:
+    job = job_with(UNKNOWN)
+    sample = sample_of(rows=100_000)
+    drifting = KeySample(sample.counts, sample.texts, spread=500.0)
+    assert sampled_plan(job, first_plan(job), sample).waves == (0, len(job.waves))
+    assert job.admitted_rows(sampled_plan(job, first_plan(job), drifting).waves) <= PROBE * job.rows

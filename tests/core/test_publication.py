@@ -7,12 +7,14 @@ import pytest
 
 from skewless.errors import QualityError, RunDirectoryError
 from skewless.ledger import balance
-from skewless.publication import Publication, publish, published_path
+from skewless.publication import Publication, _drafts_of, publish, published_path
 from skewless.quality_report import Check, QualityReport
 from skewless.run_directory import QUALITY_STEP, RESULT_STEP, RunDirectory
 from tests.core import synthetic
 
 DAY = "date=2026-11-20"
+#: As far as a checksum looks at one: pages, a footer of three bytes, its length, and the end.
+_PARQUET = "PAR1the pagesfoo\x03\0\0\0PAR1"
 
 
 def validated(folder: Path, out: Path | str, parts: dict[str, str], success: bool = True) -> RunDirectory:
@@ -26,7 +28,7 @@ def validated(folder: Path, out: Path | str, parts: dict[str, str], success: boo
         path = Path(result.path(name))
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-        files.append(result.described("result", str(path), 1))
+        files.append(result.described("result", str(path), 1, copied=True))
     result.commit(files, {"rows": 7, "keys": len(parts)})
     zombie = Path(result.path("late-zombie.parquet"))
     zombie.parent.mkdir(parents=True, exist_ok=True)
@@ -80,6 +82,40 @@ def test_failed_quality_publishes_nothing_and_names_the_expectation(tmp_path: Pa
     assert texts(tmp_path / "out" / DAY) == {"part-00000.parquet": "good"}
     assert [path.name for path in (tmp_path / "out").iterdir()] == [DAY]
     assert not bad.exists("publish/published.json")
+
+
+def test_what_a_killed_attempt_left_behind_goes_with_the_next_one(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    run, other = (validated(tmp_path / name, out, {"a.txt": name}) for name in ("run", "other"))
+    left = [
+        out / f"{_drafts_of(run, out / DAY)}0123456789abcdef",
+        out / f"{_drafts_of(run, out / DAY)}fedcba9876543210.withdrawn",
+    ]
+    kept = out / f"{_drafts_of(other, out / DAY)}0123456789abcdef"
+    for draft in (*left, kept):
+        draft.mkdir(parents=True)
+        (draft / "part-00000.parquet").write_text("half", encoding="utf-8")
+    publish(run)
+    assert sorted(out.iterdir()) == sorted([kept, out / DAY])
+
+
+def test_a_result_that_was_changed_since_it_was_validated_is_not_published(tmp_path: Path) -> None:
+    run = validated(tmp_path / "run", tmp_path / "out", {"a.parquet": _PARQUET})
+    (file,) = run.committed(RESULT_STEP).files
+    Path(run.path(file.path)).write_text(_PARQUET.replace("pages", "other"), encoding="utf-8")
+    run.verify(file)  # its footer is as it was
+    with pytest.raises(RunDirectoryError, match=r"required the file of 24 bytes that was committed, but came other co"):
+        publish(run)
+    assert not list((tmp_path / "out").iterdir())
+
+
+def test_a_folder_that_cannot_be_written_is_told_in_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("a file", encoding="utf-8")
+    run = validated(tmp_path / "run", tmp_path / "out", {"a.txt": "one"})
+    with pytest.raises(
+        RunDirectoryError, match=r"out/date=.*: required a folder that can be written, but came File ex"
+    ):
+        publish(run)
 
 
 def test_an_empty_result_is_published(tmp_path: Path) -> None:

@@ -6,12 +6,12 @@ import random
 from pathlib import Path
 from typing import Literal
 
-Kind = Literal["cut", "bit", "gone", "empty"]
-KINDS: tuple[Kind, ...] = ("cut", "bit", "gone", "empty")
+Kind = Literal["cut", "bit", "gone", "empty", "folder"]
+KINDS: tuple[Kind, ...] = ("cut", "bit", "gone", "empty", "folder")
 
 
 def damage(path: Path, kind: Kind, seed: int) -> str:
-    """Damage a file, and say how: cut it, turn one of its bits, take it away, or leave it empty."""
+    """Damage a file, and say how: cut it, turn one of its bits, take it away, empty it, or put a folder there."""
     content, chance = path.read_bytes(), random.Random(seed)
     if kind == "gone":
         path.unlink()
@@ -19,6 +19,10 @@ def damage(path: Path, kind: Kind, seed: int) -> str:
     if kind == "empty":
         path.write_bytes(b"")
         return "emptied"
+    if kind == "folder":
+        path.unlink()
+        path.mkdir()
+        return "made a folder"
     at = chance.randrange(len(content))
     if kind == "cut":
         path.write_bytes(content[:at])

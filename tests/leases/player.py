@@ -16,11 +16,11 @@ import sys
 import threading
 import time
 
+from skewless_leases.address import open_store
 from skewless_leases.beat import Beat
 from skewless_leases.errors import FencedOutError
 from skewless_leases.fence import Grant
 from skewless_leases.spans import TimeSpans
-from skewless_leases.store import open_store
 from skewless_leases.worker import Worker
 
 PARTITIONS = [f"p{number}" for number in range(6)]

@@ -17,9 +17,10 @@ from typing import Any
 import pytest
 import redis
 
+from skewless_leases.address import open_store
 from skewless_leases.errors import LeaseError
 from skewless_leases.fence import Grant, read
-from skewless_leases.store import KeyValueStore, open_store
+from skewless_leases.store import KeyValueStore
 from skewless_leases.tables import look_at
 from skewless_leases.worker import Worker
 from tests.leases.player import PARTITIONS, SPANS

@@ -51,7 +51,7 @@ def test_turns_edited_by_hand_are_refused() -> None:
 
 DRAWING = """
 import sys
-from skewless_leases.store import open_store
+from skewless_leases.address import open_store
 from skewless_leases.turns import Turns
 turns = Turns(open_store(sys.argv[1]))
 print(*[turns.draw("day") for _ in range(50)])

@@ -1,7 +1,11 @@
-"""Jobs of the catalog over the demo's corpus, held to one thread that reads it from first file to last."""
+"""Jobs of the catalog over the demo's corpus, held to one thread that reads it from first file to last.
+
+Over four of its packages; over all of it, which takes minutes, with ``SKEWLESS_WHOLE_CORPUS=1``.
+"""
 
 from __future__ import annotations
 
+import os
 import shutil
 import statistics
 from collections import Counter
@@ -20,17 +24,24 @@ from tests.spark_face.test_forwarding import moved_keys
 
 CATALOG = Path(__file__).parents[2] / "jobs" / "catalog"
 PACKAGES = ("email", "http", "json", "unittest")
+WHOLE = os.environ.get("SKEWLESS_WHOLE_CORPUS") == "1"
+
+
+def corpus_files() -> dict[str, Path]:
+    """The sources that are read, by the path that they have below the corpus."""
+    found = source_files()
+    library = Path(os.path.commonpath(found))
+    return {str(path.relative_to(library)): path for path in found if WHOLE or path.parent.name in PACKAGES}
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A part of the demo's corpus, as the demo copies it; the data root."""
     root = tmp_path_factory.mktemp("corpus")
-    for path in source_files():
-        if path.parent.name in PACKAGES:
-            target = root / "corpus" / SOURCES / path.parent.name / path.name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, target)
+    for name, path in corpus_files().items():
+        target = root / "corpus" / SOURCES / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, target)
     return root
 
 
@@ -41,9 +52,9 @@ def catalog_spec(name: str, **changes: Any) -> JobSpec:
 
 def rows_in_order(run: RunDirectory) -> list[dict[str, Any]]:
     """The tokens as one thread reads them: files as the run lists them, each from its first line."""
-    by_name = {f"{path.parent.name}/{path.name}": path for path in source_files() if path.parent.name in PACKAGES}
-    paths = dict.fromkeys("/".join(Path(unit.path).parts[-2:]) for unit in run.job().units)
-    return [{**row, "file": name} for name in paths for row in tokens_of(by_name[name]).to_pylist()]
+    files = corpus_files()
+    names = dict.fromkeys(unit.path.partition(f"/{SOURCES}/")[2] for unit in run.job().units)
+    return [{**row, "file": name} for name in names for row in tokens_of(files[name]).to_pylist()]
 
 
 def stretches(lines: list[int], gap: int = 20) -> list[dict[str, int]]:

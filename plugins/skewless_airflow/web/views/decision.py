@@ -165,7 +165,7 @@ def _plan(location: str, epoch: int, _mark: str) -> PlanView:
 
 
 def _view(plan: RoutingPlan) -> PlanView:
-    split = sum(len({task for task, _ in shares}) > 1 for shares in plan.head.values())
+    split = sum(len(shares) > 1 and len({task for task, _ in shares}) > 1 for shares in plan.head.values())
     return PlanView(
         epoch=plan.epoch,
         policy=plan.policy,

@@ -1,0 +1,94 @@
+"""All faults, or some of them, and the page of what they came to.
+
+    python -m tests.faults [--table docs/faults.md] [--results FILE] [--place DIR] [--minutes M]
+    python -m tests.faults --seed N | --kind kill ...        one trial again, or some
+    python -m tests.faults --list                            name the trials
+
+Results are added to a file, if one is given, and what it has already is not tried again; so that a run of all
+may be made in parts. The page is written when no trial is left.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+
+from tests.faults.catalogue import KINDS, all_trials
+from tests.faults.harness import Harness
+from tests.faults.table import Tried, table
+from tests.faults.trial import Trial
+
+
+def main() -> int:
+    """The command; 1 if a trial came out wrong."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", type=Path)
+    parser.add_argument("--table", type=Path)
+    parser.add_argument("--kind", action="append", choices=KINDS)
+    parser.add_argument("--seed", type=int)
+    parser.add_argument("--minutes", type=float, default=1e9, help="after so many no further trial is begun")
+    parser.add_argument("--place", type=Path, help="where the run without faults is kept for the next time")
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--only", choices=["spark", "no-spark"], help="half of them")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as place:
+        given.place = given.place or Path(place)
+        given.results = given.results or Path(place) / "results.jsonl"
+        given.until = time.monotonic() + 60 * given.minutes
+        halves = [name for name in ("no-spark", "spark") if given.only in {None, name}]
+        left, wrong = (sum(counts) for counts in zip(*(_half(given, name) for name in halves), strict=True))
+        if given.table and not left:
+            given.table.write_text(table(_read(given.results)), encoding="utf-8")
+        sys.stdout.write(f"{wrong} wrong, {left} not tried\n")
+    return int(wrong > 0)
+
+
+def _half(given: argparse.Namespace, name: str) -> tuple[int, int]:
+    """The trials with Spark or those without: how many were not tried, and how many came out wrong."""
+    harness = Harness(given.place / name, spark=name == "spark")
+    try:
+        chosen = [one for one in all_trials(harness) if given.kind is None or one.kind in given.kind]
+        chosen = [one for one in chosen if given.seed is None or one.seed == given.seed]
+        if given.list:
+            sys.stdout.write("".join(f"{trial.name}\n" for trial in chosen))
+            return 0, 0
+        return _run(harness, chosen, given.results, given.until)
+    finally:
+        harness.close()
+
+
+def _run(harness: Harness, trials: list[Trial], results: Path, until: float) -> tuple[int, int]:
+    known = {tried.name for tried in _read(results) if tried.outcome != "wrong"}
+    wrong, waiting = 0, [trial for trial in trials if trial.name not in known]
+    for done, trial in enumerate(waiting):
+        if time.monotonic() > until:
+            return len(waiting) - done, wrong
+        started = time.monotonic()
+        try:
+            outcome: str = trial.act(harness, trial.seed)
+            why = ""
+        except Exception:  # noqa: BLE001  # whatever it is, the trial failed, and the others go on
+            outcome, why = "wrong", traceback.format_exc()
+            wrong += 1
+            sys.stdout.write(why)
+        seconds = time.monotonic() - started
+        sys.stdout.write(f"{outcome:8}{seconds:6.1f} s  {trial.name}\n")
+        sys.stdout.flush()
+        with results.open("a", encoding="utf-8") as out:
+            out.write(f"{json.dumps(Tried(trial.kind, trial.step, trial.fault, trial.seed, outcome))}\n")
+    return 0, wrong
+
+
+def _read(results: Path) -> list[Tried]:
+    if not results.exists():
+        return []
+    return [Tried(*json.loads(line)) for line in results.read_text(encoding="utf-8").splitlines()]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,88 @@
+"""One Spark for many attempts: a JVM that outlives the Python drivers that are killed.
+
+So an attempt costs no start of a JVM; and what a killed driver had asked for goes on in it, as it does on a
+Spark Connect server, beside the attempt that follows.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+import psutil
+
+from skewless_spark.session import DEFAULTS
+from tests.faults.attempt import kill_tree
+
+_CONF = {
+    **DEFAULTS,
+    "spark.master": "local[2]",
+    "spark.app.name": "faults",
+    "spark.ui.enabled": "false",
+    "spark.driver.memory": "1g",
+    "spark.log.level": "ERROR",
+    # Tiny stages: as few tasks as will do.
+    "spark.sql.shuffle.partitions": "2",
+}
+
+
+class SharedJvm:
+    """A JVM with a Spark context; attempts attach to it."""
+
+    def __init__(self) -> None:
+        from pyspark import SparkConf
+        from pyspark.java_gateway import launch_gateway
+
+        conf = SparkConf(loadDefaults=False)
+        for name, value in _CONF.items():
+            conf.set(name, value)
+        self._gateway = launch_gateway(conf)
+        parameters = self._gateway.java_parameters
+        self._port, self._secret = parameters.port, parameters.auth_token
+        self._context = self._gateway.jvm.org.apache.spark.SparkContext.getOrCreate()
+        self._context.setLogLevel("ERROR")
+
+    @property
+    def pid(self) -> int:
+        """The process."""
+        return int(self._gateway.proc.pid)
+
+    def attach(self) -> None:
+        """Make this process, a forked one, a driver of the JVM, with a session of its own."""
+        from pyspark import SparkContext
+
+        os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"] = str(self._port), self._secret
+        SparkContext._ensure_initialized()
+        gateway: Any = SparkContext._gateway
+        gateway.jvm.SparkSession.clearActiveSession()
+        gateway.jvm.SparkSession.clearDefaultSession()
+        running = gateway.jvm.org.apache.spark.SparkContext.getOrCreate()
+        SparkContext(gateway=gateway, jsc=gateway.jvm.JavaSparkContext(running))
+
+    def workers(self) -> list[psutil.Process]:
+        """The Python workers that it has, not their daemon."""
+        daemons = [one for one in psutil.Process(self.pid).children(recursive=True) if "pyspark" in _command(one)]
+        return [one for one in daemons if any(parent.pid != self.pid for parent in [one.parent()] if parent)]
+
+    def idle(self) -> None:
+        """Take away what killed drivers have left running, and wait until it has ended."""
+        deadline = time.monotonic() + 60
+        while True:
+            self._context.cancelAllJobs()
+            if not len(self._context.statusTracker().getActiveJobIds()):
+                return
+            assert time.monotonic() < deadline, "jobs that cannot be cancelled"
+            time.sleep(0.05)
+
+    def close(self) -> None:
+        """End it."""
+        kill_tree(self.pid)
+        self._gateway.proc.wait()
+
+
+def _command(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""

@@ -1,0 +1,39 @@
+"""What a step says when the machine fails it."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark.errors import PythonException
+
+from skewless_spark.spark_errors import sentence_for
+
+FULL = "the step: required room for what it writes, but came no space left on device; make room, and try again."
+GONE = "Spark: required an answer of its JVM, but came none, as it has ended; see its log above, and try again."
+DIED = (
+    "the step: required Python workers that live until their task ends, but came one that was killed or crashed; "
+    "try again, with more memory if the kernel killed it for that."
+)
+
+
+@pytest.mark.parametrize(
+    ("err", "sentence"),
+    [
+        pytest.param(OSError(errno.ENOSPC, "No space left on device", "a"), FULL, id="a disk that is full"),
+        pytest.param(
+            Py4JNetworkError("Answer from Java side is empty"), GONE, id="a JVM that ended while it was asked"
+        ),
+        pytest.param(Py4JError("Answer from Java side is empty"), GONE, id="a JVM that ended before"),
+        pytest.param(
+            PythonException(
+                "job aborted\norg.apache.spark.SparkException: Python worker exited unexpectedly (crashed): EOF reached"
+            ),
+            DIED,
+            id="a worker that was killed",
+        ),
+    ],
+)
+def test_what_the_machine_did_is_told_in_one_sentence(err: Exception, sentence: str) -> None:
+    assert sentence_for(err) == sentence

@@ -1,0 +1,33 @@
+"""A trial: one fault at one place of one step, and what it came to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from tests.faults.harness import Harness, Outcome
+
+
+class Trial(NamedTuple):
+    """One fault, repeatable: everything that is left to chance follows from the seed.
+
+    Attributes:
+        kind: what sort of fault, a word.
+        step: the name of the step that it happens to.
+        fault: in words, without what is random: trials alike in these three are one row of the table.
+        seed: of its random numbers.
+        act: does it, and checks what must hold.
+        spark: whether it needs Spark.
+    """
+
+    kind: str
+    step: str
+    fault: str
+    seed: int
+    act: Callable[[Harness, int], Outcome]
+    spark: bool = False
+
+    @property
+    def name(self) -> str:
+        """By which it can be asked for again."""
+        return f"{self.kind}: {self.step}: {self.fault}: {self.seed}"

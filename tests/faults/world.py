@@ -1,0 +1,231 @@
+"""The small world that faults happen in: an input, a run over it, what was published before, the right result."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import random
+import shutil
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import yaml
+
+from skewless.ledger import balance
+from skewless.publication import PUBLISHED
+from skewless.run_directory import RESULT_STEP, RunDirectory
+
+DAY, DAY_BEFORE = "date=2026-11-20", "date=2026-11-19"
+#: The world's own disk, where one may be mounted: large enough for everything but a fault.
+DISK_BYTES = 48 << 20
+_ROWS, _KEYS, _FILES = 2_000, 120, 8
+_NEW_MOUNTS, _PRIVATE, _RECURSIVE, _DETACHED = 0x20000, 1 << 18, 1 << 14, 2
+
+
+class World:
+    """A folder with all that a run has to do with.
+
+    Args:
+        place: an empty folder.
+        own_disk: whether a small disk of its own is mounted in it; gone with this process.
+    """
+
+    def __init__(self, place: Path, *, own_disk: bool = False) -> None:
+        self.root, self._templates = place / "world", place / "templates"
+        self.logs = place / "logs"
+        for folder in (self.root, self._templates, self.logs):
+            folder.mkdir(parents=True, exist_ok=True)
+        self.has_disk = own_disk and _mounted(self.root)
+        self.input, self.out = self.root / "input", self.root / "published"
+        self.folder = self.root / "runs" / "scenario" / "r1"
+        self.spec = self.root / "spec.yaml"
+        if (self._templates / "input").exists():
+            shutil.rmtree(self.input, ignore_errors=True)
+            shutil.copytree(self._templates / "input", self.input)
+        else:
+            _write_input(self.input)
+            shutil.copytree(self.input, self._templates / "input")
+        self.expected = _expected(self.input)
+        self.spec.write_text(yaml.safe_dump(_spec(), sort_keys=False), encoding="utf-8")
+        for day in (DAY, DAY_BEFORE):
+            shutil.rmtree(self.out / day, ignore_errors=True)
+            (self.out / day).mkdir(parents=True)
+            (self.out / day / "part-00000.parquet").write_text(f"what was published before for {day}")
+        self.before = self.published(DAY)
+
+    def close(self) -> None:
+        """Give the disk back."""
+        if self.has_disk:
+            ctypes.CDLL(None).umount2(os.fsencode(self.root), _DETACHED)
+
+    @property
+    def run(self) -> RunDirectory:
+        """The run directory."""
+        return RunDirectory(str(self.folder))
+
+    def keep(self, name: str) -> None:
+        """Remember how things stand, under a name."""
+        for part in ("runs", "published"):
+            if (self.root / part).exists():
+                shutil.copytree(self.root / part, self._templates / name / part)
+
+    def restore(self, name: str) -> None:
+        """Make things as they were."""
+        for path in self.root.iterdir():
+            if path.name not in {"input", "spec.yaml"}:
+                _remove(path)
+        for part in (self._templates / name).iterdir():
+            shutil.copytree(part, self.root / part.name)
+
+    def restore_input(self) -> None:
+        """Make the input as it was, times included."""
+        shutil.rmtree(self.input)
+        shutil.copytree(self._templates / "input", self.input)
+
+    def fill_disk(self, left_bytes: int) -> Path:
+        """Leave only so much of the world's disk; gone with the file that is returned."""
+        assert self.has_disk
+        ballast, disk = self.root / "ballast", os.statvfs(self.root)
+        ballast.write_bytes(bytes(max(0, disk.f_bavail * disk.f_frsize - left_bytes)))
+        return ballast
+
+    def settled(self, name: str = "") -> dict[str, bytes]:
+        """The files of the run directory outside of attempts: those that readers look for by name.
+
+        Args:
+            name: as it was remembered under that name; as it is, without one.
+        """
+        folder = self._templates / name / self.folder.relative_to(self.root) if name else self.folder
+        found = {str(path.relative_to(folder)): path for path in folder.rglob("*") if path.is_file()}
+        return {
+            name: path.read_bytes()
+            for name, path in sorted(found.items())
+            if "attempts/" not in name and not name.endswith(".draft") and not name.startswith("failures/")
+        }
+
+    def published(self, day: str = DAY) -> dict[str, bytes]:
+        """What readers see of a published day."""
+        return {path.name: path.read_bytes() for path in sorted((self.out / day).iterdir())}
+
+    def check_published(self, *, new: bool | None = None) -> None:
+        """Readers see a day whole, as it was before or as it has to be, and nothing else.
+
+        Args:
+            new: which of the two, if only one will do.
+        """
+        visible = sorted(path.name for path in self.out.iterdir() if not path.name.startswith("."))
+        assert visible == [DAY_BEFORE, DAY], f"published: {visible}"
+        assert self.published(DAY_BEFORE) == {
+            "part-00000.parquet": f"what was published before for {DAY_BEFORE}".encode()
+        }
+        old = self.published() == self.before
+        if new is not None:
+            assert old != new, "the published result is the one before" if old else "the published result was replaced"
+        if not old:
+            rows = [
+                row for path in sorted((self.out / DAY).iterdir()) for row in pq.ParquetFile(path).read().to_pylist()
+            ]
+            assert _as_rows(rows) == self.expected, "another result was published"
+
+    def check_result(self) -> None:
+        """The committed result is right, and the ledger of the run balances."""
+        run = self.run
+        commit = run.committed(RESULT_STEP)
+        rows = [row for file in commit.files for row in pq.ParquetFile(run.path(file.path)).read().to_pylist()]
+        assert _as_rows(rows) == self.expected, "another result"
+        ledger = balance(run.job(), run.reports(), commit.counts["rows"])
+        assert ledger.balanced, "; ".join(ledger.problems)
+        assert ledger.input_rows == _ROWS
+
+    def check_end(self) -> None:
+        """The run has ended well: published what is right, validated, recorded."""
+        self.check_result()
+        quality = self.run.quality()
+        assert quality is not None, "no verdict"
+        assert quality.success, "validation failed"
+        assert self.run.exists(PUBLISHED), "no record of the publication"
+        self.check_published(new=True)
+        leftovers = [path.name for path in self.out.iterdir() if path.name.startswith(".")]
+        assert not leftovers, f"left beside what was published: {leftovers}"
+
+
+def _remove(path: Path) -> None:
+    """Remove a file or a folder, also if a job that was cancelled just now writes a last file into it."""
+    deadline = time.monotonic() + 10
+    while path.exists():
+        shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink()
+        assert time.monotonic() < deadline, f"{path} is written to for ever"
+
+
+def _spec() -> dict[str, Any]:
+    return {
+        "name": "scenario",
+        "input": {"path": "input"},
+        "key": "key",
+        "aggregates": {
+            "n": "count",
+            "total": {"function": "sum", "column": "value"},
+            "colours": {"function": "value_counts", "column": "colour"},
+        },
+        "engine": "staged",
+        # Two waves although there is little; no sample, so that there is something to learn; some of it left over.
+        "routing": {"reducers": 2, "waves": [1, 3], "stage_overhead": 0, "key_sample": False, "budget": 1.0},
+        "output": {"path": "published", "files": 2},
+    }
+
+
+def _write_input(folder: Path) -> None:
+    folder.mkdir()
+    chance = np.random.default_rng(6)
+    keys = chance.zipf(1.3, _ROWS) % _KEYS
+    colours = chance.choice(["red", "green", "blue"], _ROWS)
+    table = pa.table({"key": [f"key-{key}" for key in keys], "value": np.arange(_ROWS), "colour": colours})
+    step = _ROWS // _FILES
+    for number in range(_FILES):
+        pq.write_table(table.slice(number * step, step), folder / f"part-{number:03d}.parquet")
+
+
+def _expected(folder: Path) -> list[str]:
+    """The right result, by nothing but Python."""
+    counts: Counter[str] = Counter()
+    totals: Counter[str] = Counter()
+    colours: dict[str, Counter[str]] = defaultdict(Counter)
+    for row in _rows(folder):
+        counts[row["key"]] += 1
+        totals[row["key"]] += row["value"]
+        colours[row["key"]][row["colour"]] += 1
+    return sorted(repr((key, counts[key], totals[key], sorted(colours[key].items()))) for key in counts)
+
+
+def _rows(folder: Path) -> Iterator[dict[str, Any]]:
+    for path in sorted(folder.iterdir()):
+        yield from pq.read_table(path).to_pylist()
+
+
+def _as_rows(rows: list[dict[str, Any]]) -> list[str]:
+    return sorted(
+        repr((row["key"], row["n"], row["total"], sorted((one["value"], one["count"]) for one in row["colours"])))
+        for row in rows
+    )
+
+
+def _mounted(folder: Path) -> bool:
+    """Mount a small disk that only this process and its children see; False where that is not allowed."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(_NEW_MOUNTS) != 0:
+        return False
+    if libc.mount(b"none", b"/", None, _PRIVATE | _RECURSIVE, None) != 0:
+        return False
+    options = f"size={DISK_BYTES}".encode()
+    return bool(libc.mount(b"tmpfs", os.fsencode(folder), b"tmpfs", 0, options) == 0)
+
+
+def chance_of(seed: int) -> random.Random:
+    """The random numbers of a trial."""
+    return random.Random(seed)
