@@ -18,7 +18,7 @@ from skewless_airflow.places import PROJECT
 from tests.spark_face import migration
 from tests.spark_face.scenario import write_input
 
-ROWS = 8_000
+ROWS = 12_000
 #: A JVM for a few thousand rows: what counts is how soon it is up.
 _SOON_UP = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
