@@ -101,4 +101,5 @@ def _cell(fault: str) -> str:
 
 def _seeds(of: Sequence[Tried]) -> str:
     seeds = sorted(one.seed for one in of)
-    return str(seeds[0]) if len(seeds) == 1 else f"{seeds[0]}-{seeds[-1]}"
+    together = len(seeds) > 2 and seeds[-1] - seeds[0] == len(seeds) - 1
+    return f"{seeds[0]} to {seeds[-1]}" if together else ", ".join(map(str, seeds))
