@@ -41,6 +41,7 @@ class Player:
     """A worker process."""
 
     def __init__(self, address: str, name: str) -> None:
+        self.store: KeyValueStore = open_store(address)
         script = Path(__file__).with_name("player.py")
         self.process = subprocess.Popen(
             [sys.executable, str(script), address, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -75,8 +76,11 @@ class Player:
         return self.all(event)[-1]
 
     def commit(self, partition: str, value: str) -> None:
-        """Commit under a grant that it has been told of."""
-        until(lambda: any(entry["partition"] == partition for entry in self.all("granted")), f"{partition} granted")
+        """Commit under the last grant, once it has been told of it: it may have held the partition before."""
+        last = (partition, read(self.store, partition).fence)
+        until(
+            lambda: last in [(entry["partition"], entry["fence"]) for entry in self.all("granted")], f"{last} granted"
+        )
         before = len(self.all("committed"))
         self.tell(f"commit {partition} {value}")
         until(lambda: len(self.all("committed")) > before, f"{partition} committed")
