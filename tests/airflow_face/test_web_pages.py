@@ -187,7 +187,8 @@ def test_the_load_of_each_task_is_shown_against_the_fair_share(viewer: TestClien
         for load in report.tasks:
             assert f"{load.task}: {load.processed_rows:,} rows processed, {load.backlog_rows:,} left over" in text
     assert text.count('class="fair"') == len(simulation.reports)
-    assert all(f"{report.forwarded_rows:,} of them forwarded" in text for report in simulation.reports)
+    forwarded = re.findall(r"<dt[^>]*>forwarded to another task</dt><dd[^>]*>([\d,]+)</dd>", text)
+    assert forwarded == [f"{report.forwarded_rows:,}" for report in simulation.reports]
 
 
 def test_every_decision_is_told_with_all_that_it_refused(viewer: TestClient, simulation: Simulation) -> None:
@@ -345,13 +346,23 @@ def test_a_document_of_another_release_is_told_in_one_sentence(viewer: TestClien
     place.rmdir()
 
 
-def test_what_nobody_foresaw_is_a_sentence_too(viewer: TestClient) -> None:
-    place = Path(run_location(DAG, "odd"))
-    (place / "job.json").mkdir(parents=True)
-    answer = viewer.get(f"/skewless/dags/{DAG}/runs/odd/skew")
+def test_what_nobody_foresaw_is_a_sentence_too(viewer: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("skewless_airflow.web.pages.read_run", broken)
+    answer = viewer.get(f"/skewless/dags/{DAG}/runs/finished/skew")
     assert answer.status_code == 500
     assert "Skewless could not make this page" in answer.text
     assert "Traceback" not in answer.text
+
+
+def test_a_folder_in_the_place_of_a_document_is_a_sentence(viewer: TestClient) -> None:
+    place = Path(run_location(DAG, "odd"))
+    (place / "job.json").mkdir(parents=True)
+    answer = viewer.get(f"/skewless/dags/{DAG}/runs/odd/skew")
+    assert answer.status_code == 404
+    assert "job.json" in answer.text
     (place / "job.json").rmdir()
     place.rmdir()
 
