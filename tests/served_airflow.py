@@ -26,7 +26,7 @@ from skewless_airflow import session, standalone
 from skewless_airflow.rest import FINISHED_RUN, AirflowRest
 
 #: On two slow cores, beside other tests.
-_PATIENCE_SECONDS = 300.0
+_PATIENCE_SECONDS = 900.0
 
 
 class ServedAirflow(NamedTuple):
