@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from typing import Any
 
 import psutil
@@ -62,8 +63,12 @@ class SharedJvm:
 
     def workers(self) -> list[psutil.Process]:
         """The Python workers that it has, not their daemon."""
-        daemons = [one for one in psutil.Process(self.pid).children(recursive=True) if "pyspark" in _command(one)]
-        return [one for one in daemons if any(parent.pid != self.pid for parent in [one.parent()] if parent)]
+        found = []
+        for one in psutil.Process(self.pid).children(recursive=True):
+            with suppress(psutil.NoSuchProcess):  # it ended meanwhile
+                if "pyspark" in " ".join(one.cmdline()) and one.ppid() != self.pid:
+                    found.append(one)
+        return found
 
     def idle(self) -> None:
         """Take away what killed drivers have left running, and wait until it has ended."""
@@ -79,10 +84,3 @@ class SharedJvm:
         """End it."""
         kill_tree(self.pid)
         self._gateway.proc.wait()
-
-
-def _command(process: psutil.Process) -> str:
-    try:
-        return " ".join(process.cmdline())
-    except psutil.Error:
-        return ""
