@@ -50,14 +50,12 @@ class SharedJvm:
         return int(self._gateway.proc.pid)
 
     def attach(self) -> None:
-        """Make this process, a forked one, a driver of the JVM, with a session of its own."""
+        """Make this process, a forked one, a driver of the JVM, in the session of all: another has other workers."""
         from pyspark import SparkContext
 
         os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"] = str(self._port), self._secret
         SparkContext._ensure_initialized()
         gateway: Any = SparkContext._gateway
-        gateway.jvm.SparkSession.clearActiveSession()
-        gateway.jvm.SparkSession.clearDefaultSession()
         running = gateway.jvm.org.apache.spark.SparkContext.getOrCreate()
         SparkContext(gateway=gateway, jsc=gateway.jvm.JavaSparkContext(running))
 
