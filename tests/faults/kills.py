@@ -182,10 +182,10 @@ def _end_of(process: subprocess.Popen[bytes], log: Path) -> Ended:
 def _await(h: Harness, step: Step, pattern: str, running: Callable[[], bool]) -> None:
     """Wait until a file of an attempt appears, or the attempt is over."""
     folder = h.world.folder / _OF.get(step.slug, f"stages/{step.slug.removeprefix('stage-'):0>4}") / "attempts"
-    before = set(folder.glob(f"*/{pattern}"))
     deadline = time.monotonic() + PATIENCE_SECONDS
     while running():
-        if set(folder.glob(f"*/{pattern}")) - before:
-            return
+        with suppress(FileNotFoundError):  # a folder that went while it was looked into
+            if next(folder.glob(f"*/{pattern}"), None):
+                return
         assert time.monotonic() < deadline, f"{pattern} did not appear"
         time.sleep(0.002)
