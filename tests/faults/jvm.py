@@ -80,5 +80,7 @@ class SharedJvm:
 
     def close(self) -> None:
         """End it."""
+        self._gateway.close()
         kill_tree(self.pid)
+        self._gateway.proc.stdin.close()
         self._gateway.proc.wait()
