@@ -52,7 +52,7 @@ def sentence_for(err: BaseException) -> str:
             "Spark's Python workers: required this project's code, but came none; install it where they run, or have "
             "the connection send it (ship_code)."
         )
-    if isinstance(err, Py4JNetworkError) or _JVM_GONE in str(err):
+    if _jvm_gone(err):
         return str(
             UnreachableError(
                 "Spark", "an answer of its JVM", "none, as it has ended", "see its log above, and try again"
@@ -60,6 +60,15 @@ def sentence_for(err: BaseException) -> str:
         )
     told = _told_by(err.java_exception) if isinstance(err, Py4JJavaError) else str(err).splitlines()
     return _damaged(told) or _wanting(told) or _plainly(err)
+
+
+def _jvm_gone(err: BaseException | None) -> bool:
+    """Whether the JVM ended; what is put in order after that only finds that nobody is there."""
+    while err is not None:
+        if isinstance(err, Py4JNetworkError) or _JVM_GONE in str(err):
+            return True
+        err = err.__context__
+    return False
 
 
 def _wanting(told: Sequence[str]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from typing import Any
 
 import psutil
@@ -49,21 +50,23 @@ class SharedJvm:
         return int(self._gateway.proc.pid)
 
     def attach(self) -> None:
-        """Make this process, a forked one, a driver of the JVM, with a session of its own."""
+        """Make this process, a forked one, a driver of the JVM, in the session of all: another has other workers."""
         from pyspark import SparkContext
 
         os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"] = str(self._port), self._secret
         SparkContext._ensure_initialized()
         gateway: Any = SparkContext._gateway
-        gateway.jvm.SparkSession.clearActiveSession()
-        gateway.jvm.SparkSession.clearDefaultSession()
         running = gateway.jvm.org.apache.spark.SparkContext.getOrCreate()
         SparkContext(gateway=gateway, jsc=gateway.jvm.JavaSparkContext(running))
 
     def workers(self) -> list[psutil.Process]:
         """The Python workers that it has, not their daemon."""
-        daemons = [one for one in psutil.Process(self.pid).children(recursive=True) if "pyspark" in _command(one)]
-        return [one for one in daemons if any(parent.pid != self.pid for parent in [one.parent()] if parent)]
+        found = []
+        for one in psutil.Process(self.pid).children(recursive=True):
+            with suppress(psutil.NoSuchProcess):  # it ended meanwhile
+                if "pyspark" in " ".join(one.cmdline()) and one.ppid() != self.pid:
+                    found.append(one)
+        return found
 
     def idle(self) -> None:
         """Take away what killed drivers have left running, and wait until it has ended."""
@@ -77,12 +80,7 @@ class SharedJvm:
 
     def close(self) -> None:
         """End it."""
+        self._gateway.close()
         kill_tree(self.pid)
+        self._gateway.proc.stdin.close()
         self._gateway.proc.wait()
-
-
-def _command(process: psutil.Process) -> str:
-    try:
-        return " ".join(process.cmdline())
-    except psutil.Error:
-        return ""

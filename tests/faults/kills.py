@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -121,9 +122,10 @@ def _whole(step: Step, pattern: str, only_jvm: bool, h: Harness, seed: int) -> O
     process, log = _entry(h, step, [])
     _await(h, step, pattern, lambda: process.poll() is None)
     if only_jvm:
-        for one in psutil.Process(process.pid).children(recursive=True):
-            if one.name() == "java":
-                one.kill()
+        for one in _session(process.pid):
+            with suppress(psutil.NoSuchProcess):
+                if one.name() == "java":
+                    one.kill()
         h.check_failure(step, _end_of(process, log))
     else:
         kill_tree(process.pid)
@@ -138,7 +140,8 @@ def _launched(step: Step, at: str, when: When, h: Harness, seed: int) -> Outcome
     ended = _end_of(process, log)
     assert ended.code == -signal.SIGKILL, ended.said[-2000:]
     for one in _session(process.pid):
-        one.kill()
+        with suppress(psutil.NoSuchProcess):
+            one.kill()
     return h.must_recover(step, seed)
 
 
@@ -179,10 +182,10 @@ def _end_of(process: subprocess.Popen[bytes], log: Path) -> Ended:
 def _await(h: Harness, step: Step, pattern: str, running: Callable[[], bool]) -> None:
     """Wait until a file of an attempt appears, or the attempt is over."""
     folder = h.world.folder / _OF.get(step.slug, f"stages/{step.slug.removeprefix('stage-'):0>4}") / "attempts"
-    before = set(folder.glob(f"*/{pattern}"))
     deadline = time.monotonic() + PATIENCE_SECONDS
     while running():
-        if set(folder.glob(f"*/{pattern}")) - before:
-            return
+        with suppress(FileNotFoundError):  # a folder that went while it was looked into
+            if next(folder.glob(f"*/{pattern}"), None):
+                return
         assert time.monotonic() < deadline, f"{pattern} did not appear"
         time.sleep(0.002)

@@ -17,8 +17,8 @@ from tests.faults.trial import Trial
 #: Which trials are chosen; any number does, and the seed of each trial is told when it fails.
 SEED = int(os.environ.get("SKEWLESS_FAULTS_SEED", "6"))
 #: Trials without Spark take a fraction of a second, those with it some seconds.
-LIGHT = {"kill": 40, "twice": 10, "pause": 30, "full disk": 20, "source": 7, "clock": 6, "damage": 40}
-HEAVY = {"kill": 3, "kill driver": 2, "kill worker": 1, "source": 1, "damage": 2}
+LIGHT = {"kill": 30, "twice": 10, "pause": 20, "full disk": 15, "source": 7, "clock": 4, "damage": 30}
+HEAVY = {"kill": 2, "kill driver": 2, "kill worker": 1, "damage": 2}
 
 
 @pytest.fixture(scope="module")

@@ -18,6 +18,11 @@ DIED = (
 )
 
 
+def _put_in_order_after(first: Exception, then: Exception) -> Exception:
+    then.__context__ = first
+    return then
+
+
 @pytest.mark.parametrize(
     ("err", "sentence"),
     [
@@ -26,6 +31,14 @@ DIED = (
             Py4JNetworkError("Answer from Java side is empty"), GONE, id="a JVM that ended while it was asked"
         ),
         pytest.param(Py4JError("Answer from Java side is empty"), GONE, id="a JVM that ended before"),
+        pytest.param(
+            _put_in_order_after(
+                Py4JNetworkError("Answer from Java side is empty"),
+                ConnectionRefusedError(errno.ECONNREFUSED, "refused"),
+            ),
+            GONE,
+            id="a JVM that is not there to be put in order",
+        ),
         pytest.param(
             PythonException(
                 "job aborted\norg.apache.spark.SparkException: Python worker exited unexpectedly (crashed): EOF reached"
