@@ -33,7 +33,8 @@ def staged_outcome(queue: DataFrame, columns: JobColumns, plan: RoutingPlan) -> 
     """Send every row to its task: its states and the backlog, told apart by the column ``kind``."""
     taken = _in_order(queue, columns, plan)
     rows = taken.where(F.col("arrival") != CARRIED) if columns.carries(queue) else taken
-    if not columns.makes_native and plan.budget_rows is None and not columns.carries(queue):
+    # Carried states supersede those of earlier stages: the counts of those stages must not be theirs.
+    if not columns.makes_native and plan.budget_rows is None and not columns.job.forwards_states:
         return _counted_python_states(taken, columns).withColumn("kind", F.lit(PYTHON))
     branches = [_native_states(rows, columns, plan.budget_rows).withColumn("kind", F.lit(NATIVE))]
     if columns.python:

@@ -95,3 +95,19 @@ def test_a_mergeable_aggregate_may_be_forwarded_too(spark: SparkSession, tmp_pat
     for row in result_of(run).to_pylist():
         assert sum(one["count"] for one in row["words"]) == row["n"]
     assert sum(row["n"] for row in result_of(run).to_pylist()) == 5_000
+
+
+def test_python_aggregates_alone_account_for_every_row_through_stages_without_a_budget(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = events(3_000)
+    path = write_input(tmp_path / "input", table)
+    aggregates = {name: ORDERED[name] for name in ("middle", "last_word")}
+    routing = {"policy": "static", "reducers": 2, "waves": [1, 2]}
+    run, reports = reduce_job(spark, spec_of(path, "key", aggregates, routing=routing), tmp_path / "run")
+    assert [run.plan(report.stage).budget_rows for report in reports] == [None, None]
+    assert run.committed("result").counts["rows"] == 3_000
+    reference = expected(table)
+    assert {row["key"]: row["last_word"] for row in result_of(run).to_pylist()} == {
+        key: one["last_word"] for key, one in reference.items()
+    }
