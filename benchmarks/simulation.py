@@ -305,6 +305,7 @@ class Simulation:
             backlog_tail=tuple(np.bincount(slots[tail], left[tail], size).astype(int).tolist()),
             head_seconds=spent,
             tail_seconds=None if self.costs is None else max(0.0, float(self._spent.sum()) - sum(spent.values())),
+            keys=int(np.count_nonzero(seen)),
         )
 
     def _heaviest(self, share: Floats) -> Ints:
