@@ -30,9 +30,10 @@ _PATIENCE_SECONDS = 900.0
 
 
 class ServedAirflow(NamedTuple):
-    """An Airflow that is up, and its API."""
+    """An Airflow that is up, its API, and what its processes print."""
 
     rest: AirflowRest
+    log: Path
 
     def trigger(self, dag_id: str, run_id: str, **body: Any) -> None:
         """Start a run by hand, with an id of the test's."""
@@ -50,6 +51,11 @@ class ServedAirflow(NamedTuple):
     def states(self, dag_id: str, run_id: str) -> dict[str, str]:
         """The state of each task of a run."""
         return {one.task: one.state for one in self.rest.tasks(dag_id, run_id)}
+
+    def has_noticed(self, run_id: str, task: str, attempt: int) -> bool:
+        """Whether the scheduler knows that the process of an attempt of a task has ended well."""
+        named = f"task_id='{task}', run_id='{run_id}', try_number={attempt},"
+        return any("event with state success" in line and named in line for line in self.log.read_text().splitlines())
 
     def await_end(self, dag_id: str, run_id: str) -> str:
         """Wait until a run has ended; its state."""
@@ -92,7 +98,7 @@ def served_airflow(
         await_that(lambda: up.healthy() or not began.leads(), "Airflow to be healthy")
         assert began.leads(), f"Airflow has ended:\n{log.read_text()[-3000:]}"
         with AirflowRest(up.url, standalone.USER, password) as rest:
-            served = ServedAirflow(rest)
+            served = ServedAirflow(rest, log)
             pool = {"name": standalone.POOL, "slots": standalone.POOL_SLOTS, "include_deferred": False}
             served.ask("POST", "/pools", pool)
             for dag_id in dags:

@@ -170,7 +170,7 @@ def _played(airflow: ServedAirflow, runs: dict[str, str], to_reject: str, decide
     rejected = airflow.states("asking", to_reject)
     (approve,) = [one for one in airflow.rest.tasks("asking", to_reject) if one.task == "approve"]
     airflow.call("POST", "asking", to_reject, "/clear", {"dry_run": False, "only_failed": True})
-    _await_question(airflow, to_reject)
+    _await_question(airflow, to_reject, attempt=2)
     asked_again = airflow.call("GET", "asking", to_reject, HITL)
     _answer(airflow, to_reject, "Approve")
     airflow.await_end("asking", to_reject)
@@ -185,8 +185,19 @@ def _played(airflow: ServedAirflow, runs: dict[str, str], to_reject: str, decide
     )  # fmt: skip
 
 
-def _await_question(airflow: ServedAirflow, run_id: str) -> None:
-    await_that(lambda: airflow.states("asking", run_id).get("approve") == "awaiting_input", f"a question of {run_id}")
+def _await_question(airflow: ServedAirflow, run_id: str, attempt: int = 1) -> None:
+    """Wait until an attempt has asked, and the scheduler knows.
+
+    Airflow takes the end of the process that has asked for a failure of the task if the answer is there before the
+    scheduler has looked, which is once a second: no person is that fast.
+    """
+    await_that(
+        lambda: (
+            airflow.states("asking", run_id).get("approve") == "awaiting_input"
+            and airflow.has_noticed(run_id, "approve", attempt)
+        ),
+        f"a question of {run_id}",
+    )
 
 
 def _answer(airflow: ServedAirflow, run_id: str, option: str) -> None:
