@@ -15,7 +15,7 @@ help: ## List these doors
 demo: setup corpus ## Run the nightly job over Python's own sources in Airflow and show what came out
 	@$(IN_VENV) python -m skewless_airflow.local demo
 
-test: setup-tests ## Run all tests: core, leases, Spark, Airflow, end to end
+test: setup-tests ## Run the tests: core, leases, Spark, Airflow, end to end, faults (not those of test-cluster)
 	@$(IN_VENV) python -m pytest -n 2 tests/core
 	@$(IN_VENV) python -m pytest -n 2 tests/leases
 	@$(IN_VENV) python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(SLOW_TIERS)
@@ -45,7 +45,8 @@ faults: setup ## Break runs in every way we know and write docs/faults.md (half 
 	@$(IN_VENV) python -m tests.faults $(if $(SEED),--seed $(SEED),--table docs/faults.md)
 
 docs: setup ## Write docs/spec.md and docs/spec.schema.json, the reference of job specs, from its models
-	@$(IN_VENV) skewless spec-reference >docs/spec.md && skewless spec-reference --schema >docs/spec.schema.json
+	@$(IN_VENV) skewless spec-reference >.venv/spec.md && skewless spec-reference --schema >.venv/spec.schema.json && \
+	  mv .venv/spec.md .venv/spec.schema.json docs/
 
 lint: setup ## Check style, types and import rules
 	@$(IN_VENV) ruff check . && ruff format --check . && mypy && lint-imports

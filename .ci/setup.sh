@@ -133,7 +133,8 @@ find_postgresql() {
 
 find_redis() {
   if command -v redis-server >/dev/null 2>&1; then return; fi
-  install redis-server
+  # In a runlevel of one, its package starts no server.
+  RUNLEVEL=1 install redis-server
   # Its program only: the tests start servers of their own.
   if command -v redis-server >/dev/null 2>&1 && [ -d /run/systemd/system ]; then
     systemctl disable --quiet --now redis-server || say "systemctl disable redis-server failed."

@@ -18,6 +18,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
+import psutil
+
 from skewless_airflow.session import Session, begin, end
 
 _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
@@ -38,6 +40,8 @@ _SETTINGS = {
     "spark.connect.grpc.binding.address": "127.0.0.1",
     "spark.connect.execute.manager.detachedTimeout": "60s",
     "spark.connect.session.manager.defaultSessionTimeout": "15m",
+    # Idle workers keep the modules that they have imported: who edits an aggregate would see the one of before.
+    "spark.python.worker.reuse": "false",
     "spark.scheduler.mode": "FAIR",
     "spark.scheduler.allocation.file": _FAIR.as_uri(),
     "spark.log.level": "WARN",
@@ -64,7 +68,6 @@ class ConnectServer:
         memory: of its JVM, as Spark writes it; all steps share it.
         pid: of its first process, which leads a session; 0 before it was ever started.
         born: the start time of that process.
-        launched: when it was started, in seconds since 1970.
     """
 
     port: int
@@ -73,7 +76,6 @@ class ConnectServer:
     memory: str
     pid: int = 0
     born: int = 0
-    launched: float = 0.0
 
     @property
     def ui(self) -> str:
@@ -86,7 +88,15 @@ class ConnectServer:
         return Session(self.pid, self.born)
 
     def answers(self) -> bool:
-        """Whether it takes calls."""
+        """Whether it takes calls: it, and nobody else who has its port, as clients show their token there."""
+        ours = set(self.session.processes())
+        listeners = {
+            one.pid
+            for one in psutil.net_connections("tcp")
+            if one.status == psutil.CONN_LISTEN and one.laddr.port == self.port
+        }
+        if not ours & listeners:
+            return False
         with contextlib.suppress(OSError), socket.create_connection(("localhost", self.port), timeout=5):
             return True
         return False
@@ -126,6 +136,7 @@ def ensure(folder: Path) -> ConnectServer:
             if not server.session.leads():
                 raise ConnectServerError(f"The local Spark Connect server ended while it started; see {folder / _LOG}.")
             if time.monotonic() - begun > START_SECONDS:
+                end([server.session], STOP_SECONDS)  # the next step shall not wait for it as long
                 raise ConnectServerError(
                     f"The local Spark Connect server did not answer after {START_SECONDS:.0f} s; see {folder / _LOG}."
                 )
@@ -166,9 +177,8 @@ def _launched(folder: Path) -> ConnectServer:
         "SPARK_CONNECT_MODE": "0",  # this is the server, not one of its clients
         "PYSPARK_PYTHON": sys.executable,
     }
-    now = time.time()
     session = begin([*argv, "spark-internal"], environment, folder, folder / _LOG)
-    server = replace(server, pid=session.pid, born=session.born, launched=now)
+    server = replace(server, pid=session.pid, born=session.born)
     _write(folder, server)
     return server
 

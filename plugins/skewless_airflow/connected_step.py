@@ -5,21 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import structlog
 from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
 from airflow.sdk import Connection
 from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
 
 from skewless_airflow import connect_server
 from skewless_airflow.stopping import stop_tree
-from skewless_airflow.worker_code import changed_at, seconds_until_fresh, worker_folders
-
-log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
@@ -70,20 +65,16 @@ def connect_address(conn_id: str) -> ConnectAddress | None:
 
 
 def require_local_server() -> None:
-    """Have the local server of this Airflow run, with no worker that has imported code of before the last change.
+    """Have the local server of this Airflow run.
 
     Raises:
         AirflowException: it cannot be started.
     """
     folder = Path(os.environ["AIRFLOW_HOME"]) / connect_server.FOLDER
     try:
-        server = connect_server.ensure(folder)
+        connect_server.ensure(folder)
     except connect_server.ConnectServerError as err:
         raise AirflowException(str(err)) from None
-    seconds = seconds_until_fresh(changed_at(worker_folders()), server.launched, time.time())
-    if seconds:
-        log.info("code was changed: waiting for Python workers that know it", seconds=round(seconds))
-        time.sleep(seconds)
 
 
 class ConnectedStep:

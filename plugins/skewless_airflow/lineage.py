@@ -8,10 +8,9 @@ extra: it is imported when it asks, and not before.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
-from skewless.publication import Publication
-from skewless.run_directory import PUBLISH_STEP, RESULT_STEP, RunDirectory
+from skewless.publication import Publication, publication_of
+from skewless.run_directory import RESULT_STEP, RunDirectory
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
@@ -30,13 +29,19 @@ def dataset_name(path: str) -> tuple[str, str]:
     ('s3://lake', 'clicks')
     >>> dataset_name("hdfs://node:8020/clicks")
     ('hdfs://node:8020', '/clicks')
+    >>> dataset_name("s3a://name:secret@lake/part?.parquet")
+    ('s3://lake', 'part?.parquet')
     """
     if "://" not in path or path.startswith("file:"):
         return "file", path.removeprefix("file:").removeprefix("//")
-    parts = urlsplit(path)
+    # Not by urlsplit: a wildcard is no query, and a # in a key no fragment.
+    scheme, _, rest = path.partition("://")
+    place, _, name = rest.partition("/")
+    who, at, host = place.rpartition("@")
+    # A name with a secret is nobody's business; that of a container, as abfss has it, is part of the place.
+    place = host if ":" in who else f"{who}{at}{host}"
     # A bucket's keys have no leading slash.
-    name = parts.path if parts.scheme == "hdfs" else parts.path.lstrip("/")
-    return f"{_SCHEMES.get(parts.scheme, parts.scheme)}://{parts.netloc}", name or "/"
+    return f"{_SCHEMES.get(scheme, scheme)}://{place}", f"/{name}" if scheme == "hdfs" else name or "/"
 
 
 def input_lineage(run: RunDirectory) -> OperatorLineage:
@@ -50,9 +55,10 @@ def published_lineage(run: RunDirectory) -> OperatorLineage:
     """What a run has read and written, once it has been published."""
     from airflow.providers.openlineage.extractors import OperatorLineage  # noqa: PLC0415  # an extra
 
-    if not run.exists(f"{PUBLISH_STEP}/published.json"):
+    published = publication_of(run)
+    if published is None:
         return OperatorLineage()
-    return OperatorLineage(inputs=[_read(run)], outputs=[_written(run)])
+    return OperatorLineage(inputs=[_read(run)], outputs=[_written(run, published)])
 
 
 def _read(run: RunDirectory) -> InputDataset:
@@ -70,14 +76,14 @@ def _read(run: RunDirectory) -> InputDataset:
     return InputDataset(namespace, name, inputFacets={"inputStatistics": statistics})
 
 
-def _written(run: RunDirectory) -> OutputDataset:
+def _written(run: RunDirectory, published: Publication) -> OutputDataset:
     """The folder of the result, whose days are its partitions."""
     from openlineage.client.generated.base import OutputDataset  # noqa: PLC0415
     from openlineage.client.generated.output_statistics_output_dataset import (  # noqa: PLC0415
         OutputStatisticsOutputDatasetFacet,
     )
 
-    result, published = run.committed(RESULT_STEP), run.read(f"{PUBLISH_STEP}/published.json", Publication)
+    result = run.committed(RESULT_STEP)
     files = result.of_kind("published") or result.of_kind("result")
     namespace, name = dataset_name(run.job().output_path)
     statistics = OutputStatisticsOutputDatasetFacet(

@@ -137,9 +137,12 @@ class SkewlessSparkOperator(SparkSubmitOperator):
         if server.local:
             require_local_server()
         step = self._connected = ConnectedStep(JOBS / entry, self.application_args or [], server.environment())
-        for line in self._told(step.lines(), context):
-            log.info(line)
-        code = step.exit_code()
+        try:
+            for line in self._told(step.lines(), context):
+                log.info(line)
+            code = step.exit_code()
+        finally:
+            step.stop()  # it must not go on beside the attempt that comes after this one
         if code:
             raise AirflowException(f"{entry} ended with exit code {code}")
 

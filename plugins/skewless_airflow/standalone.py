@@ -145,7 +145,7 @@ def stop() -> bool:
     try:
         found = Running(**json.loads(_STATE.read_text()))
     except (OSError, ValueError, TypeError):
-        return False
+        return connect_server.stop(_CONNECT_FOLDER)  # it was started first, and Airflow perhaps not any more
     was_running = bool(found.processes())
     end([found.session], STOP_SECONDS)
     connect_server.stop(_CONNECT_FOLDER)  # after the tasks, which may just be using it
@@ -169,8 +169,15 @@ def schedules_on() -> bool:
 
 
 def steps() -> str:
-    """How steps get to Spark: ``SKEWLESS_STEPS=submit`` or ``connect``."""
-    return os.environ.get("SKEWLESS_STEPS") or SUBMIT
+    """How steps get to Spark: ``SKEWLESS_STEPS=submit`` or ``connect``.
+
+    Raises:
+        LocalAirflowError: it is neither.
+    """
+    given = os.environ.get("SKEWLESS_STEPS") or SUBMIT
+    if given not in (SUBMIT, CONNECT):
+        raise LocalAirflowError(f"SKEWLESS_STEPS is {given!r}: it has to be {SUBMIT} or {CONNECT}.")
+    return given
 
 
 def port_free(port: int) -> bool:

@@ -13,7 +13,6 @@ import pytest
 
 from skewless_airflow.connected_step import ConnectedStep, connect_address
 from skewless_airflow.operators import SkewlessSparkOperator
-from skewless_airflow.worker_code import KEPT_SECONDS, changed_at, seconds_until_fresh, worker_folders
 from tests import airflow_setting
 
 pytestmark = [airflow_setting.IN_PROCESS, pytest.mark.usefixtures("airflow_database")]
@@ -85,19 +84,3 @@ def test_killing_the_task_asks_the_step_s_python_to_end(tmp_path: Path) -> None:
     assert list(lines) == ["interrupted"]
     assert step.exit_code() == 128 + signal.SIGTERM
     assert time.monotonic() - before < 10
-
-
-def test_only_code_that_is_newer_than_the_server_and_than_its_idle_workers_is_waited_for(tmp_path: Path) -> None:
-    (tmp_path / "a").mkdir()
-    (tmp_path / "a" / "old.py").write_text("")
-    (tmp_path / "b.py").write_text("")
-    changed = changed_at([tmp_path / "a", tmp_path / "b.py"])
-    assert changed == (tmp_path / "b.py").stat().st_ctime
-    assert seconds_until_fresh(changed, launched=changed + 1, now=changed + 2) == 0
-    assert seconds_until_fresh(changed, launched=changed - 1, now=changed + 2) == KEPT_SECONDS - 2
-    assert seconds_until_fresh(changed, launched=changed - 1, now=changed + 500) == 0
-
-
-def test_the_code_of_workers_is_ours_and_that_of_whoever_registers_aggregates() -> None:
-    assert {"skewless", "skewless_spark"} <= {folder.name for folder in worker_folders()}
-    assert changed_at(worker_folders()) > 0

@@ -66,6 +66,9 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunDirectory:
         ("gs://lake/a", ("gs://lake", "a")),
         ("hdfs://node:8020/a", ("hdfs://node:8020", "/a")),
         ("abfss://box@account.example/a", ("abfss://box@account.example", "a")),
+        ("s3a://name:secret@lake/a", ("s3://lake", "a")),
+        ("s3a://lake/part?.parquet", ("s3://lake", "part?.parquet")),
+        ("gs://lake/a#b", ("gs://lake", "a#b")),
     ],
 )
 def test_a_path_has_the_name_that_others_know_it_by(path: str, named: tuple[str, str]) -> None:

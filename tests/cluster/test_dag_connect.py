@@ -18,6 +18,7 @@ from tests.end_to_end.test_dag import (  # the tests and their fixtures, once mo
     first_night,
     pytestmark,
     root,
+    run_dag,
     test_a_killed_driver_is_tried_again_and_the_result_is_the_same,
     test_a_run_ends_well_and_skips_only_what_is_not_needed,
     test_clearing_any_one_task_and_letting_it_run_leaves_the_same_result,
@@ -69,9 +70,14 @@ def driver() -> bytes:
     return b"python"
 
 
-def test_no_log_has_the_token_of_the_server(server: ConnectServer, first_night: Night, root: Path) -> None:
-    assert first_night.states["publish"] == "success"
-    logs = [path for path in airflow_setting.HOME.rglob("*.log") if path.is_file()]
-    written = [*logs, *(path for path in root.rglob("*.json"))]
-    assert logs
-    assert not [path for path in written if server.token in path.read_text(errors="replace")]
+def test_nothing_that_is_said_or_written_has_the_token_of_the_server(
+    server: ConnectServer, first_night: Night, root: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    again = run_dag(first_night.dag, only={"merge"})
+    assert again.states["merge"] == "success"
+    said = "".join(capfd.readouterr())
+    assert "on Spark Connect" in said
+    assert server.token not in said
+    written = [*airflow_setting.HOME.rglob("*.log"), *root.rglob("*.json")]
+    assert written
+    assert not [path for path in written if path.is_file() and server.token in path.read_text(errors="replace")]

@@ -101,7 +101,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def first_night(root: Path, dags_folder: Path, airflow_database: None) -> Night:  # noqa: ARG001  # it must be there first
     """The spec as it should be, run to its end."""
-    return _run(_dag(SPEC, root, dags_folder))
+    return run_dag(_dag(SPEC, root, dags_folder))
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +110,7 @@ def disturbed(root: Path, dags_folder: Path, first_night: Night, driver: bytes) 
     spec = {**SPEC, "name": "disturbed", "quality": {"expectations": [HOPELESS]}}
     dag = _dag(spec, root, dags_folder)
     with _killing("disturbed", 1, driver) as killed:
-        night = _run(dag)
+        night = run_dag(dag)
     assert killed, "the driver of stage 1 was not caught"
     return night
 
@@ -141,7 +141,7 @@ def test_clearing_any_one_task_and_letting_it_run_leaves_the_same_result(
     first_night: Night, root: Path, task: str
 ) -> None:
     before = _contents(first_night.run, root)
-    again = _run(first_night.dag, only={task, *_skipped(first_night)})
+    again = run_dag(first_night.dag, only={task, *_skipped(first_night)})
     assert again.states[task] == first_night.states[task]
     assert _contents(first_night.run, root) == before
 
@@ -183,7 +183,7 @@ def test_failed_quality_leaves_the_day_that_was_published_before(
 def test_validation_that_failed_fails_again_when_it_is_cleared(
     disturbed: Night, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    again = _run(disturbed.dag, only={"validate"})
+    again = run_dag(disturbed.dag, only={"validate"})
     assert again.states["validate"] == "failed"
     assert "expect_column_values_to_be_between" in capsys.readouterr().out
 
@@ -198,7 +198,7 @@ def _dag(spec: Mapping[str, object], root: Path, dags_folder: Path) -> DAG:
     return DagBag(file).dags[name]
 
 
-def _run(dag: DAG, only: Collection[str] = ()) -> Night:
+def run_dag(dag: DAG, only: Collection[str] = ()) -> Night:
     """Run a DAG in this process; with ``only``, clear those tasks and let all others be done."""
     others = re.compile(f"(?!({'|'.join(map(re.escape, only))})$).*") if only else None
     done = dag.test(logical_date=NIGHT, run_after=NIGHT, mark_success_pattern=others)

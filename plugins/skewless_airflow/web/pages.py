@@ -16,10 +16,10 @@ from skewless_airflow.web.airflow_runs import airflow_run, airflow_runs, airflow
 from skewless_airflow.web.rendering import page
 from skewless_airflow.web.run_folders import groups_with_runs, open_run
 from skewless_airflow.web.security import READ_DAG, READ_RUN, DagId, Group, RunId
-from skewless_airflow.web.views.decision import read_decision
+from skewless_airflow.web.views.decision import decided_stages, read_decision
 from skewless_airflow.web.views.history import read_history, series, verdicts
 from skewless_airflow.web.views.job import read_job
-from skewless_airflow.web.views.jobs import JobLine, read_jobs
+from skewless_airflow.web.views.jobs import LATEST_RUNS, JobRow, read_jobs
 from skewless_airflow.web.views.quality import histories, read_quality
 from skewless_airflow.web.views.run import has_stages, read_run
 from skewless_airflow.web.views.stage import MOST_TASKS, read_stage
@@ -37,16 +37,17 @@ Policies = Annotated[list[str], Query(alias="policy", max_length=2 * len(POLICIE
 @router.get("/")
 def jobs(request: Request, user: GetUserDep, session: SessionDep) -> Any:
     """All jobs that the user may read."""
-    return page(request, "jobs.html", jobs=readable_jobs(user, session))
+    return page(request, "jobs.html", jobs=readable_jobs(user, session, LATEST_RUNS))
 
 
-def readable_jobs(user: Any, session: Any) -> tuple[JobLine, ...]:
-    """The DAGs with our tag or with run directories, of those that the user may read."""
+def readable_jobs(user: Any, session: Any, most: int) -> tuple[JobRow, ...]:
+    """The DAGs with our tag or with run directories, of those that the user may read, and so many runs of each."""
     allowed = get_auth_manager().get_authorized_dag_ids(user=user, method="GET", session=session)
     groups = groups_with_runs()
     ours = (tagged_dags(session) | groups.keys()) & allowed
     runs = {dag_id: airflow_runs(session, dag_id, most=30) for dag_id in ours}
-    return read_jobs({dag_id: groups.get(dag_id) or [""] for dag_id in ours}, schedules(session, sorted(ours)), runs)
+    names = {dag_id: groups.get(dag_id) or [""] for dag_id in ours}
+    return read_jobs(names, schedules(session, sorted(ours)), runs, most)
 
 
 @router.get("/dags/{dag_id}/over-time", dependencies=READ_DAG)
@@ -96,9 +97,6 @@ def decision(request: Request, dag_id: DagId, run_id: RunId, group: Group, task_
     stage = int(named[1]) if named else None
     found = read_decision(directory, stage) if stage is not None else None
     job, airflow = read_job(directory), airflow_run(session, dag_id, run_id)
-    taken = (
-        [about for about in range(job.last_stage + 1) if directory.exists(f"decisions/{about:04d}.json")] if job else []
-    )
     return page(
         request,
         "decision.html",
@@ -110,7 +108,7 @@ def decision(request: Request, dag_id: DagId, run_id: RunId, group: Group, task_
         stage=stage,
         decision=found,
         before=read_stage(directory, stage - 1) if found and stage else None,
-        taken=taken,
+        taken=decided_stages(directory, job.last_stage) if job else [],
     )
 
 

@@ -91,12 +91,17 @@ class DecisionView:
 def read_decisions(run: RunDirectory, last_stage: int) -> list[DecisionView]:
     """All decisions that were taken, by stage."""
     found: list[DecisionView] = []
-    for stage in range(last_stage + 2):
+    for stage in decided_stages(run, last_stage):
         if (decision := _decided(run, stage)) is not None:
             # The plan before is in the decision before: that of a large run is not read twice.
             near = found[-1].after if found and found[-1].stage == stage - 1 else None
             found.append(_compared(decision, near or _plan_before(run, stage)))
     return found
+
+
+def decided_stages(run: RunDirectory, last_stage: int) -> list[int]:
+    """The stages about which a decision was taken; the last one says that no further stage is needed."""
+    return [stage for stage in range(last_stage + 2) if run.exists(f"decisions/{stage:04d}.json")]
 
 
 def read_decision(run: RunDirectory, stage: int) -> DecisionView | None:
