@@ -6,6 +6,7 @@ Spark Connect server, beside the attempt that follows.
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 from contextlib import suppress
@@ -53,6 +54,7 @@ class SharedJvm:
         """Make this process, a forked one, a driver of the JVM, in the session of all: another has other workers."""
         from pyspark import SparkContext
 
+        _leave_behind()
         os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"] = str(self._port), self._secret
         SparkContext._ensure_initialized()
         gateway: Any = SparkContext._gateway
@@ -84,3 +86,22 @@ class SharedJvm:
         kill_tree(self.pid)
         self._gateway.proc.stdin.close()
         self._gateway.proc.wait()
+
+
+#: What a forked process has of its parent's Spark.
+_LEFT: list[Any] = []
+
+
+def _leave_behind() -> None:
+    """Forget the Spark that other tests of the parent have: it is the parent's, and so is the line to its JVM.
+
+    Nothing of it may be collected here as garbage, either: the JVM would be told, and drop what the parent still uses.
+    """
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    gc.freeze()
+    _LEFT.append((SparkContext._active_spark_context, SparkContext._gateway, SparkContext._jvm))
+    _LEFT.append(SparkSession._instantiatedSession)
+    SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None
+    SparkSession._instantiatedSession = None
