@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from skewless_leases.balance import Shares, share_out
 from skewless_leases.silence import Silences
@@ -90,12 +91,13 @@ class Situation:
     dead: frozenset[str]
     spans: TimeSpans
 
-    @property
+    # Each is asked for once for every partition: they must not be made anew each time.
+    @cached_property
     def live(self) -> frozenset[str]:
         """The workers that may hold partitions."""
         return frozenset(self.look.presences) - self.dead
 
-    @property
+    @cached_property
     def free(self) -> frozenset[str]:
         """The partitions that nobody alive holds."""
         return frozenset(
@@ -104,7 +106,7 @@ class Situation:
             if (holder := self.look.holder(partition)) is None or holder in self.dead
         )
 
-    @property
+    @cached_property
     def claims(self) -> dict[str, str]:
         """The partitions that a live worker has asked for and not got yet, with that worker."""
         return {

@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote, unquote
 
-from skewless_leases.errors import StoreError
+from skewless_leases.errors import LeaseError, StoreError
 from skewless_leases.store import Versioned
 
 #: A file's name may be 255 bytes long on common file systems.
@@ -94,7 +94,7 @@ class FileStore:
     def _head(self, key: str) -> Path:
         name = quote(key, safe="")
         if not key.strip(".") or len(name) > LONGEST_KEY_BYTES:
-            raise StoreError(
+            raise LeaseError(
                 f"store {self.root}",
                 f"a key of at most {LONGEST_KEY_BYTES} bytes, quoted",
                 repr(key[:80]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -36,16 +37,18 @@ class Heartbeat:
         """Start it, or start it anew if it has ended; returns when it has begun to beat.
 
         Raises:
-            LeaseError: it does not begin.
+            LeaseError: it does not begin, or the store will never take this worker's record.
         """
         if self._process and self._process.poll() is None:
             return
         self._close_pipes()
+        self._process = None
         # The interpreter is asked for the package where this process has it, installed or not.
         place = str(Path(__file__).parents[1])
         path = os.pathsep.join(filter(None, (place, os.environ.get("PYTHONPATH"))))
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "skewless_leases.heartbeat_process"],
+            # -P: a json.py in the folder that the worker happens to be started in is not ours.
+            [sys.executable, "-P", "-m", "skewless_leases.heartbeat_process"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": path},
@@ -61,7 +64,8 @@ class Heartbeat:
         to_it.write(json.dumps(told).encode() + b"\n")
         to_it.flush()
         ready, _, _ = select.select([from_it], [], [], START_SECONDS)
-        if not ready or not from_it.readline():
+        answer = from_it.readline() if ready else b""
+        if not answer:
             self.stop()
             raise LeaseError(
                 f"heartbeat of {self.worker}",
@@ -69,6 +73,9 @@ class Heartbeat:
                 "no beat",
                 "its own words are on standard error",
             )
+        if refusal := json.loads(answer):
+            self.stop()
+            raise LeaseError(*refusal)
 
     @property
     def pid(self) -> int | None:
@@ -80,6 +87,9 @@ class Heartbeat:
         process = self._process
         if process is None:
             return
+        # Said, and not left to the end of its input: a child that the worker has forked may hold that open.
+        with contextlib.suppress(OSError):  # it has ended before
+            os.write(_pipes(process)[0].fileno(), b"end\n")
         self._close_pipes()
         try:
             process.wait(END_SECONDS)

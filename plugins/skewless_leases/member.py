@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Protocol
 
 from skewless_leases.decisions import Action, Challenge, ClearGrab, Forget, Memory, Surrender, Take, decide
-from skewless_leases.errors import FencedOutError
+from skewless_leases.errors import FencedOutError, LeaseError
 from skewless_leases.fence import Grant, release, take
 from skewless_leases.spans import TimeSpans
 from skewless_leases.store import KeyValueStore
@@ -88,12 +88,12 @@ class Member:
         return actions
 
     def leave(self) -> None:
-        """Give everything back at once. The caller has stopped its work, and its heartbeat before."""
+        """Give back at once all that the store takes. The caller has stopped its work, and its heartbeat before."""
         for partition, grant in sorted(self._grants.items()):
             try:
                 release(self.store, grant)
-            except FencedOutError as err:
-                log.info("%s left %s, which was lost before: %s", self.name, partition, err)
+            except LeaseError as err:  # lost before, or not to be written: the next one may be
+                log.warning("%s could not give back %s: %s", self.name, partition, err)
         self._grants.clear()
 
     def _reconcile(self, look: Look) -> None:

@@ -49,13 +49,13 @@ class RedisStore:
 
     def __init__(self, address: str, *, answer_seconds: float) -> None:
         url, _, name = address.partition("#")
-        parts = urlsplit(url)
-        #: Without user and password.
-        self.where = (
-            f"store {parts.scheme}://{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}{parts.path}"
-        )
         self._hash = f"skewless:{name or 'leases'}"
         try:
+            parts = urlsplit(url)
+            #: Without user and password.
+            self.where = (
+                f"store {parts.scheme}://{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}{parts.path}"
+            )
             self._client = redis.Redis.from_url(
                 url,
                 socket_timeout=answer_seconds,
@@ -64,8 +64,13 @@ class RedisStore:
                 # or looks calls again anyway, and must not wait for growing pauses in between.
                 retry=Retry(NoBackoff(), 1),
             )
-        except ValueError as err:
-            raise StoreError(self.where, "an address of Redis", str(err)) from None
+        except ValueError:  # whose words may hold a part of the password
+            raise StoreError(
+                f"store {url.partition(':')[0]}",
+                "an address of Redis",
+                "one that cannot be read",
+                "write redis://HOST:PORT/DB#NAME, with a user and a password percent-encoded",
+            ) from None
 
     def get(self, key: str) -> Versioned | None:
         """The value of a key, or None."""

@@ -19,7 +19,11 @@ class Versioned:
 
 
 class KeyValueStore(Protocol):
-    """Compare and set on single keys. All calls may raise StoreError; then a write may have happened or not."""
+    """Compare and set on single keys.
+
+    All calls may raise StoreError; then a write may have happened or not. A key that can never be stored is
+    another LeaseError.
+    """
 
     def get(self, key: str) -> Versioned | None:
         """The value of a key, or None if there is none."""

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Generic, TypeVar
 
-from skewless_leases.errors import LeaseError
+from skewless_leases.errors import LeaseError, StoreError
 from skewless_leases.store import KeyValueStore, Versioned
 
 WORKERS, ALLOCATION, GRAB = "workers/", "allocation/", "grab/"
@@ -114,7 +114,8 @@ def look_at(store: KeyValueStore, time: float) -> Look:
     """Read the tables.
 
     Raises:
-        LeaseError: a record is damaged; not one of a heartbeat, which the next beat overwrites.
+        StoreError: a record has no value just now.
+        LeaseError: a record is damaged; neither of them for one of a heartbeat, which the next beat overwrites.
     """
     rows = store.scan("")
     presences = {}
@@ -144,8 +145,12 @@ def decode(kind: type[Record], stored: bytes, where: str) -> Record:
     """Read a stored record.
 
     Raises:
+        StoreError: there is nothing in it.
         LeaseError: it is not what this release writes.
     """
+    if not stored:
+        hint = "look again: its listing may be older than the last write; if it stays so, the disk has lost it"
+        raise StoreError(f"lease record {where}", "a value", "none", hint)
     try:
         raw = json.loads(stored)
     except ValueError:

@@ -69,10 +69,7 @@ class Worker:
         self._thread.join()
         # In this order: nobody gives partitions to a worker that is gone, and nobody waits for it.
         self._heartbeat.stop()
-        try:
-            self._member.leave()
-        except StoreError as failed:
-            log.warning("%s could not give back what it held, so others wait until it is dead: %s", self.name, failed)
+        self._member.leave()
         if error is None:
             self._raise_failure()
 

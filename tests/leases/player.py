@@ -4,6 +4,7 @@ Run as ``python player.py ADDRESS NAME``, with the package on the path. The line
 
     commit PARTITION VALUE     under the grant that it last had, whether it still holds or not
     commit_on PARTITION        the same, again and again, 0 1 2 ..., until the fence stops it
+    fork                       leaves a child behind that holds what this process has open, and sleeps
     burn SECONDS               computes without ever letting go of the interpreter for long
     leave                      ends in good order
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import sys
 import threading
 import time
@@ -87,6 +89,16 @@ def commit_on(worker: Worker, grant: Grant) -> None:
             return
 
 
+def fork() -> None:
+    """What a library may do that computes in several processes."""
+    child = os.fork()
+    if child == 0:
+        os.close(sys.stdout.fileno())  # the test reads that to its end
+        time.sleep(60)
+        os._exit(0)
+    say(event="forked", child=child)
+
+
 def main() -> None:
     """Play."""
     address, name = sys.argv[1:3]
@@ -103,6 +115,8 @@ def main() -> None:
                         say(event="refused", why=str(err))
                 case ["commit_on", partition]:
                     commit_on(worker, told.last[partition])
+                case ["fork"]:
+                    fork()
                 case ["burn", seconds]:
                     beat_in_a_thread(address, f"thread-of-{name}")
                     burn(float(seconds))

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 import skewless_leases
 from skewless_leases.balance import share_out
 from skewless_leases.beat import Beat
+from skewless_leases.decisions import Memory, decide
 from skewless_leases.errors import FencedOutError, LeaseError, StoreError
 from skewless_leases.fence import Grant, check, commit, read, release, take
 from skewless_leases.file_store import FileStore
@@ -238,7 +240,7 @@ def test_records_come_back_as_they_were(record: Presence | Allocation | Grab) ->
 
 
 DAMAGED = [
-    b"", b"{", b"[]", b"null", b"{}", b'{"fence":"1","holder":null,"value":null,"kept":false}', b"\xff",
+    b"{", b"[]", b"null", b"{}", b'{"fence":"1","holder":null,"value":null,"kept":false}', b"\xff",
     b'{"fence":-1,"holder":null,"value":null,"kept":false}', b'{"fence":true,"holder":null,"value":null,"kept":false}',
     b'{"fence":1,"holder":null,"value":null,"kept":false,"more":1}',
     b'{"fence":1,"holder":2,"value":null,"kept":false}', b'{"fence":1,"holder":null,"value":null}',
@@ -253,10 +255,52 @@ def test_a_damaged_record_is_refused_by_name(stored: bytes) -> None:
         look_at(store, 0.0)
 
 
-def test_a_damaged_heartbeat_is_nobodys_end() -> None:
+def test_a_record_without_a_value_cannot_be_read_just_now() -> None:
     store = MemoryStore()
-    store.put("workers/a", b"torn", None)
+    store.put("allocation/p", b"", None)
+    with pytest.raises(StoreError, match="lease record allocation/p: required a value, but came none; look again"):
+        look_at(store, 0.0)
+
+
+@pytest.mark.parametrize("stored", [b"torn", b""])
+def test_a_damaged_heartbeat_is_nobodys_end(stored: bytes) -> None:
+    store = MemoryStore()
+    store.put("workers/a", stored, None)
     assert look_at(store, 0.0).presences == {}
+
+
+def test_who_leaves_gives_back_what_it_can() -> None:
+    store = MemoryStore()
+    member = Member(store, "me", lambda _: ["p0", "p1", "p2"], TimeSpans(), Diary("me", lambda: 0.0))
+    Beat(store, "me", 3).once()
+    member.step(0.0)
+    assert len(member.grants) == 3
+    row = store.get("allocation/p1")
+    assert row
+    store.put("allocation/p1", b"torn", row.version)
+    member.leave()
+    assert member.grants == {}
+    assert [read(store, partition).holder for partition in ("p0", "p2")] == [None, None]
+
+
+class Counted(dict[str, Row[Grab]]):
+    """A table that counts how often it is gone through."""
+
+    times = 0
+
+    def items(self) -> Any:
+        self.times += 1
+        return super().items()
+
+
+def test_a_look_goes_through_the_challenges_a_few_times_and_not_for_every_partition() -> None:
+    partitions = [f"p{number:03d}" for number in range(300)]
+    presences = {worker: Row(Presence(1, 300), "1") for worker in ("old", "new")}
+    allocations = {partition: Row(Allocation(1, "old"), "1") for partition in partitions}
+    grabs = Counted({partition: Row(Grab("new", 1), "1") for partition in partitions[:150]})
+    actions, _ = decide("old", partitions, Look(0.0, presences, allocations, grabs), Memory(), TimeSpans())
+    assert len(actions) == 150
+    assert grabs.times < 10
 
 
 def test_a_stopped_process_is_told_from_a_busy_one() -> None:

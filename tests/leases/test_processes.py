@@ -18,12 +18,15 @@ import pytest
 import redis
 
 from skewless_leases.address import open_store
-from skewless_leases.errors import LeaseError
+from skewless_leases.errors import LeaseError, StoreError
 from skewless_leases.fence import Grant, read
+from skewless_leases.file_store import FileStore
+from skewless_leases.heartbeat import END_SECONDS, Heartbeat
 from skewless_leases.store import KeyValueStore
 from skewless_leases.tables import look_at
 from skewless_leases.worker import Worker
 from tests.leases.player import PARTITIONS, SPANS
+from tests.leases.village import Diary
 
 #: A loaded machine may take its time for anything; only what is promised is measured.
 PATIENCE_SECONDS = 30.0
@@ -247,6 +250,20 @@ def test_a_worker_that_leaves_gives_back_what_it_held(scene: Scene) -> None:
     assert scene.one.all("lost") == []
 
 
+def test_a_worker_that_has_left_a_child_behind_leaves_no_later(scene: Scene) -> None:
+    scene.settle()
+    scene.one.tell("fork")
+    child = int(scene.one.wait_for("forked")["child"])
+    try:
+        began = time.monotonic()
+        scene.one.tell("leave")
+        until(lambda: look_at(scene.store, 0.0).presences[scene.one.name].record.gone, "the word of its heartbeat")
+        scene.one.wait_for("left")
+        assert time.monotonic() - began < END_SECONDS
+    finally:
+        os.kill(child, signal.SIGKILL)
+
+
 def test_a_store_that_does_not_answer_for_three_lease_times_costs_no_lease(own_redis: tuple[Path, int]) -> None:
     socket, server = own_redis
     with played_at(f"unix://{socket}") as scene:
@@ -295,3 +312,68 @@ def test_work_that_fails_ends_the_taking_part_and_says_so(address: str) -> None:
     with pytest.raises(LeaseError, match="ZeroDivisionError: p0"):
         take_part()
     assert read(open_store(address), "p0").holder is None
+
+
+def begun(address: str, name: str, partitions: list[str]) -> Worker:
+    """A worker in this process that does nothing with what it holds."""
+    work = Diary(name, time.monotonic)
+    return Worker(address, name, room=9, partitions=lambda _: partitions, spans=SPANS, work=work)
+
+
+def test_a_value_that_is_out_of_sight_for_some_looks_ends_nobody(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    partitions, store = ["p0", "p1"], FileStore(str(tmp_path))
+    with begun(str(tmp_path), "one", partitions) as worker:
+        until(lambda: len(worker.grants()) == 2, "both to be held")
+        row = store.get("allocation/p0")
+        assert row
+        # As with a listing that is older than the last write: it names a value that is gone.
+        value, hidden = tmp_path / "values" / row.version, tmp_path / "hidden"
+        value.rename(hidden)
+        with pytest.raises(StoreError, match="required a value"):
+            look_at(store, 0.0)
+        until(lambda: bool(worker.grants()) and caplog.text.count("and tries again") > 1, "two looks in vain")
+        hidden.rename(value)
+        partitions.append("p2")
+        until(lambda: len(worker.grants()) == 3, "the third one to be held, too")
+        worker.commit(worker.grants()["p0"], "after")
+    assert read(store, "p0").value == "after"
+
+
+def test_a_name_that_the_store_can_never_hold_is_refused_at_once(tmp_path: Path) -> None:
+    began = time.monotonic()
+    with pytest.raises(LeaseError, match="required a key of at most 200 bytes, quoted, but came 'workers/nnn"):
+        begun(str(tmp_path), "n" * 300, ["p0"]).__enter__()
+    assert time.monotonic() - began < PATIENCE_SECONDS
+    with pytest.raises(LeaseError, match="came 'allocation/qqq"), begun(str(tmp_path), "one", ["q" * 300]) as worker:
+        until(lambda: bool(worker.grants()), "its refusal")
+
+
+def test_what_went_wrong_in_the_work_is_not_hidden_by_what_goes_wrong_in_leaving(tmp_path: Path) -> None:
+    store = FileStore(str(tmp_path))
+
+    def take_part() -> None:
+        with begun(str(tmp_path), "one", ["p0", "p1"]) as worker:
+            until(lambda: len(worker.grants()) == 2, "both to be held")
+            row = store.get("allocation/p0")
+            assert row
+            store.put("allocation/p0", b"torn", row.version)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        take_part()
+    assert read(store, "p1").holder is None
+
+
+def test_a_heartbeat_runs_nothing_of_the_folder_that_it_is_started_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "json.py").write_text("open('was-run', 'x')\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    heartbeat = Heartbeat(str(tmp_path / "leases"), "me", 1, SPANS.beat_every)
+    try:
+        heartbeat.keep()
+        assert not (tmp_path / "was-run").exists()
+    finally:
+        heartbeat.stop()

@@ -14,9 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from skewless_leases.address import open_store
-from skewless_leases.errors import StoreError
+from skewless_leases.errors import LeaseError, StoreError
 from skewless_leases.file_store import FileStore
+from skewless_leases.heartbeat_process import ANSWER_BEATS
 from skewless_leases.memory_store import MemoryStore
+from skewless_leases.spans import BEATS_PER_LEASE
 from skewless_leases.store import KeyValueStore
 
 
@@ -101,8 +103,9 @@ def test_keys_and_values_are_data(store: KeyValueStore, keys: list[str], value: 
 
 @pytest.mark.parametrize("key", ["", ".", "..", "k" * 300])
 def test_a_folder_refuses_keys_that_it_cannot_name(tmp_path: Path, key: str) -> None:
-    with pytest.raises(StoreError, match="a key of at most 200 bytes"):
+    with pytest.raises(LeaseError, match="a key of at most 200 bytes") as refused:
         FileStore(str(tmp_path)).put(key, b"", None)
+    assert not isinstance(refused.value, StoreError)  # which would be tried again for ever
 
 
 def test_keys_do_not_leave_the_folder(tmp_path: Path) -> None:
@@ -124,6 +127,33 @@ def test_a_server_that_is_not_there_is_said_so_without_its_password(tmp_path: Pa
     with pytest.raises(StoreError, match="required an answer of Redis") as refused:
         store.get("a")
     assert "very-secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["redis://h:abc/0", "redis://[::1/0", "redis://someone:very/secret@h:1/0", "redis://someone:very#secret@h/0",
+     "redis://h/0?db=x"],
+)  # fmt: skip
+def test_an_address_that_cannot_be_read_is_said_so_without_its_password(address: str) -> None:
+    with pytest.raises(StoreError, match="store redis: required an address of Redis, but came one that") as refused:
+        open_store(address)
+    assert "very" not in str(refused.value)
+
+
+def test_a_call_that_gets_no_answer_costs_a_heartbeat_fewer_beats_than_a_lease_has(
+    own_redis: tuple[Path, int],
+) -> None:
+    socket, server = own_redis
+    answer_seconds = 0.5
+    store = open_store(f"unix://{socket}", answer_seconds=answer_seconds)
+    assert store.get("a") is None
+    os.kill(server, signal.SIGSTOP)
+    for _ in range(2):  # on the connection that it has, then on a new one
+        began = time.monotonic()
+        with pytest.raises(StoreError, match="an answer of Redis"):
+            store.get("a")
+        waits = (time.monotonic() - began) / answer_seconds
+        assert waits * ANSWER_BEATS < BEATS_PER_LEASE
 
 
 def test_two_names_in_one_redis_are_two_stores(redis_socket: Path) -> None:
