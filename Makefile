@@ -20,7 +20,7 @@ test: setup-tests ## Run the tests: core, leases, Spark, Airflow, end to end, fa
 	@$(IN_VENV) python -m pytest -n 2 tests/leases
 	@$(IN_VENV) python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(SLOW_TIERS)
 
-test-cluster: setup-cluster-tests ## Run the tests of the cluster, of steps on Spark Connect and of the pages in a browser: PostgreSQL, Chromium
+test-cluster: setup-cluster-tests ## Run the tests of the cluster and of the pages in a browser: PostgreSQL, Chromium
 	@$(IN_VENV) python -m pytest tests/cluster
 
 up: setup ## Start Airflow with its UI on port 8080 (SKEWLESS_PORT) and say how to log in
