@@ -68,7 +68,7 @@ def run_stage(spark: SparkSession, run: RunDirectory, stage: int) -> StageReport
         report = report.model_copy(update=tally.counts)
     last = last_commit(run, stage)
     on_disk = sum(file.rows for file in files if file.kind == BACKLOG)
-    require_kept(job, report, last.counts["backlog"] if last else 0, on_disk)
+    require_kept(job, report, last.count("backlog") if last else 0, on_disk)
     attempt.write(STAGE_REPORT, report)
     try:
         attempt.commit(files, _counts(report))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from skewless.certificate import Certificate
-from skewless.document import Document, Frozen
+from skewless.document import LAST_STAGE, Count, Document, Frozen
 from skewless.engine_choice import EngineChoice
 from skewless.routing_plan import RoutingPlan
 
@@ -26,7 +26,7 @@ class Candidate(Frozen):
     action: str
     makespan_rows: float = Field(ge=0)
     forwarded_rows: float = Field(ge=0)
-    pieces: int = Field(ge=0)
+    pieces: Count
     cost_rows: float = Field(ge=0)
     chosen: bool
     sentence: str
@@ -48,10 +48,10 @@ class Decision(Document):
             what would have been done, and ``next_plan`` is that of policy ``static``.
     """
 
-    stage: int = Field(ge=0)
+    stage: int = Field(ge=0, le=LAST_STAGE)
     policy: str
     engine: EngineChoice | None = None
-    queued_rows: int = Field(ge=0)
+    queued_rows: Count
     candidates: tuple[Candidate, ...]
     certificate: Certificate | None
     sentence: str

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from skewless.document import Document, Frozen
+from skewless.document import LAST_STAGE, Count, Document, Frozen
 from skewless.errors import LedgerError
 from skewless.job import Job
 from skewless.stage_report import StageReport
@@ -20,13 +20,13 @@ class LedgerLine(Frozen):
     many rows the reader missed the footers, where there are some.
     """
 
-    stage: int
-    listed_rows: int
-    admitted_rows: int
-    backlog_in_rows: int
-    processed_rows: int
-    backlog_rows: int
-    source_gap: int = 0
+    stage: int = Field(ge=0, le=LAST_STAGE)
+    listed_rows: Count
+    admitted_rows: Count
+    backlog_in_rows: Count
+    processed_rows: Count
+    backlog_rows: Count
+    source_gap: Count = 0
 
     @classmethod
     def of(cls, job: Job, report: StageReport) -> LedgerLine:
@@ -67,8 +67,8 @@ class Ledger(Document):
     """
 
     lines: tuple[LedgerLine, ...]
-    input_rows: int = Field(ge=0)
-    state_rows: int = Field(ge=0)
+    input_rows: Count
+    state_rows: Count
     problems: tuple[str, ...]
 
     @property
