@@ -87,7 +87,7 @@ class Document(Frozen):
         try:
             raw = json.loads(text)
         except (ValueError, RecursionError) as err:
-            return DocumentError(where, "a JSON document", f"text that does not parse ({_one_line(str(err))})")
+            return DocumentError(where, "a JSON document", f"text that does not parse ({one_line(str(err))})")
         if not isinstance(raw, dict):
             return DocumentError(where, "a JSON object", f"a {type(raw).__name__}")
         version = raw.get("version", cls.VERSION)
@@ -95,7 +95,7 @@ class Document(Frozen):
             return DocumentError(
                 where,
                 f"{cls.__name__} version {cls.VERSION}",
-                f"version {_shortened(version)}",
+                f"version {shortened(version)}",
                 "read it with the release of Skewless that wrote it",
             )
         return None
@@ -149,7 +149,7 @@ def sentence_of(err: ValidationError, model: type[BaseModel], where: str, kind: 
     """Turn the first fault pydantic found into our one sentence; a typo names the nearest field."""
     faults = sorted(err.errors(), key=lambda fault: fault["type"] != "extra_forbidden")
     fault = faults[0]  # a misspelt field explains the missing one beside it
-    path = [_one_line(str(part)) for part in fault["loc"] if part != "[key]"]
+    path = [one_line(str(part)) for part in fault["loc"] if part != "[key]"]
     spot = f"{where}, field {'.'.join(path)}" if path else where
     more = len(faults) - 1
     also = f" (and {more} more)" if more else ""
@@ -158,8 +158,9 @@ def sentence_of(err: ValidationError, model: type[BaseModel], where: str, kind: 
         return kind(spot, "a known field", f"the unknown field {path[-1]!r}{also}", hint)
     if fault["type"] == "missing":
         return kind(spot, "this field", f"nothing{also}", "add it")
-    came = fault.get("ctx", {}).get("came") or _shortened(fault.get("input"))
-    return kind(spot, _required(_one_line(str(fault["msg"]), 400)), f"{came}{also}")
+    told = fault.get("ctx", {}).get("came")
+    came = shortened(fault.get("input")) if told is None else one_line(str(told), 160)
+    return kind(spot, _required(one_line(str(fault["msg"]), 400)), f"{came}{also}")
 
 
 def unmet(required: str, came: str) -> PydanticCustomError:
@@ -200,7 +201,8 @@ _SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother, _SHORT.maxlong = 6, 240, 240
 _SHORT.maxdict = _SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxset = _SHORT.maxfrozenset = 24
 
 
-def _shortened(value: object) -> str:
+def shortened(value: object) -> str:
+    """``repr`` of a value as a part of a sentence: not too long, however large or deep the value is."""
     try:
         text = _SHORT.repr(value)
     except ValueError:  # Python writes no number of more than some thousand digits
@@ -208,7 +210,7 @@ def _shortened(value: object) -> str:
     return text if len(text) <= 120 else text[:117] + "..."
 
 
-def _one_line(text: str, longest: int = 120) -> str:
+def one_line(text: str, longest: int = 120) -> str:
     """A text as a part of a sentence: no line ends or other control characters, and not too long."""
     text = text[: longest + 1]
     shown = text if text.isprintable() else repr(text)[1:-1]
