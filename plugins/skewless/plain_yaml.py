@@ -29,6 +29,8 @@ class _PlainLoader(yaml.SafeLoader):
         if tag is not None and tag != "!":
             raise yaml.constructor.ConstructorError(None, None, f"the tag {tag[:80]!r}", event.start_mark)
         node = super().compose_node(parent, index)
+        if isinstance(node, yaml.ScalarNode):
+            node.value = _whole(node)
         if isinstance(node, yaml.ScalarNode) and node.tag != _TEXT and len(node.value) > _LONGEST_NUMBER:
             problem = f"a number or date of {len(node.value):,} characters"
             raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
@@ -43,6 +45,17 @@ class _PlainLoader(yaml.SafeLoader):
                     raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
                 written.add(key.value)
         return super().construct_mapping(node, deep)
+
+
+def _whole(node: yaml.ScalarNode) -> str:
+    """The text of a scalar; one character that JSON's escapes give as two halves is one again."""
+    text: str = node.value
+    if text.isascii() or not any("\ud800" <= sign <= "\udfff" for sign in text):
+        return text
+    try:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
+    except UnicodeDecodeError:
+        raise yaml.constructor.ConstructorError(None, None, "half of a character", node.start_mark) from None
 
 
 def read_yaml(text: str) -> Any:

@@ -199,6 +199,15 @@ def test_a_value_that_would_do_harm_later_is_refused_at_once(path: tuple[str, ..
     assert said in refused(SpecError, lambda: parse_spec(put(*path, value=value)))
 
 
+def test_a_character_that_json_escapes_as_two_halves_is_one_and_a_half_one_is_refused() -> None:
+    spec = read(json.dumps({**GOOD, "description": "\U0001f642"}))
+    assert spec is not None
+    assert spec.description == "\U0001f642"
+    for half in ("\\ud83d", "\\ude42", "\\ude42\\ud83d"):
+        text = TEXT.replace("description: d", f'description: "{half}"')
+        assert "half of a character" in refused(SpecError, lambda: parse_spec(text))  # noqa: B023
+
+
 @pytest.mark.parametrize("value", [".nan", ".inf", "-.inf"])
 def test_an_expectation_of_no_number_is_refused(value: str) -> None:
     text = TEXT.replace("min_value: 1", f"min_value: {value}")
