@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from skewless.certificate import Certificate
-from skewless.document import LAST_STAGE, Count, Document, Frozen
+from skewless.document import LAST_STAGE, Document, Frozen
 from skewless.engine_choice import EngineChoice
 from skewless.routing_plan import RoutingPlan
 
@@ -26,7 +26,7 @@ class Candidate(Frozen):
     action: str
     makespan_rows: float = Field(ge=0)
     forwarded_rows: float = Field(ge=0)
-    pieces: Count
+    pieces: int = Field(ge=0)
     cost_rows: float = Field(ge=0)
     chosen: bool
     sentence: str
@@ -51,7 +51,7 @@ class Decision(Document):
     stage: int = Field(ge=0, le=LAST_STAGE)
     policy: str
     engine: EngineChoice | None = None
-    queued_rows: Count
+    queued_rows: int = Field(ge=0)
     candidates: tuple[Candidate, ...]
     certificate: Certificate | None
     sentence: str

@@ -20,6 +20,8 @@ LAST_STAGE = 9999
 LARGEST_COUNT = 1 << 53
 
 Count = Annotated[int, Field(ge=0, le=LARGEST_COUNT)]
+#: What is reckoned from counts, say the rows of a task a hundred times over, still fits into 64 bits.
+LARGEST_SUM = 1 << 62
 
 
 class Frozen(BaseModel):

@@ -132,6 +132,8 @@ class Job(Document):
     def _each_unit_once(self) -> Self:
         if len(self.waves) > LAST_STAGE:
             raise unmet(f"at most {LAST_STAGE:,} waves", f"{len(self.waves):,}")
+        if self.rows > LARGEST_COUNT:
+            raise unmet(f"at most {LARGEST_COUNT:,} rows of all units", f"{self.rows:,}")
         admitted = [ordinal for wave in self.waves for ordinal in wave]
         if len(set(admitted)) < len(admitted) or not set(admitted) <= set(range(len(self.units))):
             raise unmet(f"waves of different ones of the {len(self.units)} units", "another ordinal, or one twice")
@@ -184,7 +186,13 @@ class Job(Document):
         return len(self.waves)
 
     def wave_rows(self, wave: int) -> int:
-        """Rows of one wave, as ``rows`` counts them."""
+        """Rows of one wave, as ``rows`` counts them.
+
+        Raises:
+            PlanError: the job has not so many waves.
+        """
+        if not 0 <= wave < len(self.waves):
+            raise PlanError("job", f"a wave of its {len(self.waves)}", f"wave {wave}")
         return sum(self.units[ordinal].rows for ordinal in self.waves[wave])
 
     def admitted_rows(self, waves: tuple[int, int]) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from skewless.document import LAST_STAGE, Count, Document, Frozen
+from skewless.document import LAST_STAGE, Document, Frozen
 from skewless.errors import LedgerError
 from skewless.job import Job
 from skewless.stage_report import StageReport
@@ -21,12 +21,12 @@ class LedgerLine(Frozen):
     """
 
     stage: int = Field(ge=0, le=LAST_STAGE)
-    listed_rows: Count
-    admitted_rows: Count
-    backlog_in_rows: Count
-    processed_rows: Count
-    backlog_rows: Count
-    source_gap: Count = 0
+    listed_rows: int = Field(ge=0)
+    admitted_rows: int = Field(ge=0)
+    backlog_in_rows: int = Field(ge=0)
+    processed_rows: int = Field(ge=0)
+    backlog_rows: int = Field(ge=0)
+    source_gap: int = Field(default=0, ge=0)
 
     @classmethod
     def of(cls, job: Job, report: StageReport) -> LedgerLine:
@@ -67,8 +67,8 @@ class Ledger(Document):
     """
 
     lines: tuple[LedgerLine, ...]
-    input_rows: Count
-    state_rows: Count
+    input_rows: int = Field(ge=0)
+    state_rows: int = Field(ge=0)
     problems: tuple[str, ...]
 
     @property

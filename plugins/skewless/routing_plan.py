@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, model_validator
 
-from skewless.document import LARGEST_COUNT, LAST_STAGE, Count, Document, unmet
+from skewless.document import LARGEST_SUM, LAST_STAGE, Document, unmet
 from skewless.errors import PlanError
 from skewless.hashing import bucket_hash, origin_hash
 from skewless.ring import Ring
@@ -56,8 +56,8 @@ class RoutingPlan(Document):
     factors: dict[int, int] = Field(default_factory=dict)
     head: dict[str, Shares] = Field(default_factory=dict)
     share_salt: int = Field(default=0, ge=0, lt=1 << 31)
-    budget_rows: Count | None = None
-    expected_rows: tuple[Annotated[int, Field(ge=-LARGEST_COUNT, le=LARGEST_COUNT)], ...] = ()
+    budget_rows: int | None = Field(default=None, ge=0, le=LARGEST_SUM)
+    expected_rows: tuple[Annotated[int, Field(ge=-LARGEST_SUM, le=LARGEST_SUM)], ...] = ()
     sentence: str = ""
 
     @model_validator(mode="after")

@@ -57,6 +57,20 @@ def mutated(draw: st.DrawFn, good: Any, most: int = 3) -> Any:
     return tree
 
 
+@st.composite
+def miscounted(draw: st.DrawFn, good: Any) -> Any:
+    """A good tree in which some numbers are others: most of them such as there could be."""
+    tree = copy.deepcopy(good)
+    places = [
+        (holder, name)
+        for holder, name in _places(tree)
+        if isinstance(holder[name], int | float) and not isinstance(holder[name], bool)
+    ]
+    for holder, name in draw(st.lists(st.sampled_from(places), max_size=4, unique_by=str)):
+        holder[name] = draw(st.integers(0, 20) | st.sampled_from([2**31, 2**40, 2**53 - 1, 2**53, 1e-9, 0.5, 1e300]))
+    return tree
+
+
 def _places(tree: Any) -> Iterator[tuple[Any, Any]]:
     """Every place of a tree, as its holder and its name there; of long lists the first few."""
     names = list(tree) if isinstance(tree, dict) else range(min(len(tree), 4)) if isinstance(tree, list) else ()

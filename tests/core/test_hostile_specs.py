@@ -51,7 +51,7 @@ def test_the_good_one_is_good() -> None:
     assert read(TEXT) is not None
 
 
-@fuzz(150)
+@fuzz(100)
 @given(mutated(GOOD))
 def test_a_changed_spec_goes_both_ways_or_is_refused_in_one_sentence(tree: Any) -> None:
     read(json.dumps(tree))  # of which YAML is a superset; what is none of JSON's it tells
@@ -69,7 +69,7 @@ def test_any_text_is_no_spec_and_told_so(text: str) -> None:
     assert read(text) is None
 
 
-@fuzz(150)
+@fuzz(100)
 @given(st.data())
 def test_a_spec_with_some_letters_changed_is_read_or_refused(data: st.DataObject) -> None:
     text = TEXT
@@ -86,19 +86,19 @@ BOMBS = {
     "a billion laughs": "a: &a [x, x]\nb: &b [*a, *a]\nc: &c [*b, *b]\n",
     "an alias of itself": "a: &a [*a]",
     "a merge of itself": "a: &a {<<: *a}",
-    "brackets": "[" * 100_000,
-    "braces": "{a: " * 50_000,
-    "dashes": "- " * 100_000,
-    "questions": "? " * 100_000,
+    "brackets": "[" * 20_000,
+    "braces": "{a: " * 10_000,
+    "dashes": "- " * 20_000,
+    "questions": "? " * 20_000,
     "a huge scalar": "name: " + "x" * 10_000_000,
     "a huge quoted scalar": 'name: "' + "x" * 200_000 + '"',
     "a huge number": "version: " + "9" * 200_000,
     "a huge number by sixties": "version: " + "1" + ":1" * 100_000,
     "a huge hexadecimal number": "version: 0x" + "f" * 200_000,
-    "many keys": "".join(f"k{number}: 1\n" for number in range(25_000)),
-    "many list items": "key: [" + "a," * 100_000 + "]",
-    "many waves": TEXT.replace("waves:", "waves: [" + "1," * 50_000 + "]\n  x:"),
-    "many aggregates": TEXT.replace("  n: count", "".join(f"  n{number}: count\n" for number in range(10_000))),
+    "many keys": "".join(f"k{number}: 1\n" for number in range(4_000)),
+    "many list items": "key: [" + "a," * 15_000 + "]",
+    "many waves": TEXT.replace("waves:", "waves: [" + "1," * 10_000 + "]\n  x:"),
+    "many aggregates": TEXT.replace("  n: count", "".join(f"  n{number}: count\n" for number in range(2_000))),
 }
 
 
