@@ -46,7 +46,8 @@ class Input(Frozen):
     path: PathText | None = Field(
         default=None,
         min_length=1,
-        description="A file, a folder or a glob; relative paths start at the data root; {date} is the run's day.",
+        description="A file, a folder or a glob; relative paths start at the data root, and stay below it; {date} is "
+        "the run's day.",
         examples=["/lake/clicks/{date:%Y/%m/%d}"],
     )
     table: str | None = Field(

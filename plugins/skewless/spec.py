@@ -236,7 +236,7 @@ class Output(Frozen):
 
     path: PathText = Field(
         min_length=1,
-        description="A folder; relative paths start at the data root; {date} is the run's day.",
+        description="A folder; relative paths start at the data root, and stay below it; {date} is the run's day.",
         examples=["/lake/marts/clicks_by_page"],
     )
     format: Literal["parquet", "orc", "csv", "json"] = Field(
