@@ -18,6 +18,20 @@ DIED = (
 )
 
 
+MEMORY = (
+    "the step: required memory for what it holds at a time, but came less; give its Spark more (driver_memory, "
+    "executor_memory), or smaller values."
+)
+OUTGROWN = (
+    "the step: required values that Spark's buffers can hold, but came one, or a row of several, that outgrew them; "
+    "look for texts of hundreds of megabytes among its columns, and leave them out."
+)
+RAISED = (
+    "[USER_RAISED_EXCEPTION] skewless.errors.InputError: key column 'k': required values of at most 9 bytes, but came "
+    "one of 10 bytes; group by a part. SQLSTATE: P0001]\n\tat org.apache.spark.sql"
+)
+
+
 def _put_in_order_after(first: Exception, then: Exception) -> Exception:
     then.__context__ = first
     return then
@@ -45,6 +59,22 @@ def _put_in_order_after(first: Exception, then: Exception) -> Exception:
             ),
             DIED,
             id="a worker that was killed",
+        ),
+        pytest.param(
+            PythonException("job aborted\njava.lang.OutOfMemoryError: Java heap space"),
+            MEMORY,
+            id="a heap that is full",
+        ),
+        pytest.param(MemoryError(), MEMORY, id="a process that has no memory"),
+        pytest.param(
+            PythonException("Cannot reserve additional contiguous bytes in the vectorized reader (requested -1 bytes)"),
+            OUTGROWN,
+            id="a value that is too large for a buffer",
+        ),
+        pytest.param(
+            PythonException(RAISED),
+            "key column 'k': required values of at most 9 bytes, but came one of 10 bytes; group by a part.",
+            id="an error of ours that the JVM raised",
         ),
     ],
 )
