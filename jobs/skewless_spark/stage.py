@@ -26,6 +26,9 @@ from skewless_spark.stage_histogram import measure
 
 log = logging.getLogger(__name__)
 
+#: Rows of an Arrow batch where rows are reduced as they are read.
+_BATCH_ROWS = 1 << 16
+
 
 def run_stage(spark: SparkSession, run: RunDirectory, stage: int) -> StageReport:
     """Run a stage, or find that it has been run.
@@ -121,6 +124,8 @@ def _read_in_splits(spark: SparkSession, job: Job, plan: RoutingPlan) -> Iterato
         "spark.sql.files.maxPartitionBytes": str(max(1, math.ceil(size / job.combine_splits * 1.02))),
         "spark.sql.files.openCostInBytes": "0",
         "spark.sql.files.minPartitionNum": str(job.combine_splits),
+        # Each batch is numbered by key, so few large ones cost less; Spark bounds their bytes beside.
+        "spark.sql.execution.arrow.maxRecordsPerBatch": str(_BATCH_ROWS),
     }
     before = {name: str(spark.conf.get(name)) for name in settings if name in spark.conf.getAll}
     for name, value in settings.items():

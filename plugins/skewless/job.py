@@ -12,7 +12,7 @@ from skewless.errors import PlanError
 from skewless.spec import InputFormat, JobSpec
 
 #: Engine ``combine``: input splits for each slot, and bytes of a split at most.
-SPLITS_PER_SLOT = 4
+SPLITS_PER_SLOT = 2
 LARGEST_SPLIT_BYTES = 128 << 20
 
 
