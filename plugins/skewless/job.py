@@ -139,6 +139,17 @@ class Job(Document):
             raise unmet(f"waves of different ones of the {len(self.units)} units", "another ordinal, or one twice")
         return self
 
+    @model_validator(mode="after")
+    def _of_its_spec(self) -> Self:
+        """Whoever edits a frozen job must change its spec's columns in both places."""
+        if set(self.key_types) != set(self.spec.key):
+            raise unmet(f"a type of each key column, {list(self.spec.key)}"[:160], str(list(self.key_types))[:120])
+        if set(self.algebra) != set(self.spec.aggregates):
+            raise unmet(
+                f"the algebra of each aggregate, {list(self.spec.aggregates)}"[:160], str(list(self.algebra))[:120]
+            )
+        return self
+
     @property
     def rows(self) -> int:
         """Rows of the whole input, before a map: by its footers, or an estimate."""
