@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from py4j.protocol import Py4JJavaError, Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PythonException
 
 from skewless import errors
@@ -44,7 +44,7 @@ def exit_code_of(err: BaseException) -> int:
     """0 good, 2 bad spec or input, 3 data quality failed, 1 anything else."""
     if isinstance(err, SkewlessError):
         return err.exit_code
-    ours = _OURS.findall(str(err))
+    ours = _OURS.findall(_text(err))
     kind = getattr(errors, ours[-1][0], SkewlessError) if ours else SkewlessError
     return int(kind.exit_code)
 
@@ -53,10 +53,10 @@ def sentence_for(err: BaseException) -> str:
     """What went wrong, without a stack trace."""
     if isinstance(err, SkewlessError):
         return str(err)
-    ours = _OURS.findall(str(err))
+    ours = _OURS.findall(_text(err))
     if ours:
         return _STATE.sub("", str(ours[-1][1]))
-    if _NO_CODE.search(str(err)):
+    if _NO_CODE.search(_text(err)):
         return (
             "Spark's Python workers: required this project's code, but came none; install it where they run, or have "
             "the connection send it (ship_code)."
@@ -74,10 +74,18 @@ def sentence_for(err: BaseException) -> str:
     return _damaged(told) or _wanting(told) or _plainly(err)
 
 
+def _text(err: BaseException) -> str:
+    """What an exception says; one of Java asks the JVM for that, which may have ended since."""
+    try:
+        return str(err)
+    except (Py4JError, OSError):
+        return _JVM_GONE
+
+
 def _jvm_gone(err: BaseException | None) -> bool:
     """Whether the JVM ended; what is put in order after that only finds that nobody is there."""
     while err is not None:
-        if isinstance(err, Py4JNetworkError) or _JVM_GONE in str(err):
+        if isinstance(err, Py4JNetworkError) or _JVM_GONE in _text(err):
             return True
         err = err.__context__
     return False

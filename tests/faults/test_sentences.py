@@ -32,6 +32,11 @@ RAISED = (
 )
 
 
+class _OfAJvmThatEnded(Exception):  # noqa: N818 - as py4j's are
+    def __str__(self) -> str:
+        raise ConnectionRefusedError(errno.ECONNREFUSED, "refused")
+
+
 def _put_in_order_after(first: Exception, then: Exception) -> Exception:
     then.__context__ = first
     return then
@@ -44,6 +49,7 @@ def _put_in_order_after(first: Exception, then: Exception) -> Exception:
         pytest.param(
             Py4JNetworkError("Answer from Java side is empty"), GONE, id="a JVM that ended while it was asked"
         ),
+        pytest.param(_OfAJvmThatEnded("boom"), GONE, id="an error that nobody is there any more to tell of"),
         pytest.param(Py4JError("Answer from Java side is empty"), GONE, id="a JVM that ended before"),
         pytest.param(
             _put_in_order_after(
