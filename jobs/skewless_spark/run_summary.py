@@ -57,7 +57,7 @@ def _stage_line(run: RunDirectory, job: Job, report: StageReport) -> dict[str, A
 def ledger_of(run: RunDirectory) -> Ledger:
     """The ledger as far as the run has come."""
     result = run.commit_of(RESULT_STEP)
-    return balance(run.job(), run.reports(), result.counts["rows"] if result else 0)
+    return balance(run.job(), run.reports(), result.count("rows") if result else 0)
 
 
 def result_path(run: RunDirectory) -> str | None:

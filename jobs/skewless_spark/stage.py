@@ -5,18 +5,17 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from pyspark.sql import DataFrame, SparkSession
 
-from skewless.errors import LedgerError, LostRaceError
+from skewless.errors import LostRaceError
 from skewless.job import Job
-from skewless.ledger import LedgerLine, stage_problems
+from skewless.ledger import require_kept
 from skewless.routing_plan import RoutingPlan
 from skewless.run_directory import STAGE_REPORT, RunDirectory, stage_step
 from skewless.stage_report import StageReport
-from skewless.step_commit import CommittedFile
 from skewless_spark.columns import JobColumns
 from skewless_spark.combined_report import combined_report
 from skewless_spark.committed_files import BACKLOG, NATIVE, PYTHON, written
@@ -70,7 +69,9 @@ def run_stage(spark: SparkSession, run: RunDirectory, stage: int) -> StageReport
         report = measure(spark, run, columns, plan, files, lambda: time.monotonic() - started)
     if tally:
         report = report.model_copy(update=tally.counts)
-    _require_kept(run, job, report, files)
+    last = last_commit(run, stage)
+    on_disk = sum(file.rows for file in files if file.kind == BACKLOG)
+    require_kept(job, report, last.count("backlog") if last else 0, on_disk)
     attempt.write(STAGE_REPORT, report)
     try:
         attempt.commit(files, _counts(report))
@@ -147,23 +148,3 @@ def _counts(report: StageReport) -> dict[str, int]:
         "processed": report.processed_rows,
         "backlog": report.backlog_rows,
     }
-
-
-def _require_kept(run: RunDirectory, job: Job, report: StageReport, files: Sequence[CommittedFile]) -> None:
-    """Balance the stage before it commits: against the listing, the last commit, and its own files.
-
-    Raises:
-        LedgerError: names what does not add up.
-    """
-    last = last_commit(run, report.stage)
-    left_over = last.counts["backlog"] if last else 0
-    lines = [LedgerLine.of(job, report)]
-    problems = list(stage_problems(lines, left_over))
-    on_disk = sum(file.rows for file in files if file.kind == BACKLOG)
-    if on_disk != report.backlog_rows:
-        problems.append(f"{on_disk:,} backlog rows are on disk of the {report.backlog_rows:,} counted")
-    if problems:
-        raise LedgerError(
-            f"stage {report.stage}", "every row counted once", "; ".join(problems),
-            "nothing was committed",
-        )  # fmt: skip
