@@ -14,7 +14,7 @@ from skewless.errors import LedgerError, LostRaceError
 from skewless.job import Job
 from skewless.ledger import LedgerLine, stage_problems
 from skewless.routing_plan import RoutingPlan
-from skewless.run_directory import STAGE_REPORT, RunDirectory, stage_step
+from skewless.run_directory import STAGE_REPORT, Attempt, RunDirectory, stage_step
 from skewless.stage_report import StageReport
 from skewless.step_commit import CommittedFile
 from skewless_spark.columns import JobColumns
@@ -67,13 +67,33 @@ def run_stage(spark: SparkSession, run: RunDirectory, stage: int) -> StageReport
         report = measure(spark, run, columns, plan, files, lambda: time.monotonic() - started)
     if tally:
         report = report.model_copy(update=tally.counts)
-    _require_kept(run, job, report, files)
+    return commit_stage(run, attempt, report, files)
+
+
+def commit_stage(
+    run: RunDirectory, attempt: Attempt, report: StageReport, files: Sequence[CommittedFile]
+) -> StageReport:
+    """Make an attempt at a stage the one that counts, if its rows balance.
+
+    Args:
+        run: the run directory.
+        attempt: the attempt.
+        report: of what it did.
+        files: states and backlog, of this attempt or of others that it counts in.
+
+    Returns:
+        The report that counts: this one, or that of the attempt that committed first.
+
+    Raises:
+        LedgerError: rows were lost or doubled; nothing is committed.
+    """
+    _require_kept(run, run.job(), report, files)
     attempt.write(STAGE_REPORT, report)
     try:
         attempt.commit(files, _counts(report))
     except LostRaceError as err:
         log.warning("%s", err)
-        return run.report(stage)
+        return run.report(report.stage)
     return report
 
 
