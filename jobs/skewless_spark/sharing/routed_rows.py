@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -65,10 +66,15 @@ def routed_rows(run: RunDirectory, committed: str) -> RoutedRows:
 
 def forget_routed_rows(run: RunDirectory, routed: RoutedRows) -> None:
     """Remove the rows, which are as large as the wave, when the stage that was made of them has committed."""
-    for file in (file for files in routed.tasks.values() for file in files):
-        path = f"{run.root}/{file.path}"
-        if run.fs.exists(path):
-            run.fs.rm_file(path)
+    for folder in {_folder(file.path) for files in routed.tasks.values() for file in files}:
+        # Two may have counted the stage, and be here at once.
+        with suppress(FileNotFoundError):
+            run.fs.rm(f"{run.root}/{folder}", recursive=True)
+
+
+def _folder(path: str) -> str:
+    """Where an attempt keeps what it has routed, by the path of one of the files."""
+    return path[: path.rindex(f"/{_FOLDER}=")]
 
 
 def _by_task(attempt: Attempt) -> dict[int, tuple[CommittedFile, ...]]:
