@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from typing import Annotated
 
-from skewless.document import Frozen
+from pydantic import Field, field_validator
+
+from skewless.document import Frozen, unmet
 
 #: What ``store`` says for a folder of the run directory.
 FILES = "files"
 
 
 class Sharing(Frozen):
-    """What holds if a run is shared by several Spark clusters; who they are is said when it is started."""
+    """What holds if a run is shared by several Spark clusters: by those of a DAG, or those that a command names."""
 
+    connections: tuple[Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,49}$")], ...] = Field(
+        default=(),
+        max_length=16,
+        description="In a DAG: connections of further Spark clusters; each takes part in every stage, beside the one that "
+        "the steps have.",
+        examples=[["spark_east", "spark_west"]],
+    )
     store: str = Field(
         default=FILES,
         pattern=rf"^({FILES}|rediss?://[^@#\s]+)$",
@@ -28,3 +37,10 @@ class Sharing(Frozen):
         "as long has lost its tasks to the others.",
         examples=[30],
     )
+
+    @field_validator("connections")
+    @classmethod
+    def _each_once(cls, connections: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(connections)) < len(connections):
+            raise unmet("each connection once", str(list(connections))[:120])
+        return connections

@@ -19,7 +19,7 @@ from skewless.sharing_spec import FILES, Sharing
 from skewless.stage_report import StageReport
 from skewless_leases import FencedOutError, Grant, StoreError, TimeSpans, Worker, read
 from skewless_leases.tables import look_at
-from skewless_spark.connect import slots
+from skewless_spark.connect import connected, slots
 from skewless_spark.sharing.claims import Claims
 from skewless_spark.sharing.pieces import finish_stage, reduce_task
 from skewless_spark.sharing.routed_rows import route_stage, routed_rows
@@ -93,7 +93,7 @@ class _Participation:
         self._attempt = run.new_attempt(stage_step(stage))
         self._plan = run.plan(stage)
         self._claims = Claims()
-        self._slots = slots(spark)
+        self._slots = _slots(spark)
         sharing = run.job().spec.sharing
         self._routed = lru_cache(maxsize=1)(lambda committed: routed_rows(run, committed))
         self._leases = Worker(
@@ -105,14 +105,17 @@ class _Participation:
             spans=TimeSpans.around(sharing.lease_seconds),
             work=self._claims,
         )
-        self._failure: Exception | None = None
+        self._failure: BaseException | None = None
 
     def take_part(self) -> None:
         with self._leases, ThreadPoolExecutor(self._slots) as pool:
-            for _ in range(self._slots):
-                pool.submit(self._work)
-        if self._failure is not None:
-            raise self._failure
+            working = [pool.submit(self._work) for _ in range(self._slots)]
+            try:
+                for one in working:
+                    one.result()
+            except BaseException as err:  # also whoever interrupts: nothing more is begun
+                self._failure = err
+                raise
 
     def _open(self, committed: Mapping[str, str]) -> Collection[str]:
         """What is to be leased now: asked at each look, with what has been committed by name."""
@@ -130,8 +133,9 @@ class _Participation:
                 self._leases.grants()  # tells of a thread of the leases that has failed
                 if grant := self._claims.next(_POLL_SECONDS):
                     self._do(grant)
-        except Exception as err:  # noqa: BLE001  # it is raised where all threads have come together
-            self._failure = self._failure or err
+        except Exception as err:
+            self._failure = err
+            raise
 
     def _do(self, grant: Grant) -> None:
         try:
@@ -189,3 +193,10 @@ class _Participation:
 
     def _ended(self) -> bool:
         return self._run.exists(f"{stage_step(self._stage)}/COMMIT.json")
+
+
+def _slots(spark: SparkSession) -> int:
+    """How many tasks this cluster runs at once, as far as it tells: a standalone one does when executors are there."""
+    if not connected() and not (spark.sparkContext.master or "").startswith("local"):
+        spark.range(1).count()
+    return slots(spark)
