@@ -18,8 +18,8 @@ class Sharing(Frozen):
     connections: tuple[Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,49}$")], ...] = Field(
         default=(),
         max_length=16,
-        description="In a DAG: connections of further Spark clusters; each takes part in every stage, beside the one that "
-        "the steps have.",
+        description="In a DAG: connections of further Spark clusters; each takes part in every stage, beside that of "
+        "the steps.",
         examples=[["spark_east", "spark_west"]],
     )
     store: str = Field(
