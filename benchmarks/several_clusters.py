@@ -128,7 +128,8 @@ def page(document: Mapping[str, Any]) -> str:
         f"One stage of {document['rows']:,} rows in {document['reducers']} virtual tasks; a row takes"
         f" {document['row_seconds'] * 1000:g} ms on the fast cluster and {document['slowdown']:g} times as long on the"
         f" slow one, and each has one slot. Leases of {document['lease_seconds']:g} s. Both are warm when the clock"
-        f" starts, and it stops when the stage has committed; the sums of all states are those of the input. Setting: {setting}."
+        f" starts, and it stops when the stage has committed; the sums of all states are those of the"
+        f" input. Setting: {setting}."
     )
     return (
         "\n\n".join(

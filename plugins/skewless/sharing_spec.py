@@ -24,7 +24,7 @@ class Sharing(Frozen):
     )
     store: str = Field(
         default=FILES,
-        pattern=rf"^({FILES}|rediss?://[^@#\s]+)$",
+        pattern=rf"^({FILES}|(rediss?|unix)://[^@#\s]+)$",
         description="Where the leases are kept: files, in a folder of each stage; or the address of a Redis, without "
         "name and password.",
         examples=["redis://leases:6379/0"],

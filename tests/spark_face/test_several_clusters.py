@@ -18,15 +18,17 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from skewless.errors import RunDirectoryError
 from skewless.run_directory import RunDirectory, stage_step
 from skewless.shared_stage import STAGE_SHARES, StageShares
+from skewless.sharing_spec import Sharing
 from skewless.spec import JobSpec
 from skewless.stage_report import StageReport
 from skewless_spark.columns import JobColumns
 from skewless_spark.merge import merge_states
 from skewless_spark.prepare import prepare
 from skewless_spark.sharing import share_stage
-from skewless_spark.sharing.participation import ROUTING
+from skewless_spark.sharing.participation import ROUTING, lease_address
 from skewless_spark.stage import outcome
 from tests.spark_face.clusters import ClusterProcess, await_that, install_paced, leases, shares
 from tests.spark_face.scenario import DATE, as_rows, reduce_job, result_of, spec_of, write_input
@@ -325,3 +327,26 @@ def test_the_command_says_in_one_sentence_what_is_wrong_with_its_clusters(
     done = command("run", "spec.yaml", *given, cwd=tmp_path)
     assert done.returncode in {1, 2}
     assert re.search(said, done.stderr.splitlines()[-1]), done.stderr
+
+
+def test_a_stage_without_rows_is_shared_too(spark: SparkSession, tmp_path: Path) -> None:
+    path = write_input(tmp_path / "input", events(100).slice(0, 0), files=1)
+    run = RunDirectory(str(tmp_path / "shared"))
+    prepare(run, spec_of(path, "key", NATIVE, sharing={"lease_seconds": 0.5}), DATE, str(tmp_path))
+    share_stage(spark, run, 0, "east")
+    assert run.report(0).processed_rows == 0
+    assert share_stage(spark, run, 0, "west") == run.report(0)
+    assert run.decide(1).next_plan is None
+    merge_states(spark, run)
+    assert result_of(run).num_rows == 0
+
+
+def test_leases_are_where_every_cluster_finds_them_or_there_are_none() -> None:
+    near, far = RunDirectory("/lake/runs/r"), RunDirectory("memory://runs/r")
+    redis = Sharing(store="redis://leases:6379/1")
+    assert lease_address(near, 3, Sharing()) == "/lake/runs/r/stages/0003/leases"
+    addresses = {lease_address(run, stage, redis) for run in (near, far) for stage in (0, 1)}
+    assert len(addresses) == 4
+    assert all(address.startswith("redis://leases:6379/1#") for address in addresses)
+    with pytest.raises(RunDirectoryError, match=r"for leases in files.*name a Redis"):
+        lease_address(far, 0, Sharing())

@@ -142,6 +142,7 @@ class _Participation:
             self._persistently(lambda: self._leases.keep(grant))
             value = self._outcome(grant)
             self._persistently(lambda: self._leases.commit(grant, value))
+            self._leases.look_soon()
         except FencedOutError as err:
             log.warning("%s: %s", self._cluster, err)
         except Exception:
