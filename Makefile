@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test up down cluster cluster-down env test-cluster bench faults docs lint setup setup-tests setup-cluster setup-cluster-tests corpus
+.PHONY: help demo test up down cluster cluster-down env test-cluster bench faults soak docs lint setup setup-tests setup-cluster setup-cluster-tests corpus
 
 # Tiers by folder. The fast one goes first and alone; the others start many JVMs and wait for them,
 # so two files run at a time, the longest first. A tier that does not exist yet is left out.
@@ -20,7 +20,7 @@ test: setup-tests ## Run the tests: core, leases, Spark, Airflow, end to end, fa
 	@$(IN_VENV) python -m pytest -n 2 tests/leases
 	@$(IN_VENV) python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(SLOW_TIERS)
 
-test-cluster: setup-cluster-tests ## Run the tests of the cluster, of steps on Spark Connect and of the pages in a browser: PostgreSQL, Chromium
+test-cluster: setup-cluster-tests ## Run the tests of the cluster and of the pages in a browser: PostgreSQL, Chromium
 	@$(IN_VENV) python -m pytest tests/cluster
 
 up: setup ## Start Airflow with its UI on port 8080 (SKEWLESS_PORT) and say how to log in
@@ -43,6 +43,9 @@ bench: setup ## Measure against baselines; ONLY=B3 for one row, SCALE=0.1 for a 
 
 faults: setup ## Break runs in every way we know and write docs/faults.md (half an hour); SEED=17 for one trial again
 	@$(IN_VENV) python -m tests.faults $(if $(SEED),--seed $(SEED),--table docs/faults.md)
+
+soak: setup ## Trigger 20 runs at once and 200 in a row in Airflow and write docs/load.md (two hours); RUNS=20 for a look
+	@$(IN_VENV) python -m tests.load $(if $(RUNS),--runs $(RUNS),--table docs/load.md)
 
 docs: setup ## Write docs/spec.md and docs/spec.schema.json, the reference of job specs, from its models
 	@$(IN_VENV) skewless spec-reference >.venv/spec.md && skewless spec-reference --schema >.venv/spec.schema.json && \

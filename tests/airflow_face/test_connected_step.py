@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import socket
 import sys
 import time
 from pathlib import Path
@@ -11,7 +13,9 @@ from typing import Any
 
 import pytest
 
-from skewless_airflow.connected_step import ConnectedStep, connect_address
+from skewless_airflow import session, standalone
+from skewless_airflow.connect_server import ConnectServer, ConnectServerError, ensure, stop
+from skewless_airflow.connected_step import ConnectAddress, ConnectedStep, connect_address
 from skewless_airflow.operators import SkewlessSparkOperator
 from tests import airflow_setting
 
@@ -27,6 +31,20 @@ def end(*_):
 signal.signal(signal.SIGTERM, end)
 print("begun", flush=True)
 time.sleep(600)
+"""
+
+#: What it says first is the address that a link is made of.
+_TALKS = """
+import time
+print("skewless: spark application app-1 at http://spark.example:4040", flush=True)
+time.sleep(600)
+"""
+
+_LISTENS = """
+import socket, time
+with socket.create_server(("localhost", 0)) as here:
+    print(here.getsockname()[1])
+    time.sleep(60)
 """
 
 
@@ -84,3 +102,56 @@ def test_killing_the_task_asks_the_step_s_python_to_end(tmp_path: Path) -> None:
     assert list(lines) == ["interrupted"]
     assert step.exit_code() == 128 + signal.SIGTERM
     assert time.monotonic() - before < 10
+
+
+def test_a_step_ends_with_its_task_when_its_log_breaks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The entry names its application and would go on for minutes: the link that cannot be made ends the task.
+    (tmp_path / "talks.py").write_text(_TALKS)
+    monkeypatch.setattr("skewless_airflow.operators.JOBS", tmp_path)
+    operator = SkewlessSparkOperator(task_id="talks", entry="talks.py")
+    operator.application_args = []
+    untellable: Any = {}  # no task instance in it, so that the link to the application cannot be made
+    with pytest.raises(KeyError):
+        operator._connect(
+            untellable, ConnectAddress("sc://spark.example", "", ships=False, sized_conn_id="", local=False)
+        )
+    assert operator._connected is not None
+    assert operator._connected.exit_code() == -signal.SIGTERM
+
+
+def test_a_server_s_port_is_believed_only_if_the_server_listens_there(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as foreign:
+        port = foreign.getsockname()[1]
+        idle = session.begin(
+            [sys.executable, "-c", "import time; time.sleep(60)"], dict(os.environ), tmp_path, tmp_path / "idle"
+        )
+        try:
+            assert idle.processes()
+            assert not ConnectServer(port, 0, TOKEN, "1g", idle.pid, idle.born).answers()
+        finally:
+            session.end([idle], 5)
+    listener = session.begin([sys.executable, "-u", "-c", _LISTENS], dict(os.environ), tmp_path, tmp_path / "port")
+    try:
+        said = tmp_path / "port"
+        give_up = time.monotonic() + 30
+        while not said.read_text().strip() and time.monotonic() < give_up:
+            time.sleep(0.05)
+        assert ConnectServer(int(said.read_text()), 0, TOKEN, "1g", listener.pid, listener.born).answers()
+    finally:
+        session.end([listener], 5)
+
+
+def test_a_folder_without_a_server_has_nothing_to_stop_and_nothing_to_start(tmp_path: Path) -> None:
+    assert stop(tmp_path) is False
+    with pytest.raises(
+        ConnectServerError, match=r"There is no local Spark Connect server in .*: start Airflow with make up"
+    ):
+        ensure(tmp_path)
+
+
+def test_a_way_for_steps_that_nobody_knows_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SKEWLESS_STEPS", "conect")
+    with pytest.raises(
+        standalone.LocalAirflowError, match="SKEWLESS_STEPS is 'conect': it has to be submit or connect"
+    ):
+        standalone.steps()
