@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from skewless.errors import RunDirectoryError
 from skewless.run_directory import RunDirectory, stage_step
-from skewless.shared_stage import STAGE_SHARES, StageShares
+from skewless.shared_stage import STAGE_SHARES, SharedTask, StageShares
 from skewless.sharing_spec import Sharing
 from skewless.spec import JobSpec
 from skewless.stage_report import StageReport
@@ -230,17 +230,19 @@ def test_one_that_is_stopped_beyond_its_leases_is_fenced_out_when_it_wakes(packa
         clusters(run, "other", packages=packages) as (other,),
     ):
         await_that(lambda: any(name.startswith("task-") for name in sleeper.holds(leases(run, 0))), sleeper, other)
-        held = sleeper.holds(leases(run, 0))
         sleeper.signal(signal.SIGSTOP)
+        before = leases(run, 0)
+        (held,) = sleeper.holds(before)
         assert other.ended_well(), other.log.read_text()
         committed = run.committed(stage_step(0)).to_json()
-        taken_over = leases(run, 0).allocations
-        assert all((taken_over[name].record.holder or "").startswith("other-") for name in held)
+        after = leases(run, 0)
+        assert after.fence(held) > before.fence(held)
+        assert SharedTask.from_sealed(after.committed()[held].encode()).cluster == "other"
         sleeper.signal(signal.SIGCONT)
         assert sleeper.ended_well(), sleeper.log.read_text()
     assert "to be the last one granted" in sleeper.log.read_text()
     assert run.committed(stage_step(0)).to_json() == committed
-    assert {name: leases(run, 0).allocations[name] for name in held} == {name: taken_over[name] for name in held}
+    assert leases(run, 0).allocations[held] == after.allocations[held]
     assert sums_in_the_states(run) == plain_sums()
 
 
