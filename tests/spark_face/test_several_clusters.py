@@ -307,7 +307,10 @@ def test_the_command_runs_a_job_on_those_clusters_that_are_there(tmp_path: Path)
     given = ["--cluster", "nowhere=spork://nowhere", "--cluster", "here=local[1]", "--run-dir", "run", "--json"]
     done = command("run", "spec.yaml", *given, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["ledger"]["balanced"]
+    told = json.loads(done.stdout)
+    assert told["ledger"]["balanced"]
+    assert all(set(stage["clusters"]) == {"here"} for stage in told["stages"])
+    assert "virtual tasks of stage 0: 3 by here" in command("show", "run", cwd=tmp_path).stdout
     run = RunDirectory(str(tmp_path / "run"))
     assert set(shares(run)) == {"here"}
     assert {row["key"]: row["n"] for row in result_of(run).to_pylist()} == counts(events(ROWS), mapped=False)
