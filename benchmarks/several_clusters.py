@@ -36,7 +36,7 @@ from skewless_spark.committed_files import PYTHON
 from skewless_spark.prepare import prepare
 
 NAME = "several_clusters"
-ROWS, KEYS, EXPONENT, REDUCERS = 40_000, 10_000, 0.8, 24
+ROWS, KEYS, EXPONENT, REDUCERS = 24_000, 10_000, 0.8, 16
 #: Of a row on the fast cluster; on the slow one it takes so many times as long.
 ROW_SECONDS, SLOWDOWN = 5e-4, 2.5
 LEASE_SECONDS = 2.0
