@@ -294,7 +294,7 @@ class ShareStageOperator(SkewlessSparkOperator):
     """Takes part in a stage beside other clusters, who may end it without this one.
 
     What counts is the stage's commit, whoever made it. A cluster that cannot be reached, or that dies, leaves the
-    stage to the others: its task is skipped, where it is a further one, or else tried again.
+    stage to the others: its task is skipped, where it is a further one, or else tried again until the stage has ended.
 
     Args:
         stage: its number.
