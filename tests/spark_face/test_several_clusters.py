@@ -1,4 +1,4 @@
-"""Several clusters share the stages of a run: the answer of one alone, whoever is slow, stops or dies."""
+"""Several clusters share the stages of a run: the answer of one alone, whoever is slow or sleeps; and the command."""
 
 from __future__ import annotations
 
@@ -7,134 +7,39 @@ import re
 import signal
 import subprocess
 import sys
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
 from skewless.errors import RunDirectoryError
 from skewless.run_directory import RunDirectory, stage_step
-from skewless.shared_stage import STAGE_SHARES, SharedTask, StageShares
+from skewless.shared_stage import SharedTask
 from skewless.sharing_spec import Sharing
-from skewless.spec import JobSpec
-from skewless.stage_report import StageReport
 from skewless_spark.columns import JobColumns
 from skewless_spark.merge import merge_states
 from skewless_spark.prepare import prepare
 from skewless_spark.sharing import share_stage
-from skewless_spark.sharing.participation import ROUTING, lease_address
+from skewless_spark.sharing.participation import lease_address
 from skewless_spark.stage import outcome
-from tests.spark_face.clusters import ClusterProcess, await_that, install_paced, leases, shares
-from tests.spark_face.scenario import DATE, as_rows, reduce_job, result_of, spec_of, write_input
-from tests.spark_face.test_forwarding import ORDERED, events, expected
-
-ROWS = 6_000
-#: Several stages, each but the last with a backlog.
-STAGES = {
-    "policy": "adaptive",
-    "reducers": 5,
-    "stage_overhead": 0,
-    "budget": 1.0,
-    "waves": [1, 2, 4],
-    "warm_start": False,
-}
-NO_BUDGET = {"policy": "static", "reducers": 4, "waves": [1, 2], "warm_start": False}
-NATIVE = {
-    "n": "count",
-    "total": {"function": "sum", "column": "at"},
-    "mean": {"function": "avg", "column": "at"},
-    "last_word": {"function": "max", "column": "word"},
-    "different": {"function": "approx_count_distinct", "column": "at"},
-}
-SCENARIOS: dict[str, dict[str, Any]] = {
-    "native": {"aggregates": NATIVE, "routing": STAGES},
-    "native, no budget": {"aggregates": NATIVE, "routing": NO_BUDGET},
-    "python": {"aggregates": {"n": "count", "words": {"function": "value_counts", "column": "at"}}, "routing": STAGES},
-    "python alone, no budget": {
-        "aggregates": {"histogram": {"function": "streaming_histogram", "column": "at", "bins": 8}},
-        "routing": NO_BUDGET,
-    },
-    "carried states": {"aggregates": ORDERED, "routing": STAGES},
-    "carried states alone, no budget": {
-        "aggregates": {name: ORDERED[name] for name in ("middle", "last_word")},
-        "routing": NO_BUDGET,
-    },
-    "mapped": {
-        "aggregates": NATIVE,
-        "map": {"select": ["explode(sequence(0, at % 3)) AS part", "key", "at", "word"], "where": "at % 5 > 0"},
-        "routing": STAGES,
-    },
-}
-
-
-@contextmanager
-def clusters(run: RunDirectory, *names: str, **how: Any) -> Iterator[list[ClusterProcess]]:
-    found: list[ClusterProcess] = []
-    try:
-        # One by one, so that those that have been started end if the next one cannot be.
-        for name in names:
-            found.append(ClusterProcess(run, name, **how))  # noqa: PERF401
-        yield found
-    finally:
-        for one in found:
-            one.end()
-
-
-def shared_run(folder: Path, scenario: str) -> tuple[RunDirectory, JobSpec]:
-    fields = dict(SCENARIOS[scenario])
-    path = write_input(folder / "input", events(ROWS), files=12)
-    spec = spec_of(path, "key", fields.pop("aggregates"), sharing={"lease_seconds": 1}, **fields)
-    run = RunDirectory(str(folder / "shared"))
-    prepare(run, spec, DATE, str(folder))
-    return run, spec
-
-
-def stages_done(run: RunDirectory) -> bool:
-    stage = run.committed_stages()
-    return stage > 0 and run.exists(f"decisions/{stage:04d}.json") and run.decision(stage).next_plan is None
-
-
-def without_times(report: StageReport) -> StageReport:
-    tasks = tuple(load.model_copy(update={"busy_seconds": None, "slowness": None}) for load in report.tasks)
-    histogram = report.histogram.model_copy(update={"head_seconds": {}, "tail_seconds": None})
-    return report.model_copy(update={"stage_seconds": 0.0, "tasks": tasks, "histogram": histogram})
-
-
-def require_the_answer_of_one_alone(spark: SparkSession, run: RunDirectory, spec: JobSpec, folder: Path) -> None:
-    """The same plans, the same counts of each task and key, the same result; and that is what plain counting says."""
-    merge_states(spark, run)
-    alone, reports = reduce_job(spark, spec, folder / "alone")
-    assert [without_times(report) for report in run.reports()] == [without_times(report) for report in reports]
-    assert [run.plan(report.stage) for report in reports] == [alone.plan(report.stage) for report in reports]
-    assert as_rows(result_of(run)) == as_rows(result_of(alone))
-    result = {row["key"]: row for row in result_of(run).to_pylist()}
-    counted = counts(events(ROWS), mapped=spec.map is not None)
-    assert result.keys() == counted.keys()
-    assert run.committed("result").counts["rows"] == counted.total()
-    if "n" in spec.aggregates:
-        assert {key: row["n"] for key, row in result.items()} == counted
-    if "middle" in spec.aggregates:
-        reference = expected(events(ROWS))
-        assert {key: row["middle"] for key, row in result.items()} == {
-            key: one["middle"] for key, one in reference.items()
-        }
-
-
-def counts(table: pa.Table, *, mapped: bool) -> Counter[str | None]:
-    found: Counter[str | None] = Counter()
-    for row in table.to_pylist():
-        found[row["key"]] += (row["at"] % 3 + 1 if row["at"] % 5 else 0) if mapped else 1
-    return +found
-
-
-#: Those in which one is killed, too; each of the others is a stage of its own kind.
-DISTURBED = ("native", "python", "carried states", "mapped")
+from tests.spark_face.clusters import await_that, leases, shares
+from tests.spark_face.scenario import DATE, reduce_job, result_of, spec_of, write_input
+from tests.spark_face.shared_runs import (
+    DISTURBED,
+    NATIVE,
+    PACED_SUM,
+    ROWS,
+    SCENARIOS,
+    clusters,
+    counts,
+    paced_run,
+    plain_sums,
+    require_the_answer_of_one_alone,
+    shared_run,
+    stages_done,
+    sums_in_the_states,
+)
+from tests.spark_face.test_forwarding import events
 
 
 @pytest.mark.parametrize("scenario", ["native", *(name for name in SCENARIOS if name not in DISTURBED)])
@@ -149,65 +54,6 @@ def test_two_clusters_share_a_run_and_say_what_one_alone_says(
     if scenario in DISTURBED:
         assert any(report.backlog_rows for report in run.reports())
     require_the_answer_of_one_alone(spark, run, spec, tmp_path)
-
-
-@pytest.mark.parametrize("scenario", DISTURBED)
-def test_one_that_is_killed_in_the_middle_of_a_task_is_replaced(
-    spark: SparkSession, tmp_path: Path, scenario: str
-) -> None:
-    run, spec = shared_run(tmp_path, scenario)
-    with clusters(run, "east", "west") as (east, west):
-
-        def at_work() -> bool:
-            stage = run.committed_stages()
-            if stage == 0 or not run.exists(f"plans/{stage:04d}.json"):
-                return False
-            assert not stages_done(run)
-            return any(name.startswith("task-") for name in east.holds(leases(run, stage)))
-
-        await_that(at_work, east, west)
-        east.kill_driver()
-        assert west.ended_well(), west.log.read_text()
-    assert stages_done(run)
-    require_the_answer_of_one_alone(spark, run, spec, tmp_path)
-
-
-@pytest.fixture
-def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A package whose aggregate and mapper take their time, where this process and the clusters find it."""
-    folder = install_paced(tmp_path / "packages")
-    monkeypatch.syspath_prepend(str(folder))
-    return folder
-
-
-def paced_run(folder: Path, **fields: Any) -> RunDirectory:
-    path = write_input(folder / "input", events(ROWS), files=12)
-    routing = {"policy": "static", "reducers": 16, "waves": [1], "tokens": 64, "warm_start": False}
-    spec = spec_of(path, "key", sharing={"lease_seconds": 1}, routing=routing, **fields)
-    run = RunDirectory(str(folder / "shared"))
-    prepare(run, spec, DATE, str(folder))
-    return run
-
-
-PACED_SUM = {"total": {"function": "paced_sum", "column": "at"}}
-
-
-def sums_in_the_states(run: RunDirectory) -> Counter[str | None]:
-    """What the committed states add up to, read without any code of ours."""
-    files = [file for stage in range(run.committed_stages()) for file in run.committed(stage_step(stage)).files]
-    found: Counter[str | None] = Counter()
-    for file in files:
-        if file.kind == "python":
-            for row in pq.ParquetFile(run.path(file.path)).read(["c0", "s0_0"]).to_pylist():
-                found[row["c0"]] += row["s0_0"]
-    return found
-
-
-def plain_sums() -> Counter[str | None]:
-    found: Counter[str | None] = Counter()
-    for row in events(ROWS).to_pylist():
-        found[row["key"]] += row["at"]
-    return found
 
 
 def test_the_faster_one_does_more(packages: Path, tmp_path: Path) -> None:
@@ -244,24 +90,6 @@ def test_one_that_is_stopped_beyond_its_leases_is_fenced_out_when_it_wakes(packa
     assert run.committed(stage_step(0)).to_json() == committed
     assert leases(run, 0).allocations[held] == after.allocations[held]
     assert sums_in_the_states(run) == plain_sums()
-
-
-def test_one_that_dies_with_its_machine_while_it_routes_is_replaced(
-    spark: SparkSession, packages: Path, tmp_path: Path
-) -> None:
-    run = paced_run(tmp_path, aggregates={"n": "count"}, map={"mapper": "up_to_twice"})
-    with clusters(run, "router", packages=packages, row_seconds=0.01) as (router,):
-        await_that(lambda: ROUTING in router.holds(leases(run, 0)), router)
-        with clusters(run, "other", packages=packages) as (other,):
-            router.signal(signal.SIGKILL)  # its heartbeat, too: nobody can say that it has gone
-            assert other.ended_well(), other.log.read_text()
-    commit = run.committed(stage_step(0))
-    assert run.committed_document(commit, STAGE_SHARES, StageShares).routed_by == "other"
-    merge_states(spark, run)
-    counted: Counter[str | None] = Counter()
-    for row in events(ROWS).to_pylist():
-        counted[row["key"]] += row["at"] % 3
-    assert {row["key"]: row["n"] for row in result_of(run).to_pylist()} == +counted
 
 
 def test_a_stage_that_nobody_shares_has_no_trace_of_others(spark: SparkSession, tmp_path: Path) -> None:
