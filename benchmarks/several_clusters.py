@@ -100,6 +100,7 @@ def ratios(seconds: Mapping[str, float]) -> dict[str, float]:
         "fast_over_together": round(fast / together, 3),
         "slow_over_together": round(slow / together, 3),
         "ideal_over_together": round(1 / (1 / fast + 1 / slow) / together, 3),
+        "not_shared_over_together": round(seconds["fast alone, not shared"] / together, 3),
         "shared_over_not": round(fast / seconds["fast alone, not shared"], 3),
     }
 
@@ -112,8 +113,9 @@ def sentence(document: Mapping[str, Any]) -> str:
         f"both together {ways[_TOGETHER]['seconds']:.1f} s, with {tasks.get(FAST, 0)} tasks on the fast cluster and"
         f" {tasks.get(SLOW, 0)} on the slow one; the fast one alone takes {found['fast_over_together']:.2f} times as"
         f" long, the slow one {found['slow_over_together']:.2f} times; two that lose nothing by sharing would take"
-        f" {found['ideal_over_together']:.2f} of it; by leases the fast one alone takes {found['shared_over_not']:.2f}"
-        " times as long as without"
+        f" {found['ideal_over_together']:.2f} of it. Without leases the fast one alone takes"
+        f" {found['not_shared_over_together']:.2f} of the time of both together; with them"
+        f" {found['shared_over_not']:.2f} times as long as without"
     )
 
 
@@ -135,7 +137,7 @@ def page(document: Mapping[str, Any]) -> str:
         "\n\n".join(
             [
                 "# One stage on two clusters",
-                f"{sentence(document).capitalize()}.",
+                f"{sentence(document)[:1].upper()}{sentence(document)[1:]}.",
                 about,
                 f"![Seconds of each way]({NAME}.svg)",
                 "\n".join(lines),

@@ -16,6 +16,7 @@ def test_ratios_are_those_to_both_together() -> None:
         "fast_over_together": 1.25,
         "slow_over_together": 3.75,
         "ideal_over_together": pytest.approx(7.5 / 8, abs=1e-3),
+        "not_shared_over_together": 1.125,
         "shared_over_not": pytest.approx(10 / 9, abs=1e-3),
     }
 

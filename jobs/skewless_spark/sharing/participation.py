@@ -19,9 +19,10 @@ from skewless.sharing_spec import FILES, Sharing
 from skewless.stage_report import StageReport
 from skewless_leases import FencedOutError, Grant, StoreError, TimeSpans, Worker, read
 from skewless_leases.tables import look_at
+from skewless_spark.columns import JobColumns
 from skewless_spark.connect import connected, slots
 from skewless_spark.sharing.claims import Claims
-from skewless_spark.sharing.pieces import finish_stage, reduce_task
+from skewless_spark.sharing.pieces import Piece, finish_stage, reduce_task
 from skewless_spark.sharing.routed_rows import route_stage, routed_rows
 from skewless_spark.stage import run_stage
 
@@ -91,10 +92,12 @@ class _Participation:
         self._spark, self._run, self._stage, self._cluster = spark, run, stage, cluster
         self._started = time.monotonic()
         self._attempt = run.new_attempt(stage_step(stage))
-        self._plan = run.plan(stage)
+        # Read once: a plan of many tasks and keys takes as long to read as a small task to reduce.
+        self._plan, job = run.plan(stage), run.job()
+        self._columns = JobColumns.of(job)
         self._claims = Claims()
         self._slots = _slots(spark)
-        sharing = run.job().spec.sharing
+        sharing = job.spec.sharing
         self._routed = lru_cache(maxsize=1)(lambda committed: routed_rows(run, committed))
         self._leases = Worker(
             lease_address(run, stage, sharing),
@@ -158,11 +161,9 @@ class _Participation:
         if grant.partition == COUNTING:
             return self._count(grant, routed)
         task = routed.partitions[grant.partition]
-        done = reduce_task(
-            self._spark, self._run, routed, task,
-            cluster=self._cluster, attempt=self._attempt, folder=f"tasks/{task}-{grant.fence}",
-        )  # fmt: skip
-        return done.sealed()
+        folder = f"tasks/{task}-{grant.fence}"
+        piece = Piece(task, routed.tasks[task], self._cluster, self._attempt, folder)
+        return reduce_task(self._spark, self._run, self._columns, self._plan, piece).sealed()
 
     def _route(self) -> str:
         if self._plan.engine == "combine":

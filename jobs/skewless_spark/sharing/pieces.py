@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
@@ -11,6 +12,7 @@ from skewless.routing_plan import RoutingPlan
 from skewless.run_directory import Attempt, RunDirectory, stage_step
 from skewless.shared_stage import STAGE_SHARES, RoutedRows, SharedTask, StageShares, TaskShare
 from skewless.stage_report import StageReport, TaskLoad
+from skewless.step_commit import CommittedFile
 from skewless_spark.columns import JobColumns
 from skewless_spark.committed_files import BACKLOG, NATIVE, PYTHON, read_files, written
 from skewless_spark.reduction import outcome_of_tasks
@@ -19,37 +21,40 @@ from skewless_spark.stage import commit_stage
 from skewless_spark.stage_histogram import measure
 
 
-def reduce_task(
-    spark: SparkSession,
-    run: RunDirectory,
-    routed: RoutedRows,
-    task: int,
-    *,
-    cluster: str,
-    attempt: Attempt,
-    folder: str,
-) -> SharedTask:
-    """Reduce one virtual task, by the code that reduces them all where a stage is not shared.
+class Piece(NamedTuple):
+    """One virtual task for one cluster.
 
-    Args:
-        spark: the session.
-        run: the run directory.
-        routed: where the rows of the tasks are.
-        task: which task, by its index.
+    Attributes:
+        task: its index.
+        rows: the files that it was routed.
         cluster: who does it.
         attempt: the cluster's own.
-        folder: in it, for this task under this lease alone.
+        folder: in that, for this task under this lease alone.
+    """
+
+    task: int
+    rows: Sequence[CommittedFile]
+    cluster: str
+    attempt: Attempt
+    folder: str
+
+
+def reduce_task(
+    spark: SparkSession, run: RunDirectory, columns: JobColumns, plan: RoutingPlan, piece: Piece
+) -> SharedTask:
+    """Reduce one virtual task, by the code that reduces them all where a stage is not shared.
 
     Raises:
         RunDirectoryError: its rows are not those that were committed.
     """
     started = time.monotonic()
-    plan, columns = run.plan(routed.stage), JobColumns.of(run.job())
+    attempt, folder = piece.attempt, piece.folder
     # All rows are of this task: they need no exchange to be in one partition, and none to be grouped there.
-    rows = read_files(spark, run, routed.tasks[task]).coalesce(1)
+    rows = read_files(spark, run, piece.rows).coalesce(1)
     outcome_of_tasks(rows, columns, plan).write.partitionBy("kind").parquet(attempt.path(folder), mode="append")
     files = [file for kind in (NATIVE, PYTHON, BACKLOG) for file in written(attempt, kind, f"{folder}/kind={kind}")]
-    return SharedTask(task=task, cluster=cluster, seconds=round(time.monotonic() - started, 3), files=tuple(files))
+    seconds = round(time.monotonic() - started, 3)
+    return SharedTask(task=piece.task, cluster=piece.cluster, seconds=seconds, files=tuple(files))
 
 
 def finish_stage(
