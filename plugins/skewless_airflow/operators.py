@@ -316,14 +316,11 @@ class ShareStageOperator(SkewlessSparkOperator):
         try:
             super().execute(context)
         except AirflowException as err:
-            if _run_directory(context, self.group).exists(f"{self.step}/COMMIT.json"):
-                log.warning(
-                    "the other clusters ended the stage without this one", cluster=self.cluster, reason=str(err)
-                )
-                return
             if self.further:
                 raise AirflowSkipException(f"cluster {self.cluster} left the stage to the others: {err}") from None
-            raise
+            if not _run_directory(context, self.group).exists(f"{self.step}/COMMIT.json"):
+                raise
+            log.warning("the other clusters ended the stage without this one", cluster=self.cluster, reason=str(err))
 
 
 class ValidateOperator(SkewlessSparkOperator):
