@@ -30,12 +30,17 @@ PLAIN = {
 BY_FILE = {"spark.sql.files.openCostInBytes": "134217728"}
 
 
-@contextmanager
-def session(slots: int) -> Iterator[SparkSession]:
-    """A session with so many slots, whose workers know the aggregates of the benchmarks."""
+def know_plugin() -> None:
+    """Find the aggregates of the benchmarks in this process, which are never installed."""
     if str(PLUGIN) not in sys.path:
         sys.path.append(str(PLUGIN))
         REGISTRY.look_again()
+
+
+@contextmanager
+def session(slots: int) -> Iterator[SparkSession]:
+    """A session with so many slots, whose workers know the aggregates of the benchmarks."""
+    know_plugin()
     spark = build_session("benchmarks", f"local[{slots}]")
     # An installed package needs none of this; ours is never installed. Workers take it from here.
     spark.sparkContext.environment["PYTHONPATH"] = os.pathsep.join((str(ROOT), str(PLUGIN)))

@@ -8,8 +8,9 @@ import os
 import secrets
 import sys
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 from rich.console import Console
@@ -22,6 +23,9 @@ from skewless.spec import JobSpec, load_spec
 from skewless.spec_reference import reference_page, schema_text
 from skewless_spark import replay_view, run_summary, run_view
 from skewless_spark.spark_errors import exit_code_of, sentence_for
+
+if TYPE_CHECKING:  # its imports take as long as Spark's
+    from skewless_spark.sharing.clusters import Cluster
 
 app = typer.Typer(
     name="skewless",
@@ -69,16 +73,27 @@ def run(
         str | None,
         typer.Option(help="Day the result is published under, YYYY-MM-DD.", show_default="today, or the resumed run's"),
     ] = None,
+    cluster: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=MASTER", help="Instead of --master: a Spark cluster that shares the stages; may be repeated."
+        ),
+    ] = None,
     root: Root = Path("data"),
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
-    """Run a job in one Spark session: the same stages as in Airflow."""
+    """Run a job in one Spark session, or its stages on several clusters: the same stages as in Airflow."""
+    clusters = _clusters(cluster or (), master)
     loaded = load_spec(spec, tuple(overrides or ()))
     where = run_dir or str(root / "runs" / loaded.name / _new_run_id())
     directory = RunDirectory(where)
     console = _console(stderr=as_json)
     try:
-        _run(directory, loaded, f"spec {spec}", _date(date, directory), str(root), master, console)
+        where_from = f"spec {spec}"
+        if clusters:
+            _run_shared(directory, loaded, where_from, _date(date, directory), str(root), clusters, console)
+        else:
+            _run(directory, loaded, where_from, _date(date, directory), str(root), master, console)
     finally:
         if as_json and directory.exists("job.json"):
             sys.stdout.write(json.dumps(run_summary.as_object(directory)) + "\n")
@@ -113,6 +128,73 @@ def _run(
             run_pipeline(spark, directory, progress)
         finally:
             spark.stop()
+
+
+def _clusters(given: Sequence[str], master: str | None) -> Sequence[Cluster]:
+    if not given:
+        return ()
+    from skewless_spark.sharing.clusters import parse_clusters  # noqa: PLC0415
+
+    if master:
+        raise SpecError("option --master", "none beside --cluster", repr(master), "name it as one of the clusters")
+    return parse_clusters(given)
+
+
+def _run_shared(
+    directory: RunDirectory,
+    spec: JobSpec,
+    where: str,
+    date: dt.date,
+    root: str,
+    clusters: Sequence[Cluster],
+    console: Console,
+) -> None:
+    from skewless_spark.local import finish_run  # noqa: PLC0415
+    from skewless_spark.prepare import needs_session, prepare  # noqa: PLC0415
+    from skewless_spark.progress import RunProgress  # noqa: PLC0415
+    from skewless_spark.session import build_session  # noqa: PLC0415
+    from skewless_spark.sharing.clusters import run_shared_stages  # noqa: PLC0415
+
+    session = build_session(f"skewless {spec.name}", clusters[0].master) if needs_session(spec) else None
+    prepare(directory, spec, date, root, where)
+    if session:
+        session.stop()  # its slots are for those who share the stages
+    if publication_of(directory):
+        return
+    with RunProgress(console) as progress:
+        there = run_shared_stages(directory, clusters, progress)
+        spark = build_session(f"skewless {spec.name}", there.master)
+        try:
+            finish_run(spark, directory, progress)
+        finally:
+            spark.stop()
+
+
+@app.command()
+def share(
+    run_dir: Annotated[str, typer.Argument(help="The directory of a prepared run.", show_default=False)],
+    stage: Annotated[
+        int | None, typer.Argument(help="The stage to take part in.", show_default="all, to the end of the last one")
+    ] = None,
+    cluster: Annotated[
+        str, typer.Option(metavar="NAME=MASTER", help="This cluster: a name for people, and its Spark master.")
+    ] = "local=local[*]",
+) -> None:
+    """Take part in the stages of a run that other clusters work on, too."""
+    from skewless_spark.session import build_session  # noqa: PLC0415
+    from skewless_spark.sharing import share_stage, share_stages  # noqa: PLC0415
+    from skewless_spark.sharing.clusters import parse_clusters  # noqa: PLC0415
+
+    directory, (here,) = RunDirectory(run_dir), parse_clusters([cluster])
+    job = directory.job()
+    spark = build_session(f"skewless {job.spec.name} on {here.name}", here.master)
+    try:
+        if stage is None:
+            share_stages(spark, directory, here.name)
+        else:
+            share_stage(spark, directory, stage, here.name)
+    finally:
+        spark.stop()
 
 
 @app.command()

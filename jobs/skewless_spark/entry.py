@@ -26,6 +26,8 @@ from skewless_spark.merge import merge_states
 from skewless_spark.prepare import prepare
 from skewless_spark.quality import validate
 from skewless_spark.session import build_session
+from skewless_spark.sharing import share_stage, share_stages
+from skewless_spark.sharing.clusters import cluster_name, stay_with
 from skewless_spark.spark_errors import exit_code_of, sentence_for
 from skewless_spark.stage import run_stage
 from skewless_spark.step_progress import StepProgress, announce, queued_rows, say
@@ -49,6 +51,16 @@ def stage_run() -> None:
     parser = _parser("Run one stage and commit it.")
     parser.add_argument("--stage", required=True, type=int, help="its number")
     _main(parser, _stage)
+
+
+def stage_share() -> None:
+    """Entry of ``share_stage.py``, and of the processes that ``skewless run --cluster`` starts."""
+    parser = _parser("Take part in a stage, or in all of them, beside other clusters.")
+    parser.add_argument("--stage", type=int, help="its number; by default all stages, to the end of the last one")
+    parser.add_argument("--cluster", required=True, help="a name for this cluster, in what is recorded")
+    parser.add_argument("--master", help="its Spark master; by default what spark-submit says")
+    parser.add_argument("--stay-with", type=int, metavar="PID", help="end when this is not the parent process any more")
+    _main(parser, _share)
 
 
 def states_merge() -> None:
@@ -86,6 +98,20 @@ def _stage(run: RunDirectory, arguments: argparse.Namespace) -> str:
     )
 
 
+def _share(run: RunDirectory, arguments: argparse.Namespace) -> str:
+    cluster, stage = cluster_name(arguments.cluster), arguments.stage
+    if arguments.stay_with is not None:
+        stay_with(arguments.stay_with)
+    step = f"stage {stage}" if stage is not None else "stages"
+    with _session(run, f"{step} on {cluster}", arguments.master) as spark:
+        if stage is None:
+            share_stages(spark, run, cluster)
+            return f"cluster {cluster}: all stages are committed"
+        with StepProgress(spark, f"{step} on {cluster}"):
+            report = share_stage(spark, run, stage, cluster)
+    return f"cluster {cluster}: stage {stage} is committed, {report.processed_rows:,} rows processed by all together"
+
+
 def _merge(run: RunDirectory, arguments: argparse.Namespace) -> str:
     del arguments
     with _session(run, "merge") as spark, StepProgress(spark, "merge"):
@@ -102,9 +128,9 @@ def _validate(run: RunDirectory, arguments: argparse.Namespace) -> str:
 
 
 @contextmanager
-def _session(run: RunDirectory, step: str) -> Iterator[SparkSession]:
+def _session(run: RunDirectory, step: str, master: str | None = None) -> Iterator[SparkSession]:
     """The session of a step, announced so that whoever reads the log can link to its UI."""
-    spark = build_session(f"skewless {run.job().spec.name} {step}")
+    spark = build_session(f"skewless {run.job().spec.name} {step}", master)
     announce(spark)
     with released(spark) if connected() else nullcontext():
         yield spark

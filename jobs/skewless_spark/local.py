@@ -40,6 +40,15 @@ def run_pipeline(spark: SparkSession, run: RunDirectory, watcher: Watcher) -> Fi
         QualityError: the result failed validation; nothing was published.
     """
     run_stages(spark, run, watcher)
+    return finish_run(spark, run, watcher)
+
+
+def finish_run(spark: SparkSession, run: RunDirectory, watcher: Watcher) -> Finished:
+    """Merge, validate and publish a run whose stages have committed.
+
+    Raises:
+        QualityError: the result failed validation; nothing was published.
+    """
     watcher.step("merge")
     merge_states(spark, run)
     watcher.step("validate")

@@ -31,6 +31,11 @@ COUNTS = ("rows", "left_over", "admitted", "forwarded")
 
 def staged_outcome(queue: DataFrame, columns: JobColumns, plan: RoutingPlan) -> DataFrame:
     """Send every row to its task: its states and the backlog, told apart by the column ``kind``."""
+    return outcome_of_tasks(queue.repartitionById(len(plan.tasks), F.col(TASK)), columns, plan)
+
+
+def outcome_of_tasks(queue: DataFrame, columns: JobColumns, plan: RoutingPlan) -> DataFrame:
+    """What becomes of rows that are where they belong: no partition has rows of two tasks, and no task is in two."""
     taken = _in_order(queue, columns, plan)
     rows = taken.where(F.col("arrival") != CARRIED) if columns.carries(queue) else taken
     # Carried states supersede those of earlier stages: the counts of those stages must not be theirs.
@@ -117,25 +122,24 @@ def _union(branches: Sequence[DataFrame]) -> DataFrame:
 
 
 def _in_order(queue: DataFrame, columns: JobColumns, plan: RoutingPlan) -> DataFrame:
-    """One partition per virtual task, its rows by origin, each with whether the budget reaches it.
+    """The rows of each virtual task, one partition of the queue, by origin, each with whether the budget reaches it.
 
     Without a budget it is only within a key that the order matters: then rows are sorted by key first, and
     native states are made one after the other, with no hash map that a million of sketches would not fit into.
     Carried states come before all rows, of whatever key.
     """
     carries = columns.carries(queue)
-    tasks = queue.repartitionById(len(plan.tasks), F.col(TASK))
     if plan.budget_rows is None:
         order = (*columns.origins, *columns.keys) if carries else (*columns.keys, TASK, *columns.origins)
-        in_order = tasks.sortWithinPartitions(*order)
+        in_order = queue.sortWithinPartitions(*order)
         return in_order.where(_whole(F.spark_partition_id(), queue)).withColumn("kept", F.lit(True))
     if carries:
         # Carried states come before all rows, and are none; only this way is their number not needed.
         alike = Window.partitionBy(TASK, F.col("arrival") == CARRIED).orderBy(*columns.origins, *columns.keys)
-        numbered = tasks.withColumn("position", F.row_number().over(alike).cast("bigint") - 1)
+        numbered = queue.withColumn("position", F.row_number().over(alike).cast("bigint") - 1)
         numbered = numbered.sortWithinPartitions(*columns.origins, *columns.keys)
     else:
-        sorted_rows = tasks.sortWithinPartitions(*columns.origins)
+        sorted_rows = queue.sortWithinPartitions(*columns.origins)
         position = F.monotonically_increasing_id().bitwiseAND(F.lit(_POSITION_MASK))
         numbered = sorted_rows.withColumn("position", position)
     kept = F.col("position") < plan.budget_rows

@@ -13,8 +13,9 @@ from skewless.certificate import certify
 from skewless.job import Job
 from skewless.ledger import Ledger, balance
 from skewless.publication import publication_of
-from skewless.run_directory import RESULT_STEP, RunDirectory
+from skewless.run_directory import DOCUMENT, RESULT_STEP, RunDirectory, stage_step
 from skewless.run_facts import largest_load, overall
+from skewless.shared_stage import STAGE_SHARES, StageShares
 from skewless.stage_report import StageReport
 
 
@@ -37,6 +38,8 @@ def _stage_line(run: RunDirectory, job: Job, report: StageReport) -> dict[str, A
     decision = run.decision(report.stage + 1).sentence if run.exists(followed) else None
     if decision is None and report.stage == job.last_stage:
         decision = "none: it drains what is left, and there is no stage after it"
+    clusters = tasks_by_cluster(run, report.stage)
+    shared = {"clusters": clusters} if clusters else {}
     return {
         "stage": report.stage,
         "policy": job.spec.routing.policy,
@@ -51,7 +54,16 @@ def _stage_line(run: RunDirectory, job: Job, report: StageReport) -> dict[str, A
         "gap_to_bound": round(certificate.gap, 4),
         "seconds": report.stage_seconds,
         "decision": decision,
+        **shared,
     }
+
+
+def tasks_by_cluster(run: RunDirectory, stage: int) -> dict[str, int]:
+    """How many virtual tasks of a committed stage each cluster did, if several shared it; else nothing."""
+    commit = run.committed(stage_step(stage))
+    if not any(file.path.endswith(f"/{STAGE_SHARES}") for file in commit.of_kind(DOCUMENT)):
+        return {}
+    return run.committed_document(commit, STAGE_SHARES, StageShares).done
 
 
 def ledger_of(run: RunDirectory) -> Ledger:

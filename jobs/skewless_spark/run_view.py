@@ -80,6 +80,10 @@ def _stages(run: RunDirectory, console: Console) -> None:
     for row, words in zip((head, *cells), said, strict=True):
         numbers = "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
         console.print(f"{numbers}  {words}", markup=False, highlight=False, soft_wrap=True)
+    for line in lines:
+        if done := line.get("clusters"):
+            told = ", ".join(f"{tasks:,} by {cluster}" for cluster, tasks in done.items())
+            console.print(f"virtual tasks of stage {line['stage']}: {told}", markup=False, highlight=False)
     whole = overall(run).model_dump(mode="json")
     console.print(
         f"whole run: the largest loads of all stages add up to {whole['makespan_rows']:,.0f} rows, "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from pyspark.sql import DataFrame, SparkSession
@@ -14,8 +14,9 @@ from skewless.errors import LostRaceError
 from skewless.job import Job
 from skewless.ledger import require_kept
 from skewless.routing_plan import RoutingPlan
-from skewless.run_directory import STAGE_REPORT, RunDirectory, stage_step
+from skewless.run_directory import STAGE_REPORT, Attempt, RunDirectory, stage_step
 from skewless.stage_report import StageReport
+from skewless.step_commit import CommittedFile
 from skewless_spark.columns import JobColumns
 from skewless_spark.combined_report import combined_report
 from skewless_spark.committed_files import BACKLOG, NATIVE, PYTHON, written
@@ -69,15 +70,35 @@ def run_stage(spark: SparkSession, run: RunDirectory, stage: int) -> StageReport
         report = measure(spark, run, columns, plan, files, lambda: time.monotonic() - started)
     if tally:
         report = report.model_copy(update=tally.counts)
-    last = last_commit(run, stage)
+    return commit_stage(run, attempt, report, files)
+
+
+def commit_stage(
+    run: RunDirectory, attempt: Attempt, report: StageReport, files: Sequence[CommittedFile]
+) -> StageReport:
+    """Make an attempt at a stage the one that counts, if its rows balance.
+
+    Args:
+        run: the run directory.
+        attempt: the attempt.
+        report: of what it did.
+        files: states and backlog, of this attempt or of others that it counts in.
+
+    Returns:
+        The report that counts: this one, or that of the attempt that committed first.
+
+    Raises:
+        LedgerError: rows were lost or doubled; nothing is committed.
+    """
+    last = last_commit(run, report.stage)
     on_disk = sum(file.rows for file in files if file.kind == BACKLOG)
-    require_kept(job, report, last.count("backlog") if last else 0, on_disk)
+    require_kept(run.job(), report, last.count("backlog") if last else 0, on_disk)
     attempt.write(STAGE_REPORT, report)
     try:
         attempt.commit(files, _counts(report))
     except LostRaceError as err:
         log.warning("%s", err)
-        return run.report(stage)
+        return run.report(report.stage)
     return report
 
 

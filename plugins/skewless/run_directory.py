@@ -325,13 +325,17 @@ class Attempt:
             checksum=file_checksum(fs, path), content=content_checksum(fs, path) if copied else "",
         )  # fmt: skip
 
+    def manifest(self, files: Sequence[CommittedFile], counts: dict[str, int]) -> StepCommit:
+        """The documents that this attempt wrote, and these data files: what a commit lists."""
+        return StepCommit(step=self.step, attempt=self.ident, files=(*files, *self._documents), counts=counts)
+
     def commit(self, files: Sequence[CommittedFile], counts: dict[str, int]) -> StepCommit:
         """Make this attempt the one that counts, with the documents it wrote and these data files.
 
         Raises:
             LostRaceError: another attempt was first; it counts, and this one does not.
         """
-        commit = StepCommit(step=self.step, attempt=self.ident, files=(*files, *self._documents), counts=counts)
+        commit = self.manifest(files, counts)
         if self.run.write_once(f"{self.step}/COMMIT.json", commit):
             return commit
         winner = self.run.committed(self.step)

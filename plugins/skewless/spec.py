@@ -25,11 +25,12 @@ from skewless.errors import SpecError
 from skewless.input_spec import ColumnName, Input, InputFormat, Map, PathText, refuse_large
 from skewless.plain_yaml import LONGEST_TEXT, read_yaml
 from skewless.routing_spec import PolicyName, Routing
+from skewless.sharing_spec import Sharing
 from skewless.spec_override import apply_override
 
 __all__ = [
     "AggregateCall", "Expectation", "Input", "InputFormat", "JobSpec", "Map", "Output", "PolicyName", "Quality",
-    "Routing", "Schedule", "SparkSizing", "load_spec", "parse_spec",
+    "Routing", "Schedule", "Sharing", "SparkSizing", "load_spec", "parse_spec",
 ]  # fmt: skip
 
 _NAME = r"[A-Za-z][A-Za-z0-9_]{0,99}"
@@ -313,6 +314,11 @@ class JobSpec(Document):
     )
     spark: SparkSizing = Field(
         default=SparkSizing(), description="How large its Spark applications are.", examples=[{"driver_memory": "4g"}]
+    )
+    sharing: Sharing = Field(
+        default=Sharing(),
+        description="Leases, for runs that several Spark clusters share; one alone needs none.",
+        examples=[{"store": "redis://leases:6379/0"}],
     )
     quality: Quality = Field(
         default=Quality(), description="What must hold of the result.", examples=[{"expectations": []}]

@@ -64,6 +64,7 @@ _FURTHER = {
     "aggregates.NAME": ("aggregates.md", "all functions, their columns, options and errors"),
     "routing": ("policies/README.md", "what each policy does, and when to take it"),
     "spark": ("operate.md#keeping-it-going", "pool and size"),
+    "sharing": ("several_clusters.md", "how a run is shared, and what becomes of a cluster that dies"),
     "quality": ("operate.md#watching", "where the report is seen"),
     "output": ("inputs.md#outputs", "formats"),
 }

@@ -54,12 +54,15 @@ class StepCommit(Document):
 
     @model_validator(mode="after")
     def _its_own(self) -> Self:
-        """Files of this attempt, each once: one that is listed twice would count twice."""
+        """Files of this step's attempts, each once: one that is listed twice would count twice.
+
+        Of other attempts, too: where several clusters shared a stage, each wrote what it did into its own.
+        """
         if not inner_path(self.step) or not inner_path(self.attempt) or "/" in self.attempt:
             raise unmet("a step and an attempt that are names of folders", f"{self.step!r} and {self.attempt!r}"[:120])
-        folder, seen = f"{self.step}/attempts/{self.attempt}/", set()
+        folder, seen = f"{self.step}/attempts/", set()
         for file in self.files:
-            if not file.path.startswith(folder) or file.path in seen:
+            if not file.path.startswith(folder) or file.path.count("/") <= folder.count("/") or file.path in seen:
                 raise unmet(f"different files of {folder[:80]}", repr(file.path[:120]))
             seen.add(file.path)
         return self

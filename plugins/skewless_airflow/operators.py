@@ -26,7 +26,7 @@ from skewless.job import Job
 from skewless.publication import publish, require_passed
 from skewless.quality_report import QualityReport
 from skewless.routing_plan import RoutingPlan
-from skewless.run_directory import QUALITY_REPORT, QUALITY_STEP, SPEC_DOCUMENT, RunDirectory
+from skewless.run_directory import QUALITY_REPORT, QUALITY_STEP, SPEC_DOCUMENT, RunDirectory, stage_step
 from skewless.run_facts import run_facts
 from skewless.run_options import refuse_more_waves, with_options
 from skewless.spec import JobSpec, SparkSizing
@@ -287,6 +287,39 @@ class PrepareOperator(SkewlessSparkOperator):
             tasks=len(plan.tasks),
             date=job.date.isoformat(),
         )
+
+
+class ShareStageOperator(SkewlessSparkOperator):
+    """Takes part in a stage beside other clusters, who may end it without this one.
+
+    What counts is the stage's commit, whoever made it. A cluster that cannot be reached, or that dies, leaves the
+    stage to the others: its task is skipped, where it is a further one, or else tried again until the stage has ended.
+
+    Args:
+        stage: its number.
+        further: whether the stage can do without it from the beginning.
+    """
+
+    def __init__(self, *, stage: int, further: bool, conn_id: str = "spark_default", **kwargs: Any) -> None:
+        super().__init__(
+            entry="share_stage.py",
+            step=stage_step(stage),
+            entry_args=("--stage", str(stage), "--cluster", conn_id),
+            conn_id=conn_id,
+            **kwargs,
+        )
+        self.stage, self.further, self.cluster = stage, further, conn_id
+
+    def execute(self, context: Context) -> None:
+        """Run it; what the others have made of the stage stands."""
+        try:
+            super().execute(context)
+        except AirflowException as err:
+            if self.further:
+                raise AirflowSkipException(f"cluster {self.cluster} left the stage to the others: {err}") from None
+            if not _run_directory(context, self.group).exists(f"{self.step}/COMMIT.json"):
+                raise
+            log.warning("the other clusters ended the stage without this one", cluster=self.cluster, reason=str(err))
 
 
 class ValidateOperator(SkewlessSparkOperator):

@@ -19,6 +19,7 @@ from skewless_airflow.operators import (
     PlanStageOperator,
     PrepareOperator,
     PublishOperator,
+    ShareStageOperator,
     SkewlessSparkOperator,
     ValidateOperator,
 )
@@ -85,9 +86,10 @@ def aggregation_tasks(
     common = {"group": group, **(step_args or {})}
     spark = {**common, "pool": spark_pool()}
     prepare = PrepareOperator(task_id="prepare", spec=loaded, spec_path=path, form=form, **spark)
-    runs = [prepare >> _stage(loaded, 0, common, spark)]
+    stages = [_stage(loaded, 0, common, spark, after=prepare)]
     for number in range(1, len(loaded.routing.waves) + 1):
-        runs.append(_stage(loaded, number, common, spark, after=runs[-1]))
+        stages.append(_stage(loaded, number, common, spark, after=stages[-1][0]))
+    runs = [task for stage in stages for task in stage]
     # Skipped stages are no reason not to merge; a failed one is. Merge waits for all of them, so that
     # it cannot start between a skipped stage and one that still runs.
     merge = SkewlessSparkOperator(
@@ -118,26 +120,38 @@ def spark_pool() -> str:
 
 
 def _stage(
-    spec: JobSpec,
-    number: int,
-    common: Mapping[str, Any],
-    spark: Mapping[str, Any],
-    after: SkewlessSparkOperator | None = None,
-) -> SkewlessSparkOperator:
+    spec: JobSpec, number: int, common: Mapping[str, Any], spark: Mapping[str, Any], after: BaseOperator
+) -> list[SkewlessSparkOperator]:
+    """The tasks that run a stage: ``run``, which the next stage waits for, and one for each further cluster."""
     with TaskGroup(f"stage_{number:02d}"):
-        run = SkewlessSparkOperator(
-            task_id="run",
-            entry="run_stage.py",
-            step=stage_step(number),
-            entry_args=("--stage", str(number)),
-            **spark,
-        )
-        if after is not None:
+        if spec.sharing.connections:
+            runs = _shared(spec, number, spark)
+        else:
+            runs = [
+                SkewlessSparkOperator(
+                    task_id="run",
+                    entry="run_stage.py",
+                    step=stage_step(number),
+                    entry_args=("--stage", str(number)),
+                    **spark,
+                )
+            ]
+        if number:
             plan = PlanStageOperator(task_id="plan", stage=number, trigger_rule=TriggerRule.NONE_FAILED, **common)
+            after = after >> plan
             limit = spec.routing.approve_forwarding
-            if limit is None:
-                after >> plan >> run
-            else:
-                asked = ApproveForwardingOperator(task_id="approve", stage=number, limit=limit, **common)
-                after >> plan >> asked >> run
-    return run
+            if limit is not None:
+                after = after >> ApproveForwardingOperator(task_id="approve", stage=number, limit=limit, **common)
+        after >> runs
+    return runs
+
+
+def _shared(spec: JobSpec, number: int, spark: Mapping[str, Any]) -> list[SkewlessSparkOperator]:
+    first: SkewlessSparkOperator = ShareStageOperator(task_id="run", stage=number, further=False, **spark)
+    rest = [
+        ShareStageOperator(
+            task_id=f"share_{connection}", stage=number, further=True, **{**spark, "conn_id": connection}
+        )
+        for connection in spec.sharing.connections
+    ]
+    return [first, *rest]

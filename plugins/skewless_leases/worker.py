@@ -51,7 +51,7 @@ class Worker:
         self.store, self.spans = open_store(address), spans
         self._member = Member(self.store, self.name, partitions, spans, work)
         self._heartbeat = Heartbeat(address, self.name, room, spans.beat_every)
-        self._leaving = threading.Event()
+        self._leaving, self._sooner = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"leases of {self.name}", daemon=True)
         self._failure: Exception | None = None
 
@@ -66,6 +66,7 @@ class Worker:
     ) -> None:
         """Give everything back. The caller has stopped its work."""
         self._leaving.set()
+        self._sooner.set()
         self._thread.join()
         # In this order: nobody gives partitions to a worker that is gone, and nobody waits for it.
         self._heartbeat.stop()
@@ -89,6 +90,10 @@ class Worker:
         self._raise_failure()
         return self._member.grants
 
+    def look_soon(self) -> None:
+        """Look at the tables now and not when it is time: for whoever has just committed, and has room."""
+        self._sooner.set()
+
     def check(self, grant: Grant) -> None:
         """Ask the store whether a grant still holds: see ``skewless_leases.fence.check``."""
         fence.check(self.store, grant)
@@ -105,7 +110,8 @@ class Worker:
         try:
             while not self._leaving.is_set():
                 self._look()
-                self._leaving.wait(self.spans.look_every)
+                self._sooner.wait(self.spans.look_every)
+                self._sooner.clear()
         except Exception as err:  # the work's own failure: told where the worker is asked
             log.exception("%s stops taking part", self.name)
             self._failure = err

@@ -12,6 +12,7 @@ from airflow.sdk import DAG, CronTriggerTimetable
 
 from skewless.spec import load_spec
 from skewless_airflow.dag_factory import build_dag
+from skewless_airflow.operators import ShareStageOperator
 from tests.airflow_setting import PROJECT
 
 SPEC = {
@@ -95,3 +96,28 @@ def test_every_spec_of_the_catalog_has_a_dag_of_its_name(path: Path) -> None:
     dag = build_dag(path)
     dag.validate()
     assert dag.dag_id == load_spec(path).name
+
+
+SHARED = {**SPEC, "sharing": {"connections": ["spark_east", "spark_west"]}}
+
+
+def test_each_stage_of_a_shared_run_has_a_task_for_each_further_cluster(small: Path) -> None:
+    small.write_text(yaml.safe_dump(SHARED))
+    dag = build_dag(small)
+    stages = {task.task_id: task for task in dag.tasks if isinstance(task, ShareStageOperator)}
+    assert set(stages) == {
+        f"stage_{number:02d}.{name}" for number in range(3) for name in ("run", "share_spark_east", "share_spark_west")
+    }
+    for number in range(3):
+        before = {"prepare"} if number == 0 else {f"stage_{number:02d}.plan"}
+        for name in ("run", "share_spark_east", "share_spark_west"):
+            assert stages[f"stage_{number:02d}.{name}"].upstream_task_ids == before
+    assert {name: task.cluster for name, task in stages.items() if name.startswith("stage_01")} == {
+        "stage_01.run": "spark_default",
+        "stage_01.share_spark_east": "spark_east",
+        "stage_01.share_spark_west": "spark_west",
+    }
+    assert dag.get_task("stage_02.plan").upstream_task_ids == {"stage_01.run"}
+    assert dag.get_task("merge").upstream_task_ids == set(stages)
+    assert dag.get_task("publish").downstream_task_ids == set()
+    assert [task.task_id for task in dag.leaves] == ["publish"]

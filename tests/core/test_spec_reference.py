@@ -75,7 +75,7 @@ def test_the_command_prints_it(option: list[str], text: Any) -> None:
 def test_all_models_of_a_spec_are_told_of() -> None:
     assert {model["title"] for path, model in SECTIONS.items() if path} == set(SCHEMA["$defs"])
     assert " ".join(SECTIONS).split() == [
-        *("schedule", "input", "map", "aggregates.NAME", "routing", "spark"),
+        *("schedule", "input", "map", "aggregates.NAME", "routing", "spark", "sharing"),
         *("quality", "quality.expectations[]", "output"),
     ]
 

@@ -7,8 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from skewless_leases.process_state import is_stopped, state_from_proc, state_fro
 from skewless_leases.silence import Silences
 from skewless_leases.spans import TimeSpans
 from skewless_leases.tables import Allocation, Grab, Look, Presence, Row, decode, encode, look_at
+from skewless_leases.worker import Worker
 from tests.leases.village import Diary
 
 REFUSED_SPANS = [
@@ -343,3 +345,26 @@ def test_the_library_imports_neither_redis_nor_a_face() -> None:
         "assert not {'redis', 'pyspark', 'airflow', 'pyarrow', 'numpy', 'pydantic', 'fsspec'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_worker_that_has_room_again_looks_before_it_is_time(tmp_path: Path) -> None:
+    diary, asked = Diary("w", time.monotonic), threading.Semaphore(0)
+
+    def partitions(committed: Mapping[str, str]) -> list[str]:
+        asked.release()
+        return [name for name in ("p0", "p1") if name not in committed]
+
+    spans = TimeSpans.around(4_000)  # a look every 500 s
+    with Worker(str(tmp_path), "w", room=1, partitions=partitions, spans=spans, work=diary) as worker:
+        assert asked.acquire(timeout=60)
+        worker.look_soon()  # at its own beat, which the first look may have missed
+        assert asked.acquire(timeout=60)
+        began = time.monotonic()
+        while "p0" not in worker.grants():
+            assert time.monotonic() - began < 60
+            time.sleep(0.005)
+        worker.commit(worker.grants()["p0"], "done")
+        worker.look_soon()
+        while "p1" not in worker.grants():
+            assert time.monotonic() - began < 60
+            time.sleep(0.005)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from skewless_spark.session import build_session
+from tests.spark_face.clusters import install_paced
 
 
 @pytest.fixture(scope="session")
@@ -17,3 +19,11 @@ def spark() -> Iterator[SparkSession]:
     session.conf.set("spark.sql.shuffle.partitions", 2)
     yield session
     session.stop()
+
+
+@pytest.fixture
+def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package whose aggregate and mapper take their time, where this process and the clusters find it."""
+    folder = install_paced(tmp_path / "packages")
+    monkeypatch.syspath_prepend(str(folder))
+    return folder

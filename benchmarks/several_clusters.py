@@ -1,0 +1,236 @@
+"""Two clusters of different speed share a stage: the seconds of both together beside those of each alone.
+
+Each cluster is a driver with a Spark of one slot, in processes of its own, warm before the clock starts. A row of the
+aggregate takes as long as its cluster needs (it sleeps), so two cores are enough for both.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import yaml
+from matplotlib.figure import Figure
+
+from benchmarks.balance import RESULTS
+from benchmarks.spark.datasets import Dataset, files_of, written
+from benchmarks.spark.setting import know_plugin
+from skewless.run_directory import RunDirectory, stage_step
+from skewless.shared_stage import STAGE_SHARES, StageShares
+from skewless.spec import parse_spec
+from skewless_spark.committed_files import PYTHON
+from skewless_spark.prepare import prepare
+
+NAME = "several_clusters"
+ROWS, KEYS, EXPONENT, REDUCERS = 24_000, 10_000, 0.8, 16
+#: Of a row on the fast cluster; on the slow one it takes so many times as long.
+ROW_SECONDS, SLOWDOWN = 5e-4, 2.5
+LEASE_SECONDS = 2.0
+FAST, SLOW = "fast", "slow"
+#: Who takes part in each measurement, and whether by leases.
+WAYS: Mapping[str, tuple[tuple[str, ...], bool]] = {
+    "fast alone, not shared": ((FAST,), False),
+    "fast alone": ((FAST,), True),
+    "slow alone": ((SLOW,), True),
+    "fast and slow together": ((FAST, SLOW), True),
+}
+_TOGETHER = "fast and slow together"
+_DATE = dt.date(2026, 1, 1)
+
+
+class WrongSumsError(Exception):
+    """The states of a stage do not add up to the input."""
+
+
+def main(arguments: Sequence[str] = (), folder: Path = RESULTS) -> None:
+    """Measure, print, and write ``several_clusters.json``, ``.md`` and ``.svg``."""
+    del arguments
+    document = measure(Path(__file__).parents[1] / "data" / "bench")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{NAME}.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    (folder / f"{NAME}.md").write_text(page(document), encoding="utf-8")
+    plot(document, folder / f"{NAME}.svg")
+    sys.stdout.write(f"{NAME}: {sentence(document)}\n")
+
+
+def measure(root: Path, scale: float = 1.0) -> dict[str, Any]:
+    """Run the same stage in each way, one after the other.
+
+    Raises:
+        WrongSumsError: a way lost rows or counted some twice.
+    """
+    know_plugin()
+    source = written(Dataset(rows=round(ROWS * scale), keys=KEYS, exponent=EXPONENT, files=8), root)
+    small = written(Dataset(rows=2_000, keys=200, exponent=EXPONENT, files=4), root)
+    with tempfile.TemporaryDirectory(dir=root) as scratch:
+        ways = {
+            way: _measured(Path(scratch) / str(number), source, small, clusters, shared=shared)
+            for number, (way, (clusters, shared)) in enumerate(WAYS.items())
+        }
+    return {
+        "rows": round(ROWS * scale), "reducers": REDUCERS, "row_seconds": ROW_SECONDS, "slowdown": SLOWDOWN,
+        "lease_seconds": LEASE_SECONDS,
+        "setting": {"cores": os.cpu_count(), "python": platform.python_version(), "spark": version("pyspark")},
+        "ways": ways, "ratios": ratios({way: found["seconds"] for way, found in ways.items()}),
+    }  # fmt: skip
+
+
+def ratios(seconds: Mapping[str, float]) -> dict[str, float]:
+    """How many times as long as both together the others took, and what no two could beat.
+
+    ``ideal`` is the time of two that lose nothing by sharing, ``1 / (1 / fast + 1 / slow)``, over that of both
+    together: at most about 1.
+    """
+    fast, slow, together = seconds["fast alone"], seconds["slow alone"], seconds[_TOGETHER]
+    return {
+        "fast_over_together": round(fast / together, 3),
+        "slow_over_together": round(slow / together, 3),
+        "ideal_over_together": round(1 / (1 / fast + 1 / slow) / together, 3),
+        "not_shared_over_together": round(seconds["fast alone, not shared"] / together, 3),
+        "shared_over_not": round(fast / seconds["fast alone, not shared"], 3),
+    }
+
+
+def sentence(document: Mapping[str, Any]) -> str:
+    """The figures in one sentence."""
+    ways, found = document["ways"], document["ratios"]
+    tasks = ways[_TOGETHER]["tasks"]
+    return (
+        f"both together {ways[_TOGETHER]['seconds']:.1f} s, with {tasks.get(FAST, 0)} tasks on the fast cluster and"
+        f" {tasks.get(SLOW, 0)} on the slow one; the fast one alone takes {found['fast_over_together']:.2f} times as"
+        f" long, the slow one {found['slow_over_together']:.2f} times; two that lose nothing by sharing would take"
+        f" {found['ideal_over_together']:.2f} of it. Without leases the fast one alone takes"
+        f" {found['not_shared_over_together']:.2f} of the time of both together; with them"
+        f" {found['shared_over_not']:.2f} times as long as without"
+    )
+
+
+def page(document: Mapping[str, Any]) -> str:
+    """The page, in Markdown."""
+    setting = ", ".join(f"{name} {value}" for name, value in document["setting"].items())
+    lines = ["| clusters | seconds | virtual tasks | routed by |", "|---|---|---|---|"]
+    for way, found in document["ways"].items():
+        tasks = ", ".join(f"{cluster} {count}" for cluster, count in found["tasks"].items())
+        lines.append(f"| {way} | {found['seconds']:.1f} | {tasks} | {found['routed_by']} |")
+    about = (
+        f"One stage of {document['rows']:,} rows in {document['reducers']} virtual tasks; a row takes"
+        f" {document['row_seconds'] * 1000:g} ms on the fast cluster and {document['slowdown']:g} times as long on the"
+        f" slow one, and each has one slot. Leases of {document['lease_seconds']:g} s. Both are warm when the clock"
+        f" starts, and it stops when the stage has committed; the sums of all states are those of the"
+        f" input. Setting: {setting}."
+    )
+    return (
+        "\n\n".join(
+            [
+                "# One stage on two clusters",
+                f"{sentence(document)[:1].upper()}{sentence(document)[1:]}.",
+                about,
+                f"![Seconds of each way]({NAME}.svg)",
+                "\n".join(lines),
+            ]
+        )
+        + "\n"
+    )
+
+
+def plot(document: Mapping[str, Any], path: Path) -> None:
+    """A bar for each way; the same figures give the same bytes."""
+    with mpl.rc_context({"svg.hashsalt": NAME, "svg.fonttype": "none", "font.size": 9}):
+        figure = Figure(figsize=(7, 1.7), layout="constrained")
+        axes = figure.add_subplot()
+        ways = list(document["ways"])
+        colours = ["#1b6ca8" if way == _TOGETHER else "#b8b8b8" for way in ways]
+        bars = axes.barh(range(len(ways)), [document["ways"][way]["seconds"] for way in ways], color=colours)
+        axes.bar_label(bars, fmt="{:.1f}", padding=3)
+        axes.set_yticks(range(len(ways)), ways)
+        axes.invert_yaxis()
+        axes.margins(x=0.12)
+        axes.set_xlabel("seconds of the stage")
+        axes.spines[["top", "right"]].set_visible(False)
+        figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
+
+
+def _measured(scratch: Path, source: Path, small: Path, clusters: Sequence[str], *, shared: bool) -> dict[str, Any]:
+    run = _prepared(scratch / "run", source, ROW_SECONDS)
+    with ExitStack() as stack:
+        processes = []
+        for cluster in clusters:
+            warm_up = _prepared(scratch / f"warm-up-{cluster}", small, 0.0)
+            processes.append(stack.enter_context(_cluster(run, warm_up, cluster, shared=shared)))
+        for process in processes:
+            if _line(process) != "ready":
+                raise subprocess.CalledProcessError(process.wait(), "a cluster of the benchmark")
+        began = time.monotonic()
+        for process in processes:
+            _tell(process)
+        while not run.exists(f"{stage_step(0)}/COMMIT.json"):
+            if all(process.poll() is not None for process in processes):
+                raise subprocess.CalledProcessError(processes[0].wait(), "a cluster of the benchmark")
+            time.sleep(0.01)
+        seconds = time.monotonic() - began
+    _require_sums(run, source)
+    commit = run.committed(stage_step(0))
+    if not shared:
+        return {"seconds": round(seconds, 2), "tasks": {clusters[0]: REDUCERS}, "routed_by": clusters[0]}
+    shares = run.committed_document(commit, STAGE_SHARES, StageShares)
+    return {"seconds": round(seconds, 2), "tasks": shares.done, "routed_by": shares.routed_by}
+
+
+def _prepared(folder: Path, source: Path, row_seconds: float) -> RunDirectory:
+    raw = {
+        "name": NAME,
+        "input": {"path": str(source)},
+        "key": "key",
+        "aggregates": {"total": {"function": "paced_sum", "column": "value", "seconds_per_row": row_seconds}},
+        "engine": "staged",
+        "sharing": {"lease_seconds": LEASE_SECONDS},
+        "routing": {"policy": "static", "reducers": REDUCERS, "waves": [1], "warm_start": False, "key_sample": False},
+        "output": {"path": str(folder.parent / "published")},
+    }
+    run = RunDirectory(str(folder))
+    prepare(run, parse_spec(yaml.safe_dump(raw)), _DATE, str(folder.parent))
+    return run
+
+
+def _cluster(run: RunDirectory, warm_up: RunDirectory, name: str, *, shared: bool) -> subprocess.Popen[str]:
+    words = [sys.executable, "-m", "benchmarks.cluster_process", "--run-dir", run.root, "--warm-up", warm_up.root]
+    return subprocess.Popen(  # noqa: S603  # our own module
+        [*words, "--cluster", name, *([] if shared else ["--unshared"])],
+        cwd=Path(__file__).parents[1],
+        env={**os.environ, "SKEWLESS_BENCHMARKS_SLOWDOWN": str(SLOWDOWN if name == SLOW else 1.0)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def _line(process: subprocess.Popen[str]) -> str:
+    return process.stdout.readline().strip() if process.stdout else ""
+
+
+def _tell(process: subprocess.Popen[str]) -> None:
+    if process.stdin:
+        process.stdin.write("go\n")
+        process.stdin.flush()
+
+
+def _require_sums(run: RunDirectory, source: Path) -> None:
+    states = [file for file in run.committed(stage_step(0)).files if file.kind == PYTHON]
+    came = sum(pc.sum(pq.ParquetFile(run.path(file.path)).read(["s0_0"])["s0_0"]).as_py() for file in states)
+    wanted = sum(pc.sum(pq.read_table(path, columns=["value"])["value"]).as_py() for path in files_of(source))
+    if came != wanted:
+        raise WrongSumsError(f"the states of {run} add up to {came:,}, and the input to {wanted:,}")

@@ -1,0 +1,6 @@
+"""spark-submit entry: Take part in one stage, beside other clusters."""
+
+from skewless_spark.entry import stage_share
+
+if __name__ == "__main__":
+    stage_share()

@@ -1,0 +1,204 @@
+"""A cluster's part in the stages that it shares with others: what it may do, by lease, until each has committed."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+
+from fsspec.implementations.local import LocalFileSystem
+from pyspark.sql import SparkSession
+
+from skewless.errors import RunDirectoryError
+from skewless.run_directory import RunDirectory, stage_step
+from skewless.shared_stage import RoutedRows, SharedTask
+from skewless.sharing_spec import FILES, Sharing
+from skewless.stage_report import StageReport
+from skewless_leases import FencedOutError, Grant, StoreError, TimeSpans, Worker, read
+from skewless_leases.tables import look_at
+from skewless_spark.columns import JobColumns
+from skewless_spark.connect import connected, slots
+from skewless_spark.sharing.claims import Claims
+from skewless_spark.sharing.pieces import Piece, finish_stage, reduce_task
+from skewless_spark.sharing.routed_rows import route_stage, routed_rows
+from skewless_spark.stage import run_stage
+
+log = logging.getLogger(__name__)
+
+#: What is done once for a stage, before and after its tasks; their names are those of ``RoutedRows.partitions``.
+ROUTING, COUNTING = "routing", "counting"
+#: Looks at whether a stage has ended, while nothing is granted.
+_POLL_SECONDS = 0.2
+#: A store that does not answer is asked so often, a look's time apart, before a task that was done is given up.
+_TRIES = 20
+
+
+def share_stages(spark: SparkSession, run: RunDirectory, cluster: str) -> None:
+    """Take part in all stages of a prepared run, and decide after each, until no further one is needed."""
+    stage = 0
+    while True:
+        share_stage(spark, run, stage, cluster)
+        if run.decide(stage + 1).next_plan is None:
+            return
+        stage += 1
+
+
+def share_stage(spark: SparkSession, run: RunDirectory, stage: int, cluster: str) -> StageReport:
+    """Take part in a stage until somebody has committed it, or find that it has been.
+
+    Args:
+        spark: the session, of this cluster.
+        run: the run directory, which all clusters see.
+        stage: its number; its plan is there.
+        cluster: a name, in what is recorded; one that is used twice is no harm.
+
+    Returns:
+        The report that counts.
+
+    Raises:
+        LeaseError: the leases cannot be kept.
+        LedgerError: rows were lost or doubled; nothing is committed.
+    """
+    if not run.commit_of(stage_step(stage)):
+        _Participation(spark, run, stage, cluster).take_part()
+    return run.report(stage)
+
+
+def lease_address(run: RunDirectory, stage: int, sharing: Sharing) -> str:
+    """Where the leases of a stage are.
+
+    Raises:
+        RunDirectoryError: leases in files need a file system with them.
+    """
+    if sharing.store != FILES:
+        # One Redis for many runs: each has its own set, whatever the path of its directory.
+        place = hashlib.sha256(run.path("").encode()).hexdigest()[:24]
+        return f"{sharing.store}#{place}/{stage}"
+    if not isinstance(run.fs, LocalFileSystem):
+        raise RunDirectoryError(
+            f"run directory {run}", "a path of a local or shared file system, for leases in files",
+            run.path(""), "name a Redis as sharing.store in the spec",
+        )  # fmt: skip
+    return f"{run.root}/{stage_step(stage)}/leases"
+
+
+class _Participation:
+    """One cluster in one stage."""
+
+    def __init__(self, spark: SparkSession, run: RunDirectory, stage: int, cluster: str) -> None:
+        self._spark, self._run, self._stage, self._cluster = spark, run, stage, cluster
+        self._started = time.monotonic()
+        self._attempt = run.new_attempt(stage_step(stage))
+        # Read once: a plan of many tasks and keys takes as long to read as a small task to reduce.
+        self._plan, job = run.plan(stage), run.job()
+        self._columns = JobColumns.of(job)
+        self._claims = Claims()
+        self._slots = _slots(spark)
+        sharing = job.spec.sharing
+        self._routed = lru_cache(maxsize=1)(lambda committed: routed_rows(run, committed))
+        self._leases = Worker(
+            lease_address(run, stage, sharing),
+            cluster,
+            # What it can do at once, and a little that waits, so that no slot does.
+            room=self._slots + max(1, self._slots // 2),
+            partitions=self._open,
+            spans=TimeSpans.around(sharing.lease_seconds),
+            work=self._claims,
+        )
+        self._failure: BaseException | None = None
+
+    def take_part(self) -> None:
+        with self._leases, ThreadPoolExecutor(self._slots) as pool:
+            working = [pool.submit(self._work) for _ in range(self._slots)]
+            try:
+                for one in working:
+                    one.result()
+            except BaseException as err:  # also whoever interrupts: nothing more is begun
+                self._failure = err
+                raise
+
+    def _open(self, committed: Mapping[str, str]) -> Collection[str]:
+        """What is to be leased now: asked at each look, with what has been committed by name."""
+        if self._ended():
+            return ()
+        if ROUTING not in committed:
+            return (ROUTING,)
+        tasks = self._routed(committed[ROUTING]).partitions
+        return [name for name in tasks if name not in committed] or (COUNTING,)
+
+    def _work(self) -> None:
+        """Do what is granted, one after the other, until the stage has ended or somebody of ours has failed."""
+        try:
+            while self._failure is None and not self._ended():
+                self._leases.grants()  # tells of a thread of the leases that has failed
+                if grant := self._claims.next(_POLL_SECONDS):
+                    self._do(grant)
+        except Exception as err:
+            self._failure = err
+            raise
+
+    def _do(self, grant: Grant) -> None:
+        try:
+            self._persistently(lambda: self._leases.keep(grant))
+            value = self._outcome(grant)
+            self._persistently(lambda: self._leases.commit(grant, value))
+            self._leases.look_soon()
+        except FencedOutError as err:
+            log.warning("%s: %s", self._cluster, err)
+        except Exception:
+            # Whoever is late finds rows gone that a stage, once committed, has no more use for.
+            if not self._ended():
+                raise
+
+    def _outcome(self, grant: Grant) -> str:
+        """Do it; what is to be committed under its lease."""
+        if grant.partition == ROUTING:
+            return self._route()
+        routed = self._routed(self._committed(ROUTING))
+        if grant.partition == COUNTING:
+            return self._count(grant, routed)
+        task = routed.partitions[grant.partition]
+        folder = f"tasks/{task}-{grant.fence}"
+        piece = Piece(task, routed.tasks[task], self._cluster, self._attempt, folder)
+        return reduce_task(self._spark, self._run, self._columns, self._plan, piece).sealed()
+
+    def _route(self) -> str:
+        if self._plan.engine == "combine":
+            # It has no tasks to share: states are made where rows are read, by one cluster while the others stand by.
+            return run_stage(self._spark, self._run, self._stage).digest()
+        return route_stage(self._spark, self._run, self._stage, self._cluster).sealed()
+
+    def _count(self, grant: Grant, routed: RoutedRows) -> str:
+        committed = look_at(self._leases.store, 0.0).committed()
+        done = [SharedTask.from_sealed(committed[name].encode(), f"lease of {name}") for name in routed.partitions]
+        self._leases.check(grant)
+        return finish_stage(self._spark, self._run, routed, done, lambda: time.monotonic() - self._started).digest()
+
+    def _committed(self, name: str) -> str:
+        value = read(self._leases.store, name).value
+        if value is None:
+            raise RunDirectoryError(f"leases of {self._run}", f"what {name} committed", "nothing")
+        return value
+
+    def _persistently(self, write: Callable[[], None]) -> None:
+        """Write under a lease; a store that does not answer now may do so in a moment, and writing twice is no harm."""
+        for _ in range(_TRIES - 1):
+            try:
+                return write()
+            except StoreError as err:
+                log.warning("%s tries again: %s", self._cluster, err)
+                time.sleep(self._leases.spans.look_every)
+        return write()
+
+    def _ended(self) -> bool:
+        return self._run.exists(f"{stage_step(self._stage)}/COMMIT.json")
+
+
+def _slots(spark: SparkSession) -> int:
+    """How many tasks this cluster runs at once, as far as it tells: a standalone one does when executors are there."""
+    if not connected() and not (spark.sparkContext.master or "").startswith("local"):
+        spark.range(1).count()
+    return slots(spark)

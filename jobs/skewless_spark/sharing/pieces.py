@@ -1,0 +1,106 @@
+"""The pieces of a shared stage: one virtual task reduced on its own, and the stage counted from all of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from pyspark.sql import SparkSession
+
+from skewless.routing_plan import RoutingPlan
+from skewless.run_directory import Attempt, RunDirectory, stage_step
+from skewless.shared_stage import STAGE_SHARES, RoutedRows, SharedTask, StageShares, TaskShare
+from skewless.stage_report import StageReport, TaskLoad
+from skewless.step_commit import CommittedFile
+from skewless_spark.columns import JobColumns
+from skewless_spark.committed_files import BACKLOG, NATIVE, PYTHON, read_files, written
+from skewless_spark.reduction import outcome_of_tasks
+from skewless_spark.sharing.routed_rows import forget_routed_rows
+from skewless_spark.stage import commit_stage
+from skewless_spark.stage_histogram import measure
+
+
+class Piece(NamedTuple):
+    """One virtual task for one cluster.
+
+    Attributes:
+        task: its index.
+        rows: the files that it was routed.
+        cluster: who does it.
+        attempt: the cluster's own.
+        folder: in that, for this task under this lease alone.
+    """
+
+    task: int
+    rows: Sequence[CommittedFile]
+    cluster: str
+    attempt: Attempt
+    folder: str
+
+
+def reduce_task(
+    spark: SparkSession, run: RunDirectory, columns: JobColumns, plan: RoutingPlan, piece: Piece
+) -> SharedTask:
+    """Reduce one virtual task, by the code that reduces them all where a stage is not shared.
+
+    Raises:
+        RunDirectoryError: its rows are not those that were committed.
+    """
+    started = time.monotonic()
+    attempt, folder = piece.attempt, piece.folder
+    # All rows are of this task: they need no exchange to be in one partition, and none to be grouped there.
+    rows = read_files(spark, run, piece.rows).coalesce(1)
+    outcome_of_tasks(rows, columns, plan).write.partitionBy("kind").parquet(attempt.path(folder), mode="append")
+    files = [file for kind in (NATIVE, PYTHON, BACKLOG) for file in written(attempt, kind, f"{folder}/kind={kind}")]
+    seconds = round(time.monotonic() - started, 3)
+    return SharedTask(task=piece.task, cluster=piece.cluster, seconds=seconds, files=tuple(files))
+
+
+def finish_stage(
+    spark: SparkSession,
+    run: RunDirectory,
+    routed: RoutedRows,
+    done: Sequence[SharedTask],
+    seconds: Callable[[], float],
+) -> StageReport:
+    """Count the pieces, and commit the stage that they are.
+
+    Args:
+        spark: the session.
+        run: the run directory.
+        routed: what was routed.
+        done: every task of it, as it was committed under its lease.
+        seconds: wall time of the stage so far, asked for last.
+
+    Returns:
+        The report that counts.
+
+    Raises:
+        LedgerError: rows were lost or doubled; nothing is committed.
+    """
+    plan, columns = run.plan(routed.stage), JobColumns.of(run.job())
+    spark.conf.set("spark.sql.shuffle.partitions", len(plan.tasks))
+    attempt = run.new_attempt(stage_step(routed.stage))
+    in_order = sorted(done, key=lambda one: one.task)
+    files = [file for kind in (NATIVE, PYTHON, BACKLOG) for one in in_order for file in one.files if file.kind == kind]
+    report = measure(spark, run, columns, plan, files, seconds)
+    tallied = {"source_rows": routed.source_rows, "given_rows": routed.given_rows}
+    report = report.model_copy(update={"tasks": tuple(map(_levelled, report.tasks)), **tallied})
+    attempt.write(STAGE_SHARES, _shares(plan, routed, in_order))
+    report = commit_stage(run, attempt, report, files)
+    forget_routed_rows(run, routed)
+    return report
+
+
+def _levelled(load: TaskLoad) -> TaskLoad:
+    """A task's time as if all clusters were alike: which of them has it next is not for the plan to say."""
+    if load.busy_seconds is None:
+        return load
+    busy = round(load.busy_seconds / (load.slowness or 1.0), 6)
+    return load.model_copy(update={"busy_seconds": busy, "slowness": 1.0})
+
+
+def _shares(plan: RoutingPlan, routed: RoutedRows, done: Sequence[SharedTask]) -> StageShares:
+    tasks = {str(plan.tasks[one.task]): TaskShare(cluster=one.cluster, seconds=one.seconds) for one in done}
+    return StageShares(stage=routed.stage, routed_by=routed.cluster, tasks=tasks)

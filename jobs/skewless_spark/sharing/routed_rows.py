@@ -1,0 +1,87 @@
+"""The rows of a stage, routed and written down: what a shared stage has in place of a shuffle's reading side."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from skewless.run_directory import Attempt, RunDirectory, stage_step
+from skewless.shared_stage import ROUTED_ROWS, RoutedRows
+from skewless.step_commit import CommittedFile, StepCommit
+from skewless_spark.columns import JobColumns
+from skewless_spark.committed_files import written
+from skewless_spark.queue import routed_queue
+from skewless_spark.routing import TASK
+from skewless_spark.sources import Tally, require_unchanged
+
+#: Kind and folder of the files.
+_ROUTED = "routed"
+#: Names the folders by the task; the rows keep a column of it, as in a stage that is not shared.
+_FOLDER = "routed_to"
+
+
+def route_stage(spark: SparkSession, run: RunDirectory, stage: int, cluster: str) -> StepCommit:
+    """Write down the rows of a stage, task by task.
+
+    Args:
+        spark: the session.
+        run: the run directory; it holds the plan of this epoch, and the last stage's commit.
+        stage: its number; its plan is one of the engine ``staged``.
+        cluster: who does it.
+
+    Returns:
+        What it wrote: one document, of ``RoutedRows``. It counts when it is committed under a lease.
+
+    Raises:
+        InputError: the input has changed since the run was prepared.
+    """
+    job, plan = run.job(), run.plan(stage)
+    admitted = job.admitted_units(plan.waves)
+    require_unchanged(job, admitted)
+    attempt = run.new_attempt(stage_step(stage))
+    tally = None if job.counted else Tally()
+    queue = routed_queue(spark, run, JobColumns.of(job), plan, tally)
+    in_tasks = queue.repartitionById(len(plan.tasks), F.col(TASK)).withColumn(_FOLDER, F.col(TASK))
+    in_tasks.write.partitionBy(_FOLDER).parquet(attempt.path(_ROUTED))
+    # Once more after the rows were read, as in every stage.
+    require_unchanged(job, admitted)
+    counts = tally.counts if tally else {}
+    attempt.write(ROUTED_ROWS, RoutedRows(stage=stage, cluster=cluster, tasks=_by_task(attempt), **counts))
+    return attempt.manifest((), {})
+
+
+def routed_rows(run: RunDirectory, committed: str) -> RoutedRows:
+    """What was routed, by what was committed under the lease of routing.
+
+    Raises:
+        RunDirectoryError: the document is not the one that was committed.
+    """
+    return run.committed_document(
+        StepCommit.from_sealed(committed.encode(), "lease of routing"), ROUTED_ROWS, RoutedRows
+    )
+
+
+def forget_routed_rows(run: RunDirectory, routed: RoutedRows) -> None:
+    """Remove the rows, which are as large as the wave, when the stage that was made of them has committed."""
+    for folder in {_folder(file.path) for files in routed.tasks.values() for file in files}:
+        # Two may have counted the stage, and be here at once.
+        with suppress(FileNotFoundError):
+            run.fs.rm(f"{run.root}/{folder}", recursive=True)
+
+
+def _folder(path: str) -> str:
+    """Where an attempt keeps what it has routed, by the path of one of the files."""
+    return path[: path.rindex(f"/{_FOLDER}=")]
+
+
+def _by_task(attempt: Attempt) -> dict[int, tuple[CommittedFile, ...]]:
+    found: dict[int, list[CommittedFile]] = {}
+    for file in written(attempt, _ROUTED, _ROUTED):
+        task = re.search(rf"/{_FOLDER}=(\d+)/", file.path)
+        if task is None:
+            raise ValueError(f"a routed file without a task: {file.path}")
+        found.setdefault(int(task[1]), []).append(file)
+    return {task: tuple(found[task]) for task in sorted(found)}

@@ -1,0 +1,46 @@
+"""How several Spark clusters share the stages of a run: where their leases are kept, and how long they last."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, field_validator
+
+from skewless.document import Frozen, unmet
+
+#: What ``store`` says for a folder of the run directory.
+FILES = "files"
+
+
+class Sharing(Frozen):
+    """What holds if a run is shared by several Spark clusters: by those of a DAG, or those that a command names."""
+
+    connections: tuple[Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,49}$")], ...] = Field(
+        default=(),
+        max_length=16,
+        description="In a DAG: connections of further Spark clusters; each takes part in every stage, beside that of "
+        "the steps.",
+        examples=[["spark_east", "spark_west"]],
+    )
+    store: str = Field(
+        default=FILES,
+        pattern=rf"^({FILES}|(rediss?|unix)://[^@#\s]+)$",
+        description="Where the leases are kept: files, in a folder of each stage; or the address of a Redis, without "
+        "name and password.",
+        examples=["redis://leases:6379/0"],
+    )
+    lease_seconds: float = Field(
+        default=8,
+        ge=0.2,
+        le=3600,
+        description="The normal lease: within it a cluster that joins has its share. One that is silent for four times "
+        "as long has lost its tasks to the others.",
+        examples=[30],
+    )
+
+    @field_validator("connections")
+    @classmethod
+    def _each_once(cls, connections: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(connections)) < len(connections):
+            raise unmet("each connection once", str(list(connections))[:120])
+        return connections
