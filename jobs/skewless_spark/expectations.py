@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import math
 import os
 import warnings
 from collections.abc import Iterator
@@ -173,8 +172,6 @@ def _plain(value: Any, spot: str) -> Any:
         return {name: _plain(below, f"{spot}.{name}") for name, below in value.items()}
     if isinstance(value, list):
         return [_plain(below, f"{spot}.{position}") for position, below in enumerate(value)]
-    if isinstance(value, float) and not math.isfinite(value):
-        raise SpecError(spot, "a finite number", repr(value))
     return value
 
 

@@ -10,9 +10,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructField, StructType
 
-from skewless.errors import LedgerError, LostRaceError
+from skewless.errors import LostRaceError
 from skewless.job import Job
-from skewless.ledger import input_rows
+from skewless.ledger import require_all_processed
 from skewless.run_directory import RESULT_STEP, RunDirectory, stage_step
 from skewless.stage_report import StageReport
 from skewless.step_commit import StepCommit
@@ -44,17 +44,13 @@ def merge_states(spark: SparkSession, run: RunDirectory) -> StepCommit:
     if found:
         return found
     job, reports = run.job(), run.reports()
-    processed = sum(report.processed_rows for report in reports)
-    whole = input_rows(job, reports)
-    if not reports or processed != whole or reports[-1].waves[1] < len(job.waves):
-        came = f"{processed:,} of them after {len(reports)} stages"
-        raise LedgerError(f"merge of {run}", f"all {whole:,} rows processed", came, "run the next stage first")
+    require_all_processed(job, reports, f"merge of {run}")
     columns = JobColumns.of(job)
     attempt = run.new_attempt(RESULT_STEP)
     states = _states(spark, run, len(reports))
     merged = _in_key_order(states, columns) if _one_state_per_key(run, reports, columns) else _merged(states, columns)
     counted = Observation("merged states")
-    if processed:
+    if any(report.processed_rows for report in reports):
         merged = merged.observe(counted, F.sum("rows").alias("rows"), F.count(F.lit(1)).alias("keys"))
         _evaluated(merged, columns).write.parquet(attempt.path("data"))
         counts = {name: int(counted.get[name]) for name in ("rows", "keys")}

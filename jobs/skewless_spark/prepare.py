@@ -187,18 +187,33 @@ def _readable(kind: str) -> bool:
 
 
 def _input_path(spec: JobSpec, date: dt.date, root: str, where: str) -> str:
-    return resolved(resolve_date(str(spec.input.path), date, f"{where}, field input.path"), root)
+    at = f"{where}, field input.path"
+    return resolved(resolve_date(str(spec.input.path), date, at), root, at)
 
 
 def _output_path(spec: JobSpec, date: dt.date, root: str, where: str) -> str:
-    return resolved(resolve_date(spec.output.path, date, f"{where}, field output.path"), root)
+    at = f"{where}, field output.path"
+    return resolved(resolve_date(spec.output.path, date, at), root, at)
 
 
-def resolved(path: str, root: str) -> str:
-    """A path of a spec: absolute as it is, relative below the data root."""
+def resolved(path: str, root: str, at: str) -> str:
+    """A path of a spec: absolute as it is, relative below the data root.
+
+    Raises:
+        SpecError: it is relative, and a symbolic link on the way leads out of the data root.
+    """
     if "://" in path:
         return path
-    return os.path.normpath(Path(root).absolute() / path)
+    base = Path(root).absolute()
+    full = os.path.normpath(base / path)
+    if not Path(path).is_absolute():
+        led = os.path.realpath(full)
+        if not Path(led).is_relative_to(os.path.realpath(base)):
+            raise SpecError(
+                at, f"a relative path that stays below the data root {base}", f"{path}, which leads to {led}",
+                "write the absolute path, if that is meant",
+            )  # fmt: skip
+    return full
 
 
 def _check_key(column: str, types: dict[str, str], at: str) -> None:
@@ -225,6 +240,10 @@ def _check_output(output_path: str, input_path: str, listing: Listing, where: st
     at = f"{where}, field output.path"
     if "://" in output_path:
         raise SpecError(at, "a path of a local or shared file system", output_path)
+    # Whatever symbolic links are on the way: what is written there would lie among the input.
+    real, read = Path(os.path.realpath(output_path)), os.path.realpath(input_path)
+    if "://" not in input_path and real.is_relative_to(read):
+        raise SpecError(at, f"a folder apart from the input {input_path}", f"{output_path}", "choose another folder")
     below = Path(output_path)
     if below.is_relative_to(input_path) or any(Path(unit.path).is_relative_to(below) for unit in listing.units):
         raise SpecError(at, f"a folder apart from the input {input_path}", output_path, "choose another folder")

@@ -53,7 +53,7 @@ def validate(spark: SparkSession, run: RunDirectory) -> QualityReport:
     if found is not None:
         return found
     job, result = run.job(), run.committed(RESULT_STEP)
-    ledger = balance(job, run.reports(), state_rows=result.counts["rows"])
+    ledger = balance(job, run.reports(), state_rows=result.count("rows"))
     own = build_expectations(job.spec, "job.json")
     context = _context()
     about_ledger = _verdicts(context, "ledger", _ledger_frame(spark, ledger), _ledger_expectations())
@@ -70,7 +70,7 @@ def validate(spark: SparkSession, run: RunDirectory) -> QualityReport:
     )
     report = QualityReport(
         success=all(check.success for check in checks),
-        keys=result.counts["keys"],
+        keys=result.count("keys"),
         checks=checks,
         ledger=ledger,
         data_docs=docs,
@@ -188,13 +188,13 @@ def _result_verdicts(
 def _unobservable(expectation: Expectation, result: StepCommit) -> bool:
     """A mean of nothing is no number: an empty result cannot break an expectation about one."""
     statistic = great_expectations().expectations.expectation.ColumnAggregateExpectation
-    return result.counts["keys"] == 0 and isinstance(expectation, statistic)
+    return result.count("keys") == 0 and isinstance(expectation, statistic)
 
 
 def _result_expectations(job: Job, result: StepCommit) -> list[Expectation]:
     """What must hold of every result, whatever the spec."""
     gxe = great_expectations().expectations
-    rows, keys = result.counts["rows"], result.counts["keys"]
+    rows, keys = result.count("rows"), result.count("keys")
     calls = job.spec.aggregates
     counts = [name for name, call in calls.items() if call.function == "count" and call.column is None]
     full = [name for name, call in calls.items() if call.function in NEVER_NULL]

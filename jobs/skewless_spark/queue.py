@@ -11,6 +11,7 @@ from skewless.run_directory import RunDirectory, stage_step
 from skewless.step_commit import StepCommit
 from skewless_spark.columns import JobColumns
 from skewless_spark.committed_files import BACKLOG, PYTHON, read_files
+from skewless_spark.key_text import bounded
 from skewless_spark.routing import TASK, route
 from skewless_spark.sources import ORIGIN, Tally, read_units
 
@@ -69,7 +70,11 @@ def _rows(
     admitted = columns.job.admitted_units(plan.waves)
     located = plan.engine == "staged" or columns.reads_origin
     queue = read_units(spark, columns.job, admitted, columns.inputs, tally, located=located)
-    queue = queue.withColumn("last_task", F.lit(None).cast("int"))
+    keys = {
+        number: bounded(F.col(number), columns.job.key_types[name], name)
+        for number, name in zip(columns.keys, columns.job.spec.key, strict=True)
+    }
+    queue = queue.withColumns({**keys, "last_task": F.lit(None).cast("int")})
     left_over = last_commit(run, plan.epoch)
     if left_over and left_over.of_kind(BACKLOG):
         backlog = read_files(spark, run, left_over.of_kind(BACKLOG))

@@ -69,7 +69,7 @@ def tasks_by_cluster(run: RunDirectory, stage: int) -> dict[str, int]:
 def ledger_of(run: RunDirectory) -> Ledger:
     """The ledger as far as the run has come."""
     result = run.commit_of(RESULT_STEP)
-    return balance(run.job(), run.reports(), result.counts["rows"] if result else 0)
+    return balance(run.job(), run.reports(), result.count("rows") if result else 0)
 
 
 def result_path(run: RunDirectory) -> str | None:

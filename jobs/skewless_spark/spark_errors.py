@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from py4j.protocol import Py4JJavaError, Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PythonException
 
 from skewless import errors
@@ -25,6 +25,15 @@ _DAMAGED_FILE = re.compile(r"(?:Checksum error:|reading file) (?:file:(?://)?)?(
 _JVM_GONE = "Answer from Java side is empty"
 #: A disk that is full, in the words of the kernel.
 _FULL = re.compile(r"No space left on device|Disk quota exceeded|File too large")
+#: A heap that is full, or a single value that outgrew a buffer of Spark, of Parquet or of Arrow.
+_NO_MEMORY = re.compile(r"OutOfMemoryError|UNABLE_TO_ACQUIRE_MEMORY|MemoryError|malloc of size \d+ failed")
+_OUTGROWN = re.compile(
+    r"Cannot grow BufferHolder|Cannot reserve additional contiguous bytes|exceeds size limitation|NegativeArraySize"
+    r"|OversizedAllocationException|Size exceeds Integer\.MAX_VALUE|ArrowCapacityError|array cannot contain more than"
+    r"|Memory required for vector|Requested array size exceeds VM limit|COLLECTION_SIZE_LIMIT_EXCEEDED"
+)
+#: What Spark adds to a message of ours that was raised in the JVM.
+_STATE = re.compile(r"\s*SQLSTATE: \w+.*$")
 #: A Python worker that died; the kernel kills those that take the most memory.
 _WORKER_DIED = re.compile(r"Python worker exited unexpectedly|Python worker failed to connect back")
 #: A worker that a function of ours was sent to.
@@ -35,7 +44,7 @@ def exit_code_of(err: BaseException) -> int:
     """0 good, 2 bad spec or input, 3 data quality failed, 1 anything else."""
     if isinstance(err, SkewlessError):
         return err.exit_code
-    ours = _OURS.findall(str(err))
+    ours = _OURS.findall(_text(err))
     kind = getattr(errors, ours[-1][0], SkewlessError) if ours else SkewlessError
     return int(kind.exit_code)
 
@@ -44,10 +53,10 @@ def sentence_for(err: BaseException) -> str:
     """What went wrong, without a stack trace."""
     if isinstance(err, SkewlessError):
         return str(err)
-    ours = _OURS.findall(str(err))
+    ours = _OURS.findall(_text(err))
     if ours:
-        return str(ours[-1][1])
-    if _NO_CODE.search(str(err)):
+        return _STATE.sub("", str(ours[-1][1]))
+    if _NO_CODE.search(_text(err)):
         return (
             "Spark's Python workers: required this project's code, but came none; install it where they run, or have "
             "the connection send it (ship_code)."
@@ -58,14 +67,25 @@ def sentence_for(err: BaseException) -> str:
                 "Spark", "an answer of its JVM", "none, as it has ended", "see its log above, and try again"
             )
         )
-    told = _told_by(err.java_exception) if isinstance(err, Py4JJavaError) else str(err).splitlines()
+    if isinstance(err, Py4JJavaError):
+        told = _told_by(err.java_exception)
+    else:
+        told = [type(err).__name__, *str(err).splitlines()]
     return _damaged(told) or _wanting(told) or _plainly(err)
+
+
+def _text(err: BaseException) -> str:
+    """What an exception says; one of Java asks the JVM for that, which may have ended since."""
+    try:
+        return str(err)
+    except (Py4JError, OSError):
+        return _JVM_GONE
 
 
 def _jvm_gone(err: BaseException | None) -> bool:
     """Whether the JVM ended; what is put in order after that only finds that nobody is there."""
     while err is not None:
-        if isinstance(err, Py4JNetworkError) or _JVM_GONE in str(err):
+        if isinstance(err, Py4JNetworkError) or _JVM_GONE in _text(err):
             return True
         err = err.__context__
     return False
@@ -76,6 +96,20 @@ def _wanting(told: Sequence[str]) -> str:
     full = next((found[0] for line in told if (found := _FULL.search(line))), "")
     if full:
         return str(SkewlessError("the step", "room for what it writes", full.lower(), "make room, and try again"))
+    if any(map(_OUTGROWN.search, told)):
+        return str(
+            SkewlessError(
+                "the step", "values that Spark's buffers can hold", "one, or a row of several, that outgrew them",
+                "look for texts of hundreds of megabytes among its columns, and leave them out",
+            )
+        )  # fmt: skip
+    if any(map(_NO_MEMORY.search, told)):
+        return str(
+            SkewlessError(
+                "the step", "memory for what it holds at a time", "less",
+                "give its Spark more (driver_memory, executor_memory), or smaller values",
+            )
+        )  # fmt: skip
     if any(map(_WORKER_DIED.search, told)):
         return str(
             SkewlessError(

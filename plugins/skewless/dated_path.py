@@ -20,7 +20,7 @@ def resolve_date(path: str, date: dt.date, where: str) -> str:
     '/lake/2026/01/{a,b}'
 
     Raises:
-        SpecError: a field that is no date, or a directive that is not of a day.
+        SpecError: a field that is no date, a directive that is not of a day, or a path that steps up with the day.
     """
 
     def day(found: re.Match[str]) -> str:
@@ -35,4 +35,7 @@ def resolve_date(path: str, date: dt.date, where: str) -> str:
             raise SpecError(where, "directives of a day like %Y, %m and %d", came, "for example {date:%Y/%m/%d}")
         return date.strftime(form)
 
-    return _FIELD.sub(day, path)
+    resolved = _FIELD.sub(day, path)
+    if ".." in re.split(r"[/\\]", resolved):  # a form of dots alone is a day as well
+        raise SpecError(where, "a path without a step up ('..')", repr(resolved[:120]), "write where it leads")
+    return resolved

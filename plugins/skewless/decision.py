@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from skewless.certificate import Certificate
-from skewless.document import Document, Frozen
+from skewless.document import LAST_STAGE, Document, Frozen
 from skewless.engine_choice import EngineChoice
 from skewless.routing_plan import RoutingPlan
 
@@ -48,7 +48,7 @@ class Decision(Document):
             what would have been done, and ``next_plan`` is that of policy ``static``.
     """
 
-    stage: int = Field(ge=0)
+    stage: int = Field(ge=0, le=LAST_STAGE)
     policy: str
     engine: EngineChoice | None = None
     queued_rows: int = Field(ge=0)

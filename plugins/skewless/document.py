@@ -5,13 +5,23 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import reprlib
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic_core import PydanticCustomError
 
 from skewless.errors import DocumentError, SkewlessError, nearest
+
+#: Stages, and the plans that route them, are numbered with four digits.
+LAST_STAGE = 9999
+#: No count of rows, keys, bytes or states is larger: as far as JSON readers and doubles agree on whole numbers.
+LARGEST_COUNT = 1 << 53
+
+Count = Annotated[int, Field(ge=0, le=LARGEST_COUNT)]
+#: What is reckoned from counts, say the rows of a task a hundred times over, still fits into 64 bits.
+LARGEST_SUM = 1 << 62
 
 
 class Frozen(BaseModel):
@@ -68,7 +78,8 @@ class Document(Frozen):
         """
         try:
             # Everything at once: what is wrong is looked for only where something is, as documents are large.
-            return cls.model_validate_json(text if isinstance(text, bytes) else text.encode())
+            # A lone surrogate is no UTF-8; it stays one that pydantic refuses.
+            return cls.model_validate_json(text if isinstance(text, bytes) else text.encode(errors="surrogatepass"))
         except ValidationError as err:
             raise cls._refused(text, where) or sentence_of(err, cls, where, DocumentError) from None
 
@@ -77,8 +88,8 @@ class Document(Frozen):
         """Why the text is no document of this kind and version at all, if that is so."""
         try:
             raw = json.loads(text)
-        except ValueError as err:
-            return DocumentError(where, "a JSON document", f"text that does not parse ({err})")
+        except (ValueError, RecursionError) as err:
+            return DocumentError(where, "a JSON document", f"text that does not parse ({one_line(str(err))})")
         if not isinstance(raw, dict):
             return DocumentError(where, "a JSON object", f"a {type(raw).__name__}")
         version = raw.get("version", cls.VERSION)
@@ -86,7 +97,7 @@ class Document(Frozen):
             return DocumentError(
                 where,
                 f"{cls.__name__} version {cls.VERSION}",
-                f"version {version!r}",
+                f"version {shortened(version)}",
                 "read it with the release of Skewless that wrote it",
             )
         return None
@@ -118,7 +129,7 @@ class Document(Frozen):
         """A reader of another version may not even know where the checksum is."""
         try:
             raw = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             return
         if isinstance(raw, dict) and raw.get("version", cls.VERSION) != cls.VERSION:
             cls.from_json(text, where)
@@ -140,17 +151,18 @@ def sentence_of(err: ValidationError, model: type[BaseModel], where: str, kind: 
     """Turn the first fault pydantic found into our one sentence; a typo names the nearest field."""
     faults = sorted(err.errors(), key=lambda fault: fault["type"] != "extra_forbidden")
     fault = faults[0]  # a misspelt field explains the missing one beside it
-    path = [part for part in fault["loc"] if part != "[key]"]
-    spot = f"{where}, field {'.'.join(str(part) for part in path)}" if path else where
+    path = [one_line(str(part)) for part in fault["loc"] if part != "[key]"]
+    spot = f"{where}, field {'.'.join(path)}" if path else where
     more = len(faults) - 1
     also = f" (and {more} more)" if more else ""
     if fault["type"] == "extra_forbidden":
-        hint = nearest(str(path[-1]), _fields_at(model, path[:-1]))
-        return kind(spot, "a known field", f"the unknown field {str(path[-1])!r}{also}", hint)
+        hint = nearest(path[-1], _fields_at(model, path[:-1]))
+        return kind(spot, "a known field", f"the unknown field {path[-1]!r}{also}", hint)
     if fault["type"] == "missing":
         return kind(spot, "this field", f"nothing{also}", "add it")
-    came = fault.get("ctx", {}).get("came") or _shortened(fault.get("input"))
-    return kind(spot, _required(str(fault["msg"])), f"{came}{also}")
+    told = fault.get("ctx", {}).get("came")
+    came = shortened(fault.get("input")) if told is None else one_line(str(told), 160)
+    return kind(spot, _required(one_line(str(fault["msg"]), 400)), f"{came}{also}")
 
 
 def unmet(required: str, came: str) -> PydanticCustomError:
@@ -185,9 +197,26 @@ def _required(message: str) -> str:
     return demand
 
 
-def _shortened(value: object) -> str:
-    text = repr(value)
+#: ``repr`` of no more than a sentence can hold, however large or deep the value is.
+_SHORT = reprlib.Repr()
+_SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother, _SHORT.maxlong = 6, 240, 240, 240
+_SHORT.maxdict = _SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxset = _SHORT.maxfrozenset = 24
+
+
+def shortened(value: object) -> str:
+    """``repr`` of a value as a part of a sentence: not too long, however large or deep the value is."""
+    try:
+        text = _SHORT.repr(value)
+    except ValueError:  # Python writes no number of more than some thousand digits
+        text = f"a {type(value).__name__} of too many digits"
     return text if len(text) <= 120 else text[:117] + "..."
+
+
+def one_line(text: str, longest: int = 120) -> str:
+    """A text as a part of a sentence: no line ends or other control characters, and not too long."""
+    text = text[: longest + 1]
+    shown = text if text.isprintable() else repr(text)[1:-1]
+    return shown if len(shown) <= longest else shown[: longest - 3] + "..."
 
 
 def _fields_at(model: type[BaseModel], path: list[Any]) -> list[str]:

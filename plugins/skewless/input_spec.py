@@ -2,13 +2,39 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
 
-from skewless.document import Frozen, unmet
+from skewless.document import Frozen, shortened, unmet
 
 ColumnName = Annotated[str, Field(min_length=1)]
+#: No file system takes a longer path.
+_LONGEST_PATH = 4096
+
+
+def _plain_path(path: str) -> str:
+    """Refuse what leads elsewhere than it seems to, and what no file system can have."""
+    if len(path) > _LONGEST_PATH:
+        raise unmet(f"a path of at most {_LONGEST_PATH:,} characters", f"{len(path):,}")
+    if any(ord(sign) < 32 or ord(sign) == 127 for sign in path):
+        raise ValueError("should be a path without control characters")
+    if ".." in re.split(r"[/\\]", path):
+        raise ValueError("should be a path without a step up ('..')")
+    return path
+
+
+PathText = Annotated[str, AfterValidator(_plain_path)]
+
+
+def refuse_large(name: object, value: object) -> None:
+    """Refuse a whole number that neither Spark nor JSON's readers can hold."""
+    for one in value if isinstance(value, list) else [value]:
+        if isinstance(one, int) and not -(1 << 63) <= one < 1 << 63:
+            raise unmet("whole numbers of at most 64 bits", f"{name}: {shortened(one)}"[:120])
+
+
 InputFormat = Literal["parquet", "orc", "csv", "json", "text"]
 #: The format that each option is of, beside those of all.
 _OPTIONS_OF = {"header": ("csv",), "delimiter": ("csv",), "columns": ("csv", "json")}
@@ -17,10 +43,11 @@ _OPTIONS_OF = {"header": ("csv",), "delimiter": ("csv",), "columns": ("csv", "js
 class Input(Frozen):
     """The rows to aggregate: files, or a table of Spark's catalog that is made of files."""
 
-    path: str | None = Field(
+    path: PathText | None = Field(
         default=None,
         min_length=1,
-        description="A file, a folder or a glob; relative paths start at the data root; {date} is the run's day.",
+        description="A file, a folder or a glob; relative paths start at the data root, and stay below it; {date} is "
+        "the run's day.",
         examples=["/lake/clicks/{date:%Y/%m/%d}"],
     )
     table: str | None = Field(
@@ -49,6 +76,7 @@ class Input(Frozen):
     cut_bytes: int = Field(
         default=64 << 20,
         ge=1 << 16,
+        le=1 << 40,
         description="A larger file is cut into pieces of about so many bytes; smaller ones where files are few.",
         examples=[128 << 20],
     )
@@ -126,6 +154,13 @@ class Map(Frozen):
             own = {name: raw[name] for name in ("mapper", "select", "where") if name in raw}
             return {**own, "options": {name: value for name, value in raw.items() if name not in own}}
         return raw
+
+    @field_validator("options")
+    @classmethod
+    def _small_options(cls, options: dict[str, _MapOption]) -> dict[str, _MapOption]:
+        for name, value in options.items():
+            refuse_large(name, value)
+        return options
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:

@@ -7,11 +7,12 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from skewless.document import Document, Frozen, unmet
+from skewless.document import LARGEST_COUNT, LAST_STAGE, Count, Document, Frozen, unmet
+from skewless.errors import PlanError
 from skewless.spec import InputFormat, JobSpec
 
 #: Engine ``combine``: input splits for each slot, and bytes of a split at most.
-SPLITS_PER_SLOT = 4
+SPLITS_PER_SLOT = 2
 LARGEST_SPLIT_BYTES = 128 << 20
 
 
@@ -32,11 +33,11 @@ class Unit(Frozen):
     """
 
     path: str
-    rows: int = Field(ge=0)
-    size_bytes: int = Field(ge=0)
+    rows: Count
+    size_bytes: Count
     version: str = ""
-    span: tuple[int, int] | None = None
-    first_row: int = Field(default=0, ge=0)
+    span: tuple[Count, Count] | None = None
+    first_row: int = Field(default=0, ge=0, le=LARGEST_COUNT)
     counted: bool = True
     values: dict[str, str | None] = Field(default_factory=dict)
 
@@ -92,7 +93,7 @@ class Algebra(Frozen):
 
     mergeable: bool
     ordered: bool
-    state_bytes: int = Field(default=16, ge=0)
+    state_bytes: int = Field(default=16, ge=0, le=LARGEST_COUNT)
     setup_seconds: float = Field(default=0.0, ge=0)
     row_seconds: float | None = Field(default=None, ge=0)
 
@@ -129,9 +130,24 @@ class Job(Document):
 
     @model_validator(mode="after")
     def _each_unit_once(self) -> Self:
+        if len(self.waves) > LAST_STAGE:
+            raise unmet(f"at most {LAST_STAGE:,} waves", f"{len(self.waves):,}")
+        if self.rows > LARGEST_COUNT:
+            raise unmet(f"at most {LARGEST_COUNT:,} rows of all units", f"{self.rows:,}")
         admitted = [ordinal for wave in self.waves for ordinal in wave]
         if len(set(admitted)) < len(admitted) or not set(admitted) <= set(range(len(self.units))):
             raise unmet(f"waves of different ones of the {len(self.units)} units", "another ordinal, or one twice")
+        return self
+
+    @model_validator(mode="after")
+    def _of_its_spec(self) -> Self:
+        """Whoever edits a frozen job must change its spec's columns in both places."""
+        if set(self.key_types) != set(self.spec.key):
+            raise unmet(f"a type of each key column, {list(self.spec.key)}"[:160], str(list(self.key_types))[:120])
+        if set(self.algebra) != set(self.spec.aggregates):
+            raise unmet(
+                f"the algebra of each aggregate, {list(self.spec.aggregates)}"[:160], str(list(self.algebra))[:120]
+            )
         return self
 
     @property
@@ -181,15 +197,32 @@ class Job(Document):
         return len(self.waves)
 
     def wave_rows(self, wave: int) -> int:
-        """Rows of one wave, as ``rows`` counts them."""
+        """Rows of one wave, as ``rows`` counts them.
+
+        Raises:
+            PlanError: the job has not so many waves.
+        """
+        if not 0 <= wave < len(self.waves):
+            raise PlanError("job", f"a wave of its {len(self.waves)}", f"wave {wave}")
         return sum(self.units[ordinal].rows for ordinal in self.waves[wave])
 
     def admitted_rows(self, waves: tuple[int, int]) -> int:
-        """Rows that a stage admits which takes in the waves ``first <= wave < end``."""
+        """Rows that a stage admits which takes in the waves ``first <= wave < end``.
+
+        Raises:
+            PlanError: the job has not so many waves.
+        """
+        if not 0 <= waves[0] <= waves[1] <= len(self.waves):
+            raise PlanError("job", f"waves within its {len(self.waves)}", f"those from {waves[0]} to {waves[1]}")
         return sum(self.wave_rows(wave) for wave in range(*waves))
 
     def admitted_units(self, waves: tuple[int, int]) -> tuple[int, ...]:
-        """The ordinals of the source partitions of the waves ``first <= wave < end``, ascending."""
+        """The ordinals of the source partitions of the waves ``first <= wave < end``, ascending.
+
+        Raises:
+            PlanError: the job has not so many waves.
+        """
+        self.admitted_rows(waves)
         return tuple(sorted(ordinal for wave in self.waves[slice(*waves)] for ordinal in wave))
 
     def foretold_rows(self, waves: tuple[int, int], seen_rows: int, seen_waves: int) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from skewless.document import Document, Frozen
+from skewless.document import LAST_STAGE, Document, Frozen
 from skewless.errors import LedgerError
 from skewless.job import Job
 from skewless.stage_report import StageReport
@@ -20,13 +20,13 @@ class LedgerLine(Frozen):
     many rows the reader missed the footers, where there are some.
     """
 
-    stage: int
-    listed_rows: int
-    admitted_rows: int
-    backlog_in_rows: int
-    processed_rows: int
-    backlog_rows: int
-    source_gap: int = 0
+    stage: int = Field(ge=0, le=LAST_STAGE)
+    listed_rows: int = Field(ge=0)
+    admitted_rows: int = Field(ge=0)
+    backlog_in_rows: int = Field(ge=0)
+    processed_rows: int = Field(ge=0)
+    backlog_rows: int = Field(ge=0)
+    source_gap: int = Field(default=0, ge=0)
 
     @classmethod
     def of(cls, job: Job, report: StageReport) -> LedgerLine:
@@ -145,6 +145,45 @@ def _run_problems(lines: Sequence[LedgerLine], input_rows: int, state_rows: int)
     if state_rows != processed:
         problems.append(f"the states account for {state_rows:,} rows of the {processed:,} processed")
     return tuple(problems)
+
+
+def require_kept(job: Job, report: StageReport, left_over: int, on_disk: int) -> None:
+    """Balance a stage before it commits: against the listing, the last commit, and its own files.
+
+    Args:
+        job: the frozen job.
+        report: what the stage would report.
+        left_over: backlog rows of the stage before it, as its commit counts them.
+        on_disk: rows in the files of its own backlog.
+
+    Raises:
+        LedgerError: names what does not add up.
+    """
+    problems = list(stage_problems([LedgerLine.of(job, report)], left_over))
+    if on_disk != report.backlog_rows:
+        problems.append(f"{on_disk:,} backlog rows are on disk of the {report.backlog_rows:,} counted")
+    if problems:
+        raise LedgerError(
+            f"stage {report.stage}", "every row counted once", "; ".join(problems), "nothing was committed"
+        )
+
+
+def require_all_processed(job: Job, reports: Sequence[StageReport], where: str) -> None:
+    """Refuse to merge while rows are not reduced yet, or by the reports never were.
+
+    Args:
+        job: the frozen job.
+        reports: the committed reports, by stage from 0.
+        where: who asks, for the message.
+
+    Raises:
+        LedgerError: input or backlog is left, so the result would lack rows.
+    """
+    processed = sum(report.processed_rows for report in reports)
+    whole = input_rows(job, reports)
+    if not reports or processed != whole or reports[-1].waves[1] < len(job.waves):
+        came = f"{processed:,} of them after {len(reports)} stages"
+        raise LedgerError(where, f"all {whole:,} rows processed", came, "run the next stage first")
 
 
 def require_balanced(ledger: Ledger) -> None:

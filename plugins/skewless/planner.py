@@ -15,6 +15,7 @@ import numpy as np
 
 from skewless.certificate import Certificate, certify
 from skewless.decision import Candidate, Decision
+from skewless.document import LARGEST_COUNT, shortened
 from skewless.drift import drifted_sentence
 from skewless.engine_choice import EngineChoice, KeyCounts, choose_engine
 from skewless.errors import PlanError, nearest
@@ -378,7 +379,7 @@ def _refuse_unlike(plan: RoutingPlan, report: StageReport) -> None:
     """
     if plan.policy not in POLICIES:
         raise PlanError(
-            f"plan {plan.epoch}, policy", "a known policy", repr(plan.policy), nearest(plan.policy, POLICIES)
+            f"plan {plan.epoch}, policy", "a known policy", shortened(plan.policy), nearest(plan.policy[:80], POLICIES)
         )
     if plan.epoch != report.stage:
         raise PlanError("planner", f"the report of stage {plan.epoch}", f"that of stage {report.stage}")
@@ -388,12 +389,29 @@ def _refuse_unlike(plan: RoutingPlan, report: StageReport) -> None:
         raise PlanError(
             f"report of stage {report.stage}", f"the {len(plan.tasks)} tasks of its plan", f"{len(report.tasks)} others"
         )
+    if (total := _all_counts(report)) > LARGEST_COUNT:
+        raise PlanError(
+            f"report of stage {report.stage}", f"counts of at most {LARGEST_COUNT:,} in all", f"{total:,}",
+            "restore the file from a copy, or begin a new run directory",
+        )  # fmt: skip
     slots = 1 << plan.ring.ring_bits
     if {len(report.histogram.seen_tail), len(report.histogram.backlog_tail)} != {slots}:
         raise PlanError(
             f"report of stage {report.stage}", f"a tail of {slots} slots, as its plan has",
             f"{len(report.histogram.seen_tail)} and {len(report.histogram.backlog_tail)}",
         )  # fmt: skip
+
+
+def _all_counts(report: StageReport) -> int:
+    """All counts of a report added up: what is reckoned from them fits into 64 bits if this does."""
+    histogram = report.histogram
+    whole = (report.admitted_rows, report.backlog_in_rows, report.processed_rows, report.backlog_rows)
+    further = (histogram.seen_rows, histogram.seen_null_rows, histogram.backlog_null_rows, report.given_rows or 0)
+    return (
+        sum(whole) + sum(further) + sum(histogram.seen_tail) + sum(histogram.backlog_tail)
+        + sum(seen + left for seen, left in histogram.head.values())
+        + sum(load.queued_rows + load.processed_rows + load.backlog_rows + load.states for load in report.tasks)
+    )  # fmt: skip
 
 
 def _certificate(job: Job, forecast: Forecast, taken: Weighed) -> Certificate:

@@ -10,9 +10,7 @@ import secrets
 import shutil
 from pathlib import Path
 
-from pydantic import Field
-
-from skewless.document import Document
+from skewless.document import Count, Document
 from skewless.errors import LostRaceError, QualityError, RunDirectoryError
 from skewless.job import Job
 from skewless.quality_report import QualityReport
@@ -36,8 +34,8 @@ class Publication(Document):
     """
 
     path: str
-    rows: int = Field(ge=0)
-    keys: int = Field(ge=0)
+    rows: Count
+    keys: Count
 
 
 def published_path(job: Job) -> str:
@@ -77,7 +75,7 @@ def publish(run: RunDirectory) -> Publication:
 
 
 def _record(target: str, result: StepCommit) -> Publication:
-    return Publication(path=target, rows=result.counts["rows"], keys=result.counts["keys"])
+    return Publication(path=target, rows=result.count("rows"), keys=result.count("keys"))
 
 
 def publication_of(run: RunDirectory) -> Publication | None:

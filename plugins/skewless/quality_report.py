@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from pydantic import field_validator
 
-from skewless.document import Document, Frozen
+from skewless.document import Count, Document, Frozen
 from skewless.ledger import Ledger
+from skewless.step_commit import inner_path
 
 
 class Check(Frozen):
@@ -40,7 +41,14 @@ class QualityReport(Document):
     """
 
     success: bool
-    keys: int = Field(ge=0)
+    keys: Count
     checks: tuple[Check, ...]
     ledger: Ledger
     data_docs: str = ""
+
+    @field_validator("data_docs")
+    @classmethod
+    def _beside(cls, path: str) -> str:
+        if path and not inner_path(path):
+            raise ValueError("should be a path below the folder of this report")
+        return path

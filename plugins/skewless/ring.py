@@ -14,8 +14,12 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, field_validator
 
-from skewless.document import Frozen
+from skewless.document import Frozen, unmet
 from skewless.hashing import KEY_SEED, key_hash
+
+#: Numbers of reducers are below this; tokens of all of them together at most so many: a ring is held in memory.
+REDUCERS_END = 1 << 20
+LARGEST_RING = 1 << 23
 
 
 class Ring(Frozen):
@@ -34,6 +38,9 @@ class Ring(Frozen):
     def _some_tokens(cls, tokens: dict[int, int]) -> dict[int, int]:
         if not tokens or any(count < 1 for count in tokens.values()) or any(r < 0 for r in tokens):
             raise ValueError("should be at least one reducer, numbered from 0, with at least one token each")
+        if max(tokens) >= REDUCERS_END or sum(tokens.values()) > LARGEST_RING:
+            came = f"{sum(tokens.values()):,} tokens of reducers up to {max(tokens)}"
+            raise unmet(f"reducers below {REDUCERS_END:,} with at most {LARGEST_RING:,} tokens together", came[:120])
         return dict(sorted(tokens.items()))
 
     @classmethod

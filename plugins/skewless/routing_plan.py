@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import struct
 from functools import cached_property
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 import mmh3
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field, model_validator
 
-from skewless.document import Document, unmet
+from skewless.document import LARGEST_SUM, LAST_STAGE, Document, unmet
 from skewless.errors import PlanError
 from skewless.hashing import bucket_hash, origin_hash
 from skewless.ring import Ring
@@ -19,6 +19,9 @@ from skewless.virtual_task import VirtualTask
 
 #: The shares of a head key are whole numbers that add up to this.
 WHOLE_SHARE = 1 << 16
+
+#: No plan has more tasks: each is a partition of Spark, and a line of a report.
+LARGEST_PLAN = 1 << 20
 
 #: ``((task index, weight), ...)``, weights adding up to WHOLE_SHARE: the range of a draw cut into
 #: segments, in this order; a task may have more than one.
@@ -45,25 +48,27 @@ class RoutingPlan(Document):
         sentence: where a first plan comes from, in words; a later one's reasons are in its decision.
     """
 
-    epoch: int = Field(ge=0)
+    epoch: int = Field(ge=0, le=LAST_STAGE)
     policy: str
     engine: Literal["combine", "staged"] = "staged"
     waves: tuple[int, int]
     ring: Ring
     factors: dict[int, int] = Field(default_factory=dict)
     head: dict[str, Shares] = Field(default_factory=dict)
-    share_salt: int = Field(default=0, ge=0)
-    budget_rows: int | None = Field(default=None, ge=0)
-    expected_rows: tuple[int, ...] = ()
+    share_salt: int = Field(default=0, ge=0, lt=1 << 31)
+    budget_rows: int | None = Field(default=None, ge=0, le=LARGEST_SUM)
+    expected_rows: tuple[Annotated[int, Field(ge=-LARGEST_SUM, le=LARGEST_SUM)], ...] = ()
     sentence: str = ""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if any(f < 1 or f & (f - 1) for f in self.factors.values()) or set(self.factors) - set(self.ring.tokens):
             raise unmet("factors that are powers of two, of reducers on the ring", str(self.factors)[:120])
-        count = len(self.tasks)
-        if not 0 <= self.waves[0] <= self.waves[1]:
-            raise unmet("a range of waves", str(self.waves))
+        count = len(self.ring.tokens) - len(self.factors) + sum(self.factors.values())
+        if count > LARGEST_PLAN:
+            raise unmet(f"at most {LARGEST_PLAN:,} tasks", f"{count:,}"[:120])
+        if not 0 <= self.waves[0] <= self.waves[1] <= LAST_STAGE:
+            raise unmet("a range of waves", str(self.waves)[:120])
         if len(self.expected_rows) not in {0, count}:
             raise unmet(f"expected rows for each of the {count} tasks, or none", f"{len(self.expected_rows)}")
         for key, shares in self.head.items():

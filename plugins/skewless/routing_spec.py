@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from skewless.document import Frozen, unmet
+from skewless.document import LARGEST_COUNT, Frozen, unmet
 
 PolicyName = Literal[
     "static",
@@ -19,6 +19,12 @@ PolicyName = Literal[
     "bounded_load",
     "adaptive",
 ]
+
+
+#: A wave is at least this part of the input: the smallest says how finely files are cut.
+SMALLEST_WAVE = 1e-6
+#: Tokens of all reducers, to begin with: a ring is held in memory, and in each plan.
+MOST_TOKENS = 1 << 22
 
 
 class Routing(Frozen):
@@ -43,7 +49,7 @@ class Routing(Frozen):
         description="Tasks that the cluster runs side by side; by default max_reducers, else reducers.",
         examples=[32],
     )  # fmt: skip
-    waves: tuple[Annotated[float, Field(gt=0)], ...] = Field(
+    waves: tuple[Annotated[float, Field(gt=0, le=1_000_000)], ...] = Field(
         default=(1, 4, 15, 80),
         min_length=1,
         max_length=32,
@@ -103,7 +109,8 @@ class Routing(Frozen):
         examples=[16],
     )  # fmt: skip
     task_states: int | None = Field(
-        default=None, ge=1, description="virtual_tasks: states that one task should hold at most; by default no limit.",
+        default=None, ge=1, le=LARGEST_COUNT,
+        description="virtual_tasks: states that one task should hold at most; by default no limit.",
         examples=[1_000_000],
     )  # fmt: skip
     approve_forwarding: float | None = Field(
@@ -135,6 +142,10 @@ class Routing(Frozen):
             raise unmet("a power of two of tokens, as halving needs", f"tokens: {self.tokens}")
         if self.max_factor & (self.max_factor - 1):
             raise unmet("a power of two as max_factor", f"max_factor: {self.max_factor}")
+        if min(self.waves) < SMALLEST_WAVE * sum(self.waves):
+            raise unmet(f"waves of which each is at least {SMALLEST_WAVE:g} of them all", str(self.waves)[:120])
+        if (tokens := max(self.reducers, self.max_reducers or 0) * self.initial_tokens) > MOST_TOKENS:
+            raise unmet(f"at most {MOST_TOKENS:,} tokens of all reducers together", f"{tokens:,}")
         low, high = self.min_reducers or self.reducers, self.max_reducers or self.reducers
         if not low <= self.reducers <= high:
             raise unmet("min_reducers <= reducers <= max_reducers", f"{low}, {self.reducers}, {high}")

@@ -24,7 +24,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from skewless.decision import Decision
 from skewless.document import Document
-from skewless.errors import LostRaceError, RunDirectoryError
+from skewless.errors import DocumentError, LostRaceError, RunDirectoryError
 from skewless.file_checksum import content_checksum, file_checksum
 from skewless.job import Job
 from skewless.planner import plan_next_stage
@@ -150,11 +150,18 @@ class RunDirectory:
 
     def plan(self, epoch: int) -> RoutingPlan:
         """The routing plan of an epoch."""
-        return self.read(f"plans/{epoch:04d}.json", RoutingPlan)
+        name = f"plans/{epoch:04d}.json"
+        plan = self.read(name, RoutingPlan)
+        self._require_its_own(name, f"the plan of stage {epoch}", plan.epoch == epoch, f"that of stage {plan.epoch}")
+        return plan
 
     def decision(self, stage: int) -> Decision:
         """The decision about a stage."""
-        return self.read(f"decisions/{stage:04d}.json", Decision)
+        name = f"decisions/{stage:04d}.json"
+        found = self.read(name, Decision)
+        about = found.stage == stage and (found.next_plan is None or found.next_plan.epoch == stage)
+        self._require_its_own(name, f"the decision about stage {stage}", about, f"that about stage {found.stage}")
+        return found
 
     def enact(self, decision: Decision) -> Decision:
         """Write a decision, and its plan before it, so that a decision's plan is always there."""
@@ -172,8 +179,7 @@ class RunDirectory:
 
     def commit_of(self, step: str) -> StepCommit | None:
         """The commit of a step, if there is one."""
-        name = f"{step}/COMMIT.json"
-        return self.read(name, StepCommit) if self.exists(name) else None
+        return self.committed(step) if self.exists(f"{step}/COMMIT.json") else None
 
     def committed(self, step: str) -> StepCommit:
         """The commit of a step that must have one.
@@ -181,7 +187,20 @@ class RunDirectory:
         Raises:
             RunDirectoryError: the step has not committed.
         """
-        return self.read(f"{step}/COMMIT.json", StepCommit)
+        name = f"{step}/COMMIT.json"
+        commit = self.read(name, StepCommit)
+        self._require_its_own(name, f"the commit of {step}", commit.step == step, f"that of {commit.step[:120]!r}")
+        return commit
+
+    def _require_its_own(self, name: str, required: str, alike: bool, came: str) -> None:
+        """Refuse a document that lies in the place of another: whole, and not about what it is taken for.
+
+        Raises:
+            DocumentError: says which one it is.
+        """
+        if not alike:
+            hint = "restore the file from a copy, or begin a new run directory"
+            raise DocumentError(self.path(name), required, came, hint)
 
     def committed_stages(self) -> int:
         """How many stages have committed, from 0 without a gap."""
@@ -197,7 +216,10 @@ class RunDirectory:
     def report(self, stage: int) -> StageReport:
         """The report of a committed stage."""
         commit = self.committed(stage_step(stage))
-        return self.committed_document(commit, STAGE_REPORT, StageReport)
+        report = self.committed_document(commit, STAGE_REPORT, StageReport)
+        name = f"{commit.step}/attempts/{commit.attempt}/{STAGE_REPORT}"
+        self._require_its_own(name, f"the report of stage {stage}", report.stage == stage, f"that of {report.stage}")
+        return report
 
     def quality(self) -> QualityReport | None:
         """The committed verdict on the result, if there is one."""

@@ -37,7 +37,7 @@ def run_facts(run: RunDirectory) -> dict[str, JsonValue]:
     """
     job, reports, quality = run.job(), run.reports(), run.quality()
     whole, result = overall(run), run.commit_of(RESULT_STEP)
-    ledger = balance(job, reports, result.counts["rows"] if result else 0)
+    ledger = balance(job, reports, result.count("rows") if result else 0)
     fair = sum(report.processed_rows for report in reports) / max(1, job.spec.routing.reducers)
     checks = quality.checks if quality else ()
     return {

@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import JsonValue, ValidationError
 
-from skewless.document import sentence_of
+from skewless.document import sentence_of, shortened
 from skewless.errors import SpecError, nearest
 from skewless.spec import JobSpec
 
@@ -60,7 +60,7 @@ def with_options(spec: JobSpec, given: Mapping[str, JsonValue], where: str) -> J
     """
     unknown = next((name for name in given if name not in OPTIONS), None)
     if unknown is not None:
-        raise SpecError(where, "known options", f"{unknown!r}", nearest(unknown, OPTIONS))
+        raise SpecError(where, "known options", shortened(unknown), nearest(unknown[:80], OPTIONS))
     raw = spec.model_dump(mode="json")
     for name, value in given.items():
         *parents, last = OPTIONS[name]
@@ -79,7 +79,7 @@ def parse_options(text: str, where: str) -> dict[str, JsonValue]:
     """
     try:
         given = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         given = None
     if not isinstance(given, dict):
         raise SpecError(where, "a JSON object of options", repr(text[:120]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -19,10 +20,10 @@ from pydantic import (
     model_validator,
 )
 
-from skewless.document import Document, Frozen, sentence_of, unmet
+from skewless.document import Document, Frozen, one_line, sentence_of, shortened, unmet
 from skewless.errors import SpecError
-from skewless.input_spec import ColumnName, Input, InputFormat, Map
-from skewless.plain_yaml import read_yaml
+from skewless.input_spec import ColumnName, Input, InputFormat, Map, PathText, refuse_large
+from skewless.plain_yaml import LONGEST_TEXT, read_yaml
 from skewless.routing_spec import PolicyName, Routing
 from skewless.sharing_spec import Sharing
 from skewless.spec_override import apply_override
@@ -74,7 +75,7 @@ class Schedule(Frozen):
     def _known_zone(cls, zone: str) -> str:
         try:
             ZoneInfo(zone)
-        except (ZoneInfoNotFoundError, ValueError):
+        except (ZoneInfoNotFoundError, ValueError, OSError):  # an OSError is a folder of zones, or too long a name
             raise ValueError("should be an IANA time zone like 'Europe/Zurich'") from None
         return zone
 
@@ -153,7 +154,10 @@ class AggregateCall(Frozen):
         for name, value in options.items():
             numbers = isinstance(value, list) and all(isinstance(one, int | float) for one in value)
             if not numbers and not isinstance(value, bool | int | float | str | None):
-                raise unmet("a text, a number, true, false, null or a list of numbers", f"{name}: {value!r}"[:120])
+                raise unmet(
+                    "a text, a number, true, false, null or a list of numbers", f"{name}: {shortened(value)}"[:120]
+                )
+            refuse_large(name, value)
         return options
 
 
@@ -190,6 +194,33 @@ class Expectation(Frozen):
         default_factory=dict, description="Its arguments.", examples=[{"column": "clicks", "min_value": 1}]
     )
 
+    @field_validator("kwargs", mode="before")
+    @classmethod
+    def _plain_kwargs(cls, kwargs: Any) -> Any:
+        """As the frozen job will hold them, so that what is read back is what was given: a date is a text there."""
+        return _as_json(kwargs, "kwargs")
+
+
+#: How deep lists and mappings may be nested in the arguments of an expectation.
+_DEEPEST = 8
+
+
+def _as_json(value: Any, name: str, depth: int = 0) -> Any:
+    """A value of YAML as one of JSON."""
+    if isinstance(value, dt.date):  # a datetime is one too
+        return value.isoformat()
+    if depth > _DEEPEST:
+        raise unmet(f"lists and mappings at most {_DEEPEST} deep", f"deeper ones in {name}"[:120])
+    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+        return {key: _as_json(below, key, depth + 1) for key, below in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_json(below, name, depth + 1) for below in value]
+    finite = isinstance(value, float) and math.isfinite(value)
+    if not finite and not isinstance(value, bool | int | str | None):
+        raise unmet("texts, finite numbers, true, false, null, lists and mappings", f"{name}: {shortened(value)}"[:120])
+    refuse_large(name, value)
+    return value
+
 
 class Quality(Frozen):
     """What must hold of the result, beside the ledger, before it is published."""
@@ -204,9 +235,9 @@ class Quality(Frozen):
 class Output(Frozen):
     """Where the result is published: `path/date=YYYY-MM-DD/part-*`."""
 
-    path: str = Field(
+    path: PathText = Field(
         min_length=1,
-        description="A folder; relative paths start at the data root; {date} is the run's day.",
+        description="A folder; relative paths start at the data root, and stay below it; {date} is the run's day.",
         examples=["/lake/marts/clicks_by_page"],
     )
     format: Literal["parquet", "orc", "csv", "json"] = Field(
@@ -331,7 +362,8 @@ def load_spec(path: str | Path, overrides: tuple[str, ...] = ()) -> JobSpec:
     """
     where = f"spec {path}"
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        with Path(path).open(encoding="utf-8") as opened:
+            text = opened.read(LONGEST_TEXT + 1)
     except (OSError, ValueError) as err:  # a ValueError is text that is no UTF-8, or a path with NUL
         reason = getattr(err, "strerror", None) or type(err).__name__
         raise SpecError(where, "a readable YAML file", reason, "check the path") from None
@@ -345,16 +377,18 @@ def parse_spec(text: str, where: str = "spec", overrides: tuple[str, ...] = ()) 
     except yaml.YAMLError as err:
         mark = getattr(err, "problem_mark", None)
         spot = f" at line {mark.line + 1}" if mark else ""
-        raise SpecError(where, "valid YAML", f"{getattr(err, 'problem', None) or 'bad syntax'}{spot}") from None
+        problem = one_line(str(getattr(err, "problem", None) or getattr(err, "reason", None) or "bad syntax"), 200)
+        raise SpecError(where, "valid YAML", f"{problem}{spot}") from None
     except (ValueError, RecursionError) as err:  # PyYAML's own: a 30th of February, ten thousand brackets
-        raise SpecError(where, "values that YAML can hold", str(err), "quote what is no date or number") from None
+        came = one_line(str(err), 200)
+        raise SpecError(where, "values that YAML can hold", came, "quote what is no date or number") from None
     if not isinstance(raw, dict):
         raise SpecError(where, "a YAML mapping", "nothing" if raw is None else f"a {type(raw).__name__}")
     for override in overrides:
         apply_override(raw, override)
     version = raw.get("version", JobSpec.VERSION)
     if version != JobSpec.VERSION:
-        raise SpecError(where, f"job spec version {JobSpec.VERSION}", f"version {version!r}")
+        raise SpecError(where, f"job spec version {JobSpec.VERSION}", f"version {shortened(version)}")
     try:
         return JobSpec.model_validate(raw)
     except ValidationError as err:

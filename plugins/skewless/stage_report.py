@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Annotated
+from typing import Annotated, Self
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from skewless.document import Document, Frozen
+from skewless.document import LAST_STAGE, Count, Document, Frozen, unmet
 from skewless.virtual_task import VirtualTask
 
+#: How a virtual task is named; that the name is one of the plan's is for who reads both. Reports have many of them,
+#: so this is looked at where the text is parsed.
+_TASK = r"\A(0|[1-9][0-9]{0,6})-(0|[1-9][0-9]{0,6})-[1-9][0-9]{0,6}\z"
 #: A longer key text is left to the ring: plans and reports are documents that people read.
 LONGEST_HEAD_KEY = 1024
 
@@ -24,11 +27,11 @@ class TaskLoad(Frozen):
         slowness: seconds for a row of its light keys, beside the median task's; where that was measured.
     """
 
-    task: str
-    queued_rows: int = Field(ge=0)
-    processed_rows: int = Field(ge=0)
-    backlog_rows: int = Field(ge=0)
-    states: int = Field(ge=0)
+    task: str = Field(pattern=_TASK)
+    queued_rows: Count
+    processed_rows: Count
+    backlog_rows: Count
+    states: Count
     busy_seconds: float | None = Field(default=None, ge=0)
     slowness: float | None = Field(default=None, gt=0)
 
@@ -54,15 +57,15 @@ class Histogram(Frozen):
         keys: different keys seen so far, where they were counted.
     """
 
-    seen_rows: int = Field(ge=0)
-    seen_null_rows: int = Field(ge=0)
-    backlog_null_rows: int = Field(ge=0)
-    head: dict[str, tuple[int, int]]
-    seen_tail: tuple[Annotated[int, Field(ge=0)], ...]
-    backlog_tail: tuple[Annotated[int, Field(ge=0)], ...]
-    head_seconds: dict[str, float] = Field(default_factory=dict)
+    seen_rows: Count
+    seen_null_rows: Count
+    backlog_null_rows: Count
+    head: dict[str, tuple[Count, Count]]
+    seen_tail: tuple[Count, ...]
+    backlog_tail: tuple[Count, ...]
+    head_seconds: dict[str, Annotated[float, Field(ge=0)]] = Field(default_factory=dict)
     tail_seconds: float | None = Field(default=None, ge=0)
-    keys: int | None = Field(default=None, ge=0)
+    keys: Count | None = None
 
 
 class StageReport(Document):
@@ -83,18 +86,24 @@ class StageReport(Document):
         given_rows: what became of them before they were routed: rows of the map, or the same ones.
     """
 
-    stage: int = Field(ge=0)
+    stage: int = Field(ge=0, le=LAST_STAGE)
     waves: tuple[int, int]
-    admitted_rows: int = Field(ge=0)
-    backlog_in_rows: int = Field(ge=0)
-    forwarded_rows: int = Field(ge=0)
-    processed_rows: int = Field(ge=0)
-    backlog_rows: int = Field(ge=0)
+    admitted_rows: Count
+    backlog_in_rows: Count
+    forwarded_rows: Count
+    processed_rows: Count
+    backlog_rows: Count
     stage_seconds: float = Field(ge=0)
     tasks: tuple[TaskLoad, ...]
     histogram: Histogram
-    source_rows: int | None = Field(default=None, ge=0)
-    given_rows: int | None = Field(default=None, ge=0)
+    source_rows: Count | None = None
+    given_rows: Count | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if not 0 <= self.waves[0] <= self.waves[1] <= LAST_STAGE:
+            raise unmet("a range of waves", str(self.waves)[:120])
+        return self
 
     @cached_property
     def processed(self) -> npt.NDArray[np.int64]:

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from typing import Self
 
-from skewless.document import Document, Frozen
+from pydantic import Field, field_validator, model_validator
+
+from skewless.document import Count, Document, Frozen, unmet
+from skewless.errors import DocumentError
+
+
+def inner_path(path: str) -> bool:
+    """Whether a path leads from a folder to something in it: no root, no step up, no sign that a path cannot have."""
+    parts = path.split("/")
+    return "\0" not in path and "://" not in path and not {"", ".", ".."} & set(parts)
 
 
 class CommittedFile(Frozen):
@@ -15,10 +24,17 @@ class CommittedFile(Frozen):
 
     kind: str
     path: str
-    rows: int = Field(ge=0)
-    size_bytes: int = Field(ge=0)
-    checksum: str = Field(pattern="[0-9a-f]{64}")
-    content: str = Field(default="", pattern="^([0-9a-f]{64})?$")
+    rows: Count
+    size_bytes: Count
+    checksum: str = Field(pattern=r"\A[0-9a-f]{64}\z")
+    content: str = Field(default="", pattern=r"\A([0-9a-f]{64})?\z")
+
+    @field_validator("path")
+    @classmethod
+    def _below(cls, path: str) -> str:
+        if not inner_path(path):
+            raise ValueError("should be a path below the run directory")
+        return path
 
 
 class StepCommit(Document):
@@ -34,7 +50,32 @@ class StepCommit(Document):
     step: str
     attempt: str
     files: tuple[CommittedFile, ...]
-    counts: dict[str, int] = Field(default_factory=dict)
+    counts: dict[str, Count] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _its_own(self) -> Self:
+        """Files of this step's attempts, each once: one that is listed twice would count twice.
+
+        Of other attempts, too: where several clusters shared a stage, each wrote what it did into its own.
+        """
+        if not inner_path(self.step) or not inner_path(self.attempt) or "/" in self.attempt:
+            raise unmet("a step and an attempt that are names of folders", f"{self.step!r} and {self.attempt!r}"[:120])
+        folder, seen = f"{self.step}/attempts/", set()
+        for file in self.files:
+            if not file.path.startswith(folder) or file.path.count("/") <= folder.count("/") or file.path in seen:
+                raise unmet(f"different files of {folder[:80]}", repr(file.path[:120]))
+            seen.add(file.path)
+        return self
+
+    def count(self, name: str) -> int:
+        """One of the counts.
+
+        Raises:
+            DocumentError: the commit has none of that name.
+        """
+        if name not in self.counts:
+            raise DocumentError(f"commit of {self.step}", f"a count of {name}", "none", "run the step again")
+        return self.counts[name]
 
     def of_kind(self, kind: str) -> tuple[CommittedFile, ...]:
         """The files of one kind, in the order they were committed."""

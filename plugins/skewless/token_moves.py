@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from skewless.errors import PlanError
-from skewless.ring import Ring
+from skewless.ring import LARGEST_RING, Ring
 
 
 def overloaded(queues: Sequence[float], threshold: float) -> int | None:
@@ -78,6 +78,8 @@ def doubled(ring: Ring, reducer: int, limit: int) -> Ring | None:
     """
     _refuse_stranger(ring, reducer)
     tokens = {other: count if other == reducer else 2 * count for other, count in ring.tokens.items()}
+    if sum(tokens.values()) > LARGEST_RING:
+        return None
     if len(tokens) == 1 or any(tokens[other] > limit for other in tokens if other != reducer):
         return None
     return Ring(ring_bits=ring.ring_bits, tokens=tokens)

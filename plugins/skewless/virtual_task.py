@@ -30,10 +30,10 @@ class VirtualTask(NamedTuple):
         try:
             reducer, bucket, factor = (int(part) for part in name.split("-"))
         except ValueError:
-            raise PlanError("virtual task", "a name like 3-1-4", repr(name)) from None
+            raise PlanError("virtual task", "a name like 3-1-4", repr(name[:80])) from None
         task = cls(reducer, bucket, factor)
         if not task.well_formed or str(task) != name:
-            raise PlanError("virtual task", "reducer-bucket-factor with bucket < factor = 2**n", repr(name))
+            raise PlanError("virtual task", "reducer-bucket-factor with bucket < factor = 2**n", repr(name[:80]))
         return task
 
     @property

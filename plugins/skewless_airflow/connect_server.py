@@ -21,6 +21,7 @@ from pathlib import Path
 import psutil
 
 from skewless_airflow.session import Session, begin, end
+from skewless_airflow.worker_code import code_stamp, worker_folders
 
 _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 #: In the extra of a connection: where the server's Spark UI answers; whether its workers get our code sent; by
@@ -29,7 +30,7 @@ _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 UI, SHIP, SIZED, LOCAL = "spark_ui", "ship_code", "sized_conn_id", "local_server"
 #: Below the home of a local Airflow.
 FOLDER = "spark_connect"
-_STATE, _LOCK, _LOG = "server.json", "lock", "server.log"
+_STATE, _LOCK, _USERS, _LOG = "server.json", "lock", "users", "server.log"
 _FAIR = Path(__file__).with_name("fair-scheduler.xml")
 #: On two slow cores; measured about 10 s on two fast ones.
 START_SECONDS = 180.0
@@ -40,8 +41,6 @@ _SETTINGS = {
     "spark.connect.grpc.binding.address": "127.0.0.1",
     "spark.connect.execute.manager.detachedTimeout": "60s",
     "spark.connect.session.manager.defaultSessionTimeout": "15m",
-    # Idle workers keep the modules that they have imported: who edits an aggregate would see the one of before.
-    "spark.python.worker.reuse": "false",
     "spark.scheduler.mode": "FAIR",
     "spark.scheduler.allocation.file": _FAIR.as_uri(),
     "spark.log.level": "WARN",
@@ -68,6 +67,7 @@ class ConnectServer:
         memory: of its JVM, as Spark writes it; all steps share it.
         pid: of its first process, which leads a session; 0 before it was ever started.
         born: the start time of that process.
+        code: the stamp of the code that its workers import, when it was started.
     """
 
     port: int
@@ -76,6 +76,7 @@ class ConnectServer:
     memory: str
     pid: int = 0
     born: int = 0
+    code: str = ""
 
     @property
     def ui(self) -> str:
@@ -124,6 +125,28 @@ def launch(folder: Path) -> None:
         _launched(folder)
 
 
+@contextlib.contextmanager
+def in_use(folder: Path) -> Iterator[ConnectServer]:
+    """The server that a folder describes, answering, with workers that know today's code, until this ends.
+
+    A server that was started before the code was changed is exchanged for a new one, once nobody uses it any more.
+
+    Raises:
+        ConnectServerError: it ended while it started, or it takes too long.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    # Whoever dies lets go of it, and nobody inherits it.
+    with (folder / _USERS).open("w") as users:
+        with _alone(folder):
+            server = described(folder)
+            if server and server.session.leads() and server.code != code_stamp(worker_folders()):
+                fcntl.flock(users, fcntl.LOCK_EX)
+                end([server.session], STOP_SECONDS)
+            fcntl.flock(users, fcntl.LOCK_SH)
+            server = _answering(folder)
+        yield server
+
+
 def ensure(folder: Path) -> ConnectServer:
     """The server that a folder describes, answering: it is started if it does not run, or no longer.
 
@@ -131,17 +154,7 @@ def ensure(folder: Path) -> ConnectServer:
         ConnectServerError: it ended while it started, or it takes too long.
     """
     with _alone(folder):
-        server, begun = _launched(folder), time.monotonic()
-        while not server.answers():
-            if not server.session.leads():
-                raise ConnectServerError(f"The local Spark Connect server ended while it started; see {folder / _LOG}.")
-            if time.monotonic() - begun > START_SECONDS:
-                end([server.session], STOP_SECONDS)  # the next step shall not wait for it as long
-                raise ConnectServerError(
-                    f"The local Spark Connect server did not answer after {START_SECONDS:.0f} s; see {folder / _LOG}."
-                )
-            time.sleep(0.2)
-        return server
+        return _answering(folder)
 
 
 def stop(folder: Path) -> bool:
@@ -152,6 +165,20 @@ def stop(folder: Path) -> bool:
     was_running = bool(server.session.processes())
     end([server.session], STOP_SECONDS)
     return was_running
+
+
+def _answering(folder: Path) -> ConnectServer:
+    server, begun = _launched(folder), time.monotonic()
+    while not server.answers():
+        if not server.session.leads():
+            raise ConnectServerError(f"The local Spark Connect server ended while it started; see {folder / _LOG}.")
+        if time.monotonic() - begun > START_SECONDS:
+            end([server.session], STOP_SECONDS)  # the next step shall not wait for it as long
+            raise ConnectServerError(
+                f"The local Spark Connect server did not answer after {START_SECONDS:.0f} s; see {folder / _LOG}."
+            )
+        time.sleep(0.2)
+    return server
 
 
 def _launched(folder: Path) -> ConnectServer:
@@ -177,8 +204,9 @@ def _launched(folder: Path) -> ConnectServer:
         "SPARK_CONNECT_MODE": "0",  # this is the server, not one of its clients
         "PYSPARK_PYTHON": sys.executable,
     }
+    code = code_stamp(worker_folders())  # before it starts: what is changed meanwhile makes it one of before
     session = begin([*argv, "spark-internal"], environment, folder, folder / _LOG)
-    server = replace(server, pid=session.pid, born=session.born)
+    server = replace(server, pid=session.pid, born=session.born, code=code)
     _write(folder, server)
     return server
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -64,17 +65,19 @@ def connect_address(conn_id: str) -> ConnectAddress | None:
     )
 
 
-def require_local_server() -> None:
-    """Have the local server of this Airflow run.
+@contextlib.contextmanager
+def local_server() -> Iterator[None]:
+    """Have the local server of this Airflow run until this ends.
 
     Raises:
         AirflowException: it cannot be started.
     """
-    folder = Path(os.environ["AIRFLOW_HOME"]) / connect_server.FOLDER
-    try:
-        connect_server.ensure(folder)
-    except connect_server.ConnectServerError as err:
-        raise AirflowException(str(err)) from None
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(connect_server.in_use(Path(os.environ["AIRFLOW_HOME"]) / connect_server.FOLDER))
+        except connect_server.ConnectServerError as err:
+            raise AirflowException(str(err)) from None
+        yield
 
 
 class ConnectedStep:

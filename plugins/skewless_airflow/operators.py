@@ -10,7 +10,7 @@ import json
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import structlog
@@ -30,7 +30,7 @@ from skewless.run_directory import QUALITY_REPORT, QUALITY_STEP, SPEC_DOCUMENT, 
 from skewless.run_facts import run_facts
 from skewless.run_options import refuse_more_waves, with_options
 from skewless.spec import JobSpec, SparkSizing
-from skewless_airflow.connected_step import ConnectAddress, ConnectedStep, connect_address, require_local_server
+from skewless_airflow.connected_step import ConnectAddress, ConnectedStep, connect_address, local_server
 from skewless_airflow.lineage import input_lineage, published_lineage
 from skewless_airflow.links import (
     DecisionLink,
@@ -134,15 +134,14 @@ class SkewlessSparkOperator(SparkSubmitOperator):
         """Run the entry as a client of a server."""
         entry = self.application.rpartition("/")[2]
         log.info("%sRun %s on Spark Connect", GROUP, entry)
-        if server.local:
-            require_local_server()
-        step = self._connected = ConnectedStep(JOBS / entry, self.application_args or [], server.environment())
-        try:
-            for line in self._told(step.lines(), context):
-                log.info(line)
-            code = step.exit_code()
-        finally:
-            step.stop()  # it must not go on beside the attempt that comes after this one
+        with local_server() if server.local else nullcontext():
+            step = self._connected = ConnectedStep(JOBS / entry, self.application_args or [], server.environment())
+            try:
+                for line in self._told(step.lines(), context):
+                    log.info(line)
+                code = step.exit_code()
+            finally:
+                step.stop()  # it must not go on beside the attempt that comes after this one
         if code:
             raise AirflowException(f"{entry} ended with exit code {code}")
 

@@ -12,7 +12,7 @@ from skewless_airflow.places import data_root
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.=-]")
 #: With the suffix, still below the 255 bytes that file systems allow a name.
-_LONGEST = 200
+_LONGEST, _SUFFIX = 200, 9
 
 
 class AirflowRun(Protocol):
@@ -40,12 +40,13 @@ def safe_run_id(run_id: str) -> str:
     >>> safe_run_id("manual__2026-11-20T02:00:00+00:00")
     'manual__2026-11-20T02-00-00-00-00-1c58a377'
     """
-    safe = _UNSAFE.sub("-", run_id)[:_LONGEST]
+    safe = _UNSAFE.sub("-", run_id)
     if safe.startswith((".", "_")):  # Spark passes over files whose names begin like that
         safe = f"run-{safe}"
-    if safe == run_id and safe:
+    # What this has made of an id is itself one that stays as it is: pages ask for folders by their names.
+    if safe == run_id and safe and len(safe) <= _LONGEST + _SUFFIX:
         return safe
-    return f"{safe}-{hashlib.sha256(run_id.encode()).hexdigest()[:8]}"
+    return f"{safe[:_LONGEST]}-{hashlib.sha256(run_id.encode()).hexdigest()[: _SUFFIX - 1]}"
 
 
 def run_location(dag_id: str, run_id: str, group: str = "") -> str:

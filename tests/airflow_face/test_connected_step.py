@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from skewless_airflow import session, standalone
-from skewless_airflow.connect_server import ConnectServer, ConnectServerError, ensure, stop
+from skewless_airflow.connect_server import ConnectServer, ConnectServerError, in_use, stop
 from skewless_airflow.connected_step import ConnectAddress, ConnectedStep, connect_address
 from skewless_airflow.operators import SkewlessSparkOperator
+from skewless_airflow.worker_code import code_stamp, worker_folders
 from tests import airflow_setting
 
 pytestmark = [airflow_setting.IN_PROCESS, pytest.mark.usefixtures("airflow_database")]
@@ -146,7 +147,7 @@ def test_a_folder_without_a_server_has_nothing_to_stop_and_nothing_to_start(tmp_
     with pytest.raises(
         ConnectServerError, match=r"There is no local Spark Connect server in .*: start Airflow with make up"
     ):
-        ensure(tmp_path)
+        in_use(tmp_path).__enter__()
 
 
 def test_a_way_for_steps_that_nobody_knows_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,3 +156,23 @@ def test_a_way_for_steps_that_nobody_knows_is_refused(monkeypatch: pytest.Monkey
         standalone.LocalAirflowError, match="SKEWLESS_STEPS is 'conect': it has to be submit or connect"
     ):
         standalone.steps()
+
+
+def test_code_that_was_changed_added_or_taken_away_has_another_stamp(tmp_path: Path) -> None:
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "old.py").write_text("")
+    (tmp_path / "module.py").write_text("")
+    places, seen = [tmp_path / "package", tmp_path / "module.py"], []
+    seen.append(code_stamp(places))
+    assert code_stamp(places) == seen[0]
+    (tmp_path / "module.py").write_text("answer = 42")
+    seen.append(code_stamp(places))
+    (tmp_path / "package" / "new.py").write_text("")
+    seen.append(code_stamp(places))
+    (tmp_path / "package" / "old.py").unlink()
+    seen.append(code_stamp(places))
+    assert len(set(seen)) == 4
+
+
+def test_the_code_of_workers_is_ours_and_that_of_whoever_registers_aggregates() -> None:
+    assert {"skewless", "skewless_spark"} <= {folder.name for folder in worker_folders()}

@@ -33,7 +33,8 @@ def _run(
     attempt.write(STAGE_REPORT, report(plan, {"a": 10}))
     if finished:
         attempt.commit(
-            [CommittedFile(kind="native", path="x", rows=1, size_bytes=100, checksum="0" * 64)], {"rows": 10}
+            [CommittedFile(kind="native", path=f"{attempt.folder}/x", rows=1, size_bytes=100, checksum="0" * 64)],
+            {"rows": 10},
         )
         result = run.new_attempt(RESULT_STEP)
         _data(result.path("part.parquet"))

@@ -14,8 +14,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from skewless.errors import LedgerError, LostRaceError
-from skewless.ledger import balance, require_balanced
+from skewless.errors import LostRaceError
+from skewless.ledger import balance, require_all_processed, require_kept
+from skewless.publication import require_passed
 from skewless.quality_report import Check, QualityReport
 from skewless.routing_plan import RoutingPlan
 from skewless.run_directory import (
@@ -46,14 +47,17 @@ def run_stage(run: RunDirectory, stage: int) -> None:
     admitted = job.admitted_units(plan.waves)
     require_unchanged(job, admitted)
     new = _read(job.units[ordinal].path for ordinal in admitted)
-    queued = [*new, *_backlog(run, stage)]
+    back = _backlog(run, stage)
+    queued = [*new, *back]
     left = queued[::10] if stage < 2 else []
     done = [row for number, row in enumerate(queued) if number % 10 or stage >= 2]
     require_unchanged(job, admitted)
     attempt = run.new_attempt(stage_step(stage))
     files = [_written(attempt, "native", _states_of(done), _STATES)]
     files += [_written(attempt, "backlog", left, _ROWS)] if left else []
-    report = _report(run, plan, len(new), queued, left)
+    report = _report(run, plan, (len(new), len(back)), queued, left)
+    left_over = run.committed(stage_step(stage - 1)).counts["backlog"] if stage else 0
+    require_kept(job, report, left_over, sum(file.rows for file in files if file.kind == "backlog"))
     attempt.write(STAGE_REPORT, report)
     counts = {"admitted": len(new), "processed": len(done), "backlog": len(left)}
     _commit(attempt, files, counts)
@@ -64,12 +68,11 @@ def merge(run: RunDirectory) -> None:
     if run.commit_of(RESULT_STEP):
         return
     reports = run.reports()
+    require_all_processed(run.job(), reports, f"merge of {run}")
     commits = [run.committed(stage_step(report.stage)) for report in reports]
     states = [row for commit in commits for row in _verified(run, commit.of_kind("native"))]
     merged = _states_of(states)
     rows = sum(row["n"] for row in merged)
-    if rows != run.job().rows:
-        raise LedgerError("merge", f"{run.job().rows:,} rows", f"{rows:,}")
     attempt = run.new_attempt(RESULT_STEP)
     halves = (merged[: len(merged) // 2], merged[len(merged) // 2 :])
     files = [_written(attempt, "result", half, _STATES, folder="data") for half in halves]
@@ -77,20 +80,23 @@ def merge(run: RunDirectory) -> None:
 
 
 def validate(run: RunDirectory) -> None:
-    """The ledger's verdict."""
-    if run.quality() is not None:
+    """The ledger's verdict; it counts, whatever it is, and the step fails by it."""
+    found = run.quality()
+    if found is not None:
+        require_passed(run, found)
         return
     result = run.committed(RESULT_STEP)
     _verified(run, result.files)
     ledger = balance(run.job(), run.reports(), result.counts["rows"])
-    require_balanced(ledger)
     attempt = run.new_attempt(QUALITY_STEP)
     check = Check(
-        subject="ledger", expectation="ledger_balances", column="", success=True, observed="", sentence="balances"
-    )
-    report = QualityReport(success=True, keys=result.counts["keys"], checks=(check,), ledger=ledger)
+        subject="ledger", expectation="ledger_balances", column="", success=ledger.balanced, observed="",
+        sentence=f"ledger_balances: {'; '.join(ledger.problems)}",
+    )  # fmt: skip
+    report = QualityReport(success=ledger.balanced, keys=result.counts["keys"], checks=(check,), ledger=ledger)
     attempt.write(QUALITY_REPORT, report)
-    _commit(attempt, [], {"checks": 1, "failed": 0})
+    _commit(attempt, [], {"checks": 1, "failed": int(not ledger.balanced)})
+    require_passed(run, report)
 
 
 def _commit(attempt: Attempt, files: Sequence[CommittedFile], counts: dict[str, int]) -> None:
@@ -142,16 +148,18 @@ def _states_of(rows: Sequence[Row]) -> list[Row]:
     ]  # fmt: skip
 
 
-def _report(run: RunDirectory, plan: RoutingPlan, admitted: int, queued: list[Row], left: list[Row]) -> StageReport:
+def _report(
+    run: RunDirectory, plan: RoutingPlan, came: tuple[int, int], queued: list[Row], left: list[Row]
+) -> StageReport:
+    """The report of a stage to which rows of the input came, and rows of the last one's backlog."""
     left_over = Counter(row["key"] for row in left)
     processed = Counter(row["key"] for row in queued) - left_over
     before = run.report(plan.epoch - 1).histogram.head if plan.epoch else {}
-    back = sum(rows for _, rows in before.values())
     seen = Counter({key: rows for key, (rows, _) in before.items()}) + processed + left_over
     seen.subtract({key: rows for key, (_, rows) in before.items()})
     tails = (0,) * (1 << plan.ring.ring_bits)
     return StageReport(
-        stage=plan.epoch, waves=plan.waves, admitted_rows=admitted, backlog_in_rows=back, forwarded_rows=0,
+        stage=plan.epoch, waves=plan.waves, admitted_rows=came[0], backlog_in_rows=came[1], forwarded_rows=0,
         processed_rows=processed.total(), backlog_rows=left_over.total(), stage_seconds=1.0,
         tasks=_loads(plan, processed, left_over),
         histogram=Histogram(

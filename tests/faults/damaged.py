@@ -35,7 +35,7 @@ def trials(h: Harness) -> Iterator[Trial]:
         for resealed in (False, True):
             fault = f"{case.words}, {'with all checksums made right again' if resealed else 'as it is'}"
             yield Trial(
-                "tampering", h.step(case.before).name, fault, next(seeds), partial(_tampered, case, resealed), True
+                "tampering", h.step(case.before).name, fault, next(seeds), partial(tampered, case, resealed), True
             )
 
 
@@ -66,17 +66,21 @@ def _result_of_going_on(step: Step, h: Harness) -> Outcome:
         ended = h.attempt(one).ended()
         h.check_failure(one, ended)
         if ended.code != 0:
+            h.last_sentence = ended.sentence
             h.world.check_published(new=False)
             return "stopped"
     h.world.check_published(new=True)
     return "right"
 
 
-def _tampered(case: Case, resealed: bool, h: Harness, seed: int) -> Outcome:
+def tampered(case: Case, resealed: bool, h: Harness, seed: int) -> Outcome:
+    """Change the run directory on purpose, go on, and hold whoever noticed to the sentence that it should have said."""
     del seed
     step = h.step(case.before)
     h.begin(step)
     case.tamper(h.world.run, resealed)
     outcome = _result_of_going_on(step, h)
     assert outcome == "stopped", "nobody noticed"
+    noticed = case.ledger if resealed else case.checksum
+    assert re.search(noticed, h.last_sentence), f"another sentence: {h.last_sentence}"
     return outcome

@@ -14,11 +14,21 @@ from skewless.step_commit import CommittedFile, StepCommit
 
 
 class Case(NamedTuple):
-    """A change, and before which step it is made."""
+    """A change, and before which step it is made.
+
+    Attributes:
+        words: what is done.
+        before: the step that it is done before.
+        tamper: does it; with True all lengths, checksums and seals are made right again.
+        checksum: how the sentence goes that notices it by a length or a checksum, as a regular expression.
+        ledger: how that of the ledger goes, where there is none that tells.
+    """
 
     words: str
     before: str
     tamper: Callable[[RunDirectory, bool], None]
+    checksum: str
+    ledger: str
 
 
 def _lost_backlog(run: RunDirectory, resealed: bool) -> None:
@@ -67,13 +77,33 @@ def _changed_count(run: RunDirectory, resealed: bool) -> None:
     path.write_text(text.replace(before, after), encoding="utf-8")
 
 
+#: What a file that was committed has to be; what a sealed document has to be.
+_FILE = r"^\S+: required the file of [\d,]+ bytes that was committed, but came "
+_SEALED = r"^\S+: required the document as it was written, but came one that was cut or changed since; "
+
 #: Each is noticed by a checksum, and by the ledger where there is none that tells.
 CASES = (
-    Case("a backlog file is lost", "stage-1", _lost_backlog),
-    Case("a backlog file is lost and its rows taken off the counts", "stage-1", _lost_backlog_in_all_counts),
-    Case("a file of states counts twice", "merge", _doubled_states),
-    Case("a count in the report of a stage is changed", "merge", _changed_count),
-)
+    Case(
+        "a backlog file is lost", "stage-1", _lost_backlog, _FILE + "no such file; ",
+        r"^stage 1: required every row counted once, but came stage 1 took in [\d,]+ backlog rows of the [\d,]+ left "
+        r"over; nothing was committed\.$",
+    ),
+    Case(
+        "a backlog file is lost and its rows taken off the counts", "stage-1", _lost_backlog_in_all_counts,
+        _FILE + "no such file; ",
+        r"^merge of \S+: required all 2,000 rows processed, but came [\d,]+ of them after \d stages; ",
+    ),
+    Case(
+        "a file of states counts twice", "merge", _doubled_states, _SEALED,
+        r"^data quality of \S+: required all \d+ expectations to hold, but came \d+ that failed: .*"
+        r"ledger_balances: the states account for [\d,]+ rows of the 2,000 processed.*; "
+        r"the published result of the day is untouched\.$",
+    ),
+    Case(
+        "a count in the report of a stage is changed", "merge", _changed_count, _FILE + "other content, ",
+        r"^merge of \S+: required all 2,000 rows processed, but came 1,999 of them after 3 stages; ",
+    ),
+)  # fmt: skip
 
 
 def _without(commit: StepCommit, file: CommittedFile) -> StepCommit:

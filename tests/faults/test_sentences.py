@@ -18,6 +18,25 @@ DIED = (
 )
 
 
+MEMORY = (
+    "the step: required memory for what it holds at a time, but came less; give its Spark more (driver_memory, "
+    "executor_memory), or smaller values."
+)
+OUTGROWN = (
+    "the step: required values that Spark's buffers can hold, but came one, or a row of several, that outgrew them; "
+    "look for texts of hundreds of megabytes among its columns, and leave them out."
+)
+RAISED = (
+    "[USER_RAISED_EXCEPTION] skewless.errors.InputError: key column 'k': required values of at most 9 bytes, but came "
+    "one of 10 bytes; group by a part. SQLSTATE: P0001]\n\tat org.apache.spark.sql"
+)
+
+
+class _OfAJvmThatEnded(Exception):  # noqa: N818 - as py4j's are
+    def __str__(self) -> str:
+        raise ConnectionRefusedError(errno.ECONNREFUSED, "refused")
+
+
 def _put_in_order_after(first: Exception, then: Exception) -> Exception:
     then.__context__ = first
     return then
@@ -30,6 +49,7 @@ def _put_in_order_after(first: Exception, then: Exception) -> Exception:
         pytest.param(
             Py4JNetworkError("Answer from Java side is empty"), GONE, id="a JVM that ended while it was asked"
         ),
+        pytest.param(_OfAJvmThatEnded("boom"), GONE, id="an error that nobody is there any more to tell of"),
         pytest.param(Py4JError("Answer from Java side is empty"), GONE, id="a JVM that ended before"),
         pytest.param(
             _put_in_order_after(
@@ -45,6 +65,22 @@ def _put_in_order_after(first: Exception, then: Exception) -> Exception:
             ),
             DIED,
             id="a worker that was killed",
+        ),
+        pytest.param(
+            PythonException("job aborted\njava.lang.OutOfMemoryError: Java heap space"),
+            MEMORY,
+            id="a heap that is full",
+        ),
+        pytest.param(MemoryError(), MEMORY, id="a process that has no memory"),
+        pytest.param(
+            PythonException("Cannot reserve additional contiguous bytes in the vectorized reader (requested -1 bytes)"),
+            OUTGROWN,
+            id="a value that is too large for a buffer",
+        ),
+        pytest.param(
+            PythonException(RAISED),
+            "key column 'k': required values of at most 9 bytes, but came one of 10 bytes; group by a part.",
+            id="an error of ours that the JVM raised",
         ),
     ],
 )

@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 import zipfile
@@ -240,6 +241,33 @@ def test_only_the_owner_can_read_the_token(tmp_path: Path) -> None:
     described = connect_server.describe(tmp_path, 1, 2, "1g")
     assert described.token in (tmp_path / "server.json").read_text()
     assert (tmp_path / "server.json").stat().st_mode & 0o077 == 0
+
+
+def test_a_server_whose_workers_may_know_older_code_is_exchanged_once_nobody_uses_it(tmp_path: Path) -> None:
+    connect_server.describe(tmp_path, free_port(), free_port(), "1g")
+    used: list[ConnectServer] = []
+
+    def use() -> None:
+        with connect_server.in_use(tmp_path) as server:
+            used.append(server)
+
+    try:
+        with connect_server.in_use(tmp_path) as first:
+            use()
+            assert used == [first], "two may use it at once"
+            state = tmp_path / "server.json"
+            state.write_text(json.dumps({**json.loads(state.read_text()), "code": "of before"}))
+            second = threading.Thread(target=use)
+            second.start()
+            second.join(2)
+            assert second.is_alive()
+            assert first.session.leads()
+        second.join(120)
+        assert used[1].pid != first.pid
+        assert (used[1].code, used[1].token) == (first.code, first.token)
+        assert not first.session.leads()
+    finally:
+        assert connect_server.stop(tmp_path)
 
 
 def active_stages(server: ConnectServer) -> list[Any]:

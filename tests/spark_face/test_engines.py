@@ -59,7 +59,7 @@ def test_auto_combines_few_keys_and_says_why(spark: SparkSession, path: Path, tm
     assert (choice.engine, len(reports)) == ("combine", 1)
     assert 1_000 < choice.keys < 2_500
     assert choice.combine_seconds < choice.staged_seconds
-    assert "states in 32 splits" in run.decision(0).sentence
+    assert "states in 16 splits" in run.decision(0).sentence
 
 
 def test_auto_routes_many_keys_with_large_states(spark: SparkSession, tmp_path: Path) -> None:

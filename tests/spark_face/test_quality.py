@@ -479,9 +479,6 @@ def test_the_session_and_the_cache_are_left_as_they_were(spark: SparkSession, tm
             "two lists of one length",
             id="quantiles",
         ),
-        pytest.param(
-            "expect_column_values_to_be_between", {"column": "files", "min_value": float("nan")}, "min_value", id="nan"
-        ),
     ],
 )
 def test_an_expectation_that_cannot_be_meant_is_refused_in_one_sentence(

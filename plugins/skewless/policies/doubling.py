@@ -14,10 +14,12 @@ from skewless.errors import PlanError
 from skewless.forecast import Forecast
 from skewless.job import Job
 from skewless.policies.proposal import Proposal
+from skewless.ring import LARGEST_RING
 from skewless.token_moves import doubled, doubling_rounds, overloaded
 
 #: Tokens that one reducer may hold, at most: as many as a spec may ask for to begin with.
 TOKEN_LIMIT = 4096
+_TOO_MANY = f"a reducer would hold more than {TOKEN_LIMIT:,} tokens, or the ring more than {LARGEST_RING:,}"
 
 
 def propose(job: Job, forecast: Forecast) -> Sequence[Proposal]:
@@ -38,6 +40,6 @@ def propose(job: Job, forecast: Forecast) -> Sequence[Proposal]:
         return (Proposal("double", words, refusal=f"its {rounds} rounds of {routing.rounds} are used up"),)
     after = doubled(ring, reducer, TOKEN_LIMIT)
     if after is None:
-        return (Proposal("double", words, refusal=f"a reducer would hold more than {TOKEN_LIMIT:,} tokens"),)
+        return (Proposal("double", words, refusal=_TOO_MANY),)
     words += f", from {sum(ring.tokens.values()):,} to {sum(after.tokens.values()):,} in all"
     return (Proposal("double", words, ring=after, redraw=False),)

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields, is_dataclass
+from functools import cache
 from typing import Any
 
 from airflow.api_fastapi.common.db.common import SessionDep
 from airflow.api_fastapi.core_api.security import GetUserDep
 from fastapi import APIRouter, HTTPException, Request, status
+from fastapi.openapi.utils import get_openapi
 from fastapi.responses import Response
 from pydantic import BaseModel
 
+from skewless.decision import Decision
 from skewless.document import Document
+from skewless.stage_report import StageReport
 from skewless_airflow.web.airflow_runs import airflow_run, airflow_runs, airflow_tasks
+from skewless_airflow.web.answers import Dags, LedgerSoFar, Quality, Run, Runs, WhatIf, answers
 from skewless_airflow.web.pages import Policies, known_policies, readable_jobs
 from skewless_airflow.web.run_folders import open_run
 from skewless_airflow.web.security import READ_DAG, READ_RUN, DagId, Group, RunId, harden
@@ -34,20 +39,31 @@ def is_asked(request: Request) -> bool:
     return str(request.scope["path"]).removeprefix(mount).startswith("/api/")
 
 
-@router.get("/dags")
+@router.get("/openapi.json", include_in_schema=False)
+def schema() -> Any:
+    """The schema of these routes, for whoever has a login."""
+    return harden(Response(json.dumps(_schema()), media_type="application/json"))
+
+
+@cache
+def _schema() -> dict[str, Any]:
+    return get_openapi(title="Skewless", version=str(VERSION), routes=router.routes)
+
+
+@router.get("/dags", responses=answers(Dags))
 def dags(user: GetUserDep, session: SessionDep) -> Any:
     """The jobs that the user may read, each with its last run."""
     return _answer(dags=[row.job for row in readable_jobs(user, session, most=1)])
 
 
-@router.get("/dags/{dag_id}/runs", dependencies=READ_DAG)
+@router.get("/dags/{dag_id}/runs", dependencies=READ_DAG, responses=answers(Runs))
 def runs(dag_id: DagId, group: Group, session: SessionDep) -> Any:
     """The latest run directories of a DAG, newest first."""
     history = read_history(dag_id, airflow_runs(session, dag_id), group)
     return _answer(dag_id=dag_id, total=history.total, runs=history.lines)
 
 
-@router.get(_RUN, dependencies=READ_RUN)
+@router.get(_RUN, dependencies=READ_RUN, responses=answers(Run))
 def run(dag_id: DagId, run_id: RunId, group: Group, session: SessionDep) -> Any:
     """A run as it stands: what its page shows."""
     airflow = airflow_run(session, dag_id, run_id)
@@ -59,19 +75,19 @@ def run(dag_id: DagId, run_id: RunId, group: Group, session: SessionDep) -> Any:
     )
 
 
-@router.get(_RUN + "/stages/{stage}", dependencies=READ_RUN)
+@router.get(_RUN + "/stages/{stage}", dependencies=READ_RUN, responses=answers(StageReport))
 def stage_report(dag_id: DagId, run_id: RunId, group: Group, stage: int) -> Any:
     """The report of a committed stage, as the stage wrote it."""
     return _document(open_run(dag_id, run_id, group).report(_whole(stage)))
 
 
-@router.get(_RUN + "/decisions/{stage}", dependencies=READ_RUN)
+@router.get(_RUN + "/decisions/{stage}", dependencies=READ_RUN, responses=answers(Decision))
 def stage_decision(dag_id: DagId, run_id: RunId, group: Group, stage: int) -> Any:
     """The decision about a stage, as the planner wrote it."""
     return _document(open_run(dag_id, run_id, group).decision(_whole(stage)))
 
 
-@router.get(_RUN + "/ledger", dependencies=READ_RUN)
+@router.get(_RUN + "/ledger", dependencies=READ_RUN, responses=answers(LedgerSoFar))
 def ledger(dag_id: DagId, run_id: RunId, group: Group) -> Any:
     """The ledger as far as the run has come."""
     found = read_run(open_run(dag_id, run_id, group)).ledger
@@ -80,7 +96,7 @@ def ledger(dag_id: DagId, run_id: RunId, group: Group) -> Any:
     return _answer(dag_id=dag_id, run_id=run_id, balanced=found.balanced, ledger=found)
 
 
-@router.get(_RUN + "/quality", dependencies=READ_RUN)
+@router.get(_RUN + "/quality", dependencies=READ_RUN, responses=answers(Quality))
 def quality(dag_id: DagId, run_id: RunId, group: Group) -> Any:
     """The verdict on the result."""
     found = read_quality(open_run(dag_id, run_id, group))
@@ -89,7 +105,7 @@ def quality(dag_id: DagId, run_id: RunId, group: Group) -> Any:
     return _answer(dag_id=dag_id, run_id=run_id, quality=found)
 
 
-@router.get(_RUN + "/what-if", dependencies=READ_RUN)
+@router.get(_RUN + "/what-if", dependencies=READ_RUN, responses=answers(WhatIf))
 def what_if(dag_id: DagId, run_id: RunId, group: Group, policies: Policies = []) -> Any:  # noqa: B006  # FastAPI's way
     """A run under other policies."""
     return _answer(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,8 +31,10 @@ def stamp(run: RunDirectory, name: str) -> str | None:
     """What changes when a file does; None if there is no such file."""
     try:
         info = run.fs.info(f"{run.root}/{name}")
-    except (FileNotFoundError, NotADirectoryError):
-        return None
+    except OSError as err:
+        if is_absence(err):
+            return None
+        raise
     moment = next((info[word] for word in ("ETag", "mtime", "LastModified", "created") if info.get(word)), "")
     return f"{moment} {info.get('size')}"
 
@@ -63,6 +66,11 @@ def groups_with_runs() -> dict[str, list[str]]:
     return found
 
 
+def is_absence(err: OSError) -> bool:
+    """Whether an error says that there is no such file: also of a name that no file can have, as addresses may give."""
+    return isinstance(err, FileNotFoundError | NotADirectoryError) or err.errno == errno.ENAMETOOLONG
+
+
 def _folder(dag_id: str, group: str) -> str:
     return f"{dag_id}{_BETWEEN}{group}" if group else dag_id
 
@@ -72,8 +80,10 @@ def _folders(location: str) -> list[tuple[str, float]]:
     place.fs.invalidate_cache()
     try:
         found = place.fs.ls(place.root, detail=True)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
+    except OSError as err:
+        if is_absence(err):
+            return []
+        raise
     folders = [one for one in found if one["type"] == "directory"]
     return [(str(one["name"]).rstrip("/").rpartition("/")[2], _moment(one)) for one in folders]
 

@@ -11,7 +11,7 @@ from skewless.ledger import LedgerLine, stage_problems
 from skewless.publication import Publication, publication_of
 from skewless.run_directory import RESULT_STEP, RunDirectory
 from skewless_airflow.web.airflow_runs import AirflowRun, AirflowTask
-from skewless_airflow.web.run_folders import stamp
+from skewless_airflow.web.run_folders import is_absence, stamp
 from skewless_airflow.web.views.decision import DecisionView, PlanView, read_decisions, read_plan, where_keys_go
 from skewless_airflow.web.views.job import JobView, read_job
 from skewless_airflow.web.views.quality import QualityView, read_quality
@@ -185,7 +185,9 @@ def _failures(run: RunDirectory) -> tuple[str, ...]:
     """The last words of tries that failed."""
     try:
         found = run.fs.ls(f"{run.root}/failures", detail=False)
-    except (FileNotFoundError, NotADirectoryError):
+    except OSError as err:
+        if not is_absence(err):
+            raise
         return ()
     names = sorted(str(path).rpartition("/")[2] for path in found if str(path).endswith(".json"))
     return tuple(

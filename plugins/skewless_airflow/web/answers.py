@@ -1,0 +1,94 @@
+"""What ``/api/v1`` answers with, as types: the schema of the API is made of them, and tests hold answers to it."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from skewless_airflow.web.views.history import RunLine
+from skewless_airflow.web.views.jobs import JobLine
+from skewless_airflow.web.views.quality import QualityView
+from skewless_airflow.web.views.run import LedgerView, RunView
+from skewless_airflow.web.views.what_if import WhatIfView
+
+
+class Refusal(BaseModel):
+    """Why there is no answer, in one sentence."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    error: str = Field(min_length=1)
+
+
+class _Answer(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    version: Literal[1]
+
+
+class Dags(_Answer):
+    """The jobs that the user may read."""
+
+    dags: tuple[JobLine, ...]
+
+
+class Runs(_Answer):
+    """The latest runs of a DAG, newest first; ``total`` is how many there are in all."""
+
+    dag_id: str
+    total: int = Field(ge=0)
+    runs: tuple[RunLine, ...]
+
+
+class _OfRun(_Answer):
+    dag_id: str
+    run_id: str
+
+
+class Run(_OfRun):
+    """A run as it stands."""
+
+    airflow_state: str | None
+    state: str
+    run: RunView
+
+
+class LedgerSoFar(_OfRun):
+    """The ledger as far as the run has come."""
+
+    balanced: bool
+    ledger: LedgerView
+
+
+class Quality(_OfRun):
+    """The verdict on the result."""
+
+    quality: QualityView
+
+
+class WhatIf(_OfRun):
+    """A run under other policies."""
+
+    what_if: WhatIfView
+
+
+#: What any route may answer instead: no login, no permission, nothing there, an address that cannot be read.
+_REFUSALS = {
+    401: "No login.",
+    403: "A login without the permission.",
+    404: "There is no such DAG, run or document.",
+    422: "A part of the address is none.",
+}
+
+
+def answers(good: type[BaseModel]) -> dict[int | str, dict[str, Any]]:
+    """The answers of a route, for its schema.
+
+    Args:
+        good: what it answers with where nothing is in the way.
+    """
+    refused: dict[int | str, dict[str, Any]] = {
+        code: {"model": Refusal, "description": words} for code, words in _REFUSALS.items()
+    }
+    return {200: {"model": good, "description": (good.__doc__ or "").partition("\n")[0]}, **refused}
