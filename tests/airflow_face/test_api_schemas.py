@@ -52,10 +52,10 @@ def clients(tmp_path_factory: pytest.TempPathFactory, airflow_database: None) ->
         make_dags(folder)
         run = synthetic_run(keys=60, rows=4_000)
         for dag_id in (DAG, FORBIDDEN_DAG):
-            for run_id in ("one", "begun", "empty"):
-                trigger(found["admin"], dag_id, run_id, "success" if run_id == "one" else None)
-            Moments(run_location(dag_id, "one"), run).prepare().stages().merge().validate().publish()
-            Moments(run_location(dag_id, "begun"), run).prepare().stages(1)
+            for run_id in ("api_one", "api_begun", "api_empty"):
+                trigger(found["admin"], dag_id, run_id, "success" if run_id == "api_one" else None)
+            Moments(run_location(dag_id, "api_one"), run).prepare().stages().merge().validate().publish()
+            Moments(run_location(dag_id, "api_begun"), run).prepare().stages(1)
         yield found
 
 
@@ -92,7 +92,7 @@ def _resolved_away(answer: Any) -> bool:
 #: Names that lead somewhere, in the place of those that are made up, in most of the requests.
 _KNOWN = {
     "dag_id": st.sampled_from([DAG, FORBIDDEN_DAG, OTHER_DAG, "..", "a" * 300]),
-    "run_id": st.sampled_from(["one", "begun", "empty", "never", "..", "a" * 251, "x\u202e"]),
+    "run_id": st.sampled_from(["api_one", "api_begun", "api_empty", "never", "..", "a" * 251, "x\u202e"]),
     "stage": st.sampled_from([0, 1, 2, -1, 9999, 10_000, 10**30]),
 }
 
@@ -127,7 +127,7 @@ def test_no_request_breaks_a_route_and_answers_keep_to_the_schema(
     asked()
 
 
-@pytest.mark.parametrize("run_id", ["one", "begun", "empty"])
+@pytest.mark.parametrize("run_id", ["api_one", "api_begun", "api_empty"])
 @pytest.mark.parametrize("route", [route for route in _ROUTES if "{stage}" not in route])
 def test_what_is_there_is_answered_as_the_schema_says(
     clients: dict[str, TestClient], schema: Any, route: str, run_id: str
@@ -136,7 +136,7 @@ def test_what_is_there_is_answered_as_the_schema_says(
     address = f"{_BASE}/api/v1{route}".format(dag_id=DAG, run_id=run_id)
     answer = clients["viewer"].get(address)
     operation.validate_response(answer)
-    assert answer.status_code == (200 if run_id == "one" or "{run_id}" not in route else answer.status_code)
+    assert answer.status_code == (200 if run_id == "api_one" or "{run_id}" not in route else answer.status_code)
     assert answer.status_code in {200, 404}
 
 
