@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from skewless_spark.aggregates import REGISTRY
 from skewless_spark.session import build_session
 from tests.spark_face.clusters import install_paced
 
@@ -22,8 +23,11 @@ def spark() -> Iterator[SparkSession]:
 
 
 @pytest.fixture
-def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def packages(tmp_path: Path) -> Iterator[Path]:
     """A package whose aggregate and mapper take their time, where this process and the clusters find it."""
     folder = install_paced(tmp_path / "packages")
-    monkeypatch.syspath_prepend(str(folder))
-    return folder
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(folder))
+        REGISTRY.look_again()  # other tests of this process may have looked before the package was there
+        yield folder
+    REGISTRY.look_again()
