@@ -156,9 +156,11 @@ def _run_shared(
     from skewless_spark.sharing.clusters import run_shared_stages  # noqa: PLC0415
 
     session = build_session(f"skewless {spec.name}", clusters[0].master) if needs_session(spec) else None
-    prepare(directory, spec, date, root, where)
-    if session:
-        session.stop()  # its slots are for those who share the stages
+    try:
+        prepare(directory, spec, date, root, where)
+    finally:
+        if session:
+            session.stop()  # its slots are for those who share the stages
     if publication_of(directory):
         return
     with RunProgress(console) as progress:

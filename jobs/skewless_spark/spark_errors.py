@@ -91,32 +91,31 @@ def _jvm_gone(err: BaseException | None) -> bool:
     return False
 
 
+#: Signs that the machine had too little of something: what was required, what came, what to do. The first counts.
+_WANTS = (
+    (
+        _OUTGROWN, "values that Spark's buffers can hold", "one, or a row of several, that outgrew them",
+        "look for texts of hundreds of megabytes among its columns, and leave them out",
+    ),
+    (
+        _NO_MEMORY, "memory for what it holds at a time", "less",
+        "give its Spark more (driver_memory, executor_memory), or smaller values",
+    ),
+    (
+        _WORKER_DIED, "Python workers that live until their task ends", "one that was killed or crashed",
+        "try again, with more memory if the kernel killed it for that",
+    ),
+)  # fmt: skip
+
+
 def _wanting(told: Sequence[str]) -> str:
     """One sentence, if the machine had too little of something; else nothing."""
     full = next((found[0] for line in told if (found := _FULL.search(line))), "")
     if full:
         return str(SkewlessError("the step", "room for what it writes", full.lower(), "make room, and try again"))
-    if any(map(_OUTGROWN.search, told)):
-        return str(
-            SkewlessError(
-                "the step", "values that Spark's buffers can hold", "one, or a row of several, that outgrew them",
-                "look for texts of hundreds of megabytes among its columns, and leave them out",
-            )
-        )  # fmt: skip
-    if any(map(_NO_MEMORY.search, told)):
-        return str(
-            SkewlessError(
-                "the step", "memory for what it holds at a time", "less",
-                "give its Spark more (driver_memory, executor_memory), or smaller values",
-            )
-        )  # fmt: skip
-    if any(map(_WORKER_DIED.search, told)):
-        return str(
-            SkewlessError(
-                "the step", "Python workers that live until their task ends", "one that was killed or crashed",
-                "try again, with more memory if the kernel killed it for that",
-            )
-        )  # fmt: skip
+    for sign, required, came, hint in _WANTS:
+        if any(map(sign.search, told)):
+            return str(SkewlessError("the step", required, came, hint))
     return ""
 
 

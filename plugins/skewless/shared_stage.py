@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from skewless.document import Document, Frozen
+from skewless.document import LAST_STAGE, Count, Document, Frozen
 from skewless.step_commit import CommittedFile
 
 #: In the attempt that routed a stage, and in the one that ended it.
@@ -22,11 +22,11 @@ class RoutedRows(Document):
         given_rows: as in ``StageReport``.
     """
 
-    stage: int = Field(ge=0)
+    stage: int = Field(ge=0, le=LAST_STAGE)
     cluster: str
     tasks: dict[int, tuple[CommittedFile, ...]]
-    source_rows: int | None = Field(default=None, ge=0)
-    given_rows: int | None = Field(default=None, ge=0)
+    source_rows: Count | None = None
+    given_rows: Count | None = None
 
     @property
     def partitions(self) -> dict[str, int]:
@@ -72,7 +72,7 @@ class StageShares(Document):
         tasks: by the names of the virtual tasks that had rows.
     """
 
-    stage: int = Field(ge=0)
+    stage: int = Field(ge=0, le=LAST_STAGE)
     routed_by: str
     tasks: dict[str, TaskShare]
 

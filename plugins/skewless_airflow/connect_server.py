@@ -147,16 +147,6 @@ def in_use(folder: Path) -> Iterator[ConnectServer]:
         yield server
 
 
-def ensure(folder: Path) -> ConnectServer:
-    """The server that a folder describes, answering: it is started if it does not run, or no longer.
-
-    Raises:
-        ConnectServerError: it ended while it started, or it takes too long.
-    """
-    with _alone(folder):
-        return _answering(folder)
-
-
 def stop(folder: Path) -> bool:
     """Stop a folder's server and all that it started; whether anything was running."""
     server = described(folder)

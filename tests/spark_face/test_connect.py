@@ -88,7 +88,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
     folder = tmp_path_factory.mktemp("server")
     connect_server.describe(folder, free_port(), free_port(), "1g")
     try:
-        yield connect_server.ensure(folder)
+        with connect_server.in_use(folder) as found:
+            yield found
     finally:
         assert connect_server.stop(folder)
 
