@@ -13,7 +13,7 @@ from pyspark.sql.types import StructField, StructType
 from skewless.errors import LostRaceError
 from skewless.job import Job
 from skewless.ledger import require_all_processed
-from skewless.run_directory import RESULT_STEP, RunDirectory, stage_step
+from skewless.run_directory import RESULT_STEP, Fence, RunDirectory, stage_step
 from skewless.stage_report import StageReport
 from skewless.step_commit import StepCommit
 from skewless_spark.aggregates.arrow_states import evaluate_batches
@@ -22,6 +22,7 @@ from skewless_spark.committed_files import NATIVE, PYTHON, RESULT, read_files, w
 from skewless_spark.output_formats import published_files
 from skewless_spark.reduction import empty_states
 from skewless_spark.routing import TASK
+from skewless_spark.step_lease import leased_step
 
 log = logging.getLogger(__name__)
 
@@ -39,14 +40,20 @@ def merge_states(spark: SparkSession, run: RunDirectory) -> StepCommit:
 
     Raises:
         LedgerError: input or backlog is left, so the result would lack rows.
+        FencedOutError: this attempt was silent for too long, and its successor has not committed yet.
     """
     found = run.commit_of(RESULT_STEP)
     if found:
         return found
+    with leased_step(run, RESULT_STEP) as fence:
+        return run.commit_of(RESULT_STEP) or _merge(spark, run, fence)
+
+
+def _merge(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> StepCommit:
     job, reports = run.job(), run.reports()
     require_all_processed(job, reports, f"merge of {run}")
     columns = JobColumns.of(job)
-    attempt = run.new_attempt(RESULT_STEP)
+    attempt = run.new_attempt(RESULT_STEP, fence)
     states = _states(spark, run, len(reports))
     merged = _in_key_order(states, columns) if _one_state_per_key(run, reports, columns) else _merged(states, columns)
     counted = Observation("merged states")

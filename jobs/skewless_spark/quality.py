@@ -16,10 +16,11 @@ from skewless.errors import LostRaceError
 from skewless.job import Job
 from skewless.ledger import Ledger, balance
 from skewless.quality_report import Check, QualityReport
-from skewless.run_directory import QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, RunDirectory
+from skewless.run_directory import QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, Fence, RunDirectory
 from skewless.step_commit import StepCommit
 from skewless_spark.committed_files import RESULT, read_files
 from skewless_spark.expectations import build_expectations, check_expectations, great_expectations
+from skewless_spark.step_lease import leased_step
 from skewless_spark.verdict import Verdict, build_data_docs
 
 if TYPE_CHECKING:
@@ -48,17 +49,23 @@ def validate(spark: SparkSession, run: RunDirectory) -> QualityReport:
     Raises:
         RunDirectoryError: the result has not committed.
         SpecError: the frozen spec has an expectation that may not be run.
+        FencedOutError: this attempt was silent for too long, and its successor has not committed yet.
     """
     found = run.quality()
     if found is not None:
         return found
+    with leased_step(run, QUALITY_STEP) as fence:
+        return run.quality() or _validate(spark, run, fence)
+
+
+def _validate(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> QualityReport:
     job, result = run.job(), run.committed(RESULT_STEP)
     ledger = balance(job, run.reports(), state_rows=result.count("rows"))
     own = build_expectations(job.spec, "job.json")
     context = _context()
     about_ledger = _verdicts(context, "ledger", _ledger_frame(spark, ledger), _ledger_expectations())
     about_result = _result_verdicts(context, spark, run, result, job, own)
-    attempt = run.new_attempt(QUALITY_STEP)
+    attempt = run.new_attempt(QUALITY_STEP, fence)
     docs = ""
     if isinstance(run.fs, LocalFileSystem):
         build_data_docs(context, {"ledger": about_ledger, "result": about_result}, attempt.path("data_docs"))

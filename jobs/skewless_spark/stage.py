@@ -14,7 +14,7 @@ from skewless.errors import LostRaceError
 from skewless.job import Job
 from skewless.ledger import require_kept
 from skewless.routing_plan import RoutingPlan
-from skewless.run_directory import STAGE_REPORT, Attempt, RunDirectory, stage_step
+from skewless.run_directory import STAGE_REPORT, Attempt, Fence, RunDirectory, stage_step
 from skewless.stage_report import StageReport
 from skewless.step_commit import CommittedFile
 from skewless_spark.columns import JobColumns
@@ -24,6 +24,7 @@ from skewless_spark.queue import last_commit, routed_queue, unrouted_queue
 from skewless_spark.reduction import StateCounts, combined_outcome, staged_outcome
 from skewless_spark.sources import Tally, require_unchanged
 from skewless_spark.stage_histogram import measure
+from skewless_spark.step_lease import leased_step
 
 log = logging.getLogger(__name__)
 
@@ -44,16 +45,24 @@ def run_stage(spark: SparkSession, run: RunDirectory, stage: int) -> StageReport
 
     Raises:
         LedgerError: rows were lost or doubled; nothing is committed.
+        FencedOutError: this attempt was silent for too long, and its successor has not committed yet.
     """
-    if run.commit_of(stage_step(stage)):
+    step = stage_step(stage)
+    if run.commit_of(step):
         return run.report(stage)
+    with leased_step(run, step) as fence:
+        # Whoever held it before may have done it.
+        return run.report(stage) if run.commit_of(step) else _run(spark, run, stage, fence)
+
+
+def _run(spark: SparkSession, run: RunDirectory, stage: int, fence: Fence | None) -> StageReport:
     started = time.monotonic()
     job, plan = run.job(), run.plan(stage)
     # The counts read back are small: as many partitions as the stage has tasks will do.
     spark.conf.set("spark.sql.shuffle.partitions", len(plan.tasks))
     admitted = job.admitted_units(plan.waves)
     require_unchanged(job, admitted)
-    attempt = run.new_attempt(stage_step(stage))
+    attempt = run.new_attempt(stage_step(stage), fence)
     columns = JobColumns.of(job)
     tally = None if job.counted else Tally()
     counts = StateCounts()

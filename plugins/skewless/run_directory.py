@@ -7,7 +7,8 @@
     RUN/quality/attempts/ID/...      RUN/quality/COMMIT.json
 
 Every file outside ``attempts`` is written once; the first writer wins. An attempt writes
-where nobody else does, and only a COMMIT makes its files count.
+where nobody else does, and only a COMMIT makes its files count. Beside the attempts of a step are
+records of who is at it (``Fence``), which are not read any more once it has its COMMIT.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import os
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
@@ -42,6 +43,9 @@ DOCUMENT = "document"
 STAGE_REPORT = "report.json"
 QUALITY_REPORT = "result.json"
 
+#: What an attempt would commit, in its own folder: there before the fence lets it through.
+MANIFEST = "manifest.json"
+
 RESULT_STEP = "result"
 QUALITY_STEP = "quality"
 PUBLISH_STEP = "publish"
@@ -50,6 +54,17 @@ PUBLISH_STEP = "publish"
 def stage_step(stage: int) -> str:
     """The folder of a stage, below the run directory."""
     return f"stages/{stage:04d}"
+
+
+class Fence(Protocol):
+    """The right to commit a step, which ends when somebody else is granted it under a higher fencing number."""
+
+    def admit(self, attempt: str) -> None:
+        """Write down, if the right still holds at that very moment, that this attempt is the one that commits.
+
+        Raises:
+            SkewlessError: it does not hold any more; nothing was written.
+        """
 
 
 class RunDirectory:
@@ -271,16 +286,37 @@ class RunDirectory:
             "restore it from a copy, or begin a new run directory",
         )  # fmt: skip
 
-    def new_attempt(self, step: str) -> Attempt:
-        """A place of its own for one attempt of a step."""
-        return Attempt(self, step, secrets.token_hex(8))
+    def finish_admitted(self, step: str, attempt: str) -> None:
+        """Commit a step for an attempt that its fence let through, and that ended before it could.
+
+        If its manifest has been removed since, by somebody who wants the step done anew, nothing is committed.
+
+        Raises:
+            DocumentError: the manifest cannot be read, or is of another attempt.
+        """
+        name = f"{step}/attempts/{attempt}/{MANIFEST}"
+        if self.exists(f"{step}/COMMIT.json") or not self.exists(name):
+            return
+        manifest = self.read(name, StepCommit)
+        alike = (manifest.step, manifest.attempt) == (step, attempt)
+        self._require_its_own(name, f"attempt {attempt} of {step}", alike, f"another one of {manifest.step[:120]!r}")
+        self.write_once(f"{step}/COMMIT.json", manifest)
+
+    def new_attempt(self, step: str, fence: Fence | None = None) -> Attempt:
+        """A place of its own for one attempt of a step.
+
+        Args:
+            step: the step.
+            fence: asked before the attempt commits; without one the first to commit wins.
+        """
+        return Attempt(self, step, secrets.token_hex(8), fence)
 
 
 class Attempt:
     """One try at a step. Nothing it writes counts until ``commit``."""
 
-    def __init__(self, run: RunDirectory, step: str, ident: str) -> None:
-        self.run, self.step, self.ident = run, step, ident
+    def __init__(self, run: RunDirectory, step: str, ident: str, fence: Fence | None = None) -> None:
+        self.run, self.step, self.ident, self._fence = run, step, ident, fence
         self.folder = f"{step}/attempts/{ident}"
         self._documents: list[CommittedFile] = []
 
@@ -334,8 +370,13 @@ class Attempt:
 
         Raises:
             LostRaceError: another attempt was first; it counts, and this one does not.
+            SkewlessError: the fence does not let this attempt through, and no other one has committed yet.
         """
         commit = self.manifest(files, counts)
+        if self._fence is not None:
+            # In this order: whoever comes after an attempt that was let through can commit for it.
+            self.run.write_same(f"{self.folder}/{MANIFEST}", commit)
+            self._fence.admit(self.ident)
         if self.run.write_once(f"{self.step}/COMMIT.json", commit):
             return commit
         winner = self.run.committed(self.step)

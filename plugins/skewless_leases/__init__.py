@@ -7,6 +7,7 @@ neither Spark nor Airflow. ``docs/leases.md`` tells how it works and what it is 
 from skewless_leases.address import open_store
 from skewless_leases.errors import FencedOutError, LeaseError, StoreError
 from skewless_leases.fence import Grant, check, commit, keep, read, release
+from skewless_leases.lease import Lease
 from skewless_leases.member import Member, Work
 from skewless_leases.spans import TimeSpans
 from skewless_leases.store import KeyValueStore, Versioned
@@ -17,6 +18,7 @@ __all__ = [
     "FencedOutError",
     "Grant",
     "KeyValueStore",
+    "Lease",
     "LeaseError",
     "Member",
     "StoreError",

@@ -25,12 +25,14 @@ from skewless.run_directory import (
     RESULT_STEP,
     STAGE_REPORT,
     Attempt,
+    Fence,
     RunDirectory,
     stage_step,
 )
 from skewless.stage_report import Histogram, StageReport, TaskLoad
 from skewless.step_commit import CommittedFile
 from skewless_spark.sources import require_unchanged
+from skewless_spark.step_lease import leased_step
 
 Row = dict[str, Any]
 
@@ -43,6 +45,12 @@ def run_stage(run: RunDirectory, stage: int) -> None:
     """A stage: it leaves a tenth of its rows to the next one, but not for ever."""
     if run.commit_of(stage_step(stage)):
         return
+    with leased_step(run, stage_step(stage)) as fence:
+        if not run.commit_of(stage_step(stage)):
+            _reduce(run, stage, fence)
+
+
+def _reduce(run: RunDirectory, stage: int, fence: Fence | None) -> None:
     job, plan = run.job(), run.plan(stage)
     admitted = job.admitted_units(plan.waves)
     require_unchanged(job, admitted)
@@ -52,7 +60,7 @@ def run_stage(run: RunDirectory, stage: int) -> None:
     left = queued[::10] if stage < 2 else []
     done = [row for number, row in enumerate(queued) if number % 10 or stage >= 2]
     require_unchanged(job, admitted)
-    attempt = run.new_attempt(stage_step(stage))
+    attempt = run.new_attempt(stage_step(stage), fence)
     files = [_written(attempt, "native", _states_of(done), _STATES)]
     files += [_written(attempt, "backlog", left, _ROWS)] if left else []
     report = _report(run, plan, (len(new), len(back)), queued, left)
@@ -67,13 +75,19 @@ def merge(run: RunDirectory) -> None:
     """The result, in two files."""
     if run.commit_of(RESULT_STEP):
         return
+    with leased_step(run, RESULT_STEP) as fence:
+        if not run.commit_of(RESULT_STEP):
+            _merge(run, fence)
+
+
+def _merge(run: RunDirectory, fence: Fence | None) -> None:
     reports = run.reports()
     require_all_processed(run.job(), reports, f"merge of {run}")
     commits = [run.committed(stage_step(report.stage)) for report in reports]
     states = [row for commit in commits for row in _verified(run, commit.of_kind("native"))]
     merged = _states_of(states)
     rows = sum(row["n"] for row in merged)
-    attempt = run.new_attempt(RESULT_STEP)
+    attempt = run.new_attempt(RESULT_STEP, fence)
     halves = (merged[: len(merged) // 2], merged[len(merged) // 2 :])
     files = [_written(attempt, "result", half, _STATES, folder="data") for half in halves]
     _commit(attempt, files, {"rows": rows, "keys": len(merged)})
@@ -82,13 +96,17 @@ def merge(run: RunDirectory) -> None:
 def validate(run: RunDirectory) -> None:
     """The ledger's verdict; it counts, whatever it is, and the step fails by it."""
     found = run.quality()
-    if found is not None:
-        require_passed(run, found)
-        return
+    if found is None:
+        with leased_step(run, QUALITY_STEP) as fence:
+            found = run.quality() or _judge(run, fence)
+    require_passed(run, found)
+
+
+def _judge(run: RunDirectory, fence: Fence | None) -> QualityReport:
     result = run.committed(RESULT_STEP)
     _verified(run, result.files)
     ledger = balance(run.job(), run.reports(), result.counts["rows"])
-    attempt = run.new_attempt(QUALITY_STEP)
+    attempt = run.new_attempt(QUALITY_STEP, fence)
     check = Check(
         subject="ledger", expectation="ledger_balances", column="", success=ledger.balanced, observed="",
         sentence=f"ledger_balances: {'; '.join(ledger.problems)}",
@@ -96,7 +114,7 @@ def validate(run: RunDirectory) -> None:
     report = QualityReport(success=ledger.balanced, keys=result.counts["keys"], checks=(check,), ledger=ledger)
     attempt.write(QUALITY_REPORT, report)
     _commit(attempt, [], {"checks": 1, "failed": int(not ledger.balanced)})
-    require_passed(run, report)
+    return report
 
 
 def _commit(attempt: Attempt, files: Sequence[CommittedFile], counts: dict[str, int]) -> None:

@@ -28,7 +28,9 @@ def trials(h: Harness) -> Iterator[Trial]:
         h.world.restore(slug)
         names = [str(path.relative_to(h.world.folder)) for path in files_of(h.world.folder)]
         for name in _all_or_one_of_each(names, step):
-            for kind in KINDS if not h.spark else [KINDS[next(turn) % len(KINDS)]]:
+            # Of a lease's record the name is what counts: there is nothing in the file.
+            kinds = KINDS if (h.world.folder / name).stat().st_size else ("gone", "folder")
+            for kind in kinds if not h.spark else [kinds[next(turn) % len(kinds)]]:
                 fault = f"{named(name)} {_WORDS[kind]}"
                 yield Trial("damage", step.name, fault, next(seeds), partial(_damaged, step, name, kind), step.spark)
     for case in CASES if h.spark else ():

@@ -29,6 +29,9 @@ When = Literal["before", "after"]
 _RANDOM = (
     (re.compile(r"part-\d+-[0-9a-f-]{36}[^/]*"), "part"),
     (re.compile(r"part-\d{5}"), "part"),
+    # A lease: of which process it is, and the versions of its records.
+    (re.compile(r"workers%2F[^/]+"), "workers%2FNAME"),
+    (re.compile(r"[0-9a-f]{24}"), "ID"),
     (re.compile(r"[0-9a-f]{16}"), "ID"),
     (re.compile(r"data_docs/.*"), "data_docs"),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import random
+import re
 import shutil
 import time
 from collections import Counter, defaultdict
@@ -103,10 +104,11 @@ class World:
         """
         folder = self._templates / name / self.folder.relative_to(self.root) if name else self.folder
         found = {str(path.relative_to(folder)): path for path in folder.rglob("*") if path.is_file()}
+        # Leases say who is at work, and each attempt is somebody else.
         return {
             name: path.read_bytes()
             for name, path in sorted(found.items())
-            if "attempts/" not in name and not name.endswith(".draft") and not name.startswith("failures/")
+            if not re.search(r"attempts/|/owner/|\.draft$|^failures/", name)
         }
 
     def published(self, day: str = DAY) -> dict[str, bytes]:
@@ -177,6 +179,8 @@ def _spec() -> dict[str, Any]:
         # Two waves although there is little; no sample, so that there is something to learn; some of it left over.
         "routing": {"reducers": 2, "waves": [1, 3], "stage_overhead": 0, "key_sample": False, "budget": 1.0},
         "output": {"path": "published", "files": 2},
+        # Who is silent is dead after four times as long: those who come after one that sleeps wait for that.
+        "sharing": {"lease_seconds": 0.5},
     }
 
 

@@ -317,7 +317,7 @@ def test_a_merge_before_all_stages_have_run_is_refused(spark: SparkSession, skew
         merge_states(spark, run)
 
 
-def test_of_two_attempts_at_a_stage_the_first_to_commit_counts_and_the_other_says_so(
+def test_of_two_attempts_at_a_stage_the_second_waits_and_finds_it_done(
     spark: SparkSession, skewed_input: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     run = RunDirectory(str(tmp_path / "run"))
@@ -325,7 +325,8 @@ def test_of_two_attempts_at_a_stage_the_first_to_commit_counts_and_the_other_say
     with ThreadPoolExecutor() as pool:
         first, second = pool.map(lambda _: run_stage(spark, run, 0), range(2))
     assert first == second == run.report(0)
-    assert "to be the first attempt to commit" in caplog.text
+    assert "stages/0000 is held by" in caplog.text
+    assert len(list((tmp_path / "run" / "stages" / "0000" / "attempts").iterdir())) == 1
 
 
 def _as_now(path: str) -> dict[str, Any]:

@@ -98,10 +98,10 @@ def test_a_stage_that_nobody_shares_has_no_trace_of_others(spark: SparkSession, 
     run, reports = reduce_job(spark, spec, tmp_path / "alone")
     for report in reports:
         folder = Path(run.path(stage_step(report.stage)))
-        assert {path.name for path in folder.iterdir()} == {"COMMIT.json", "attempts"}
+        assert {path.name for path in folder.iterdir()} == {"COMMIT.json", "attempts", "owner"}
         (attempt,) = (folder / "attempts").iterdir()
         visible = {path.name for path in attempt.iterdir() if not path.name.startswith((".", "_"))}
-        assert visible - {"kind=backlog"} == {"kind=native", "kind=python", "report.json"}
+        assert visible - {"kind=backlog"} == {"kind=native", "kind=python", "report.json", "manifest.json"}
     plan, columns = run.plan(1), JobColumns.of(run.job())
     executed = outcome(spark, run, columns, plan)._jdf.queryExecution().executedPlan().toString()
     assert len([line for line in executed.splitlines() if "Exchange shufflepartitionid" in line]) >= 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -25,6 +24,7 @@ from skewless_spark.sharing.claims import Claims
 from skewless_spark.sharing.pieces import Piece, finish_stage, reduce_task
 from skewless_spark.sharing.routed_rows import route_stage, routed_rows
 from skewless_spark.stage import run_stage
+from skewless_spark.step_lease import address_of_leases
 
 log = logging.getLogger(__name__)
 
@@ -73,16 +73,12 @@ def lease_address(run: RunDirectory, stage: int, sharing: Sharing) -> str:
     Raises:
         RunDirectoryError: leases in files need a file system with them.
     """
-    if sharing.store != FILES:
-        # One Redis for many runs: each has its own set, whatever the path of its directory.
-        place = hashlib.sha256(run.path("").encode()).hexdigest()[:24]
-        return f"{sharing.store}#{place}/{stage}"
-    if not isinstance(run.fs, LocalFileSystem):
+    if sharing.store == FILES and not isinstance(run.fs, LocalFileSystem):
         raise RunDirectoryError(
             f"run directory {run}", "a path of a local or shared file system, for leases in files",
             run.path(""), "name a Redis as sharing.store in the spec",
         )  # fmt: skip
-    return f"{run.root}/{stage_step(stage)}/leases"
+    return address_of_leases(run, f"{stage_step(stage)}/leases", sharing)
 
 
 class _Participation:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from pyspark.sql import SparkSession
 
 from skewless.routing_plan import RoutingPlan
-from skewless.run_directory import Attempt, RunDirectory, stage_step
+from skewless.run_directory import Attempt, Fence, RunDirectory, stage_step
 from skewless.shared_stage import STAGE_SHARES, RoutedRows, SharedTask, StageShares, TaskShare
 from skewless.stage_report import StageReport, TaskLoad
 from skewless.step_commit import CommittedFile
@@ -19,6 +19,7 @@ from skewless_spark.reduction import outcome_of_tasks
 from skewless_spark.sharing.routed_rows import forget_routed_rows
 from skewless_spark.stage import commit_stage
 from skewless_spark.stage_histogram import measure
+from skewless_spark.step_lease import leased_step
 
 
 class Piece(NamedTuple):
@@ -79,18 +80,32 @@ def finish_stage(
     Raises:
         LedgerError: rows were lost or doubled; nothing is committed.
     """
+    step = stage_step(routed.stage)
+    with leased_step(run, step) as fence:
+        # Whoever counted it before, and was thought dead, may have ended.
+        report = run.report(routed.stage) if run.commit_of(step) else _counted(spark, run, routed, done, seconds, fence)
+    forget_routed_rows(run, routed)
+    return report
+
+
+def _counted(
+    spark: SparkSession,
+    run: RunDirectory,
+    routed: RoutedRows,
+    done: Sequence[SharedTask],
+    seconds: Callable[[], float],
+    fence: Fence | None,
+) -> StageReport:
     plan, columns = run.plan(routed.stage), JobColumns.of(run.job())
     spark.conf.set("spark.sql.shuffle.partitions", len(plan.tasks))
-    attempt = run.new_attempt(stage_step(routed.stage))
+    attempt = run.new_attempt(stage_step(routed.stage), fence)
     in_order = sorted(done, key=lambda one: one.task)
     files = [file for kind in (NATIVE, PYTHON, BACKLOG) for one in in_order for file in one.files if file.kind == kind]
     report = measure(spark, run, columns, plan, files, seconds)
     tallied = {"source_rows": routed.source_rows, "given_rows": routed.given_rows}
     report = report.model_copy(update={"tasks": tuple(map(_levelled, report.tasks)), **tallied})
     attempt.write(STAGE_SHARES, _shares(plan, routed, in_order))
-    report = commit_stage(run, attempt, report, files)
-    forget_routed_rows(run, routed)
-    return report
+    return commit_stage(run, attempt, report, files)
 
 
 def _levelled(load: TaskLoad) -> TaskLoad:

@@ -1,0 +1,175 @@
+"""One lease on one partition, between real processes: who waits, who takes over, and who writes nothing any more."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from skewless_leases import Lease, LeaseError, open_store, read
+from skewless_leases.tables import ALLOCATION, look_at
+from tests.leases.holder import PARTITION, SPANS
+from tests.leases.test_processes import until
+
+
+class Holder:
+    """A process that wants the lease."""
+
+    def __init__(self, address: str) -> None:
+        script = Path(__file__).with_name("holder.py")
+        self.process = subprocess.Popen(
+            [sys.executable, str(script), address], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self.lines: list[str] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout
+        for line in self.process.stdout:
+            self.lines.append(line)
+
+    def tell(self, line: str) -> None:
+        assert self.process.stdin
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+
+    def said(self, word: str) -> str:
+        """Wait until it says something that begins so."""
+        until(lambda: any(line.startswith(word) for line in self.lines), word)
+        return next(line for line in self.lines if line.startswith(word))
+
+    def has_said(self, word: str) -> bool:
+        return any(line.startswith(word) for line in self.lines)
+
+    def end(self) -> None:
+        assert self.process.stdin
+        assert self.process.stdout
+        with contextlib.suppress(ProcessLookupError):
+            self.process.send_signal(signal.SIGCONT)
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
+        self.process.wait(30)
+        self._reader.join()
+        self.process.stdout.close()
+
+
+Begin = Callable[[], Holder]
+
+
+@pytest.fixture
+def begin(address: str) -> Iterator[Begin]:
+    """Starts holders, and ends them."""
+    started: list[Holder] = []
+
+    def holder() -> Holder:
+        started.append(Holder(address))
+        return started[-1]
+
+    yield holder
+    for one in started:  # in this order: whoever waits has to be granted it before it can end
+        one.end()
+
+
+def test_a_second_one_waits_until_the_first_is_done_and_goes_on_from_what_it_committed(
+    begin: Begin, address: str
+) -> None:
+    first = begin()
+    assert first.said("granted") == "granted 1\n"
+    second = begin()
+    assert "under fencing number 1" in second.said("waiting")
+    first.tell("commit done")
+    first.said("committed")
+    time.sleep(2 * SPANS.maximum_lease)  # alive, it is left in peace
+    assert not second.has_said("granted")
+    first.tell("leave")
+    assert second.said("granted") == "granted 2\n"
+    assert read(open_store(address), PARTITION).value == "done"
+    second.tell("leave")
+    second.process.wait(30)
+    rows = open_store(address).scan("")
+    assert list(rows) == [ALLOCATION + PARTITION]  # nothing of the workers is left
+
+
+def test_one_that_is_killed_is_succeeded_before_its_silence_is_long_enough(begin: Begin) -> None:
+    first = begin()
+    first.said("granted")
+    second = begin()
+    second.said("waiting")
+    first.process.kill()
+    killed = time.monotonic()
+    second.said("granted")
+    assert time.monotonic() - killed < SPANS.maximum_lease
+
+
+def test_one_whose_machine_is_gone_is_succeeded_after_the_maximum_lease_time(begin: Begin) -> None:
+    first = begin()
+    first.said("granted")
+    second = begin()
+    second.said("waiting")
+    killed = time.monotonic()
+    for one in [*psutil.Process(first.process.pid).children(), psutil.Process(first.process.pid)]:
+        one.kill()
+    second.said("granted")
+    # Less what it was silent before, at most the time between two beats, and between two looks.
+    assert time.monotonic() - killed > SPANS.maximum_lease * 0.8
+
+
+def test_one_that_was_stopped_and_wakes_writes_nothing(begin: Begin, address: str) -> None:
+    first = begin()
+    first.said("granted")
+    first.process.send_signal(signal.SIGSTOP)
+    second = begin()
+    assert second.said("granted") == "granted 2\n"
+    first.tell("commit late")
+    first.process.send_signal(signal.SIGCONT)
+    assert "required fencing number 1" in first.said("refused")
+    assert read(open_store(address), PARTITION).value is None
+    second.tell("commit mine")
+    second.said("committed")
+    first.tell("commit later")
+    until(lambda: sum(line.startswith("refused") for line in first.lines) == 2, "the second refusal")
+    assert read(open_store(address), PARTITION).value == "mine"
+    first.tell("leave")
+    first.process.wait(30)
+    assert read(open_store(address), PARTITION).holder is not None  # it did not give back what it did not hold
+
+
+def test_one_at_full_load_for_ten_lease_times_keeps_it(begin: Begin) -> None:
+    first = begin()
+    first.said("granted")
+    second = begin()
+    second.said("waiting")
+    first.tell("burn")
+    first.said("burnt")
+    assert not second.has_said("granted")
+    first.tell("commit burnt")
+    first.said("committed")
+
+
+def test_of_many_at_once_one_holds_it_at_a_time(begin: Begin, address: str) -> None:
+    crowd = [begin() for _ in range(5)]
+    fences = []
+    while crowd:
+        until(lambda: any(one.has_said("granted") for one in crowd), "somebody to hold it")
+        holders = [one for one in crowd if one.has_said("granted")]
+        assert len(holders) == 1
+        fences.append(int(holders[0].said("granted").split()[1]))
+        holders[0].tell("leave")
+        holders[0].process.wait(30)
+        crowd.remove(holders[0])
+    assert fences == [1, 2, 3, 4, 5]
+    assert not look_at(open_store(address), 0.0).presences
+
+
+def test_a_lease_that_was_not_entered_has_no_grant(address: str) -> None:
+    with pytest.raises(LeaseError, match="required to be entered first"):
+        Lease(address, PARTITION, "holder", SPANS).commit("early")
