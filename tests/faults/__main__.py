@@ -1,7 +1,7 @@
 """All faults, or some of them, and the page of what they came to.
 
     python -m tests.faults [--table docs/faults.md] [--results FILE] [--place DIR] [--minutes M]
-    python -m tests.faults --seed N | --kind kill ...        one trial again, or some
+    python -m tests.faults --seed N | --kind kill | --step merge ...        one trial again, or some
     python -m tests.faults --list                            name the trials
 
 Results are added to a file, if one is given, and what it has already is not tried again; so that a run of all
@@ -30,6 +30,7 @@ def main() -> int:
     parser.add_argument("--results", type=Path)
     parser.add_argument("--table", type=Path)
     parser.add_argument("--kind", action="append", choices=KINDS)
+    parser.add_argument("--step", help="those of a step, by its name")
     parser.add_argument("--seed", type=int)
     parser.add_argument("--minutes", type=float, default=1e9, help="after so many no further trial is begun")
     parser.add_argument("--place", type=Path, help="where the run without faults is kept for the next time")
@@ -54,6 +55,7 @@ def _half(given: argparse.Namespace, name: str) -> tuple[int, int]:
     try:
         chosen = [one for one in all_trials(harness) if given.kind is None or one.kind in given.kind]
         chosen = [one for one in chosen if given.seed is None or one.seed == given.seed]
+        chosen = [one for one in chosen if given.step in {None, one.step}]
         if given.list:
             sys.stdout.write("".join(f"{trial.name}\n" for trial in chosen))
             return 0, 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from tests.faults import damaged, kills, races, surroundings
+from tests.faults import damaged, kills, races, shared, surroundings
 from tests.faults.harness import Harness
 from tests.faults.table import KINDS
 from tests.faults.trial import Trial
@@ -14,7 +14,7 @@ __all__ = ["KINDS", "all_trials"]
 
 def all_trials(h: Harness) -> list[Trial]:
     """Those of a harness, in a mixed order, so that a run that is broken off has some of each."""
-    found = [*kills.trials(h), *races.trials(h), *surroundings.trials(h), *damaged.trials(h)]
+    found = [*kills.trials(h), *races.trials(h), *shared.trials(h), *surroundings.trials(h), *damaged.trials(h)]
     assert len({trial.seed for trial in found}) == len(found)
     assert {trial.kind for trial in found} <= set(KINDS)
     random.Random(0).shuffle(found)

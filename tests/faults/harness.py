@@ -105,6 +105,14 @@ class Harness:
         roots = [self.world.folder, self.world.out]
         return Attempt(act, log, roots, fault, self._record if record else None, room)
 
+    def points_of(self, step: Step) -> list[Point]:
+        """Do a step without a fault; its points, in the order in which they came."""
+        self._record.unlink(missing_ok=True)
+        ended = self.attempt(step, record=True).ended()
+        assert ended.code == 0, f"{step.name} failed without a fault:\n{ended.said}"
+        lines = self._record.read_text(encoding="utf-8").splitlines()
+        return [Point(*json.loads(line)) for line in lines]
+
     def after(self, step: Step) -> str:
         """Under which name it is remembered how things stood after a step."""
         at = self.steps.index(step) + 1
@@ -180,12 +188,8 @@ class Harness:
         step = step if self.spark else step.without_spark()
         if self.steps:
             self.world.keep(step.slug)
-        self._record.unlink(missing_ok=True)
-        ended = self.attempt(step, record=True).ended()
-        assert ended.code == 0, f"{step.name} failed without a fault:\n{ended.said}"
+        self.points[step.slug] = self.points_of(step)
         self.steps.append(step)
-        lines = self._record.read_text(encoding="utf-8").splitlines()
-        self.points[step.slug] = [Point(*json.loads(line)) for line in lines]
 
 
 def _import_all() -> None:

@@ -86,6 +86,7 @@ class Step(NamedTuple):
 _ENTRIES: dict[str, Callable[[], None]] = {
     "prepare_run.py": entry.prepare_run,
     "run_stage.py": entry.stage_run,
+    "share_stage.py": entry.stage_share,
     "merge_states.py": entry.states_merge,
     "validate_result.py": entry.result_validate,
 }

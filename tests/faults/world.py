@@ -108,7 +108,7 @@ class World:
         return {
             name: path.read_bytes()
             for name, path in sorted(found.items())
-            if not re.search(r"attempts/|/owner/|\.draft$|^failures/", name)
+            if not re.search(r"attempts/|/owner/|/leases/|\.draft$|^failures/", name)
         }
 
     def published(self, day: str = DAY) -> dict[str, bytes]:
