@@ -1,4 +1,4 @@
-"""How several Spark clusters share the stages of a run: where their leases are kept, and how long they last."""
+"""Where the leases of a run are kept and how long they last, and which Spark clusters share its stages by them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FILES = "files"
 
 
 class Sharing(Frozen):
-    """What holds if a run is shared by several Spark clusters: by those of a DAG, or those that a command names."""
+    """What leases are like, and which Spark clusters share a run: those of a DAG, or those that a command names."""
 
     connections: tuple[Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,49}$")], ...] = Field(
         default=(),
@@ -25,7 +25,7 @@ class Sharing(Frozen):
     store: str = Field(
         default=FILES,
         pattern=rf"^({FILES}|(rediss?|unix)://[^@#\s]+)$",
-        description="Where the leases are kept: files, in a folder of each stage; or the address of a Redis, without "
+        description="Where the leases are kept: files, in a folder of each step; or the address of a Redis, without "
         "name and password.",
         examples=["redis://leases:6379/0"],
     )
@@ -34,7 +34,7 @@ class Sharing(Frozen):
         ge=0.2,
         le=3600,
         description="The normal lease: within it a cluster that joins has its share. One that is silent for four times "
-        "as long has lost its tasks to the others.",
+        "as long has lost its tasks to the others; so has an attempt at a step, shared or not, to the next attempt.",
         examples=[30],
     )
 

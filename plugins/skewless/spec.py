@@ -317,7 +317,7 @@ class JobSpec(Document):
     )
     sharing: Sharing = Field(
         default=Sharing(),
-        description="Leases, for runs that several Spark clusters share; one alone needs none.",
+        description="Leases: of the steps, and of virtual tasks where several Spark clusters share a run.",
         examples=[{"store": "redis://leases:6379/0"}],
     )
     quality: Quality = Field(
