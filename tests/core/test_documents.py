@@ -17,6 +17,7 @@ from skewless.planner import first_plan, plan_next_stage
 from skewless.publication import Publication
 from skewless.quality_report import Check, QualityReport
 from skewless.routing_plan import RoutingPlan
+from skewless.shared_stage import RoutedRows, SharedTask, StageShares, TaskShare
 from skewless.spec import JobSpec
 from skewless.stage_report import StageReport
 from skewless.step_commit import CommittedFile, StepCommit
@@ -49,6 +50,9 @@ def samples() -> dict[str, Document]:
         "QualityReport": QualityReport(success=False, keys=5, checks=(check,), ledger=ledger),
         "Publication": Publication(path="/out/date=2026-11-20", rows=3, keys=2),
         "Failure": Failure(exit_code=2, sentence="no"),
+        "RoutedRows": RoutedRows(stage=0, cluster="east", tasks={3: (file,), 7: (file,)}, source_rows=6, given_rows=6),
+        "SharedTask": SharedTask(task=3, cluster="east", seconds=0.5, files=(file,)),
+        "StageShares": StageShares(stage=0, routed_by="east", tasks={"3-0-1": TaskShare(cluster="west", seconds=0.5)}),
     }
 
 

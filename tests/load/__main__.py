@@ -115,10 +115,19 @@ def at_once(place: House, which: Sequence[str]) -> float:
     return took
 
 
-def in_a_row(place: House, which: Sequence[str], runs: int) -> tuple[list[Footprint], list[float]]:
-    """Run one after the other, days anew when all have been; what was held in between, and each run's seconds."""
+def in_a_row(place: House, which: Sequence[str], runs: int, until: float) -> tuple[list[Footprint], list[float]]:
+    """Run one after the other, days anew when all have been; what was held in between, and each run's seconds.
+
+    Args:
+        place: the Airflow.
+        which: the days.
+        runs: how many.
+        until: a moment of the monotonic clock, after which no further run is begun.
+    """
     looks, took = [place.look()], []
     for number in range(runs):
+        if time.monotonic() > until:
+            break
         name, day = JOBS[number % len(JOBS)], which[number % len(which)]
         began = time.monotonic()
         ident = place.trigger(name, day, 1000 + number)
@@ -136,13 +145,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.load", description=__doc__)
     parser.add_argument("--at-once", type=int, default=20, help="runs that are triggered at once (20)")
     parser.add_argument("--runs", type=int, default=200, help="runs in a row (200)")
+    parser.add_argument("--minutes", type=float, default=1e9, help="after so many no further run is begun")
     parser.add_argument("--table", type=Path, help="where to write the page")
     options = parser.parse_args()
-    which = days(options.at_once)
+    which, until = days(options.at_once), time.monotonic() + 60 * options.minutes
     with tempfile.TemporaryDirectory(prefix="skewless-load-") as folder, house(Path(folder), which) as place:
         seconds = at_once(place, which)
         _tell(f"{len(which)} runs at once: {seconds:.0f} s; faults: {place.faults}")
-        looks, took = in_a_row(place, which, options.runs)
+        looks, took = in_a_row(place, which, options.runs, until)
         load = Load(len(which), seconds, took, looks, tuple(place.faults), tuple(growth(looks)))
     text = page(load)
     sys.stdout.write(text)
