@@ -10,7 +10,7 @@ from typing import Self
 
 from skewless_leases import fence
 from skewless_leases.address import open_store
-from skewless_leases.errors import LeaseError
+from skewless_leases.errors import LeaseError, StoreError
 from skewless_leases.fence import Grant
 from skewless_leases.heartbeat import Heartbeat
 from skewless_leases.silence import Silences
@@ -45,6 +45,7 @@ class Lease:
         self.partition, self.name = partition, f"{name}-{secrets.token_hex(4)}"
         self.store, self.spans = open_store(address), spans
         self._heartbeat = Heartbeat(address, self.name, 1, spans.beat_every)
+        self._look_every = spans.maximum_lease / _LOOKS_PER_LEASE
         self._grant: Grant | None = None
 
     def __enter__(self) -> Self:
@@ -88,9 +89,8 @@ class Lease:
 
     def _granted(self) -> Grant:
         silences, told = Silences(), None
-        look_every = self.spans.maximum_lease / _LOOKS_PER_LEASE
         while True:
-            look = look_at(self.store, time.monotonic())
+            look = self._look()
             silences = silences.after(look, self.spans.beat_every)
             holder = look.holder(self.partition)
             if holder is None or holder in silences.dead(look, self.spans.maximum_lease):
@@ -104,7 +104,19 @@ class Lease:
                     self.partition, holder, look.fence(self.partition), self.spans.maximum_lease,
                 )  # fmt: skip
                 told = holder
-            time.sleep(look_every)
+            time.sleep(self._look_every)
+
+    def _look(self) -> Look:
+        """The tables; a store that does not answer now is asked again for as long as a holder may be silent."""
+        began = time.monotonic()
+        while True:
+            try:
+                return look_at(self.store, time.monotonic())
+            except StoreError as err:
+                if time.monotonic() - began > self.spans.maximum_lease:
+                    raise
+                log.warning("%s could not look at the tables, and tries again: %s", self.name, err)
+                time.sleep(self._look_every)
 
     def _leave(self) -> None:
         self._heartbeat.stop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from skewless_leases import Lease, LeaseError, open_store, read
+from skewless_leases import KeyValueStore, Lease, LeaseError, StoreError, Versioned, open_store, read
 from skewless_leases.tables import ALLOCATION, look_at
 from tests.leases.holder import PARTITION, SPANS
 from tests.leases.test_processes import until
@@ -168,6 +169,33 @@ def test_of_many_at_once_one_holds_it_at_a_time(begin: Begin, address: str) -> N
         crowd.remove(holders[0])
     assert fences == [1, 2, 3, 4, 5]
     assert not look_at(open_store(address), 0.0).presences
+
+
+class AwayFor:
+    """A real store that does not answer the first looks at its tables."""
+
+    def __init__(self, store: KeyValueStore, looks: float) -> None:
+        self._store, self._looks = store, looks
+        self.get, self.put, self.delete = store.get, store.put, store.delete
+
+    def scan(self, prefix: str) -> dict[str, Versioned]:
+        self._looks -= 1
+        if self._looks >= 0:
+            raise StoreError("store", "an answer", "none")
+        return self._store.scan(prefix)
+
+
+def test_a_store_that_is_away_for_a_moment_is_waited_for_and_one_that_is_gone_is_told(address: str) -> None:
+    lease = Lease(address, PARTITION, "holder", SPANS)
+    real = lease.store
+    lease.store = AwayFor(real, 3)
+    with lease:
+        assert lease.grant.fence == 1
+    lease.store = AwayFor(real, math.inf)
+    began = time.monotonic()
+    with pytest.raises(StoreError, match="required an answer, but came none"), lease:
+        pytest.fail("it is held")
+    assert time.monotonic() - began > SPANS.maximum_lease
 
 
 def test_a_lease_that_was_not_entered_has_no_grant(address: str) -> None:
