@@ -76,10 +76,10 @@ def clusters(run: RunDirectory, *names: str, **how: Any) -> Iterator[list[Cluste
             one.end()
 
 
-def shared_run(folder: Path, scenario: str) -> tuple[RunDirectory, JobSpec]:
+def shared_run(folder: Path, scenario: str, **sharing: Any) -> tuple[RunDirectory, JobSpec]:
     fields = dict(SCENARIOS[scenario])
     path = write_input(folder / "input", events(ROWS), files=12)
-    spec = spec_of(path, "key", fields.pop("aggregates"), sharing={"lease_seconds": 1}, **fields)
+    spec = spec_of(path, "key", fields.pop("aggregates"), sharing={"lease_seconds": 1, **sharing}, **fields)
     run = RunDirectory(str(folder / "shared"))
     prepare(run, spec, DATE, str(folder))
     return run, spec

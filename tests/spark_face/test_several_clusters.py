@@ -22,6 +22,7 @@ from skewless_spark.prepare import prepare
 from skewless_spark.sharing import share_stage
 from skewless_spark.sharing.participation import lease_address
 from skewless_spark.stage import outcome
+from tests.leases.conftest import redis_server
 from tests.spark_face.clusters import await_that, leases, shares
 from tests.spark_face.scenario import DATE, reduce_job, result_of, spec_of, write_input
 from tests.spark_face.shared_runs import (
@@ -54,6 +55,18 @@ def test_two_clusters_share_a_run_and_say_what_one_alone_says(
     if scenario in DISTURBED:
         assert any(report.backlog_rows for report in run.reports())
     require_the_answer_of_one_alone(spark, run, spec, tmp_path)
+
+
+def test_with_leases_in_redis_it_is_the_same_and_the_run_directory_has_none(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with redis_server() as (socket, _):
+        run, spec = shared_run(tmp_path, "native", store=f"unix://{socket}")
+        with clusters(run, "east", "west") as both:
+            assert all(one.ended_well() for one in both), [one.log.read_text() for one in both]
+        require_the_answer_of_one_alone(spark, run, spec, tmp_path)
+    assert set(shares(run)) == {"east", "west"}
+    assert not [path for path in Path(run.root).rglob("*") if path.name in {"leases", "owner"}]
 
 
 def test_the_faster_one_does_more(packages: Path, tmp_path: Path) -> None:
