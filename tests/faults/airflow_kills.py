@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import count
+from operator import itemgetter
 from typing import NamedTuple
+
+import psutil
 
 from tests.faults.airflow_nights import AirflowHarness, Night
 from tests.faults.airflow_parts import (
@@ -50,84 +55,102 @@ MOMENTS = {
     "publish": Moment("publish", "quality/COMMIT.json"),
 }
 
-#: Kills, given the processes and the id of the try that is at work; the component to be started again, if any.
-Kill = Callable[[Parts, str], str]
+#: What `up` starts again, and nothing less.
+_ALL = "all"
 
 
-def _task_alone(parts: Parts, ident: str) -> str:
-    kill([parts.task(ident)])
+class Death(NamedTuple):
+    """What is killed, and when it is tried.
+
+    Attributes:
+        kill: does it, given the processes and the id of the try that is at work; what is then to be started again.
+        moments: names of moments.
+    """
+
+    kill: Callable[[Parts, str], str]
+    moments: Sequence[str]
+
+
+def _of_task(which: Callable[[Parts, str], psutil.Process], below: bool, parts: Parts, ident: str) -> str:
+    process = which(parts, ident)
+    kill(family(process) if below else [process])
     return ""
 
 
-def _task_and_below(parts: Parts, ident: str) -> str:
-    kill(family(parts.task(ident)))
-    return ""
-
-
-def _supervisor_alone(parts: Parts, ident: str) -> str:
-    kill([parts.supervisor(ident)])
-    return ""
-
-
-def _supervisor_and_below(parts: Parts, ident: str) -> str:
-    kill(family(parts.supervisor(ident)))
-    return ""
-
-
-def _component_alone(name: str, parts: Parts, ident: str) -> str:
+def _of_component(name: str, below: bool, parts: Parts, ident: str) -> str:
     del ident
-    kill([parts.component(name)])
+    process = parts.component(name)
+    kill(family(process) if below else [process])
     return name
 
 
-def _component_and_below(name: str, parts: Parts, ident: str) -> str:
-    del ident
-    kill(family(parts.component(name)))
-    return name
-
-
-def _all(spark: bool, parts: Parts, ident: str) -> str:
+def _of_all(spark: bool, parts: Parts, ident: str) -> str:
     del ident
     parts.kill_all(spark=spark)
     return _ALL
 
 
-_ALL = "up"
-_KILLS: dict[str, tuple[Kill, tuple[str, ...]]] = {
-    "the task's process": (_task_alone, ("stage", "publish")),
-    "the task's process and all below": (_task_and_below, ("validate",)),
-    "the task's supervisor": (_supervisor_alone, ("stage", "decision")),
-    "the task's supervisor and all below": (_supervisor_and_below, ("prepare",)),
-    "the scheduler": (partial(_component_alone, SCHEDULER), ("stage", "publish")),
-    "the scheduler and all below": (partial(_component_and_below, SCHEDULER), ("merge",)),
-    "the API server": (partial(_component_and_below, API_SERVER), ("stage", "validate")),
-    "the DAG processor": (partial(_component_and_below, DAG_PROCESSOR), ("prepare",)),
-    "the triggerer": (partial(_component_and_below, TRIGGERER), ("stage",)),
-    "all of Airflow": (partial(_all, False), ("merge", "publish")),
-    "all of Airflow and Spark Connect": (partial(_all, True), ("stage",)),
+_DEATHS = {
+    "the task's process": Death(partial(_of_task, Parts.task, False), ["stage", "publish"]),
+    "the task's process and all below": Death(partial(_of_task, Parts.task, True), ["validate"]),
+    "the task's supervisor": Death(partial(_of_task, Parts.supervisor, False), ["stage", "decision"]),
+    "the task's supervisor and all below": Death(partial(_of_task, Parts.supervisor, True), ["prepare"]),
+    "the scheduler": Death(partial(_of_component, SCHEDULER, False), ["stage", "publish"]),
+    "the scheduler and all below": Death(partial(_of_component, SCHEDULER, True), ["merge"]),
+    "the API server": Death(partial(_of_component, API_SERVER, True), ["stage", "validate"]),
+    "the DAG processor": Death(partial(_of_component, DAG_PROCESSOR, True), ["prepare"]),
+    "the triggerer": Death(partial(_of_component, TRIGGERER, True), ["stage"]),
+    "all of Airflow": Death(partial(_of_all, False), ["merge", "publish"]),
+    "all of Airflow and Spark Connect": Death(partial(_of_all, True), ["stage"]),
 }
+#: One run in which each step has its death.
+_IN_TURN = [
+    ("the DAG processor", "prepare"),
+    ("the triggerer", "stage"),
+    ("the task's supervisor", "decision"),
+    ("the API server", "merge"),
+    ("the task's process and all below", "validate"),
+    ("the scheduler", "publish"),
+]
 
 
 def trials() -> list[Trial]:
-    """Each death, at two or three moments."""
-    pairs = [(name, moment) for name, (_, moments) in _KILLS.items() for moment in moments]
-    return [
-        Trial(KIND, moment, f"of {name}", _FIRST_SEED + number, partial(killed, name, moment))
-        for number, (name, moment) in enumerate(pairs)
+    """Each death at a moment, then those that are tried at two, so that a run that is broken off has some of each."""
+    seeds = count(_FIRST_SEED)
+    rounds = [
+        (turn, Trial(KIND, moment, f"of {name}", next(seeds), partial(killed, name, moment)))
+        for name, death in _DEATHS.items()
+        for turn, moment in enumerate(death.moments)
     ]
+    in_turn = Trial(KIND, "all steps", "of one after another", next(seeds), in_one_run)
+    return [*(trial for _, trial in sorted(rounds, key=itemgetter(0))), in_turn]
 
 
 def killed(name: str, moment: str, h: AirflowHarness, seed: int) -> Outcome:
     """Kill it while the run is at that moment, start it again, and wait for the run's end."""
-    chance, at = chance_of(seed), MOMENTS[moment]
+    return _night(h, seed, [(name, moment)])
+
+
+def in_one_run(h: AirflowHarness, seed: int) -> Outcome:
+    """A death at each step of one run, each of something else."""
+    return _night(h, seed, _IN_TURN)
+
+
+def _night(h: AirflowHarness, seed: int, deaths: Sequence[tuple[str, str]]) -> Outcome:
+    chance = chance_of(seed)
     with Night(h, seed) as night:
-        ident = night.await_task(at.task, at.after)
-        time.sleep(chance.uniform(0, at.within_seconds))
-        gone = _KILLS[name][0](h.parts, ident)
-        if gone:
-            time.sleep(chance.uniform(0, _RESTART_SECONDS))
-            h.house.up() if gone == _ALL else h.parts.start(gone)
+        for name, moment in deaths:
+            _strike(h, night, name, MOMENTS[moment], chance)
         outcome = night.end()
         night.check()
     h.parts.sweep()
     return outcome
+
+
+def _strike(h: AirflowHarness, night: Night, name: str, at: Moment, chance: random.Random) -> None:
+    ident = night.await_task(at.task, at.after)
+    time.sleep(chance.uniform(0, at.within_seconds))
+    gone = _DEATHS[name].kill(h.parts, ident)
+    if gone:
+        time.sleep(chance.uniform(0, _RESTART_SECONDS))
+        h.house.up() if gone == _ALL else h.parts.start(gone)

@@ -43,6 +43,10 @@ SETTINGS = {
     "AIRFLOW__SCHEDULER__TASK_QUEUED_TIMEOUT": "40",
     "AIRFLOW__SCHEDULER__TASK_QUEUED_TIMEOUT_CHECK_INTERVAL": "5",
     "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "2",
+    # A server that has just come back may take longer than five seconds for its first answer.
+    "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "30",
+    # Nobody changes a DAG meanwhile.
+    "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "900",
 }
 #: Stages although there is little; a dead attempt is known as one after four times as many seconds.
 SPEC = {"engine": "staged", "sharing": {"lease_seconds": 1.0}}
@@ -233,7 +237,7 @@ class Readers:
 
     def _read(self) -> None:
         while True:
-            over = self._over.wait(0.1)
+            over = self._over.wait(0.2)
             self._look()
             if over:
                 return
