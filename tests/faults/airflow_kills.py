@@ -138,13 +138,15 @@ def in_one_run(h: AirflowHarness, seed: int) -> Outcome:
 
 def _night(h: AirflowHarness, seed: int, deaths: Sequence[tuple[str, str]]) -> Outcome:
     chance = chance_of(seed)
-    with Night(h, seed) as night:
-        for name, moment in deaths:
-            _strike(h, night, name, MOMENTS[moment], chance)
-        outcome = night.end()
-        night.check()
-    h.parts.sweep()
-    return outcome
+    try:
+        with Night(h, seed) as night:
+            for name, moment in deaths:
+                _strike(h, night, name, MOMENTS[moment], chance)
+            outcome = night.end()
+            night.check()
+            return outcome
+    finally:
+        h.parts.sweep()
 
 
 def _strike(h: AirflowHarness, night: Night, name: str, at: Moment, chance: random.Random) -> None:

@@ -43,8 +43,6 @@ SETTINGS = {
     "AIRFLOW__SCHEDULER__TASK_QUEUED_TIMEOUT": "40",
     "AIRFLOW__SCHEDULER__TASK_QUEUED_TIMEOUT_CHECK_INTERVAL": "5",
     "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "2",
-    # A server that has just come back may take longer than five seconds for its first answer.
-    "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "30",
     # Nobody changes a DAG meanwhile.
     "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "900",
 }

@@ -34,7 +34,7 @@ class Parts:
             return psutil.Process(self._again[name].pid)
         # It names itself, some of them with an underscore; its workers are further below.
         for one in psutil.Process(self._house.session().pid).children():
-            if name in " ".join(one.cmdline()).replace("_", "-"):
+            if lives(one) and name in " ".join(one.cmdline()).replace("_", "-"):
                 return one
         raise AssertionError(f"no {name} is running")
 
@@ -66,7 +66,7 @@ class Parts:
         found = []
         for one in psutil.process_iter():
             with suppress(psutil.NoSuchProcess):
-                if one.status() != psutil.STATUS_ZOMBIE and words in " ".join(one.cmdline()):
+                if lives(one) and words in " ".join(one.cmdline()):
                     found.append(one)
         return found
 
@@ -88,6 +88,11 @@ class Parts:
         found = [one for one in self.started_by(title) if " ".join(one.cmdline()).strip() == title]
         assert found, f"no process is called {title!r}"
         return found[0]
+
+
+def lives(process: psutil.Process) -> bool:
+    """Whether it has not ended; one that was killed is there until its parent has looked at it."""
+    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
 
 
 def family(process: psutil.Process) -> list[psutil.Process]:
