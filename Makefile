@@ -41,7 +41,7 @@ cluster-down: setup ## Stop them
 bench: setup ## Measure against baselines; ONLY=B3 for one row, SCALE=0.1 for a look, LONG=1 for B2 with T* = 60 s
 	@$(IN_VENV) python -m benchmarks $(if $(ONLY),--only $(ONLY)) $(if $(SCALE),--scale $(SCALE)) $(if $(LONG),--long)
 
-faults: setup ## Break runs in every way we know and write docs/faults.md (half an hour); SEED=17 for one trial again
+faults: setup ## Break runs in every way we know and write docs/faults.md (an hour); SEED=17 for one trial again
 	@$(IN_VENV) python -m tests.faults $(if $(SEED),--seed $(SEED),--table docs/faults.md)
 
 soak: setup ## Trigger 20 runs at once and 200 in a row in Airflow and write docs/load.md (two hours); RUNS=20 for a look

@@ -212,6 +212,11 @@ def environment(port: int) -> dict[str, str]:
         "AIRFLOW__CORE__PARALLELISM": "4",
         "AIRFLOW__CORE__DAGBAG_IMPORT_ERROR_TRACEBACKS": "False",
         "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",
+        # Of what starts together the API server is the last to answer, half a minute after the scheduler on a busy
+        # laptop: a task that was interrupted waits for it then, instead of using up its tries.
+        "AIRFLOW__WORKERS__EXECUTION_API_RETRIES": "40",
+        "AIRFLOW__WORKERS__EXECUTION_API_RETRY_WAIT_MAX": "5",
+        "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "30",
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{HOME / 'airflow.db'}",
         "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(LOGS),
         "AIRFLOW__API__HOST": _host(),

@@ -5,7 +5,7 @@
     python -m tests.faults --list                            name the trials
 
 Results are added to a file, if one is given, and what it has already is not tried again; so that a run of all
-may be made in parts. The page is written when no trial is left.
+may be made in parts. The page says how many trials are left.
 """
 
 from __future__ import annotations
@@ -18,10 +18,15 @@ import time
 import traceback
 from pathlib import Path
 
+from tests.faults import airflow_kills
+from tests.faults.airflow_nights import AirflowHarness
 from tests.faults.catalogue import KINDS, all_trials
 from tests.faults.harness import Harness
 from tests.faults.table import Tried, table
 from tests.faults.trial import Trial
+
+AIRFLOW = "airflow"
+HALVES = ("no-spark", "spark", AIRFLOW)
 
 
 def main() -> int:
@@ -35,25 +40,26 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=1e9, help="after so many no further trial is begun")
     parser.add_argument("--place", type=Path, help="where the run without faults is kept for the next time")
     parser.add_argument("--list", action="store_true")
-    parser.add_argument("--only", choices=["spark", "no-spark"], help="half of them")
+    parser.add_argument("--only", choices=HALVES, help="some of them")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
         given.place = given.place or Path(place)
         given.results = given.results or Path(place) / "results.jsonl"
         given.until = time.monotonic() + 60 * given.minutes
-        halves = [name for name in ("no-spark", "spark") if given.only in {None, name}]
+        halves = [name for name in HALVES if given.only in {None, name}]
         left, wrong = (sum(counts) for counts in zip(*(_half(given, name) for name in halves), strict=True))
-        if given.table and not left:
-            given.table.write_text(table(_read(given.results)), encoding="utf-8")
+        if given.table:
+            given.table.write_text(table(_read(given.results), left), encoding="utf-8")
         sys.stdout.write(f"{wrong} wrong, {left} not tried\n")
     return int(wrong > 0)
 
 
 def _half(given: argparse.Namespace, name: str) -> tuple[int, int]:
-    """The trials with Spark or those without: how many were not tried, and how many came out wrong."""
-    harness = Harness(given.place / name, spark=name == "spark")
+    """The trials with Spark, those without, or those in Airflow: how many were not tried, how many came out wrong."""
+    harness = AirflowHarness() if name == AIRFLOW else Harness(given.place / name, spark=name == "spark")
     try:
-        chosen = [one for one in all_trials(harness) if given.kind is None or one.kind in given.kind]
+        found = airflow_kills.trials() if isinstance(harness, AirflowHarness) else all_trials(harness)
+        chosen = [one for one in found if given.kind is None or one.kind in given.kind]
         chosen = [one for one in chosen if given.seed is None or one.seed == given.seed]
         chosen = [one for one in chosen if given.step in {None, one.step}]
         if given.list:
@@ -64,7 +70,7 @@ def _half(given: argparse.Namespace, name: str) -> tuple[int, int]:
         harness.close()
 
 
-def _run(harness: Harness, trials: list[Trial], results: Path, until: float) -> tuple[int, int]:
+def _run(harness: Harness | AirflowHarness, trials: list[Trial], results: Path, until: float) -> tuple[int, int]:
     known = {tried.name for tried in _read(results) if tried.outcome != "wrong"}
     wrong, waiting = 0, [trial for trial in trials if trial.name not in known]
     for done, trial in enumerate(waiting):

@@ -29,6 +29,7 @@ KINDS = {
     "kill worker": "SIGKILL of all Python workers of Spark",
     "kill all": "SIGKILL of driver, JVM and Python workers",
     "kill JVM": "SIGKILL of the JVM below a driver that lives",
+    "kill Airflow": "SIGKILL of processes of Airflow that is up, at work on a run; what is a server is started again",
     "twice": "two attempts of one step at once",
     "pause": "SIGSTOP of an attempt; its successor goes on; then it wakes",
     "full disk": "a file system of a few pages, or a limit to the length of files; then there is room again",
@@ -57,15 +58,25 @@ reader in between must see the old one or the new one, whole.
 Steps named *no Spark* belong to runs in which plain Python writes what Spark writes, so that a trial takes a fraction
 of a second; plans, decisions, commits, checks of the input and the publication are the product's own in all of them.
 
+Trials of the kind *kill Airflow* have a whole Airflow that is up, with its LocalExecutor and a Spark Connect server,
+and one run in it for each trial: `success` by itself is *right*; failed, with a sentence in the task's log, and right
+once it was cleared, is *stopped*. Readers look at the published day from the trigger on. Airflow's own waits (for
+heartbeats, orphans and the queue) are shortened to seconds.
+
 `python -m tests.faults --seed N` repeats a trial.
 
 Not tried here: a wall clock that jumps while a step runs (no step reads one; ages of files are looked at by retention
-and warm starts alone), the death of Airflow's own processes, and of executors on other machines.
+and warm starts alone), and the death of executors on other machines.
 """
 
 
-def table(tried: Sequence[Tried]) -> str:
-    """The page; of a trial that was repeated the last time counts."""
+def table(tried: Sequence[Tried], left: int = 0) -> str:
+    """The page.
+
+    Args:
+        tried: the trials; of one that was repeated the last time counts.
+        left: trials that were not tried, as the time was up.
+    """
     last = {one.name: one for one in tried}.values()
     rows: dict[tuple[str, str, str], list[Tried]] = defaultdict(list)
     for one in last:
@@ -76,6 +87,8 @@ def table(tried: Sequence[Tried]) -> str:
         f"**{len(last):,} trials of {len(rows):,} different faults: {outcomes['right']:,} right, "
         f"{outcomes['stopped']:,} stopped, {outcomes['wrong']:,} wrong.**\n"
     )
+    if left:
+        page.append(f"{left:,} more were not tried in this run.\n")
     page.append("| kind | what it is | faults | trials | right | stopped | wrong |\n|---|---|--:|--:|--:|--:|--:|")
     for kind, words in KINDS.items():
         of = [one for one in last if one.kind == kind]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from tests.faults.harness import Harness, Outcome
+from tests.faults.harness import Outcome
 
 
 class Trial(NamedTuple):
@@ -16,7 +16,7 @@ class Trial(NamedTuple):
         step: the name of the step that it happens to.
         fault: in words, without what is random: trials alike in these three are one row of the table.
         seed: of its random numbers.
-        act: does it, and checks what must hold.
+        act: does it, given the harness of its half and the seed, and checks what must hold.
         spark: whether it needs Spark.
     """
 
@@ -24,7 +24,7 @@ class Trial(NamedTuple):
     step: str
     fault: str
     seed: int
-    act: Callable[[Harness, int], Outcome]
+    act: Callable[[Any, int], Outcome]
     spark: bool = False
 
     @property

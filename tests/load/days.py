@@ -6,6 +6,7 @@ import datetime as dt
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -38,8 +39,14 @@ def write_lake(root: Path, which: Sequence[str]) -> None:
             pq.write_table(pa.table({"page": rows[number::FILES]}), folder / f"{number}.parquet")
 
 
-def write_catalog(catalog: Path, names: Sequence[str]) -> None:
-    """A job for each name; they differ in where they publish."""
+def write_catalog(catalog: Path, names: Sequence[str], **more: Any) -> None:
+    """A job for each name; they differ in where they publish.
+
+    Args:
+        catalog: the folder of their specs.
+        names: of the jobs.
+        more: fields of all specs, instead of what they have by default.
+    """
     catalog.mkdir(parents=True)
     for name in names:
         spec = {
@@ -49,12 +56,19 @@ def write_catalog(catalog: Path, names: Sequence[str]) -> None:
             "aggregates": {"visits": "count"},
             "routing": {"waves": [1], "reducers": 2, "warm_start": False},
             "output": {"path": f"published/{name}", "files": 1},
+            **more,
         }
         (catalog / f"{name}.yaml").write_text(yaml.safe_dump(spec, sort_keys=False))
 
 
 def faults_of(root: Path, run: RunDirectory, name: str, day: str) -> list[str]:
     """What is wrong with a finished run of a day, in words; nothing if all is right."""
+    left = [f"{run}: {leftover} is left over" for leftover in leftovers(root, run)]
+    return [*wrong_results(root, run, name, day), *left]
+
+
+def wrong_results(root: Path, run: RunDirectory, name: str, day: str) -> list[str]:
+    """What is wrong with the result of a finished run, in words, whatever its attempts have left over."""
     found = []
     job = run.job()
     if job.date.isoformat() != day:
@@ -64,7 +78,6 @@ def faults_of(root: Path, run: RunDirectory, name: str, day: str) -> list[str]:
     counted = dict(zip(published["page"].to_pylist(), published["visits"].to_pylist(), strict=True))
     if counted != Counter(pages(day)) or published.num_rows != len(counted):
         found.append(f"what {name} published of {day} is not what was counted")
-    found += [f"{run}: {leftover} is left over" for leftover in leftovers(root, run)]
     return found
 
 

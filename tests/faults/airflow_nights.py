@@ -1,0 +1,255 @@
+"""A real Airflow, and in it one run of a small job for each trial: begun, watched, and held to the right result."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import ExitStack
+from datetime import timedelta
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from skewless.publication import PUBLISHED
+from skewless_airflow.rest import FINISHED_RUN
+from tests.faults.airflow_parts import Parts
+from tests.faults.harness import Outcome
+from tests.load.days import FIRST, pages, write_lake, wrong_results
+from tests.load.house import House, house
+
+JOB = "nightly"
+#: What has not happened by then will not.
+PATIENCE_SECONDS = 420.0
+#: How long an orphan may take to notice that it is one, or to end its step.
+ORPHAN_SECONDS = 90.0
+#: A component that was started again reports for work within that.
+HEALTHY_SECONDS = 90.0
+#: With Airflow's own, minutes pass until it notices a death; all of them are what its documentation says to change.
+SETTINGS = {
+    "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "25",
+    "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "2",
+    "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "5",
+    "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "25",
+    "AIRFLOW__SCHEDULER__JOB_HEARTBEAT_SEC": "2",
+    "AIRFLOW__SCHEDULER__TASK_QUEUED_TIMEOUT": "40",
+    "AIRFLOW__SCHEDULER__TASK_QUEUED_TIMEOUT_CHECK_INTERVAL": "5",
+    "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "2",
+    # Nobody changes a DAG meanwhile.
+    "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "900",
+}
+#: Stages although there is little; a dead attempt is known as one after four times as many seconds.
+SPEC = {"engine": "staged", "sharing": {"lease_seconds": 1.0}}
+
+
+class AirflowHarness:
+    """An Airflow that is up from the first trial to the last."""
+
+    def __init__(self) -> None:
+        self._held = ExitStack()
+
+    @cached_property
+    def house(self) -> House:
+        """Started when the first trial needs it."""
+        folder = self._held.enter_context(tempfile.TemporaryDirectory(prefix="skewless-kills-"))
+        return self._held.enter_context(house(Path(folder), [], [JOB], SETTINGS, **SPEC))
+
+    @cached_property
+    def parts(self) -> Parts:
+        """Its processes."""
+        parts = Parts(self.house)
+        self._held.callback(parts.close)
+        return parts
+
+    def close(self) -> None:
+        """Stop it."""
+        self._held.close()
+
+    def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        """A call of the API; again while that is not there."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                return self.house.rest._call(method, path, body)
+            except (httpx.TransportError, httpx.HTTPStatusError) as err:
+                gone = isinstance(err, httpx.TransportError) or err.response.is_server_error
+                if not gone or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.5)
+
+    def ready(self) -> None:
+        """Let nothing of an earlier trial, one that went wrong, be in the way of the next one."""
+        deadline = time.monotonic() + HEALTHY_SECONDS
+        while not self.house.running().healthy():
+            if time.monotonic() > deadline:
+                self.parts.kill_all(spark=False)
+                self.house.up()
+                break
+            time.sleep(1)
+        runs = self.call("GET", f"/dags/{JOB}/dagRuns?state=queued&state=running")["dag_runs"]
+        for run in runs:
+            self.call("PATCH", f"/dags/{JOB}/dagRuns/{run['dag_run_id']}", {"state": "failed"})
+
+
+class Night:
+    """A run of the job, for a day of its own that was published before; readers look at that day all the time.
+
+    Args:
+        harness: with the Airflow.
+        seed: of the trial; it says which day.
+    """
+
+    def __init__(self, harness: AirflowHarness, seed: int) -> None:
+        harness.ready()
+        self._harness, self._root = harness, harness.house.root
+        self.day = (FIRST + timedelta(days=seed)).isoformat()
+        write_lake(self._root, [self.day])
+        self.published = self._root / "published" / JOB / f"date={self.day}"
+        self.published.mkdir(parents=True)
+        pq.write_table(pa.table({"page": ["before"], "visits": [1]}), self.published / "part-00000.parquet")
+        self.ident = harness.house.trigger(JOB, self.day, seed)
+        self.run = harness.house.run_of(JOB, self.ident)
+        self._readers = Readers(self.published, Counter(pages(self.day)))
+
+    def __enter__(self) -> Self:
+        self._readers.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._readers.stop()
+
+    def await_task(self, task: str, after: str) -> str:
+        """Wait until a task is at work.
+
+        Args:
+            task: its id.
+            after: what of the run directory has to be there by then: the API is not asked before.
+
+        Returns:
+            The id of its try.
+        """
+        self.awaited((Path(self.run.root) / after).exists, f"{after} of {self.ident}", 0.05)
+
+        def at_work() -> str:
+            one = next(one for one in self.tasks() if one["task_id"] == task)
+            assert one["state"] != "success", f"{task} ended before it was looked at"
+            return one["id"] if one["state"] == "running" else ""
+
+        return str(self.awaited(at_work, f"{task} to be at work", 0.2))
+
+    def tasks(self) -> list[dict[str, Any]]:
+        """What Airflow says of the tasks."""
+        return list(self._harness.call("GET", f"{self._path}/taskInstances?limit=100")["task_instances"])
+
+    def end(self) -> Outcome:
+        """Wait for the end; if that is a failure with a sentence, clear the run once."""
+        if self._ended() == "success":
+            return "right"
+        self._check_sentence()
+        assert self._readers.last == "before", "a run that failed has published"
+        self._harness.call("POST", f"{self._path}/clear", {"dry_run": False, "only_failed": True})
+        assert self._ended() == "success", f"cleared, it failed again: {self._told()}"
+        return "stopped"
+
+    def check(self) -> None:
+        """The published day is right, the ledger balances, readers saw nothing else, nothing is left over."""
+        root = Path(self.run.root)
+        orphans = self._harness.parts.started_by
+        self.awaited(lambda: not orphans(str(root)), "the last process of the run to end", 0.5, ORPHAN_SECONDS)
+        self._readers.stop()
+        wrong = wrong_results(self._root, self.run, JOB, self.day)
+        assert not wrong, "; ".join(wrong)
+        assert not self._readers.wrong, f"readers saw {self._readers.wrong}"
+        assert self._readers.last == "new", "readers never saw the new result"
+        assert self.run.exists(PUBLISHED), "no record of the publication"
+        beside = [path.name for path in self.published.parent.iterdir() if path.name.startswith((".", "_"))]
+        assert not beside, f"left beside what was published: {beside}"
+
+    def awaited(
+        self, condition: Callable[[], Any], what: str, every: float, patience_seconds: float = PATIENCE_SECONDS
+    ) -> Any:
+        """Wait for something that is true, and return it."""
+        deadline = time.monotonic() + patience_seconds
+        while not (found := condition()):
+            assert time.monotonic() < deadline, f"waited {patience_seconds:.0f} s for {what}: {self._told()}"
+            time.sleep(every)
+        return found
+
+    @property
+    def _path(self) -> str:
+        return f"/dags/{JOB}/dagRuns/{self.ident}"
+
+    def _ended(self) -> str:
+        def ended() -> str:
+            state = str(self._harness.call("GET", self._path)["state"])
+            return state if state in FINISHED_RUN else ""
+
+        return str(self.awaited(ended, "the run to end", 1.0))
+
+    def _check_sentence(self) -> None:
+        """What failed says why, in the log of its last try."""
+        for one in self.tasks():
+            if one["state"] != "failed":
+                continue
+            told = self._harness.call("GET", f"{self._path}/taskInstances/{one['task_id']}/logs/{one['try_number']}")
+            words = json.dumps(told["content"])
+            assert ": required " in words or "heartbeat" in words, f"{one['task_id']} failed without a sentence"
+
+    def _told(self) -> str:
+        return ", ".join(f"{one['task_id']} {one['state']} in try {one['try_number']}" for one in self.tasks())
+
+
+class Readers:
+    """Somebody who reads a published day again and again.
+
+    Args:
+        folder: of the day.
+        right: what the new result has to say.
+    """
+
+    def __init__(self, folder: Path, right: Counter[str]) -> None:
+        self._folder, self._right = folder, right
+        self.wrong: list[str] = []
+        self.last = "before"
+        self._over = threading.Event()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._reader.start()
+
+    def stop(self) -> None:
+        """Read once more, and no longer."""
+        self._over.set()
+        self._reader.join()
+
+    def _read(self) -> None:
+        while True:
+            over = self._over.wait(0.2)
+            self._look()
+            if over:
+                return
+
+    def _look(self) -> None:
+        try:
+            table = pq.read_table(self._folder, partitioning=None)
+        except FileNotFoundError:
+            if self._folder.is_dir():
+                return  # exchanged between its listing and its reading: the next look finds the other one
+            self.wrong.append("no folder")
+            return
+        rows = dict(zip(table["page"].to_pylist(), table["visits"].to_pylist(), strict=True))
+        seen = "before" if rows == {"before": 1} else "new" if rows == self._right else "something else"
+        if seen == "something else" or (seen == "before" and self.last == "new"):
+            self.wrong.append(f"{seen} after {self.last}: {len(rows)} rows")
+        self.last = seen
