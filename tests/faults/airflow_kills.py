@@ -47,7 +47,7 @@ class Moment(NamedTuple):
 
 
 MOMENTS = {
-    "prepare": Moment("prepare", within_seconds=1.5),
+    "prepare": Moment("prepare", within_seconds=0.2),
     "stage": Moment("stage_00.run", "stages/0000/attempts", 0.2),
     "decision": Moment("stage_01.plan", "stages/0000/COMMIT.json"),
     "merge": Moment("merge", "result/attempts", 0.2),

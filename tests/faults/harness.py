@@ -19,6 +19,8 @@ Outcome = Literal["right", "stopped"]
 END = "end"
 #: One trial in so many goes on to the publication, also where it has shown before that nothing else can come of it.
 ALL_THE_WAY = 25
+#: A JVM keeps what killed drivers had of its objects, and so is not used for ever.
+_DRIVERS_PER_JVM = 300
 
 
 class Harness:
@@ -37,7 +39,7 @@ class Harness:
         self.spark = spark
         self.world = World(place, own_disk=True)
         self._record = place / "points.jsonl"
-        self._number = 0
+        self._number = self._drivers = 0
         self.last_sentence = ""
         if spark:
             _import_all()
@@ -54,7 +56,8 @@ class Harness:
 
     @cached_property
     def jvm(self) -> SharedJvm:
-        """Started when the first attempt needs it."""
+        """Started when an attempt needs it."""
+        self._drivers = 0
         return SharedJvm()
 
     def close(self) -> None:
@@ -77,6 +80,9 @@ class Harness:
 
     def begin(self, step: Step) -> None:
         """Make things as they were before a step, with nothing left running."""
+        if "jvm" in self.__dict__ and self._drivers > _DRIVERS_PER_JVM:
+            self.jvm.close()
+            del self.jvm
         self.idle()
         self.world.restore(step.slug)
 
@@ -96,6 +102,7 @@ class Harness:
         """Begin an attempt of a step."""
         log = self.new_log(step)
         jvm = self.jvm if step.spark else None
+        self._drivers += jvm is not None
 
         def act() -> int:
             if jvm is not None:
