@@ -94,7 +94,7 @@ _DEATHS = {
     "the task's process": Death(partial(_of_task, Parts.task, False), ["stage", "publish"]),
     "the task's process and all below": Death(partial(_of_task, Parts.task, True), ["validate"]),
     "the task's supervisor": Death(partial(_of_task, Parts.supervisor, False), ["stage", "decision"]),
-    "the task's supervisor and all below": Death(partial(_of_task, Parts.supervisor, True), ["prepare"]),
+    "the task's supervisor and all below": Death(partial(_of_task, Parts.supervisor, True), ["merge"]),
     "the scheduler": Death(partial(_of_component, SCHEDULER, False), ["stage", "publish"]),
     "the scheduler and all below": Death(partial(_of_component, SCHEDULER, True), ["merge"]),
     "the API server": Death(partial(_of_component, API_SERVER, True), ["stage", "validate"]),

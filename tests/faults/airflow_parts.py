@@ -86,7 +86,8 @@ class Parts:
 
     def _titled(self, title: str) -> psutil.Process:
         found = [one for one in self.started_by(title) if " ".join(one.cmdline()).strip() == title]
-        assert found, f"no process is called {title!r}"
+        others = {" ".join(one.cmdline()) for one in self.started_by("airflow worker")} if not found else set()
+        assert found, f"no process is called {title!r}, but {sorted(others)} are there"
         return found[0]
 
 

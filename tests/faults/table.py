@@ -58,6 +58,9 @@ reader in between must see the old one or the new one, whole.
 Steps named *no Spark* belong to runs in which plain Python writes what Spark writes, so that a trial takes a fraction
 of a second; plans, decisions, commits, checks of the input and the publication are the product's own in all of them.
 
+A stage named *shared* is one that several Spark clusters share: one of them is struck, and another one ends it. Paths
+below `owner/` and `leases/` are records of who holds a step, or a virtual task of a shared stage.
+
 Trials of the kind *kill Airflow* have a whole Airflow that is up, with its LocalExecutor and a Spark Connect server,
 and one run in it for each trial: `success` by itself is *right*; failed, with a sentence in the task's log, and right
 once it was cleared, is *stopped*. Readers look at the published day from the trigger on. Airflow's own waits (for
