@@ -32,6 +32,11 @@ def damage(path: Path, kind: Kind, seed: int) -> str:
     return f"bit {bit} of byte {at} of {len(content)} turned"
 
 
+def kinds_for(path: Path) -> tuple[Kind, ...]:
+    """What may happen to a file. Of an empty one, as a lease's record has, the name is what counts."""
+    return KINDS if path.stat().st_size else ("gone", "folder")
+
+
 def files_of(folder: Path) -> list[Path]:
     """The files of a run directory that were written by us, or by Spark for us; Spark's own notes are none."""
     found = (path for path in folder.rglob("*") if path.is_file())

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 from itertools import count
 
-from tests.faults.damage import KINDS, Kind, damage, files_of
+from tests.faults.damage import Kind, damage, files_of, kinds_for
 from tests.faults.harness import Harness, Outcome
 from tests.faults.killed import named
 from tests.faults.steps import Step
@@ -28,8 +28,7 @@ def trials(h: Harness) -> Iterator[Trial]:
         h.world.restore(slug)
         names = [str(path.relative_to(h.world.folder)) for path in files_of(h.world.folder)]
         for name in _all_or_one_of_each(names, step):
-            # Of a lease's record the name is what counts: there is nothing in the file.
-            kinds = KINDS if (h.world.folder / name).stat().st_size else ("gone", "folder")
+            kinds = kinds_for(h.world.folder / name)
             for kind in kinds if not h.spark else [kinds[next(turn) % len(kinds)]]:
                 fault = f"{named(name)} {_WORDS[kind]}"
                 yield Trial("damage", step.name, fault, next(seeds), partial(_damaged, step, name, kind), step.spark)

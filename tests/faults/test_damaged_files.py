@@ -21,7 +21,7 @@ from skewless_spark.merge import merge_states
 from skewless_spark.prepare import prepare
 from skewless_spark.spark_errors import sentence_for
 from skewless_spark.stage import run_stage
-from tests.faults.damage import KINDS, Kind, damage, files_of
+from tests.faults.damage import KINDS, Kind, damage, files_of, kinds_for
 from tests.spark_face.scenario import DATE, Quiet, result_of, spec_of, write_input
 
 AGGREGATES = {
@@ -68,7 +68,8 @@ def test_a_damaged_file_is_told_in_one_sentence_or_does_not_matter(
 ) -> None:
     outcomes: Counter[str] = Counter()
     # The short form: a file of each folder, in turn with the seed of the day it was written.
-    files = _one_of_each(files_of(scene.folder), random.Random(KINDS.index(kind)))
+    files = [file for file in files_of(scene.folder) if kind in kinds_for(file)]
+    files = _one_of_each(files, random.Random(KINDS.index(kind)))
     for number, file in enumerate(files):
         name = file.relative_to(scene.folder)
         copy = tmp_path / str(number)
