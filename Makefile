@@ -44,7 +44,7 @@ bench: setup ## Measure against baselines; ONLY=B3 for one row, SCALE=0.1 for a 
 faults: setup ## Break runs in every way we know and write docs/faults.md (an hour); SEED=17 for one trial again
 	@$(IN_VENV) python -m tests.faults $(if $(SEED),--seed $(SEED),--table docs/faults.md)
 
-soak: setup ## Trigger 20 runs at once and 200 in a row in Airflow and write docs/load.md (two hours); RUNS=20 for a look
+soak: setup ## Trigger 20 runs at once and 200 in a row in Airflow and write docs/load.md (an hour and a quarter); RUNS=20 for a look
 	@$(IN_VENV) python -m tests.load $(if $(RUNS),--runs $(RUNS),--table docs/load.md)
 
 docs: setup ## Write docs/spec.md and docs/spec.schema.json, the reference of job specs, from its models
