@@ -212,7 +212,7 @@ def environment(port: int) -> dict[str, str]:
         "AIRFLOW__CORE__PARALLELISM": "4",
         "AIRFLOW__CORE__DAGBAG_IMPORT_ERROR_TRACEBACKS": "False",
         "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",
-        # Of what starts together the API server is the last to answer, half a minute after the scheduler on a busy
+        # Of what starts together the API server is the last to answer, twenty seconds after the scheduler on a busy
         # laptop: a task that was interrupted waits for it then, instead of using up its tries.
         "AIRFLOW__WORKERS__EXECUTION_API_RETRIES": "40",
         "AIRFLOW__WORKERS__EXECUTION_API_RETRY_WAIT_MAX": "5",
