@@ -70,11 +70,12 @@ def burn(seconds: float) -> None:
 def beat_in_a_thread(address: str, name: str) -> None:
     """What would be simpler: a heartbeat of the same pace in a thread of this process."""
     beat = Beat(open_store(address, durable=False), name, 0)
+    beat.once()  # before there is a load: its first call takes several turns of the interpreter
 
     def beating() -> None:
         while True:
-            beat.once()
             time.sleep(SPANS.beat_every)
+            beat.once()
 
     threading.Thread(target=beating, daemon=True).start()
 
