@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test up down cluster cluster-down env test-cluster bench faults soak docs lint setup setup-tests setup-cluster setup-cluster-tests corpus
+.PHONY: help demo test mutants up down cluster cluster-down env test-cluster bench faults soak docs lint setup setup-tests setup-cluster setup-cluster-tests corpus
 
 # Tiers by folder. The fast one goes first and alone; the others start many JVMs and wait for them,
 # so two files run at a time, the longest first. A tier that does not exist yet is left out.
@@ -19,6 +19,9 @@ test: setup-tests ## Run the tests: core, leases, Spark, Airflow, end to end, fa
 	@$(IN_VENV) python -m pytest -n 2 tests/core
 	@$(IN_VENV) python -m pytest -n 2 tests/leases
 	@$(IN_VENV) python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(SLOW_TIERS)
+
+mutants: setup-tests ## Plant faults in a copy of the code, one at a time: each must fail its test; ONLY=name for some
+	@$(IN_VENV) python -m tests.planted $(if $(ONLY),--only $(ONLY))
 
 test-cluster: setup-cluster-tests ## Run the tests of the cluster and of the pages in a browser: PostgreSQL, Chromium
 	@$(IN_VENV) python -m pytest tests/cluster

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from skewless.errors import LedgerError
 from skewless.job import Job
-from skewless.ledger import balance, require_balanced
+from skewless.ledger import LedgerLine, balance, require_all_processed, require_balanced, require_kept, stage_problems
 from skewless.planner import first_plan
 from skewless.stage_report import StageReport
 from tests.core import synthetic
@@ -78,3 +78,64 @@ def test_an_empty_input_balances() -> None:
 def test_no_count_can_change_unnoticed(number: int, name: str, by: int) -> None:
     changed = [one.model_copy(update={name: getattr(one, name) + by}) if one.stage == number else one for one in GOOD]
     assert not balance(JOB, changed, 500).balanced
+
+
+@pytest.mark.parametrize("by", [1, -1], ids=["one too many", "one too few"])
+@pytest.mark.parametrize(
+    ("changed", "problem"),
+    [
+        (("admitted_rows", "processed_rows"), "stage 1 admitted {} rows of the 400 listed"),
+        (("backlog_in_rows", "processed_rows"), "stage 1 took in {} backlog rows of the 30 left over"),
+        (("processed_rows",), "stage 1 got 430 rows but processed and left over {}"),
+    ],
+    ids=["admitted", "taken in", "processed"],
+)
+def test_each_comparison_within_a_stage_sees_a_row_too_many_and_one_too_few(
+    changed: tuple[str, ...], problem: str, by: int
+) -> None:
+    good = LedgerLine.of(JOB, GOOD[1])
+    assert stage_problems([good], left_over=30) == ()
+    line = good.model_copy(update={name: getattr(good, name) + by for name in changed})
+    expected = {"admitted_rows": 400, "backlog_in_rows": 30, "processed_rows": 430}[changed[0]] + by
+    assert stage_problems([line], left_over=30) == (problem.format(expected),)
+
+
+@pytest.mark.parametrize("by", [1, -1], ids=["one too many", "one too few"])
+def test_rows_that_the_reader_gave_out_are_held_to_the_footers(by: int) -> None:
+    assert balance(JOB, [GOOD[0].model_copy(update={"source_rows": 100}), *GOOD[1:]], 500).balanced
+    read = [GOOD[0].model_copy(update={"source_rows": 100 + by}), *GOOD[1:]]
+    assert balance(JOB, read, 500).problems == ("stage 0 read 1 rows more or less than the footers list",)
+
+
+@pytest.mark.parametrize("by", [1, -1], ids=["one too many", "one too few"])
+def test_rows_processed_are_held_to_the_input_and_states_to_the_rows_processed(by: int) -> None:
+    assert balance(JOB, GOOD, 500 + by).problems == (f"the states account for {500 + by} rows of the 500 processed",)
+    changed = [stage(0, 100 + by, 0, 70 + by, 30), *GOOD[1:]]
+    assert balance(JOB, changed, 500 + by).problems == (
+        f"stage 0 admitted {100 + by} rows of the 100 listed",
+        f"{500 + by} rows were processed of the 500 of the input",
+    )
+    with pytest.raises(LedgerError, match=f"required all 500 rows processed, but came {500 + by} of them"):
+        require_all_processed(JOB, changed, "merge")
+
+
+@pytest.mark.parametrize("by", [1, -1], ids=["one too many", "one too few"])
+def test_a_stage_commits_only_as_many_backlog_rows_as_are_on_disk(by: int) -> None:
+    require_kept(JOB, GOOD[1], 30, 10)
+    with pytest.raises(
+        LedgerError, match=f"{10 + by} backlog rows are on disk of the 10 counted; nothing was committed"
+    ):
+        require_kept(JOB, GOOD[1], 30, 10 + by)
+
+
+def test_a_wave_that_is_left_out_is_named() -> None:
+    job = synthetic.job([100, 0, 400], waves=(1, 1, 4)).model_copy(update={"waves": ((0,), (1,), (2,))})
+    skipped = [stage(0, 100, 0, 100, 0, job), stage(2, 400, 0, 400, 0, job)]
+    assert balance(job, skipped, 500).problems == ("stage 2 admitted waves from 2 on, after 1 waves",)
+
+
+def test_rows_are_not_all_processed_while_a_wave_is_left() -> None:
+    require_all_processed(JOB, GOOD, "merge")
+    for reports in ([], GOOD[:2], [stage(0, 500, 0, 500, 0)]):
+        with pytest.raises(LedgerError, match="run the next stage first"):
+            require_all_processed(JOB, reports, "merge")

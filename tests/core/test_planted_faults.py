@@ -1,0 +1,45 @@
+"""The tables of planted faults fit the code; ``make mutants`` plants them."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.planted.table import ROOT, Fault, planted
+
+FAULTS = tuple(planted())
+#: How many there must be at least: a table that loses its entries checks nothing.
+FEWEST = 10
+
+
+def test_there_are_enough_and_each_has_a_name_of_its_own() -> None:
+    names = Counter(fault.name for fault in FAULTS)
+    assert [name for name, times in names.items() if times > 1] == []
+    assert len(names) >= FEWEST
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_a_planted_fault_applies_and_its_test_exists(fault: Fault) -> None:
+    fault.applied((ROOT / fault.file).read_text())
+    assert fault.has_test(ROOT), f"there is no test {fault.test}"
+
+
+GOOD = {"name": "a-b", "file": "plugins/x.py", "from": "x != 1", "to": "x < 1", "test": "tests/core/test_x.py::test_x"}
+
+
+@pytest.mark.parametrize(
+    ("change", "text", "problem"),
+    [
+        ({}, "y = 1\n", "exactly once, and is there 0 times"),
+        ({}, "a = x != 1\nb = x != 1\n", "exactly once, and is there 2 times"),
+        ({"to": "x != 1"}, "a = x != 1\n", "changes nothing"),
+        ({"to": "x  !=  1  # not"}, "a = x != 1\n", "changes nothing but comments and spaces"),
+        ({"to": "x ="}, "a = x != 1\n", "no Python any more"),
+        ({"file": "tests/core/test_x.py"}, "a = x != 1\n", "a fault is planted in"),
+    ],
+    ids=["gone", "twice", "the same", "spaces only", "no Python", "in a test"],
+)
+def test_a_fault_that_no_longer_applies_is_refused(change: dict[str, str], text: str, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        Fault.model_validate(GOOD | change).applied(text)
