@@ -42,7 +42,7 @@ def _footer_digest(opened: Any, size: int) -> str:
     ending = opened.read(8)
     length = int.from_bytes(ending[:4], "little")
     if ending[4:] != _PARQUET_END or length + 12 > size:
-        raise EOFError("it has no Parquet footer at its end")
+        raise OSError("it has no Parquet footer at its end")
     opened.seek(size - 8 - length)
     return hashlib.sha256(opened.read(length)).hexdigest()
 

@@ -4,15 +4,16 @@ import multiprocessing
 import os
 import signal
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import pytest
 
-from skewless.errors import DocumentError, LostRaceError, RunDirectoryError
+from skewless.errors import DocumentError, LostRaceError, RunDirectoryError, SkewlessError
 from skewless.planner import first_plan, plan_next_stage
-from skewless.run_directory import RunDirectory, stage_step
+from skewless.run_directory import MANIFEST, STAGE_REPORT, RunDirectory, stage_step
 from skewless.step_commit import CommittedFile, StepCommit
 from tests.core import synthetic
 
@@ -188,3 +189,154 @@ def test_paths_are_as_spark_reads_them(tmp_path: Path) -> None:
     assert RunDirectory(str(tmp_path)).path("x") == f"{tmp_path}/x"
     assert RunDirectory(f"file://{tmp_path}/").path("x") == f"{tmp_path}/x"
     assert RunDirectory("memory://run/").path("x") == "memory:///run/x"
+
+
+def parquet(pages: bytes, footer: bytes = b"what the pages hold") -> bytes:
+    """As a Parquet file is laid out: pages, a footer, the footer's length, a mark."""
+    return b"PAR1" + pages + footer + len(footer).to_bytes(4, "little") + b"PAR1"
+
+
+@pytest.mark.parametrize(
+    ("name", "written", "found"),
+    [
+        ("x.csv", b"a,1\n", b"a,2\n"),
+        ("x.csv", b"a,1\n", b"a,1"),
+        ("x.parquet", parquet(b"pages"), parquet(b"pages", b"what the Pages hold")),
+        ("x.parquet", parquet(b"pages"), parquet(b"pag")),
+        ("x.parquet", parquet(b"pages"), parquet(b"pages", b"")[:-4] + b"....".rjust(len(b"what the pages hold") + 4)),
+        ("x.parquet", parquet(b"pages"), None),
+    ],
+    ids=["other content", "cut", "other footer", "fewer pages", "no footer", "gone"],
+)
+def test_a_committed_file_that_changed_is_not_read(
+    run: RunDirectory, name: str, written: bytes, found: bytes | None
+) -> None:
+    attempt = run.new_attempt("result")
+    path = f"{run.root}/{attempt.folder}/{name}"
+    run.fs.makedirs(path.rpartition("/")[0], exist_ok=True)
+    run.fs.pipe_file(path, written)
+    file = attempt.described("result", path, 1)
+    run.verify(file)
+    run.fs.rm_file(path) if found is None else run.fs.pipe_file(path, found)
+    with pytest.raises(RunDirectoryError, match=f"required the file of {len(written)} bytes that was committed"):
+        run.verify(file)
+
+
+def test_a_copy_that_differs_anywhere_is_refused(run: RunDirectory, tmp_path: Path) -> None:
+    """Also in its pages, which nobody looks at when a file is copied."""
+    attempt = run.new_attempt("result")
+    path = f"{run.root}/{attempt.folder}/x.parquet"
+    run.fs.makedirs(path.rpartition("/")[0], exist_ok=True)
+    run.fs.pipe_file(path, parquet(b"pages"))
+    file = attempt.described("result", path, 1, copied=True)
+    copy = tmp_path / "copy.parquet"
+    copy.write_bytes(parquet(b"pages"))
+    run.verify_copy(file, str(copy))
+    copy.write_bytes(parquet(b"Pages"))
+    with pytest.raises(RunDirectoryError, match="but came other content"):
+        run.verify_copy(file, str(copy))
+
+
+def test_a_committed_document_that_changed_is_not_read(run: RunDirectory) -> None:
+    """Also where another whole document, as long as it, lies in its place."""
+    attempt = run.new_attempt(stage_step(0))
+    report = synthetic.report(first_plan(synthetic.job([100])), {"a": 1})
+    attempt.write(STAGE_REPORT, report)
+    attempt.commit([], {})
+    assert run.report(0) == report
+    other = report.model_copy(update={"stage_seconds": report.stage_seconds + 1}).sealed().encode()
+    assert len(other) == len(report.sealed().encode())
+    run.fs.pipe_file(f"{run.root}/{attempt.folder}/{STAGE_REPORT}", other)
+    with pytest.raises(RunDirectoryError, match="that was committed, but came other content"):
+        run.report(0)
+
+
+class Guard:
+    """A fence that lets nobody through, or everybody, and notes what was there when it was asked."""
+
+    def __init__(self, run: RunDirectory, *, opens: bool) -> None:
+        self._run, self._opens = run, opens
+        self.manifests: list[StepCommit] = []
+
+    def admit(self, attempt: str) -> None:
+        self.manifests.append(self._run.read(f"s/attempts/{attempt}/{MANIFEST}", StepCommit))
+        if not self._opens:
+            raise SkewlessError("fence", "the last fencing number", "an older one")
+
+
+def test_an_attempt_that_its_fence_does_not_let_through_commits_nothing(run: RunDirectory) -> None:
+    fence = Guard(run, opens=False)
+    with pytest.raises(SkewlessError, match="required the last fencing number"):
+        run.new_attempt("s", fence).commit([], {"rows": 1})
+    assert run.commit_of("s") is None
+    assert len(fence.manifests) == 1
+
+
+def test_what_a_fence_let_through_can_be_committed_by_whoever_comes_next(run: RunDirectory) -> None:
+    """The manifest is whole before the fence is asked, so that nothing is missing if the attempt ends there."""
+    fence = Guard(run, opens=True)
+    attempt = run.new_attempt("s", fence)
+    commit = attempt.commit([], {"rows": 1})
+    assert fence.manifests == [commit]
+    run.fs.rm_file(f"{run.root}/s/COMMIT.json")
+    run.finish_admitted("s", attempt.ident)
+    assert run.committed("s") == commit
+
+
+def test_the_manifest_of_another_attempt_commits_nothing(run: RunDirectory) -> None:
+    other = run.new_attempt("s", Guard(run, opens=True))
+    other.commit([], {"rows": 1})
+    run.fs.rm_file(f"{run.root}/s/COMMIT.json")
+    run.fs.makedirs(f"{run.root}/s/attempts/mine", exist_ok=True)
+    run.fs.mv(f"{run.root}/{other.folder}/{MANIFEST}", f"{run.root}/s/attempts/mine/{MANIFEST}")
+    with pytest.raises(DocumentError, match="required attempt mine of s, but came another one"):
+        run.finish_admitted("s", "mine")
+    assert run.commit_of("s") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "kept", "read"),
+    [
+        ("plans/{}.json", "0001", lambda run: run.plan(0)),
+        ("decisions/{}.json", "0002", lambda run: run.decision(1)),
+        ("stages/{}/COMMIT.json", "0001", lambda run: run.committed("stages/0000")),
+    ],
+    ids=["plan", "decision", "commit"],
+)
+def test_a_whole_document_in_the_place_of_another_is_refused(
+    run: RunDirectory, name: str, kept: str, read: Callable[[RunDirectory], object]
+) -> None:
+    job = synthetic.job([100, 400, 400], waves=(1, 4, 4))
+    plan = first_plan(job)
+    decision = plan_next_stage(job, plan, synthetic.report(plan, {"a": 60, "b": 40}))
+    assert decision.next_plan is not None
+    run.write_once("plans/0001.json", decision.next_plan)
+    run.write_once("decisions/0002.json", decision.model_copy(update={"stage": 2, "next_plan": None}))
+    run.write_once("stages/0001/COMMIT.json", StepCommit(step="stages/0001", attempt="a", files=()))
+    there, wanted = f"{run.root}/{name.format(kept)}", f"{run.root}/{name.format(f'{int(kept) - 1:04d}')}"
+    run.fs.makedirs(wanted.rpartition("/")[0], exist_ok=True)
+    run.fs.pipe_file(wanted, run.fs.cat_file(there))
+    with pytest.raises(DocumentError, match="restore the file from a copy"):
+        read(run)
+
+
+def test_the_report_of_another_stage_is_refused(run: RunDirectory) -> None:
+    attempt = run.new_attempt(stage_step(0))
+    report = synthetic.report(first_plan(synthetic.job([100])), {"a": 1})
+    attempt.write(STAGE_REPORT, report.model_copy(update={"stage": 1}))
+    attempt.commit([], {})
+    with pytest.raises(DocumentError, match="required the report of stage 0, but came that of 1"):
+        run.report(0)
+
+
+def test_a_crash_between_plan_and_decision_leaves_the_plan_and_no_decision(run: RunDirectory) -> None:
+    """A decision is what others go on from, so its plan is there before it."""
+    job = synthetic.job([100, 400], waves=(1, 4))
+    plan = first_plan(job)
+    decision = plan_next_stage(job, plan, synthetic.report(plan, {"a": 60, "b": 40}))
+    run.fs.makedirs(run.root, exist_ok=True)
+    run.fs.pipe_file(f"{run.root}/decisions", b"a file where the folder should be")
+    with pytest.raises((RunDirectoryError, OSError)):
+        run.enact(decision)
+    assert not run.exists("decisions/0001.json")
+    assert run.plan(1) == decision.next_plan
