@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
+from skewless_airflow import web
 from skewless_airflow.run_store import run_location
 from skewless_airflow.web.registration import SkewlessWeb, external_views, run_address
 from tests import airflow_setting
-from tests.airflow_face.web_scenario import DAG, FORBIDDEN_DAG, Moments, make_dags, served, synthetic_run, trigger
+from tests.airflow_face.web_scenario import (
+    DAG,
+    FORBIDDEN_DAG,
+    NO_RUNS,
+    NO_TASKS,
+    Moments,
+    make_dags,
+    served,
+    synthetic_run,
+    trigger,
+)
+
+_WEB = Path(str(web.__file__)).parent
+STATIC, TEMPLATES = _WEB / "static", _WEB / "templates"
 
 pytestmark = [airflow_setting.IN_PROCESS, pytest.mark.usefixtures("airflow_database")]
 
@@ -37,7 +53,6 @@ def clients(tmp_path_factory: pytest.TempPathFactory, airflow_database: None) ->
             trigger(found["admin"], dag_id, "one", "success")
             for folder_of in (dag_id, f"{dag_id}+g"):
                 Moments(run_location(folder_of, "one"), run).prepare().stages().merge().validate().publish()
-        (Path(run_location(DAG, "one")).parents[2] / "secret.css").write_text("nobody's business")
         yield found
 
 
@@ -103,6 +118,17 @@ def test_a_dag_that_is_not_the_users_is_refused(clients: dict[str, TestClient]) 
     assert {clients["admin"].get(address).status_code for address in about_it} == {200}
 
 
+def test_who_may_not_read_the_tasks_of_a_dag_sees_none_of_its_runs(clients: dict[str, TestClient]) -> None:
+    of_runs = [address for address in _addresses(DAG) if "/runs/one" in address]
+    of_dags = [address for address in _addresses(DAG) if f"/{DAG}" in address and address not in of_runs]
+    assert len(of_runs) > 10
+    assert len(of_dags) >= 2
+    assert {address: clients[NO_TASKS].get(address).status_code for address in of_runs} == dict.fromkeys(of_runs, 403)
+    assert {address: clients[NO_TASKS].get(address).status_code for address in of_dags} == dict.fromkeys(of_dags, 200)
+    every = [*of_runs, *of_dags]
+    assert {address: clients[NO_RUNS].get(address).status_code for address in every} == dict.fromkeys(every, 403)
+
+
 def test_no_other_parameter_stands_in_for_the_dag_of_the_address(clients: dict[str, TestClient]) -> None:
     answer = clients["viewer"].get(f"/skewless/dags/{FORBIDDEN_DAG}/runs/one/skew", params={"dag_id": DAG})
     assert answer.status_code == 403
@@ -121,6 +147,38 @@ def test_no_path_leads_out_of_the_static_files(clients: dict[str, TestClient], u
         answer = clients[user].get(f"/skewless/static/{path}")
         assert answer.status_code in ({401, 403} if user in {"", "nobody"} else {404}), path
         assert "def external_views" not in answer.text
+
+
+def _ways(folder: Path, secret: Path) -> list[str]:
+    """Paths that lead from a folder to a file outside, as they come over the wire: up, from the root, in between."""
+    up = os.path.relpath(secret, folder)
+    assert up.startswith("../")
+    assert (folder / up).resolve() == secret.resolve()
+    return [quote(way, safe="") for way in (up, f"./{up}", f"static/../{up}", str(secret.resolve()))]
+
+
+def _refuses_all(client: TestClient, base: str, ways: list[str], secret: Path) -> None:
+    for way in ways:
+        answer = client.get(f"{base}/{way}")
+        assert answer.status_code == 404, way
+        assert secret.read_text() not in answer.text
+
+
+def test_a_file_beside_the_static_ones_is_not_served(clients: dict[str, TestClient]) -> None:
+    """Although it is there, and of a kind that is."""
+    secret = TEMPLATES / "base.html"
+    _refuses_all(clients["viewer"], "/skewless/static", _ways(STATIC, secret), secret)
+
+
+def test_a_file_outside_the_data_docs_is_not_served_by_path_or_link(clients: dict[str, TestClient]) -> None:
+    """Although it is there, and of a kind that is."""
+    (docs,) = Path(run_location(DAG, "one")).glob("quality/attempts/*/data_docs")
+    secret = Path(run_location(DAG, "one")).parents[2] / "secret.css"
+    secret.write_text("p { color: secret }")
+    (docs / "link.css").symlink_to(secret)
+    (docs / "folder").symlink_to(secret.parent)
+    ways = [*_ways(docs, secret), "link.css", "folder/secret.css"]
+    _refuses_all(clients["viewer"], f"/skewless/dags/{DAG}/runs/one/quality/docs", ways, secret)
 
 
 @pytest.mark.parametrize("user", _EVERYBODY)

@@ -32,7 +32,9 @@ EVIL = "<img src=x onerror=alert(1)>"
 FORBIDDEN_DAG, DAG = "forbidden", "nightly"
 #: Somebody's DAG that has nothing to do with us.
 OTHER_DAG = "other"
-USERS = {"admin": "admin", "viewer": "viewer", "nobody": ""}
+#: May read DAGs, but not their runs; runs, but not their tasks.
+NO_RUNS, NO_TASKS = "noruns", "notasks"
+USERS = {"admin": "admin", "viewer": "viewer", "nobody": "", NO_RUNS: "viewer", NO_TASKS: "viewer"}
 
 
 @contextmanager
@@ -42,7 +44,7 @@ def served(folder: Path) -> Iterator[dict[str, TestClient]]:
     password_file = folder / "passwords.json"
     password_file.write_text(json.dumps(passwords))
     settings = {
-        "AIRFLOW__CORE__AUTH_MANAGER": "tests.airflow_face.web_auth.OneDagDenied",
+        "AIRFLOW__CORE__AUTH_MANAGER": "tests.airflow_face.web_auth.SomeDenied",
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(f"{name}:{role}" for name, role in USERS.items()),
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(password_file),
         "AIRFLOW__API_AUTH__JWT_SECRET": secrets.token_urlsafe(64),
