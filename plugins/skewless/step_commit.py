@@ -13,7 +13,7 @@ from skewless.errors import DocumentError
 def inner_path(path: str) -> bool:
     """Whether a path leads from a folder to something in it: no root, no step up, no sign that a path cannot have."""
     parts = path.split("/")
-    return "\0" not in path and "://" not in path and not {"", ".", ".."} & set(parts)
+    return "\0" not in path and not {"", ".", ".."} & set(parts)  # what a protocol ends with, too, has an empty part
 
 
 class CommittedFile(Frozen):

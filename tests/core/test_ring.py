@@ -92,6 +92,21 @@ def test_every_slot_has_an_owner_on_the_ring_and_the_order_of_reducers_is_no_mat
     assert np.array_equal(ring.slot_owners, Ring(tokens=dict(reversed(tokens.items()))).slot_owners)
 
 
+def test_reducers_are_in_order_however_they_were_given() -> None:
+    """Their order is that of the tasks' indexes, and so of the Spark partitions."""
+    ring = Ring(tokens={7: 2, 0: 3, 3: 1})
+    assert ring.reducers == (0, 3, 7)
+    assert ring.model_dump_json() == Ring(tokens={0: 3, 3: 1, 7: 2}).model_dump_json()
+
+
+def test_a_token_at_the_very_start_of_a_slot_has_it() -> None:
+    start = 0x6813
+    assert mmh3.hash(b"token-3994-0", 42, signed=False) == start << 16
+    owners = Ring(ring_bits=16, tokens={0: 8, 3994: 1}).slot_owners
+    assert owners[start] == 3994
+    assert owners[start + 1] == 0
+
+
 def test_an_even_ring_of_64_tokens_is_known() -> None:
     ring = Ring.even(8, 64)
     assert ring.reducers == tuple(range(8))

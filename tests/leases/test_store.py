@@ -173,6 +173,40 @@ def test_a_value_that_the_disk_has_lost_can_be_written_over(tmp_path: Path) -> N
     assert store.put("a", b"two", row.version)
 
 
+def test_what_is_answered_is_on_the_disk_value_first_and_then_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a power loss takes back a grant that somebody has acted on, or leaves one without a value."""
+    store, key = FileStore(str(tmp_path)), tmp_path / "heads" / "a"
+    synced: list[tuple[str, object]] = []
+    flush = os.fsync
+
+    def noted(handle: int) -> None:
+        flush(handle)
+        path = Path(f"/proc/self/fd/{handle}").resolve()
+        content = path.read_bytes() if path.is_file() else sorted(one.name for one in path.iterdir())
+        synced.append((str(path.relative_to(tmp_path)), content))
+
+    monkeypatch.setattr(os, "fsync", noted)
+    first = store.put("a", b"one", None)
+    assert first
+    assert synced == [
+        (f"values/{first}", b"one"),
+        ("values", [first]),
+        (f"births/{first}", [first]),
+        ("heads", ["a"]),
+        ("heads/a", [first]),
+    ]
+    synced.clear()
+    second = store.put("a", b"two", first)
+    assert second
+    assert synced == [(f"values/{second}", b"two"), ("values", sorted([first, second])), ("heads/a", [second])]
+    synced.clear()
+    assert store.delete("a", second)
+    assert synced == [("heads/a", [])]
+    assert not key.exists()
+
+
 FULL = """
 import resource, signal, sys
 from skewless_leases.errors import StoreError
