@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from pydantic import field_validator
+from typing import Self
 
-from skewless.document import Count, Document, Frozen
+from pydantic import field_validator, model_validator
+
+from skewless.document import Count, Document, Frozen, unmet
 from skewless.ledger import Ledger
 from skewless.step_commit import inner_path
 
@@ -33,7 +35,7 @@ class QualityReport(Document):
     """All checks of a run, with the ledger they are about.
 
     Attributes:
-        success: whether every check held.
+        success: whether every check held; a report that says otherwise than its checks is refused.
         keys: rows of the result.
         checks: in the order they were run.
         ledger: the run's ledger.
@@ -52,3 +54,11 @@ class QualityReport(Document):
         if path and not inner_path(path):
             raise ValueError("should be a path below the folder of this report")
         return path
+
+    @model_validator(mode="after")
+    def _verdict_of_its_checks(self) -> Self:
+        """A result is published by ``success`` alone."""
+        failed = sum(not check.success for check in self.checks)
+        if self.success != (not failed):
+            raise unmet(f"a verdict that follows from its checks, of which {failed} failed", f"success: {self.success}")
+        return self

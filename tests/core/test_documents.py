@@ -204,3 +204,22 @@ def test_json_field_names_are_what_others_code_against() -> None:
     ]  # fmt: skip
     assert isinstance(samples()["Ledger"], Ledger)
     assert isinstance(samples()["JobSpec"], JobSpec)
+
+
+@pytest.mark.parametrize(
+    ("held", "success"),
+    [((True, True), False), ((False, False), True), ((True, False), True), ((False, True), True), ((), False)],
+    ids=["all held", "none held", "the last failed", "the first failed", "no check"],
+)
+def test_a_verdict_that_does_not_follow_from_its_checks_is_refused(held: tuple[bool, ...], success: bool) -> None:
+    report = samples()["QualityReport"]
+    assert isinstance(report, QualityReport)
+    checks = tuple(report.checks[0].model_copy(update={"success": one}) for one in held)
+    text = report.model_copy(update={"checks": checks, "success": success}).to_json()
+    failed = held.count(False)
+    with pytest.raises(
+        DocumentError, match=f"required a verdict that follows from its checks, of which {failed} failed"
+    ):
+        QualityReport.from_json(text)
+    right = report.model_copy(update={"checks": checks, "success": not success})
+    assert QualityReport.from_json(right.to_json()) == right

@@ -101,6 +101,38 @@ def test_a_run_that_never_published_goes_whole_when_it_is_old(newest: Path) -> N
     assert _actions(newest) == {"newest": "keep", "second": "keep", "failed": "remove", "fresh": "keep"}
 
 
+@pytest.mark.parametrize(("finished", "days"), [(True, 30), (False, 7)], ids=["finished", "unfinished"])
+def test_a_run_goes_at_its_age_and_not_a_moment_before(newest: Path, finished: bool, days: int) -> None:
+    """Finished and unfinished ones at different ages, and neither at the other's."""
+    _run(newest, "one", day=1, age=0, finished=finished, published=False)
+    for seconds, action in ((-1, "keep"), (0, "remove"), (1, "remove")):
+        moment = (NOW - dt.timedelta(days=days, seconds=seconds)).timestamp()
+        for path in (newest / "clicks" / "one").rglob("*"):
+            os.utime(path, (moment, moment))
+        assert _actions(newest)["one"] == action, seconds
+
+
+def test_a_run_is_as_old_as_the_last_file_that_was_put_into_it(newest: Path) -> None:
+    """A long one began many days before its last step."""
+    _run(newest, "long", day=1, age=90, finished=False, published=False)
+    assert _actions(newest)["long"] == "remove"
+    young = (NOW - dt.timedelta(days=1)).timestamp()
+    os.utime(newest / "clicks" / "long" / "plans" / "0000.json", (young, young))
+    fate = _of(newest, "long")
+    assert (fate.action, fate.reason) == ("keep", "unfinished, and 1 days old of 7")
+
+
+def test_limits_of_ones_own_are_kept_to(newest: Path) -> None:
+    _run(newest, "done", day=1, age=5, published=False)
+    _run(newest, "open", day=2, age=5, finished=False, published=False)
+    for limits, gone in (
+        (Limits(finished=dt.timedelta(days=4), unfinished=dt.timedelta(days=9)), {"done"}),
+        (Limits(finished=dt.timedelta(days=9), unfinished=dt.timedelta(days=4)), {"open"}),
+    ):
+        found = fates(str(newest), NOW, limits)
+        assert {Path(one.location).name for one in found if one.action == "remove"} == gone
+
+
 def test_an_unfinished_run_stays_as_long_as_somebody_may_be_working_on_it(newest: Path) -> None:
     _run(newest, "running", day=21, age=6, finished=False, published=False)
     _run(newest, "given-up", day=21, age=8, finished=False, published=False)

@@ -51,3 +51,25 @@ def test_no_period_of_the_listing_is_met_by_some_waves_only(period: int) -> None
 )
 def test_few_units_make_few_waves(rows: list[int], waves: int) -> None:
     assert len(cut_waves(rows, (1, 4, 15, 80))) == waves
+
+
+@given(UNITS, WEIGHTS)
+def test_waves_in_order_follow_the_listing_and_leave_nothing_out(rows: list[int], weights: list[int]) -> None:
+    waves = cut_waves(rows, weights, in_order=True)
+    assert [ordinal for wave in waves for ordinal in wave] == [n for n, count in enumerate(rows) if count]
+    assert all(waves)
+    assert len(waves) <= len(weights)
+
+
+@pytest.mark.parametrize(
+    ("rows", "waves"),
+    [
+        ([10] * 20, (1, 4, 15)),
+        ([1000, 1, 1, 1], (1, 1, 2)),
+        ([1, 1, 1, 1000], (3, 1)),
+        ([5, 0, 5, 0, 5], (1, 1, 1)),
+    ],
+    ids=["even", "a giant first", "a giant last", "empty units"],
+)
+def test_waves_in_order_are_cut_where_their_weights_are_reached(rows: list[int], waves: tuple[int, ...]) -> None:
+    assert tuple(map(len, cut_waves(rows, (1, 4, 15), in_order=True))) == waves
