@@ -69,7 +69,7 @@ def warm_plan(job: Job, last: Histogram, before: Histogram | None) -> RoutingPla
 
     Args:
         job: the frozen job; its ``warm_from`` names the runs.
-        last: the last histogram of the newest run.
+        last: the last histogram of the newest run, on whatever ring it was counted.
         before: that of the run before it; None if there is none, and then nothing speaks against ``last``.
 
     Returns:
@@ -82,15 +82,14 @@ def warm_plan(job: Job, last: Histogram, before: Histogram | None) -> RoutingPla
     plain = first_plan(job)
     if not applies(job.spec) or not plain.waves[1]:
         return plain
-    name, slots = _name(job), 1 << plain.ring.ring_bits
-    if len(last.seen_tail) != slots:
-        return plain_plan(job, f"run {name} counted {len(last.seen_tail):,} ring slots, and this one has {slots:,}")
+    name = _name(job)
     if not last.seen_rows:
         return plain_plan(job, f"run {name} had no rows")
     apart = None if before is None else drift(before, last)
     if apart is not None and apart > DRIFT_LIMIT:
         words = f"the keys of the last two runs differ by {apart:.0%}, more than the {DRIFT_LIMIT:.0%} up to which"
         return plain_plan(job, f"{words} the last one is a guide")
+    last = last.on_ring(1 << plain.ring.ring_bits)
     differ = "no run before it to compare with"
     trust = differ if apart is None else f"the keys of the last two runs differ by {apart:.0%}"
     start = f"warm start from run {name}"

@@ -18,15 +18,16 @@ from skewless.decision import Candidate, Decision
 from skewless.document import LARGEST_COUNT, shortened
 from skewless.drift import drifted_sentence
 from skewless.engine_choice import EngineChoice, KeyCounts, choose_engine
-from skewless.errors import PlanError, nearest
+from skewless.errors import PlanError, SpecError, nearest
 from skewless.forecast import Forecast
 from skewless.job import Job
 from skewless.makespan import makespan
 from skewless.placement import Placement, Rows
 from skewless.policies import POLICIES
 from skewless.policies.proposal import Proposal
-from skewless.ring import Ring
+from skewless.ring import Ring, ring_bits_for
 from skewless.routing_plan import RoutingPlan
+from skewless.routing_spec import Routing
 from skewless.stage_cost import stage_cost
 from skewless.stage_report import StageReport
 from skewless.stage_schedule import Admission, Budget, choose_budget, dispersion, next_waves
@@ -125,10 +126,36 @@ def first_plan(job: Job, waves: tuple[int, int] | None = None) -> RoutingPlan:
         epoch=0,
         policy=routing.policy,
         waves=waves,
-        ring=Ring.even(routing.reducers, routing.initial_tokens, routing.ring_bits),
+        ring=first_ring(routing),
         budget_rows=budget,
         sentence="the plain ring: nothing is known of the keys yet",
     )
+
+
+def first_ring(routing: Routing, where: str = "spec") -> Ring:
+    """The ring of plan 0: fine enough for as many reducers as ``adaptive`` may add.
+
+    Args:
+        routing: of the spec.
+        where: the spec, for messages.
+
+    Raises:
+        SpecError: a reducer would own nothing on it.
+    """
+    most, tokens = max(routing.reducers, routing.max_reducers or 0), routing.initial_tokens
+    fine = ring_bits_for(most, tokens)
+    bits = routing.ring_bits or fine
+    # Taking reducers away only gives the others more: what holds for the most of them holds for fewer.
+    widest = Ring.even(most, tokens, bits)
+    if widest.empty_reducers:
+        coarse = bits < fine and not Ring.even(most, tokens, fine).empty_reducers
+        fewer = "take fewer reducers" + ("" if routing.policy == "doubling" else " or give each more tokens")
+        raise SpecError(
+            f"{where}, routing", f"a slot of the ring for each of {most:,} reducers",
+            f"{len(widest.empty_reducers):,} that own none of its {1 << bits:,}",
+            f"leave ring_bits out or set it to {fine}" if coarse else fewer,
+        )  # fmt: skip
+    return widest if most == routing.reducers else Ring.even(routing.reducers, tokens, bits)
 
 
 def first_choice(job: Job, counts: KeyCounts | None) -> EngineChoice:
@@ -278,6 +305,7 @@ def propose(job: Job, forecast: Forecast) -> Sequence[Weighed]:
 
 
 def _weigh(job: Job, forecast: Forecast, proposal: Proposal, still: Weighed) -> Weighed:
+    proposal = _refused_if_empty(proposal, forecast.plan.ring)
     if proposal.refusal:
         return Weighed(forecast, proposal, still.routing, still.placement, still.loads, 0.0, 0)
     routing = forecast.plan_with(proposal.ring, proposal.factors)
@@ -297,6 +325,15 @@ def _weigh(job: Job, forecast: Forecast, proposal: Proposal, still: Weighed) -> 
         new_states=new_states,
         draw_error_rows=forecast.draw_error(routing, placement),
     )
+
+
+def _refused_if_empty(proposal: Proposal, now: Ring) -> Proposal:
+    """Refuse a ring on which a reducer would come to own nothing: it would be a task without keys in each stage."""
+    empty = sorted(proposal.ring.empty_reducers - now.empty_reducers) if proposal.ring else []
+    if not empty:
+        return proposal
+    who = f"reducer {empty[0]}" if len(empty) == 1 else f"{len(empty):,} reducers"
+    return proposal._replace(refusal=f"{who} would own none of the ring's {1 << now.ring_bits:,} slots")
 
 
 def choose(weighed: Sequence[Weighed]) -> Weighed:

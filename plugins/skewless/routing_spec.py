@@ -25,6 +25,9 @@ PolicyName = Literal[
 SMALLEST_WAVE = 1e-6
 #: Tokens of all reducers, to begin with: a ring is held in memory, and in each plan.
 MOST_TOKENS = 1 << 22
+#: A ring has two to the power of so many slots. A report has two counts for each slot, so a finer one would only
+#: weigh more: of a million slots each of 10,000 reducers owns a hundred.
+SMALLEST_RING_BITS, LARGEST_RING_BITS = 4, 20
 
 
 class Routing(Frozen):
@@ -76,9 +79,12 @@ class Routing(Frozen):
         "rows have cost so far; a guard beside the budget, from the second stage on. By default none.",
         examples=[120],
     )  # fmt: skip
-    ring_bits: int = Field(
-        default=12, ge=4, le=16, description="The ring has 2 to the power of ring_bits slots.", examples=[12]
-    )
+    ring_bits: int | None = Field(
+        default=None, ge=SMALLEST_RING_BITS, le=LARGEST_RING_BITS,
+        description="The ring has 2 to the power of ring_bits slots; by default as many as reducers and tokens need, "
+        "at least 12 bits. A report has two counts for each slot.",
+        examples=[16],
+    )  # fmt: skip
     tokens: int | None = Field(
         default=None, ge=1, le=4096,
         description="Tokens of each reducer to begin with: by default 64, a power of two for halving, always 1 for "

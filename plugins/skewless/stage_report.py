@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Annotated, Self
 
@@ -66,6 +67,28 @@ class Histogram(Frozen):
     head_seconds: dict[str, Annotated[float, Field(ge=0)]] = Field(default_factory=dict)
     tail_seconds: float | None = Field(default=None, ge=0)
     keys: Count | None = None
+
+    def on_ring(self, slots: int) -> Histogram:
+        """The same counts by the slots of a ring of another size; keys that are named stay as they are.
+
+        Slots of a finer ring add up exactly. Rows of a coarser slot are spread evenly over the finer ones that it
+        is cut into, as nothing tells them apart; what is left over goes to the first of these.
+
+        Args:
+            slots: of the other ring, a power of two, as the number of this one's is.
+        """
+        tails = {name: _folded(getattr(self, name), slots) for name in ("seen_tail", "backlog_tail")}
+        return self if len(self.seen_tail) == slots else self.model_copy(update=tails)
+
+
+def _folded(rows: Sequence[int], slots: int) -> tuple[int, ...]:
+    """Counts by slot, by the slots of a ring of another size."""
+    counts = np.array(rows, dtype=np.int64)
+    if slots <= len(counts):
+        return tuple(counts.reshape(slots, -1).sum(axis=1).tolist())
+    parts = slots // len(counts)
+    each, more = np.divmod(counts, parts)
+    return tuple((each[:, None] + (np.arange(parts) < more[:, None])).ravel().tolist())
 
 
 class StageReport(Document):

@@ -52,7 +52,7 @@ class _Search:
         self.tokens = dict(ring.tokens)
         self.sums = np.concatenate([[0.0], np.cumsum(slot_rows)])
         self.total = float(self.sums[-1])
-        self.places = sorted((_hash(r, j), r) for r, count in self.tokens.items() for j in range(count))
+        self.places = list(zip(*(of_tokens.tolist() for of_tokens in ring.places), strict=True))
         self.rows = dict.fromkeys(self.tokens, 0.0)
         self.changes = 0
         self.tries = 0
