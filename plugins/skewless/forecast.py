@@ -50,6 +50,7 @@ class Forecast:
         setup_rows: what it costs to set a key up in a task, in rows; 0 where it costs nothing, or where the
             measured seconds of rows contain it.
         expected_keys: different keys in the next stage, about; matters with ``setup_rows`` alone.
+        later_rows: rows that the stages after the next one will admit.
     """
 
     plan: RoutingPlan
@@ -60,6 +61,7 @@ class Forecast:
     carried: Rows = field(repr=False)
     setup_rows: float = 0.0
     expected_keys: float = 0.0
+    later_rows: int = 0
 
     @classmethod
     def after(
@@ -84,11 +86,14 @@ class Forecast:
         end = plan.waves[1]
         waves = waves or (end, min(end + 1, len(job.waves)))
         carried = np.zeros(len(plan.tasks)) if carried is None else carried
-        rows = job.foretold_rows(waves, report.histogram.seen_rows, report.waves[1])
+        seen = report.histogram.seen_rows, report.waves[1]
+        rows, later = (job.foretold_rows(some, *seen) for some in (waves, (waves[1], len(job.waves))))
         setup_rows = 0.0 if report.histogram.head_seconds else _setup_rows(job)
         if setup_rows and expected_keys is None:
             expected_keys = KeyCounts.of_report(report).keys_in(rows + report.backlog_rows)
-        return cls(plan, report, waves, rows, job.spec.routing.slot_count, carried, setup_rows, expected_keys or 0.0)
+        return cls(
+            plan, report, waves, rows, job.spec.routing.slot_count, carried, setup_rows, expected_keys or 0.0, later
+        )
 
     @property
     def queued_rows(self) -> int:
@@ -360,6 +365,12 @@ class Forecast:
             return np.maximum(0.0, self.loads_unchanged() + (come - gone) / self._speeds(plan))
         head = placement.loads(self.head_loads, len(plan.tasks))
         return (self.tail_rows(plan) + head) / self._speeds(plan)
+
+    def wave_loads(self, plan: RoutingPlan, placement: Placement) -> Rows:
+        """Predicted load of each task from the admitted rows alone, shape ``(tasks,)``."""
+        tail = _tail(plan, self.tail_wave * self.tail_cost, self.null_wave)
+        head = placement.loads(self.head_wave * self.head_costs, len(plan.tasks))
+        return (tail + head) / self._speeds(plan)
 
     def loads_unchanged(self) -> Rows:
         """Predicted load of each task if nothing moves: the backlog stays exactly where it is.

@@ -179,6 +179,15 @@ class Job(Document):
         return not self.forwards_states
 
     @property
+    def in_order(self) -> bool:
+        """Whether each wave comes after the one before in the listing too, so that none is a sample of what follows.
+
+        Where every wave is one unit nobody can tell, and waves are taken to be samples.
+        """
+        ordinals = [ordinal for wave in self.waves for ordinal in wave]
+        return len(ordinals) > len(self.waves) > 1 and ordinals == sorted(ordinals)
+
+    @property
     def forwards_states(self) -> bool:
         """Whether a key lives in one task, and its state moves with it (``state: forward``)."""
         return self.spec.state == "forward" or not all(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -38,6 +38,8 @@ FORWARD_COST_ROWS = 0.25
 STATE_COST_ROWS = 1.0
 #: What one more task costs, in rows reduced: it is started, and writes files of its own.
 TASK_COST_ROWS = 100.0
+#: So many standard errors a gain that lasts must be above nothing, to be no luck.
+SURE = 1.5
 #: Budget of the policies that do not choose their own, as a multiple of the fair share.
 USUAL_BUDGET = 1.02
 
@@ -54,7 +56,8 @@ class Weighed:
         forwarded_rows: predicted backlog rows that change their task.
         new_states: pairs of head key and task that there were not before.
         draw_error_rows: by how much the luck of the draw may miss the loads.
-        slots: tasks that run side by side.
+        luck_rows: by how much what is foretold to be gained may be luck; only of what lasts to the end of the run.
+        later_rows: makespan of the stages after the next one, in rows, if the plan stays; only where it would.
     """
 
     forecast: Forecast
@@ -65,6 +68,8 @@ class Weighed:
     forwarded_rows: float
     new_states: int
     draw_error_rows: float = 0.0
+    luck_rows: float = 0.0
+    later_rows: float = 0.0
 
     @property
     def action(self) -> str:
@@ -93,7 +98,7 @@ class Weighed:
         states = self.pieces - self.placement.keys + self.new_states
         state_rows = STATE_COST_ROWS + self.forecast.setup_rows
         extra = FORWARD_COST_ROWS * self.forwarded_rows + state_rows * states + TASK_COST_ROWS * len(self.loads)
-        return self.makespan_rows + self.draw_error_rows + extra / self.forecast.slots
+        return self.makespan_rows + self.later_rows + self.draw_error_rows + self.luck_rows + extra / self.forecast.slots
 
     @cached_property
     def plan(self) -> RoutingPlan:
@@ -300,8 +305,30 @@ def propose(job: Job, forecast: Forecast) -> Sequence[Weighed]:
         forwarded_rows=0.0,
         new_states=0,
     )
-    proposals = POLICIES[forecast.plan.policy].propose(job, forecast)
-    return [still, *(_weigh(job, forecast, one, still) for one in proposals)]
+    policy = POLICIES[forecast.plan.policy]
+    weighed = [still, *(_weigh(job, forecast, one, still) for one in policy.propose(job, forecast))]
+    return weighed if policy.places else _to_the_end(job, forecast, weighed)
+
+
+def _to_the_end(job: Job, forecast: Forecast, weighed: Sequence[Weighed]) -> list[Weighed]:
+    """Plans that last, with what they cost in all stages that are left.
+
+    Who moved the arcs of a ring cannot take them back. So what is gained must be more than luck may be, of the rows
+    that change their task as far as they are foretold. Where waves come in order that is all of them.
+    """
+    stages = 1.0 + forecast.later_rows / forecast.wave_rows if forecast.wave_rows else 0.0
+    spread = dispersion(forecast.plan, forecast.report)
+    still = forecast.wave_loads(weighed[0].routing, weighed[0].placement) * stages
+    before = dict(zip(forecast.plan.tasks, still.tolist(), strict=True))
+    found = []
+    for one in weighed:
+        loads = forecast.wave_loads(one.routing, one.placement) * stages
+        after = dict(zip(one.routing.tasks, loads.tolist(), strict=True))
+        moved = max(abs(before.get(task, 0.0) - after.get(task, 0.0)) for task in {**before, **after})
+        luck = SURE * moved if job.in_order else SURE * math.sqrt(spread * moved * (1.0 + forecast.scale * stages))
+        later = makespan(loads, forecast.slots) * (1.0 - 1.0 / stages) if stages else 0.0
+        found.append(replace(one, luck_rows=luck, later_rows=later))
+    return found
 
 
 def _weigh(job: Job, forecast: Forecast, proposal: Proposal, still: Weighed) -> Weighed:
@@ -380,10 +407,13 @@ def _budget(job: Job, forecast: Forecast, expected: Rows, overhead_rows: float) 
     policy, given = POLICIES[forecast.plan.policy], job.spec.routing.budget
     if not policy.replans or not forecast.wave_rows:
         return Budget(None, "")
-    if given is not None or not policy.schedules:
-        return Budget(_fair_budget(job, forecast.queued_rows, len(expected), given or USUAL_BUDGET), "")
     last_input = forecast.waves[1] == len(job.waves)
-    return choose_budget(forecast, expected, dispersion(forecast.plan, forecast.report), last_input, overhead_rows)
+    if given is None and last_input and not policy.places:
+        return Budget(None, "")  # what is left over would stay where it is, and its stage would be for nothing
+    if given is not None or not (policy.schedules or last_input):
+        return Budget(_fair_budget(job, forecast.queued_rows, len(expected), given or USUAL_BUDGET), "")
+    spread = dispersion(forecast.plan, forecast.report, job.in_order)
+    return choose_budget(forecast, expected, spread, last_input, overhead_rows)
 
 
 def _guarded(job: Job, forecast: Forecast, budget: Budget, expected: Rows, seconds_per_row: float) -> Budget:

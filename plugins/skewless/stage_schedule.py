@@ -29,6 +29,8 @@ BACKLOG_COST_ROWS = 0.4
 WASTE_PER_ERROR = (1.0 + BACKLOG_COST_ROWS) * NormalDist().pdf(NormalDist().inv_cdf(1.0 / (1.0 + BACKLOG_COST_ROWS)))
 #: The dispersion of a forecast that is the first of its run: twice the error of a sample.
 UNCHECKED = 4.0
+#: The same where waves come in order: nothing says yet that the keys of one are those of the next.
+UNCHECKED_IN_ORDER = 400.0
 #: Budgets that are compared, as multiples of the mean predicted load.
 BUDGETS = tuple(np.arange(0.70, 1.31, 0.01).tolist())
 
@@ -47,7 +49,7 @@ class Budget(NamedTuple):
     sentence: str
 
 
-def dispersion(plan: RoutingPlan, report: StageReport) -> float:
+def dispersion(plan: RoutingPlan, report: StageReport, in_order: bool = False) -> float:
     """How much more a stage's queues differed from their forecast than a sample would, at least 1.
 
     The f of the formula above: source partitions are no random samples, and keys drift. Where no
@@ -55,7 +57,7 @@ def dispersion(plan: RoutingPlan, report: StageReport) -> float:
     """
     before = report.histogram.seen_rows - report.admitted_rows
     if not plan.expected_rows or not report.admitted_rows or before <= 0:
-        return UNCHECKED
+        return UNCHECKED_IN_ORDER if in_order else UNCHECKED
     queued = np.array([load.queued_rows for load in report.tasks], dtype=np.float64)
     expected = np.array(plan.expected_rows, dtype=np.float64)
     fresh = report.admitted_rows / max(1, report.admitted_rows + report.backlog_in_rows)
@@ -83,7 +85,7 @@ def next_waves(
     seen = report.histogram.seen_rows
     if last - first <= 1 or not seen or not overhead_rows:
         return Admission((first, min(first + 1, last)), "")
-    tasks, spread = len(plan.tasks), spread or dispersion(plan, report)
+    tasks, spread = len(plan.tasks), spread or dispersion(plan, report, job.in_order)
     reached = seen + np.cumsum([0, *(job.foretold_rows((wave, wave + 1), seen, first) for wave in range(first, last))])
 
     def waste(start: int, end: int) -> float:

@@ -103,25 +103,28 @@ def halving_rounds(ring: Ring, initial_tokens: int, reducer: int) -> int:
     return rounds
 
 
-def doubling_rounds(ring: Ring, reducer: int) -> int:
-    """How often all others were doubled for a reducer, on a ring on which all began with one token.
+def doubling_rounds(ring: Ring, initial_tokens: int, reducer: int) -> int:
+    """How often all others were doubled for a reducer, on a ring on which all began with the same tokens.
 
-    With n_i rounds for reducer i and N for all of them, reducer j holds ``2**(N - n_j)`` tokens.
-    So the logarithms add up to ``(R - 1) N``, which gives N, and then n_j.
+    With n_i rounds for reducer i and N for all of them, reducer j holds ``2**(N - n_j)`` times its first
+    tokens. So the logarithms of these factors add up to ``(R - 1) N``, which gives N, and then n_j.
 
     Args:
         ring: the ring as it is.
+        initial_tokens: tokens of each reducer to begin with, a power of two.
         reducer: of whom.
 
     Raises:
         PlanError: no number of doublings leads to this ring.
     """
-    logs = {other: _log2_tokens(ring, other) for other in ring.reducers}
+    began = initial_tokens.bit_length() - 1
+    logs = {other: _log2_tokens(ring, other) - began for other in ring.reducers}
     _refuse_stranger(ring, reducer)
     others = len(logs) - 1
     rounds, odd = divmod(sum(logs.values()), others) if others else (0, logs[reducer])
-    if odd or max(logs.values()) > rounds:
-        raise PlanError("ring", "tokens that doubling leads to from one each", str(dict(ring.tokens))[:120])
+    if not is_power_of_two(initial_tokens) or odd or min(logs.values()) < 0 or max(logs.values()) > rounds:
+        required = f"tokens that doubling leads to from {initial_tokens} each"
+        raise PlanError("ring", required, str(dict(ring.tokens))[:120])
     return rounds - logs[reducer]
 
 

@@ -28,18 +28,21 @@ class Policy(NamedTuple):
         propose: plans beside standing still, each with the sentence that says what it does.
         replans: whether it ever changes a plan; if not, a budget would only delay rows.
         schedules: whether it chooses waves and budgets itself, where the spec does not.
+        places: whether it places single keys, anew in each stage. If not, what it changes lasts to the end of the
+            run, and what a budget leaves over stays where it is.
     """
 
     propose: Callable[[Job, Forecast], Sequence[Proposal]]
     replans: bool = True
     schedules: bool = False
+    places: bool = True
 
 
 POLICIES: dict[str, Policy] = {
-    "static": Policy(static.propose, replans=False),
-    "halving": Policy(halving.propose),
-    "doubling": Policy(doubling.propose),
-    "virtual_tasks": Policy(virtual_tasks.propose),
+    "static": Policy(static.propose, replans=False, places=False),
+    "halving": Policy(halving.propose, places=False),
+    "doubling": Policy(doubling.propose, places=False),
+    "virtual_tasks": Policy(virtual_tasks.propose, places=False),
     "partial_key": Policy(partial_key.propose),
     "d_choices": Policy(d_choices.propose),
     "w_choices": Policy(w_choices.propose),

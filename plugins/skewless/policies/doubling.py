@@ -33,7 +33,7 @@ def propose(job: Job, forecast: Forecast) -> Sequence[Proposal]:
     reducer = ring.reducers[found]
     words = f"double the tokens of all reducers but {reducer}"
     try:
-        rounds = doubling_rounds(ring, reducer)
+        rounds = doubling_rounds(ring, routing.initial_tokens, reducer)
     except PlanError as error:  # a ring that another policy made
         return (Proposal("double", words, refusal=str(error)),)
     if rounds >= routing.rounds:

@@ -1,0 +1,195 @@
+"""Whole runs of every policy beside ``static``: ``python -m benchmarks.standing_still [--workloads 500] [--json]``.
+
+Random workloads, the same for the same number on every machine. What a run costs is the sum of the
+stages' largest loads and the price of its stages, in rows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from benchmarks.simulation import Simulation
+from benchmarks.staged import WAVES, simulate
+from benchmarks.workloads import Keys
+from skewless.policies import POLICIES
+
+RESULTS = Path(__file__).parent / "results"
+NAME = "standing_still"
+#: Workloads of a whole measurement, and of a look that tests can afford.
+MANY, FEW = 500, 50
+#: ``random``: every wave is a sample. In the others waves come as the input does: ``sorted`` by key, ``late``
+#: with a hot key that begins half way, ``drifting`` with hot keys that change over the input.
+Order = Literal["random", "sorted", "late", "drifting"]
+ORDERS: tuple[Order, ...] = get_args(Order)
+#: Half of the workloads have the usual waves, the others some of these.
+OTHER_WAVES: tuple[tuple[float, ...], ...] = ((1, 9), (1, 2, 4, 8), (1,) * 5, (1,) * 10)
+#: What a run may cost beside ``static`` with the rows in random order, at worst; and in the other orders, in
+#: the median and at worst.
+RANDOM_AT_WORST, ORDERED_IN_MEDIAN, ORDERED_AT_WORST = 1.01, 1.00, 1.10
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One stream, and how it is run.
+
+    Attributes:
+        number: its number, which it is drawn from.
+        words: what it is, for people.
+        order: in which rows come.
+        keys: in order of arrival.
+        tasks: W.
+        overhead: what a stage costs, as a part of T*.
+        mergeable: whether a key may be split.
+        waves: relative sizes of the slices that stages admit.
+    """
+
+    number: int
+    words: str
+    order: Order
+    keys: Keys
+    tasks: int
+    overhead: float
+    mergeable: bool
+    waves: tuple[float, ...]
+
+    def run(self, policy: str, **routing: Any) -> Simulation:
+        """Play it under a policy."""
+        _, simulation = simulate(
+            self.keys, self.tasks, policy, self.waves, in_order=self.order != "random", overhead=self.overhead,
+            mergeable=self.mergeable, **routing,
+        )  # fmt: skip
+        return simulation
+
+    def cost(self, policy: str, **routing: Any) -> float:
+        """The largest loads of a run's stages and the price of its stages, in rows."""
+        run = self.run(policy, **routing)
+        return sum(run.makespans) + run.overhead_seconds * len(run.reports)
+
+
+def workload(number: int) -> Workload:
+    """Draw a workload: orders in turn, everything else at random.
+
+    Args:
+        number: at least 0; the seed.
+    """
+    random = np.random.default_rng([13, number])
+    order = ORDERS[number % len(ORDERS)]
+    rows = int(np.exp(random.uniform(np.log(20_000), np.log(120_000))))
+    tasks = int(2 ** random.uniform(1, 6))
+    ranks, words = _ranks(random, rows)
+    keys = _ordered(random, ranks, order)
+    overhead = float(random.choice([0.0, 0.0, 0.01, 0.05, 0.15]))
+    mergeable = bool(random.random() < 2 / 3)
+    waves = WAVES if random.random() < 1 / 2 else OTHER_WAVES[int(random.integers(len(OTHER_WAVES)))]
+    return Workload(number, f"{words}, {rows:,} rows", order, keys, tasks, overhead, mergeable, waves)
+
+
+def _ranks(random: np.random.Generator, rows: int) -> tuple[Keys, str]:
+    """Rows of keys numbered from 0, in random order."""
+    if random.random() < 1 / 4:
+        mean, deviation = random.uniform(1.5, 2.5), random.uniform(1.0, 2.4)
+        drawn = np.rint(random.lognormal(mean, deviation, rows)).astype(np.int64)
+        return np.minimum(drawn, 10_000_000), f"log-normal {mean:.1f}, {deviation:.1f}"
+    exponent, keys = random.uniform(0.6, 2.2), int(10 ** random.uniform(2, 4.3))
+    weights = np.cumsum(np.arange(1, keys + 1, dtype=np.float64) ** -exponent)
+    ranks = np.searchsorted(weights / weights[-1], random.random(rows), side="right")
+    return ranks.astype(np.int64), f"Zipf {exponent:.2f}, {keys:,} keys"
+
+
+def _ordered(random: np.random.Generator, ranks: Keys, order: Order) -> Keys:
+    """The rows in an order, the names of their keys drawn at random."""
+    names = random.permutation(int(ranks.max()) + 1) if ranks.max() < 1_000_000 else None
+    keys = ranks * 7919 + 13 if names is None else names[ranks]
+    if order == "sorted":
+        return np.sort(keys)
+    if order == "late":
+        begins = int(len(keys) * random.uniform(0.3, 0.9))
+        late = np.flatnonzero(random.random(len(keys)) < random.uniform(0.1, 0.6))
+        keys[late[late >= begins]] = int(keys.max()) + 1
+    if order == "drifting":
+        parts = np.array_split(keys, int(random.integers(2, 13)))
+        shifts = random.integers(0, 1_000_003, len(parts))
+        return np.concatenate([(part + shift) % 1_000_003 for part, shift in zip(parts, shifts, strict=True)])
+    return keys
+
+
+@dataclass(frozen=True)
+class Line:
+    """What the policies cost on one workload, over what ``static`` costs."""
+
+    number: int
+    words: str
+    order: Order
+    tasks: int
+    overhead: float
+    mergeable: bool
+    static_rows: float
+    ratios: dict[str, float]
+
+
+def line(number: int) -> Line:
+    """All policies on a workload."""
+    one = workload(number)
+    static = one.cost("static")
+    ratios = {policy: round(one.cost(policy) / static, 5) for policy in POLICIES if policy != "static"}
+    return Line(number, one.words, one.order, one.tasks, one.overhead, one.mergeable, round(static), ratios)
+
+
+def measured(count: int, processes: int = 2) -> list[Line]:
+    """The lines of the first so many workloads."""
+    with ProcessPoolExecutor(processes) as pool:
+        return list(pool.map(line, range(count), chunksize=4))
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A policy over all workloads of one order."""
+
+    policy: str
+    order: Order
+    workloads: int
+    worst: float
+    worst_number: int
+    median: float
+    worse: float
+
+    @property
+    def met(self) -> bool:
+        """Whether it kept to what is promised of its order."""
+        if self.order == "random":
+            return self.worst <= RANDOM_AT_WORST
+        return self.median <= ORDERED_IN_MEDIAN and self.worst <= ORDERED_AT_WORST
+
+
+def summaries(lines: Sequence[Line]) -> Iterator[Summary]:
+    """One for each policy and order that was measured."""
+    for policy in lines[0].ratios:
+        for order in ORDERS:
+            mine = {one.number: one.ratios[policy] for one in lines if one.order == order}
+            if mine:
+                worst = max(mine, key=lambda number: mine[number])
+                worse = sum(ratio > 1 for ratio in mine.values()) / len(mine)
+                yield Summary(policy, order, len(mine), mine[worst], worst, median(mine.values()), worse)
+
+
+def main(arguments: Sequence[str] | None = None, folder: Path = RESULTS) -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.standing_still", description=__doc__)
+    parser.add_argument("--workloads", type=int, default=MANY)
+    options = parser.parse_args(arguments)
+    lines = measured(options.workloads)
+    for one in summaries(lines):
+        print(f"{one.policy:14} {one.order:9} n={one.workloads} worst {one.worst:.3f} (#{one.worst_number}) median {one.median:.3f} worse {one.worse:.0%} {'ok' if one.met else 'MISSED'}")
+    Path("/tmp/lines.json").write_text(json.dumps([vars(one) for one in lines]))
+
+
+if __name__ == "__main__":
+    main()
