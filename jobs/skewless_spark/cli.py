@@ -19,6 +19,7 @@ from skewless.errors import SkewlessError, SpecError
 from skewless.publication import publication_of
 from skewless.retention import Limits, enact_fate, fates
 from skewless.run_directory import RunDirectory
+from skewless.run_folder import RUN_GROUP
 from skewless.spec import JobSpec, load_spec
 from skewless.spec_reference import reference_page, schema_text
 from skewless_spark import replay_view, run_summary, run_view
@@ -86,7 +87,7 @@ def run(
     clusters = _clusters(cluster or (), master)
     loaded = load_spec(spec, tuple(overrides or ()))
     where = run_dir or str(root / "runs" / loaded.name / _new_run_id())
-    directory = RunDirectory(where)
+    directory = RunDirectory(where, os.environ.get(RUN_GROUP, ""))
     console = _console(stderr=as_json)
     try:
         where_from = f"spec {spec}"

@@ -28,6 +28,7 @@ from skewless.quality_report import QualityReport
 from skewless.routing_plan import RoutingPlan
 from skewless.run_directory import QUALITY_REPORT, QUALITY_STEP, SPEC_DOCUMENT, RunDirectory, stage_step
 from skewless.run_facts import run_facts
+from skewless.run_folder import RUN_GROUP
 from skewless.run_options import refuse_more_waves, with_options
 from skewless.spec import JobSpec, SparkSizing
 from skewless_airflow.connected_step import ConnectAddress, ConnectedStep, connect_address, local_server
@@ -416,7 +417,7 @@ def _run_directory(context: Context, group: str) -> RunDirectory:
 
 def _run_of(run: Any, group: str) -> RunDirectory:
     """The run directory of whatever has the ids of a run."""
-    return RunDirectory(run_location(run.dag_id, run.run_id, group))
+    return RunDirectory(run_location(run.dag_id, run.run_id, group), os.environ.get(RUN_GROUP, ""))
 
 
 def _sizing(wanted: SparkSizing) -> dict[str, str]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import duckdb
-import polars
+import polars as pl
 import pyarrow as pa
 import pyarrow.dataset
 import pyarrow.parquet as pq
@@ -75,7 +75,7 @@ class Polars(Library):
 
     def read(self, day: str, pause: Pause) -> pa.Table:
         pause()
-        return polars.scan_parquet(f"{day}/*.parquet").select(COLUMNS).collect().to_arrow()
+        return pl.scan_parquet(f"{day}/*.parquet").select(COLUMNS).collect().to_arrow()
 
 
 #: By the names that are printed.

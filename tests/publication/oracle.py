@@ -18,6 +18,7 @@ from typing import cast
 import pyarrow as pa
 
 from skewless.publication import publish
+from skewless.run_directory import RunDirectory
 from tests.publication.libraries import LIBRARIES, Library, Pause
 from tests.publication.versions import Outcome, day_of, judged, ready, refused
 
@@ -93,13 +94,13 @@ class Publisher:
         self.day = str(day_of(self._next))
         self.publish()
 
-    def _made(self) -> object:
+    def _made(self) -> RunDirectory:
         self.versions += 1
         return ready(self.place / "runs" / str(self.versions), self.place / "out", self.versions)
 
     def publish(self) -> None:
         """Publish the version that is ready, and make the next one ready."""
-        publish(self._next)  # type: ignore[arg-type]
+        publish(self._next)
         shutil.rmtree(self.place / "runs" / str(self.versions - 1), ignore_errors=True)
         self._next = self._made()
 
