@@ -17,10 +17,9 @@ from typing import cast
 
 import pyarrow as pa
 
-from skewless.publication import publish
 from skewless.run_directory import RunDirectory
 from tests.publication.libraries import LIBRARIES, Library, Pause
-from tests.publication.versions import Outcome, day_of, judged, ready, refused
+from tests.publication.versions import Outcome, day_of, judged, publish_version, ready, refused
 
 _SPAWN = multiprocessing.get_context("spawn")
 
@@ -100,7 +99,7 @@ class Publisher:
 
     def publish(self) -> None:
         """Publish the version that is ready, and make the next one ready."""
-        publish(self._next)
+        publish_version(self._next)
         shutil.rmtree(self.place / "runs" / str(self.versions - 1), ignore_errors=True)
         self._next = self._made()
 

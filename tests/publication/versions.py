@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from skewless.ledger import balance
-from skewless.publication import published_path
+from skewless.publication import publish, published_path
 from skewless.quality_report import QualityReport
 from skewless.run_directory import QUALITY_STEP, RESULT_STEP, RunDirectory
 from tests.core import synthetic
@@ -43,6 +43,11 @@ def ready(folder: Path, out: Path, version: int) -> RunDirectory:
     quality.write("result.json", report)
     quality.commit([], {})
     return run
+
+
+def publish_version(run: RunDirectory) -> None:
+    """Publish a run that is ready."""
+    publish(run)
 
 
 def day_of(run: RunDirectory) -> Path:
