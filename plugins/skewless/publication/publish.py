@@ -186,7 +186,7 @@ class _Publisher:
         if (over := self._overtaken(standing)) is not None:
             return record or self._superseded(over)
         self._require_mine(standing.finisher)
-        record = self.run.write_same(PUBLISHED, self._record(None))
+        record = self._recorded(None)
         yield "recorded"
         self._sweep()
         return record
@@ -252,16 +252,16 @@ class _Publisher:
             "try again, to find what it has published; if it was given up, clear its publish task or begin a new run",
         )  # fmt: skip
 
-    def _record(self, over: Overtaken | None) -> Publication:
+    def _recorded(self, over: Overtaken | None) -> Publication:
+        """Write the record. The first attempt's counts: it may have finished, and been overtaken before it wrote it."""
         path, turn = published_path(self.job), self.job.turn
         rows, keys = self.result.count("rows"), self.result.count("keys")
-        return Publication(path=path, rows=rows, keys=keys, turn=turn, superseded=over)
+        self.run.write_once(PUBLISHED, Publication(path=path, rows=rows, keys=keys, turn=turn, superseded=over))
+        return self.run.read(PUBLISHED, Publication)
 
     def _superseded(self, over: Overtaken) -> Publication:
-        """Write down that a later run was there first; which of several is as it was found first."""
         clear_drafts(self.place, self.job.turn, self.now)
-        self.run.write_once(PUBLISHED, self._record(over))
-        return self.run.read(PUBLISHED, Publication)
+        return self._recorded(over)
 
     def _sweep(self) -> None:
         """Take away what attempts before have left, and old versions whose time of grace is over."""
