@@ -176,6 +176,15 @@ def past_grace(sibling: Path, now: dt.datetime, grace: dt.timedelta) -> list[Kep
     return [one for one in kept_versions(sibling) if now - one.since >= grace]
 
 
+def left_drafts(sibling: Path, before: dt.datetime) -> list[Path]:
+    """What lies in the places of drafts and was not written or moved since: of attempts that nobody called again.
+
+    Not what an attempt with two renames has set aside: it may be all that is left of its day.
+    """
+    slots = [slot for day in _folders(sibling / "drafts") for slot in _slots(day) if not slot.name.endswith(ASIDE)]
+    return [slot for slot in slots if slot.lstat().st_ctime < before.timestamp()]
+
+
 def remove(folder: Path) -> None:
     """Remove a version that nobody reads any more; what cannot be removed now goes another time."""
     if folder.is_symlink() or not folder.is_dir():
