@@ -106,6 +106,8 @@ class Job(Document):
     Attributes:
         spec: the spec with its overrides applied.
         date: the day the result is published under.
+        turn: orders the runs that publish one day, see ``skewless.publication``; 0 of a run that an earlier release
+            prepared.
         input_path: the resolved path of the input.
         output_path: the resolved folder of the published result.
         units: the source partitions, in listing order.
@@ -129,6 +131,7 @@ class Job(Document):
     algebra: dict[str, Algebra]
     warm_from: tuple[str, ...] = Field(default=(), max_length=2)
     source: Source = Source()
+    turn: Count = 0
 
     @model_validator(mode="after")
     def _each_unit_once(self) -> Self:
