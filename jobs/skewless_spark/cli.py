@@ -16,12 +16,14 @@ import typer
 from rich.console import Console
 
 from skewless.errors import SkewlessError, SpecError
-from skewless.publication import publication_of
+from skewless.publication import record_of
 from skewless.retention import Limits, enact_fate, fates
 from skewless.run_directory import RunDirectory
+from skewless.run_folder import RUN_GROUP
 from skewless.spec import JobSpec, load_spec
 from skewless.spec_reference import reference_page, schema_text
 from skewless_spark import replay_view, run_summary, run_view
+from skewless_spark.publishing import publish_now
 from skewless_spark.spark_errors import exit_code_of, sentence_for
 
 if TYPE_CHECKING:  # its imports take as long as Spark's
@@ -86,7 +88,7 @@ def run(
     clusters = _clusters(cluster or (), master)
     loaded = load_spec(spec, tuple(overrides or ()))
     where = run_dir or str(root / "runs" / loaded.name / _new_run_id())
-    directory = RunDirectory(where)
+    directory = RunDirectory(where, os.environ.get(RUN_GROUP, ""))
     console = _console(stderr=as_json)
     try:
         where_from = f"spec {spec}"
@@ -119,8 +121,9 @@ def _run(
     if needs_session(spec):
         build_session(f"skewless {spec.name}", master)  # the one that is used below, too
     prepare(directory, spec, date, root, where)
-    if publication_of(directory):
-        return  # done by an earlier call; no need to start Spark
+    if record_of(directory):
+        publish_now(directory)  # done by an earlier call: it looks whether all of it is there, and needs no Spark
+        return
     with RunProgress(console) as progress:
         spark = build_session(f"skewless {spec.name}", master)
         try:
@@ -161,7 +164,8 @@ def _run_shared(
     finally:
         if session:
             session.stop()  # its slots are for those who share the stages
-    if publication_of(directory):
+    if record_of(directory):
+        publish_now(directory)
         return
     with RunProgress(console) as progress:
         there = run_shared_stages(directory, clusters, progress)

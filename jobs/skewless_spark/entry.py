@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import datetime as dt
+import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ from skewless.errors import SkewlessError
 from skewless.failure import Failure
 from skewless.publication import require_passed
 from skewless.run_directory import SPEC_DOCUMENT, RunDirectory
+from skewless.run_folder import RUN_GROUP
 from skewless.run_options import parse_options, refuse_more_waves, with_options
 from skewless.spec import JobSpec, load_spec
 from skewless_spark.connect import connected, released
@@ -145,7 +147,7 @@ def _parser(description: str) -> argparse.ArgumentParser:
 
 def _main(parser: argparse.ArgumentParser, step: Step) -> None:
     arguments = parser.parse_args()
-    run = RunDirectory(arguments.run_dir)
+    run = RunDirectory(arguments.run_dir, os.environ.get(RUN_GROUP, ""))
     try:
         say(step(run, arguments))
     except Exception as err:  # noqa: BLE001  # the last line of defence: every failure ends in its sentence

@@ -7,11 +7,12 @@ from typing import NamedTuple, Protocol
 from pyspark.sql import SparkSession
 
 from skewless.decision import Decision
-from skewless.publication import Publication, publish, require_passed
+from skewless.publication import Publication, require_passed
 from skewless.quality_report import QualityReport
 from skewless.run_directory import RunDirectory
 from skewless.stage_report import StageReport
 from skewless_spark.merge import merge_states
+from skewless_spark.publishing import publish_now
 from skewless_spark.quality import validate
 from skewless_spark.stage import run_stage
 
@@ -55,7 +56,7 @@ def finish_run(spark: SparkSession, run: RunDirectory, watcher: Watcher) -> Fini
     quality = validate(spark, run)
     require_passed(run, quality)
     watcher.step("publish")
-    return Finished(quality, publish(run))
+    return Finished(quality, publish_now(run))
 
 
 def run_stages(spark: SparkSession, run: RunDirectory, watcher: Watcher) -> None:

@@ -16,10 +16,12 @@ from skewless.job import Algebra, Job, Selected, Source
 from skewless.key_sample import KeySample
 from skewless.plan_zero import plain_plan, sampled_plan, samples, warm_plan
 from skewless.planner import first_choice, first_decision, first_plan
+from skewless.publication import draw_turn, turns_folder, with_turn
 from skewless.routing_plan import RoutingPlan
 from skewless.run_directory import RunDirectory
 from skewless.spec import JobSpec
 from skewless.waves import cut_waves
+from skewless_leases import Turns, open_store
 from skewless_spark import earlier_runs
 from skewless_spark.aggregates.binding import argument_columns, assumed_types, check_calls, check_types
 from skewless_spark.key_sample import sample_keys
@@ -79,7 +81,12 @@ def prepare(run: RunDirectory, spec: JobSpec, date: dt.date, root: str, where: s
     """
     check_spec(spec, where)
     if not run.exists("job.json"):
-        job = freeze(spec, date, root, where)
+        output_path = _output_path(spec, date, root, where)
+        _check_apart(output_path, _input_path(spec, date, root, where) if spec.input.table is None else "", where)
+        turns = Turns(open_store(turns_folder(output_path)))
+        # Before the input is listed: see ``draw_turn``.
+        turn = draw_turn(output_path, turns, allow_gap=spec.output.allow_gap)
+        job = with_turn(freeze(spec, date, root, where), turn, turns)
         # Of two who prepare one run at once the first to write counts: they may find different earlier runs.
         run.write_once("job.json", job.model_copy(update={"warm_from": earlier_runs.last_two(run, spec)}))
     job = _same(run, spec, date, root)
@@ -236,17 +243,23 @@ def _refuse_twins(used: list[str], types: dict[str, str], at: str) -> None:
 
 
 def _check_output(output_path: str, input_path: str, listing: Listing, where: str) -> None:
-    """A result among the input would be the next night's input; an object store cannot exchange folders yet."""
+    """A result among the input would be the next night's input."""
+    at = f"{where}, field output.path"
+    _check_apart(output_path, input_path, where)
+    below = Path(output_path)
+    if below.is_relative_to(input_path) or any(Path(unit.path).is_relative_to(below) for unit in listing.units):
+        raise SpecError(at, f"a folder apart from the input {input_path}", output_path, "choose another folder")
+
+
+def _check_apart(output_path: str, input_path: str, where: str) -> None:
+    """What can be said before the input is listed; an object store cannot exchange folders yet."""
     at = f"{where}, field output.path"
     if "://" in output_path:
         raise SpecError(at, "a path of a local or shared file system", output_path)
     # Whatever symbolic links are on the way: what is written there would lie among the input.
     real, read = Path(os.path.realpath(output_path)), os.path.realpath(input_path)
-    if "://" not in input_path and real.is_relative_to(read):
+    if input_path and "://" not in input_path and real.is_relative_to(read):
         raise SpecError(at, f"a folder apart from the input {input_path}", f"{output_path}", "choose another folder")
-    below = Path(output_path)
-    if below.is_relative_to(input_path) or any(Path(unit.path).is_relative_to(below) for unit in listing.units):
-        raise SpecError(at, f"a folder apart from the input {input_path}", output_path, "choose another folder")
 
 
 def _assumed_types(spec: JobSpec) -> dict[str, str]:

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from skewless.certificate import certify
 from skewless.job import Job
 from skewless.ledger import Ledger, balance
-from skewless.publication import publication_of
+from skewless.publication import publication_of, superseded_by
 from skewless.run_directory import DOCUMENT, RESULT_STEP, RunDirectory, stage_step
 from skewless.run_facts import largest_load, overall
 from skewless.shared_stage import STAGE_SHARES, StageShares
@@ -81,12 +81,13 @@ def result_path(run: RunDirectory) -> str | None:
 
 def as_object(run: RunDirectory) -> dict[str, Any]:
     """The object of ``skewless run --json``."""
-    quality, publication = run.quality(), publication_of(run)
+    quality, publication, over = run.quality(), publication_of(run), superseded_by(run)
     ledger = ledger_of(run)
     return {
         "run_dir": str(run),
         "result_path": result_path(run),
         "published_path": publication.path if publication else None,
+        "superseded_by": over.model_dump(mode="json") if over else None,
         "stages": stage_lines(run),
         "ledger": {**ledger.model_dump(mode="json"), "balanced": ledger.balanced},
         "quality": quality.model_dump(mode="json", exclude={"ledger"}) if quality else None,

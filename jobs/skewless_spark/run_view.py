@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from skewless.publication import publication_of
+from skewless.publication import Publication, record_of
 from skewless.run_directory import QUALITY_STEP, RunDirectory
 from skewless.run_facts import overall
 from skewless_spark import run_summary
@@ -116,12 +116,23 @@ def _quality(run: RunDirectory, console: Console) -> None:
         console.print(f"  {check.sentence}", markup=False, highlight=False, soft_wrap=True)
 
 
+def _fate(record: Publication | None) -> str:
+    if record is None:
+        return "not published"
+    if record.superseded is not None:
+        over = record.superseded
+        return (
+            f"superseded: {record.path} is of a later run, {over.by.run} (turn {over.turn}; this one has {record.turn})"
+        )
+    return record.path
+
+
 def _paths(run: RunDirectory, console: Console) -> None:
-    publication, quality = publication_of(run), run.quality()
+    record, quality = record_of(run), run.quality()
     commit = run.commit_of(QUALITY_STEP)
     folder = run.path(f"{QUALITY_STEP}/attempts/{commit.attempt}") if commit else ""
     paths = {
-        "result": publication.path if publication else "not published",
+        "result": _fate(record),
         "quality report": f"{folder}/result.json" if commit else "none yet",
         "data docs": f"{folder}/{quality.data_docs}" if quality and quality.data_docs else "none",
         "run directory": str(run),

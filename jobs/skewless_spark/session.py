@@ -81,6 +81,8 @@ def _connected_session(step: str) -> SparkSession:
     session = remote_session(step)
     given = cast("Any", session.conf).getAll
     for name, value in DEFAULTS.items():
-        if name.startswith("spark.sql.") and name not in given:
-            session.conf.set(name, value)
+        # What is Hadoop's and not Spark's has this prefix in a server's settings, and none in those of a session.
+        ours = name.removeprefix("spark.hadoop.")
+        if ours.startswith(("spark.sql.", "parquet.")) and name not in given and ours not in given:
+            session.conf.set(ours, value)
     return session

@@ -23,8 +23,9 @@ class Unit(Frozen):
         path: where Spark reads it.
         rows: its rows: from its own footer and not from the job that reads it, or, not counted, an estimate.
         size_bytes: the length of the file, whole.
-        version: what tells this content from a later one, as far as its file system says: an entity
-            tag, or the time of its last change.
+        version: what tells this content from a later one, as far as its file system says: an entity tag; or
+            modification time, change time and inode.
+        checksum: SHA-256 of the file, whole, in hex; empty of a large one, and where an entity tag tells enough.
         span: the range, ``start <= at < end``: row groups of a Parquet file, stripes of an ORC file, bytes
             of a text, where a line belongs to the range that it begins in; None for the whole file.
         first_row: the row of the file that the range begins with, where rows are counted.
@@ -36,6 +37,7 @@ class Unit(Frozen):
     rows: Count
     size_bytes: Count
     version: str = ""
+    checksum: str = ""
     span: tuple[Count, Count] | None = None
     first_row: int = Field(default=0, ge=0, le=LARGEST_COUNT)
     counted: bool = True
@@ -104,6 +106,8 @@ class Job(Document):
     Attributes:
         spec: the spec with its overrides applied.
         date: the day the result is published under.
+        turn: orders the runs that publish one day, see ``skewless.publication``; 0 of a run that an earlier release
+            prepared.
         input_path: the resolved path of the input.
         output_path: the resolved folder of the published result.
         units: the source partitions, in listing order.
@@ -127,6 +131,7 @@ class Job(Document):
     algebra: dict[str, Algebra]
     warm_from: tuple[str, ...] = Field(default=(), max_length=2)
     source: Source = Source()
+    turn: Count = 0
 
     @model_validator(mode="after")
     def _each_unit_once(self) -> Self:

@@ -4,13 +4,16 @@ A run directory is evidence (documents: small) and material (states, backlog, re
 Never touched are the two newest finished runs of each folder, from which the next one is warm-started,
 and unfinished runs that somebody may still be working on. Of a run whose result is the published one
 of its day, only the material goes, as the result was copied out of it: its documents, pages and quality
-report stay for as long as the result. Runs that failed, or whose day was published again since, go whole.
+report stay for as long as the result. Which run that is, the manifest in the published folder says, and no
+file's time. Runs that failed, or whose day was published again since, go whole. Old versions of a day go when
+their time of grace is over, and what killed publications have left beside it when it is old.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import fsspec
@@ -19,7 +22,8 @@ from fsspec.implementations.local import LocalFileSystem
 from skewless.document import Frozen
 from skewless.errors import RunDirectoryError, SkewlessError
 from skewless.job import Job
-from skewless.publication import PUBLISHED, Publication, publication_of
+from skewless.publication import Publication, VersionManifest, manifest_of, publication_of, published_path
+from skewless.publication.places import beside, left_drafts, past_grace
 from skewless.run_directory import DOCUMENT, RESULT_STEP, RunDirectory, stage_step
 
 #: As many as a warm start looks at: the last run, and the one before it to see how far keys drift.
@@ -70,7 +74,6 @@ class _Run(NamedTuple):
     finished: bool
     routed: bool
     publication: Publication | None
-    published_at: dt.datetime | None
     last_sign: dt.datetime | None
     files: dict[str, int]
 
@@ -93,8 +96,10 @@ def fates(runs_folder: str, now: dt.datetime, limits: Limits) -> list[Fate]:
     except (ImportError, ValueError) as err:
         raise RunDirectoryError(f"runs folder {runs_folder}", "a path that fsspec can open", str(err)) from None
     jobs = [_found(fs, folder) for folder in _folders(fs, str(root).rstrip("/"))]
-    current = _current([one for runs in jobs for one in runs])
-    return [fate for runs in jobs for fate in _fates(runs, current, now, limits)]
+    runs = [one for job in jobs for one in job]
+    current = _current(runs)
+    fates_of_runs = [fate for job in jobs for fate in _fates(job, current, now, limits)]
+    return fates_of_runs + list(_beside(runs, now, limits))
 
 
 def enact_fate(fate: Fate) -> None:
@@ -168,19 +173,45 @@ def _material(one: _Run) -> dict[str, int]:
 
 
 def _current(runs: Sequence[_Run]) -> set[str]:
-    """The roots of the runs whose result is the published one: of each path the last publication."""
-    last: dict[str, _Run] = {}
+    """The roots of the runs whose result is the published one, by the manifests in the published folders.
+
+    Where there is none that can be read (an earlier release has published, the disk is away), each run that has
+    published the day may be the one.
+    """
+    found, manifests = set(), dict[str, VersionManifest | None]()
     for one in runs:
-        if one.publication is None:
+        path = one.publication.path if one.publication else published_path(one.job)
+        if path not in manifests:
+            manifests[path] = manifest_of(Path(path))
+        manifest = manifests[path]
+        if manifest is None:
+            mine = one.publication is not None
+        else:
+            mine = manifest.turn == one.job.turn and manifest.by.job == one.job.digest()
+        if mine:
+            found.add(one.run.root)
+    return found
+
+
+def _beside(runs: Sequence[_Run], now: dt.datetime, limits: Limits) -> Iterator[Fate]:
+    """Of the outputs of runs: versions past their grace, and what was left beside them."""
+    grace_hours: dict[str, float] = {}
+    for one in runs:
+        output = one.job.spec.output
+        grace_hours[one.job.output_path] = max(output.grace_hours, grace_hours.get(one.job.output_path, 0))
+    for output_path, hours in sorted(grace_hours.items()):
+        if "://" in output_path:
             continue
-        before = last.get(one.publication.path)
-        if before is None or _published(one) >= _published(before):
-            last[one.publication.path] = one
-    return {one.run.root for one in last.values()}
+        sibling = beside(output_path)
+        for version in past_grace(sibling, now, dt.timedelta(hours=hours)):
+            yield _gone(version.folder, f"published until {version.since:%Y-%m-%d %H:%M} UTC, {hours:g} hours of grace")
+        for draft in left_drafts(sibling, now - limits.unfinished):
+            yield _gone(draft, f"left by a publication that did not end, {limits.unfinished.days} days old")
 
 
-def _published(one: _Run) -> float:
-    return one.published_at.timestamp() if one.published_at else 0.0
+def _gone(folder: Path, reason: str) -> Fate:
+    files = {str(path): path.stat().st_size for path in sorted(folder.rglob("*")) if path.is_file()}
+    return Fate(str(folder), "remove", reason, tuple(files), sum(files.values()))
 
 
 def _folders(fs: Any, root: str) -> list[str]:
@@ -214,7 +245,7 @@ def _read(location: str) -> _Run | None:
         moments[str(path)] = _moment(facts)
     known = [moment for moment in moments.values() if moment is not None]
     last_sign = max(known) if len(known) == len(moments) and known else None
-    return _Run(run, job, finished, routed, publication, moments.get(f"{run.root}/{PUBLISHED}"), last_sign, files)
+    return _Run(run, job, finished, routed, publication, last_sign, files)
 
 
 def _moment(facts: dict[str, Any]) -> dt.datetime | None:

@@ -31,6 +31,7 @@ from skewless.job import Job
 from skewless.planner import plan_next_stage
 from skewless.quality_report import QualityReport
 from skewless.routing_plan import RoutingPlan
+from skewless.run_folder import make_run_folder
 from skewless.stage_report import StageReport
 from skewless.step_commit import CommittedFile, StepCommit
 
@@ -68,16 +69,21 @@ class Fence(Protocol):
 
 
 class RunDirectory:
-    """One run's documents and commits, at a local path or any URL fsspec reads."""
+    """One run's documents and commits, at a local path or any URL fsspec reads.
 
-    def __init__(self, location: str) -> None:
+    Args:
+        location: where it is, or will be made.
+        group: who may enter it beside its owner, if it is made by this object; see ``make_run_folder``.
+    """
+
+    def __init__(self, location: str, group: str = "") -> None:
         try:
             self.fs, root = fsspec.core.url_to_fs(location)
         except (ImportError, ValueError) as err:
             raise RunDirectoryError(
                 f"run directory {location}", "a path that fsspec can open", str(err), "install what it asks for"
             ) from None
-        self.root = str(root).rstrip("/")
+        self.root, self._group = str(root).rstrip("/"), group
 
     def __str__(self) -> str:
         return self.root
@@ -126,6 +132,8 @@ class RunDirectory:
         """
         full = f"{self.root}/{name}"
         try:
+            if isinstance(self.fs, LocalFileSystem):
+                make_run_folder(self.root, self._group)
             self.fs.makedirs(full.rpartition("/")[0], exist_ok=True)
             if isinstance(self.fs, LocalFileSystem):
                 return _link_once(full, document.sealed().encode())

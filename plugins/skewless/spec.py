@@ -244,6 +244,20 @@ class Output(Frozen):
         default="parquet", description="What the files are; csv has a header.", examples=["orc"]
     )
     files: int = Field(default=4, ge=1, le=10_000, description="Files of the published result.", examples=[16])
+    grace_hours: float = Field(
+        default=24,
+        ge=0,
+        le=8760,
+        description="How long a version that was published before is kept beside the folder, for readers that are "
+        "still at it and for going back.",
+        examples=[72],
+    )
+    allow_gap: bool = Field(
+        default=False,
+        description="Publish also on a file system that cannot exchange two folders at once (NFS, say): a day that is "
+        "published again is then absent for an instant.",
+        examples=[True],
+    )
 
 
 _KeyInput = ColumnName | Annotated[tuple[ColumnName, ...], Field(min_length=1, max_length=16)]

@@ -6,6 +6,7 @@ any of them in Airflow finds what is committed and leaves it alone.
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import os
 import time
@@ -15,19 +16,21 @@ from typing import Any
 
 import structlog
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk import Asset, BaseOperator, BaseOperatorLink, Context
+from airflow.sdk import Asset, AssetAlias, BaseOperator, BaseOperatorLink, Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+from airflow.sdk.execution_time.context import InletEventsAccessors
 from pydantic import JsonValue
 
 from skewless.decision import Decision
 from skewless.errors import RunDirectoryError, SkewlessError, SpecError
 from skewless.failure import Failure, failure_document
 from skewless.job import Job
-from skewless.publication import publish, require_passed
+from skewless.publication import publish, record_of, require_passed, turns_folder
 from skewless.quality_report import QualityReport
 from skewless.routing_plan import RoutingPlan
 from skewless.run_directory import QUALITY_REPORT, QUALITY_STEP, SPEC_DOCUMENT, RunDirectory, stage_step
 from skewless.run_facts import run_facts
+from skewless.run_folder import RUN_GROUP
 from skewless.run_options import refuse_more_waves, with_options
 from skewless.spec import JobSpec, SparkSizing
 from skewless_airflow.connected_step import ConnectAddress, ConnectedStep, connect_address, local_server
@@ -48,6 +51,7 @@ from skewless_airflow.run_store import day_of, run_location
 from skewless_airflow.spark_log import END, GROUP, application_of, folded
 from skewless_airflow.stopping import stop_tree
 from skewless_airflow.trigger_form import Choice, chosen
+from skewless_leases import Turns, open_store
 
 log = structlog.get_logger(__name__)
 
@@ -366,6 +370,9 @@ class PlanStageOperator(BaseOperator):
 class PublishOperator(BaseOperator):
     """Moves the validated result into place and tells whoever waits for it.
 
+    Its outlet is an alias: an asset itself would have an event whenever the task ends well. So there is one for each
+    run that was published, and none for one that a later run of the day has superseded, or that is cleared.
+
     Args:
         asset: the published result.
         group: the name of one aggregation of several in a DAG.
@@ -374,7 +381,8 @@ class PublishOperator(BaseOperator):
     operator_extra_links = (SkewReportLink(), QualityReportLink())
 
     def __init__(self, *, asset: Asset, group: str = "", **kwargs: Any) -> None:
-        super().__init__(outlets=[asset], **kwargs)
+        self.alias = AssetAlias(name=asset.name)
+        super().__init__(outlets=[self.alias], **kwargs)
         self.asset = asset
         self.group = group
 
@@ -383,16 +391,34 @@ class PublishOperator(BaseOperator):
         push_links(context)
         run, dag_run = _run_directory(context, self.group), context["dag_run"]
         with _one_sentence():
-            published = publish(run)
+            again = record_of(run) is not None
+            turns = Turns(open_store(turns_folder(run.job().output_path)))
+            published = publish(run, turns, dt.datetime.now(tz=dt.UTC))
+            if (over := published.superseded) is not None:
+                log.warning(
+                    "superseded: a later run of the day has published", path=published.path, turn=published.turn,
+                    by=over.by.run, in_turn=over.turn,
+                )  # fmt: skip
+                return
             facts: dict[str, JsonValue] = {
-                "rows": published.rows, "keys": published.keys, "path": published.path, **run_facts(run),
+                "rows": published.rows, "keys": published.keys, "path": published.path,
+                "run": str(run), "turn": published.turn, **run_facts(run),
             }  # fmt: skip
         log.info("published", **facts)
+        if again and self._told(dag_run):
+            log.info("whoever waits for it has been told before")
+            return
         facts["links"] = {
             "skew": skew_page(dag_run.dag_id, dag_run.run_id),
             "quality": quality_page(dag_run.dag_id, dag_run.run_id),
         }
-        context["outlet_events"][self.asset].extra = facts
+        context["outlet_events"][self.alias].add(self.asset, extra=facts)
+
+    def _told(self, dag_run: Any) -> bool:
+        """Whether the run's event is there: Airflow writes it together with the success of the task."""
+        events = InletEventsAccessors(inlets=[self.asset])[self.asset]
+        mine = (dag_run.dag_id, dag_run.run_id, self.task_id)
+        return any((one.source_dag_id, one.source_run_id, one.source_task_id) == mine for one in events)
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
         """What the run has read and written, for OpenLineage's provider."""
@@ -416,7 +442,7 @@ def _run_directory(context: Context, group: str) -> RunDirectory:
 
 def _run_of(run: Any, group: str) -> RunDirectory:
     """The run directory of whatever has the ids of a run."""
-    return RunDirectory(run_location(run.dag_id, run.run_id, group))
+    return RunDirectory(run_location(run.dag_id, run.run_id, group), os.environ.get(RUN_GROUP, ""))
 
 
 def _sizing(wanted: SparkSizing) -> dict[str, str]:

@@ -1,18 +1,40 @@
 """Turns: who came last to something that is done again and again, such as publishing the result of a day.
 
-A turn is a fencing number without a lease. It is drawn once, before the work, and kept; what was done in a
-turn counts only if nothing of a later turn has been done. So an old attempt that is started again finds its
-old turn, and undoes nothing.
+A turn is a fencing number without a lease. It is drawn once, before the work, and kept. Whoever is about to make
+its work visible *claims* its turn, which is refused once a later one is claimed; whoever has done so *finishes*
+it. So an old attempt that is started again finds its old turn, and undoes nothing.
+
+One counter gives the turns of a store; what is claimed and finished is kept by name.
 """
 
 from __future__ import annotations
 
-import re
+import json
+from dataclasses import asdict, dataclass, fields, replace
 
 from skewless_leases.errors import LeaseError
 from skewless_leases.store import KeyValueStore
 
-TURNS = "turns/"
+DRAWN, NAMES = "turns-drawn", "turns/"
+#: Numbers are stored as text; more digits are nobody's.
+_MOST_DIGITS = 18
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How far the turns of a name are; 0 and an empty name are none.
+
+    Attributes:
+        claimed: the highest turn whose work may become visible.
+        claimant: who claimed it.
+        finished: the highest turn whose work is done; at most ``claimed``.
+        finisher: who finished it.
+    """
+
+    claimed: int = 0
+    claimant: str = ""
+    finished: int = 0
+    finisher: str = ""
 
 
 class Turns:
@@ -21,43 +43,78 @@ class Turns:
     def __init__(self, store: KeyValueStore) -> None:
         self.store = store
 
-    def draw(self, name: str) -> int:
-        """The next turn. Nobody draws the same one; one that is drawn and not used is no harm."""
-        while True:
-            drawn, finished, version = self._read(name)
-            if self._write(name, drawn + 1, finished, version):
-                return drawn + 1
+    def draw(self, above: int = 0) -> int:
+        """The next turn. Nobody draws the same one; one that is drawn and not used is no harm.
 
-    def finished(self, name: str) -> int:
-        """The last turn that was finished, 0 if none was."""
-        return self._read(name)[1]
-
-    def finish(self, name: str, turn: int) -> bool:
-        """Say that a turn's work is done.
-
-        Returns:
-            False if a later turn's was done before: this one's does not count. Finishing twice is no harm.
-
-        Raises:
-            LeaseError: the turn was never drawn.
+        Args:
+            above: a turn that is known to have been drawn, should the store have been lost since.
         """
         while True:
-            drawn, finished, version = self._read(name)
-            if not 0 < turn <= drawn:
-                raise LeaseError(f"turn of {name}", f"one of the {drawn} that were drawn", str(turn))
-            if finished >= turn:
-                return finished == turn
-            if self._write(name, drawn, turn, version):
-                return True
+            row = self.store.get(DRAWN)
+            drawn = max(_number(row.value), above) + 1 if row else above + 1
+            if self.store.put(DRAWN, b"%d" % drawn, row.version if row else None) is not None:
+                return drawn
 
-    def _read(self, name: str) -> tuple[int, int, str | None]:
-        row = self.store.get(TURNS + name)
-        if row is None:
-            return 0, 0, None
-        found = re.fullmatch(rb"drawn (\d{1,18}) finished (\d{1,18})", row.value)
-        if found is None:
-            raise LeaseError(f"turns of {name}", "two numbers", repr(row.value[:120]), "it was edited by hand, or torn")
-        return int(found[1]), int(found[2]), row.version
+    def look(self, name: str) -> Standing:
+        """How far the turns of a name are just now."""
+        return self._read(name)[0]
 
-    def _write(self, name: str, drawn: int, finished: int, version: str | None) -> bool:
-        return self.store.put(TURNS + name, b"drawn %d finished %d" % (drawn, finished), version) is not None
+    def claim(self, name: str, turn: int, who: str) -> Standing:
+        """Claim a turn, unless that one or a later one is claimed.
+
+        Returns:
+            How things stand then. The turn is claimed only if it is named there, together with ``who``.
+        """
+        while True:
+            before, version = self._read(name)
+            if before.claimed >= turn:
+                return before
+            after = replace(before, claimed=turn, claimant=who)
+            if self._write(name, after, version):
+                return after
+
+    def finish(self, name: str, turn: int, who: str) -> Standing:
+        """Say that a turn's work is done, unless that of a later one is. Finishing twice is no harm.
+
+        Returns:
+            How things stand then. The turn's work counts only if it is named there as finished, with ``who``.
+        """
+        while True:
+            before, version = self._read(name)
+            if before.finished >= turn:
+                return before
+            after = replace(before, finished=turn, finisher=who)
+            if after.claimed < turn:  # the store was lost since the turn was claimed
+                after = replace(after, claimed=turn, claimant=who)
+            if self._write(name, after, version):
+                return after
+
+    def _read(self, name: str) -> tuple[Standing, str | None]:
+        row = self.store.get(NAMES + name)
+        return (_standing(row.value, name), row.version) if row else (Standing(), None)
+
+    def _write(self, name: str, standing: Standing, version: str | None) -> bool:
+        value = json.dumps(asdict(standing), separators=(",", ":")).encode()
+        return self.store.put(NAMES + name, value, version) is not None
+
+
+def _number(value: bytes) -> int:
+    if not value.isdigit() or len(value) > _MOST_DIGITS:
+        hint = "it was edited by hand, or torn: remove it, and the next turn is drawn above the published ones"
+        raise LeaseError("turns that were drawn", "a number", repr(value[:120]), hint)
+    return int(value)
+
+
+def _standing(value: bytes, name: str) -> Standing:
+    try:
+        raw = json.loads(value)
+    except ValueError:
+        raw = None
+    names = {field.name for field in fields(Standing)}
+    if isinstance(raw, dict) and set(raw) == names:
+        numbers, people = (raw["claimed"], raw["finished"]), (raw["claimant"], raw["finisher"])
+        typed = all(type(one) is int for one in numbers) and all(type(one) is str for one in people)
+        if typed and 0 <= raw["finished"] <= raw["claimed"]:
+            return Standing(**raw)
+    hint = "it was edited by hand, or torn: remove it, and the turn of the published folder counts"
+    raise LeaseError(f"turns of {name}", "two numbers and two names", repr(value[:120]), hint)

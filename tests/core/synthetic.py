@@ -51,6 +51,7 @@ def job(wave_rows: Sequence[int], algebra: Algebra = MERGEABLE, output_path: str
         key_types={"key": "string"},
         column_types={},
         algebra={"occurrences": algebra},
+        turn=1,
     )
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import os
 from pathlib import Path
 
 import pytest
 
 from skewless.planner import first_plan
-from skewless.publication import Publication
+from skewless.publication import PUBLISHED, Overtaken, Publication, VersionManifest, identity_of, published_path
 from skewless.retention import Fate, Limits, enact_fate, fates
 from skewless.run_directory import RESULT_STEP, STAGE_REPORT, RunDirectory, stage_step
 from skewless.step_commit import CommittedFile
@@ -17,13 +18,16 @@ from tests.core.synthetic import job, report
 
 NOW = dt.datetime(2026, 11, 21, tzinfo=dt.UTC)
 LIMITS = Limits()
+_TURNS = itertools.count(1)
 
 
 def _run(
     root: Path, name: str, day: int, age: int, *, finished: bool = True, published: bool = True, engine: str = "staged"
 ) -> RunDirectory:
     """A run of a day, last touched so many days ago."""
-    frozen = job([10], output_path="/out").model_copy(update={"date": dt.date(2026, 9, day)})
+    frozen = job([10], output_path=str(_out(root))).model_copy(
+        update={"date": dt.date(2026, 9, day), "turn": next(_TURNS)}
+    )
     run = RunDirectory(str(root / "clicks" / name))
     run.write_once("job.json", frozen)
     plan = first_plan(frozen).model_copy(update={"engine": engine})
@@ -40,11 +44,25 @@ def _run(
         _data(result.path("part.parquet"))
         result.commit([], {"rows": 10, "keys": 1})
     if published:
-        run.write_once("publish/published.json", Publication(path=f"/out/date=2026-09-{day:02d}", rows=10, keys=1))
+        run.write_once(PUBLISHED, Publication(path=published_path(frozen), rows=10, keys=1, turn=frozen.turn))
+        _show(run)
     moment = (NOW - dt.timedelta(days=age)).timestamp()
     for path in (root / "clicks" / name).rglob("*"):
         os.utime(path, (moment, moment))
     return run
+
+
+def _out(root: Path) -> Path:
+    return root.with_name(f"{root.name}-out")
+
+
+def _show(run: RunDirectory) -> None:
+    """Make a run's result the published one of its day."""
+    frozen = run.job()
+    shown = VersionManifest(by=identity_of(run, frozen), turn=frozen.turn, name="v", files=())
+    folder = Path(published_path(frozen))
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "_published").write_text(shown.sealed(), encoding="utf-8")
 
 
 def _data(path: str) -> None:
@@ -93,6 +111,71 @@ def test_a_run_whose_day_was_published_again_goes_whole(newest: Path) -> None:
     assert _of(newest, "again").action == "thin"
     enact_fate(fate)
     assert not (newest / "clicks" / "first").exists()
+
+
+def test_the_published_run_is_the_one_that_the_published_folder_names_whatever_files_say_of_their_age(
+    newest: Path,
+) -> None:
+    """Of two that published at once, the one that came last may have written its record first."""
+    first = _run(newest, "first", day=1, age=80)
+    _run(newest, "again", day=1, age=90)
+    _show(first)
+    assert (_of(newest, "first").action, _of(newest, "again").action) == ("thin", "remove")
+
+
+def test_a_run_that_was_superseded_goes_whole(newest: Path) -> None:
+    over = _run(newest, "over", day=1, age=80)
+    late = _run(newest, "late", day=1, age=80, published=False)
+    by = Overtaken(by=identity_of(over, over.job()), turn=over.job().turn)
+    path = published_path(late.job())
+    late.write_once(PUBLISHED, Publication(path=path, rows=10, keys=1, turn=late.job().turn, superseded=by))
+    assert (_of(newest, "over").action, _of(newest, "late").action) == ("thin", "keep")
+    later = [
+        fate for fate in fates(str(newest), NOW + dt.timedelta(days=300), LIMITS) if fate.location.endswith("late")
+    ]
+    assert [fate.action for fate in later] == ["remove"]
+
+
+def test_where_no_manifest_can_be_read_nobody_who_published_goes_whole(newest: Path) -> None:
+    """An earlier release wrote none; or the disk is away."""
+    for name in ("first", "again"):
+        run = _run(newest, name, day=1, age=80)
+    (Path(published_path(run.job())) / "_published").unlink()
+    assert (_of(newest, "first").action, _of(newest, "again").action) == ("thin", "thin")
+
+
+def test_a_run_directory_that_was_moved_is_still_the_published_one(newest: Path) -> None:
+    _run(newest, "old", day=1, age=80)
+    (newest / "clicks").rename(newest / "visits")
+    assert _of(newest, "old").action == "thin"
+
+
+def test_versions_past_their_grace_and_drafts_that_nobody_ends_go(newest: Path) -> None:
+    sibling = _out(newest).with_name(f".{_out(newest).name}.skewless")
+    day = "date=2026-09-01"
+    for name in (
+        "kept/{}/20261119T235959Z-1-ab",
+        "kept/{}/20261120T000001Z-2-ab",
+        "drafts/{}/3-ab",
+        "drafts/{}/4-ab.aside",
+    ):
+        _data(str(sibling / name.format(day) / "part.parquet"))
+    found = {Path(fate.location).name: fate for fate in fates(str(newest), NOW, LIMITS) if "skewless" in fate.location}
+    (gone,) = found.values()
+    assert (gone.location, gone.action, gone.size_bytes) == (
+        str(sibling / f"kept/{day}/20261119T235959Z-1-ab"),
+        "remove",
+        100,
+    )
+    assert gone.reason == "published until 2026-11-19 23:59 UTC, 24 hours of grace"
+    enact_fate(gone)
+    assert not Path(gone.location).exists()
+    later = dt.datetime.now(tz=dt.UTC) + LIMITS.unfinished + dt.timedelta(minutes=1)
+    names = sorted(
+        Path(fate.location).name for fate in fates(str(newest), later, LIMITS) if "skewless" in fate.location
+    )
+    # What was set aside between two renames may be all there is of its day.
+    assert names == ["20261120T000001Z-2-ab", "3-ab"]
 
 
 def test_a_run_that_never_published_goes_whole_when_it_is_old(newest: Path) -> None:

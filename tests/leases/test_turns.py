@@ -1,4 +1,4 @@
-"""Turns are drawn once and finished in order, whoever comes late or comes again."""
+"""Turns are drawn once, claimed and finished in order, whoever comes late or comes again."""
 
 from __future__ import annotations
 
@@ -9,44 +9,78 @@ import pytest
 
 from skewless_leases.errors import LeaseError
 from skewless_leases.memory_store import MemoryStore
-from skewless_leases.turns import Turns
+from skewless_leases.turns import Standing, Turns
+
+
+def test_turns_are_numbered_from_one_and_above_one_that_is_known() -> None:
+    turns = Turns(MemoryStore())
+    assert [turns.draw(), turns.draw(), turns.draw(above=7), turns.draw(above=3)] == [1, 2, 8, 9]
+    assert Turns(MemoryStore()).draw(above=4) == 5
+
+
+def test_an_earlier_turn_is_not_claimed_once_a_later_one_is() -> None:
+    turns = Turns(MemoryStore())
+    assert turns.claim("day", 2, "b") == Standing(claimed=2, claimant="b")
+    assert turns.claim("day", 1, "a") == Standing(claimed=2, claimant="b")
+    assert turns.claim("day", 3, "c") == Standing(claimed=3, claimant="c")
+
+
+def test_the_first_who_claims_a_turn_has_it() -> None:
+    turns = Turns(MemoryStore())
+    turns.claim("day", 1, "a")
+    assert turns.claim("day", 1, "b").claimant == "a"
+    assert turns.claim("day", 1, "a").claimant == "a"
 
 
 def test_what_is_finished_late_does_not_count() -> None:
     turns = Turns(MemoryStore())
-    first, second = turns.draw("day"), turns.draw("day")
-    assert (first, second) == (1, 2)
-    assert turns.finished("day") == 0
-    assert turns.finish("day", second)
-    assert not turns.finish("day", first)
-    assert turns.finished("day") == second
+    turns.claim("day", 1, "a")
+    turns.claim("day", 2, "b")
+    assert turns.finish("day", 2, "b") == Standing(2, "b", 2, "b")
+    assert turns.finish("day", 1, "a") == Standing(2, "b", 2, "b")
+    assert turns.look("day") == Standing(2, "b", 2, "b")
 
 
-def test_the_last_one_may_finish_again() -> None:
+def test_an_earlier_turn_may_be_finished_while_a_later_one_is_under_way_and_twice() -> None:
     turns = Turns(MemoryStore())
-    turn = turns.draw("day")
-    assert turns.finish("day", turn)
-    assert turns.finish("day", turn)
+    turns.claim("day", 1, "a")
+    turns.claim("day", 2, "b")
+    for _ in range(2):
+        assert turns.finish("day", 1, "a") == Standing(2, "b", 1, "a")
 
 
-def test_names_have_turns_of_their_own() -> None:
+def test_a_turn_whose_claim_was_lost_with_the_store_is_claimed_as_it_is_finished() -> None:
     turns = Turns(MemoryStore())
-    assert [turns.draw("monday"), turns.draw("monday"), turns.draw("tuesday")] == [1, 2, 1]
+    assert turns.finish("day", 5, "a") == Standing(5, "a", 5, "a")
 
 
-@pytest.mark.parametrize("turn", [0, -1, 2])
-def test_a_turn_that_was_never_drawn_is_refused(turn: int) -> None:
+def test_names_stand_apart() -> None:
     turns = Turns(MemoryStore())
-    turns.draw("day")
-    with pytest.raises(LeaseError, match="turn of day: required one of the 1 that were drawn, but came"):
-        turns.finish("day", turn)
+    turns.claim("monday", 3, "a")
+    assert turns.look("tuesday") == Standing()
 
 
-def test_turns_edited_by_hand_are_refused() -> None:
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"", b"3", b"[]", b'{"claimed":1}', b'{"claimed":1,"claimant":"a","finished":2,"finisher":"a"}',
+        b'{"claimed":"1","claimant":"a","finished":0,"finisher":""}',
+        b'{"claimed":1,"claimant":"a","finished":-1,"finisher":""}',
+    ],
+)  # fmt: skip
+def test_turns_edited_by_hand_are_refused(value: bytes) -> None:
     store = MemoryStore()
-    store.put("turns/day", b"drawn 3", None)
-    with pytest.raises(LeaseError, match="turns of day: required two numbers, but came b'drawn 3'"):
-        Turns(store).draw("day")
+    store.put("turns/day", value, None)
+    with pytest.raises(LeaseError, match="turns of day: required two numbers and two names, but came b'"):
+        Turns(store).claim("day", 3, "a")
+
+
+@pytest.mark.parametrize("value", [b"", b"x", b"-1", b"1" * 19])
+def test_a_counter_edited_by_hand_is_refused(value: bytes) -> None:
+    store = MemoryStore()
+    store.put("turns-drawn", value, None)
+    with pytest.raises(LeaseError, match="turns that were drawn: required a number, but came b'"):
+        Turns(store).draw()
 
 
 DRAWING = """
@@ -54,7 +88,19 @@ import sys
 from skewless_leases.address import open_store
 from skewless_leases.turns import Turns
 turns = Turns(open_store(sys.argv[1]))
-print(*[turns.draw("day") for _ in range(50)])
+print(*[turns.draw() for _ in range(50)])
+"""
+CLAIMING = """
+import sys
+from skewless_leases.address import open_store
+from skewless_leases.turns import Turns
+turns = Turns(open_store(sys.argv[1]))
+claimed = 0
+for turn in range(int(sys.argv[2]), 120, 3):
+    standing = turns.claim("day", turn, sys.argv[2])
+    assert standing.claimed >= max(turn, claimed), (standing, turn)
+    assert standing.claimed != turn or standing.claimant == sys.argv[2], standing
+    claimed = standing.claimed
 """
 
 
@@ -64,3 +110,8 @@ def test_no_two_processes_draw_the_same_turn(address: str) -> None:
     ]
     drawn = [int(turn) for process in processes for turn in process.communicate(timeout=60)[0].split()]
     assert sorted(drawn) == list(range(1, 151))
+
+
+def test_of_processes_that_claim_at_once_none_takes_a_later_claim_away(address: str) -> None:
+    processes = [subprocess.Popen([sys.executable, "-c", CLAIMING, address, str(first)]) for first in (1, 2, 3)]
+    assert [process.wait(timeout=60) for process in processes] == [0, 0, 0]

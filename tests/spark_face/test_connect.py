@@ -81,6 +81,15 @@ def where(batches):
 with released(build_session("where")) as spark:
     print("found", spark.range(1).mapInArrow(where, "path string").first()[0])
 """
+_SUM = """
+import sys
+from pyspark.sql import functions as F
+from skewless_spark.connect import released
+from skewless_spark.session import build_session
+
+with released(build_session("sum")) as spark:
+    print("sum", spark.read.parquet(sys.argv[1]).agg(F.sum("number")).first()[0])
+"""
 
 
 @pytest.fixture(scope="module")
@@ -281,3 +290,15 @@ def active_stages(server: ConnectServer) -> list[Any]:
 
     (application,) = asked("applications")
     return list(asked(f"applications/{application['id']}/stages?status=active"))
+
+
+def test_a_bit_that_turned_in_a_page_is_found_by_the_server_too(server: ConnectServer, tmp_path: Path) -> None:
+    path, environment = tmp_path / "numbers.parquet", client(server)
+    numbers = pa.table({"number": pa.array(range(1000), pa.int64())})
+    pq.write_table(numbers, path, compression="none", use_dictionary=False, write_page_checksum=True)
+    assert "sum 499500" in python(["-c", _SUM, str(path)], environment).stdout
+    content = bytearray(path.read_bytes())
+    content[content.index((777).to_bytes(8, "little"))] ^= 1
+    path.write_bytes(content)
+    done = python(["-c", _SUM, str(path)], environment)
+    assert "could not verify page integrity, CRC checksum verification failed" in done.stderr, done.stdout

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from skewless.decision import Decision
 from skewless.run_directory import RunDirectory
+from skewless.run_folder import RUN_GROUP
 from skewless.spec import load_spec
 from skewless.stage_report import StageReport
 from skewless_spark.local import run_pipeline
@@ -49,7 +50,8 @@ def published(spark: SparkSession, name: str, root: Path, overrides: Sequence[st
     """
     spec = load_spec(CATALOG / f"{name}.yaml", tuple(overrides))
     now = dt.datetime.now(tz=dt.UTC)
-    run = RunDirectory(str(root / "runs" / name / f"model__{now:%Y-%m-%dT%H%M%S}-{secrets.token_hex(3)}"))
+    where = root / "runs" / name / f"model__{now:%Y-%m-%dT%H%M%S}-{secrets.token_hex(3)}"
+    run = RunDirectory(str(where), os.environ.get(RUN_GROUP, ""))
     prepare(run, spec, now.date(), str(root))
     finished = run_pipeline(spark, run, Unwatched())
     return pq.read_table(finished.publication.path, partitioning=None)

@@ -1,20 +1,16 @@
-"""The files of an input: finding them, opening them, and noticing that they have changed."""
+"""The files of an input: finding them and opening them."""
 
 from __future__ import annotations
 
+import os
 import posixpath
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import IO
 
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
 from skewless.errors import InputError
-from skewless.job import Job
-
-#: Threads that look at files: waiting for an object store is most of the work.
-LOOKERS = 16
+from skewless_spark.sources.local_files import files_below, refuse_linked_on_the_way
 
 #: Endings of compressed texts, which are read from their beginning and never cut.
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
@@ -39,7 +35,7 @@ def find(path: str) -> list[str]:
     """The data files at a path (a file, a folder with folders in it, or a glob), sorted.
 
     Raises:
-        InputError: there is nothing, or a name that Hadoop cannot read.
+        InputError: there is nothing, a name that Hadoop cannot read, or what is no file that can be read to its end.
     """
     fs, root = open_input(path)
     files = _found(fs, root, path)
@@ -51,8 +47,11 @@ def find(path: str) -> list[str]:
 
 
 def _found(fs: fsspec.AbstractFileSystem, root: str, path: str) -> list[str]:
-    if not fs.exists(root):
+    local = isinstance(fs, LocalFileSystem)
+    if not (os.path.lexists(root) if local else fs.exists(root)):
         # Only now a glob: a folder may be called "[1]".
+        if local and _is_glob(root):
+            refuse_linked_on_the_way(root)
         matched = [str(one) for one in fs.glob(root)] if _is_glob(root) else []
         files = [file for one in matched for file in _inside(fs, one)]
         if not files:
@@ -62,6 +61,8 @@ def _found(fs: fsspec.AbstractFileSystem, root: str, path: str) -> list[str]:
 
 
 def _inside(fs: fsspec.AbstractFileSystem, root: str) -> list[str]:
+    if isinstance(fs, LocalFileSystem):
+        return sorted(files_below(root, _hidden))
     if fs.isfile(root):
         return [root]
     inner = [str(file) for file in fs.find(root)]
@@ -88,37 +89,3 @@ def open_file(path: str) -> IO[bytes]:
     compression = "infer" if path.endswith(COMPRESSED) else None
     opened: IO[bytes] = fs.open(file, "rb", compression=compression)
     return opened
-
-
-def size_and_version(fs: fsspec.AbstractFileSystem, file: str) -> tuple[int, str]:
-    """The length of a file, and what tells its content from a later one."""
-    info = fs.info(file)
-    stamp = next((info[name] for name in ("ETag", "etag", "mtime", "LastModified", "updated") if name in info), "")
-    return int(info["size"]), str(stamp)
-
-
-def require_unchanged(job: Job, ordinals: Sequence[int]) -> None:
-    """Hold files to what they were when the run was prepared, down to the time of their last change.
-
-    A run reads its input bit by bit; files rewritten in between would give a result of two versions.
-
-    Raises:
-        InputError: names the first file that is gone or has changed.
-    """
-    known = {job.units[ordinal].path: job.units[ordinal] for ordinal in ordinals}
-
-    def change(path: str) -> str:
-        fs, file = fsspec.core.url_to_fs(path)
-        try:
-            now = size_and_version(fs, file)
-        except FileNotFoundError:
-            return f"input file {path} is gone"
-        return "" if now == (known[path].size_bytes, known[path].version) else f"input file {path} was rewritten"
-
-    with ThreadPoolExecutor(max_workers=LOOKERS) as pool:
-        for found in pool.map(change, known):
-            if found:
-                raise InputError(
-                    job.input_path, "the files that the run was prepared with", found,
-                    "nothing was committed; start a new run over the new input",
-                )  # fmt: skip

@@ -13,8 +13,9 @@ from skewless.spec import Input
 from skewless_spark.sources import json_lines, partition_columns
 from skewless_spark.sources.cutting import cut_bytes_evenly, cut_groups, is_large, piece_bytes
 from skewless_spark.sources.delimited import header_of
-from skewless_spark.sources.files import COMPRESSED, LOOKERS, find, open_file, open_input, size_and_version, spark_path
+from skewless_spark.sources.files import COMPRESSED, find, open_file, open_input, spark_path
 from skewless_spark.sources.footers import Footer, footer_of
+from skewless_spark.sources.identity import LOOKERS, checksums, identity_of
 from skewless_spark.sources.lines import Block
 from skewless_spark.sources.spark_types import declared_type
 from skewless_spark.sources.uris import FILE_COLUMNS, file_column_type
@@ -51,6 +52,7 @@ class _File:
     inner: str
     size: int
     version: str
+    checksum: str
     values: dict[str, str | None]
 
 
@@ -71,10 +73,10 @@ def list_input(given: Input, path: str, share: float = 0.01, files: Sequence[str
     values = [partition_columns.values_of(file, root) for file in found]
     partitions = partition_columns.types_of(found, values)
     with ThreadPoolExecutor(max_workers=LOOKERS) as pool:
-        stats = list(pool.map(lambda file: size_and_version(fs, file), found))
+        now = list(pool.map(lambda file: identity_of(fs, file), found))
         listed = [
-            _File(spark_path(fs, file), file, size, version, one)
-            for file, (size, version), one in zip(found, stats, values, strict=True)
+            _File(spark_path(fs, file), file, identity.size_bytes, identity.version, checksum, one)
+            for file, identity, checksum, one in zip(found, now, checksums(fs, found, now), values, strict=True)
         ]
         piece = piece_bytes([file.size for file in listed], share, given.cut_bytes)
         if given.format in {"parquet", "orc"}:
@@ -111,7 +113,7 @@ def _refuse_schema(first: str, types: Mapping[str, str], file: str, found: Mappi
 
 def _counted(file: _File, footer: Footer, piece: int, given: Input) -> list[Unit]:
     """A file of rows that its footer counts: whole, or cut along its row groups or stripes."""
-    unit = Unit(path=file.path, rows=footer.rows, size_bytes=file.size, version=file.version, values=file.values)
+    unit = _unit(file, footer.rows)
     rows = [count for count, _ in footer.pieces]
     if not is_large(file.size, piece, given.cut_bytes) or len(rows) < 2 or sum(rows) != footer.rows:
         return [unit]
@@ -124,16 +126,20 @@ def _counted(file: _File, footer: Footer, piece: int, given: Input) -> list[Unit
     ]
 
 
+def _unit(file: _File, rows: int) -> Unit:
+    return Unit(
+        path=file.path, rows=rows, size_bytes=file.size, version=file.version, checksum=file.checksum,
+        values=file.values,
+    )  # fmt: skip
+
+
 def _estimated(file: _File, row_bytes: float, piece: int, cut_bytes: int) -> list[Unit]:
     """A text: whole, or cut into ranges of bytes."""
     squeezed = file.path.endswith(COMPRESSED)
     cut = not squeezed and is_large(file.size, piece, cut_bytes)
     spans = cut_bytes_evenly(file.size, piece) if cut else [None]
     rows = file.size / row_bytes * (_COMPRESSION if squeezed else 1.0) / len(spans)
-    unit = Unit(
-        path=file.path, rows=max(1, round(rows)) if file.size else 0, size_bytes=file.size, version=file.version,
-        values=file.values, counted=False,
-    )  # fmt: skip
+    unit = _unit(file, max(1, round(rows)) if file.size else 0).model_copy(update={"counted": False})
     return [unit.model_copy(update={"span": span}) for span in spans]
 
 

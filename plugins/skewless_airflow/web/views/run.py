@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from skewless.certificate import Certificate, certify
 from skewless.failure import Failure
 from skewless.ledger import LedgerLine, stage_problems
-from skewless.publication import Publication, publication_of
+from skewless.publication import Overtaken, Publication, publication_of, record_of, superseded_by
 from skewless.run_directory import RESULT_STEP, RunDirectory
 from skewless_airflow.web.airflow_runs import AirflowRun, AirflowTask
 from skewless_airflow.web.run_folders import is_absence, stamp
@@ -94,6 +94,7 @@ class RunView:
     ledger: LedgerView | None
     quality: QualityView | None
     publication: Publication | None
+    superseded: Overtaken | None
     failures: tuple[str, ...]
 
     @property
@@ -104,6 +105,8 @@ class RunView:
     @property
     def state(self) -> str:
         """Where the run stands, in a few words."""
+        if self.superseded:
+            return f"superseded by a later run of the day, {self.superseded.by.run}"
         if self.publication:
             return "published"
         if self.quality and not self.quality.success:
@@ -133,6 +136,7 @@ def read_run(run: RunDirectory, airflow: AirflowRun | None = None, tasks: Sequen
         ledger=_ledger(run, stages, quality),
         quality=quality,
         publication=publication_of(run),
+        superseded=superseded_by(run),
         failures=_failures(run),
     )
 
@@ -227,7 +231,7 @@ def _steps(
         found.append(step(f"stage_{stage:02d}.run", done, stages[stage].seconds if done else None, needed))
     found.append(step("merge", stamp(run, f"{RESULT_STEP}/COMMIT.json") is not None))
     found.append(step("validate", quality is not None))
-    found.append(step("publish", publication_of(run) is not None))
+    found.append(step("publish", record_of(run) is not None))
     return found
 
 

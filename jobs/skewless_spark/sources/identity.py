@@ -1,0 +1,143 @@
+"""What tells a file's content from any other it had or will have, and noticing that it is not the same any more.
+
+A length and a time do not: a rewrite can keep both. Object stores name each content by a tag. A local file has a
+change time, which nobody can set, and an inode; but these change too where the content stays: permissions, hard links
+of a backup, a copy that was restored. There checksums decide, which prepare took of small files.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Literal, NamedTuple
+
+import fsspec
+from fsspec.implementations.local import LocalFileSystem
+
+from skewless.errors import InputError
+from skewless.file_checksum import content_checksum
+from skewless.job import Job, Unit
+
+#: Threads that look at files: waiting for an object store is most of the work.
+LOOKERS = 16
+#: Bytes of a file that is read for a checksum, and of all of them together, at most: a tenth of a second.
+CHECKSUM_FILE_BYTES, CHECKSUM_BYTES = 4 << 20, 64 << 20
+
+#: What object stores call the name of a content or of its version, as fsspec's file systems hand it on.
+_TAGS = ("ETag", "etag", "VersionId", "version_id", "generation", "md5Hash", "content_md5")
+_TIMES = ("mtime", "LastModified", "last_modified", "updated", "modificationTime", "modified")
+
+
+class Identity(NamedTuple):
+    """A file as its file system tells it.
+
+    Attributes:
+        size_bytes: its length.
+        version: ``tag:`` and what names the content; or ``stat:`` with modification time, change time (both in
+            nanoseconds) and inode; or ``time:`` and a time alone, which says little; or empty.
+    """
+
+    size_bytes: int
+    version: str
+
+    @property
+    def telling(self) -> bool:
+        """Whether another content would have another version."""
+        return self.version.startswith(("tag:", "stat:"))
+
+
+def identity_of(fs: fsspec.AbstractFileSystem, file: str) -> Identity:
+    """What the file system says of a file now.
+
+    Raises:
+        FileNotFoundError: it is gone.
+    """
+    if isinstance(fs, LocalFileSystem):
+        now = os.stat(file)  # noqa: PTH116  # fsspec has times as floats, which are too coarse
+        return Identity(now.st_size, f"stat:{now.st_mtime_ns}:{now.st_ctime_ns}:{now.st_ino}")
+    return identity_from(fs.info(file))
+
+
+def identity_from(info: Mapping[str, Any]) -> Identity:
+    """What a file system of fsspec says of a file, whatever it calls that."""
+    for kind, names in (("tag", _TAGS), ("time", _TIMES)):
+        said = [str(info[name]) for name in names if info.get(name)]
+        if said:
+            return Identity(int(info["size"]), f"{kind}:{'/'.join(said)}")
+    return Identity(int(info["size"]), "")
+
+
+def checksums(fs: fsspec.AbstractFileSystem, files: Sequence[str], found: Sequence[Identity]) -> list[str]:
+    """SHA-256 of those files whose identity may change while the content stays, or the other way round; else empty.
+
+    Small files only, and of many the first ones: the input is not read twice.
+
+    Args:
+        fs: their file system.
+        files: their paths.
+        found: the identity of each.
+    """
+    left, chosen = CHECKSUM_BYTES, []
+    for file, identity in zip(files, found, strict=True):
+        wanted = not identity.version.startswith("tag:") and identity.size_bytes <= min(CHECKSUM_FILE_BYTES, left)
+        left -= identity.size_bytes if wanted else 0
+        chosen.append(file if wanted else "")
+    with ThreadPoolExecutor(max_workers=LOOKERS) as pool:
+        return list(pool.map(lambda file: content_checksum(fs, file) if file else "", chosen))
+
+
+def verdict(unit: Unit, now: Identity) -> Literal["same", "rewritten", "touched", "compare"]:
+    """What has become of a unit's file since the run was prepared, as far as its identity tells.
+
+    Returns:
+        ``compare`` where only the checksum can tell; ``touched`` where that would be needed and was not taken.
+    """
+    if now.size_bytes != unit.size_bytes:
+        return "rewritten"
+    if now.version == unit.version:
+        return "same" if now.telling or not unit.checksum else "compare"
+    before, after = unit.version.split(":"), now.version.split(":")
+    if before[0] != "stat" or before[:2] != after[:2]:
+        return "rewritten"
+    if unit.checksum:
+        return "compare"
+    # The inode alone is another one where another host has mounted the folder; no content changes without its time.
+    return "touched" if before[2] != after[2] else "same"
+
+
+def require_unchanged(job: Job, ordinals: Sequence[int]) -> None:
+    """Hold files to what they were when the run was prepared.
+
+    A run reads its input bit by bit; files rewritten in between would give a result of two versions.
+
+    Raises:
+        InputError: names the first file that is gone or has changed.
+    """
+    known = {job.units[ordinal].path: job.units[ordinal] for ordinal in ordinals}
+    with ThreadPoolExecutor(max_workers=LOOKERS) as pool:
+        for found in pool.map(_change, known.values()):
+            if found:
+                raise InputError(
+                    job.input_path, "the files that the run was prepared with", found,
+                    "nothing was committed; start a new run over the new input",
+                )  # fmt: skip
+
+
+def _change(unit: Unit) -> str:
+    """What has happened to a unit's file, in words; empty if nothing has."""
+    fs, file = fsspec.core.url_to_fs(unit.path)
+    try:
+        found = verdict(unit, identity_of(fs, file))
+        if found == "compare":
+            found = "same" if content_checksum(fs, file) == unit.checksum else "rewritten"
+    except FileNotFoundError:
+        return f"input file {unit.path} is gone"
+    except OSError as err:
+        return f"input file {unit.path}, which cannot be read ({err.strerror or err})"
+    if found == "touched":
+        return (
+            f"input file {unit.path} was touched: its change time is another, and it is too large for a checksum to "
+            "have been taken"
+        )
+    return f"input file {unit.path} was rewritten" if found == "rewritten" else ""

@@ -1,0 +1,97 @@
+"""The files of an input on a local or shared file system: what is no plain file there is told, not passed over."""
+
+from __future__ import annotations
+
+import errno
+import fnmatch
+import os
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from skewless.errors import InputError
+
+_KINDS = {
+    stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
+    stat.S_IFDIR: "a folder",
+}  # fmt: skip
+
+
+def files_below(root: str, hidden: Callable[[str], bool]) -> Iterator[str]:
+    """The files at a path, or in a folder and the folders in it; the path itself may be a link.
+
+    Args:
+        root: the path.
+        hidden: whether a name, or one further up, is no data.
+
+    Raises:
+        InputError: something among them is no file that can be read to its end, or a folder cannot be listed.
+    """
+    if not os.path.isdir(root):  # noqa: PTH112  # paths are text here, as fsspec has them
+        yield _regular(root)
+        return
+    for folder, inner, names in os.walk(root, onerror=_refuse_unlisted):
+        inner[:] = [name for name in inner if not hidden(os.path.relpath(f"{folder}/{name}", root))]
+        for name in inner:
+            _refuse_linked(f"{folder}/{name}")
+        for name in names:
+            if not hidden(os.path.relpath(f"{folder}/{name}", root)):
+                yield _regular(f"{folder}/{name}")
+
+
+def refuse_linked_on_the_way(pattern: str) -> None:
+    """Refuse a linked folder that a glob would have to go through: fsspec passes over it without a word.
+
+    Raises:
+        InputError: there is one.
+    """
+    parts = pattern.split("/")
+    first = next(number for number, part in enumerate(parts) if any(sign in part for sign in "*?["))
+    base, wild = "/".join(parts[:first]) or "/", parts[first:-1]
+    for folder, inner, _ in os.walk(base):
+        depth = 0 if folder == base else len(os.path.relpath(folder, base).split("/"))
+        inner[:] = [
+            name for name in inner
+            if "**" in wild or (depth < len(wild) and fnmatch.fnmatchcase(name, wild[depth]))
+        ]  # fmt: skip
+        for name in inner:
+            _refuse_linked(f"{folder.rstrip('/')}/{name}")
+
+
+def _regular(path: str) -> str:
+    """The path of a file that can be read to its end, links followed.
+
+    Raises:
+        InputError: it is something else; a FIFO would be waited for.
+    """
+    try:
+        mode = os.stat(path).st_mode  # noqa: PTH116
+    except OSError as err:
+        if not os.path.islink(path):  # noqa: PTH114
+            raise _unreadable(path, err) from None
+        led = "round in a circle" if err.errno == errno.ELOOP else "to nothing that can be read"
+        raise _refusal(path, f"a link to {Path(path).readlink()}, which leads {led}") from None
+    if stat.S_ISREG(mode):
+        return path
+    raise _refusal(path, _KINDS[stat.S_IFMT(mode)])
+
+
+def _refusal(path: str, came: str) -> InputError:
+    hint = "remove it, or give it a name that begins with an underscore"
+    return InputError(f"input file {path}", "a plain file", came, hint)
+
+
+def _refuse_linked(path: str) -> None:
+    if os.path.islink(path):  # noqa: PTH114
+        raise InputError(
+            f"input folder {path}", "a folder that lies where it is listed", f"a link to {Path(path).readlink()}",
+            "move the folder there, or name it in input.path",
+        )  # fmt: skip
+
+
+def _refuse_unlisted(err: OSError) -> None:
+    raise _unreadable(str(err.filename), err) from None
+
+
+def _unreadable(path: str, err: OSError) -> InputError:
+    return InputError(f"input {path}", "a path that can be read", err.strerror or str(err), "mend its permissions")

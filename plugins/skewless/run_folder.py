@@ -1,0 +1,85 @@
+"""The folder of a run: made for its owner alone, or for a group that owns it together.
+
+A run directory holds keys, and whoever could write there would decide what is published. Where executors or pages
+run under other users, a group has the folder: all that is made below it, by whomever, belongs to the group and is
+open to it, whatever the umask. A default ACL says so to the file system.
+"""
+
+from __future__ import annotations
+
+import errno
+import grp
+import os
+import secrets
+import struct
+from contextlib import suppress
+from pathlib import Path
+
+from skewless.errors import RunDirectoryError
+
+#: The variable of the environment that names the group, for the faces.
+RUN_GROUP = "SKEWLESS_RUN_GROUP"
+
+#: ``struct posix_acl_xattr_header`` and its entries, as Linux has them: owner and group rwx, others nothing.
+_ACL_VERSION, _NO_ID = 2, 0xFFFFFFFF
+_USER, _GROUP, _OTHER = 0x01, 0x04, 0x20
+_OPEN_TO_GROUP = struct.pack("<I", _ACL_VERSION) + b"".join(
+    struct.pack("<HHI", tag, rights, _NO_ID) for tag, rights in ((_USER, 7), (_GROUP, 7), (_OTHER, 0))
+)
+
+
+def make_run_folder(root: str, group: str = "") -> None:
+    """Make the folder of a run, unless it is there: who made it has decided who may enter.
+
+    Args:
+        root: its path; folders above it are made as the umask says.
+        group: who may enter beside the owner, by name; nobody by default.
+
+    Raises:
+        RunDirectoryError: the group cannot be given the folder.
+        OSError: it cannot be made.
+    """
+    if os.path.isdir(root):  # noqa: PTH112  # paths are text here, as fsspec has them
+        return
+    Path(root).parent.mkdir(parents=True, exist_ok=True)
+    if not group:
+        with suppress(FileExistsError):
+            Path(root).mkdir(mode=0o700)
+        return
+    # Nobody may find it before it is the group's: what is made in it until then would not be.
+    draft = Path(f"{root}.{secrets.token_hex(8)}.making")
+    draft.mkdir(mode=0o700)
+    try:
+        _share(draft, group)
+        draft.rename(root)
+    except OSError as err:
+        if err.errno not in {errno.EEXIST, errno.ENOTEMPTY}:  # else somebody was faster, and has begun
+            raise RunDirectoryError(
+                f"run directory {root}", f"a folder that can be given to the group {group!r}",
+                err.strerror or str(err), f"be a member of it, or set {RUN_GROUP} to another one",
+            ) from None  # fmt: skip
+    finally:
+        with suppress(FileNotFoundError):
+            draft.rmdir()
+
+
+def _share(folder: Path, group: str) -> None:
+    try:
+        ident = grp.getgrnam(group).gr_gid
+    except KeyError:
+        raise OSError(errno.ENOENT, "no such group") from None
+    os.chown(folder, -1, ident)
+    folder.chmod(0o2770)
+    try:
+        os.setxattr(folder, "system.posix_acl_default", _OPEN_TO_GROUP)
+    except OSError as err:
+        if err.errno != errno.EOPNOTSUPP:
+            raise
+    probe = folder / "probe"
+    probe.mkdir()
+    try:
+        seen = probe.stat()
+    finally:
+        probe.rmdir()
+    if seen.st_gid != ident or seen.st_mode & 0o070 != 0o070:  # no ACLs here, and the umask takes the rights away
+        raise OSError(errno.EOPNOTSUPP, "a file system without POSIX ACLs, under a umask that is not 007")
