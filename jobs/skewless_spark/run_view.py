@@ -117,13 +117,11 @@ def _quality(run: RunDirectory, console: Console) -> None:
 
 
 def _paths(run: RunDirectory, console: Console) -> None:
-    publication, quality = publication_of(run), run.quality()
-    commit = run.commit_of(QUALITY_STEP)
+    publication, commit = publication_of(run), run.commit_of(QUALITY_STEP)
     folder = run.path(f"{QUALITY_STEP}/attempts/{commit.attempt}") if commit else ""
     paths = {
         "result": publication.path if publication else "not published",
         "quality report": f"{folder}/result.json" if commit else "none yet",
-        "data docs": f"{folder}/{quality.data_docs}" if quality and quality.data_docs else "none",
         "run directory": str(run),
     }
     for name, path in paths.items():
