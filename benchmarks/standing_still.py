@@ -187,7 +187,9 @@ def main(arguments: Sequence[str] | None = None, folder: Path = RESULTS) -> None
     options = parser.parse_args(arguments)
     lines = measured(options.workloads)
     for one in summaries(lines):
-        print(f"{one.policy:14} {one.order:9} n={one.workloads} worst {one.worst:.3f} (#{one.worst_number}) median {one.median:.3f} worse {one.worse:.0%} {'ok' if one.met else 'MISSED'}")
+        print(
+            f"{one.policy:14} {one.order:9} n={one.workloads} worst {one.worst:.3f} (#{one.worst_number}) median {one.median:.3f} worse {one.worse:.0%} {'ok' if one.met else 'MISSED'}"
+        )
     Path("/tmp/lines.json").write_text(json.dumps([vars(one) for one in lines]))
 
 

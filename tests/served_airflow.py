@@ -24,16 +24,22 @@ from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
 from skewless_airflow import session, standalone
 from skewless_airflow.rest import FINISHED_RUN, AirflowRest
+from tests.listening import listening
 
 #: On two slow cores, beside other tests.
 _PATIENCE_SECONDS = 900.0
 
 
 class ServedAirflow(NamedTuple):
-    """An Airflow that is up, its API, and what its processes print."""
+    """An Airflow that is up, its API, what its processes print, and they themselves."""
 
     rest: AirflowRest
     log: Path
+    session: session.Session
+
+    def listening(self) -> set[str]:
+        """Where its processes listen at this moment, with all that they have started."""
+        return listening(self.session.processes())
 
     def trigger(self, dag_id: str, run_id: str, **body: Any) -> None:
         """Start a run by hand, with an id of the test's."""
@@ -92,13 +98,13 @@ def served_airflow(
     for command in [("db", "migrate"), ("dags", "reserialize"), *first] if first else ():
         _give(command, environment)
     log = home / "standalone.log"
-    began = session.begin([sys.executable, "-m", "airflow", "standalone"], environment, home, log)
+    began = session.begin(standalone.COMMAND, environment, home, log)
     try:
         up = standalone.Running(began.pid, began.born, port)
         await_that(lambda: up.healthy() or not began.leads(), "Airflow to be healthy")
         assert began.leads(), f"Airflow has ended:\n{log.read_text()[-3000:]}"
         with AirflowRest(up.url, standalone.USER, password) as rest:
-            served = ServedAirflow(rest, log)
+            served = ServedAirflow(rest, log, began)
             pool = {"name": standalone.POOL, "slots": standalone.POOL_SLOTS, "include_deferred": False}
             served.ask("POST", "/pools", pool)
             for dag_id in dags:

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from fsspec.implementations.local import LocalFileSystem
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -21,7 +20,7 @@ from skewless.step_commit import StepCommit
 from skewless_spark.committed_files import RESULT, read_files
 from skewless_spark.expectations import build_expectations, check_expectations, great_expectations
 from skewless_spark.step_lease import leased_step
-from skewless_spark.verdict import Verdict, build_data_docs
+from skewless_spark.verdict import Verdict
 
 if TYPE_CHECKING:
     from great_expectations.expectations.expectation import Expectation
@@ -66,10 +65,6 @@ def _validate(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> Qu
     about_ledger = _verdicts(context, "ledger", _ledger_frame(spark, ledger), _ledger_expectations())
     about_result = _result_verdicts(context, spark, run, result, job, own)
     attempt = run.new_attempt(QUALITY_STEP, fence)
-    docs = ""
-    if isinstance(run.fs, LocalFileSystem):
-        build_data_docs(context, {"ledger": about_ledger, "result": about_result}, attempt.path("data_docs"))
-        docs = "data_docs/index.html"
     checks = (
         *(verdict.check("ledger") for verdict in about_ledger),
         _ledger_check(ledger),
@@ -80,7 +75,6 @@ def _validate(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> Qu
         keys=result.count("keys"),
         checks=checks,
         ledger=ledger,
-        data_docs=docs,
     )
     attempt.write(QUALITY_REPORT, report)
     failed = sum(not check.success for check in checks)
@@ -116,7 +110,7 @@ def _verdicts(context: Any, name: str, frame: DataFrame, expectations: Sequence[
     # One expectation that Spark cannot evaluate takes down those that share its job: ask them one by one.
     return [
         Verdict.of(one.expectation, batch.validate(one.expectation, result_format=RESULT_FORMAT).to_json_dict())
-        if one.raised and len(verdicts) > 1
+        if one.fault and len(verdicts) > 1
         else one
         for one in verdicts
     ]

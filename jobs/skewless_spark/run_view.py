@@ -128,13 +128,11 @@ def _fate(record: Publication | None) -> str:
 
 
 def _paths(run: RunDirectory, console: Console) -> None:
-    record, quality = record_of(run), run.quality()
-    commit = run.commit_of(QUALITY_STEP)
+    record, commit = record_of(run), run.commit_of(QUALITY_STEP)
     folder = run.path(f"{QUALITY_STEP}/attempts/{commit.attempt}") if commit else ""
     paths = {
         "result": _fate(record),
         "quality report": f"{folder}/result.json" if commit else "none yet",
-        "data docs": f"{folder}/{quality.data_docs}" if quality and quality.data_docs else "none",
         "run directory": str(run),
     }
     for name, path in paths.items():

@@ -58,6 +58,9 @@ def build_session(app: str, master: str | None = None) -> SparkSession:
     if master or not given.contains("spark.master"):
         builder = builder.master(master or "local[*]")
     if not given.contains("spark.submit.deployMode"):
+        if (master or given.get("spark.master") or "local").startswith("local"):
+            # Driver and block manager ask nobody for a password, and nobody else has to reach them.
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         # A whole run in this process: nobody looks at its UI, whose port may be taken, and it
         # says itself what it does.
         builder = builder.config("spark.ui.enabled", "false")

@@ -1,22 +1,19 @@
-"""What Great Expectations found, in our words: checks for the report, and pages that are safe to open."""
+"""What Great Expectations found, in our words."""
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 
 from skewless.quality_report import Check
-from skewless_spark.expectations import great_expectations
 
 if TYPE_CHECKING:
     from great_expectations.expectations.expectation import Expectation
 
-#: Longest text of one value in a sentence, of a fault, and of any string in the Data Docs.
-VALUE_CHARS, FAULT_CHARS, PAGE_CHARS = 40, 200, 300
+#: Longest text of one value in a sentence, of a list of observed values, and of a fault.
+VALUE_CHARS, LIST_CHARS, FAULT_CHARS = 40, 300, 200
 #: Samples named in a sentence.
 EXAMPLES = 3
 
@@ -30,37 +27,30 @@ class Verdict:
     Attributes:
         expectation: as it was run.
         found: its validation result as plain JSON.
+        fault: why it could not be evaluated, in one line; "" if it could.
         names: what columns of a derived frame are called in the result.
         hidden: a column of a derived frame that is nobody's business.
     """
 
     expectation: Expectation
     found: dict[str, Any]
-    names: Mapping[str, str]
+    fault: str = ""
+    names: Mapping[str, str] = field(default_factory=dict)
     hidden: str = ""
 
     @classmethod
     def of(cls, expectation: Expectation, found: dict[str, Any]) -> Self:
-        """A verdict as Great Expectations returned it, without where it went through its code."""
-        config = {**found["expectation_config"], "meta": {}}
-        fault = _fault(found.get("exception_info") or {})
-        return cls(expectation, {**found, "expectation_config": config, "exception_info": _info(fault)}, {})
+        """A verdict as Great Expectations returned it."""
+        return cls(expectation, found, _fault(found.get("exception_info") or {}))
 
     @classmethod
     def nothing_to_observe(cls, expectation: Expectation) -> Self:
         """The verdict on a statistic of an empty result."""
-        config = {**expectation.configuration.to_json_dict(), "meta": {}}
-        found = {"success": True, "expectation_config": config, "result": {}, "meta": {}, "exception_info": _info("")}
-        return cls(expectation, found, {})
+        return cls(expectation, {"success": True, "result": {}})
 
     def about(self, names: Mapping[str, str], hidden: str) -> Self:
         """The same verdict with the columns called by the names they have in the result."""
         return replace(self, names=names, hidden=hidden)
-
-    @property
-    def raised(self) -> bool:
-        """Whether it could not be evaluated."""
-        return bool(self.found["exception_info"]["raised_exception"])
 
     def check(self, subject: str) -> Check:
         """The verdict as a line of our report."""
@@ -83,8 +73,8 @@ class Verdict:
         )
 
     def _numbers(self, result: dict[str, Any], observed: str) -> str:
-        if self.raised:
-            return f"could not be evaluated: {self.found['exception_info']['exception_message']}"
+        if self.fault:
+            return f"could not be evaluated: {self.fault}"
         if "unexpected_count" in result:
             return self._unexpected(result)
         if observed:
@@ -128,7 +118,7 @@ def _number(value: Any) -> str:
         value = int(value)
     if isinstance(value, int | float) and not isinstance(value, bool):
         return f"{value:,}"
-    return _short(value, PAGE_CHARS if isinstance(value, list) else VALUE_CHARS)
+    return _short(value, LIST_CHARS if isinstance(value, list) else VALUE_CHARS)
 
 
 def _short(value: Any, chars: int = VALUE_CHARS) -> str:
@@ -147,71 +137,3 @@ def _fault(info: dict[str, Any]) -> str:
             text = re.sub(r"\s+", " ", str(one.get("exception_message") or "unknown fault")).strip()
             return text if len(text) <= FAULT_CHARS else f"{text[: FAULT_CHARS - 3]}..."
     return ""
-
-
-def _info(fault: str) -> dict[str, Any]:
-    """What Great Expectations notes of a fault; its trace would only put our folders on a page."""
-    return {"raised_exception": bool(fault), "exception_message": fault or None, "exception_traceback": fault or None}
-
-
-def build_data_docs(context: Any, suites: Mapping[str, list[Verdict]], folder: str) -> None:
-    """Build Great Expectations' pages about some verdicts.
-
-    Data Docs put values into HTML as they are, and the key of a row may well be
-    ``<img src=x onerror=...>``. So every string is escaped and shortened before it gets there,
-    also where a page would escape it again.
-
-    Args:
-        context: an ephemeral context; what its stores hold beside this is built too.
-        suites: the verdicts, by name of the page.
-        folder: a local folder that does not exist yet.
-    """
-    gx = great_expectations()
-    identifiers = gx.data_context.types.resource_identifiers
-    schema = gx.core.expectation_validation_result.expectationSuiteValidationResultSchema
-    run = gx.core.RunIdentifier(run_name="validate")
-    for name, verdicts in suites.items():
-        suite = identifiers.ExpectationSuiteIdentifier(name=name)
-        key = identifiers.ValidationResultIdentifier(suite, run, batch_identifier=name)
-        page = schema.load(_escaped(_suite_result(name, verdicts)))
-        context.validation_results_store.set(key, page)
-    backend = {"class_name": "TupleFilesystemStoreBackend", "base_directory": folder}
-    index = {"class_name": "DefaultSiteIndexBuilder"}
-    site = {
-        "class_name": "SiteBuilder",
-        "show_how_to_buttons": False,
-        "store_backend": backend,
-        "site_index_builder": index,
-    }
-    context.add_data_docs_site("run", site)
-    context.build_data_docs(site_names=["run"])
-    for tutorial in Path(folder, "static", "images").glob("*.gif"):
-        tutorial.unlink()  # three megabytes of how-to for each run
-
-
-def _suite_result(name: str, verdicts: list[Verdict]) -> dict[str, Any]:
-    held = sum(bool(verdict.found["success"]) for verdict in verdicts)
-    total = len(verdicts)
-    return {
-        "success": held == total,
-        "suite_name": name,
-        "results": [verdict.found for verdict in verdicts],
-        "statistics": {
-            "evaluated_expectations": total,
-            "successful_expectations": held,
-            "unsuccessful_expectations": total - held,
-            "success_percent": 100 * held / total if total else None,
-        },
-        "suite_parameters": {},
-        "meta": {},
-    }
-
-
-def _escaped(value: Any) -> Any:
-    if isinstance(value, str):
-        return html.escape(value if len(value) <= PAGE_CHARS else f"{value[:PAGE_CHARS]}...")
-    if isinstance(value, dict):
-        return {_escaped(name): _escaped(below) for name, below in value.items()}
-    if isinstance(value, list):
-        return [_escaped(below) for below in value]
-    return value

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 from pydantic import Field
 
 from skewless.document import Document
+
+_TRY = re.compile(r"(.+)-(\d{1,9})-[0-9a-f]+")
 
 
 class Failure(Document):
@@ -25,3 +29,24 @@ class Failure(Document):
 def failure_document(name: str) -> str:
     """Where the failure of a try is written, below the run directory; each try has a name of its own."""
     return f"failures/{name}.json"
+
+
+def failed_step(path: str) -> tuple[str, int]:
+    """Which step failed, without the groups around it, and in which try; 0 where the name does not say.
+
+    >>> failed_step("failures/nightly.stage_01.run-2-0a1b2c3d.json")
+    ('stage_01.run', 2)
+    """
+    name = path.rpartition("/")[2].removesuffix(".json")
+    found = _TRY.fullmatch(name)
+    return (own_name(found[1]), int(found[2])) if found else (name, 0)
+
+
+def own_name(task: str) -> str:
+    """A task's name without the groups around ours.
+
+    >>> own_name("nightly.stage_01.plan"), own_name("nightly.merge")
+    ('stage_01.plan', 'merge')
+    """
+    parts = task.split(".")
+    return ".".join(parts[-2:]) if len(parts) > 1 and parts[-2].startswith("stage_") else parts[-1]

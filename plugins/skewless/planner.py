@@ -98,7 +98,9 @@ class Weighed:
         states = self.pieces - self.placement.keys + self.new_states
         state_rows = STATE_COST_ROWS + self.forecast.setup_rows
         extra = FORWARD_COST_ROWS * self.forwarded_rows + state_rows * states + TASK_COST_ROWS * len(self.loads)
-        return self.makespan_rows + self.later_rows + self.draw_error_rows + self.luck_rows + extra / self.forecast.slots
+        return (
+            self.makespan_rows + self.later_rows + self.draw_error_rows + self.luck_rows + extra / self.forecast.slots
+        )
 
     @cached_property
     def plan(self) -> RoutingPlan:

@@ -1,14 +1,13 @@
-"""The verdict on a result, as our own document beside Great Expectations' Data Docs."""
+"""The verdict on a result."""
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Any, Self
 
-from pydantic import field_validator, model_validator
+from pydantic import model_validator
 
 from skewless.document import Count, Document, Frozen, unmet
 from skewless.ledger import Ledger
-from skewless.step_commit import inner_path
 
 
 class Check(Frozen):
@@ -39,21 +38,20 @@ class QualityReport(Document):
         keys: rows of the result.
         checks: in the order they were run.
         ledger: the run's ledger.
-        data_docs: the index page of the Data Docs, relative to this report; "" if there is none.
     """
 
     success: bool
     keys: Count
     checks: tuple[Check, ...]
     ledger: Ledger
-    data_docs: str = ""
 
-    @field_validator("data_docs")
+    @model_validator(mode="before")
     @classmethod
-    def _beside(cls, path: str) -> str:
-        if path and not inner_path(path):
-            raise ValueError("should be a path below the folder of this report")
-        return path
+    def _without_data_docs(cls, given: Any) -> Any:
+        """Reports of earlier releases name pages of Great Expectations, which nobody reads any more."""
+        return (
+            {name: value for name, value in given.items() if name != "data_docs"} if isinstance(given, dict) else given
+        )
 
     @model_validator(mode="after")
     def _verdict_of_its_checks(self) -> Self:

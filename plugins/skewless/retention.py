@@ -11,7 +11,10 @@ their time of grace is over, and what killed publications have left beside it wh
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
+import itertools
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -24,7 +27,9 @@ from skewless.errors import RunDirectoryError, SkewlessError
 from skewless.job import Job
 from skewless.publication import Publication, VersionManifest, manifest_of, publication_of, published_path
 from skewless.publication.places import beside, left_drafts, past_grace
+from skewless.routing_plan import RoutingPlan
 from skewless.run_directory import DOCUMENT, RESULT_STEP, RunDirectory, stage_step
+from skewless.spec import OutputSpec
 
 #: As many as a warm start looks at: the last run, and the one before it to see how far keys drift.
 KEPT_RUNS = 2
@@ -70,9 +75,11 @@ class _Run(NamedTuple):
     """A run directory as it was found."""
 
     run: RunDirectory
-    job: Job
+    date: dt.date
+    output_path: str
+    turn: int
+    grace_hours: float
     finished: bool
-    routed: bool
     publication: Publication | None
     last_sign: dt.datetime | None
     files: dict[str, int]
@@ -113,32 +120,50 @@ def enact_fate(fate: Fate) -> None:
         _remove(run, f"{run.root}/{RESULT_STEP}/COMMIT.json")
         for path in sorted(fate.files, key=lambda path: path == f"{run.root}/job.json"):
             _remove(run, path)
-        if run.fs.exists(run.root):
-            run.fs.rm(run.root, recursive=True)
+        while run.fs.exists(run.root):
+            with contextlib.suppress(FileNotFoundError):  # another prune was faster with one of its folders
+                run.fs.rm(run.root, recursive=True)
         return
     for path in fate.files:
         _remove(run, path)
 
 
 def _remove(run: RunDirectory, path: str) -> None:
-    if run.fs.exists(path):
+    with contextlib.suppress(FileNotFoundError):  # an earlier prune that was interrupted, or one beside this
         run.fs.rm_file(path)
 
 
 def _fates(runs: Sequence[_Run], current: set[str], now: dt.datetime, limits: Limits) -> Iterator[Fate]:
     newest = sorted((one for one in runs if one.finished), key=_order, reverse=True)
     # Runs whose rows were combined where they were read are no guide to a warm start: those before them are.
-    kept = {one.run.root for one in [*newest[:KEPT_RUNS], *[one for one in newest if one.routed][:KEPT_RUNS]]}
+    routed = itertools.islice((one for one in newest if _routed(one.run)), KEPT_RUNS)
+    kept = {one.run.root for one in [*newest[:KEPT_RUNS], *routed]}
     for one in runs:
-        yield _fate(one, one.run.root in kept, one.run.root in current, now, limits)
+        try:
+            yield _fate(one, one.run.root in kept, one.run.root in current, now, limits)
+        except (SkewlessError, FileNotFoundError) as err:
+            yield Fate(_location(one.run), "keep", f"it cannot be read, or another prune is removing it: {err}")
+
+
+def _routed(run: RunDirectory) -> bool:
+    """Whether rows were routed in it; one whose last plan cannot be read is not known to be no guide."""
+    try:
+        last = max(0, run.committed_stages() - 1)
+        return bool(run.fields(f"plans/{last:04d}.json", RoutingPlan)["engine"] == "staged")
+    except (SkewlessError, LookupError):
+        return True
+
+
+def _location(run: RunDirectory) -> str:
+    return run.path("").rstrip("/")
 
 
 def _order(one: _Run) -> tuple[dt.date, float]:
-    return one.job.date, one.last_sign.timestamp() if one.last_sign else 0.0
+    return one.date, one.last_sign.timestamp() if one.last_sign else 0.0
 
 
 def _fate(one: _Run, newest: bool, current: bool, now: dt.datetime, limits: Limits) -> Fate:
-    location = one.run.path("").rstrip("/")
+    location = _location(one.run)
     limit = limits.finished if one.finished else limits.unfinished
     if newest:
         return Fate(location, "keep", f"one of the {KEPT_RUNS} newest finished runs, for the next one's warm start")
@@ -154,7 +179,7 @@ def _fate(one: _Run, newest: bool, current: bool, now: dt.datetime, limits: Limi
     spare = _material(one)
     if not spare:
         return Fate(location, "keep", "its result is the published one, and only documents are left of it")
-    reason = f"{age.days} days old; its result is the published one of {one.job.date}, so its documents stay"
+    reason = f"{age.days} days old; its result is the published one of {one.date}, so its documents stay"
     return Fate(location, "thin", reason, tuple(spare), sum(spare.values()))
 
 
@@ -180,14 +205,16 @@ def _current(runs: Sequence[_Run]) -> set[str]:
     """
     found, manifests = set(), dict[str, VersionManifest | None]()
     for one in runs:
-        path = one.publication.path if one.publication else published_path(one.job)
+        if one.publication is None and not one.finished:
+            continue
+        path = one.publication.path if one.publication else published_path(one.run.job())
         if path not in manifests:
             manifests[path] = manifest_of(Path(path))
         manifest = manifests[path]
         if manifest is None:
             mine = one.publication is not None
         else:
-            mine = manifest.turn == one.job.turn and manifest.by.job == one.job.digest()
+            mine = manifest.turn == one.turn and manifest.by.job == one.run.job().digest()
         if mine:
             found.add(one.run.root)
     return found
@@ -197,8 +224,7 @@ def _beside(runs: Sequence[_Run], now: dt.datetime, limits: Limits) -> Iterator[
     """Of the outputs of runs: versions past their grace, and what was left beside them."""
     grace_hours: dict[str, float] = {}
     for one in runs:
-        output = one.job.spec.output
-        grace_hours[one.job.output_path] = max(output.grace_hours, grace_hours.get(one.job.output_path, 0))
+        grace_hours[one.output_path] = max(one.grace_hours, grace_hours.get(one.output_path, 0.0))
     for output_path, hours in sorted(grace_hours.items()):
         if "://" in output_path:
             continue
@@ -232,20 +258,39 @@ def _read(location: str) -> _Run | None:
     """A run directory; None where there is none that can be read: nobody removes what nobody understands."""
     try:
         run = RunDirectory(location)
-        if not run.exists("job.json"):
+        found = _files(run)
+        if f"{run.root}/job.json" not in found:
             return None
-        job, publication = run.job(), publication_of(run)
-        finished = run.commit_of(RESULT_STEP) is not None
-        routed = finished and run.plan(max(0, run.committed_stages() - 1)).engine == "staged"
-    except (SkewlessError, OSError):
+        job = run.fields("job.json", Job)
+        date, turn, output_path = dt.date.fromisoformat(job["date"]), int(job.get("turn", 0)), str(job["output_path"])
+        grace_hours = float(job["spec"]["output"].get("grace_hours", OutputSpec.model_fields["grace_hours"].default))
+        publication, finished = publication_of(run), run.commit_of(RESULT_STEP) is not None
+    except (SkewlessError, OSError, LookupError, TypeError, ValueError):
         return None
-    files, moments = {}, {}
-    for path, facts in run.fs.find(run.root, detail=True).items():
-        files[str(path)] = int(facts.get("size") or 0)
-        moments[str(path)] = _moment(facts)
-    known = [moment for moment in moments.values() if moment is not None]
-    last_sign = max(known) if len(known) == len(moments) and known else None
-    return _Run(run, job, finished, routed, publication, last_sign, files)
+    known = [moment for _, moment in found.values() if moment is not None]
+    last_sign = max(known) if len(known) == len(found) else None
+    sizes = {path: size for path, (size, _) in found.items()}
+    return _Run(run, date, output_path, turn, grace_hours, finished, publication, last_sign, sizes)
+
+
+def _files(run: RunDirectory) -> dict[str, tuple[int, dt.datetime | None]]:
+    """Size and last change of each file of a run."""
+    if not isinstance(run.fs, LocalFileSystem):
+        return {
+            str(path): (int(facts.get("size") or 0), _moment(facts))
+            for path, facts in run.fs.find(run.root, detail=True).items()
+        }
+    # fsspec takes ten times as long for a local folder, and there are thousands.
+    found, waiting = {}, [run.root]
+    while waiting:
+        with os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
+                else:
+                    facts = entry.stat(follow_symlinks=False)
+                    found[entry.path] = facts.st_size, dt.datetime.fromtimestamp(facts.st_mtime, dt.UTC)
+    return found
 
 
 def _moment(facts: dict[str, Any]) -> dt.datetime | None:

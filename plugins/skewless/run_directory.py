@@ -18,7 +18,7 @@ import os
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
@@ -106,6 +106,10 @@ class RunDirectory:
             DocumentError: it cannot be read as ``kind``.
         """
         return kind.from_sealed(self._text(name), where=self.path(name))
+
+    def fields(self, name: str, kind: type[Document]) -> dict[str, Any]:
+        """Some field of a document, without a look at what the others hold (``Document.sealed_fields``)."""
+        return kind.sealed_fields(self._text(name), where=self.path(name))
 
     def _text(self, name: str) -> bytes:
         try:

@@ -7,7 +7,7 @@ from typing import Any
 import structlog
 
 from skewless.errors import SkewlessError
-from skewless.failure import Failure
+from skewless.failure import Failure, failed_step
 from skewless.run_directory import RunDirectory
 from skewless_airflow.links import skew_page
 from skewless_airflow.run_store import run_location
@@ -38,7 +38,7 @@ def failure_facts(dag_id: str, run_id: str) -> dict[str, str]:
     """Where a failed run is shown, and what its steps said last, by step."""
     run = RunDirectory(run_location(dag_id, run_id))
     facts = {"dag_id": dag_id, "run_id": run_id, "page": skew_page(dag_id, run_id)}
-    sentences = {name: said for path in _failures(run) if (said := _sentence(run, path)) for name in [_step(path)]}
+    sentences = {failed_step(path)[0]: said for path in _failures(run) if (said := _sentence(run, path))}
     return {**facts, **sentences}
 
 
@@ -52,12 +52,7 @@ def _run_of(context: Any) -> tuple[str, str]:
 
 def _failures(run: RunDirectory) -> list[str]:
     found = run.fs.glob(f"{run.root}/failures/*.json")
-    return sorted(str(path).removeprefix(f"{run.root}/") for path in found)
-
-
-def _step(path: str) -> str:
-    """``failures/validate-2-0a1b2c3d.json`` is of ``validate``."""
-    return path.rpartition("/")[2].rsplit("-", 2)[0]
+    return sorted((str(path).removeprefix(f"{run.root}/") for path in found), key=failed_step)
 
 
 def _sentence(run: RunDirectory, path: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -12,6 +13,9 @@ from airflow.sdk import DAG, Asset, CronTriggerTimetable, MultipleCronTriggerTim
 from skewless.spec import JobSpec, load_spec
 from skewless_airflow.task_group import STEP_DEFAULTS, aggregation_tasks
 from skewless_airflow.trigger_form import form_params
+
+#: What may mean something in markdown.
+_SIGN = re.compile(r"[!-/:-@\[-`{-~]")
 
 
 def build_dag(spec: JobSpec | str | Path, **dag_args: Any) -> DAG:
@@ -56,11 +60,18 @@ def _timetable(spec: JobSpec) -> CronTriggerTimetable | MultipleCronTriggerTimet
 
 
 def _page(spec: JobSpec, path: Path | None) -> str:
+    """What Airflow shows of a DAG; without code in backticks, which it pads so that lines cover each other."""
     aggregates = "\n".join(
-        f"- `{name}`: {call.function}{f' of `{call.column}`' if call.column else ''}"
+        f"- {_literal(name)}: {call.function}{f' of {_literal(call.column)}' if call.column else ''}"
         for name, call in spec.aggregates.items()
     )
     return (
-        f"{spec.description}\n\nKey `{', '.join(spec.key)}`, policy `{spec.routing.policy}`, "
-        f"{spec.routing.reducers} reducers{f', from `{path.name}`' if path else ''}.\n\n{aggregates}\n"
+        f"{spec.description}\n\nKey {', '.join(map(_literal, spec.key))}, policy {spec.routing.policy}, "
+        f"{spec.routing.reducers} reducers{f', from {_literal(path.name)}' if path else ''}.\n\n{aggregates}\n"
     )
+
+
+def _literal(name: str) -> str:
+    """A name as markdown that shows it as it is, in bold."""
+    escaped = _SIGN.sub(r"\\\g<0>", name)
+    return f"**{escaped}**"

@@ -39,7 +39,7 @@ class Session:
 
 
 def begin(argv: Sequence[str], environment: Mapping[str, str], folder: Path, output: Path) -> Session:
-    """Start a program in a session of its own; it outlives this process.
+    """Start a program in a session of its own; it outlives this process, and has none of its open files.
 
     Args:
         argv: the program and its arguments.
@@ -56,11 +56,22 @@ def begin(argv: Sequence[str], environment: Mapping[str, str], folder: Path, out
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
             (os.POSIX_SPAWN_OPEN, 1, str(output), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600),
             (os.POSIX_SPAWN_DUP2, 1, 2),
+            *((os.POSIX_SPAWN_CLOSE, descriptor) for descriptor in _inheritable()),
         ],
         setsid=True,
         setsigdef=[signal.SIGPIPE],  # Python ignores it, and a child would inherit that
     )
     return Session(pid, born(pid) or 0)
+
+
+def _inheritable() -> list[int]:
+    """The open files that a child would keep open, beyond the first three: such as a lock of the shell we run in."""
+    found = []
+    for descriptor in (int(entry.name) for entry in Path("/proc/self/fd").iterdir()):
+        with contextlib.suppress(OSError):  # closed since: it was the listing's own
+            if descriptor > 2 and os.get_inheritable(descriptor):
+                found.append(descriptor)
+    return found
 
 
 def ask(sessions: Mapping[Session, signal.Signals], seconds: float) -> None:

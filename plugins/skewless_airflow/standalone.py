@@ -39,6 +39,9 @@ _CONNECT_FOLDER = HOME / connect_server.FOLDER
 #: The connection of steps that are submitted whatever the others do, because they want a size of their own.
 _SUBMITTED = "spark_submitted"
 
+#: What starts it.
+COMMAND = (sys.executable, "-m", "skewless_airflow.log_files")
+
 #: On two slow cores; measured about 20 s on two fast ones.
 START_SECONDS = 240.0
 #: A stopping Airflow first lets its tasks stop Spark.
@@ -112,7 +115,7 @@ def start(port: int) -> Running:
         memory = os.environ.get("SKEWLESS_CONNECT_MEMORY") or "4g"
         connect_server.describe(_CONNECT_FOLDER, free_port(), free_port(), memory)
         connect_server.launch(_CONNECT_FOLDER)  # the first step waits for it
-    session = begin([sys.executable, "-m", "airflow", "standalone"], environment(port), HOME, SERVER_LOG)
+    session = begin(COMMAND, environment(port), HOME, SERVER_LOG)
     started = Running(session.pid, session.born, port)
     _STATE.write_text(json.dumps(asdict(started)))
     return started
@@ -208,7 +211,7 @@ def environment(port: int) -> dict[str, str]:
         "AIRFLOW__CORE__DAGS_FOLDER": str(PROJECT / "dags"),
         "AIRFLOW__CORE__PLUGINS_FOLDER": str(PROJECT / "plugins"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-        "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
+        "AIRFLOW__CORE__EXECUTOR": "skewless_airflow.log_files.LogFilesExecutor",
         "AIRFLOW__CORE__PARALLELISM": "4",
         "AIRFLOW__CORE__DAGBAG_IMPORT_ERROR_TRACEBACKS": "False",
         "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",
@@ -225,8 +228,6 @@ def environment(port: int) -> dict[str, str]:
         "AIRFLOW__DAG_PROCESSOR__PARSING_PROCESSES": "1",
         # Unpausing a DAG starts the night that was missed, at once; on a laptop nobody asked for that.
         "AIRFLOW__SCHEDULER__USE_JOB_SCHEDULE": str(schedules_on()),
-        "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(free_port()),
-        "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(free_port()),
         "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
         **_connections(),
         "SKEWLESS_ROOT": data_root(),
@@ -234,6 +235,8 @@ def environment(port: int) -> dict[str, str]:
         # spark-submit is beside this interpreter, which has what the entries import.
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
         "PYSPARK_PYTHON": sys.executable,
+        # Where a submitted step's driver, its block manager and its UI listen.
+        "SPARK_LOCAL_IP": os.environ.get("SPARK_LOCAL_IP", "127.0.0.1"),
         "NO_COLOR": "1",
         # A proxy of the laptop is not for its own tasks talking to its own API.
         "NO_PROXY": ",".join(filter(None, (os.environ.get("NO_PROXY"), local))),

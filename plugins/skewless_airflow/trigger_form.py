@@ -25,11 +25,12 @@ _SECTIONS = {
     "Routing": ("policy", "threshold", "reducers", "waves", "budget"),
     "Spark": ("driver_memory", "executor_memory", "executor_cores", "cores"),
 }
+#: Without code in backticks: Airflow's form pads it on all sides but makes no line higher, so it covers its neighbours.
 _MORE = {
-    "mode": "`run` routes by the policy's decisions. `observe` makes and reports them, but routes as policy `static` "
+    "mode": "*run* routes by the policy's decisions. *observe* makes and reports them, but routes as policy *static* "
     "does: a look at what would have been done.",
-    "policy": "What each does is told in `docs/policies`; what another one would have made of this run is shown by "
-    "`skewless replay`.",
+    "policy": "What each does is told in docs/policies; what another one would have made of a run is shown by its page "
+    "*What if*, and by the command *skewless replay*.",
     "waves": "A list of numbers. There may be fewer than the spec has, but not more: the DAG has stages for those.",
 }
 _TITLES = {"budget": "Budget (times the fair share)", "threshold": "Threshold (tau)", "cores": "Cores in all"}

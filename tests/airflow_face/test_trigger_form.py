@@ -47,6 +47,7 @@ def test_every_field_has_a_title_and_a_description_that_a_browser_can_show(dag: 
         schema = dag.params.get_param(name).schema
         assert schema["title"]
         assert schema["description_md"]
+        assert "`" not in schema["description_md"], "the padding of code covers the lines above and below it"
         assert not {"$ref", "anyOf"} & set(schema)
 
 

@@ -15,6 +15,7 @@ from fastapi.testclient import TestClient
 from benchmarks.simulation import Simulation
 from skewless.decision import Decision
 from skewless.engine_choice import EngineChoice
+from skewless.failure import Failure
 from skewless.routing_plan import RoutingPlan
 from skewless.run_directory import RunDirectory
 from skewless.stage_report import StageReport
@@ -86,12 +87,12 @@ _PAGES = ("skew", "quality", "what-if", "what-if?policy=static&policy=adaptive",
 
 
 @pytest.fixture(scope="module")
-def viewer(
+def clients(
     tmp_path_factory: pytest.TempPathFactory,
     simulation: Simulation,
     airflow_database: None,  # noqa: ARG001  # it must be there first
-) -> Iterator[TestClient]:
-    """A user who may only look, before Airflow with a run at every moment of its life."""
+) -> Iterator[dict[str, TestClient]]:
+    """The users, before Airflow with a run at every moment of its life."""
     folder = tmp_path_factory.mktemp("web")
     with served(folder) as clients:
         make_dags(folder)
@@ -100,7 +101,19 @@ def viewer(
             write(run_location(DAG, run_id), simulation)
         Moments(run_location(DAG, "local__2026"), simulation).prepare().stages(1)
         trigger(clients["admin"], OTHER_DAG, "theirs")
-        yield clients["viewer"]
+        yield clients
+
+
+@pytest.fixture
+def viewer(clients: dict[str, TestClient]) -> TestClient:
+    """Who may only look."""
+    return clients["viewer"]
+
+
+@pytest.fixture
+def admin(clients: dict[str, TestClient]) -> TestClient:
+    """Who starts runs."""
+    return clients["admin"]
 
 
 def _page(viewer: TestClient, run_id: str, page: str = "skew") -> str:
@@ -137,6 +150,45 @@ def test_the_run_page_tells_where_the_run_stands(viewer: TestClient, run_id: str
     text = _page(viewer, run_id)
     missing = [one for one in words if one not in text and one not in _page(viewer, run_id, "quality")]
     assert not missing
+
+
+def _before_the_certificate(text: str) -> str:
+    """What a reader sees above the certificate, with the tags taken out."""
+    above, certificate, _ = text.partition('class="callout certificate')
+    assert certificate, "it is on the page all the same"
+    return " ".join(re.sub(r"<[^>]*>", " ", above.partition("</nav>")[2]).split())
+
+
+def test_of_a_failed_run_the_step_and_its_sentence_come_before_the_certificate(
+    viewer: TestClient, admin: TestClient, simulation: Simulation
+) -> None:
+    trigger(admin, DAG, "broken", "failed")
+    run = Moments(run_location(DAG, "broken"), simulation).prepare().stages(1).run
+    words = ("wave 1 was cut.", "first the disk was full.", f"then row {EVIL} was lost.")
+    for name, sentence in zip(("stage_00.run-1", "stage_01.run-2", "stage_01.run-10"), words, strict=True):
+        run.write_once(f"failures/{name}-0a1b2c3d.json", Failure(exit_code=1, sentence=sentence))
+    text = _page(viewer, "broken")
+    above = _before_the_certificate(text)
+    assert "Step stage_01.run failed then row &lt;img src=x onerror=alert(1)&gt; was lost." in above
+    assert "failed in stage_01.run" in text
+    assert "wave 1 was cut." not in above, "stage 0 was tried again, and did it"
+    assert all(word in text for word in ("stage_00.run, try 1: wave 1 was cut.", "try 2: first the disk was full."))
+
+
+def test_of_a_failed_validation_the_expectations_come_before_the_certificate(viewer: TestClient) -> None:
+    above = _before_the_certificate(_page(viewer, "failed-quality"))
+    assert "Step validate failed 1 of 4 expectations did not hold: expect_column_values_to_be_between" in above
+    assert "1 of 400 values unexpected" in above
+
+
+def test_a_run_that_failed_without_a_word_says_so_and_one_that_did_not_has_no_such_box(
+    viewer: TestClient, admin: TestClient, simulation: Simulation
+) -> None:
+    trigger(admin, DAG, "wordless", "failed")
+    Moments(run_location(DAG, "wordless"), simulation).prepare()
+    assert "This run failed" in _page(viewer, "wordless")
+    for run_id in set(_MOMENTS) - {"failed-quality"}:
+        assert 'class="fault"' not in _page(viewer, run_id), run_id
 
 
 def test_a_run_that_goes_on_is_followed_and_one_that_ended_is_not(viewer: TestClient) -> None:
@@ -249,7 +301,7 @@ def test_several_aggregations_of_a_dag_are_kept_apart(viewer: TestClient, simula
     task = viewer.get(f"/skewless/dags/{DAG}/runs/several/tasks/clicks.stage_01.plan/decision").text
     assert "Decision about stage 1" in task
     assert "skew?group=clicks" in task
-    assert "/groups/clicks/quality/docs/" in _page(viewer, "several", "quality?group=clicks")
+    assert "4 of 4 expectations held" in _page(viewer, "several", "quality?group=clicks")
     over_time = viewer.get(f"/skewless/dags/{DAG}/over-time", params={"group": "clicks"}).text
     assert over_time.count("runs/several/skew?group=clicks") == 1
     assert "runs/finished/skew" not in over_time

@@ -33,6 +33,7 @@ from skewless_airflow.cluster.running import Cluster, Home
 from skewless_airflow.rest import FINISHED_RUN, AirflowRest
 from skewless_airflow.run_store import safe_run_id
 from tests.cluster.words import write_words
+from tests.listening import LOOPBACK, listening
 
 pytestmark = pytest.mark.timeout(1500)
 
@@ -161,6 +162,12 @@ def test_spark_worked_on_the_standalone_cluster_and_not_in_the_driver(night: Nig
 
 def test_the_dead_worker_is_gone_and_the_other_one_serves(night: Night) -> None:
     _await(lambda: _master(night.cluster)["aliveworkers"] == 1, 90, lambda: "the master to miss its worker")
+
+
+def test_the_whole_cluster_listens_on_the_loopback_only(night: Night) -> None:
+    addresses = {one for session in night.cluster.sessions.values() for one in listening(session.processes())}
+    assert len(addresses) >= len(set(night.cluster.ports.values())) - 1, "all but the worker that is dead"
+    assert not [address for address in addresses if not address.startswith(LOOPBACK)]
 
 
 def test_postgresql_holds_the_metadata(night: Night) -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 import os
+import shutil
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,7 @@ import pytest
 from skewless.planner import first_plan
 from skewless.publication import PUBLISHED, Overtaken, Publication, VersionManifest, identity_of, published_path
 from skewless.retention import Fate, Limits, enact_fate, fates
+from skewless.routing_plan import WHOLE_SHARE
 from skewless.run_directory import RESULT_STEP, STAGE_REPORT, RunDirectory, stage_step
 from skewless.step_commit import CommittedFile
 from tests.core.synthetic import job, report
@@ -68,6 +72,12 @@ def _show(run: RunDirectory) -> None:
 def _data(path: str) -> None:
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     Path(path).write_bytes(b"x" * 100)
+
+
+def _many(root: Path, like: Path, count: int) -> None:
+    """So many runs like one, each file of theirs a name more of that one's."""
+    for number in range(count):
+        shutil.copytree(like, root / "clicks" / f"{like.name}-{number:04d}", copy_function=os.link)
 
 
 def _actions(root: Path) -> dict[str, str]:
@@ -239,6 +249,39 @@ def test_what_is_no_run_directory_or_cannot_be_read_is_left_alone(newest: Path) 
     (newest / "clicks" / "torn").mkdir()
     (newest / "clicks" / "torn" / "job.json").write_text("{")
     assert set(_actions(newest)) == {"newest", "second"}
+
+
+def test_several_prunes_at_once_come_to_the_same_and_none_of_them_breaks(newest: Path) -> None:
+    like = Path(_run(newest, "failed", day=1, age=31, published=False).root)
+    _many(newest, like, 40)
+
+    def prune() -> int:
+        found = fates(str(newest), NOW, LIMITS)
+        for fate in found:
+            enact_fate(fate)
+        return len(found)
+
+    with ThreadPoolExecutor(4) as pool:
+        seen = [one.result() for one in [pool.submit(prune) for _ in range(4)]]
+    assert max(seen) == 43
+    assert sorted(path.name for path in (newest / "clicks").iterdir()) == ["newest", "second"]
+    assert _actions(newest) == {"newest": "keep", "second": "keep"}
+
+
+def test_a_look_at_many_runs_takes_less_than_to_read_the_plan_of_each(newest: Path) -> None:
+    run = _run(newest, "old", day=1, age=90)
+    plan = first_plan(job([10], reducers=64, head_limit=10_000))
+    head = {f"key-{number}": ((number % 64, WHOLE_SHARE),) for number in range(10_000)}
+    Path(run.path("plans/0000.json")).unlink()
+    run.write_once("plans/0000.json", plan.model_copy(update={"head": head}))
+    _many(newest, Path(run.root), 100)
+    begun = time.process_time()
+    assert len(fates(str(newest), NOW, LIMITS)) == 103
+    looked = time.process_time() - begun
+    begun = time.process_time()
+    for _ in range(100):
+        run.plan(0)
+    assert looked < time.process_time() - begun
 
 
 def test_without_runs_there_is_nothing_to_do(tmp_path: Path) -> None:

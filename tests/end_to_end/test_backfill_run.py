@@ -9,7 +9,7 @@ from __future__ import annotations
 import collections
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +22,7 @@ from skewless.ledger import balance
 from skewless.run_directory import RESULT_STEP, RunDirectory
 from skewless_airflow.rest import FINISHED_RUN
 from skewless_airflow.run_store import safe_run_id
+from tests.listening import LOOPBACK
 from tests.served_airflow import ServedAirflow, await_that, served_airflow
 
 pytestmark = pytest.mark.timeout(2000)
@@ -51,6 +52,10 @@ _SMALL_SPARK = {
 }
 
 
+#: Lines that Airflow puts before a log.
+_HEAD = 5
+
+
 class Nights(NamedTuple):
     """What all runs left, by run id, and what the one that was run again had left before."""
 
@@ -60,6 +65,9 @@ class Nights(NamedTuple):
     cleared: str
     before: list[str]
     events: list[dict[str, Any]]
+    #: Where its processes listened while tasks ran, and what the log of a task said while it ran.
+    listening: set[str]
+    running_log: list[str]
 
     def run(self, run_id: str) -> RunDirectory:
         return RunDirectory(f"{self.root}/runs/{JOB}/{safe_run_id(run_id)}")
@@ -96,12 +104,13 @@ def nights(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nig
         for run_id, date in MANUAL.items():
             airflow.trigger(JOB, run_id, conf={"date": date})
         dates = _dates(airflow)
-        first = _first_ended(airflow, dates)
+        listening, running_log = set[str](), list[str]()
+        first = _first_ended(airflow, dates, lambda: _look_around(airflow, dates, listening, running_log))
         before = _left(root, first, dates[first])
         airflow.call("POST", JOB, first, "/clear", {"dry_run": False})
         states = {run_id: airflow.await_end(JOB, run_id) for run_id in dates}
         events = airflow.ask("GET", "/assets/events?limit=100")["asset_events"]
-        yield Nights(root, dates, states, first, before, events)
+        yield Nights(root, dates, states, first, before, events, listening, running_log)
 
 
 def test_the_backfill_has_a_run_for_each_date_and_all_runs_end_well(nights: Nights) -> None:
@@ -155,6 +164,17 @@ def test_six_events_tell_of_six_publications_each_with_its_date_and_rows(nights:
     assert len(told) == 6
 
 
+def test_everything_that_was_started_listens_on_the_loopback_only(nights: Nights) -> None:
+    assert len(nights.listening) > 2, "the API server, and drivers of Spark with their block managers"
+    assert not [address for address in nights.listening if not address.startswith(LOOPBACK)]
+
+
+def test_the_log_of_a_running_task_is_read_from_its_file(nights: Nights) -> None:
+    assert any("A running task's log is read from its file" in line for line in nights.running_log)
+    assert not any("Could not read served logs" in line for line in nights.running_log)
+    assert len(nights.running_log) > _HEAD
+
+
 def _pages(date: str) -> list[str]:
     """The page of each row of a date: one is hot, and each date has one that no other has."""
     day = int(date[-2:])
@@ -192,13 +212,23 @@ def _dates(airflow: ServedAirflow) -> dict[str, str]:
     return {run["dag_run_id"]: MANUAL.get(run["dag_run_id"]) or str(run["logical_date"])[:10] for run in found}
 
 
-def _first_ended(airflow: ServedAirflow, dates: dict[str, str]) -> str:
+def _look_around(airflow: ServedAirflow, dates: dict[str, str], listening: set[str], log: list[str]) -> None:
+    """Note where somebody listens, and once what the log of a running task says."""
+    listening |= airflow.listening()
+    for run_id in dates if len(log) <= _HEAD else ():
+        for one in airflow.rest.tasks(JOB, run_id):
+            if one.state == "running":
+                log[:] = airflow.rest.log_lines(JOB, run_id, one.task, one.tries)
+
+
+def _first_ended(airflow: ServedAirflow, dates: dict[str, str], meanwhile: Callable[[], None]) -> str:
     """The first run of the backfill to be over whose date nobody else computes, while others still go on."""
     candidates = [run_id for run_id, date in dates.items() if list(dates.values()).count(date) == 1]
     candidates = [run_id for run_id in candidates if run_id not in MANUAL]
     ended: list[str] = []
 
     def over() -> bool:
+        meanwhile()
         ended[:] = [run_id for run_id in candidates if airflow.rest.run_state(JOB, run_id) in FINISHED_RUN]
         return bool(ended)
 

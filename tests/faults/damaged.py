@@ -42,9 +42,7 @@ def trials(h: Harness) -> Iterator[Trial]:
 
 def _all_or_one_of_each(names: list[str], step: Step) -> list[str]:
     """Every file where a trial costs little; else one of those alike."""
-    if not step.spark:
-        return [name for name in names if not re.search(r"data_docs/.*/", name)]
-    return list({named(name): name for name in names if "data_docs" not in name}.values())
+    return names if not step.spark else list({named(name): name for name in names}.values())
 
 
 def _damaged(step: Step, name: str, kind: Kind, h: Harness, seed: int) -> Outcome:

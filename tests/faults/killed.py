@@ -33,7 +33,6 @@ _RANDOM = (
     (re.compile(r"workers%2F[^/]+"), "workers%2FNAME"),
     (re.compile(r"[0-9a-f]{24}"), "ID"),
     (re.compile(r"[0-9a-f]{16}"), "ID"),
-    (re.compile(r"data_docs/.*"), "data_docs"),
 )
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 

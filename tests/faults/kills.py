@@ -34,7 +34,6 @@ _WRITTEN_BY_SPARK = {
         "_SUCCESS",
     ),
     "merge": ("data/_temporary", "data/_temporary/**/*.parquet", "data/*.parquet", "data/_SUCCESS"),
-    "validate": ("data_docs", "data_docs/**/*.html"),
 }
 _WITH_JVM = (
     ("stage-1", "_temporary/**/kind=native/*"),
@@ -87,7 +86,7 @@ def _points(h: Harness, step: Step) -> list[Point]:
         return [point for point in points if point.path.endswith("COMMIT.json") and point.action == "link"]
     # The records of the lease are written alike without Spark, and tried there.
     writes = [point for point in points if point.action != "read" and f"/{OWNER}/" not in point.path]
-    return [point for point in writes if point.nth == 1 or (point.path.endswith("data_docs") and point.nth == 12)]
+    return [point for point in writes if point.nth == 1]
 
 
 def _at(step: Step, point: Point, when: When, h: Harness, seed: int) -> Outcome:

@@ -29,6 +29,7 @@ from skewless_airflow.connect_server import ConnectServer
 from skewless_airflow.standalone import free_port
 from skewless_spark.connect import CLIENT_ONLY
 from skewless_spark.shipped_code import write_archive
+from tests.listening import LOOPBACK, listening
 
 pytestmark = pytest.mark.timeout(280)
 
@@ -245,6 +246,12 @@ def test_the_code_that_is_sent_has_the_names_that_it_registers(tmp_path: Path) -
         (registered,) = [name for name in names if name.endswith(".dist-info/entry_points.txt")]
         assert "exact_median" in archive.read(registered).decode()
     assert {"skewless/job.py", "skewless_spark/aggregates/arrow_states.py"} <= set(names)
+
+
+def test_the_server_its_driver_and_its_ui_listen_on_the_loopback_only(server: ConnectServer) -> None:
+    addresses = listening(server.session.processes())
+    assert len(addresses) >= 3
+    assert not [address for address in addresses if not address.startswith(LOOPBACK)]
 
 
 def test_only_the_owner_can_read_the_token(tmp_path: Path) -> None:

@@ -168,12 +168,12 @@ def test_an_attempt_that_lost_the_race_returns_the_winners_report(
         # The other attempt commits in the moment between this one's last look and its commit.
         rival = run.new_attempt(attempt.step)
         report = run.read(f"{attempt.folder}/result.json", QualityReport)
-        rival.write("result.json", report.model_copy(update={"data_docs": "the winner's"}))
+        rival.write("result.json", report.model_copy(update={"keys": 77}))
         commit_alone(rival, [], {})
         return commit_alone(attempt, files, counts)
 
     monkeypatch.setattr(Attempt, "commit", commit_second)
-    assert validate(spark, run).data_docs == "the winner's"
+    assert validate(spark, run).keys == 77
     with pytest.raises(LostRaceError):
         commit_alone(run.new_attempt("quality"), [], {})
 
@@ -342,37 +342,7 @@ def test_odd_keys_are_escaped_and_shortened_in_sentences(spark: SparkSession, tm
     assert len(examples) <= 3 * 40 + 4
 
 
-def test_no_key_gets_raw_into_the_data_docs(spark: SparkSession, tmp_path: Path) -> None:
-    token: dict[str, Any] = {"column": "token"}
-    scene = Scene(
-        rows=[(PAYLOAD, 50, 1), (PAYLOAD, 49, 1), ("<b>x</b>", 1, 1)],
-        expectations=[
-            {
-                "type": "expect_column_values_to_match_regex",
-                "kwargs": {**token, "regex": "^<script>alert(2)</script>$"},
-            },
-            {"type": "expect_column_values_to_not_match_regex", "kwargs": {**token, "regex": "img"}},
-            {"type": "expect_column_values_to_be_in_set", "kwargs": {**token, "value_set": ["<i>y</i>"]}},
-            {"type": "expect_column_values_to_be_unique", "kwargs": token},
-            {"type": "expect_column_values_to_be_null", "kwargs": token},
-            {"type": "expect_column_value_lengths_to_equal", "kwargs": {**token, "value": 3}},
-            {"type": "expect_column_max_to_be_between", "kwargs": {**token, "max_value": 1}},
-            {"type": "expect_column_values_to_be_between", "kwargs": {**token, "max_value": 1}},
-        ],
-    )
-    run = scene.lay_out(spark, tmp_path / "run")
-    report = validate(spark, run)
-    assert len(failures(report)) == 9
-    docs = tmp_path / "run" / "quality" / "attempts" / run.committed("quality").attempt / report.data_docs
-    assert docs.name == "index.html"
-    pages = [page.read_text(encoding="utf-8") for page in docs.parent.rglob("*.html")]
-    assert len(pages) == 3, "an index, the ledger and the result"
-    for raw in (PAYLOAD, "<img src=x", "<script>alert", "<b>x</b>", "<i>y</i>"):
-        assert not any(raw in page for page in pages), raw
-    assert any("&lt;img src=x" in page for page in pages), "escaped samples are shown"
-
-
-def test_data_docs_reach_only_the_attempts_own_folder(
+def test_validation_writes_nothing_but_its_report(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home, here = tmp_path / "home", tmp_path / "here"
@@ -382,8 +352,9 @@ def test_data_docs_reach_only_the_attempts_own_folder(
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.chdir(here)
     assert validate(spark, run).success
-    assert list(home.rglob("*")) == []
-    assert list(here.rglob("*")) == []
+    assert [*home.rglob("*"), *here.rglob("*")] == []
+    files = [path.name for path in (tmp_path / "run" / "quality").rglob("*") if path.is_file()]
+    assert sorted(files) == ["COMMIT.json", "manifest.json", "result.json"]
 
 
 @pytest.mark.parametrize("name", ["run_id=manual", "odd [name] {a,b} *"], ids=["like-a-partition", "like-a-pattern"])

@@ -30,22 +30,12 @@ _STRICT = {
 #: A page of a run that goes on runs one script of ours, which asks for the page again.
 _REFRESHING = {**_STRICT, "script-src": "'self'", "connect-src": "'self'"}
 
-#: Pages that are not ours. ``sandbox`` without ``allow-scripts`` runs no script whatever else is said; with the
-#: same origin, so that links from page to page carry the login.
-_FOREIGN = {
-    **_STRICT,
-    "style-src": "'self' 'unsafe-inline'",
-    "font-src": "'self'",
-    "form-action": "'none'",
-    "sandbox": "allow-same-origin",
-}
-
 
 def _policy(rules: dict[str, str]) -> str:
     return "; ".join(f"{name} {value}" for name, value in rules.items())
 
 
-STRICT_POLICY, REFRESHING_POLICY, FOREIGN_POLICY = (_policy(rules) for rules in (_STRICT, _REFRESHING, _FOREIGN))
+STRICT_POLICY, REFRESHING_POLICY = (_policy(rules) for rules in (_STRICT, _REFRESHING))
 
 _DAG_ID = re.compile(r"\w[\w.-]{0,249}")
 _LONGEST_RUN_ID = 250
@@ -89,13 +79,8 @@ def shaped_run_id(run_id: Annotated[str, Path()]) -> str:
     return run_id
 
 
-def group_in_path(group: Annotated[str, Path()]) -> str:
-    """The name of one aggregation of several in a DAG, which becomes part of a path of ours."""
-    return shaped_group(group)
-
-
 def shaped_group(group: Annotated[str, Query()] = "") -> str:
-    """The same where it may be left out; empty for the only one of a DAG."""
+    """The name of one aggregation of several in a DAG, which becomes part of a path; empty for the only one."""
     if group and not _DAG_ID.fullmatch(group):
         raise HTTPException(
             status.HTTP_422_UNPROCESSABLE_CONTENT,
@@ -123,4 +108,3 @@ READ_RUN: list[Any] = [
 DagId = Annotated[str, Depends(known_dag_id)]
 RunId = Annotated[str, Depends(shaped_run_id)]
 Group = Annotated[str, Depends(shaped_group)]
-GroupInPath = Annotated[str, Depends(group_in_path)]

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
-
-from fsspec.implementations.local import LocalFileSystem
 
 from skewless.ledger import Ledger
 from skewless.quality_report import Check
@@ -49,7 +46,11 @@ class QualityView:
     held: int
     checks: tuple[CheckView, ...]
     ledger: Ledger
-    docs: str
+
+    @property
+    def failed(self) -> tuple[CheckView, ...]:
+        """The expectations that did not hold."""
+        return tuple(check for check in self.checks if not check.success)
 
 
 @dataclass(frozen=True)
@@ -86,15 +87,6 @@ def _mark(name: str, day: str, check: CheckView | None) -> Mark:
     return Mark(name, day, check.success if check else None, check.found if check else "not asked")
 
 
-def data_docs_folder(run: RunDirectory) -> Path | None:
-    """The folder of Great Expectations' own pages, where they were built."""
-    quality, commit = read_quality(run), run.commit_of(QUALITY_STEP)
-    if quality is None or commit is None or not quality.docs or not isinstance(run.fs, LocalFileSystem):
-        return None
-    folder = Path(run.root, QUALITY_STEP, "attempts", commit.attempt)
-    return (folder / quality.docs).parent
-
-
 @lru_cache(maxsize=1024)
 def _view(location: str, _mark: str) -> QualityView:
     report = RunDirectory(location).quality()
@@ -112,7 +104,6 @@ def _view(location: str, _mark: str) -> QualityView:
         held=sum(check.success for check in checks),
         checks=tuple(checks),
         ledger=report.ledger,
-        docs=report.data_docs,
     )
 
 

@@ -6,18 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from skewless.certificate import Certificate, certify
-from skewless.failure import Failure
+from skewless.failure import own_name
 from skewless.ledger import LedgerLine, stage_problems
 from skewless.publication import Overtaken, Publication, publication_of, record_of, superseded_by
 from skewless.run_directory import RESULT_STEP, RunDirectory
 from skewless_airflow.web.airflow_runs import AirflowRun, AirflowTask
-from skewless_airflow.web.run_folders import is_absence, stamp
+from skewless_airflow.web.run_folders import stamp
 from skewless_airflow.web.views.decision import DecisionView, PlanView, read_decisions, read_plan, where_keys_go
+from skewless_airflow.web.views.fault import FaultView, failed_tries, read_faults
 from skewless_airflow.web.views.job import JobView, read_job
 from skewless_airflow.web.views.quality import QualityView, read_quality
 from skewless_airflow.web.views.stage import HotKey, StageView, read_stages
-
-_MOST_FAILURES = 10
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,12 @@ class KeyView:
 
 @dataclass(frozen=True)
 class RunView:
-    """Everything the run's page says."""
+    """Everything the run's page says.
+
+    Attributes:
+        faults: what keeps it from its end; a try that failed and was made again with success is none.
+        failures: all tries that failed.
+    """
 
     job: JobView | None
     plan: PlanView | None
@@ -96,6 +100,7 @@ class RunView:
     publication: Publication | None
     superseded: Overtaken | None
     failures: tuple[str, ...]
+    faults: tuple[FaultView, ...]
 
     @property
     def decision_about(self) -> dict[int, DecisionView]:
@@ -113,6 +118,9 @@ class RunView:
             return "failed validation, nothing is published"
         if self.quality:
             return "validated"
+        failed = [fault.step for fault in self.faults if fault.final and fault.step]
+        if failed:
+            return f"failed in {', '.join(failed)}"
         done = [step.task for step in self.steps if step.done]
         return f"committed so far: {', '.join(done)}" if done else "not prepared yet"
 
@@ -124,10 +132,13 @@ def read_run(run: RunDirectory, airflow: AirflowRun | None = None, tasks: Sequen
     decisions = tuple(read_decisions(run, job.last_stage)) if job else ()
     quality = read_quality(run)
     epoch, keys = _keys(run, stages)
+    steps = _steps(run, job, stages, decisions, quality, tasks, airflow)
+    tries = failed_tries(run)
+    unfinished = [(step.task, step.words) for step in steps if not step.done]
     return RunView(
         job=job,
         plan=read_plan(run, 0),
-        steps=tuple(_steps(run, job, stages, decisions, quality, tasks, airflow)),
+        steps=tuple(steps),
         stages=stages,
         decisions=decisions,
         overall=overall(job, stages) if job and stages else None,
@@ -137,7 +148,8 @@ def read_run(run: RunDirectory, airflow: AirflowRun | None = None, tasks: Sequen
         quality=quality,
         publication=publication_of(run),
         superseded=superseded_by(run),
-        failures=_failures(run),
+        failures=tuple(map(str, tries)),
+        faults=read_faults(unfinished, tries, quality, airflow),
     )
 
 
@@ -185,21 +197,6 @@ def _ledger(run: RunDirectory, stages: Sequence[StageView], quality: QualityView
     )
 
 
-def _failures(run: RunDirectory) -> tuple[str, ...]:
-    """The last words of tries that failed."""
-    try:
-        found = run.fs.ls(f"{run.root}/failures", detail=False)
-    except OSError as err:
-        if not is_absence(err):
-            raise
-        return ()
-    names = sorted(str(path).rpartition("/")[2] for path in found if str(path).endswith(".json"))
-    return tuple(
-        f"{name.removesuffix('.json')}: {run.read(f'failures/{name}', Failure).sentence}"
-        for name in names[-_MOST_FAILURES:]
-    )
-
-
 def _steps(
     run: RunDirectory,
     job: JobView | None,
@@ -210,7 +207,7 @@ def _steps(
     airflow: AirflowRun | None,
 ) -> list[StepView]:
     last = max((decision.stage for decision in decisions if decision.after is None), default=None)
-    known = {_own_name(task.task_id): task for task in tasks}
+    known = {own_name(task.task_id): task for task in tasks}
     over = airflow is not None and not airflow.going_on
 
     def step(task: str, done: bool, spark_seconds: float | None = None, needed: bool = True) -> StepView:
@@ -237,13 +234,7 @@ def _steps(
 
 def has_stages(tasks: Sequence[AirflowTask]) -> bool:
     """Whether a run is one of ours, by its tasks: every DAG has our tabs."""
-    return any(_own_name(task.task_id) == "stage_00.run" for task in tasks)
-
-
-def _own_name(task_id: str) -> str:
-    """The task's name without the groups around ours: ``nightly.stage_01.plan`` is ``stage_01.plan``."""
-    parts = task_id.split(".")
-    return ".".join(parts[-2:]) if len(parts) > 1 and parts[-2].startswith("stage_") else parts[-1]
+    return any(own_name(task.task_id) == "stage_00.run" for task in tasks)
 
 
 def _waiting(task: AirflowTask | None, needed: bool, over: bool) -> str:

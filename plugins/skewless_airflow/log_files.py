@@ -1,0 +1,38 @@
+"""Task logs are read from their files, and nobody serves them.
+
+Airflow's log servers listen on all addresses of a machine and cannot be told otherwise. Where all of Airflow has the
+folder of logs, on a laptop or on a shared volume, none is needed: they are not started, and not asked either.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow.executors.local_executor import LocalExecutor
+
+
+class LogFilesExecutor(LocalExecutor):
+    """Airflow's LocalExecutor without its log server."""
+
+    serve_logs = False
+
+    def get_task_log(self, ti: Any, try_number: int) -> tuple[list[str], list[str]]:  # noqa: ARG002  # Airflow's signature
+        """Nothing beside the files: whatever is answered here keeps Airflow from asking a log server."""
+        return ["A running task's log is read from its file"], []
+
+
+def standalone() -> None:
+    """``airflow standalone``, but with a triggerer that serves no logs."""
+    from airflow.cli.commands import standalone_command  # noqa: PLC0415  # the executor is imported without it
+
+    class Component(standalone_command.SubCommand):
+        def __init__(self, parent: Any, name: str, command: list[str], env: dict[str, str]) -> None:
+            further = ["--skip-serve-logs"] if name == "triggerer" else []
+            super().__init__(parent, name, [*command, *further], env)
+
+    standalone_command.SubCommand = Component
+    standalone_command.standalone([])
+
+
+if __name__ == "__main__":
+    standalone()
