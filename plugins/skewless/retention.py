@@ -128,8 +128,8 @@ def _fates(runs: Sequence[_Run], current: set[str], now: dt.datetime, limits: Li
         yield _fate(one, one.run.root in kept, one.run.root in current, now, limits)
 
 
-def _order(one: _Run) -> tuple[dt.date, float]:
-    return one.job.date, one.last_sign.timestamp() if one.last_sign else 0.0
+def _order(one: _Run) -> tuple[dt.date, str, float]:
+    return one.job.date, one.job.hour or "", one.last_sign.timestamp() if one.last_sign else 0.0
 
 
 def _fate(one: _Run, newest: bool, current: bool, now: dt.datetime, limits: Limits) -> Fate:
@@ -149,7 +149,7 @@ def _fate(one: _Run, newest: bool, current: bool, now: dt.datetime, limits: Limi
     spare = _material(one)
     if not spare:
         return Fate(location, "keep", "its result is the published one, and only documents are left of it")
-    reason = f"{age.days} days old; its result is the published one of {one.job.date}, so its documents stay"
+    reason = f"{age.days} days old; its result is the published one of {one.job.part}, so its documents stay"
     return Fate(location, "thin", reason, tuple(spare), sum(spare.values()))
 
 
