@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from airflow.plugins_manager import AirflowPlugin
 
+from skewless_airflow.timetable import PartTimetable
 from skewless_airflow.web import registration
 
 
 class SkewlessPlugin(AirflowPlugin):
-    """Registers the pages of Skewless with Airflow."""
+    """Registers the pages of Skewless and the timetable of its jobs with Airflow."""
 
     name = "skewless"
     fastapi_apps = registration.fastapi_apps()
     external_views = registration.external_views()
+    timetables = [PartTimetable]

@@ -16,6 +16,7 @@ import typer
 from rich.console import Console
 
 from skewless.errors import SkewlessError, SpecError
+from skewless.part import Part, part_named
 from skewless.publication import record_of
 from skewless.retention import Limits, enact_fate, fates
 from skewless.run_directory import RunDirectory
@@ -49,17 +50,36 @@ Root = Annotated[
 ]
 
 
+Date = Annotated[
+    str | None,
+    typer.Option(
+        help="The day to compute, YYYY-MM-DD, under which the result is published.",
+        show_default="what the spec's schedule would compute now, or the resumed run's",
+    ),
+]
+Hour = Annotated[
+    str | None, typer.Option(help="Of a job of hours, the hour of --date: 00 to 23, or 02b.", show_default=False)
+]
+
+
 @app.command()
-def check(spec: Spec, overrides: Overrides = None, root: Root = Path("data")) -> None:
-    """Check a spec and its input without running it: fields, aggregates, columns, expectations."""
+def check(
+    spec: Spec, overrides: Overrides = None, date: Date = None, hour: Hour = None, root: Root = Path("data")
+) -> None:
+    """Check a spec and its input without running it: fields, schedule, aggregates, columns, expectations.
+
+    It starts Spark only where nothing else can say what the columns are: for a table, a select list or a
+    result as CSV. Without Spark it takes a second or two.
+    """
     from skewless_spark.prepare import check_spec, freeze  # noqa: PLC0415  # pyspark takes a second to import
 
     loaded = load_spec(spec, tuple(overrides or ()))
     where = f"spec {spec}"
     check_spec(loaded, where)
-    job = freeze(loaded, _today(), str(root), where)
+    part = _part(loaded, date, hour)
+    job = freeze(loaded, part.date, str(root), where, hour=part.hour)
     waves = ", ".join(f"{job.wave_rows(stage):,}" for stage in range(len(job.waves))) or "none"
-    typer.echo(f"{spec}: good. {job.extent}; waves of {waves} rows.")
+    typer.echo(f"{spec}: good for {part}. {job.extent}; waves of {waves} rows.")
 
 
 @app.command()
@@ -71,10 +91,8 @@ def run(
         typer.Option(help="Run directory; one of the same spec is resumed from its last commit.", show_default=False),
     ] = None,
     master: Annotated[str | None, typer.Option(help="Spark master.", show_default="local[*]")] = None,
-    date: Annotated[
-        str | None,
-        typer.Option(help="Day the result is published under, YYYY-MM-DD.", show_default="today, or the resumed run's"),
-    ] = None,
+    date: Date = None,
+    hour: Hour = None,
     cluster: Annotated[
         list[str] | None,
         typer.Option(
@@ -91,11 +109,11 @@ def run(
     directory = RunDirectory(where, os.environ.get(RUN_GROUP, ""))
     console = _console(stderr=as_json)
     try:
-        where_from = f"spec {spec}"
+        where_from, part = f"spec {spec}", _part(loaded, date, hour, directory)
         if clusters:
-            _run_shared(directory, loaded, where_from, _date(date, directory), str(root), clusters, console)
+            _run_shared(directory, loaded, where_from, part, str(root), clusters, console)
         else:
-            _run(directory, loaded, where_from, _date(date, directory), str(root), master, console)
+            _run(directory, loaded, where_from, part, str(root), master, console)
     finally:
         if as_json and directory.exists("job.json"):
             sys.stdout.write(json.dumps(run_summary.as_object(directory)) + "\n")
@@ -107,7 +125,7 @@ def _run(
     directory: RunDirectory,
     spec: JobSpec,
     where: str,
-    date: dt.date,
+    part: Part,
     root: str,
     master: str | None,
     console: Console,
@@ -120,7 +138,7 @@ def _run(
 
     if needs_session(spec):
         build_session(f"skewless {spec.name}", master)  # the one that is used below, too
-    prepare(directory, spec, date, root, where)
+    prepare(directory, spec, part.date, root, where, hour=part.hour)
     if record_of(directory):
         publish_now(directory)  # done by an earlier call: it looks whether all of it is there, and needs no Spark
         return
@@ -147,7 +165,7 @@ def _run_shared(
     directory: RunDirectory,
     spec: JobSpec,
     where: str,
-    date: dt.date,
+    part: Part,
     root: str,
     clusters: Sequence[Cluster],
     console: Console,
@@ -160,7 +178,7 @@ def _run_shared(
 
     session = build_session(f"skewless {spec.name}", clusters[0].master) if needs_session(spec) else None
     try:
-        prepare(directory, spec, date, root, where)
+        prepare(directory, spec, part.date, root, where, hour=part.hour)
     finally:
         if session:
             session.stop()  # its slots are for those who share the stages
@@ -272,21 +290,20 @@ def _console(stderr: bool = False) -> Console:
     return console if console.is_terminal else Console(stderr=stderr, width=160)
 
 
-def _today() -> dt.date:
-    return dt.datetime.now(tz=dt.UTC).date()
-
-
 def _new_run_id() -> str:
     return f"local__{dt.datetime.now(tz=dt.UTC):%Y-%m-%dT%H%M%S}-{secrets.token_hex(3)}"
 
 
-def _date(given: str | None, directory: RunDirectory) -> dt.date:
-    if given is not None:
-        try:
-            return dt.date.fromisoformat(given)
-        except ValueError:
-            raise SpecError("--date", "a day like 2026-01-31", repr(given)) from None
-    return directory.job().date if directory.exists("job.json") else _today()
+def _part(spec: JobSpec, date: str | None, hour: str | None, resumed: RunDirectory | None = None) -> Part:
+    """What to compute: as it is given, as the run was begun, or as the schedule would have it now."""
+    schedule = spec.schedule
+    if date is not None:
+        return part_named(date, hour, schedule.timezone, schedule.unit, "--")
+    if hour is not None:
+        raise SpecError("--hour", "a --date beside it", repr(hour)[:80])
+    if resumed is not None and resumed.exists("job.json"):
+        return resumed.job().part
+    return schedule.part_of(dt.datetime.now(tz=dt.UTC))
 
 
 def main() -> NoReturn:

@@ -22,6 +22,7 @@ class _Candidate(NamedTuple):
     """A finished run; the newest is the greatest."""
 
     date: dt.date
+    hour: str
     modified: float
     location: str
 
@@ -81,7 +82,7 @@ def _candidate(location: str, spec: JobSpec) -> _Candidate | None:
             return None
         if run.plan(max(0, run.committed_stages() - 1)).engine == "combine":
             return None
-        return _Candidate(job.date, _modified(run), location)
+        return _Candidate(job.date, job.hour or "", _modified(run), location)
     except (SkewlessError, OSError):
         return None
 

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from skewless.errors import SkewlessError
 from skewless.failure import Failure
+from skewless.part import part_named
 from skewless.publication import require_passed
 from skewless.run_directory import SPEC_DOCUMENT, RunDirectory
 from skewless.run_folder import RUN_GROUP
@@ -43,7 +44,8 @@ def prepare_run() -> None:
     parser.add_argument("--spec", help="the job spec, a YAML file; by default the document that the run begins with")
     parser.add_argument("--options", default="{}", help="what this run chooses of the spec's options, a JSON object")
     parser.add_argument("--most-waves", type=int, help="stages that somebody has for waves")
-    parser.add_argument("--date", required=True, type=dt.date.fromisoformat, help="YYYY-MM-DD of the result")
+    parser.add_argument("--date", required=True, type=dt.date.fromisoformat, help="the day to compute, YYYY-MM-DD")
+    parser.add_argument("--hour", help="of a job of hours, the hour of that day: 00 to 23, or 02b")
     parser.add_argument("--root", required=True, help="where relative paths of the spec start")
     _main(parser, _prepare)
 
@@ -85,7 +87,10 @@ def _prepare(run: RunDirectory, arguments: argparse.Namespace) -> str:
         # Whoever sends options has checked them; what a job does is not left to whoever sends.
         spec = with_options(reviewed, parse_options(arguments.options, "option --options"), f"options of {where}")
         refuse_more_waves(spec, arguments.most_waves, where)
-        job = prepare(run, spec, arguments.date, arguments.root, where)
+        part = part_named(
+            arguments.date.isoformat(), arguments.hour, spec.schedule.timezone, spec.schedule.unit, "option --"
+        )
+        job = prepare(run, spec, part.date, arguments.root, where, hour=part.hour)
     return f"{job.extent}, {len(job.waves)} waves"
 
 

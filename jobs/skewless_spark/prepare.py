@@ -9,12 +9,13 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from skewless.dated_path import resolve_date
+from skewless.dated_path import resolve_path
 from skewless.decision import Decision
 from skewless.errors import InputError, SkewlessError, SpecError, nearest
 from skewless.job import Algebra, Job, Selected, Source
 from skewless.key_sample import KeySample
 from skewless.plan_zero import plain_plan, sampled_plan, samples, warm_plan
+from skewless.part import Part
 from skewless.planner import first_choice, first_decision, first_plan
 from skewless.publication import draw_turn, turns_folder, with_turn
 from skewless.routing_plan import RoutingPlan
@@ -62,8 +63,10 @@ def _session(spec: JobSpec) -> SparkSession | None:
     )
 
 
-def prepare(run: RunDirectory, spec: JobSpec, date: dt.date, root: str, where: str = "spec") -> Job:
-    """Freeze a run, or find that it was frozen from the same spec for the same date.
+def prepare(
+    run: RunDirectory, spec: JobSpec, date: dt.date, root: str, where: str = "spec", *, hour: str | None = None
+) -> Job:
+    """Freeze a run, or find that it was frozen from the same spec for the same part of the input.
 
     A new run's job names the earlier runs that its plan 0 is made from, so that a retry finds the
     same ones. What was written stands: the job, and plan 0.
@@ -71,25 +74,27 @@ def prepare(run: RunDirectory, spec: JobSpec, date: dt.date, root: str, where: s
     Args:
         run: its directory, new or of an earlier attempt.
         spec: the spec with its overrides applied.
-        date: the day the result is published under.
+        date: the day that is computed, under which the result is published.
         root: where relative paths of the spec start.
         where: the spec's file, for messages.
+        hour: of a job of hours, the hour of that day (``Part.hour``).
 
     Raises:
-        SpecError: the spec cannot be run, or the directory belongs to another spec or date.
+        SpecError: the spec cannot be run, or the directory belongs to another spec or part.
         InputError: the input is missing or not what the spec says.
     """
     check_spec(spec, where)
+    part = Part(date, hour)
     if not run.exists("job.json"):
-        output_path = _output_path(spec, date, root, where)
-        _check_apart(output_path, _input_path(spec, date, root, where) if spec.input.table is None else "", where)
+        output_path = _output_path(spec, part, root, where)
+        _check_apart(output_path, _input_path(spec, part, root, where) if spec.input.table is None else "", where)
         turns = Turns(open_store(turns_folder(output_path)))
         # Before the input is listed: see ``draw_turn``.
         turn = draw_turn(output_path, turns, allow_gap=spec.output.allow_gap)
-        job = with_turn(freeze(spec, date, root, where), turn, turns)
+        job = with_turn(freeze(spec, date, root, where, hour=hour), turn, turns)
         # Of two who prepare one run at once the first to write counts: they may find different earlier runs.
         run.write_once("job.json", job.model_copy(update={"warm_from": earlier_runs.last_two(run, spec)}))
-    job = _same(run, spec, date, root)
+    job = _same(run, spec, part, root)
     if not run.exists("plans/0000.json"):
         # The decision first: killed between the two documents, it stands, whatever has become of what it was made from.
         if not run.exists("decisions/0000.json"):
@@ -123,14 +128,15 @@ def _from_earlier(job: Job) -> RoutingPlan:
     return warm_plan(job, last, before[0] if before else None)
 
 
-def freeze(spec: JobSpec, date: dt.date, root: str, where: str) -> Job:
+def freeze(spec: JobSpec, date: dt.date, root: str, where: str, *, hour: str | None = None) -> Job:
     """List the input, hold the spec to its columns, and cut the waves.
 
     Raises:
         InputError: the input is missing or not what the spec says.
     """
+    part = Part(date, hour)
     spark = _session(spec)
-    input_path, listing = _listed(spark, spec, date, root, where)
+    input_path, listing = _listed(spark, spec, part, root, where)
     at = f"{where}, input {input_path}"
     found: dict[str, str] = listing.types
     reads: tuple[str, ...] = ()
@@ -145,12 +151,13 @@ def freeze(spec: JobSpec, date: dt.date, root: str, where: str) -> Job:
     used = list(dict.fromkeys([*spec.key, *arguments]))
     _refuse_twins(used, types, at)
     _refuse_twins([name for name in reads if name not in FILE_COLUMNS], listing.types, at)
-    output_path = _output_path(spec, date, root, where)
+    output_path = _output_path(spec, part, root, where)
     _check_output(output_path, input_path, listing, where)
     shares = spec.routing.waves
     job = Job(
         spec=spec,
-        date=date,
+        date=part.date,
+        hour=part.hour,
         input_path=input_path,
         output_path=output_path,
         units=listing.units,
@@ -170,12 +177,12 @@ def _in_order(spec: JobSpec, algebra: Mapping[str, Algebra]) -> bool:
     return spec.state == "forward" or any(one.ordered for one in algebra.values())
 
 
-def _listed(spark: SparkSession | None, spec: JobSpec, date: dt.date, root: str, where: str) -> tuple[str, Listing]:
+def _listed(spark: SparkSession | None, spec: JobSpec, part: Part, root: str, where: str) -> tuple[str, Listing]:
     """Where the input is, and its listing."""
     share = min(spec.routing.waves) / sum(spec.routing.waves)
     if spec.input.table is not None and spark is not None:
         return list_table(spark, spec.input, share)
-    input_path = _input_path(spec, date, root, where)
+    input_path = _input_path(spec, part, root, where)
     return input_path, list_input(spec.input, input_path, share)
 
 
@@ -193,14 +200,14 @@ def _readable(kind: str) -> bool:
     return not kind.startswith(UNSUPPORTED)
 
 
-def _input_path(spec: JobSpec, date: dt.date, root: str, where: str) -> str:
+def _input_path(spec: JobSpec, part: Part, root: str, where: str) -> str:
     at = f"{where}, field input.path"
-    return resolved(resolve_date(str(spec.input.path), date, at), root, at)
+    return resolved(resolve_path(str(spec.input.path), part, at), root, at)
 
 
-def _output_path(spec: JobSpec, date: dt.date, root: str, where: str) -> str:
+def _output_path(spec: JobSpec, part: Part, root: str, where: str) -> str:
     at = f"{where}, field output.path"
-    return resolved(resolve_date(spec.output.path, date, at), root, at)
+    return resolved(resolve_path(spec.output.path, part, at), root, at)
 
 
 def resolved(path: str, root: str, at: str) -> str:
@@ -267,7 +274,7 @@ def _assumed_types(spec: JobSpec) -> dict[str, str]:
     return assumed_types(spec) | dict.fromkeys(spec.key, EMPTY_KEY_TYPE)
 
 
-def _same(run: RunDirectory, spec: JobSpec, date: dt.date, root: str) -> Job:
+def _same(run: RunDirectory, spec: JobSpec, part: Part, root: str) -> Job:
     job = run.job()
     if job.spec != spec:
         differing = next(name for name in JobSpec.model_fields if getattr(job.spec, name) != getattr(spec, name))
@@ -275,13 +282,13 @@ def _same(run: RunDirectory, spec: JobSpec, date: dt.date, root: str) -> Job:
             f"run directory {run}", "the spec that it was begun with", f"one that differs in {differing!r}",
             "choose another --run-dir, or the spec as it was",
         )  # fmt: skip
-    if job.date != date:
+    if job.part != part:
         raise SpecError(
-            f"run directory {run}", f"the date that it was begun with, {job.date}", str(date),
+            f"run directory {run}", f"the date that it was begun with, {job.part}", str(part),
             "choose another --run-dir, or that date",
         )  # fmt: skip
-    input_path = job.input_path if spec.input.table else _input_path(spec, date, root, "spec")
-    if (job.input_path, job.output_path) != (input_path, _output_path(spec, date, root, "spec")):
+    input_path = job.input_path if spec.input.table else _input_path(spec, part, root, "spec")
+    if (job.input_path, job.output_path) != (input_path, _output_path(spec, part, root, "spec")):
         raise SpecError(
             f"run directory {run}", f"the data root that it was begun with (input {job.input_path})", str(root),
             "choose another --run-dir, or that root",

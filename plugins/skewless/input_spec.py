@@ -47,7 +47,7 @@ class Input(Frozen):
         default=None,
         min_length=1,
         description="A file, a folder or a glob; relative paths start at the data root, and stay below it; {date} is "
-        "the run's day.",
+        "the day that the run computes, {hour} its hour.",
         examples=["/lake/clicks/{date:%Y/%m/%d}"],
     )
     table: str | None = Field(

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from skewless.document import LARGEST_COUNT, LAST_STAGE, Count, Document, Frozen, unmet
 from skewless.errors import PlanError
+from skewless.part import Part
 from skewless.spec import InputFormat, JobSpec
 
 #: Engine ``combine``: input splits for each slot, and bytes of a split at most.
@@ -105,7 +106,8 @@ class Job(Document):
 
     Attributes:
         spec: the spec with its overrides applied.
-        date: the day the result is published under.
+        date: the day that is computed, under which the result is published.
+        hour: of a job of hours, the hour (``Part.hour``).
         turn: orders the runs that publish one day, see ``skewless.publication``; 0 of a run that an earlier release
             prepared.
         input_path: the resolved path of the input.
@@ -122,6 +124,7 @@ class Job(Document):
 
     spec: JobSpec
     date: dt.date
+    hour: str | None = Field(default=None, pattern=r"^([01][0-9]|2[0-3])b?$")
     input_path: str
     output_path: str
     units: tuple[Unit, ...]
@@ -147,6 +150,8 @@ class Job(Document):
     @model_validator(mode="after")
     def _of_its_spec(self) -> Self:
         """Whoever edits a frozen job must change its spec's columns in both places."""
+        if (self.hour is None) != (self.spec.schedule.unit == "day"):
+            raise unmet(f"a part of the unit {self.spec.schedule.unit}", str(self.part))
         if set(self.key_types) != set(self.spec.key):
             raise unmet(f"a type of each key column, {list(self.spec.key)}"[:160], str(list(self.key_types))[:120])
         if set(self.algebra) != set(self.spec.aggregates):
@@ -154,6 +159,11 @@ class Job(Document):
                 f"the algebra of each aggregate, {list(self.spec.aggregates)}"[:160], str(list(self.algebra))[:120]
             )
         return self
+
+    @property
+    def part(self) -> Part:
+        """What is computed: a day, or an hour of it."""
+        return Part(self.date, self.hour)
 
     @property
     def rows(self) -> int:

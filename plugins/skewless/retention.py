@@ -25,6 +25,7 @@ from fsspec.implementations.local import LocalFileSystem
 from skewless.document import Frozen
 from skewless.errors import RunDirectoryError, SkewlessError
 from skewless.job import Job
+from skewless.part import Part
 from skewless.publication import Publication, VersionManifest, manifest_of, publication_of, published_path
 from skewless.publication.places import beside, left_drafts, past_grace
 from skewless.routing_plan import RoutingPlan
@@ -75,7 +76,7 @@ class _Run(NamedTuple):
     """A run directory as it was found."""
 
     run: RunDirectory
-    date: dt.date
+    part: Part
     output_path: str
     turn: int
     grace_hours: float
@@ -158,8 +159,8 @@ def _location(run: RunDirectory) -> str:
     return run.path("").rstrip("/")
 
 
-def _order(one: _Run) -> tuple[dt.date, float]:
-    return one.date, one.last_sign.timestamp() if one.last_sign else 0.0
+def _order(one: _Run) -> tuple[dt.date, str, float]:
+    return one.part.date, one.part.hour or "", one.last_sign.timestamp() if one.last_sign else 0.0
 
 
 def _fate(one: _Run, newest: bool, current: bool, now: dt.datetime, limits: Limits) -> Fate:
@@ -179,7 +180,7 @@ def _fate(one: _Run, newest: bool, current: bool, now: dt.datetime, limits: Limi
     spare = _material(one)
     if not spare:
         return Fate(location, "keep", "its result is the published one, and only documents are left of it")
-    reason = f"{age.days} days old; its result is the published one of {one.date}, so its documents stay"
+    reason = f"{age.days} days old; its result is the published one of {one.part}, so its documents stay"
     return Fate(location, "thin", reason, tuple(spare), sum(spare.values()))
 
 
@@ -262,7 +263,8 @@ def _read(location: str) -> _Run | None:
         if f"{run.root}/job.json" not in found:
             return None
         job = run.fields("job.json", Job)
-        date, turn, output_path = dt.date.fromisoformat(job["date"]), int(job.get("turn", 0)), str(job["output_path"])
+        part = Part(dt.date.fromisoformat(job["date"]), job.get("hour"))
+        turn, output_path = int(job.get("turn", 0)), str(job["output_path"])
         grace_hours = float(job["spec"]["output"].get("grace_hours", OutputSpec.model_fields["grace_hours"].default))
         publication, finished = publication_of(run), run.commit_of(RESULT_STEP) is not None
     except (SkewlessError, OSError, LookupError, TypeError, ValueError):
@@ -270,7 +272,7 @@ def _read(location: str) -> _Run | None:
     known = [moment for _, moment in found.values() if moment is not None]
     last_sign = max(known) if len(known) == len(found) else None
     sizes = {path: size for path, (size, _) in found.items()}
-    return _Run(run, date, output_path, turn, grace_hours, finished, publication, last_sign, sizes)
+    return _Run(run, part, output_path, turn, grace_hours, finished, publication, last_sign, sizes)
 
 
 def _files(run: RunDirectory) -> dict[str, tuple[int, dt.datetime | None]]:

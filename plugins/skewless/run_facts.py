@@ -42,6 +42,7 @@ def run_facts(run: RunDirectory) -> dict[str, JsonValue]:
     checks = quality.checks if quality else ()
     return {
         "date": job.date.isoformat(),
+        **({"hour": job.hour} if job.hour else {}),
         "mode": job.spec.mode,
         "policy": job.spec.routing.policy,
         "stages": len(reports),

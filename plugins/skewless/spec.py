@@ -23,6 +23,7 @@ from pydantic import (
 from skewless.document import Document, Frozen, one_line, sentence_of, shortened, unmet
 from skewless.errors import SpecError
 from skewless.input_spec import ColumnName, Input, InputFormat, Map, PathText, refuse_large
+from skewless.part import Part, PartUnit, part_at
 from skewless.plain_yaml import LONGEST_TEXT, read_yaml
 from skewless.routing_spec import PolicyName, Routing
 from skewless.sharing_spec import Sharing
@@ -45,8 +46,15 @@ def _valid_name(name: str) -> str:
 Name = Annotated[str, AfterValidator(_valid_name), WithJsonSchema({"type": "string", "pattern": f"^{_NAME}$"})]
 
 
+#: Which part a run computes, seen from the moment it is for.
+_Covered = Literal["previous", "current"] | Annotated[int, Field(strict=True, ge=-10_000, le=10_000)]
+
+
 class Schedule(Frozen):
-    """When Airflow starts the job: by cron expressions, or after assets; with neither, only by hand."""
+    """When Airflow starts the job: by cron expressions, or after assets; with neither, only by hand.
+
+    And which part of the input a run computes: a day, or an hour.
+    """
 
     cron: str | tuple[Annotated[str, Field(min_length=1)], ...] | None = Field(
         default=None,
@@ -63,11 +71,25 @@ class Schedule(Frozen):
     )
     timezone: str = Field(
         default="UTC",
-        description="IANA time zone the cron expression is read in; the day of a run is that of this zone.",
+        description="IANA time zone the cron expression is read in; days and hours are those of this zone.",
         examples=["Europe/Zurich"],
     )
+    day: _Covered | None = Field(
+        default=None,
+        description="The day that a run computes: previous, the day before the run; current, the day of the run; or an "
+        "offset in days, where previous is -1. By default previous with cron or asset, else current.",
+        examples=["previous", -2],
+    )
+    hour: _Covered | None = Field(
+        default=None,
+        description="Instead of day: a run computes an hour. previous, current, or an offset in hours; {hour} in paths "
+        "is that hour.",
+        examples=["previous", -2],
+    )
     start: dt.date = Field(
-        default=dt.date(2026, 1, 1), description="No run is scheduled before this day.", examples=[dt.date(2026, 3, 1)]
+        default=dt.date(2026, 1, 1),
+        description="The schedule computes no day before this one.",
+        examples=[dt.date(2026, 3, 1)],
     )
 
     @field_validator("timezone")
@@ -83,7 +105,26 @@ class Schedule(Frozen):
     def _one_way(self) -> Self:
         if self.cron is not None and self.asset is not None:
             raise unmet("either cron or asset", "both")
+        if self.day is not None and self.hour is not None:
+            raise unmet("either day or hour", "both")
         return self
+
+    @property
+    def unit(self) -> PartUnit:
+        """What a run computes: a day, or an hour."""
+        return "day" if self.hour is None else "hour"
+
+    @property
+    def offset(self) -> int:
+        """The part that a run computes, counted from the part of its moment: -1 for the one before."""
+        covered = self.hour if self.day is None else self.day
+        if covered is None:
+            covered = "previous" if self.crons or self.assets else "current"
+        return {"previous": -1, "current": 0}[covered] if isinstance(covered, str) else covered
+
+    def part_of(self, moment: dt.datetime) -> Part:
+        """The part that a run of a moment computes."""
+        return part_at(moment, self.timezone, self.unit, self.offset)
 
     @property
     def crons(self) -> tuple[str, ...]:
@@ -233,11 +274,12 @@ class Quality(Frozen):
 
 
 class Output(Frozen):
-    """Where the result is published: `path/date=YYYY-MM-DD/part-*`."""
+    """Where the result is published: `path/date=YYYY-MM-DD/part-*`, of a job of hours `.../hour=HH/part-*`."""
 
     path: PathText = Field(
         min_length=1,
-        description="A folder; relative paths start at the data root, and stay below it; {date} is the run's day.",
+        description="A folder; relative paths start at the data root, and stay below it; {date} is the day "
+        "that the run computes.",
         examples=["/lake/marts/clicks_by_page"],
     )
     format: Literal["parquet", "orc", "csv", "json"] = Field(
@@ -358,6 +400,8 @@ class JobSpec(Document):
     def _names_differ(self) -> Self:
         """Result columns must differ without regard to case, as Spark sees them."""
         taken = {"date": "the partition column of the published result"}
+        if self.schedule.unit == "hour":
+            taken["hour"] = taken["date"]
         roles = [(column, "a key column") for column in self.key]
         roles += [(name, "an aggregate") for name in self.aggregates]
         for name, role in roles:

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from airflow.sdk import DAG, Asset, CronTriggerTimetable, MultipleCronTriggerTimetable
+from airflow.sdk import DAG, Asset
 
 from skewless.spec import JobSpec, load_spec
 from skewless_airflow.task_group import STEP_DEFAULTS, aggregation_tasks
+from skewless_airflow.timetable import PartTimetable
 from skewless_airflow.trigger_form import form_params
 
 #: What may mean something in markdown.
@@ -50,13 +51,13 @@ def build_dag(spec: JobSpec | str | Path, **dag_args: Any) -> DAG:
     return dag
 
 
-def _timetable(spec: JobSpec) -> CronTriggerTimetable | MultipleCronTriggerTimetable | list[Asset] | None:
+def _timetable(spec: JobSpec) -> PartTimetable | list[Asset] | None:
     schedule = spec.schedule
     if schedule.assets:
         return [Asset(name=name) for name in schedule.assets]
-    if len(schedule.crons) > 1:
-        return MultipleCronTriggerTimetable(*schedule.crons, timezone=schedule.timezone)
-    return CronTriggerTimetable(schedule.crons[0], timezone=schedule.timezone) if schedule.crons else None
+    if not schedule.crons:
+        return None
+    return PartTimetable(*schedule.crons, timezone=schedule.timezone, unit=schedule.unit, offset=schedule.offset)
 
 
 def _page(spec: JobSpec, path: Path | None) -> str:

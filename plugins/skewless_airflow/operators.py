@@ -47,7 +47,7 @@ from skewless_airflow.links import (
 from skewless_airflow.metrics import emit, stage_gauges
 from skewless_airflow.places import JOBS, data_root
 from skewless_airflow.planning_log import planning_lines
-from skewless_airflow.run_store import day_of, run_location
+from skewless_airflow.run_store import part_of_run, run_location
 from skewless_airflow.spark_log import END, GROUP, application_of, folded
 from skewless_airflow.stopping import stop_tree
 from skewless_airflow.trigger_form import Choice, chosen
@@ -244,13 +244,14 @@ class PrepareOperator(SkewlessSparkOperator):
         else:
             run.write_once(SPEC_DOCUMENT, self.spec)
             where = []
-        day = choice.date or day_of(context["dag_run"], self.spec.schedule.timezone)
+        part = choice.part or part_of_run(context["dag_run"], self.spec.schedule, f"asset events of {self.dag_id}")
+        log.info("computes %s", part)
         options = json.dumps(choice.options)
         if choice.options:
             log.info("chosen for this run", **choice.options)
         return [
             *where,
-            *("--date", day.isoformat(), "--root", data_root()),
+            *("--date", part.date.isoformat(), *(("--hour", part.hour) if part.hour else ()), "--root", data_root()),
             *("--options", options, "--most-waves", str(len(self.spec.routing.waves))),
         ]
 
@@ -264,10 +265,10 @@ class PrepareOperator(SkewlessSparkOperator):
             return Choice(None, {})
         dag_run, where = context["dag_run"], f"trigger form of {self.dag_id}"
         choice = chosen(dag_run.conf or {}, context["dag"].params, self.spec, where)
-        if choice.date is not None and dag_run.run_type == "backfill":
+        if choice.part is not None and dag_run.run_type == "backfill":
             # All runs of the range would publish under it, one over the other.
             raise SpecError(
-                f"{where}, field date", "no date for a backfill, whose runs have their own", str(choice.date)
+                f"{where}, field date", "no date for a backfill, whose runs have their own", str(choice.part)
             )
         return choice
 
@@ -289,7 +290,7 @@ class PrepareOperator(SkewlessSparkOperator):
             files=len({unit.path for unit in job.units}),
             waves=len(job.waves),
             tasks=len(plan.tasks),
-            date=job.date.isoformat(),
+            part=str(job.part),
         )
 
 

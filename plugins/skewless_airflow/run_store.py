@@ -5,9 +5,12 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import re
-from typing import Protocol
-from zoneinfo import ZoneInfo
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
+from skewless.errors import SpecError
+from skewless.part import Part, part_named
+from skewless.spec import Schedule
 from skewless_airflow.places import data_root
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.=-]")
@@ -15,11 +18,27 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_.=-]")
 _LONGEST, _SUFFIX = 200, 9
 
 
+class AssetEvent(Protocol):
+    """What is asked of an event that started a run."""
+
+    @property
+    def extra(self) -> Mapping[str, Any]:
+        """What whoever published says of it."""
+
+
 class AirflowRun(Protocol):
-    """What is asked of a DAG run, be it the task's view of it or the metadata database's."""
+    """What is asked of a DAG run."""
 
     dag_id: str
     run_id: str
+
+    @property
+    def run_type(self) -> str:
+        """Who started it: ``scheduled``, ``backfill``, ``manual``, ``asset_triggered``."""
+
+    @property
+    def consumed_asset_events(self) -> Sequence[AssetEvent] | None:
+        """The events that started it."""
 
     @property
     def logical_date(self) -> dt.datetime | None:
@@ -65,10 +84,37 @@ def runs_folder() -> str:
     return f"{data_root()}/runs"
 
 
-def day_of(run: AirflowRun, timezone: str) -> dt.date:
-    """The day a run publishes under, in the time zone of its schedule.
+def part_of_run(run: AirflowRun, schedule: Schedule, where: str) -> Part:
+    """What a run computes that nobody has given a day.
 
-    Half past midnight in Zurich is the evening before in UTC: the day is the schedule's.
+    A scheduled run and one of a backfill compute what the schedule says of the moment of their cron
+    expression, however late they start. A run that was started by events of other jobs computes the part
+    that these name, so that a job goes with the one before it also where that computes an old day. Any
+    other run goes by its logical date, or without one by the moment it was triggered: what the schedule would
+    compute then.
+
+    Raises:
+        SpecError: the events name several parts.
     """
-    moment = run.logical_date or run.run_after
-    return moment.astimezone(ZoneInfo(timezone)).date()
+    named = {_named(event, schedule) for event in run.consumed_asset_events or ()} - {None}
+    if len(named) > 1:
+        days = ", ".join(str(part) for part in sorted(part for part in named if part))
+        raise SpecError(
+            where, "events of one day, since a run computes one", days, "trigger the job for each, with its date"
+        )
+    if named and (part := named.pop()):
+        return part
+    automatic = run.run_type in {"scheduled", "backfill"}
+    return schedule.part_of(run.run_after if automatic else run.logical_date or run.run_after)
+
+
+def _named(event: AssetEvent, schedule: Schedule) -> Part | None:
+    """The part that an event of a job names (``run_facts``); None where it names none that this job could compute."""
+    date, hour = event.extra.get("date"), event.extra.get("hour")
+    if not isinstance(date, str) or (schedule.unit == "hour" and not isinstance(hour, str)):
+        return None
+    hour_here = str(hour) if schedule.unit == "hour" else None
+    try:
+        return part_named(date, hour_here, schedule.timezone, schedule.unit, "event's ")
+    except SpecError:
+        return None  # somebody else's event, whose `date` is something else

@@ -6,7 +6,6 @@ the options of ``skewless.run_options`` and a date; nothing in it can name code,
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -14,14 +13,15 @@ from airflow.sdk import Param
 from pydantic import JsonValue
 
 from skewless.errors import SpecError, nearest
+from skewless.part import SECOND, Part, covered_words, part_named
 from skewless.run_options import OPTIONS, option_schema, option_values
-from skewless.spec import JobSpec
+from skewless.spec import JobSpec, Schedule
 
-DATE = "date"
+DATE, HOUR = "date", "hour"
 
 #: Sections of the form, in order, with the fields in each.
 _SECTIONS = {
-    "Run": (DATE, "mode"),
+    "Run": (DATE, HOUR, "mode"),
     "Routing": ("policy", "threshold", "reducers", "waves", "budget"),
     "Spark": ("driver_memory", "executor_memory", "executor_cores", "cores"),
 }
@@ -40,11 +40,11 @@ class Choice(NamedTuple):
     """What somebody chose for one run, beside what the spec says.
 
     Attributes:
-        date: the day to compute, or None for that of the run.
+        part: what to compute, or None for that of the run.
         options: option values by their short names.
     """
 
-    date: dt.date | None
+    part: Part | None
     options: dict[str, JsonValue]
 
 
@@ -54,7 +54,12 @@ def form_params(spec: JobSpec) -> dict[str, Param]:
     fields: dict[str, Param] = {}
     for section, names in _SECTIONS.items():
         for name in names:
-            fields[name] = _date(section) if name == DATE else _field(name, section, defaults[name], spec)
+            if name == DATE:
+                fields[name] = _date(section, spec.schedule)
+            elif name != HOUR:
+                fields[name] = _field(name, section, defaults[name], spec)
+            elif spec.schedule.unit == "hour":
+                fields[name] = _hour(section, spec.schedule)
     return fields
 
 
@@ -68,7 +73,7 @@ def chosen(given: Mapping[str, JsonValue], known: Iterable[str], spec: JobSpec, 
         where: who gave it, for messages.
 
     Raises:
-        SpecError: a name that the DAG does not declare, or a date that is none.
+        SpecError: a name that the DAG does not declare, or a date or an hour that is none.
     """
     declared = set(known)
     unknown = next((name for name in given if name not in declared), None)
@@ -76,7 +81,7 @@ def chosen(given: Mapping[str, JsonValue], known: Iterable[str], spec: JobSpec, 
         raise SpecError(where, "fields of the trigger form", repr(unknown), nearest(unknown, declared))
     defaults = option_values(spec)
     options = {name: value for name, value in given.items() if name in OPTIONS and not _same(value, defaults[name])}
-    return Choice(_day(given.get(DATE), where), options)
+    return Choice(_part(given, spec.schedule, where), options)
 
 
 def _same(given: JsonValue, default: JsonValue) -> bool:
@@ -84,24 +89,36 @@ def _same(given: JsonValue, default: JsonValue) -> bool:
     return given == default or (default is None and given == "")
 
 
-def _day(given: JsonValue, where: str) -> dt.date | None:
-    if given in (None, ""):
+def _part(given: Mapping[str, JsonValue], schedule: Schedule, where: str) -> Part | None:
+    date, hour = (None if given.get(name) in {None, ""} else str(given[name]) for name in (DATE, HOUR))
+    if date is None and hour is None:
         return None
-    try:
-        return dt.date.fromisoformat(str(given))
-    except ValueError:
-        raise SpecError(f"{where}, field {DATE}", "a day like 2026-01-31", repr(given)[:80]) from None
+    return part_named(date or "", hour, schedule.timezone, schedule.unit, f"{where}, field ")
 
 
-def _date(section: str) -> Param:
+def _date(section: str, schedule: Schedule) -> Param:
+    # It names a rule and no day: a form is part of the DAG, and a DAG that changes every day has a version for each.
     return Param(
         None,
         title="Date",
-        description_md="The day whose input is computed and under which the result is published; by default that of "
-        "the run's logical date, in the time zone of the schedule.",
+        description_md="The day whose input is computed and under which the result is published. Left empty, a run "
+        f"computes **{covered_words(schedule.unit, schedule.offset)}**, counted from its logical date, or without one from the moment it is "
+        f"triggered, in {schedule.timezone}. A run that was started by another job's result computes the day of that.",
         section=section,
         type=["string", "null"],
         format="date",
+    )
+
+
+def _hour(section: str, schedule: Schedule) -> Param:
+    return Param(
+        None,
+        title="Hour",
+        description_md=f"The hour of that day, as clocks in {schedule.timezone} show it: `00` to `23`; in the night that "
+        f"summer time ends, `02` and then `02{SECOND}`. To be given with a date, and left empty without one.",
+        section=section,
+        type=["string", "null"],
+        pattern="^([01][0-9]|2[0-3])b?$",
     )
 
 

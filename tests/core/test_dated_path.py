@@ -6,10 +6,12 @@ import datetime as dt
 
 import pytest
 
-from skewless.dated_path import resolve_date
+from skewless.dated_path import resolve_path
 from skewless.errors import SpecError
+from skewless.part import Part
 
-DAY = dt.date(2026, 1, 31)
+DAY = Part(dt.date(2026, 1, 31))
+SECOND_TWO = Part(dt.date(2026, 10, 25), "02b")
 
 
 @pytest.mark.parametrize(
@@ -23,7 +25,34 @@ DAY = dt.date(2026, 1, 31)
     ],
 )
 def test_the_day_is_put_in_and_other_braces_stay(path: str, resolved: str) -> None:
-    assert resolve_date(path, DAY, "spec") == resolved
+    assert resolve_path(path, DAY, "spec") == resolved
+
+
+@pytest.mark.parametrize(
+    ("path", "resolved"),
+    [
+        ("/lake/{date}/{hour}", "/lake/2026-10-25/02b"),
+        ("/lake/{date:%Y%m%d}/h{hour:%H}", "/lake/20261025/h02b"),
+        ("/lake/{hour:%Y/%m/%d/%H}/x", "/lake/2026/10/25/02b/x"),
+    ],
+)
+def test_the_second_of_two_hours_keeps_its_letter_in_every_form(path: str, resolved: str) -> None:
+    assert resolve_path(path, SECOND_TWO, "spec") == resolved
+
+
+@pytest.mark.parametrize(
+    ("part", "path", "words"),
+    [
+        pytest.param(DAY, "/{hour}", "required {hour} only in a job of hours", id="job-of-days"),
+        pytest.param(SECOND_TWO, "/{hour:%d}", "required the directive %H in {hour}", id="no-hour-in-it"),
+        pytest.param(SECOND_TWO, "/{hour:%H%M}", "came %M in {hour:%H%M}", id="minutes"),
+        pytest.param(SECOND_TWO, "/{date:%H}", "came %H in {date:%H}", id="hour-of-a-date"),
+    ],
+)
+def test_an_hour_that_cannot_be_put_in_is_refused(part: Part, path: str, words: str) -> None:
+    with pytest.raises(SpecError) as refused:
+        resolve_path(path, part, "spec, field input.path")
+    assert words in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -32,4 +61,4 @@ def test_the_day_is_put_in_and_other_braces_stay(path: str, resolved: str) -> No
 )
 def test_other_fields_and_directives_are_refused_in_a_sentence(path: str) -> None:
     with pytest.raises(SpecError, match=r"^spec, field input\.path: required .* but came .*\.$"):
-        resolve_date(path, DAY, "spec, field input.path")
+        resolve_path(path, DAY, "spec, field input.path")

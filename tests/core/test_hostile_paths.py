@@ -9,8 +9,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from skewless.dated_path import resolve_date
+from skewless.dated_path import resolve_path
 from skewless.errors import SpecError
+from skewless.part import Part
 from skewless.step_commit import inner_path
 from skewless_airflow.run_store import safe_run_id
 from tests.core.hostile import fuzz, refused, require_sentence
@@ -32,7 +33,7 @@ def test_a_dated_path_never_steps_up_and_is_refused_in_one_sentence(path: str, d
     if "\0" in path or not path.isprintable():
         return  # the spec's model has refused it
     try:
-        found = resolve_date(path, date, "spec, field input.path")
+        found = resolve_path(path, Part(date), "spec, field input.path")
     except SpecError as err:
         require_sentence(err)
         return
@@ -42,7 +43,7 @@ def test_a_dated_path_never_steps_up_and_is_refused_in_one_sentence(path: str, d
 
 @pytest.mark.parametrize("path", ["{date:..}/x", ".{date:.}/x", "a/{date:..}", "a\\{date:..}\\b"])
 def test_a_form_of_dots_is_no_step_up(path: str) -> None:
-    assert "a path without a step up" in refused(SpecError, lambda: resolve_date(path, DAY, "spec"))
+    assert "a path without a step up" in refused(SpecError, lambda: resolve_path(path, Part(DAY), "spec"))
 
 
 @fuzz(200)

@@ -114,7 +114,7 @@ class Publication(Document):
 
 def published_path(job: Job) -> str:
     """The folder the result of a job is published in."""
-    return f"{job.output_path}/date={job.date.isoformat()}"
+    return f"{job.output_path}/{job.part.folder}"
 
 
 def identity_of(run: RunDirectory, job: Job) -> Identity:

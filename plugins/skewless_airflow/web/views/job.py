@@ -68,7 +68,7 @@ def _view(location: str, mark: str) -> JobView:
     return JobView(
         name=spec.name,
         description=spec.description,
-        date=job.date.isoformat(),
+        date=str(job.part),
         extent=job.extent,
         input_path=job.input_path,
         output_path=job.output_path,

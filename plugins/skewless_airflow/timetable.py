@@ -1,0 +1,80 @@
+"""The timetable of a job: cron expressions for when it runs, and ranges that mean what it computes."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+from airflow.timetables.base import DagRunInfo, DataInterval, TimeRestriction
+from airflow.timetables.trigger import MultipleCronTriggerTimetable
+from pendulum import DateTime, instance
+from pendulum.tz.timezone import FixedTimezone, Timezone
+
+from skewless.part import PartUnit, covered_words
+
+_INSTANT = dt.timedelta(microseconds=1)
+
+
+class PartTimetable(MultipleCronTriggerTimetable):
+    """Runs at the moments of cron expressions, each of which computes a part of the input: a day, or an hour.
+
+    The logical date of a run is its moment, as with Airflow's own cron timetables: two runs of one day stay
+    two. What differs is a range, of a backfill or between the start and the end of the DAG: it names the parts
+    that are computed. With the day before, the backfill of 1 to 3 March is that of the runs of 2 to 4 March.
+
+    A bound that is midnight in UTC is what a day without a time becomes: it is taken for that day as the
+    schedule's zone has it. Any other bound is the moment that it is.
+
+    Args:
+        crons: the expressions.
+        timezone: of the expressions, and of days and hours.
+        unit: what a run computes.
+        offset: the part that it computes, counted from that of its moment.
+    """
+
+    def __init__(
+        self, *crons: str, timezone: str | Timezone | FixedTimezone, unit: PartUnit = "day", offset: int = -1
+    ) -> None:
+        super().__init__(*crons, timezone=timezone)
+        self._unit, self._offset = unit, offset
+        # Where people look: in the list of DAGs, and on the page of one.
+        self.description = f"{self.description}; computes {covered_words(unit, offset)}"
+
+    @classmethod
+    def deserialize(cls, data: dict[str, Any]) -> PartTimetable:
+        """As it was serialized."""
+        read = MultipleCronTriggerTimetable.deserialize({**data, "interval": 0.0, "run_immediately": False})
+        assert isinstance(read, MultipleCronTriggerTimetable)
+        zone = read._timetables[0]._timezone  # noqa: SLF001  # Airflow's own decoder of time zones
+        return cls(*data["expressions"], timezone=zone, unit=data["unit"], offset=data["offset"])
+
+    def serialize(self) -> dict[str, Any]:
+        """With what it computes."""
+        return {**super().serialize(), "unit": self._unit, "offset": self._offset}
+
+    def next_dagrun_info(
+        self, *, last_automated_data_interval: DataInterval | None, restriction: TimeRestriction
+    ) -> DagRunInfo | None:
+        """The next run, between the runs of the first and of the last part that are asked for."""
+        first = None if restriction.earliest is None else self._moments(restriction.earliest)[0]
+        last = None if restriction.latest is None else self._moments(restriction.latest)[1]
+        return super().next_dagrun_info(
+            last_automated_data_interval=last_automated_data_interval,
+            restriction=TimeRestriction(first, last, restriction.catchup),
+        )
+
+    def _moments(self, bound: dt.datetime) -> tuple[DateTime, DateTime]:
+        """The first and the last moment of runs that compute the part which a bound is in."""
+        zone = self._timetables[0]._timezone  # noqa: SLF001  # all have the same
+        given = bound.astimezone(dt.UTC)
+        there = given.astimezone(zone)
+        if given.time() == dt.time():
+            there = dt.datetime.combine(given.date(), dt.time(), zone)
+        if self._unit == "day":
+            day = there.date() - dt.timedelta(days=self._offset)
+            begin, end = (dt.datetime.combine(day + dt.timedelta(days=more), dt.time(), zone) for more in (0, 1))
+        else:
+            past = dt.timedelta(minutes=there.minute, seconds=there.second, microseconds=there.microsecond)
+            begin = there.astimezone(dt.UTC) - past - dt.timedelta(hours=self._offset)
+            end = begin + dt.timedelta(hours=1)
+        return instance(begin.astimezone(dt.UTC)), instance(end.astimezone(dt.UTC) - _INSTANT)
