@@ -30,7 +30,7 @@ from skewless.publication import Publication, VersionManifest, manifest_of, publ
 from skewless.publication.places import beside, left_drafts, past_grace
 from skewless.routing_plan import RoutingPlan
 from skewless.run_directory import DOCUMENT, RESULT_STEP, RunDirectory, stage_step
-from skewless.spec import OutputSpec
+from skewless.spec import Output
 
 #: As many as a warm start looks at: the last run, and the one before it to see how far keys drift.
 KEPT_RUNS = 2
@@ -265,7 +265,7 @@ def _read(location: str) -> _Run | None:
         job = run.fields("job.json", Job)
         part = Part(dt.date.fromisoformat(job["date"]), job.get("hour"))
         turn, output_path = int(job.get("turn", 0)), str(job["output_path"])
-        grace_hours = float(job["spec"]["output"].get("grace_hours", OutputSpec.model_fields["grace_hours"].default))
+        grace_hours = float(job["spec"]["output"].get("grace_hours", Output.model_fields["grace_hours"].default))
         publication, finished = publication_of(run), run.commit_of(RESULT_STEP) is not None
     except (SkewlessError, OSError, LookupError, TypeError, ValueError):
         return None
@@ -283,7 +283,8 @@ def _files(run: RunDirectory) -> dict[str, tuple[int, dt.datetime | None]]:
             for path, facts in run.fs.find(run.root, detail=True).items()
         }
     # fsspec takes ten times as long for a local folder, and there are thousands.
-    found, waiting = {}, [run.root]
+    found: dict[str, tuple[int, dt.datetime | None]] = {}
+    waiting = [run.root]
     while waiting:
         with os.scandir(waiting.pop()) as entries:
             for entry in entries:
