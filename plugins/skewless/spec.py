@@ -274,7 +274,10 @@ class Quality(Frozen):
 
 
 class Output(Frozen):
-    """Where the result is published: `path/date=YYYY-MM-DD/part-*`, of a job of hours `.../hour=HH/part-*`."""
+    """Where the result is published: `path/date=YYYY-MM-DD/part-*`, or `path/date=YYYY-MM-DD/hour=HH/part-*` for hours.
+
+    Old versions are kept in a sibling of the folder.
+    """
 
     path: PathText = Field(
         min_length=1,
