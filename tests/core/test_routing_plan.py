@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from skewless.errors import PlanError
 from skewless.hashing import bucket_hash, pack_origin
 from skewless.ring import Ring
-from skewless.routing_plan import WHOLE_SHARE, RoutingPlan, Shares
+from skewless.routing_plan import LARGEST_PLAN, WHOLE_SHARE, RoutingPlan, Shares
 from skewless.virtual_task import VirtualTask
 
 
@@ -74,6 +74,21 @@ def test_rows_of_a_head_key_are_drawn_by_its_shares(shares: Shares) -> None:
     assert set(drawn) == {task for task, _ in shares}
     for task, weight in shares:
         assert drawn[task] / 20_000 == pytest.approx(weight / WHOLE_SHARE, abs=0.015)
+
+
+def test_a_draw_at_the_end_of_a_share_is_of_the_next_one() -> None:
+    """As in Spark: a share of w takes the draws 0 to w - 1, w of them."""
+    drawn = plan_of().draw(12345) >> 16
+    assert 1 < drawn < WHOLE_SHARE - 1
+    for weight, task in ((drawn, 1), (drawn + 1, 0)):
+        plan = plan_of({"hot": ((0, weight), (1, WHOLE_SHARE - weight))})
+        assert plan.task_of("hot", 12345) == task
+
+
+def test_a_plan_of_more_tasks_than_memory_holds_is_refused() -> None:
+    assert len(plan_of(factors={0: 1024}).tasks) == 1027
+    with pytest.raises(ValidationError, match=f"at most {LARGEST_PLAN:,} tasks"):
+        plan_of(factors={0: LARGEST_PLAN})
 
 
 def test_another_salt_draws_anew() -> None:

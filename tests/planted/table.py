@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 import yaml
@@ -54,10 +55,10 @@ class Fault(BaseModel):
             raise ValueError(f"{self.name}: it changes nothing in {self.file}")
         if self.file.endswith(".py"):
             try:
-                before, after = ast.parse(text), ast.parse(changed)
+                meant = ast.dump(ast.parse(changed))
             except SyntaxError as error:
                 raise ValueError(f"{self.name}: {self.file} is no Python any more: {error}") from None
-            if ast.dump(before) == ast.dump(after):
+            if meant == _meaning(text):
                 raise ValueError(f"{self.name}: it changes nothing but comments and spaces in {self.file}")
         return changed
 
@@ -70,7 +71,7 @@ class Fault(BaseModel):
         path, *names = self.test.split("[", 1)[0].split("::")
         if not (root / path).is_file():
             return False
-        inside: Sequence[ast.AST] = ast.parse((root / path).read_text()).body
+        inside: Sequence[ast.AST] = _parsed((root / path).read_text()).body
         for name in names:
             found = [node for node in inside if getattr(node, "name", None) == name]
             if not found:
@@ -79,6 +80,16 @@ class Fault(BaseModel):
                 return any(isinstance(target, ast.Name) and target.id == name for target in assigned)
             inside = getattr(found[0], "body", [])
         return True
+
+
+@lru_cache
+def _meaning(text: str) -> str:
+    """What Python makes of a text, without its comments and spaces."""
+    return ast.dump(ast.parse(text))
+
+
+#: Many faults have a test in the same file.
+_parsed = lru_cache(ast.parse)
 
 
 def planted(folder: Path = TABLES) -> Iterator[Fault]:
