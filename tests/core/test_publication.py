@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import shutil
 import threading
 from pathlib import Path
 from typing import Any

@@ -105,7 +105,7 @@ def a_world(folder: Path) -> World:
     out = folder / "out"
     parts = {"a.txt": "{}", "b.txt": "{}"}
     runs = {
-        name: validated(folder / name, out, {part: name for part in parts}, turn=turn)
+        name: validated(folder / name, out, dict.fromkeys(parts, name), turn=turn)
         for turn, name in enumerate(("first", "older", "newer"), start=1)
     }
     published(runs["first"])
