@@ -109,7 +109,7 @@ class Harness:
                 jvm.attach()
             return step.act(self.world, log.stem)
 
-        roots = [self.world.folder, self.world.out]
+        roots = [self.world.folder, self.world.out, self.world.beside]
         return Attempt(act, log, roots, fault, self._record if record else None, room)
 
     def points_of(self, step: Step) -> list[Point]:

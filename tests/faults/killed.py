@@ -28,6 +28,9 @@ When = Literal["before", "after"]
 #: What an attempt, a draft or a part is called differs from run to run.
 _RANDOM = (
     (re.compile(r"part-\d+-[0-9a-f-]{36}[^/]*"), "part"),
+    # A version of a published day, and until when it was published.
+    (re.compile(r"\d+-[0-9a-f]{12}(?![0-9a-f])"), "VERSION"),
+    (re.compile(r"\d{8}T\d{6}Z"), "SINCE"),
     (re.compile(r"part-\d{5}"), "part"),
     # A lease: of which process it is, and the versions of its records.
     (re.compile(r"workers%2F[^/]+"), "workers%2FNAME"),

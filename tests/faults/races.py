@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from skewless.publication import publish
+from skewless.publication import turns_folder
 from skewless.run_directory import QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, RunDirectory
+from skewless_leases import Turns, open_store
+from skewless_spark.publishing import publish_now
 from skewless_spark.step_lease import OWNER
 from tests.faults.harness import Harness, Outcome
 from tests.faults.killed import Fault, Point
@@ -70,15 +72,17 @@ def _paused(step: Step, point: Point, h: Harness, seed: int) -> Outcome:
 def _publish_newer(world: World) -> dict[str, bytes]:
     """Another run of the day publishes, by now."""
     run = RunDirectory(str(world.folder.with_name("r2")))
-    run.write_once("job.json", world.run.job())
+    job = world.run.job()
+    turn = Turns(open_store(turns_folder(job.output_path))).draw(above=job.turn)
+    run.write_once("job.json", job.model_copy(update={"turn": turn}))
     result = run.new_attempt(RESULT_STEP)
     file = Path(result.path("newer.parquet"))
     file.parent.mkdir(parents=True)
-    file.write_bytes((world.out / DAY / "part-00000.parquet").read_bytes())
+    file.write_bytes(next((world.out / DAY).glob("part-00000*.parquet")).read_bytes())
     result.commit([result.described("result", str(file), 1)], {"rows": 1, "keys": 1})
     quality, verdict = run.new_attempt(QUALITY_STEP), world.run.quality()
     assert verdict is not None
     quality.write(QUALITY_REPORT, verdict)
     quality.commit([], {})
-    publish(run)
+    publish_now(run)
     return world.published()

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from skewless.errors import SkewlessError
-from skewless.publication import publish
 from skewless.run_directory import RunDirectory
 from skewless_spark import entry
+from skewless_spark.publishing import publish_now
 from skewless_spark.spark_errors import sentence_for
 from tests.faults import arithmetic
 from tests.faults.world import World
@@ -80,7 +80,7 @@ class Step(NamedTuple):
         elif kind == "stage":
             arithmetic.run_stage(run, int(number))
         else:
-            {"publish": publish, "merge": arithmetic.merge, "validate": arithmetic.validate}[kind](run)
+            {"publish": publish_now, "merge": arithmetic.merge, "validate": arithmetic.validate}[kind](run)
 
 
 _ENTRIES: dict[str, Callable[[], None]] = {

@@ -25,6 +25,7 @@ from skewless.run_directory import RESULT_STEP, RunDirectory
 DAY, DAY_BEFORE = "date=2026-11-20", "date=2026-11-19"
 #: The world's own disk, where one may be mounted: large enough for everything but a fault.
 DISK_BYTES = 48 << 20
+_BESIDE = ".published.skewless"
 _ROWS, _KEYS, _FILES = 2_000, 120, 8
 _NEW_MOUNTS, _PRIVATE, _RECURSIVE, _DETACHED = 0x20000, 1 << 18, 1 << 14, 2
 
@@ -44,6 +45,7 @@ class World:
             folder.mkdir(parents=True, exist_ok=True)
         self.has_disk = own_disk and _mounted(self.root)
         self.input, self.out = self.root / "input", self.root / "published"
+        self.beside = self.root / _BESIDE
         self.folder = self.root / "runs" / "scenario" / "r1"
         self.spec = self.root / "spec.yaml"
         if (self._templates / "input").exists():
@@ -72,7 +74,7 @@ class World:
 
     def keep(self, name: str) -> None:
         """Remember how things stand, under a name."""
-        for part in ("runs", "published"):
+        for part in ("runs", "published", _BESIDE):
             if (self.root / part).exists():
                 shutil.copytree(self.root / part, self._templates / name / part)
 
@@ -106,14 +108,18 @@ class World:
         found = {str(path.relative_to(folder)): path for path in folder.rglob("*") if path.is_file()}
         # Leases say who is at work, and each attempt is somebody else.
         return {
-            name: path.read_bytes()
+            # A turn that was drawn, and not written down, is not drawn again.
+            name: re.sub(rb'"turn":\d+,"checksum":"[0-9a-f]{64}"', b'"turn":"its own"', path.read_bytes())
             for name, path in sorted(found.items())
             if not re.search(r"attempts/|/owner/|/leases/|\.draft$|^failures/", name)
         }
 
     def published(self, day: str = DAY) -> dict[str, bytes]:
         """What readers see of a published day."""
-        return {path.name: path.read_bytes() for path in sorted((self.out / day).iterdir())}
+        return {path.name: path.read_bytes() for path in self._files(day)}
+
+    def _files(self, day: str) -> list[Path]:
+        return [path for path in sorted((self.out / day).iterdir()) if path.name[0] not in "._"]
 
     def check_published(self, *, new: bool | None = None) -> None:
         """Readers see a day whole, as it was before or as it has to be, and nothing else.
@@ -121,7 +127,7 @@ class World:
         Args:
             new: which of the two, if only one will do.
         """
-        visible = sorted(path.name for path in self.out.iterdir() if not path.name.startswith("."))
+        visible = sorted(path.name for path in self.out.iterdir())
         assert visible == [DAY_BEFORE, DAY], f"published: {visible}"
         assert self.published(DAY_BEFORE) == {
             "part-00000.parquet": f"what was published before for {DAY_BEFORE}".encode()
@@ -131,7 +137,7 @@ class World:
             assert old != new, "the published result is the one before" if old else "the published result was replaced"
         if not old:
             rows = [
-                row for path in sorted((self.out / DAY).iterdir()) for row in pq.ParquetFile(path).read().to_pylist()
+                row for path in self._files(DAY) for row in pq.ParquetFile(path).read().to_pylist()
             ]
             assert _as_rows(rows) == self.expected, "another result was published"
 
@@ -153,7 +159,7 @@ class World:
         assert quality.success, "validation failed"
         assert self.run.exists(PUBLISHED), "no record of the publication"
         self.check_published(new=True)
-        leftovers = [path.name for path in self.out.iterdir() if path.name.startswith(".")]
+        leftovers = [path.name for path in (self.beside / "drafts").glob("*/*")]
         assert not leftovers, f"left beside what was published: {leftovers}"
 
 
