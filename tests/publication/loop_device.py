@@ -1,4 +1,4 @@
-"""A file system of its own in one file, and what it holds after the power went: a copy of that file, mounted anew."""
+"""An ext4 in a file of its own, mounted over a loop device, whose power can be cut."""
 
 from __future__ import annotations
 
@@ -14,45 +14,64 @@ import pytest
 _SIZE = 64 << 20
 
 
-def _run(*command: str | Path) -> None:
-    subprocess.run([str(part) for part in command], check=True, capture_output=True)
+class Ext4:
+    """A mounted ext4.
+
+    Attributes:
+        place: where it is mounted.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._disk, self._saved, self.place = folder / "disk", folder / "saved", folder / "mounted"
+        self.place.mkdir()
+        with self._disk.open("xb") as out:
+            out.truncate(_SIZE)
+        _run("mkfs.ext4", "-q", self._disk)
+        self.mount()
+
+    def mount(self) -> None:
+        """Mount it; what its journal holds is replayed."""
+        _run("mount", "-o", "loop", self._disk, self.place)
+
+    def unmount(self) -> None:
+        """Unmount it, which writes all that was not written."""
+        _run("umount", self.place)
+
+    def cut_power(self) -> None:
+        """Go on from what has reached the disk by now; all else is lost."""
+        cut = self._disk.with_name("cut")
+        _run("cp", "--sparse=always", self._disk, cut)
+        self.unmount()
+        cut.replace(self._disk)
+        self.mount()
+
+    def save(self) -> None:
+        """Keep the disk as it is, all of it written."""
+        self.unmount()
+        _run("cp", "--sparse=always", self._disk, self._saved)
+        self.mount()
+
+    def restore(self) -> None:
+        """Go back to what was saved."""
+        self.unmount()
+        _run("cp", "--sparse=always", self._saved, self._disk)
+        self.mount()
 
 
 @contextmanager
-def ext4(disk: Path) -> Iterator[Path]:
-    """A new ext4 in the file ``disk``; where it is mounted. Skips the test where nobody may mount one."""
+def ext4(folder: Path) -> Iterator[Ext4]:
+    """An empty ext4; skips the test where nobody may mount one."""
     if os.geteuid() != 0 or not shutil.which("mkfs.ext4"):
-        pytest.skip("only root can mount an image, and only with mkfs.ext4")
-    with disk.open("xb") as out:
-        out.truncate(_SIZE)
-    _run("mkfs.ext4", "-q", disk)
-    with _mounted(disk) as place:
-        yield place
-
-
-@contextmanager
-def power_lost(disk: Path) -> Iterator[Path]:
-    """A mounted disk as it would be if the power had gone now: what has reached it, and its journal replayed."""
-    copy = disk.with_name(f"{disk.name}.copy")
-    _run("cp", "--sparse=always", disk, copy)
+        pytest.skip("an ext4 of one's own takes root and mkfs.ext4")
     try:
-        with _mounted(copy) as place:
-            yield place
-    finally:
-        copy.unlink()
-
-
-@contextmanager
-def _mounted(disk: Path) -> Iterator[Path]:
-    place = disk.with_name(f"{disk.name}.mounted")
-    place.mkdir()
-    try:
-        _run("mount", "-o", "loop", disk, place)
+        disk = Ext4(folder)
     except subprocess.CalledProcessError as err:
-        place.rmdir()
         pytest.skip(f"no loop device here: {err.stderr.decode()[:200]}")
     try:
-        yield place
+        yield disk
     finally:
-        _run("umount", place)
-        place.rmdir()
+        disk.unmount()
+
+
+def _run(*command: str | Path) -> None:
+    subprocess.run([str(part) for part in command], check=True, capture_output=True)

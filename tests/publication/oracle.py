@@ -9,7 +9,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -64,7 +64,9 @@ def read_once(library: Library, day: str, pause: Pause, sentences: list[str]) ->
     return outcome
 
 
-def _read_on(name: str, day: str, reads: int, ask_every: int, publisher: Connection, seed: int) -> None:
+def _read_on(
+    name: str, day: str, reads: int, ask_every: int, publisher: Connection, retrying: AbstractContextManager, seed: int
+) -> None:
     """A reader process: so many reads, and in some of them a publication between listing and opening."""
     library, tally, draw = LIBRARIES[name](), Tally(), random.Random(seed)
 
@@ -80,7 +82,8 @@ def _read_on(name: str, day: str, reads: int, ask_every: int, publisher: Connect
         outcome = read_once(library, day, pause, tally.sentences)
         tally.reads[outcome] += 1
         if outcome in {"not found", "none listed"}:
-            tally.retries[read_once(library, day, lambda: None, tally.sentences)] += 1
+            with retrying:
+                tally.retries[read_once(library, day, lambda: None, tally.sentences)] += 1
     publisher.send(tally)
 
 
@@ -105,12 +108,14 @@ class Publisher:
 
 
 @contextmanager
-def reading(publisher: Publisher, names: list[str], reads: int, ask_every: int) -> Iterator[dict[str, Connection]]:
+def reading(
+    publisher: Publisher, names: list[str], reads: int, ask_every: int, retrying: AbstractContextManager
+) -> Iterator[dict[str, Connection]]:
     """Reader processes, by library, each with a connection that it asks for publications and gives its tally."""
     ends, processes = {}, []
     for seed, name in enumerate(names):
         ours, theirs = _SPAWN.Pipe()
-        given = (name, publisher.day, reads, ask_every, theirs, seed)
+        given = (name, publisher.day, reads, ask_every, theirs, retrying, seed)
         processes.append(_SPAWN.Process(target=_read_on, args=given, daemon=True))
         ends[name] = ours
     for process in processes:
@@ -133,13 +138,16 @@ def on_request(publisher: Publisher, names: list[str], reads: int, ask_every: in
         ask_every: one of so many reads asks.
     """
     tallies: dict[str, Tally] = {}
-    with reading(publisher, names, reads, ask_every) as ends:
+    # One retry is promised to succeed where versions are some time apart: none comes while somebody tries again.
+    retrying = _SPAWN.Lock()
+    with reading(publisher, names, reads, ask_every, retrying) as ends:
         while len(tallies) < len(names):
             open_ends = [end for name, end in ends.items() if name not in tallies]
             for end in multiprocessing.connection.wait(open_ends):
                 said = cast("Connection", end).recv()
                 if said == "publish":
-                    publisher.publish()
+                    with retrying:
+                        publisher.publish()
                     cast("Connection", end).send("published")
                 else:
                     tallies[next(name for name, one in ends.items() if one is end)] = said
@@ -156,7 +164,7 @@ def by_the_clock(publisher: Publisher, names: list[str], reads: int, every_secon
         every_seconds: from publication to publication; 0 for as fast as it goes.
     """
     tallies: dict[str, Tally] = {}
-    with reading(publisher, names, reads, 0) as ends:
+    with reading(publisher, names, reads, 0, nullcontext()) as ends:
         while len(tallies) < len(names):
             due = time.monotonic() + every_seconds
             open_ends = [end for name, end in ends.items() if name not in tallies]

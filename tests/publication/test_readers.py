@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +13,21 @@ from fsspec.implementations.local import LocalFileSystem
 
 from tests.publication.libraries import LIBRARIES
 from tests.publication.oracle import Publisher, on_request, read_once
+from tests.publication.versions import FILES, Outcome
 
 #: Reads of each library, and how many of them publish a version between listing and opening.
-READS, ASK_EVERY = 1000, 80
+READS, ASK_EVERY = 800, 80
+
+
+@pytest.fixture
+def quick_disk(tmp_path: Path) -> Iterator[Path]:
+    """A place where an fsync takes no time, if this machine has one: readers see the same."""
+    memory = Path("/dev/shm")
+    if not memory.is_dir():
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(dir=memory) as place:
+        yield Path(place)
 
 
 class Stepping(LocalFileSystem):
@@ -21,9 +36,13 @@ class Stepping(LocalFileSystem):
     protocol = "stepping"
     cachable = False
 
-    def __init__(self, publisher: Publisher, at: int) -> None:
+    def __init__(self, publisher: Publisher) -> None:
         super().__init__()
-        self._publisher, self._at, self.steps = publisher, at, 0
+        self._publisher, self._at, self.steps = publisher, 0, 0
+
+    def arm(self, at: int) -> None:
+        """Count steps anew, and publish at one of them."""
+        self._at, self.steps = at, 0
 
     @classmethod
     def _strip_protocol(cls, path: Any) -> Any:
@@ -48,23 +67,24 @@ class Stepping(LocalFileSystem):
 
 
 @pytest.mark.parametrize("name", [name for name in LIBRARIES if name != "polars"])  # which reads files by itself only
-def test_a_version_published_at_any_step_of_a_read_leaves_it_whole_or_not_found(tmp_path: Path, name: str) -> None:
-    publisher, at, seen = Publisher(tmp_path), 0, set()
-    while True:
-        at += 1
-        files, said = Stepping(publisher, at), list[str]()
-        outcome = read_once(LIBRARIES[name](files), publisher.day, lambda: None, said)
-        assert outcome in {"whole", "not found"}, f"published at step {at}: {said}"
-        assert read_once(LIBRARIES[name](), publisher.day, lambda: None, said) == "whole"
-        seen.add(outcome)
+def test_a_version_published_at_any_step_of_a_read_leaves_it_whole_or_an_error(quick_disk: Path, name: str) -> None:
+    publisher, seen = Publisher(quick_disk), set[Outcome]()
+    files, said = Stepping(publisher), list[str]()
+    stepped, plain = LIBRARIES[name](files), LIBRARIES[name]()
+    for at in itertools.count(1):
+        files.arm(at)
+        seen.add(read_once(stepped, publisher.day, lambda: None, said))
+        assert not said, f"published at step {at}"
+        assert read_once(plain, publisher.day, lambda: None, said) == "whole"
         if files.steps < at:
             break
-    assert at > 2 * 8
-    assert seen == {"whole", "not found"}
+    assert at > 2 * FILES
+    # pyarrow leaves out what goes between listing a name and looking at it; that it listed none is an error, too.
+    assert seen == {"whole", "not found"} | (set() if name == "duckdb" else {"none listed"})
 
 
-def test_of_three_thousand_reads_none_is_torn_and_each_failure_is_whole_on_one_retry(tmp_path: Path) -> None:
-    tallies = on_request(Publisher(tmp_path), list(LIBRARIES), READS, ASK_EVERY)
+def test_of_three_thousand_reads_none_is_torn_and_each_failure_is_whole_on_one_retry(quick_disk: Path) -> None:
+    tallies = on_request(Publisher(quick_disk), list(LIBRARIES), READS, ASK_EVERY)
     for name, tally in tallies.items():
         assert tally.reads.total() == READS
         assert not tally.reads["torn"], f"{name}: {tally}"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import errno
 import os
+from collections.abc import Generator, Iterable
+from hashlib import sha256
 from pathlib import Path
 from typing import Literal
 
@@ -12,12 +15,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from skewless.ledger import balance
-from skewless.publication import publish, published_path
+from skewless.publication import Publication, published_path, publishing, turns_folder
 from skewless.quality_report import QualityReport
 from skewless.run_directory import QUALITY_STEP, RESULT_STEP, RunDirectory
+from skewless_leases import Turns, open_store
 from tests.core import synthetic
 
 FILES, FILE_ROWS = 8, 500
+#: When all of them are published: the old ones stay for their time of grace.
+NOW = dt.datetime(2026, 11, 21, 3, 0, tzinfo=dt.UTC)
 
 #: What a reader got: one version whole; an error that says that a file is not there; one that says that
 #: there is none at all, from pyarrow, which leaves out what goes while it lists; or what no reader may ever get.
@@ -25,9 +31,9 @@ Outcome = Literal["whole", "not found", "none listed", "torn"]
 
 
 def ready(folder: Path, out: Path, version: int) -> RunDirectory:
-    """A validated run that only has to be published, its result the version given."""
+    """A validated run that only has to be published, its result the version given, which is its turn too."""
     run = RunDirectory(str(folder))
-    job = synthetic.job([], output_path=str(out))
+    job = synthetic.job([], output_path=str(out)).model_copy(update={"turn": version})
     run.write_once("job.json", job)
     result = run.new_attempt(RESULT_STEP)
     Path(result.path("files")).mkdir(parents=True)
@@ -45,9 +51,24 @@ def ready(folder: Path, out: Path, version: int) -> RunDirectory:
     return run
 
 
-def publish_version(run: RunDirectory) -> None:
-    """Publish a run that is ready."""
-    publish(run)
+def publishing_version(run: RunDirectory) -> Generator[str, None, Publication]:
+    """Publish a run that is ready, step by step."""
+    return publishing(run, Turns(open_store(turns_folder(run.job().output_path))), NOW)
+
+
+def publish_version(run: RunDirectory) -> list[str]:
+    """Publish a run that is ready; the steps it took."""
+    return list(publishing_version(run))
+
+
+def digests(contents: Iterable[bytes]) -> list[str]:
+    """What files hold, whatever their names."""
+    return sorted(sha256(content).hexdigest() for content in contents)
+
+
+def digests_of(run: RunDirectory) -> list[str]:
+    """What the files of a run's version hold."""
+    return digests(Path(run.path(file.path)).read_bytes() for file in run.committed(RESULT_STEP).files)
 
 
 def day_of(run: RunDirectory) -> Path:
