@@ -15,7 +15,7 @@ from skewless.errors import InputError, SkewlessError, SpecError, nearest
 from skewless.job import Algebra, Job, Selected, Source
 from skewless.key_sample import KeySample
 from skewless.plan_zero import plain_plan, sampled_plan, samples, warm_plan
-from skewless.planner import first_choice, first_decision, first_plan
+from skewless.planner import first_choice, first_decision, first_plan, first_ring
 from skewless.routing_plan import RoutingPlan
 from skewless.run_directory import RunDirectory
 from skewless.spec import JobSpec
@@ -42,6 +42,7 @@ def check_spec(spec: JobSpec, where: str) -> None:
     """
     check_calls(spec, where)
     check_expectations(spec, where)
+    first_ring(spec.routing, where)
     if spec.map is not None and spec.map.mapper is not None:
         python_mapper.bound(spec.map, where)
 
