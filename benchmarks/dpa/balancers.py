@@ -7,12 +7,9 @@ from collections import Counter
 from functools import cache
 from string import ascii_letters
 
-import numpy as np
-
 from benchmarks.dpa.actors import REDUCERS, Look
-from skewless.forecast import Forecast
 from skewless.job import Algebra, Job, Unit
-from skewless.planner import choose, first_plan, propose
+from skewless.planner import first_plan, plan_next_stage
 from skewless.ring import Ring
 from skewless.spec import JobSpec
 from skewless.stage_report import Histogram, StageReport, TaskLoad
@@ -73,11 +70,11 @@ def _owners(tokens: tuple[int, ...]) -> dict[str, int]:
 
 
 class Adaptive:
-    """The planner, asked at each look; everything it is told is a document, as in a real run.
+    """``plan_next_stage``, asked at each look as it is after each stage of a run.
 
     What has been pushed is the wave of the reported stage, what is still to come the next one. The
-    backlog of a task is what waits for it under the plan, in whatever queue; items that are reduced
-    are carried, as there is no barrier between two looks.
+    backlog of a task is what waits for it under the plan, in whatever queue. The planner evens out what
+    is queued: it takes a stage to end at a barrier, and does not make up for who had more before.
     """
 
     def __init__(self, tokens: int) -> None:
@@ -90,18 +87,19 @@ class Adaptive:
 
     def relieve(self, look: Look) -> bool:
         """Take the planner's choice; to stand still is no change."""
-        pushed = sum(look.seen.values())
-        job = _job(self.tokens, pushed, look.items - pushed)
-        forecast = Forecast.after(
-            job, self.plan, self._report(look), carried=np.array(look.processed, dtype=np.float64)
-        )
-        taken = choose(propose(job, forecast)).plan
-        if taken.head == self.plan.head:
+        decided = plan_next_stage(self.job(look), self.plan, self.report(look)).next_plan
+        if decided is None or (decided.head, decided.ring) == (self.plan.head, self.plan.ring):
             return False
-        self.plan = taken.model_copy(update={"waves": (0, 1)})  # what has been pushed counts as one wave
+        self.plan = decided.model_copy(update={"waves": (0, 1)})  # what has been pushed counts as one wave
         return True
 
-    def _report(self, look: Look) -> StageReport:
+    def job(self, look: Look) -> Job:
+        """The job at a look: what has been pushed, and what is still to come."""
+        pushed = sum(look.seen.values())
+        return _job(self.tokens, pushed, look.items - pushed)
+
+    def report(self, look: Look) -> StageReport:
+        """The look as the report of a stage."""
         left = Counter(letter for letter, _ in look.queued)
         at = Counter(self.owner(letter, item) for letter, item in look.queued)
         slots = (0,) * (1 << RING_BITS)
@@ -139,13 +137,20 @@ class Adaptive:
 def _job(tokens: int, pushed: int, to_come: int) -> Job:
     """The job of counting letters, of which some have been pushed and the rest is the next wave."""
     waves = [pushed, to_come] if to_come else [pushed]
-    spec = JobSpec.model_validate(
+    spec = JobSpec.model_validate(  # a look costs nothing
         {
             "name": "letters",
             "input": {"path": "letters"},
             "key": "letter",
             "aggregates": {"occurrences": "count"},
-            "routing": {"policy": "adaptive", "reducers": REDUCERS, "tokens": tokens, "ring_bits": RING_BITS},
+            "engine": "staged",
+            "routing": {
+                "policy": "adaptive",
+                "reducers": REDUCERS,
+                "tokens": tokens,
+                "ring_bits": RING_BITS,
+                "stage_overhead": 0,
+            },
             "output": {"path": "counts"},
         }
     )

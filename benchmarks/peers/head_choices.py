@@ -46,12 +46,12 @@ def choices_needed(head: npt.NDArray[np.float64], tasks: int, tolerance: float) 
     With n tasks and b_h = n - n ((n-1)/n)**(h d) distinct tasks to expect among h d candidates, the condition for
     each h in 1..|H| is (the paper's constraints on d)::
 
-        sum_{i<=h} p_i + (b_h/n)**d sum_{h<i<=|H|} p_i + (b_h/n)**2 sum_{i>|H|} p_i  <=  b_h (1/n + tolerance)
+        sum_{i<=h} p_i + (b_h/n)**d sum_{h<i<=|H|} p_i + (b_h/n)**2 sum_{i>|H|} p_i  <=  b_h/n + tolerance
 
     Args:
         head: Frequencies p_i of the head keys, descending, parts of all messages, shape (head keys,).
         tasks: Number n of tasks.
-        tolerance: Part of all messages by which a task may exceed the average.
+        tolerance: Part of all messages by which the tasks of a prefix together may exceed their average.
 
     Returns:
         d, at least 2, at most ``tasks``; ``tasks`` means that fewer do not suffice.
@@ -72,7 +72,7 @@ def _suffices(head: npt.NDArray[np.float64], choices: int, tasks: int, tolerance
         missed_by_all *= missed_by_key
         covered = 1.0 - missed_by_all
         load = prefix_mass + covered**choices * (head_mass - prefix_mass) + covered**2 * tail_mass
-        if load > covered * (1.0 + tasks * tolerance):
+        if load > covered + tolerance:
             return False
     return True
 

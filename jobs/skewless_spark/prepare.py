@@ -16,7 +16,7 @@ from skewless.job import Algebra, Job, Selected, Source
 from skewless.key_sample import KeySample
 from skewless.plan_zero import plain_plan, sampled_plan, samples, warm_plan
 from skewless.part import Part
-from skewless.planner import first_choice, first_decision, first_plan
+from skewless.planner import first_choice, first_decision, first_plan, first_ring
 from skewless.publication import draw_turn, turns_folder, with_turn
 from skewless.routing_plan import RoutingPlan
 from skewless.run_directory import RunDirectory
@@ -45,6 +45,7 @@ def check_spec(spec: JobSpec, where: str) -> None:
     """
     check_calls(spec, where)
     check_expectations(spec, where)
+    first_ring(spec.routing, where)
     if spec.map is not None and spec.map.mapper is not None:
         python_mapper.bound(spec.map, where)
 

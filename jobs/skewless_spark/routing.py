@@ -6,6 +6,8 @@ Python; a parity test holds the two to each other.
 
 from __future__ import annotations
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -14,6 +16,10 @@ from skewless.hashing import BUCKET_SALT
 from skewless.routing_plan import WHOLE_SHARE, RoutingPlan, Shares
 
 TASK = "task"
+
+#: The slot table has a row for so many slots: of a ring of a million slots Spark sends 16,384 rows to its workers,
+#: and a row that is copied on its way through the join carries no more than a few hundred bytes.
+BLOCK_BITS = 6
 
 _UNSIGNED = 0xFFFFFFFF
 
@@ -58,10 +64,14 @@ def route(rows: DataFrame, plan: RoutingPlan, key: Column, origin: str) -> DataF
     columns = [F.col(name) for name in rows.columns]
     keyed = rows.withColumn("route_key", key)
     slotted = keyed.withColumn("slot", slot(F.col("route_key"), plan.ring.ring_bits))
-    routed = slotted.join(F.broadcast(_slot_table(spark, plan)), "slot", "left")
+    at_block = F.shiftright(F.col("slot"), _block_bits(plan)) == F.col("block")
+    routed = slotted.join(F.broadcast(_slot_table(spark, plan)), at_block, "left")
     drawn = draw(F.col(origin), plan.share_salt)
-    by_bucket = F.pmod(bucket_hash(F.col("route_key")), F.col("slot_factor"))
-    tail = F.col("slot_task") + F.when(F.col("slot_factor") > 1, by_bucket).otherwise(0)
+    within = F.col("slot").bitwiseAND(F.lit((1 << _block_bits(plan)) - 1))
+    tail = F.get(F.col("block_tasks"), within)
+    if plan.factors:
+        factor = F.get(F.col("block_factors"), within)
+        tail = tail + F.when(factor > 1, F.pmod(bucket_hash(F.col("route_key")), factor)).otherwise(0)
     task = tail
     if plan.head:
         routed = routed.join(F.broadcast(_head_table(spark, plan)), F.col("route_key") == F.col("head_key"), "left")
@@ -76,16 +86,25 @@ def _cell(drawn: Column) -> Column:
     return F.shiftright(drawn * F.size(F.col("head_cells")), 32).cast("int")
 
 
+def _block_bits(plan: RoutingPlan) -> int:
+    return min(BLOCK_BITS, plan.ring.ring_bits)
+
+
 def _slot_table(spark: SparkSession, plan: RoutingPlan) -> DataFrame:
-    slots = range(len(plan.slot_tasks))
-    table = pa.table(
-        {
-            "slot": pa.array(slots, pa.int32()),
-            "slot_task": pa.array(plan.slot_tasks, pa.int32()),
-            "slot_factor": pa.array(plan.slot_factors, pa.int32()),
-        }
-    )
-    return spark.createDataFrame(table)
+    """The first task of each slot's reducer, and its factor where there are any, in blocks of slots that lie together.
+
+    A table and no literal: a literal would be printed whole in every plan, and sent with every task.
+    """
+    size = 1 << _block_bits(plan)
+    blocks = len(plan.slot_tasks) // size
+    columns = {"block": pa.array(range(blocks), pa.int32()), "block_tasks": _in_blocks(plan.slot_tasks, size)}
+    if plan.factors:
+        columns["block_factors"] = _in_blocks(plan.slot_factors, size)
+    return spark.createDataFrame(pa.table(columns))
+
+
+def _in_blocks(by_slot: npt.NDArray[np.int32], size: int) -> pa.ListArray:
+    return pa.ListArray.from_arrays(np.arange(0, len(by_slot) + 1, size, dtype=np.int32), pa.array(by_slot, pa.int32()))
 
 
 def _head_table(spark: SparkSession, plan: RoutingPlan) -> DataFrame:

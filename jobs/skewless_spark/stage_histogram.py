@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -151,16 +152,16 @@ def _summed(
     """
     slots = 1 << plan.ring.ring_bits
     seen, left = np.zeros(slots, dtype=np.int64), np.zeros(slots, dtype=np.int64)
-    null_seen = null_left = keys = 0
-    heaviest = []
-    for row in head_and_slots(per_key, plan.ring.ring_bits, columns.job.spec.routing.head_limit, rows).collect():
-        if row["share"] is not None:
-            heaviest.append(row)
-        elif row["slot"] is None:
-            null_seen, null_left = int(row["seen"]), int(row["left"])
-        else:
-            seen[row["slot"]], left[row["slot"]] = row["seen"], row["left"]
-            keys += row["keys"]
+    # In columns: a ring may have a million slots, and a Python object for each would take the driver seconds.
+    found = head_and_slots(per_key, plan.ring.ring_bits, columns.job.spec.routing.head_limit, rows).toArrow()
+    heaviest = found.filter(pc.is_valid(found["share"])).to_pylist()
+    others = found.filter(pc.is_null(found["share"]))
+    nulls = others.filter(pc.is_null(others["slot"])).to_pylist()
+    null_seen, null_left = sum(row["seen"] for row in nulls), sum(row["left"] for row in nulls)
+    by_slot = others.filter(pc.is_valid(others["slot"]))
+    at_slot = by_slot["slot"].to_numpy()
+    seen[at_slot], left[at_slot] = by_slot["seen"].to_numpy(), by_slot["left"].to_numpy()
+    keys = int(by_slot["keys"].to_numpy().sum())
     seen_rows = int(seen.sum()) + null_seen
     for row in heaviest:
         at = plan.ring.slot_of(row["key"])

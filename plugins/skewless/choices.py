@@ -24,7 +24,8 @@ from skewless.placement import Indices, Placement, Rows
 CHOICE_SEED = 0xC401CE
 #: The head are the keys with at least 1 / (HEAD_PARTS * tasks) of the rows (Nasir et al. 2016).
 HEAD_PARTS = 5
-#: By how much a set of tasks may be overloaded when the number of candidates is chosen (Nasir et al. 2016).
+#: By which part of all rows the tasks of some keys together may be overloaded when the number of candidates is chosen,
+#: however many tasks they are (Nasir et al. 2016).
 EPSILON = 1e-4
 
 
@@ -100,7 +101,7 @@ def enough_choices(head: Rows, tasks: int) -> int:
     """The fewest candidates that a head key needs, so that no part of the head overloads its tasks.
 
     Nasir et al. 2016: the least d >= 2 such that for each h, for the h heaviest keys,
-    ``sum(i <= h) p_i + (b/n)^d sum(h < i <= head) p_i + (b/n)^2 sum(i > head) p_i <= b (1/n + eps)``
+    ``sum(i <= h) p_i + (b/n)^d sum(h < i <= head) p_i + (b/n)^2 sum(i > head) p_i <= b/n + eps``
     with ``b = n - n ((n-1)/n)^(h d)``, the expected number of different tasks among their h d candidates.
 
     Args:
@@ -114,13 +115,12 @@ def enough_choices(head: Rows, tasks: int) -> int:
         return min(2, tasks)
     upto, sizes = np.cumsum(head), np.arange(1, len(head) + 1)
     rest, tail = upto[-1] - upto, max(0.0, 1.0 - float(upto[-1]))
-    level = 1.0 / tasks + EPSILON
-    # The first sum alone must fit, b >= sum / level: that bounds d from below for each h.
-    needed = np.log1p(-upto / (level * tasks)) / (sizes * math.log1p(-1.0 / tasks))
+    # The first sum alone must fit, b/n >= sum - eps: that bounds d from below for each h.
+    needed = np.log1p(EPSILON - upto) / (sizes * math.log1p(-1.0 / tasks))
     choices = max(2, math.ceil(float(needed.max()) - 1e-9))
     while choices < tasks:
         part = -np.expm1(sizes * choices * math.log1p(-1.0 / tasks))  # b / n
-        if bool((upto + part**choices * rest + part**2 * tail <= part * tasks * level).all()):
+        if bool((upto + part**choices * rest + part**2 * tail <= part + EPSILON).all()):
             return choices
         choices += 1
     return tasks

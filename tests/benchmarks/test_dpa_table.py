@@ -15,7 +15,8 @@ from benchmarks.dpa.balancers import Adaptive, Doubling, Halving, Nobody
 from benchmarks.dpa.experiments import CELLS, STARTS, cell, misses, run
 from benchmarks.dpa.search import search
 from benchmarks.dpa.workloads import ITEMS, LETTERS, PUBLISHED, largest_load
-from benchmarks.dpa_table import main, markdown
+from benchmarks.dpa_table import RESULTS, SPEEDS_TABLE, main, markdown
+from skewless.planner import plan_next_stage
 from skewless.ring import Ring
 from skewless.routing_plan import WHOLE_SHARE, RoutingPlan
 
@@ -150,3 +151,29 @@ def test_both_forms_of_the_results_are_written(tmp_path: Path, capsys: pytest.Ca
     text = (tmp_path / "dpa_table.md").read_text(encoding="utf-8")
     assert text == markdown(found)
     assert "| WL4 | halving | 0.80 | 0.52 | 0.80 |" in text
+
+
+def test_the_planner_of_the_table_is_the_one_of_a_run() -> None:
+    """What it takes over at a look is the next plan of ``plan_next_stage`` on the documents of that look."""
+    letters = LETTERS["WL4"]
+    balancer = Adaptive(16)
+    waiting = tuple((letter, item) for item, letter in enumerate(letters))
+    look = Look(0, len(letters), Counter(letters), waiting, (0,) * 4)
+    decided = plan_next_stage(balancer.job(look), balancer.plan, balancer.report(look)).next_plan
+    assert decided is not None
+    assert balancer.relieve(look)
+    assert balancer.plan == decided.model_copy(update={"waves": (0, 1)})
+
+
+def test_the_page_shows_beside_the_table_at_which_speeds_it_does_not_hold() -> None:
+    text = (RESULTS / "dpa_table.md").read_text(encoding="utf-8")
+    beside = text[text.index("## The same at other speeds") : text.index("## S by rounds per reducer")]
+    lines = [line for line in beside.splitlines() if line.startswith("| WL1 | doubling |")]
+    assert len(lines) == 1
+    assert dict(zip(SPEEDS_TABLE, lines[0].strip("| ").split(" | "), strict=True)) == {
+        "workload": "WL1", "start": "doubling", "at most": "0.20",
+        "2 pushes a tick": "0.09", "4 pushes a tick": "0.09", "5 pushes a tick": "0.09", "6 pushes a tick": "0.67 (!)",
+        "8 pushes a tick": "0.67 (!)", "10 pushes a tick": "0.48 (!)", "13 pushes a tick": "0.09",
+        "25 pushes a tick": "0.03",
+        "first look in tick 2": "0.03", "first look in tick 4": "0.05", "first look in tick 8": "0.11",
+    }  # fmt: skip

@@ -81,7 +81,7 @@ def suffices(head: list[float], d: int, n: int, eps: float) -> bool:
     for h in range(1, len(head) + 1):
         b = n - n * ((n - 1) / n) ** (h * d)
         load = sum(head[:h]) + (b / n) ** d * sum(head[h:]) + (b / n) ** 2 * (1 - sum(head))
-        if load > b * (1 / n + eps):
+        if load > b / n + eps:
             return False
     return True
 

@@ -127,7 +127,7 @@ FILE = {"kind": "native", "path": "stages/0000/attempts/a/0.parquet", "rows": 1,
     [
         ("RoutingPlan", {"ring": {**RING, "tokens": {"0": 10**12}}}, "at most 8,388,608 tokens together, but came"),
         ("RoutingPlan", {"ring": {**RING, "tokens": {"999999999999": 1}}}, "reducers below 1,048,576"),
-        ("RoutingPlan", {"ring": {**RING, "ring_bits": 60}}, "less than or equal to 16, but came 60"),
+        ("RoutingPlan", {"ring": {**RING, "ring_bits": 60}}, "less than or equal to 20, but came 60"),
         ("RoutingPlan", {"factors": {"0": 2**60}, "expected_rows": []}, "at most 1,048,576 tasks"),
         ("RoutingPlan", {"share_salt": 2**31}, "field share_salt: required less than 2147483648"),
         ("RoutingPlan", {"budget_rows": 2**63}, "field budget_rows: required less than or equal to"),

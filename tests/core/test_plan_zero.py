@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from benchmarks.simulation import NULL, Simulation, simulated_job
 from skewless.drift import distance, drift, drifted_sentence
@@ -25,11 +27,11 @@ def job_from(*locations: str, **routing: Any) -> Job:
     return frozen.model_copy(update={"warm_from": locations})
 
 
-def night(seed: int, shift: int = 0) -> Simulation:
+def night(seed: int, shift: int = 0, **routing: Any) -> Simulation:
     """One night's run, not played: Zipf keys in an order of its own, the ranks shifted along the keys."""
     counts = zipf_rows(2000, 1.1, 101_000)
     numbers = np.random.default_rng(seed).permutation(np.repeat(np.arange(len(counts)), counts))[:100_000]
-    return Simulation(job_from(), [f"key-{n}" for n in range(len(counts))], (numbers + shift) % len(counts))
+    return Simulation(job_from(**routing), [f"key-{n}" for n in range(len(counts))], (numbers + shift) % len(counts))
 
 
 @cache
@@ -76,10 +78,33 @@ def test_where_the_keys_of_the_last_two_runs_differ_the_plain_ring_is_taken_and_
     assert f"more than the {DRIFT_LIMIT:.0%} up to which" in plan.sentence
 
 
-def test_a_ring_of_another_size_is_no_guide() -> None:
-    plan = warm_plan(job_from("/runs/b", ring_bits=8), seen(2), None)
-    assert not plan.head
-    assert plan.sentence == "the plain ring: run b counted 4,096 ring slots, and this one has 256"
+@pytest.mark.parametrize("bits", [8, 16], ids=["coarser", "finer"])
+def test_a_run_on_a_ring_of_another_size_is_a_guide_as_good(bits: int) -> None:
+    """The last run counted 4,096 slots: its keys are placed as before, and its slots are folded."""
+    same, other = (warm_plan(job_from("/runs/b", ring_bits=size), seen(2), None) for size in (12, bits))
+    assert other.sentence.startswith("warm start from run b: ")
+    assert set(other.head) == set(same.head)
+    assert sum(other.expected_rows) == pytest.approx(sum(same.expected_rows), abs=len(same.expected_rows))
+    night_3 = night(3, ring_bits=bits)
+    night_3.play(other)
+    queued = np.array([load.queued_rows for load in night_3.reports[0].tasks])
+    assert queued.max() < 1.3 * queued.mean(), "cold it is above 1.8"
+
+
+@given(st.lists(st.integers(0, 1000), min_size=16, max_size=16), st.sampled_from([4, 16, 64, 1024]))
+def test_folding_keeps_every_row_in_its_part_of_the_ring(tail: list[int], slots: int) -> None:
+    counted = Histogram(
+        seen_rows=sum(tail), seen_null_rows=0, backlog_null_rows=0, head={}, seen_tail=tuple(tail),
+        backlog_tail=tuple(reversed(tail)),
+    )  # fmt: skip
+    folded = counted.on_ring(slots)
+    assert len(folded.seen_tail) == len(folded.backlog_tail) == slots
+    coarse = min(slots, 16)
+    for before, after in ((counted.seen_tail, folded.seen_tail), (counted.backlog_tail, folded.backlog_tail)):
+        quarters = [np.array(rows).reshape(coarse, -1) for rows in (before, after)]
+        assert quarters[0].sum(axis=1).tolist() == quarters[1].sum(axis=1).tolist()
+        if slots > 16:
+            assert int((quarters[1].max(axis=1) - quarters[1].min(axis=1)).max()) <= 1
 
 
 def test_a_run_without_rows_is_no_guide() -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.peers.head_choices import choices_needed
 from skewless.choices import candidates, enough_choices, heavy, pour_over_candidates
 from skewless.forecast import Forecast
 from skewless.head_placement import SLIVER, water_level
@@ -385,7 +386,7 @@ def needs(shares: list[float], head: int, tasks: int, choices: int) -> bool:
         b = tasks - tasks * ((tasks - 1) / tasks) ** (h * choices)
         left = math.fsum(shares[:h]) + (b / tasks) ** choices * math.fsum(shares[h:head])
         left += (b / tasks) ** 2 * math.fsum(shares[head:])
-        if left > b * (1 / tasks + 1e-4):
+        if left > b / tasks + 1e-4:
             return False
     return True
 
@@ -397,6 +398,25 @@ def test_the_number_of_choices_is_the_least_that_the_constraint_allows(tasks: in
     head = int(heavy(shares, tasks).sum())
     expected = next((d for d in range(2, tasks) if needs(shares.tolist(), head, tasks, d)), tasks)
     assert enough_choices(shares[:head], tasks) == (expected if head else 2)
+
+
+#: d of the authors' own program (LBDChoice of their SLBSimulator) for 10,000 keys by Zipf's law and epsilon 1e-4.
+PUBLISHED_CHOICES = {
+    (5, 1.4): 5, (5, 1.6): 5, (5, 1.8): 5, (5, 2.0): 5,
+    (10, 1.4): 10, (10, 1.6): 10, (10, 1.8): 10, (10, 2.0): 10,
+    (50, 1.4): 22, (50, 1.6): 32, (50, 1.8): 40, (50, 2.0): 49,
+    (100, 1.4): 43, (100, 1.6): 61, (100, 1.8): 79, (100, 2.0): 97,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("tasks", "exponent"), PUBLISHED_CHOICES)
+def test_the_number_of_choices_is_the_published_one(tasks: int, exponent: float) -> None:
+    """An epsilon for each task instead of one for all of them gives twelve of the sixteen."""
+    weights = np.arange(1, 10_001, dtype=np.float64) ** -exponent
+    shares = weights / weights.sum()
+    head = shares[heavy(shares, tasks)]
+    assert enough_choices(head, tasks) == PUBLISHED_CHOICES[tasks, exponent]
+    assert choices_needed(head, tasks, 1e-4) == PUBLISHED_CHOICES[tasks, exponent]
 
 
 def test_the_head_begins_at_a_fifth_of_the_fair_share() -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import mmh3
 import numpy as np
 import pytest
@@ -7,8 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from skewless.decision import Decision
+from skewless.errors import SpecError
 from skewless.hashing import key_hash
-from skewless.ring import Ring
+from skewless.planner import first_plan, first_ring, plan_next_stage
+from skewless.ring import USUAL_RING_BITS, Ring, ring_bits_for, token_hashes
+from skewless.routing_plan import RoutingPlan
+from skewless.routing_spec import LARGEST_RING_BITS, Routing
+from tests.core import synthetic
+
+LEAVE_OUT, FEWER = "leave ring_bits out or set it to", "take fewer reducers"
+OF_THE_FINEST = "that own none of its 1,048,576"
 
 TOKENS = st.dictionaries(st.integers(0, 40), st.integers(1, 30), min_size=1, max_size=8)
 
@@ -127,3 +138,86 @@ def test_a_ring_cannot_be_changed() -> None:
 def test_a_ring_without_owners_is_refused(tokens: dict[int, int]) -> None:
     with pytest.raises(ValidationError, match="at least one reducer"):
         Ring(tokens=tokens)
+
+
+@given(st.lists(st.tuples(st.integers(0, (1 << 20) - 1), st.integers(0, (1 << 23) - 1)), min_size=1, max_size=40))
+def test_tokens_hashed_all_at_once_lie_where_they_lie_one_by_one(tokens: list[tuple[int, int]]) -> None:
+    found = token_hashes(*np.array(tokens, dtype=np.int64).T)
+    assert found.tolist() == [mmh3.hash(f"token-{one}-{j}".encode(), 42, signed=False) for one, j in tokens]
+
+
+@given(TOKENS, st.integers(4, 12))
+def test_an_empty_reducer_is_one_that_is_nowhere_among_the_owners(tokens: dict[int, int], bits: int) -> None:
+    ring = Ring(ring_bits=bits, tokens=tokens)
+    assert ring.empty_reducers == set(tokens) - set(ring.slot_owners.tolist())
+
+
+@pytest.mark.parametrize(
+    ("reducers", "tokens", "bits"),
+    [(8, 64, 12), (64, 64, 12), (65, 64, 13), (1000, 64, 16), (5000, 64, 19), (10_000, 64, 20), (500, 1, 17)],
+)
+def test_a_ring_has_as_many_slots_as_tokens_and_no_reducer_without_one(reducers: int, tokens: int, bits: int) -> None:
+    assert ring_bits_for(reducers, tokens) == bits
+    ring = first_ring(Routing(reducers=reducers, tokens=tokens))
+    assert ring == Ring.even(reducers, tokens, bits)
+    assert not ring.empty_reducers
+    if bits > USUAL_RING_BITS and 1 << (bits - 1) >= reducers * tokens:
+        assert Ring.even(reducers, tokens, bits - 1).empty_reducers, "a coarser ring would do"
+
+
+def test_a_ring_is_fine_enough_for_every_reducer_that_may_be_added() -> None:
+    ring = first_ring(Routing(reducers=8, max_reducers=5000))
+    assert (len(ring.tokens), ring.ring_bits) == (8, ring_bits_for(5000, 64))
+
+
+@pytest.mark.parametrize(
+    ("routing", "most", "came", "hint"),
+    [
+        ({"reducers": 5000, "ring_bits": 12}, "5,000", "2,157 that own none of its 4,096", f"{LEAVE_OUT} 19."),
+        ({"reducers": 10_000, "ring_bits": 16}, "10,000", "12 that own none of its 65,536", f"{LEAVE_OUT} 20."),
+        ({"max_reducers": 100, "ring_bits": 4}, "100", "84 that own none of its 16", f"{LEAVE_OUT} 13."),
+        ({"reducers": 10_000, "tokens": 1}, "10,000", f"48 {OF_THE_FINEST}", f"{FEWER} or give each more tokens."),
+        ({"reducers": 10_000, "policy": "doubling"}, "10,000", f"48 {OF_THE_FINEST}", f"{FEWER}."),
+    ],
+    ids=["12 bits", "16 bits", "none for those to be added", "one token each", "doubling"],
+)
+def test_a_ring_on_which_a_reducer_owns_nothing_is_refused_in_one_sentence(
+    routing: dict[str, Any], most: str, came: str, hint: str
+) -> None:
+    with pytest.raises(SpecError) as raised:
+        first_plan(synthetic.job([1000], **routing))
+    required = f"a slot of the ring for each of {most} reducers"
+    assert str(raised.value) == f"spec, routing: required {required}, but came {came}; {hint}"
+
+
+def relieved(policy: str, ring: Ring, hot: int, **routing: Any) -> Decision:
+    """The decision after a stage in which one reducer had nearly all rows, and the ring that it was made on."""
+    job = synthetic.job([10_000, 990_000], policy=policy, **routing)
+    plan = RoutingPlan(epoch=0, policy=policy, waves=(0, 1), ring=ring)
+    keys = {f"key-{number}": 1 for number in range(200)}
+    mine = [key for key in keys if ring.owner_of(key) == hot]
+    return plan_next_stage(job, plan, synthetic.report(plan, keys | dict.fromkeys(mine, 2000), head=[]))
+
+
+#: Each policy that changes rings, on one so coarse that its move would leave somebody nothing.
+SQUEEZES = {
+    "halving": lambda: relieved("halving", Ring.even(4, 4, 4), hot=0, reducers=4, tokens=4),
+    "doubling": lambda: relieved("doubling", Ring(ring_bits=4, tokens={0: 1, 1: 2, 2: 2, 3: 2}), hot=0, reducers=4),
+    "adaptive": lambda: relieved("adaptive", Ring.even(5, 1, 4), hot=0, reducers=5, tokens=1, max_reducers=8),
+}
+
+
+@pytest.mark.parametrize("policy", SQUEEZES)
+def test_a_move_that_would_leave_a_reducer_without_a_slot_is_refused(policy: str) -> None:
+    decision = SQUEEZES[policy]()
+    assert decision.next_plan is not None
+    assert not decision.next_plan.ring.empty_reducers
+    refused = [one.sentence for one in decision.candidates if "of the ring's 16 slots" in one.sentence]
+    assert refused
+    assert all("refused, " in one and "would own none of" in one for one in refused)
+
+
+def test_the_largest_ring_of_a_spec_has_a_slot_for_each_of_its_reducers() -> None:
+    ring = first_ring(Routing(reducers=10_000))
+    assert ring.ring_bits == LARGEST_RING_BITS
+    assert int(np.bincount(ring.slot_owners).min()) > 50

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import random
 
 import pyarrow as pa
+import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from skewless.hashing import bucket_hash, encode_columns, key_hash
+from skewless.planner import first_ring
 from skewless.ring import Ring
 from skewless.routing_plan import WHOLE_SHARE, RoutingPlan
+from skewless.routing_spec import LARGEST_RING_BITS, Routing
 from skewless_spark.key_text import key_text
 from skewless_spark.routing import bucket_hash as spark_bucket_hash
 from skewless_spark.routing import key_hash as spark_key_hash
@@ -65,6 +70,27 @@ def test_spark_routes_every_row_as_the_plan_says(spark: SparkSession) -> None:
     said = {row["origin"]: row["task"] for row in routed.to_pylist()}
     assert said == {origin: plan.task_of(key, origin) for key, origin in zip(keys, origins, strict=True)}
     assert len(set(said.values())) == len(plan.tasks)
+
+
+@pytest.mark.parametrize("factors", [{}, {3: 4, 9999: 2}], ids=["one task each", "key buckets"])
+def test_the_largest_ring_routes_alike_and_its_table_is_in_no_plan(
+    spark: SparkSession, factors: dict[int, int]
+) -> None:
+    """A million slots: written out they would be ten million characters of each plan."""
+    keys: list[str | None] = [*random_keys(2000), *(f"key-{number}" for number in range(20_000)), None]
+    ring = first_ring(Routing(reducers=10_000))
+    plan = RoutingPlan(epoch=1, policy="adaptive", waves=(1, 2), ring=ring, factors=factors)
+    assert ring.ring_bits == LARGEST_RING_BITS
+    rows = spark.createDataFrame(pa.table({"key": keys, "origin": range(len(keys))}))
+    routed = route(rows, plan, F.col("key"), "origin")
+    plans = io.StringIO()
+    with contextlib.redirect_stdout(plans):
+        routed.explain("extended")
+    assert "BroadcastHashJoin" in plans.getvalue()
+    assert len(plans.getvalue()) < 10_000
+    said = {row["origin"]: row["task"] for row in routed.toArrow().to_pylist()}
+    assert said == {origin: plan.task_of(key, origin) for origin, key in enumerate(keys)}
+    assert len(set(said.values())) > 8000
 
 
 def test_the_cells_of_a_share_are_as_few_as_can_be_and_hold_each_task_by_its_weight() -> None:
