@@ -244,7 +244,8 @@ def _files(run: RunDirectory) -> dict[str, tuple[int, dt.datetime | None]]:
             for path, facts in run.fs.find(run.root, detail=True).items()
         }
     # fsspec takes ten times as long for a local folder, and there are thousands.
-    found, waiting = {}, [run.root]
+    found: dict[str, tuple[int, dt.datetime | None]] = {}
+    waiting = [run.root]
     while waiting:
         with os.scandir(waiting.pop()) as entries:
             for entry in entries:

@@ -30,7 +30,7 @@ def standalone() -> None:
             further = ["--skip-serve-logs"] if name == "triggerer" else []
             super().__init__(parent, name, [*command, *further], env)
 
-    standalone_command.SubCommand = Component
+    standalone_command.SubCommand = Component  # type: ignore[misc]  # it has no option for this
     standalone_command.standalone([])
 
 
