@@ -10,6 +10,9 @@ from typing import Any
 
 from airflow.executors.local_executor import LocalExecutor
 
+#: What a triggerer is told; of the scheduler its executor decides.
+TRIGGERER_OPTIONS = ("--skip-serve-logs",)
+
 
 class LogFilesExecutor(LocalExecutor):
     """Airflow's LocalExecutor without its log server."""
@@ -27,10 +30,9 @@ def standalone() -> None:
 
     class Component(standalone_command.SubCommand):
         def __init__(self, parent: Any, name: str, command: list[str], env: dict[str, str]) -> None:
-            further = ["--skip-serve-logs"] if name == "triggerer" else []
-            super().__init__(parent, name, [*command, *further], env)
+            super().__init__(parent, name, [*command, *(TRIGGERER_OPTIONS if name == "triggerer" else ())], env)
 
-    standalone_command.SubCommand = Component
+    standalone_command.SubCommand = Component  # type: ignore[misc]  # it has no option for this
     standalone_command.standalone([])
 
 

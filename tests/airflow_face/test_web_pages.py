@@ -21,7 +21,9 @@ from skewless.run_directory import RunDirectory
 from skewless.stage_report import StageReport
 from skewless_airflow.run_store import run_location
 from skewless_airflow.web.expectation_words import required_words
+from skewless_airflow.web.replaying import REPLAYS
 from tests import airflow_setting
+from tests.airflow_face.players import end_all, the_player
 from tests.airflow_face.web_scenario import (
     DAG,
     EVIL,
@@ -364,6 +366,22 @@ def test_what_if_replays_other_policies(viewer: TestClient) -> None:
     assert "There is nothing to replay" in _page(viewer, "prepared", "what-if").replace("there", "There")
     assert "engine combine" in _page(viewer, "combined", "what-if")
     assert "required" in _page(viewer, "one-stage", "what-if?policy=static"), "it is not finished"
+
+
+def test_a_replay_of_ten_thousand_tasks_holds_up_no_other_page(viewer: TestClient) -> None:
+    Moments(run_location(DAG, "to_play"), large_run(tasks=10_000, keys=20_000)).prepare().stages()
+    text = _page(viewer, "to_play", "what-if?policy=static")
+    player = the_player()
+    try:
+        assert "Being played: the run as it ran, static." in text
+        assert "refresh.js" in text
+        assert "Certificate" in _page(viewer, "finished")
+        assert viewer.get("/api/v2/monitor/health").status_code == 200
+        assert "Being played" in _page(viewer, "to_play", "what-if?policy=static")
+        assert player.is_running()
+        assert the_player() == player, "who asks again waits for the same replay"
+    finally:
+        end_all(REPLAYS)
 
 
 def test_an_unknown_policy_is_refused_with_a_hint(viewer: TestClient) -> None:

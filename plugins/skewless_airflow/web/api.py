@@ -106,11 +106,10 @@ def quality(dag_id: DagId, run_id: RunId, group: Group) -> Any:
 
 
 @router.get(_RUN + "/what-if", dependencies=READ_RUN, responses=answers(WhatIf))
-def what_if(dag_id: DagId, run_id: RunId, group: Group, policies: Policies = []) -> Any:  # noqa: B006  # FastAPI's way
+async def what_if(dag_id: DagId, run_id: RunId, group: Group, policies: Policies = []) -> Any:  # noqa: B006  # FastAPI's way
     """A run under other policies."""
-    return _answer(
-        dag_id=dag_id, run_id=run_id, what_if=read_what_if(open_run(dag_id, run_id, group), known_policies(policies))
-    )
+    told = await read_what_if(open_run(dag_id, run_id, group), known_policies(policies))
+    return _answer(dag_id=dag_id, run_id=run_id, what_if=told)
 
 
 def _whole(stage: int) -> int:

@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from skewless.errors import RunDirectoryError, SkewlessError
 from skewless_airflow.web import api, files, pages
 from skewless_airflow.web.rendering import page
+from skewless_airflow.web.replaying import TooManyReplaysError
 from skewless_airflow.web.security import LOGIN, harden
 
 log = structlog.get_logger(__name__)
@@ -67,8 +68,9 @@ def _not_understood(request: Request, err: Exception) -> Any:
 
 
 def _unreadable(request: Request, err: Exception) -> Any:
-    missing = isinstance(err, RunDirectoryError)
-    return _answer(request, HTTPStatus.NOT_FOUND if missing else HTTPStatus.INTERNAL_SERVER_ERROR, str(err))
+    known = {RunDirectoryError: HTTPStatus.NOT_FOUND, TooManyReplaysError: HTTPStatus.SERVICE_UNAVAILABLE}
+    status = next((status for kind, status in known.items() if isinstance(err, kind)), HTTPStatus.INTERNAL_SERVER_ERROR)
+    return _answer(request, status, str(err))
 
 
 def _broken(request: Request, err: Exception) -> Any:

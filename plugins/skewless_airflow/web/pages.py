@@ -30,7 +30,9 @@ router = APIRouter()
 _PLAN_TASK = re.compile(r"(?:.+\.)?stage_(\d{1,4})\.plan")
 #: Bars of all stages of a run together, and of one stage at least.
 _MOST_BARS, _FEWEST_BARS = 480, 12
-#: A policy's replay takes a second or so for a large run; nobody asks for more than there are.
+#: After so long the page of replays shows those that there are, and asks again for the others.
+_PATIENCE_SECONDS = 3.0
+#: A replay takes up to a minute for a large run; nobody asks for more policies than there are.
 Policies = Annotated[list[str], Query(alias="policy", max_length=2 * len(POLICIES))]
 
 
@@ -138,13 +140,14 @@ def quality(request: Request, dag_id: DagId, run_id: RunId, group: Group, sessio
 
 
 @router.get("/dags/{dag_id}/runs/{run_id}/what-if", dependencies=READ_RUN)
-def what_if(request: Request, dag_id: DagId, run_id: RunId, group: Group, policies: Policies = []) -> Any:  # noqa: B006  # FastAPI's
+async def what_if(request: Request, dag_id: DagId, run_id: RunId, group: Group, policies: Policies = []) -> Any:  # noqa: B006  # FastAPI's
     """A run under other policies; without one, as it ran."""
     chosen = known_policies(policies)
-    told = read_what_if(open_run(dag_id, run_id, group), chosen)
+    told = await read_what_if(open_run(dag_id, run_id, group), chosen, _PATIENCE_SECONDS)
     return page(
         request,
         "what_if.html",
+        refresh=bool(told.pending),
         dag_id=dag_id,
         run_id=run_id,
         group=group,

@@ -1,14 +1,21 @@
-"""A run under other policies, replayed from its own documents."""
+"""A run under other policies, replayed from its own documents; as a program, the process that plays it."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import json
+import os
+import resource
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from typing import Any
 
 from skewless.errors import PlanError, SkewlessError
 from skewless.replay import Replayed, as_it_ran, replay
 from skewless.run_directory import RunDirectory, stage_step
+from skewless_airflow.web.replaying import REPLAYS
 from skewless_airflow.web.run_folders import stamp
 from skewless_airflow.web.views.job import whole_job
 
@@ -21,30 +28,39 @@ class WhatIfView:
         lines: as it ran, and then by policy.
         refused: policies that cannot be played, each with the reason.
         fault: why nothing can be replayed; "" if it can.
+        pending: what is being played still; "" is the run as it ran.
     """
 
     lines: tuple[Replayed, ...]
     refused: tuple[tuple[str, str], ...]
     fault: str = ""
+    pending: tuple[str, ...] = ()
 
 
-def read_what_if(run: RunDirectory, policies: Sequence[str]) -> WhatIfView:
-    """Replay a run; the answers are kept, since the documents of a finished run do not change."""
-    mark = _mark(run)
+async def read_what_if(run: RunDirectory, policies: Sequence[str], patience_seconds: float | None = None) -> WhatIfView:
+    """Replay a run, without holding up anybody else; answers are kept, since documents do not change.
+
+    Args:
+        run: its directory.
+        policies: those to play.
+        patience_seconds: how long to wait for what is not known yet; None for as long as it takes.
+
+    Raises:
+        TooManyReplaysError: too many others wait.
+    """
+    mark = await asyncio.to_thread(_mark, run)
     if mark is None:
         return WhatIfView((), (), "This run has no committed stage yet: there is nothing to replay.")
-    lines, refused = [], []
-    try:
-        lines.append(_as_it_ran(run.path(""), mark))
-    except PlanError as err:
-        return WhatIfView((), (), str(err))
-    for policy in policies:
-        played = _replayed(run.path(""), mark, policy)
-        if isinstance(played, Replayed):
-            lines.append(played)
-        else:
-            refused.append((policy, played))
-    return WhatIfView(tuple(lines), tuple(refused))
+    asked = ("", *policies)
+    answers = REPLAYS.ask(run.path(""), mark, asked)
+    await asyncio.wait([asyncio.wrap_future(one) for one in answers], timeout=patience_seconds)
+    pending = tuple(policy for policy, one in zip(asked, answers, strict=True) if not one.done())
+    known = {policy: one.result() for policy, one in zip(asked, answers, strict=True) if one.done()}
+    if isinstance(fault := known.get(""), str):
+        return WhatIfView((), (), fault)
+    lines = tuple(one for one in known.values() if isinstance(one, Replayed))
+    refused = tuple((policy, one) for policy, one in known.items() if isinstance(one, str))
+    return WhatIfView(lines, refused, pending=pending)
 
 
 def _mark(run: RunDirectory) -> str | None:
@@ -53,9 +69,7 @@ def _mark(run: RunDirectory) -> str | None:
     return f"{stages} {stamp(run, f'{stage_step(stages - 1)}/COMMIT.json')}" if stages else None
 
 
-@lru_cache(maxsize=256)
-def _as_it_ran(location: str, _mark: str) -> Replayed:
-    run = RunDirectory(location)
+def _as_it_ran(run: RunDirectory) -> Replayed:
     reports = run.reports()
     plans = [run.plan(report.stage) for report in reports]
     combined = next((plan.epoch for plan in plans if plan.engine == "combine"), None)
@@ -69,14 +83,34 @@ def _as_it_ran(location: str, _mark: str) -> Replayed:
     return as_it_ran(whole_job(run), plans, reports, said)
 
 
-@lru_cache(maxsize=1024)
-def _replayed(location: str, _mark: str, policy: str) -> Replayed | str:
-    """What a policy would have made of the run, or why it cannot be played."""
-    run = RunDirectory(location)
+def _replayed(run: RunDirectory, policy: str) -> Replayed:
+    """What a policy would have made of the run."""
     job = whole_job(run)
     # The run's own policy begins with its own plan 0, which may be a warm start.
     plan = run.plan(0) if policy == job.spec.routing.policy else None
-    try:
-        return replay(job, run.reports(), policy, plan)
-    except SkewlessError as err:
-        return str(err)
+    return replay(job, run.reports(), policy, plan)
+
+
+def main() -> None:
+    """Answer the question that is on standard input: a line of JSON for each policy, in their order."""
+    asked = json.load(sys.stdin)
+    os.nice(10)  # pages come first
+    resource.setrlimit(resource.RLIMIT_AS, (asked["memory_bytes"], asked["memory_bytes"]))
+    resource.setrlimit(resource.RLIMIT_CPU, (asked["seconds"], asked["seconds"]))  # also if nobody waits any more
+    run = RunDirectory(asked["location"])
+    for policy in asked["policies"]:
+        said: dict[str, Any]
+        try:
+            said = {"replayed": (_replayed(run, policy) if policy else _as_it_ran(run)).model_dump(mode="json")}
+        except SkewlessError as err:
+            said = {"refused": str(err)}
+        except MemoryError:
+            limit = f"at most {asked['memory_bytes'] >> 30} GiB of memory"
+            said = {"refused": f"what if: required {limit}, but came more; run skewless replay."}
+        sys.stdout.write(f"{json.dumps(said)}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(BrokenPipeError):  # whoever asked has ended
+        main()
