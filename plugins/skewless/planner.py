@@ -25,6 +25,7 @@ from skewless.makespan import makespan
 from skewless.placement import Placement, Rows
 from skewless.policies import POLICIES
 from skewless.policies.proposal import Proposal
+from skewless.recency import weighted
 from skewless.ring import Ring
 from skewless.routing_plan import RoutingPlan
 from skewless.stage_cost import stage_cost
@@ -189,7 +190,7 @@ def plan_next_stage(job: Job, plan: RoutingPlan, report: StageReport, earlier: S
     overhead_rows = cost.overhead_rows
     chooses = POLICIES[plan.policy].schedules
     admission = next_waves(job, plan, report, overhead_rows if chooses else 0.0)
-    forecast = Forecast.after(job, plan, report, admission.waves)
+    forecast = Forecast.after(job, plan, report, admission.waves, memory=weighted(job, [*earlier, report]))
     if not forecast.queued_rows:
         return _finished(report.stage + 1, plan.policy)
     weighed = propose(job, forecast)
