@@ -30,7 +30,7 @@ from skewless.ring import Ring
 from skewless.routing_plan import RoutingPlan
 from skewless.stage_cost import stage_cost
 from skewless.stage_report import StageReport
-from skewless.stage_schedule import Admission, Budget, choose_budget, dispersion, next_waves
+from skewless.stage_schedule import Admission, Budget, choose_budget, dispersion, misses, next_waves
 
 #: What forwarding a row costs, in rows reduced: it is written, read and shuffled once more.
 FORWARD_COST_ROWS = 0.25
@@ -377,7 +377,8 @@ def _budget(job: Job, forecast: Forecast, expected: Rows, overhead_rows: float) 
     if given is not None or not (policy.schedules or last_input):
         return Budget(_fair_budget(job, forecast.queued_rows, len(expected), given or USUAL_BUDGET), "")
     spread = dispersion(forecast.plan, forecast.report, job.in_order)
-    return choose_budget(forecast, expected, spread, last_input, overhead_rows)
+    missed = misses(forecast.plan, forecast.report) if job.in_order else None
+    return choose_budget(forecast, expected, spread, last_input, overhead_rows, missed, job.splittable)
 
 
 def _guarded(job: Job, forecast: Forecast, budget: Budget, expected: Rows, seconds_per_row: float) -> Budget:
