@@ -15,7 +15,7 @@ from skewless.job import Job
 from skewless.placement import Indices, Placement, Rows, sums
 from skewless.ring import Ring
 from skewless.routing_plan import WHOLE_SHARE, RoutingPlan, Shares
-from skewless.stage_report import StageReport
+from skewless.stage_report import Histogram, StageReport
 
 #: A key must have been seen so often before the next wave's rows are foretold from that alone.
 #: Of the keys seen once or twice most are rarer than they look, and as many were not seen at
@@ -51,6 +51,8 @@ class Forecast:
             measured seconds of rows contain it.
         expected_keys: different keys in the next stage, about; matters with ``setup_rows`` alone.
         later_rows: rows that the stages after the next one will admit.
+        memory: the report's histogram with its seen rows weighed by age (``skewless.recency``); None where all
+            weigh alike.
     """
 
     plan: RoutingPlan
@@ -62,6 +64,7 @@ class Forecast:
     setup_rows: float = 0.0
     expected_keys: float = 0.0
     later_rows: int = 0
+    memory: Histogram | None = None
 
     @classmethod
     def after(
@@ -72,6 +75,7 @@ class Forecast:
         waves: tuple[int, int] | None = None,
         carried: Rows | None = None,
         expected_keys: float | None = None,
+        memory: Histogram | None = None,
     ) -> Forecast:
         """The forecast for the stage after ``report``.
 
@@ -82,6 +86,7 @@ class Forecast:
             waves: what the next stage admits; one wave by default, as long as there is one.
             carried: see the class.
             expected_keys: see the class; by default what the report's counts say.
+            memory: see the class.
         """
         end = plan.waves[1]
         waves = waves or (end, min(end + 1, len(job.waves)))
@@ -92,8 +97,9 @@ class Forecast:
         if setup_rows and expected_keys is None:
             expected_keys = KeyCounts.of_report(report).keys_in(rows + report.backlog_rows)
         return cls(
-            plan, report, waves, rows, job.spec.routing.slot_count, carried, setup_rows, expected_keys or 0.0, later
-        )
+            plan, report, waves, rows, job.spec.routing.slot_count, carried, setup_rows, expected_keys or 0.0, later,
+            memory,
+        )  # fmt: skip
 
     @property
     def queued_rows(self) -> int:
@@ -103,15 +109,20 @@ class Forecast:
     @property
     def scale(self) -> float:
         """Rows admitted for each row seen so far; 0 where none was."""
-        seen = self.report.histogram.seen_rows
+        seen = self._remembered.seen_rows
         return self.wave_rows / seen if seen else 0.0
+
+    @property
+    def _remembered(self) -> Histogram:
+        """The rows seen, as they weigh."""
+        return self.memory or self.report.histogram
 
     # Which keys are placed one by one.
 
     @cached_property
     def _all_keys(self) -> tuple[list[str], Rows, Rows]:
-        """The reported head keys by text, with rows seen and left over."""
-        head = self.report.histogram.head
+        """The reported head keys by text, with rows seen, as they weigh, and left over."""
+        head = self._remembered.head
         texts = sorted(head)
         table = np.array([head[key] for key in texts], dtype=np.float64).reshape(-1, 2)
         return texts, table[:, 0], table[:, 1]
@@ -129,7 +140,7 @@ class Forecast:
         square root; and what is taken from all of them is at most what the others have: where every
         key is named, none was picked for its luck.
         """
-        histogram = self.report.histogram
+        histogram = self._remembered
         seen = np.sort(self._all_keys[1])[::-1]
         seen = seen[seen >= SEEN_ENOUGH]
         if len(seen) < _ENOUGH_KEYS:
@@ -208,7 +219,7 @@ class Forecast:
     @property
     def null_wave(self) -> float:
         """Admitted rows without a key; all of them where nothing has been seen to go by."""
-        histogram = self.report.histogram
+        histogram = self._remembered
         return self.scale * histogram.seen_null_rows if histogram.seen_rows else float(self.wave_rows)
 
     @property
@@ -230,7 +241,7 @@ class Forecast:
         What named keys are foretold less than their count, keys will have that have not been seen yet.
         """
         slots, seen, _ = self._light_head
-        tail = np.array(self.report.histogram.seen_tail, dtype=np.float64)
+        tail = np.array(self._remembered.seen_tail, dtype=np.float64)
         unseen = float((self._all_keys[1] - self._fresh)[self._order].sum()) / len(tail)
         rows: Rows = self.scale * (tail + unseen + np.bincount(slots, weights=seen, minlength=len(tail)))
         return rows
@@ -265,12 +276,11 @@ class Forecast:
         mean = self._mean_seconds
         if mean is None:
             return costs
-        texts, seen, left = self._all_keys
-        seconds = self.report.histogram.head_seconds
-        for at, number in enumerate(self._order.tolist()):
-            done = seen[number] - left[number]
-            if done > 0 and texts[number] in seconds:
-                costs[at] = seconds[texts[number]] / done / mean
+        histogram = self.report.histogram
+        for at, key in enumerate(self.keys):
+            seen, left = histogram.head[key]
+            if seen > left and key in histogram.head_seconds:
+                costs[at] = histogram.head_seconds[key] / (seen - left) / mean
         return costs
 
     @cached_property

@@ -25,12 +25,13 @@ from skewless.makespan import makespan
 from skewless.placement import Placement, Rows
 from skewless.policies import POLICIES
 from skewless.policies.proposal import Proposal
+from skewless.recency import weighted
 from skewless.ring import Ring, ring_bits_for
 from skewless.routing_plan import RoutingPlan
 from skewless.routing_spec import Routing
 from skewless.stage_cost import stage_cost
 from skewless.stage_report import StageReport
-from skewless.stage_schedule import Admission, Budget, choose_budget, dispersion, next_waves
+from skewless.stage_schedule import Admission, Budget, choose_budget, dispersion, misses, next_waves
 
 #: What forwarding a row costs, in rows reduced: it is written, read and shuffled once more.
 FORWARD_COST_ROWS = 0.25
@@ -218,7 +219,7 @@ def plan_next_stage(job: Job, plan: RoutingPlan, report: StageReport, earlier: S
     overhead_rows = cost.overhead_rows
     chooses = POLICIES[plan.policy].schedules
     admission = next_waves(job, plan, report, overhead_rows if chooses else 0.0)
-    forecast = Forecast.after(job, plan, report, admission.waves)
+    forecast = Forecast.after(job, plan, report, admission.waves, memory=weighted(job, [*earlier, report]))
     if not forecast.queued_rows:
         return _finished(report.stage + 1, plan.policy)
     weighed = propose(job, forecast)
@@ -415,7 +416,8 @@ def _budget(job: Job, forecast: Forecast, expected: Rows, overhead_rows: float) 
     if given is not None or not (policy.schedules or last_input):
         return Budget(_fair_budget(job, forecast.queued_rows, len(expected), given or USUAL_BUDGET), "")
     spread = dispersion(forecast.plan, forecast.report, job.in_order)
-    return choose_budget(forecast, expected, spread, last_input, overhead_rows)
+    missed = misses(forecast.plan, forecast.report) if job.in_order else None
+    return choose_budget(forecast, expected, spread, last_input, overhead_rows, missed, job.splittable)
 
 
 def _guarded(job: Job, forecast: Forecast, budget: Budget, expected: Rows, seconds_per_row: float) -> Budget:

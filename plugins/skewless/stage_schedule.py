@@ -33,6 +33,8 @@ UNCHECKED = 4.0
 UNCHECKED_IN_ORDER = 400.0
 #: Budgets that are compared, as multiples of the mean predicted load.
 BUDGETS = tuple(np.arange(0.70, 1.31, 0.01).tolist())
+#: The same where waves come in order: most tasks may get much less than they were foretold.
+BUDGETS_IN_ORDER = tuple(np.arange(0.10, 1.31, 0.01).tolist())
 
 
 class Admission(NamedTuple):
@@ -63,6 +65,22 @@ def dispersion(plan: RoutingPlan, report: StageReport, in_order: bool = False) -
     fresh = report.admitted_rows / max(1, report.admitted_rows + report.backlog_in_rows)
     variance = np.maximum(1.0, expected * fresh * (1.0 + report.admitted_rows / before))
     return max(1.0, float(np.mean((queued - expected) ** 2 / variance)))
+
+
+def misses(plan: RoutingPlan, report: StageReport) -> Rows:
+    """By how much the queue of each task missed its forecast, as a part of a fair share of what was admitted.
+
+    Where nothing was foretold, an even spread was: then it is what the ring makes of keys that nobody knows.
+
+    Returns:
+        Shape ``(tasks,)``, adding up to about 0; nothing where nothing was admitted.
+    """
+    if not report.admitted_rows:
+        return np.zeros(0)
+    queued = np.array([load.queued_rows for load in report.tasks], dtype=np.float64)
+    expected = np.array(plan.expected_rows, dtype=np.float64) if plan.expected_rows else queued.mean()
+    missed: Rows = (queued - expected) * len(queued) / report.admitted_rows
+    return missed
 
 
 def next_waves(
@@ -126,7 +144,10 @@ def _stages(stop: list[int], start: int, left: int) -> int:
     return count
 
 
-def choose_budget(forecast: Forecast, expected: Rows, spread: float, last_input: bool, overhead_rows: float) -> Budget:
+def choose_budget(
+    forecast: Forecast, expected: Rows, spread: float, last_input: bool, overhead_rows: float,
+    missed: Rows | None = None, splittable: bool = True,
+) -> Budget:  # fmt: skip
     """The budget with the least expected cost, or none.
 
     A task that has more rows than the budget leaves some over, at a price; one that has fewer is
@@ -139,6 +160,9 @@ def choose_budget(forecast: Forecast, expected: Rows, spread: float, last_input:
         spread: see ``dispersion``.
         last_input: whether no input is left after this stage.
         overhead_rows: what a stage costs, in rows of the largest task.
+        missed: see ``misses``; given where waves come in order, and taken to be how the next forecast will be
+            missed too.
+        splittable: whether keys may be split.
     """
     tasks = len(expected)
     if tasks == 1 or not forecast.wave_rows or not forecast.rows_are_alike or tasks > forecast.slots:
@@ -147,9 +171,15 @@ def choose_budget(forecast: Forecast, expected: Rows, spread: float, last_input:
     error = np.sqrt(spread * np.maximum(1.0, expected * fresh * (1.0 + min(forecast.scale, 1e6))))
     drain = overhead_rows if last_input else 0.0
     fair = float(expected.mean())
-    costs = {factor: _cost(fair * factor, expected, error) + drain for factor in BUDGETS}
+    if missed is not None and len(missed):
+        loads = np.maximum(fair + missed * forecast.wave_rows / tasks, 0.0)
+        whole = 0.0 if splittable else float(missed.max()) * forecast.wave_rows / tasks
+        costs = {factor: _cost_as_seen(fair * factor, loads, whole) + drain for factor in BUDGETS_IN_ORDER}
+        unlimited = float(loads.max())
+    else:
+        costs = {factor: _cost(fair * factor, expected, error) + drain for factor in BUDGETS}
+        unlimited = float((expected + error * math.sqrt(2.0 * math.log(tasks))).max())
     best = min(costs, key=lambda factor: (costs[factor], factor))
-    unlimited = float((expected + error * math.sqrt(2.0 * math.log(tasks))).max())
     if last_input and unlimited <= costs[best]:
         return Budget(None, "the budget is lifted, as a stage to drain what it would leave over costs more")
     return Budget(max(1, math.ceil(fair * best)), "")
@@ -162,6 +192,19 @@ def _cost(budget: float, expected: Rows, error: Rows) -> float:
     density = np.exp(-(over**2) / 2.0) / math.sqrt(2.0 * math.pi)
     left = error * (over * _normal_cdf(over) + density)
     return budget + (1.0 + BACKLOG_COST_ROWS) * float(np.maximum(left, 0.0).mean())
+
+
+def _cost_as_seen(budget: float, loads: Rows, whole: float) -> float:
+    """The same where loads will miss their forecast as they did last time.
+
+    Args:
+        budget: in rows.
+        loads: of the tasks.
+        whole: rows of a key that came unforeseen and may not be split: no later stage is shorter.
+    """
+    left = np.maximum(loads - budget, 0.0)
+    largest = max(float(left.mean()), min(whole, float(left.max())))
+    return budget + largest + BACKLOG_COST_ROWS * float(left.mean())
 
 
 def _normal_cdf(values: Rows) -> Rows:

@@ -1,0 +1,83 @@
+"""What is recent counts more, where waves come in order: counts as a forecast should weigh them.
+
+Waves that are samples of the whole input are alike, and each row seen says as much as any other. Waves in
+the order of the input are not: keys begin and end. How fast is not guessed but measured: by which weights
+would the stages before have foretold the last one best? Two things are fitted, by least squares over the
+keys that are named, the slots of the ring and the rows without a key: how much less a stage weighs than
+the one after it, and which part of a forecast to believe. The rest of the rows is taken to be of keys that
+nobody knows yet, spread evenly over the ring.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from skewless.job import Job
+from skewless.placement import Rows
+from skewless.stage_report import Histogram, StageReport
+from skewless.wave_counts import slot_rows
+
+#: What a stage may weigh, beside the one after it: all alike, or down to the last one alone.
+WEIGHTS = (1.0, 0.5, 0.25, 0.0)
+
+
+def weighted(job: Job, reports: Sequence[StageReport]) -> Histogram | None:
+    """The last histogram with its seen rows weighed by age.
+
+    Args:
+        job: the frozen job.
+        reports: of the stages so far, in order; the last one's counts are weighed.
+
+    Returns:
+        None where all rows weigh alike: waves are samples, or no forecast can be checked yet.
+    """
+    last = reports[-1].histogram
+    if not job.in_order or len(reports) < 2 or not last.head or not reports[-1].admitted_rows:
+        return None
+    if len({len(report.histogram.seen_tail) for report in reports}) > 1:
+        return None
+    keys = list(last.head)
+    stages = np.diff(np.array([_cells(report.histogram, keys, last) for report in reports]), axis=0, prepend=0.0)
+    stages = np.maximum(stages, 0.0)
+    even = np.zeros(stages.shape[1])
+    even[len(keys) : -1] = 1.0 / len(last.seen_tail)
+    fits = [(*_fitted(_aged(stages[:-1], weight), stages[-1], even), -weight) for weight in WEIGHTS]
+    _, believed, weight = min(fits)
+    rows = _aged(stages, -weight)
+    rows = believed * rows + (1.0 - believed) * float(rows.sum()) * even
+    whole = np.rint(rows).astype(np.int64).tolist()
+    return last.model_copy(
+        update={
+            "seen_rows": sum(whole),
+            "seen_null_rows": whole[-1],
+            "head": {key: (whole[at], last.head[key][1]) for at, key in enumerate(keys)},
+            "seen_tail": tuple(whole[len(keys) : -1]),
+        }
+    )
+
+
+def _aged(stages: Rows, weight: float) -> Rows:
+    """The stages added up, each weighing so much of the one after it."""
+    weights = weight ** np.arange(len(stages) - 1, -1, -1.0)
+    rows: Rows = weights @ stages
+    return rows
+
+
+def _fitted(before: Rows, after: Rows, even: Rows) -> tuple[float, float]:
+    """What is left of the squares, and which part of ``before`` to believe so that it is least, from 0 to 1."""
+    told, came = before / max(1.0, float(before.sum())) - even, after / max(1.0, float(after.sum())) - even
+    size = float(told @ told)
+    believed = min(1.0, max(0.0, float(told @ came) / size)) if size else 0.0
+    return float(((came - believed * told) ** 2).sum()), believed
+
+
+def _cells(histogram: Histogram, keys: Sequence[str], last: Histogram) -> Rows:
+    """Rows seen of each of the last report's keys, of the other keys of each slot, and without a key."""
+    from skewless.wave_counts import _slots_of
+
+    named = np.array([histogram.head.get(key, (0, 0))[0] for key in keys], dtype=np.float64)
+    slots = _slots_of(tuple(keys), len(last.seen_tail))
+    tail = slot_rows(histogram) - np.bincount(slots, weights=named, minlength=len(last.seen_tail))
+    return np.concatenate([named, tail, [float(histogram.seen_null_rows)]])
