@@ -26,7 +26,7 @@ from skewless.placement import Placement, Rows
 from skewless.policies import POLICIES
 from skewless.policies.proposal import Proposal
 from skewless.ring import Ring
-from skewless.routing_plan import RoutingPlan
+from skewless.routing_plan import PlanSource, RoutingPlan
 from skewless.stage_cost import stage_cost
 from skewless.stage_report import StageReport
 from skewless.stage_schedule import Admission, Budget, choose_budget, dispersion, next_waves
@@ -128,6 +128,7 @@ def first_plan(job: Job, waves: tuple[int, int] | None = None) -> RoutingPlan:
         ring=Ring.even(routing.reducers, routing.initial_tokens, routing.ring_bits),
         budget_rows=budget,
         sentence="the plain ring: nothing is known of the keys yet",
+        source=PlanSource(kind="ring"),
     )
 
 
@@ -421,7 +422,9 @@ def _certificate(job: Job, forecast: Forecast, taken: Weighed) -> Certificate:
     speeds = forecast.speeds_under(taken.routing)
     if speeds is not None and tasks < len(taken.loads):
         # Nobody knows which slot a task will run in: what holds is that all slots work all the time.
-        return certify(float(taken.loads.sum()), tasks, taken.makespan_rows, heaviest=None, splittable=True)
+        return certify(
+            float(taken.loads.sum()), tasks, taken.makespan_rows, heaviest=None, splittable=True, predicted=True
+        )
     total = taken.loads if speeds is None else taken.loads * speeds
     return certify(
         total=max(float(total.sum()), float(keys.sum())),
@@ -432,6 +435,7 @@ def _certificate(job: Job, forecast: Forecast, taken: Weighed) -> Certificate:
         weights=keys,
         speeds=speeds,
         states=taken.placement.states,
+        predicted=True,
     )
 
 
