@@ -101,7 +101,7 @@ def _stage(run: RunDirectory, arguments: argparse.Namespace) -> str:
     return (
         f"stage {report.stage}: {report.admitted_rows:,} rows admitted, {report.backlog_in_rows:,} from the backlog "
         f"({report.forwarded_rows:,} forwarded), {report.processed_rows:,} processed, "
-        f"{report.backlog_rows:,} left over; max/mean {report.max_over_mean:.3f}"
+        f"{report.backlog_rows:,} left over; max/mean {report.balance_words}"
     )
 
 

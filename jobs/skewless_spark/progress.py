@@ -55,7 +55,7 @@ class RunProgress:
         if self._console.is_terminal:
             self._progress.print(
                 f"stage {report.stage}: {report.processed_rows:,} rows processed, {report.backlog_rows:,} left over, "
-                f"{report.forwarded_rows:,} forwarded, max/mean {report.max_over_mean:.3f}\n  {decision.sentence}",
+                f"{report.forwarded_rows:,} forwarded, max/mean {report.balance_words}\n  {decision.sentence}",
                 markup=False,
             )
 

@@ -9,12 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from skewless.certificate import certify
 from skewless.job import Job
 from skewless.ledger import Ledger, balance
 from skewless.publication import publication_of, superseded_by
+from skewless.run_certificate import run_certificate, stage_certificate
 from skewless.run_directory import DOCUMENT, RESULT_STEP, RunDirectory, stage_step
-from skewless.run_facts import largest_load, overall
 from skewless.shared_stage import STAGE_SHARES, StageShares
 from skewless.stage_report import StageReport
 
@@ -26,14 +25,7 @@ def stage_lines(run: RunDirectory) -> list[dict[str, Any]]:
 
 
 def _stage_line(run: RunDirectory, job: Job, report: StageReport) -> dict[str, Any]:
-    # What a task took out of the queue is held to the fair share of what all took out.
-    certificate = certify(
-        total=float(report.processed_rows),
-        tasks=len(report.tasks) or job.spec.routing.slot_count,
-        makespan=largest_load(job, report),
-        heaviest=None,
-        splittable=True,
-    )
+    certificate = stage_certificate(job, report)
     followed = f"decisions/{report.stage + 1:04d}.json"
     decision = run.decision(report.stage + 1).sentence if run.exists(followed) else None
     if decision is None and report.stage == job.last_stage:
@@ -50,8 +42,8 @@ def _stage_line(run: RunDirectory, job: Job, report: StageReport) -> dict[str, A
         "forwarded_rows": report.forwarded_rows,
         "processed_rows": report.processed_rows,
         "backlog_rows": report.backlog_rows,
-        "max_over_mean": round(report.max_over_mean, 4),
-        "gap_to_bound": round(certificate.gap, 4),
+        "max_over_mean": report.max_over_mean and round(report.max_over_mean, 4),
+        "gap_to_bound": certificate.gap and round(certificate.gap, 4),
         "seconds": report.stage_seconds,
         "decision": decision,
         **shared,
@@ -91,7 +83,7 @@ def as_object(run: RunDirectory) -> dict[str, Any]:
         "stages": stage_lines(run),
         "ledger": {**ledger.model_dump(mode="json"), "balanced": ledger.balanced},
         "quality": quality.model_dump(mode="json", exclude={"ledger"}) if quality else None,
-        "certificate": overall(run).model_dump(mode="json"),
+        "certificate": run_certificate(run.job(), run.reports()).model_dump(mode="json"),
     }
 
 

@@ -10,8 +10,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from skewless.publication import Publication, record_of
+from skewless.run_certificate import run_certificate
 from skewless.run_directory import QUALITY_STEP, RunDirectory
-from skewless.run_facts import overall
 from skewless_spark import run_summary
 
 
@@ -69,8 +69,8 @@ def _stages(run: RunDirectory, console: Console) -> None:
         (
             str(line["stage"]),
             *(f"{line[f'{name}_rows']:,}" for name in ("admitted", "processed", "backlog", "forwarded")),
-            f"{line['max_over_mean']:.3f}",
-            f"{line['gap_to_bound']:.1%}",
+            _figure(line["max_over_mean"], ".3f"),
+            _figure(line["gap_to_bound"], ".1%"),
             f"{line['seconds']:.1f}",
         )
         for line in lines
@@ -84,12 +84,16 @@ def _stages(run: RunDirectory, console: Console) -> None:
         if done := line.get("clusters"):
             told = ", ".join(f"{tasks:,} by {cluster}" for cluster, tasks in done.items())
             console.print(f"virtual tasks of stage {line['stage']}: {told}", markup=False, highlight=False)
-    whole = overall(run).model_dump(mode="json")
+    whole = run_certificate(run.job(), run.reports())
     console.print(
-        f"whole run: the largest loads of all stages add up to {whole['makespan_rows']:,.0f} rows, "
-        f"fair share {whole['fair_rows']:,.0f}, gap to the bound {whole['gap']:.1%}: {whole['conclusion']}",
+        f"whole run: the makespans of all stages add up to {_figure(whole.makespan_rows, ',.0f')} rows, "
+        f"fair share {whole.fair_rows:,.0f}, gap to the bound {_figure(whole.gap, '.1%')}: {whole.conclusion}",
         markup=False, highlight=False, soft_wrap=True,
     )  # fmt: skip
+
+
+def _figure(number: float | None, form: str) -> str:
+    return "not measured" if number is None else format(number, form)
 
 
 def _ledger(run: RunDirectory, console: Console) -> None:

@@ -22,6 +22,8 @@ from skewless.errors import PlanError
 
 #: A fraction of a percent is the integer remainder and the luck of the hash, not a straggler.
 NEAR = 0.02
+#: What is said where no task's load is known, and so nothing of balance.
+NOT_MEASURED = "not measured: nobody counted how many rows each task had"
 
 
 class Certificate(Frozen):
@@ -36,8 +38,10 @@ class Certificate(Frozen):
         heaviest_rows: its rows.
         splittable: whether a key may be split over tasks.
         bound_rows: the best (largest) of the bounds that hold.
-        makespan_rows: the largest load of a task, in rows (with speeds: of a task of speed 1).
-        gap: ``makespan / bound - 1``; 0 where there is nothing to do.
+        makespan_rows: the largest load of a task, in rows (with speeds: of a task of speed 1); null where nobody
+            measured it.
+        gap: ``makespan / bound - 1``; 0 where there is nothing to do, null where nothing was measured. At least 0
+            of what was measured; a prediction may be some rows short of what its own keys come to.
         conclusion: in words.
         bound_name: which bound is the best; the first of equals.
         unit: what ``_rows`` counts, for the conclusion: rows, or a cost in rows.
@@ -55,8 +59,8 @@ class Certificate(Frozen):
     heaviest_rows: float = Field(ge=0)
     splittable: bool
     bound_rows: float = Field(ge=0)
-    makespan_rows: float = Field(ge=0)
-    gap: float
+    makespan_rows: float | None = Field(ge=0)
+    gap: float | None
     conclusion: str
     bound_name: BoundName = "fair share"
     unit: str = "rows"
@@ -65,11 +69,18 @@ class Certificate(Frozen):
     states_lower: int | None = Field(default=None, ge=0)
     states_upper: int | None = Field(default=None, ge=0)
 
+    @property
+    def over_fair(self) -> float | None:
+        """The largest load over the fair share: at least 1, also where there is nothing to do; None if not measured."""
+        if self.makespan_rows is None:
+            return None
+        return self.makespan_rows / self.fair_rows if self.fair_rows else 1.0
+
 
 def certify(
     total: float,
     tasks: int,
-    makespan: float,
+    makespan: float | None,
     heaviest: tuple[str, float] | None,
     splittable: bool,
     *,
@@ -78,6 +89,7 @@ def certify(
     speeds: npt.ArrayLike | None = None,
     states: int | None = None,
     unit: str = "rows",
+    predicted: bool = False,
 ) -> Certificate:
     """Hold a largest load to the best of the bounds that hold and say what follows.
 
@@ -85,7 +97,8 @@ def certify(
         total: rows of all keys.
         tasks: tasks to place them on, at least 1; or the slots they run in, if those are fewer: a slot is
             then what a key is placed on, and all bounds hold for the end of the last slot.
-        makespan: the largest load of a task, in rows; with speeds the largest rows / speed.
+        makespan: the largest load of a task, in rows; with speeds the largest rows / speed; None where nobody
+            measured it: then nothing is claimed.
         heaviest: key text and rows of the heaviest key, if one is known.
         splittable: whether a key may be split.
         weights: rows of the known heavy keys, ``heaviest`` among them, in any order, shape ``(keys,)``.
@@ -93,10 +106,11 @@ def certify(
         speeds: of the tasks, shape ``(tasks,)``.
         states: (known key, task) pairs of the plan.
         unit: what ``total`` counts, for the conclusion.
+        predicted: whether the makespan is a forecast's, which may be too low, and not a measured one.
 
     Raises:
         PlanError: the numbers cannot belong to one plan: weights above the total or below ``heaviest``,
-            or another number of speeds than tasks.
+            another number of speeds than tasks, or a measured makespan below the bound, which no plan can have.
     """
     known = heaviest_first([] if weights is None else weights, total)[0]
     key, rows = heaviest or (None, float(known[0]) if known.size else 0.0)
@@ -113,7 +127,7 @@ def certify(
     bounds = known_bounds(known, total, tasks, limit, fastest)
     best = best_bound(bounds)
     lower = upper = None
-    if weights is not None:
+    if weights is not None and makespan is not None:
         fast, all_speeds = (1.0, float(tasks)) if fastest is None else (float(fastest[0]), float(fastest.sum()))
         try:
             lower = needed_states(known, float(known.sum()), makespan * fast, makespan * all_speeds, splittable)
@@ -132,7 +146,7 @@ def certify(
         splittable=splittable,
         bound_rows=best.rows,
         makespan_rows=makespan,
-        gap=makespan / best.rows - 1.0 if best.rows else 0.0,
+        gap=_gap(makespan, best, predicted),
         conclusion=_conclusion(bounds, best, tasks, makespan, heaviest, rows / total if total else 0.0, limit, unit),
         bound_name=best.name,
         unit=unit,
@@ -143,11 +157,24 @@ def certify(
     )
 
 
+def _gap(makespan: float | None, best: Bound, predicted: bool) -> float | None:
+    """How far above the bound; nothing measured is below it, so such a figure is not to be made to look right."""
+    if makespan is None:
+        return None
+    if predicted:
+        return makespan / best.rows - 1.0 if best.rows else 0.0
+    if makespan < best.rows * (1.0 - ROUNDING):
+        raise PlanError(
+            "certificate", f"a makespan of at least {best.rows:g}, the bound ({best.name})", f"{makespan:g}"
+        )
+    return max(makespan / best.rows, 1.0) - 1.0 if best.rows else 0.0
+
+
 def _conclusion(
     bounds: list[Bound],
     best: Bound,
     tasks: int,
-    makespan: float,
+    makespan: float | None,
     heaviest: tuple[str, float] | None,
     part: float,
     ways: int | None,
@@ -157,6 +184,8 @@ def _conclusion(
     fairest, alone = bounds[0].rows, next((one.rows for one in bounds if one.name == "heaviest key"), 0.0)
     if not fairest:
         return "nothing is queued"
+    if makespan is None:
+        return NOT_MEASURED
     if alone > fairest:
         who = f"key {heaviest[0][:80]!r}" if heaviest else "the heaviest key"
         why = "its aggregates may not be split" if ways == 1 else f"may be split over {ways} tasks at most"

@@ -60,7 +60,7 @@ def distance(first: Rows, second: Rows) -> float:
 
 
 def drifted_sentence(plan: RoutingPlan, report: StageReport) -> str:
-    """After stage 0, how far the keys differ from those that plan 0 was made from, in words.
+    """After stage 0, how far the keys differ from what plan 0 says that it was made from, in words.
 
     Plan 0 keeps what it expected of each task, not of each key; so the tasks' queues are compared, and
     the keys differ by at least as much.
@@ -74,11 +74,12 @@ def drifted_sentence(plan: RoutingPlan, report: StageReport) -> str:
     """
     if plan.epoch or not plan.expected_rows or not report.admitted_rows:
         return ""
+    source = "its forecast" if plan.source is None else plan.source.words
     queued = np.array([load.queued_rows for load in report.tasks], dtype=np.float64)
     apart = distance(np.array(plan.expected_rows, dtype=np.float64), queued)
     if apart < 0.005:
-        return "the keys are spread as in the last run, on which plan 0 was made"
-    return f"the keys differ by at least {apart:.0%} from the last run's, on which plan 0 was made"
+        return f"the keys are spread as in {source}, from which plan 0 was made"
+    return f"the keys differ by at least {apart:.0%} from {source}, from which plan 0 was made"
 
 
 def _cells(histogram: Histogram, common: list[str], slots: int) -> Rows:

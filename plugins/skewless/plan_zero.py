@@ -25,7 +25,7 @@ from skewless.job import Job
 from skewless.key_sample import KeySample
 from skewless.planner import Weighed, choose, first_plan, propose
 from skewless.policies import POLICIES
-from skewless.routing_plan import RoutingPlan
+from skewless.routing_plan import PlanSource, RoutingPlan
 from skewless.spec import JobSpec
 from skewless.stage_cost import USUAL_OVERHEAD_SECONDS
 from skewless.stage_report import Histogram, StageReport, TaskLoad
@@ -92,10 +92,10 @@ def warm_plan(job: Job, last: Histogram, before: Histogram | None) -> RoutingPla
     last = last.on_ring(1 << plain.ring.ring_bits)
     differ = "no run before it to compare with"
     trust = differ if apart is None else f"the keys of the last two runs differ by {apart:.0%}"
-    start = f"warm start from run {name}"
+    start, source = f"warm start from run {name}", PlanSource(kind="run", run=name, rows=last.seen_rows)
     if apart is None or apart > STEADY:
-        return _planned(job, plain, _Known(last), start, trust)
-    known = _Known(last, overhead_rows=_overhead_rows(job, last))
+        return _planned(job, plain, _Known(last, source), start, trust)
+    known = _Known(last, source, overhead_rows=_overhead_rows(job, last))
     admission = _first_waves(job, plain, known)
     trust = "; ".join(filter(None, (admission.sentence, trust)))
     return _planned(job, first_plan(job, admission.waves), known, start, trust)
@@ -121,11 +121,11 @@ def sampled_plan(job: Job, plain: RoutingPlan, sample: KeySample) -> RoutingPlan
     histogram = sample.histogram(plain.ring.ring_bits, job.spec.routing.head_limit)
     if histogram is None:
         return plain
-    words = f"from a sample of {histogram.seen_rows:,} rows"
-    known = _Known(histogram, max(UNCHECKED, sample.spread), _overhead_rows(job, histogram))
+    source = PlanSource(kind="sample", rows=histogram.seen_rows)
+    known = _Known(histogram, source, max(UNCHECKED, sample.spread), _overhead_rows(job, histogram))
     admission = _first_waves(job, plain, known)
     known = known._replace(expected_keys=sample.key_counts.keys_in(job.admitted_rows(admission.waves)))
-    return _planned(job, first_plan(job, admission.waves), known, words, admission.sentence)
+    return _planned(job, first_plan(job, admission.waves), known, f"from {source.words}", admission.sentence)
 
 
 class _Known(NamedTuple):
@@ -133,12 +133,14 @@ class _Known(NamedTuple):
 
     Attributes:
         seen: of the last run, or of a sample.
+        source: which it is.
         spread: of the forecast that is made from it; see ``stage_schedule.dispersion``.
         overhead_rows: what a stage costs, in rows of the largest task; 0 where that is not to be weighed.
         expected_keys: different keys in the first stage; None where the counts tell.
     """
 
     seen: Histogram
+    source: PlanSource
     spread: float = UNCHECKED
     overhead_rows: float = 0.0
     expected_keys: float | None = None
@@ -200,6 +202,7 @@ def _planned(job: Job, plain: RoutingPlan, known: _Known, start: str, trust: str
             "budget_rows": budget.rows,
             "expected_rows": tuple(np.rint(expected).astype(int).tolist()),
             "sentence": "; ".join(filter(None, (f"{start}: {_words(taken)}", budget.sentence, trust))),
+            "source": known.source,
         }
     )
 

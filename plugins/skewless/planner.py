@@ -27,7 +27,7 @@ from skewless.policies import POLICIES
 from skewless.policies.proposal import Proposal
 from skewless.recency import weighted
 from skewless.ring import Ring, ring_bits_for
-from skewless.routing_plan import RoutingPlan
+from skewless.routing_plan import PlanSource, RoutingPlan
 from skewless.routing_spec import Routing
 from skewless.stage_cost import stage_cost
 from skewless.stage_report import StageReport
@@ -137,6 +137,7 @@ def first_plan(job: Job, waves: tuple[int, int] | None = None) -> RoutingPlan:
         ring=first_ring(routing),
         budget_rows=budget,
         sentence="the plain ring: nothing is known of the keys yet",
+        source=PlanSource(kind="ring"),
     )
 
 
@@ -492,7 +493,9 @@ def _certificate(job: Job, forecast: Forecast, taken: Weighed) -> Certificate:
     speeds = forecast.speeds_under(taken.routing)
     if speeds is not None and tasks < len(taken.loads):
         # Nobody knows which slot a task will run in: what holds is that all slots work all the time.
-        return certify(float(taken.loads.sum()), tasks, taken.makespan_rows, heaviest=None, splittable=True)
+        return certify(
+            float(taken.loads.sum()), tasks, taken.makespan_rows, heaviest=None, splittable=True, predicted=True
+        )
     total = taken.loads if speeds is None else taken.loads * speeds
     return certify(
         total=max(float(total.sum()), float(keys.sum())),
@@ -503,6 +506,7 @@ def _certificate(job: Job, forecast: Forecast, taken: Weighed) -> Certificate:
         weights=keys,
         speeds=speeds,
         states=taken.placement.states,
+        predicted=True,
     )
 
 

@@ -22,14 +22,15 @@ from functools import cached_property
 
 import numpy as np
 
-from skewless.certificate import certify
 from skewless.document import Frozen
+from skewless.errors import PlanError
 from skewless.fluid import Backlog, Layout, added
 from skewless.hashing import bucket_hash
 from skewless.job import Job
 from skewless.makespan import makespan
 from skewless.planner import first_plan, plan_next_stage
 from skewless.routing_plan import RoutingPlan
+from skewless.run_certificate import run_certificate
 from skewless.stage_cost import StageCost, stage_cost
 from skewless.stage_report import Histogram, StageReport, TaskLoad
 from skewless.virtual_task import VirtualTask
@@ -138,12 +139,18 @@ def _under(job: Job, policy: str) -> Job:
 
 
 def _judged(policy: str, job: Job, reports: Sequence[StageReport], states: int, decisions: Sequence[str]) -> Replayed:
+    gap = run_certificate(job, reports).gap
+    if gap is None:
+        raise PlanError(
+            "replay", "a run whose tasks were counted", "one in which nobody counted how many rows each task had",
+            "run the job again, with this release",
+        )  # fmt: skip
     processed = np.array([report.processed_rows for report in reports], dtype=np.float64)
     rows = max(1.0, float(processed.sum()))
     most, imbalances = _by_task(reports)
     return Replayed(
         policy=policy,
-        makespan_over_bound=max(1.0, 1.0 + _gap(job, reports)),
+        makespan_over_bound=1.0 + gap,
         s=_skew(int(processed.sum()), most, job.spec.routing.reducers),
         imbalance_final=float(imbalances[-1]) / rows,
         imbalance_fraction=float(imbalances @ processed) / rows / rows,
@@ -152,18 +159,6 @@ def _judged(policy: str, job: Job, reports: Sequence[StageReport], states: int, 
         stages=len(reports),
         decisions=tuple(decisions),
     )
-
-
-def _gap(job: Job, reports: Sequence[StageReport]) -> float:
-    slots, head = job.spec.routing.slot_count, reports[-1].histogram.head
-    certificate = certify(
-        total=float(sum(report.processed_rows for report in reports)),
-        tasks=slots,
-        makespan=sum(makespan(report.processed.astype(np.float64), slots) for report in reports),
-        heaviest=max(((key, float(seen)) for key, (seen, _) in head.items()), key=lambda one: one[1], default=None),
-        splittable=job.splittable,
-    )
-    return certificate.gap
 
 
 def _skew(rows: int, most: int, reducers: int) -> float:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, model_validator
 
-from skewless.document import LARGEST_SUM, LAST_STAGE, Document, unmet
+from skewless.document import LARGEST_SUM, LAST_STAGE, Count, Document, Frozen, unmet
 from skewless.errors import PlanError
 from skewless.hashing import bucket_hash, origin_hash
 from skewless.ring import Ring
@@ -26,6 +26,29 @@ LARGEST_PLAN = 1 << 20
 #: ``((task index, weight), ...)``, weights adding up to WHOLE_SHARE: the range of a draw cut into
 #: segments, in this order; a task may have more than one.
 Shares = tuple[tuple[int, int], ...]
+
+
+class PlanSource(Frozen):
+    """What a first plan was made from.
+
+    Attributes:
+        kind: ``ring``: nothing is known of the keys; ``run``: the histogram of an earlier run; ``sample``: of keys.
+        run: the earlier run, by its folder; empty where there is none.
+        rows: of that run, or of the sample.
+    """
+
+    kind: Literal["ring", "run", "sample"]
+    run: str = ""
+    rows: Count = 0
+
+    @property
+    def words(self) -> str:
+        """What it is, within a sentence."""
+        return {
+            "ring": "the plain ring",
+            "run": f"run {self.run} of {self.rows:,} rows",
+            "sample": f"a sample of {self.rows:,} rows",
+        }[self.kind]
 
 
 class RoutingPlan(Document):
@@ -46,6 +69,7 @@ class RoutingPlan(Document):
         expected_rows: rows forecast to be queued at each task, by task index; empty where nothing
             was known. How wrong it was tells the next decision how far to trust its own.
         sentence: where a first plan comes from, in words; a later one's reasons are in its decision.
+        source: what a first plan was made from; null in later ones, and in those of older releases.
     """
 
     epoch: int = Field(ge=0, le=LAST_STAGE)
@@ -59,6 +83,7 @@ class RoutingPlan(Document):
     budget_rows: int | None = Field(default=None, ge=0, le=LARGEST_SUM)
     expected_rows: tuple[Annotated[int, Field(ge=-LARGEST_SUM, le=LARGEST_SUM)], ...] = ()
     sentence: str = ""
+    source: PlanSource | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

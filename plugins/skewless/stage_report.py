@@ -42,6 +42,20 @@ class TaskLoad(Frozen):
         return VirtualTask.parse(self.task)
 
 
+class SplitLoad(Frozen):
+    """Rows of one input split that was reduced where it was read (engine ``combine``); its place is its number.
+
+    Attributes:
+        rows: rows reduced in it.
+        states: partial states that it made: different keys in it; null where nobody counted them.
+        busy_seconds: time it took to reduce its rows, where that was measured.
+    """
+
+    rows: Count
+    states: Count | None = None
+    busy_seconds: float | None = Field(default=None, ge=0)
+
+
 class Histogram(Frozen):
     """Exact key counts: head keys one by one, all others added up per slot of the ring.
 
@@ -104,6 +118,7 @@ class StageReport(Document):
         backlog_rows: rows left over and written for the next stage.
         stage_seconds: wall time of the stage's Spark work.
         tasks: one entry per virtual task, by task index; none where nothing was routed (engine ``combine``).
+        splits: one entry per input split, by its number, where nothing was routed; none where nobody counted them.
         source_rows: rows that were read of the wave, counted by the reader, where the listing does not
             say how many rows the wave admits: they are mapped, or their number was estimated.
         given_rows: what became of them before they were routed: rows of the map, or the same ones.
@@ -121,20 +136,36 @@ class StageReport(Document):
     histogram: Histogram
     source_rows: Count | None = None
     given_rows: Count | None = None
+    splits: tuple[SplitLoad, ...] = ()
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if not 0 <= self.waves[0] <= self.waves[1] <= LAST_STAGE:
             raise unmet("a range of waves", str(self.waves)[:120])
+        if self.splits and (self.tasks or sum(one.rows for one in self.splits) != self.processed_rows):
+            came = f"{len(self.tasks)} tasks, and splits of {sum(one.rows for one in self.splits):,} rows"
+            raise unmet(f"tasks, or else splits that have all {self.processed_rows:,} rows processed", came)
         return self
 
     @cached_property
     def processed(self) -> npt.NDArray[np.int64]:
-        """Processed rows by task index, shape ``(tasks,)``."""
-        return np.array([load.processed_rows for load in self.tasks], dtype=np.int64)
+        """Processed rows of each task, or where nothing was routed of each input split, shape ``(tasks,)``."""
+        rows = [load.processed_rows for load in self.tasks] or [split.rows for split in self.splits]
+        return np.array(rows, dtype=np.int64)
 
     @property
-    def max_over_mean(self) -> float:
-        """The largest task's processed rows over the mean; 1.0 when nothing was processed, or nothing routed."""
-        mean = float(self.processed.mean()) if self.tasks else 0.0
-        return float(self.processed.max()) / mean if mean else 1.0
+    def measured(self) -> bool:
+        """Whether it is known which task, or which input split, had how many of the rows."""
+        return bool(len(self.processed)) or not self.processed_rows
+
+    @property
+    def max_over_mean(self) -> float | None:
+        """The largest task's processed rows over the mean; 1.0 if none were processed, None if not measured."""
+        if not self.measured:
+            return None
+        return float(self.processed.max() / self.processed.mean()) if self.processed.any() else 1.0
+
+    @property
+    def balance_words(self) -> str:
+        """``max_over_mean`` as a log says it."""
+        return "not measured" if self.max_over_mean is None else f"{self.max_over_mean:.3f}"

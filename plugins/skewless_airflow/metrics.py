@@ -17,13 +17,14 @@ def stage_gauges(report: StageReport, decision: Decision, plan_generation_ns: in
         plan_generation_ns: what it took to decide.
     """
     tasks = len(decision.next_plan.tasks) if decision.next_plan is not None else 0
-    return {
+    gauges: dict[str, float] = {
         "skewless.task_count": tasks,
         "skewless.plan_generation_ns": plan_generation_ns,
         "skewless.backlog": report.backlog_rows,
         "skewless.forwarded": report.forwarded_rows,
-        "skewless.max_over_mean": report.max_over_mean,
     }
+    # What was not measured is not sent: a gauge cannot say so.
+    return gauges if report.max_over_mean is None else {**gauges, "skewless.max_over_mean": report.max_over_mean}
 
 
 def emit(gauges: dict[str, float], dag_id: str, stage: int) -> None:

@@ -34,7 +34,7 @@ def planning_lines(report: StageReport, decision: Decision) -> Iterator[str]:
         bound = decision.certificate
         yield (
             f"certificate: largest task {bound.makespan_rows:,.0f} rows, bound {bound.bound_rows:,.0f} rows, "
-            f"gap {bound.gap:.2%}; {bound.conclusion}"
+            f"gap {'not measured' if bound.gap is None else format(bound.gap, '.2%')}; {bound.conclusion}"
         )
     yield "::endgroup::"
 

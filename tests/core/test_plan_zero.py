@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from benchmarks.simulation import NULL, Simulation, simulated_job
 from skewless.drift import distance, drift, drifted_sentence
 from skewless.job import Algebra, Job
-from skewless.plan_zero import DRIFT_LIMIT, applies, plain_plan, warm_plan
+from skewless.key_sample import KeySample
+from skewless.plan_zero import DRIFT_LIMIT, applies, plain_plan, sampled_plan, warm_plan
 from skewless.planner import first_plan
-from skewless.routing_plan import RoutingPlan
+from skewless.routing_plan import PlanSource, RoutingPlan
 from skewless.stage_report import Histogram
 from tests.core import synthetic
 from tests.core.synthetic import WHOLE, zipf_rows
@@ -206,10 +207,43 @@ def test_after_stage_0_a_warm_start_is_held_to_what_came() -> None:
     same, other = night(3), night(3, 300)
     same.play(plan)
     other.play(plan)
-    assert drifted_sentence(plan, same.reports[0]) == "the keys are spread as in the last run, on which plan 0 was made"
+    source = "run b of 100,000 rows, from which plan 0 was made"
+    assert drifted_sentence(plan, same.reports[0]) == f"the keys are spread as in {source}"
     said = drifted_sentence(plan, other.reports[0])
     assert said.startswith("the keys differ by at least ")
-    assert said.endswith("% from the last run's, on which plan 0 was made")
+    assert said.endswith(f"% from {source}")
+
+
+def test_a_first_run_planned_from_a_sample_is_held_to_the_sample_and_to_no_run() -> None:
+    first, other = night(3), night(3, 300)
+    counts = np.bincount(first.rows[::20], minlength=len(first.texts))
+    sample = KeySample(counts[counts > 0], [first.texts[n] for n in np.flatnonzero(counts).tolist()])
+    plan = sampled_plan(first.job, first_plan(first.job), sample)
+    assert plan.source == PlanSource(kind="sample", rows=5_000)
+    first.play(plan)
+    other.play(plan)
+    said = [drifted_sentence(plan, run.reports[0]) for run in (first, other)]
+    assert all(words.endswith("a sample of 5,000 rows, from which plan 0 was made") for words in said)
+    assert said[1].startswith("the keys differ by at least ")
+    assert not any("run" in decision.sentence for decision in first.decisions), "there has been none before"
+
+
+def test_a_plan_0_of_an_older_release_claims_no_source() -> None:
+    plan = warm_plan(job_from("/runs/b"), seen(2), None).model_copy(update={"source": None})
+    same = night(3)
+    same.play(plan)
+    said = drifted_sentence(plan, same.reports[0])
+    assert said == "the keys are spread as in its forecast, from which plan 0 was made"
+
+
+def test_every_plan_0_says_what_it_was_made_from_and_no_later_plan_does() -> None:
+    assert first_plan(job_from()).source == PlanSource(kind="ring")
+    assert plain_plan(job_from("/runs/b"), "a reason").source == PlanSource(kind="ring")
+    warm = warm_plan(job_from("/runs/b"), seen(2), None)
+    assert warm.source == PlanSource(kind="run", run="b", rows=100_000)
+    run = night(3)
+    run.play(warm)
+    assert {plan.source for plan in run.plans[1:]} == {None}
 
 
 def test_after_a_cold_start_or_a_later_stage_nothing_is_said() -> None:

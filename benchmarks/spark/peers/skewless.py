@@ -24,6 +24,7 @@ from benchmarks.spark.cell import Cell, Place
 from benchmarks.spark.engines import engine_of
 from skewless.decision import Decision
 from skewless.publication import require_passed
+from skewless.run_certificate import run_certificate
 from skewless.run_directory import RunDirectory, stage_step
 from skewless.spec import JobSpec, parse_spec
 from skewless.stage_report import StageReport
@@ -114,12 +115,6 @@ def _owners_of_a_key(run: RunDirectory) -> int:
     return most
 
 
-def _largest_load(run: RunDirectory, report: StageReport) -> float:
-    """Rows of the largest task; where nothing was routed, those of a slot if splits fill the slots evenly."""
-    slots = run.job().spec.routing.slot_count
-    return float(report.processed.max()) if report.tasks else report.processed_rows / slots
-
-
 def _states(run: RunDirectory, report: StageReport) -> int:
     """Pairs of key and task, or of key and input split, that have a state."""
     if report.tasks:
@@ -134,7 +129,7 @@ def _counted(run: RunDirectory) -> dict[str, float]:
     files = [file for stage in range(len(reports)) for file in run.committed(stage_step(stage)).files]
     return {
         "stages": len(reports),
-        "load_rows": sum(_largest_load(run, report) for report in reports),
+        "load_rows": run_certificate(run.job(), reports).makespan_rows or 0.0,
         "rows_forwarded": sum(report.forwarded_rows for report in reports),
         "rows_left_over": sum(report.backlog_rows for report in reports),
         "partial_states": sum(_states(run, report) for report in reports),

@@ -92,6 +92,11 @@ def _unit(value: float | None, unit: str) -> str:
     return {"rows": _rows, "ratio": _ratio, "percent": _percent, "seconds": _seconds}[unit](value)
 
 
+def _measured(value: float | None, unit: str) -> str:
+    """A figure of what tasks did: without one, nobody counted, and no dash may look like nothing to tell."""
+    return "not measured" if value is None else _unit(value, unit)
+
+
 def _breakable(name: str) -> Markup:
     """A long name that may be broken at its underscores."""
     return Markup("_<wbr>").join(escape(part) for part in name.split("_"))
@@ -107,8 +112,8 @@ def _environment() -> Environment:
     )
     found.filters.update(
         key=shown_key, words=_words, rows=_rows, ratio=_ratio, percent=_percent, seconds=_seconds, moment=_moment,
-        waves=_waves, unit=_unit, expectation=expectation_words, breakable=_breakable, required=required_words,
-        observed=observed_words,
+        waves=_waves, unit=_unit, measured=_measured, expectation=expectation_words, breakable=_breakable,
+        required=required_words, observed=observed_words,
     )  # fmt: skip
     found.globals.update(
         key_strip=key_strip, near=NEAR,

@@ -142,7 +142,7 @@ def _line(directory: RunDirectory, folder: RunFolder, run: AirflowRun | None) ->
     stages = read_stages(directory) if job else []
     spark = sum(stage.seconds for stage in stages)
     largest = max(stages, key=lambda stage: stage.processed, default=None)
-    whole = overall(job, stages) if job and stages else None
+    whole = overall(directory) if stages else None
     return RunLine(
         run_id=run.run_id if run else folder.name,
         date=job.date if job else "",
@@ -153,7 +153,7 @@ def _line(directory: RunDirectory, folder: RunFolder, run: AirflowRun | None) ->
         keys=quality.keys if quality else None,
         stages=len(stages),
         max_over_mean=largest.max_over_mean if largest else None,
-        gap=max(0.0, whole.gap) if whole else None,
+        gap=whole.gap if whole else None,
         forwarded=sum(stage.forwarded for stage in stages),
         seconds=run.seconds if run and run.seconds is not None else spark or None,
         spark_seconds=spark,

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
-from skewless.certificate import Certificate, certify
+from skewless.certificate import Certificate
 from skewless.failure import own_name
 from skewless.ledger import LedgerLine, stage_problems
 from skewless.publication import Overtaken, Publication, publication_of, record_of, superseded_by
-from skewless.run_directory import RESULT_STEP, RunDirectory
+from skewless.run_certificate import run_certificate
+from skewless.run_directory import RESULT_STEP, RunDirectory, stage_step
 from skewless_airflow.web.airflow_runs import AirflowRun, AirflowTask
 from skewless_airflow.web.run_folders import stamp
 from skewless_airflow.web.views.decision import DecisionView, PlanView, read_decisions, read_plan, where_keys_go
 from skewless_airflow.web.views.fault import FaultView, failed_tries, read_faults
-from skewless_airflow.web.views.job import JobView, read_job
+from skewless_airflow.web.views.job import JobView, read_job, whole_job
 from skewless_airflow.web.views.quality import QualityView, read_quality
-from skewless_airflow.web.views.stage import HotKey, StageView, read_stages
+from skewless_airflow.web.views.stage import StageView, read_stages
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,7 @@ def read_run(run: RunDirectory, airflow: AirflowRun | None = None, tasks: Sequen
         steps=tuple(steps),
         stages=stages,
         decisions=decisions,
-        overall=overall(job, stages) if job and stages else None,
+        overall=overall(run) if stages else None,
         keys=keys,
         keys_epoch=epoch,
         ledger=_ledger(run, stages, quality),
@@ -153,16 +155,16 @@ def read_run(run: RunDirectory, airflow: AirflowRun | None = None, tasks: Sequen
     )
 
 
-def overall(job: JobView, stages: Sequence[StageView]) -> Certificate:
-    """All stages against the best there could be: the sum of their largest loads."""
-    hottest: HotKey | None = stages[-1].hottest[0] if stages[-1].hottest else None
-    return certify(
-        float(sum(stage.processed for stage in stages)),
-        job.reducers,
-        sum(stage.makespan_rows for stage in stages),
-        (hottest.key, float(hottest.seen)) if hottest else None,
-        job.splittable,
-    )
+def overall(run: RunDirectory) -> Certificate:
+    """All stages so far against the best there could be; kept, as reports are large."""
+    stages = run.committed_stages()
+    return _overall(run.path(""), stages, stamp(run, f"{stage_step(stages - 1)}/COMMIT.json"))
+
+
+@lru_cache(maxsize=1024)
+def _overall(location: str, _stages: int, _mark: str | None) -> Certificate:
+    run = RunDirectory(location)
+    return run_certificate(whole_job(run), run.reports())
 
 
 def _keys(run: RunDirectory, stages: Sequence[StageView]) -> tuple[int, tuple[KeyView, ...]]:

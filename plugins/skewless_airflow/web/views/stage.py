@@ -8,10 +8,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from skewless.certificate import certify
 from skewless.ledger import LedgerLine
+from skewless.run_certificate import stage_certificate
 from skewless.run_directory import RunDirectory, stage_step
-from skewless.run_facts import largest_load
 from skewless.stage_report import Histogram, StageReport, TaskLoad
 from skewless_airflow.web.run_folders import stamp
 from skewless_airflow.web.views.job import whole_job
@@ -50,8 +49,7 @@ class StageView:
         fair_queued: rows that each task would have found, had all found as many.
         max_over_mean: the largest task's processed rows over the mean.
         queued_over_mean: the same of what the tasks found.
-        gap: how far the longest task was above the best there could be.
-        makespan_rows: rows of the largest task, or of a slot where nothing was routed.
+        gap: how far the stage was above the best there could be; None, as ``max_over_mean``, if not measured.
         largest: the tasks with the longest queues, longest first.
         rest: all other tasks, added up; ``rest_tasks`` of them.
         hottest: keys with the most rows so far, most first.
@@ -71,10 +69,9 @@ class StageView:
     seconds: float
     tasks: int
     fair_queued: float
-    max_over_mean: float
+    max_over_mean: float | None
     queued_over_mean: float
-    gap: float
-    makespan_rows: float
+    gap: float | None
     largest: tuple[TaskView, ...]
     rest: TaskView
     rest_tasks: int
@@ -107,9 +104,6 @@ def _view(location: str, stage: int, _mark: str) -> StageView:
     job, report = whole_job(run), run.report(stage)
     queued = np.array([load.queued_rows for load in report.tasks], dtype=np.float64)
     fair = float(queued.mean()) if len(queued) else 0.0
-    slots = job.spec.routing.slot_count
-    makespan = largest_load(job, report)
-    held = certify(float(report.processed_rows), len(report.tasks) or slots, makespan, None, splittable=True)
     largest, rest = _largest(report)
     return StageView(
         stage=stage,
@@ -126,8 +120,7 @@ def _view(location: str, stage: int, _mark: str) -> StageView:
         fair_queued=fair,
         max_over_mean=report.max_over_mean,
         queued_over_mean=float(queued.max()) / fair if fair else 1.0,
-        gap=max(0.0, held.gap),
-        makespan_rows=makespan,
+        gap=stage_certificate(job, report).gap,
         largest=largest,
         rest=rest,
         rest_tasks=len(report.tasks) - len(largest),

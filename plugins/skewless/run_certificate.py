@@ -1,0 +1,55 @@
+"""How near a run came to what no plan can beat: the one definition that page, command line and replay share.
+
+A cluster runs ``slot_count`` tasks side by side, however many reducers there are by now. So the bound is all
+rows over the slots, or the heaviest key where it may not be split; and a stage takes as long as its tasks do
+if they are started in their order, each in the next slot that is free (``skewless.makespan``). Stages
+follow each other, so their makespans add up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from skewless.certificate import Certificate, certify
+from skewless.job import Job
+from skewless.makespan import makespan
+from skewless.stage_report import StageReport
+
+
+def stage_makespan(job: Job, report: StageReport) -> float | None:
+    """When the slots are done with a stage, in rows; None where nobody counted the rows of its tasks."""
+    return makespan(report.processed.astype(np.float64), job.spec.routing.slot_count) if report.measured else None
+
+
+def stage_certificate(job: Job, report: StageReport) -> Certificate:
+    """One stage against all slots working all the time; which of its rows were of one key no report tells."""
+    slots, took = job.spec.routing.slot_count, stage_makespan(job, report)
+    return certify(float(report.processed_rows), slots, took, heaviest=None, splittable=True)
+
+
+def run_certificate(job: Job, reports: Sequence[StageReport]) -> Certificate:
+    """All stages so far against the best there could be.
+
+    The bound holds for the sum of the makespans: each stage takes at least its rows over the slots, and at least
+    its rows of any one key that may not be split. Bounds about several keys together hold for one stage alone,
+    since keys may meet others in the next.
+
+    Args:
+        job: the frozen job.
+        reports: of its stages so far, in order.
+
+    Raises:
+        PlanError: the reports claim less than any run takes.
+    """
+    took = [stage_makespan(job, report) for report in reports]
+    head = reports[-1].histogram.head if reports else {}
+    reduced = ((key, float(seen - left)) for key, (seen, left) in head.items())
+    return certify(
+        total=float(sum(report.processed_rows for report in reports)),
+        tasks=job.spec.routing.slot_count,
+        makespan=None if None in took else sum(one for one in took if one is not None),
+        heaviest=max(reduced, key=lambda one: one[1], default=None),
+        splittable=job.splittable,
+    )
