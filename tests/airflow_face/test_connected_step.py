@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from skewless_airflow import session, standalone
-from skewless_airflow.connect_server import ConnectServer, ConnectServerError, describe, in_use, stop
+from skewless_airflow.connect_server import ConnectServer, ConnectServerError, in_use, stop
 from skewless_airflow.connected_step import ConnectAddress, ConnectedStep, connect_address
 from skewless_airflow.operators import SkewlessSparkOperator
 from skewless_airflow.worker_code import code_stamp, worker_folders
@@ -69,18 +69,6 @@ def test_a_server_s_address_has_the_token_and_no_text_of_it_has(monkeypatch: pyt
     assert address.environment()["SPARK_REMOTE"] == address.url
     assert address.environment()["SKEWLESS_SPARK_UI"] == "http://spark.example:4040"
     assert (address.ships, address.local, address.sized_conn_id) == (False, False, "")
-
-
-def test_a_server_s_token_is_its_owner_s_and_in_no_text_of_it(tmp_path: Path) -> None:
-    before = os.umask(0)
-    try:
-        server = describe(tmp_path / "connect", 15002, 4040, "1g")
-    finally:
-        os.umask(before)
-    assert len(server.token) >= 24
-    assert server.token not in repr(server) + str(server)
-    (holds,) = [path for path in (tmp_path / "connect").iterdir() if server.token in path.read_text()]
-    assert holds.stat().st_mode & 0o077 == 0
 
 
 def test_a_step_with_a_size_of_its_own_is_submitted_by_the_connection_for_those(

@@ -6,11 +6,12 @@ from collections import Counter
 
 import pytest
 
+from tests.planted.copy import Copy, Verdict
 from tests.planted.table import ROOT, Fault, planted
 
 FAULTS = tuple(planted())
 #: How many there must be at least: a table that loses its entries checks nothing.
-FEWEST = 10
+FEWEST = 120
 
 
 def test_there_are_enough_and_each_has_a_name_of_its_own() -> None:
@@ -23,6 +24,33 @@ def test_there_are_enough_and_each_has_a_name_of_its_own() -> None:
 def test_a_planted_fault_applies_and_its_test_exists(fault: Fault) -> None:
     fault.applied((ROOT / fault.file).read_text())
     assert fault.has_test(ROOT), f"there is no test {fault.test}"
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Copy:
+    return Copy(tmp_path_factory.mktemp("planted") / "copy")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "verdict"),
+    [
+        ("if came != went:", "if came == went:", Verdict.KILLED),
+        ("if on_disk != report.backlog_rows:", "if on_disk < report.backlog_rows:", Verdict.SURVIVED),
+        ("import LedgerError", "import LedgrError", Verdict.UNCLEAR),
+        ("came, went = ", "came, wnet = ", Verdict.UNCLEAR),
+    ],
+    ids=["a fault that is seen", "one that is not", "an import that fails", "a name that is not known"],
+)
+def test_only_a_test_that_fails_by_what_it_checks_kills_a_fault(
+    copy: Copy, old: str, new: str, verdict: Verdict
+) -> None:
+    file, test = (
+        "plugins/skewless/ledger.py",
+        "tests/core/test_ledger.py::test_a_run_that_counts_each_row_once_balances",
+    )
+    fault = Fault.model_validate({"name": "one", "file": file, "from": old, "to": new, "test": test})
+    assert copy.judge(fault).verdict is verdict
+    assert (copy.root / file).read_text() == (ROOT / file).read_text()
 
 
 GOOD = {"name": "a-b", "file": "plugins/x.py", "from": "x != 1", "to": "x < 1", "test": "tests/core/test_x.py::test_x"}

@@ -167,6 +167,20 @@ def test_columns_that_are_not_plain_are_refused() -> None:
     )
 
 
+@pytest.mark.parametrize("name", ["value_counts", "exact_median"])
+def test_states_merge_with_the_counts_that_they_hold(name: str) -> None:
+    """A value that came often in one state is not outvoted by values that came once in another."""
+    aggregate = SHIPPED[name]
+    made = aggregate.accumulator(aggregate.options(), ["double"])
+    for part in ([1.0] * 5, [2.0, 3.0], [2.0, 4.0]):
+        state = fed(name, [(0, value) for value in part], pa.float64(), "double").state()
+        made.merge(state, np.zeros(1, np.int64), 1)
+    counts = [{"value": 1.0, "count": 5}, {"value": 2.0, "count": 2}]
+    counts += [{"value": 3.0, "count": 1}, {"value": 4.0, "count": 1}]
+    assert made.state().to_pylist() == [counts]
+    assert made.evaluate().to_pylist() == [counts if name == "value_counts" else 1.0]
+
+
 # --- ordered ones -------------------------------------------------------------------------------------------
 
 PLACES = st.none() | st.integers(-40, 40).map(lambda n: n / 4) | st.sampled_from([math.nan, math.inf, -math.inf])
@@ -243,3 +257,19 @@ def test_latest_is_the_last_row(rows: Rows, ignore_nulls: bool, batch_rows: int)
     for group, result in enumerate(results):
         values = [value for value in groups.get(group, []) if value is not None or not ignore_nulls]
         assert result == (values[-1] if values else None)
+
+
+def test_a_null_state_leaves_the_latest_value_and_any_other_one_comes_after_it() -> None:
+    made = fed("latest", [(0, "a"), (1, "b"), (2, "c")], pa.string(), "string")
+    made.merge(pa.array([None, "z", None]), np.arange(3), 3)
+    assert made.evaluate().to_pylist() == ["a", "z", "c"]
+
+
+def test_sessions_of_a_state_go_on_with_all_of_their_rows() -> None:
+    state = fed("sessions", [(0, 1.0), (0, 2.0), (0, 9.0), (0, 9.5)], pa.float64(), "double", gap=1.5).state()
+    aggregate = SHIPPED["sessions"]
+    made = aggregate.accumulator(aggregate.options.model_validate({"gap": 1.5}), ["double"])
+    made.merge(state, np.zeros(1, np.int64), 1)
+    made.update(pa.array([10.0]), np.zeros(1, np.int64), 1)
+    told = [(one["start"], one["end"], one["rows"]) for one in made.evaluate().to_pylist()[0]]
+    assert told == [(1.0, 2.0, 2), (9.0, 10.0, 3)]

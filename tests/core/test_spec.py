@@ -123,9 +123,12 @@ def test_overrides_are_read_as_yaml() -> None:
         ("routing.polcy=x", "spec, field routing.polcy: required a known field, but came the unknown field 'polcy'; did you mean 'policy'."),
         ("name.x=1", "override 'name.x=1': required 'name' to hold further fields, but came the value 'tokens'."),
         ("routing.reducers=[", "override 'routing.reducers=[': required a YAML value after '=', but came '['; quote it."),
+        ("routing={policy: static, policy: adaptive}", "override 'routing={policy: static, policy: adaptive}': required a YAML value after '=', but came '{policy: static, policy: adaptive}'; quote it."),
+        ("key=[&a k, *a]", "override 'key=[&a k, *a]': required a YAML value after '=', but came '[&a k, *a]'; quote it."),
+        ("a.b.c.d.e.f.g.h.i.j.k.l.m.n.o.p.q.r=1", "override 'a.b.c.d.e.f.g.h.i.j.k.l.m.n.o.p.q.r=1': required path.to.field=value, but came something else; for example routing.policy=static."),
         ("routing.reducers=many", "spec, field routing.reducers: required a valid integer, unable to parse string as an integer, but came 'many'."),
     ],
-    ids=["no value", "empty part", "typo", "below a text", "bad yaml", "wrong type"],
+    ids=["no value", "empty part", "typo", "below a text", "bad yaml", "a key twice", "an alias", "too deep", "wrong type"],
 )  # fmt: skip
 def test_a_bad_override_gets_one_clear_sentence(override: str, sentence: str) -> None:
     with pytest.raises(SpecError) as raised:
