@@ -41,6 +41,9 @@ STATE_COST_ROWS = 1.0
 TASK_COST_ROWS = 100.0
 #: So many standard errors a gain that lasts must be above nothing, to be no luck.
 SURE = 1.5
+#: Budget of a first stage on the plain ring where waves come in order, as a multiple of the fair share: most
+#: tasks get less of keys that nobody knows, and waves that are no samples are not small for nothing.
+FIRST_BUDGET_IN_ORDER = 0.5
 #: Budget of the policies that do not choose their own, as a multiple of the fair share.
 USUAL_BUDGET = 1.02
 
@@ -128,7 +131,9 @@ def first_plan(job: Job, waves: tuple[int, int] | None = None) -> RoutingPlan:
     waves = waves or (0, min(1, len(job.waves)))
     # How many rows a map makes of one is seen in the first stage: until then there is nothing to take a share of.
     budget = (
-        None if job.spec.map else _fair_budget(job, job.admitted_rows(waves), routing.reducers, routing.budget or 1.0)
+        None
+        if job.spec.map
+        else _fair_budget(job, job.admitted_rows(waves), routing.reducers, routing.budget or _first_budget(job))
     )
     return RoutingPlan(
         epoch=0,
@@ -165,6 +170,10 @@ def first_ring(routing: Routing, where: str = "spec") -> Ring:
             f"leave ring_bits out or set it to {fine}" if coarse else fewer,
         )  # fmt: skip
     return widest if most == routing.reducers else Ring.even(routing.reducers, tokens, bits)
+
+
+def _first_budget(job: Job) -> float:
+    return FIRST_BUDGET_IN_ORDER if job.in_order and POLICIES[job.spec.routing.policy].places else 1.0
 
 
 def first_choice(job: Job, counts: KeyCounts | None) -> EngineChoice:
@@ -226,7 +235,9 @@ def plan_next_stage(job: Job, plan: RoutingPlan, report: StageReport, earlier: S
     weighed = propose(job, forecast)
     taken = choose(weighed)
     expected = forecast.expected_rows(taken.routing, taken.placement)
-    budget = _guarded(job, forecast, _budget(job, forecast, expected, overhead_rows), expected, cost.seconds_per_row)
+    budget = _guarded(
+        job, forecast, _budget(job, forecast, expected, overhead_rows, earlier), expected, cost.seconds_per_row
+    )
     certificate = _certificate(job, forecast, taken)
     return Decision(
         stage=report.stage + 1,
@@ -403,7 +414,9 @@ def _next_plan(taken: Weighed, expected: Rows, budget: Budget) -> RoutingPlan:
     )
 
 
-def _budget(job: Job, forecast: Forecast, expected: Rows, overhead_rows: float) -> Budget:
+def _budget(
+    job: Job, forecast: Forecast, expected: Rows, overhead_rows: float, earlier: Sequence[StageReport]
+) -> Budget:
     """The spec's, the usual one, or the one that is chosen; none once no input is left.
 
     A backlog only pays if a later plan can place it better.
@@ -417,7 +430,7 @@ def _budget(job: Job, forecast: Forecast, expected: Rows, overhead_rows: float) 
     if given is not None or not (policy.schedules or last_input):
         return Budget(_fair_budget(job, forecast.queued_rows, len(expected), given or USUAL_BUDGET), "")
     spread = dispersion(forecast.plan, forecast.report, job.in_order)
-    missed = misses(forecast.plan, forecast.report) if job.in_order else None
+    missed = misses(forecast.plan, forecast.report, earlier) if job.in_order else None
     return choose_budget(forecast, expected, spread, last_input, overhead_rows, missed, job.splittable)
 
 

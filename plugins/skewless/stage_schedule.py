@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from statistics import NormalDist
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -67,19 +68,24 @@ def dispersion(plan: RoutingPlan, report: StageReport, in_order: bool = False) -
     return max(1.0, float(np.mean((queued - expected) ** 2 / variance)))
 
 
-def misses(plan: RoutingPlan, report: StageReport) -> Rows:
-    """By how much the queue of each task missed its forecast, as a part of a fair share of what was admitted.
+def misses(plan: RoutingPlan, report: StageReport, earlier: Sequence[StageReport]) -> Rows:
+    """By how much queues missed their forecast, as parts of a fair share of what was admitted.
 
-    Where nothing was foretold, an even spread was: then it is what the ring makes of keys that nobody knows.
+    Those of the last stage, and as many of the first one, for which an even spread was foretold: then it is what
+    becomes of keys that nobody knows.
 
     Returns:
-        Shape ``(tasks,)``, adding up to about 0; nothing where nothing was admitted.
+        One-dimensional, adding up to about 0; nothing where nothing was admitted.
     """
+    found = [_missed(report, np.array(plan.expected_rows, dtype=np.float64))] if plan.expected_rows else []
+    return np.concatenate([*found, *(_missed(one, None) for one in [*earlier, report][:1])])
+
+
+def _missed(report: StageReport, expected: Rows | None) -> Rows:
+    queued = np.array([load.queued_rows for load in report.tasks], dtype=np.float64)
     if not report.admitted_rows:
         return np.zeros(0)
-    queued = np.array([load.queued_rows for load in report.tasks], dtype=np.float64)
-    expected = np.array(plan.expected_rows, dtype=np.float64) if plan.expected_rows else queued.mean()
-    missed: Rows = (queued - expected) * len(queued) / report.admitted_rows
+    missed: Rows = (queued - (queued.mean() if expected is None else expected)) * len(queued) / report.admitted_rows
     return missed
 
 
