@@ -268,6 +268,32 @@ def test_where_folders_cannot_be_exchanged_it_is_refused_in_one_sentence(tmp_pat
     assert texts(out / DAY) == ["one"]
 
 
+_DRAWS = (
+    _REFUSED
+    + r"""
+import sys
+from skewless.errors import SkewlessError
+from skewless.publication import draw_turn
+from skewless_leases.memory_store import MemoryStore
+from skewless_leases.turns import Turns
+turns = Turns(MemoryStore())
+for allow_gap in (False, True):
+    try:
+        print(draw_turn(sys.argv[1], turns, allow_gap=allow_gap))
+    except SkewlessError as err:
+        print(err.exit_code, err)
+"""
+)
+
+
+def test_where_folders_cannot_be_exchanged_no_turn_is_drawn_without_leave(tmp_path: Path) -> None:
+    """The night's work would be for nothing."""
+    refused, drawn = _lines(_DRAWS, str(tmp_path / "out"))
+    assert refused.startswith(f"2 field output.path, {tmp_path}/.out.skewless: required a file system that can exch")
+    assert drawn == "1"
+    assert list((tmp_path / ".out.skewless").iterdir()) == []
+
+
 def test_where_folders_cannot_be_exchanged_and_a_gap_is_allowed_it_is_published(tmp_path: Path) -> None:
     out = tmp_path / "out"
     published(validated(tmp_path / "1", out, {"a.txt": "one"}))
