@@ -16,7 +16,7 @@ from skewless.job import Algebra, Job, Selected, Source
 from skewless.key_sample import KeySample
 from skewless.plan_zero import plain_plan, sampled_plan, samples, warm_plan
 from skewless.planner import first_choice, first_decision, first_plan
-from skewless.publication import draw_turn, turns_folder, with_turn
+from skewless.publication import beside, draw_turn, turns_folder, with_turn
 from skewless.routing_plan import RoutingPlan
 from skewless.run_directory import RunDirectory
 from skewless.spec import JobSpec
@@ -247,7 +247,11 @@ def _check_output(output_path: str, input_path: str, listing: Listing, where: st
     at = f"{where}, field output.path"
     _check_apart(output_path, input_path, where)
     below = Path(output_path)
-    if below.is_relative_to(input_path) or any(Path(unit.path).is_relative_to(below) for unit in listing.units):
+    # A pattern may also lead to versions that were published before.
+    ours = (below, beside(output_path))
+    if below.is_relative_to(input_path) or any(
+        Path(unit.path).is_relative_to(one) for unit in listing.units for one in ours
+    ):
         raise SpecError(at, f"a folder apart from the input {input_path}", output_path, "choose another folder")
 
 

@@ -233,7 +233,7 @@ class Quality(Frozen):
 
 
 class Output(Frozen):
-    """Where the result is published: `path/date=YYYY-MM-DD/part-*`."""
+    """Where the result is published: `path/date=YYYY-MM-DD/part-*`, old versions in a sibling of the folder."""
 
     path: PathText = Field(
         min_length=1,

@@ -19,11 +19,11 @@ from skewless_airflow.run_store import run_location
 NIGHT = dt.datetime(2026, 11, 20, 2, tzinfo=dt.UTC)
 
 
-def record(played: Simulation, dag_id: str, night: dt.datetime = NIGHT) -> RunDirectory:
+def record(played: Simulation, dag_id: str, night: dt.datetime = NIGHT, turn: int = 1) -> RunDirectory:
     """Plan 0 and the committed stages of a run that Airflow would have triggered by hand; no decision yet."""
     run_id = DagRun.generate_run_id(run_type=DagRunType.MANUAL, logical_date=night, run_after=night)
     run = RunDirectory(run_location(dag_id, run_id))
-    run.write_once("job.json", played.job)
+    run.write_once("job.json", played.job.model_copy(update={"turn": turn}))
     run.write_once("plans/0000.json", played.plans[0])
     for report in played.reports:
         attempt = run.new_attempt(stage_step(report.stage))

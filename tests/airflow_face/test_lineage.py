@@ -89,7 +89,7 @@ def test_a_publication_is_told_to_openlineage_with_its_input_and_output(
     assert (statistics["rowCount"], statistics["fileCount"]) == (job.rows, len(job.units))
     assert (written["namespace"], written["name"]) == ("file", str(tmp_path / "marts" / "clicks"))
     statistics = written["outputFacets"]["outputStatistics"]
-    files = [file.stat().st_size for file in (tmp_path / "marts" / "clicks").glob("date=*/*")]
+    files = [file.stat().st_size for file in (tmp_path / "marts" / "clicks").glob("date=*/part-*")]
     assert (statistics["rowCount"], statistics["fileCount"], statistics["size"]) == (2, len(files), sum(files))
     assert files
 

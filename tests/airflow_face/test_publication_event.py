@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,11 +13,14 @@ from airflow.models.asset import AssetEvent
 from airflow.utils.session import create_session
 from sqlalchemy import select
 
+from skewless.publication import publish, superseded_by, turns_folder
 from skewless_airflow.links import quality_page, skew_page
+from skewless_leases import Turns, open_store
 from tests import airflow_setting
 from tests.airflow_face.recorded_run import NIGHT, record, validate
 from tests.core.synthetic import simulated, zipf_rows
 
+KILLED, LATE = NIGHT + dt.timedelta(days=1), NIGHT + dt.timedelta(days=2)
 _PUBLISHING = """
 from airflow.sdk import DAG, Asset
 from skewless_airflow.operators import PublishOperator
@@ -34,8 +39,12 @@ def test_the_event_of_a_result_tells_what_it_is_and_the_example_downstream_reads
     counts = zipf_rows(50, 1.2, 2_000)
     played = simulated(counts, waves=(1, 3), reducers=4)
     played.job = played.job.model_copy(update={"output_path": str(tmp_path / "out")})
-    run = record(played.play(), "publishing")
-    validate(run, {f"key-{number}": int(rows) for number, rows in enumerate(counts)})
+    played.play()
+    run, killed, late = (
+        record(played, "publishing", night, turn) for night, turn in ((NIGHT, 2), (KILLED, 3), (LATE, 1))
+    )
+    for one in (run, killed, late):
+        validate(one, {f"key-{number}": int(rows) for number, rows in enumerate(counts)})
 
     (dags_folder / "publishing.py").write_text(_PUBLISHING)
     (dags_folder / "downstream.py").write_text(
@@ -45,8 +54,8 @@ def test_the_event_of_a_result_tells_what_it_is_and_the_example_downstream_reads
     done = bag.dags["publishing"].test(logical_date=NIGHT, run_after=NIGHT)
     assert str(done.state) == "success"
 
-    with create_session() as session:
-        extra = session.scalars(select(AssetEvent).where(AssetEvent.source_dag_id == "publishing")).one().extra
+    (extra,) = _events()
+    assert (extra["run"], extra["turn"]) == (str(run), 2)
     assert (extra["rows"], extra["keys"]) == (int(np.sum(counts)), 50)
     assert extra["path"] == f"{tmp_path}/out/date={played.job.date}"
     assert extra["quality"] == {"passed": True, "expectations": 1, "failed": 0, "ledger_balanced": True}
@@ -63,3 +72,24 @@ def test_the_event_of_a_result_tells_what_it_is_and_the_example_downstream_reads
     told = read.get_task_instance("read_result").xcom_pull(task_ids="read_result")
     assert (told["read"], told["columns"]) == (50, ["key", "occurrences"])
     assert told["quality"]["passed"]
+
+    # Cleared: what it has published is told already.
+    assert str(bag.dags["publishing"].test(logical_date=NIGHT, run_after=NIGHT).state) == "success"
+    assert len(_events()) == 1
+    # A run with an earlier turn is superseded, which is no failure and no event.
+    assert str(bag.dags["publishing"].test(logical_date=LATE, run_after=LATE).state) == "success"
+    assert len(_events()) == 1
+    over = superseded_by(late)
+    assert over is not None
+    assert (over.by.run, over.turn) == (str(run), 2)
+    # Killed between its record and the end of its task, and tried again.
+    publish(killed, Turns(open_store(turns_folder(str(tmp_path / "out")))), NIGHT)
+    for _ in range(2):  # and cleared
+        assert str(bag.dags["publishing"].test(logical_date=KILLED, run_after=KILLED).state) == "success"
+        assert [(event["run"], event["turn"]) for event in _events()] == [(str(run), 2), (str(killed), 3)]
+
+
+def _events() -> list[dict[str, Any]]:
+    with create_session() as session:
+        of_ours = select(AssetEvent).where(AssetEvent.source_dag_id == "publishing").order_by(AssetEvent.id)
+        return [event.extra for event in session.scalars(of_ours)]

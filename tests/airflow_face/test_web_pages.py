@@ -15,6 +15,7 @@ from fastapi.testclient import TestClient
 from benchmarks.simulation import Simulation
 from skewless.decision import Decision
 from skewless.engine_choice import EngineChoice
+from skewless.publication import Identity, Overtaken
 from skewless.routing_plan import RoutingPlan
 from skewless.run_directory import RunDirectory
 from skewless.stage_report import StageReport
@@ -69,6 +70,7 @@ def _combined(location: str, simulation: Simulation) -> None:
     attempt.commit([], {"processed_rows": rows})
 
 
+_LATER = Overtaken(by=Identity(job="0" * 64, run="/runs/<img src=x>/later"), turn=2)
 #: Every moment of a run's life, by the run's id.
 _MOMENTS: dict[str, Callable[[str, Simulation], object]] = {
     "triggered": lambda _location, _run: None,
@@ -79,6 +81,9 @@ _MOMENTS: dict[str, Callable[[str, Simulation], object]] = {
     "combined": _combined,
     "failed-quality": lambda location, run: Moments(location, run).prepare().stages().merge().validate(success=False),
     "finished": lambda location, run: Moments(location, run).prepare().stages().merge().validate().publish(),
+    "superseded": lambda location, run: (
+        Moments(location, run).prepare().stages().merge().validate().publish(superseded=_LATER)
+    ),
 }
 _RUNNING = {"triggered", "prepared", "one-stage", "all-stages", "merged", "combined"}
 _PAGES = ("skew", "quality", "what-if", "what-if?policy=static&policy=adaptive", "tasks/stage_01.plan/decision",
@@ -130,6 +135,10 @@ def test_every_page_renders_at_every_moment_and_keys_stay_text(viewer: TestClien
         ("merged", ["in the states"]),
         ("combined", ["Nothing was routed", "combine: states are small"]),
         ("failed-quality", ["failed validation, nothing is published", "max_value=5", "1 of 400 values unexpected"]),
+        (
+            "superseded",
+            ["superseded by a later run of the day", "<code>/runs/&lt;img src=x&gt;/later</code>", "turn 2"],
+        ),
         ("finished", ["published", "it balances.", "4 of 4 expectations held", "Certificate"]),
     ],
 )

@@ -18,7 +18,7 @@ from benchmarks.simulation import Simulation
 from skewless.decision import Decision
 from skewless.ledger import balance
 from skewless.planner import first_plan, plan_next_stage
-from skewless.publication import Publication
+from skewless.publication import Overtaken, Publication
 from skewless.quality_report import Check, QualityReport
 from skewless.run_directory import QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, RunDirectory, stage_step
 from skewless.step_commit import CommittedFile
@@ -188,9 +188,9 @@ class Moments:
         attempt.commit([], {"checks": len(checks), "failed": int(not success)})
         return self
 
-    def publish(self) -> Moments:
-        """The record of the publication."""
-        record = Publication(path="/out/date=2026-11-20", rows=1, keys=1)
+    def publish(self, superseded: Overtaken | None = None) -> Moments:
+        """The record of the publication, or by whom it was superseded."""
+        record = Publication(path="/out/date=2026-11-20", rows=1, keys=1, turn=1, superseded=superseded)
         self.run.write_once("publish/published.json", record)
         return self
 

@@ -14,7 +14,8 @@ from skewless.failure import Failure
 from skewless.job import Job
 from skewless.ledger import Ledger, balance
 from skewless.planner import first_plan, plan_next_stage
-from skewless.publication import Publication
+from skewless.publication import Overtaken, Publication, VersionManifest
+from skewless.publication.records import Identity, PublishedFile
 from skewless.quality_report import Check, QualityReport
 from skewless.routing_plan import RoutingPlan
 from skewless.shared_stage import RoutedRows, SharedTask, StageShares, TaskShare
@@ -27,6 +28,7 @@ HOSTILE = {"": 40, "\0": 30, 'a"b\n': 20, "日本🙂": 10, "<img src=x onerror=
 
 
 def samples() -> dict[str, Document]:
+    by = Identity(job="0" * 64, run="/runs/clicks/two")
     job = synthetic.job([100, 400], waves=(1, 4))
     plan = first_plan(job)
     report = synthetic.report(plan, HOSTILE, {"": 7})
@@ -48,7 +50,12 @@ def samples() -> dict[str, Document]:
         "Ledger": ledger,
         "StepCommit": StepCommit(step="stages/0000", attempt="a", files=(file,), counts={"rows": 3}),
         "QualityReport": QualityReport(success=False, keys=5, checks=(check,), ledger=ledger),
-        "Publication": Publication(path="/out/date=2026-11-20", rows=3, keys=2),
+        "Publication": Publication(
+            path="/out/date=2026-11-20", rows=3, keys=2, turn=1, superseded=Overtaken(by=by, turn=2)
+        ),
+        "VersionManifest": VersionManifest(
+            by=by, turn=2, name="2-ab", files=(PublishedFile(name="part-0", size_bytes=3, sha256="0" * 64),)
+        ),
         "Failure": Failure(exit_code=2, sentence="no"),
         "RoutedRows": RoutedRows(stage=0, cluster="east", tasks={3: (file,), 7: (file,)}, source_rows=6, given_rows=6),
         "SharedTask": SharedTask(task=3, cluster="east", seconds=0.5, files=(file,)),

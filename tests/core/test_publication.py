@@ -194,7 +194,7 @@ def test_an_output_that_cannot_be_moved_into_at_once_is_refused(tmp_path: Path) 
 
 def test_a_run_that_an_earlier_release_prepared_has_no_turn_and_is_refused(tmp_path: Path) -> None:
     run = validated(tmp_path / "run", tmp_path / "out", {"a.txt": "one"}, turn=0)
-    with pytest.raises(RunDirectoryError, match="required a run with a turn, .* begin a new run"):
+    with pytest.raises(RunDirectoryError, match=r"required a run with a turn, .* begin a new run"):
         published(run)
 
 

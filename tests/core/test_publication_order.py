@@ -208,6 +208,16 @@ def test_a_claimant_that_sleeps_before_its_exchange_has_no_draft_when_it_wakes(f
         published(world.older)
 
 
+def test_an_earlier_turn_leaves_the_draft_of_a_later_one(fast: Path) -> None:
+    world = a_world(fast)
+    older, newer = Attempt(world.older, world.turns), Attempt(world.newer, world.turns)
+    newer.go(STEPS.index("built") + 1)
+    older.go()
+    newer.go()
+    assert not newer.lost
+    world.check_end()
+
+
 def test_what_is_visible_may_be_finished_although_a_later_turn_is_claimed(fast: Path) -> None:
     world = a_world(fast)
     older, newer = Attempt(world.older, world.turns), Attempt(world.newer, world.turns)

@@ -1,4 +1,4 @@
-"""What lies in a published day: verified when its task is cleared, durable before its record, open to those it is for."""
+"""What lies in a published day: verified when it is cleared, durable before its record, open to those it is for."""
 
 from __future__ import annotations
 
@@ -205,7 +205,9 @@ def test_a_new_output_folder_is_on_the_disk_before_its_first_day(tmp_path: Path)
 
 
 def _lines(code: str, *arguments: str) -> list[str]:
-    ended = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=120)
+    ended = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=120, check=False
+    )
     assert ended.returncode == 0, ended.stderr
     return ended.stdout.splitlines()
 
@@ -252,16 +254,16 @@ except SkewlessError as err:
 
 def _publish_without_exchange(run: RunDirectory, out: Path, fate: str = "") -> subprocess.CompletedProcess[str]:
     arguments = [str(run), str(beside(out) / "turns"), fate]
-    return subprocess.run([sys.executable, "-c", _PUBLISHES, *arguments], capture_output=True, text=True, timeout=120)
+    return subprocess.run(
+        [sys.executable, "-c", _PUBLISHES, *arguments], capture_output=True, text=True, timeout=120, check=False
+    )
 
 
 def test_where_folders_cannot_be_exchanged_it_is_refused_in_one_sentence(tmp_path: Path) -> None:
     out = tmp_path / "out"
     published(validated(tmp_path / "1", out, {"a.txt": "one"}))
     ended = _publish_without_exchange(validated(tmp_path / "2", out, {"a.txt": "two"}, turn=2), out)
-    assert (
-        "required a file system that can exchange two folders at once (renameat2), but came one that c" in ended.stdout
-    )
+    assert "required a file system that can exchange two folders at once (renameat2), but came" in ended.stdout
     assert "set output.allow_gap: true" in ended.stdout
     assert texts(out / DAY) == ["one"]
 

@@ -271,7 +271,7 @@ def _tables(run: RunDirectory) -> list[pa.Table]:
 
 
 def _folder(folder: Path) -> list[str]:
-    return sorted(hashlib.sha256(file.read_bytes()).hexdigest() for file in folder.iterdir())
+    return sorted(hashlib.sha256(file.read_bytes()).hexdigest() for file in folder.glob("part-*"))
 
 
 def _contents(run: RunDirectory, root: Path) -> tuple[list[str], list[str]]:

@@ -136,9 +136,7 @@ class World:
         if new is not None:
             assert old != new, "the published result is the one before" if old else "the published result was replaced"
         if not old:
-            rows = [
-                row for path in self._files(DAY) for row in pq.ParquetFile(path).read().to_pylist()
-            ]
+            rows = [row for path in self._files(DAY) for row in pq.ParquetFile(path).read().to_pylist()]
             assert _as_rows(rows) == self.expected, "another result was published"
 
     def check_result(self) -> None:

@@ -32,6 +32,22 @@ def test_the_first_who_claims_a_turn_has_it() -> None:
     assert turns.claim("day", 1, "a").claimant == "a"
 
 
+class _Between(MemoryStore):
+    """A store in which somebody else claims turn 5 between a read and the write that follows it."""
+
+    came = False
+
+    def put(self, key: str, value: bytes, expected: str | None) -> str | None:
+        if not self.came:
+            self.came = True
+            Turns(self).claim("day", 5, "b")
+        return super().put(key, value, expected)
+
+
+def test_a_claim_that_somebody_came_between_looks_again() -> None:
+    assert Turns(_Between()).claim("day", 4, "a") == Standing(claimed=5, claimant="b")
+
+
 def test_what_is_finished_late_does_not_count() -> None:
     turns = Turns(MemoryStore())
     turns.claim("day", 1, "a")

@@ -84,9 +84,10 @@ def wrong_results(root: Path, run: RunDirectory, name: str, day: str) -> list[st
 def leftovers(root: Path, run: RunDirectory) -> list[str]:
     """Files of a run directory, or beside what it published, that a finished run should have removed."""
     places = [Path(str(run).removeprefix("file:")), root / "published"]
-    return [
+    drafts = (root / "published").glob(f".{Path(run.job().output_path).name}.skewless/drafts/date={run.job().date}/*")
+    return [str(path.relative_to(root)) for path in drafts] + [
         str(path.relative_to(root))
         for place in places
         for path in place.rglob("*")
-        if path.name.endswith((".draft", ".tmp", "_temporary")) or path.name.startswith((".skewless", "_temporary"))
+        if path.name.endswith((".draft", ".tmp", "_temporary")) or path.name.startswith("_temporary")
     ]

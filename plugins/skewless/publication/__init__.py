@@ -5,7 +5,7 @@ version. Runs of one day are ordered by their turns, so that an older one never 
 between any two steps is told in ``docs/decisions/0013-publication.md``.
 """
 
-from skewless.publication.places import place_of, turns_folder
+from skewless.publication.places import beside, place_of, turns_folder
 from skewless.publication.publish import Turns, draw_turn, publish, publishing, require_passed, with_turn
 from skewless.publication.records import (
     PUBLISHED,
@@ -28,6 +28,7 @@ __all__ = [
     "Publication",
     "Turns",
     "VersionManifest",
+    "beside",
     "draw_turn",
     "identity_of",
     "manifest_of",

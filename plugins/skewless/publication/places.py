@@ -125,9 +125,7 @@ def clear_drafts(place: Place, turn: int, now: dt.datetime, but: Path | None = N
         but: a draft to be left alone.
     """
     for slot in _slots(place.drafts):
-        found = _SLOT.fullmatch(slot.name)
-        assert found is not None
-        if int(found[1]) > turn or slot == but:
+        if _turn_of(slot) > turn or slot == but:
             continue
         if slot.name.endswith(ASIDE) and not place.target.exists():
             continue  # somebody is between two renames, or was killed there: see ``repair``
@@ -196,6 +194,10 @@ def remove(folder: Path) -> None:
 def _turn_in(folder: Path) -> int:
     manifest = manifest_of(folder)
     return manifest.turn if manifest is not None else 0
+
+
+def _turn_of(slot: Path) -> int:
+    return int(slot.name.partition("-")[0])
 
 
 def _slots(drafts: Path) -> Iterator[Path]:

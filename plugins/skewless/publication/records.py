@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -44,10 +45,10 @@ class Identity(Frozen):
         Raises:
             DocumentError: it is something else.
         """
-        job, _, run = text.partition(" ")
-        if len(job) != 64:
+        found = re.fullmatch(r"([0-9a-f]{64}) (.*)", text, re.DOTALL)
+        if found is None:
             raise DocumentError(where, "the identity of a run", repr(text[:120]), "it was edited by hand")
-        return cls(job=job, run=run)
+        return cls(job=found[1], run=found[2])
 
 
 class PublishedFile(Frozen):

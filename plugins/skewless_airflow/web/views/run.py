@@ -106,7 +106,7 @@ class RunView:
     def state(self) -> str:
         """Where the run stands, in a few words."""
         if self.superseded:
-            return f"superseded by a later run of the day, {self.superseded.by.run}"
+            return "superseded by a later run of the day"
         if self.publication:
             return "published"
         if self.quality and not self.quality.success:
