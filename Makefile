@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test mutants up down cluster cluster-down env test-cluster bench faults soak docs lint setup setup-tests setup-cluster setup-cluster-tests corpus
+.PHONY: help demo test readers mutants up down cluster cluster-down env test-cluster bench faults soak docs lint setup setup-tests setup-cluster setup-cluster-tests corpus
 
 # Tiers by folder. The fast one goes first and alone; the others start many JVMs and wait for them,
 # so two files run at a time, the longest first. A tier that does not exist yet is left out.
@@ -15,9 +15,9 @@ help: ## List these doors
 demo: setup corpus ## Run the nightly job over Python's own sources in Airflow and show what came out
 	@$(IN_VENV) python -m skewless_airflow.local demo
 
-test: setup-tests ## Run the tests: core, leases, Spark, Airflow, end to end, faults (not those of test-cluster)
+test: setup-tests ## Run the tests: core, leases, publication, Spark, Airflow, end to end, faults (not those of test-cluster)
 	@$(IN_VENV) python -m pytest -n 2 tests/core
-	@$(IN_VENV) python -m pytest -n 2 tests/leases
+	@$(IN_VENV) python -m pytest -n 2 tests/leases tests/publication
 	@$(IN_VENV) python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(SLOW_TIERS)
 
 mutants: setup-tests ## Plant faults in a copy of the code, one at a time: each must fail its test; ONLY=name for some
@@ -53,6 +53,9 @@ soak: setup ## Trigger 20 runs at once and 200 in a row in Airflow and write doc
 docs: setup ## Write docs/spec.md and docs/spec.schema.json, the reference of job specs, from its models
 	@$(IN_VENV) skewless spec-reference >.venv/spec.md && skewless spec-reference --schema >.venv/spec.schema.json && \
 	  mv .venv/spec.md .venv/spec.schema.json docs/
+
+readers: setup ## Read a day with four libraries while it is published every five seconds, 3,000 times each (two minutes); EVERY=0 for as fast as it goes
+	@$(IN_VENV) python -m tests.publication $(if $(EVERY),--every $(EVERY)) $(if $(READS),--reads $(READS))
 
 lint: setup ## Check style, types and import rules
 	@$(IN_VENV) ruff check . && ruff format --check . && mypy && lint-imports

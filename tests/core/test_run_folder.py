@@ -77,6 +77,7 @@ def test_nobody_else_reads_a_run_directory(place: Path) -> None:
 def test_the_group_of_a_setting_reads_and_writes_below_it_and_nobody_else_does(place: Path) -> None:
     ident, run = grp.getgrnam(GROUP).gr_gid, RunDirectory(str(place / "runs" / "one"), GROUP)
     run.write_once("job.json", document())
+    assert mode(place / "runs" / "one") == 0o2770
     run.new_attempt(stage_step(0)).write("report.json", document())
     assert tries(READS, place / "runs" / "one", ident) == 0
     assert tries(WRITES, place / "runs" / "one", ident) == 0

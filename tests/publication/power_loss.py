@@ -50,26 +50,31 @@ class Disk:
         for descriptor in self._kept:
             os.close(descriptor)
 
-    def image(self, *, lucky: bool) -> Image:
+    def image(self, lucky: Callable[[str], bool]) -> Image:
         """The tree after a power loss at this moment.
 
         Args:
-            lucky: whether entries were written that were not fsynced; contents never are.
+            lucky: of which folders, by their paths below the root, entries were written that were not fsynced; a
+                folder in an unlucky one is unlucky too. Contents that were not fsynced are never written.
         """
-        return dict(self._lucky() if lucky else self._unlucky(self.root.stat().st_ino, ""))
+        return dict(self._below(self.root, "", lucky))
 
-    def _lucky(self) -> Iterator[tuple[str, bytes]]:
-        for folder, _, names in os.walk(self.root):
-            for name in names:
-                path = Path(folder) / name
-                yield str(path.relative_to(self.root)), self._bytes.get(path.stat().st_ino, b"")
-
-    def _unlucky(self, folder: int, at: str) -> Iterator[tuple[str, bytes]]:
-        for name, inode in self._entries[folder].items():
-            if inode in self._entries:
-                yield from self._unlucky(inode, f"{at}{name}/")
+    def _below(self, folder: Path, at: str, lucky: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
+        if not lucky(at.rstrip("/")):
+            yield from self._durable(folder.stat().st_ino, at)
+            return
+        for path in folder.iterdir():
+            if path.is_dir():
+                yield from self._below(path, f"{at}{path.name}/", lucky)
             else:
-                # A folder that was never fsynced has no entries; a file no bytes. Nobody looks for either.
+                yield f"{at}{path.name}", self._bytes.get(path.stat().st_ino, b"")
+
+    def _durable(self, folder: int, at: str) -> Iterator[tuple[str, bytes]]:
+        # A folder that was never fsynced has no entries, and a file no bytes.
+        for name, inode in self._entries.get(folder, {}).items():
+            if inode in self._entries:
+                yield from self._durable(inode, f"{at}{name}/")
+            else:
                 yield f"{at}{name}", self._bytes.get(inode, b"")
 
 

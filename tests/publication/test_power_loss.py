@@ -10,6 +10,14 @@ from tests.publication.power_loss import Disk, Image, watched
 from tests.publication.versions import day_of, digests, digests_of, publish_version, publishing_version, ready
 
 
+def everywhere(_folder: str) -> bool:
+    return True
+
+
+def nowhere(_folder: str) -> bool:
+    return False
+
+
 def day_in(image: Image, day: str) -> list[str]:
     """What a reader of Parquet files finds in a day, by their bytes."""
     inside = (path for path in image if path.startswith(f"{day}/") and path.endswith(".parquet"))
@@ -23,9 +31,9 @@ def test_a_durable_record_means_a_day_that_is_whole_and_no_moment_leaves_a_mix(t
     seen: set[tuple[bool, str]] = set()
 
     def look(disk: Disk) -> None:
+        outs = [disk.image(lucky) for lucky in (nowhere, everywhere, lambda folder: folder != day)]
         # Run and output may lie on two file systems: what one has written says nothing of the other.
-        outs = [disk.image(lucky=lucky) for lucky in (False, True)]
-        for recorded in (disk.image(lucky=lucky).get(record, b"") for lucky in (False, True)):
+        for recorded in (disk.image(lucky).get(record, b"") for lucky in (nowhere, everywhere)):
             for out in outs:
                 found = day_in(out, day)
                 name = {tuple(old): "old", tuple(new): "new", (): "absent"}.get(tuple(found), "torn")
@@ -36,9 +44,9 @@ def test_a_durable_record_means_a_day_that_is_whole_and_no_moment_leaves_a_mix(t
         seen.clear()
         with watched(tmp_path, look) as disk:
             publish_version(run)
-            assert day_in(disk.image(lucky=False), day) == new
+            assert day_in(disk.image(nowhere), day) == new
             # The record itself may be lost: whoever publishes again finds the day whole, and writes it anew.
-            assert disk.image(lucky=True)[record]
+            assert disk.image(everywhere)[record]
         assert {name for _, name in seen} == expected
         assert {name for recorded, name in seen if recorded} == {"new"}
         old = new

@@ -134,6 +134,12 @@ def test_where_a_file_system_tells_little_the_content_of_small_files_is_compared
         held(job)
 
 
+def test_a_local_file_is_known_by_both_times_and_its_inode(file: Path) -> None:
+    now = file.stat()
+    said = f"stat:{now.st_mtime_ns}:{now.st_ctime_ns}:{now.st_ino}"
+    assert identity_of(fsspec.filesystem("file"), str(file)) == Identity(now.st_size, said)
+
+
 TOLD: list[tuple[dict[str, Any], str]] = [
     ({"ETag": '"9b2"', "LastModified": "2026-11-20", "VersionId": None}, 'tag:"9b2"'),
     ({"ETag": '"9b2"', "LastModified": "2026-11-20", "VersionId": "v7"}, 'tag:"9b2"/v7'),
