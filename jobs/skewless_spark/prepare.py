@@ -14,8 +14,8 @@ from skewless.decision import Decision
 from skewless.errors import InputError, SkewlessError, SpecError, nearest
 from skewless.job import Algebra, Job, Selected, Source
 from skewless.key_sample import KeySample
-from skewless.plan_zero import plain_plan, sampled_plan, samples, warm_plan
 from skewless.part import Part
+from skewless.plan_zero import plain_plan, sampled_plan, samples, warm_plan
 from skewless.planner import first_choice, first_decision, first_plan
 from skewless.routing_plan import RoutingPlan
 from skewless.run_directory import RunDirectory
