@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from airflow.plugins_manager import AirflowPlugin
 
 from skewless_airflow.timetable import PartTimetable
@@ -14,4 +16,4 @@ class SkewlessPlugin(AirflowPlugin):
     name = "skewless"
     fastapi_apps = registration.fastapi_apps()
     external_views = registration.external_views()
-    timetables = [PartTimetable]
+    timetables: ClassVar = [PartTimetable]

@@ -5,13 +5,12 @@ from __future__ import annotations
 import datetime as dt
 from typing import NamedTuple
 
-from fsspec.implementations.local import LocalFileSystem
-
 from skewless.errors import SkewlessError
 from skewless.plan_zero import applies
 from skewless.run_directory import RESULT_STEP, RunDirectory
 from skewless.spec import JobSpec
 from skewless.stage_report import Histogram
+from skewless.written_path import as_written
 
 #: Of the folders beside a run directory so many are looked at, those with the last names first.
 SIBLINGS = 50
@@ -67,9 +66,8 @@ def _siblings(run: RunDirectory) -> list[str]:
     except OSError:
         return []
     roots = sorted((str(one["name"]).rstrip("/") for one in entries if one["type"] == "directory"), reverse=True)
-    local = isinstance(run.fs, LocalFileSystem)
     others = [root for root in roots if root != run.root][:SIBLINGS]
-    return [root if local else str(run.fs.unstrip_protocol(root)) for root in others]
+    return [as_written(run.fs, str(run), root) for root in others]
 
 
 def _candidate(location: str, spec: JobSpec) -> _Candidate | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import os
 import warnings
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from skewless.errors import SpecError, nearest
 from skewless.spec import Expectation as ExpectationSpec
 from skewless.spec import JobSpec
+from skewless_spark.expectation_schemas import MAPPING_KWARG, require_fitting
 
 if TYPE_CHECKING:
     from great_expectations.expectations.expectation import Expectation
@@ -85,18 +85,7 @@ REFUSED = {
     "unexpected_rows_expectation": _QUERIES,
 }
 
-#: Settings that every expectation class has and that are not the spec's to set: how results are
-#: reported is ours, and a row condition is SQL, that is code.
-_NOT_OURS_TO_OFFER = frozenset(
-    {
-        "id", "meta", "notes", "result_format", "description", "catch_exceptions", "rendered_content", "severity",
-        "windows", "batch_id", "row_condition", "condition_parser", "library_metadata",
-    }
-)  # fmt: skip
-
 _COLUMN_KWARGS = ("column", "column_A", "column_B", "column_list", "column_set")
-#: The only kwarg that is a mapping by nature; elsewhere a mapping is a ``$PARAMETER`` in disguise.
-_MAPPING_KWARG = "quantile_ranges"
 
 
 def great_expectations() -> Any:
@@ -113,7 +102,7 @@ def great_expectations() -> Any:
 
 
 def check_expectations(spec: JobSpec, where: str) -> None:
-    """Refuse expectations that could not be run, or that should not be; starts no Spark.
+    """Refuse expectations that could not be run, or that should not be; imports no Great Expectations.
 
     Args:
         spec: the spec.
@@ -122,7 +111,7 @@ def check_expectations(spec: JobSpec, where: str) -> None:
     Raises:
         SpecError: names the first expectation that is unknown, refused, or has wrong kwargs.
     """
-    build_expectations(spec, where)
+    _checked(spec, where)
 
 
 def build_expectations(spec: JobSpec, where: str) -> list[Expectation]:
@@ -131,14 +120,24 @@ def build_expectations(spec: JobSpec, where: str) -> list[Expectation]:
     Raises:
         SpecError: see ``check_expectations``.
     """
+    checked = _checked(spec, where)
+    if not checked:
+        return []
+    registry = great_expectations().expectations.registry
+    return [registry.get_expectation_impl(kind)(**kwargs) for kind, kwargs in checked]
+
+
+def _checked(spec: JobSpec, where: str) -> list[tuple[str, dict[str, Any]]]:
+    """Type and kwargs of each expectation."""
     columns = (*spec.key, *spec.aggregates)
+    spots = (f"{where}, field quality.expectations.{position}" for position in range(len(spec.quality.expectations)))
     return [
-        _built(one, f"{where}, field quality.expectations.{position}", columns)
-        for position, one in enumerate(spec.quality.expectations)
+        (one.type, _checked_kwargs(one, spot, columns))
+        for spot, one in zip(spots, spec.quality.expectations, strict=True)
     ]
 
 
-def _built(spec: ExpectationSpec, spot: str, columns: tuple[str, ...]) -> Expectation:
+def _checked_kwargs(spec: ExpectationSpec, spot: str, columns: tuple[str, ...]) -> dict[str, Any]:
     if spec.type in REFUSED:
         raise SpecError(
             f"{spot}.type", "an expectation that is safe on a big result", f"{spec.type!r}, which {REFUSED[spec.type]}"
@@ -152,20 +151,17 @@ def _built(spec: ExpectationSpec, spot: str, columns: tuple[str, ...]) -> Expect
         )
     # As job.json will hold them: what is checked here is what is run after.
     kwargs: dict[str, Any] = _plain(spec.model_dump(mode="json")["kwargs"], f"{spot}.kwargs")
-    if _MAPPING_KWARG in kwargs:
-        kwargs[_MAPPING_KWARG] = _quantile_ranges(kwargs[_MAPPING_KWARG], f"{spot}.kwargs.{_MAPPING_KWARG}")
-    kind = great_expectations().expectations.registry.get_expectation_impl(spec.type)
-    _require_known(kwargs, sorted(set(kind.__fields__) - _NOT_OURS_TO_OFFER), spot)
+    if MAPPING_KWARG in kwargs:
+        kwargs[MAPPING_KWARG] = _quantile_ranges(kwargs[MAPPING_KWARG], f"{spot}.kwargs.{MAPPING_KWARG}")
+    require_fitting(spec.type, kwargs, spot)
     _require_columns(kwargs, columns, spot)
-    expectation = _construct(kind, kwargs, spot)
-    _require_unchanged(kwargs, expectation, spot)
-    return expectation
+    return kwargs
 
 
 def _plain(value: Any, spot: str) -> Any:
     """The value, if it is data through and through."""
     if isinstance(value, dict):
-        if not spot.endswith((".kwargs", f".kwargs.{_MAPPING_KWARG}")):
+        if not spot.endswith((".kwargs", f".kwargs.{MAPPING_KWARG}")):
             raise SpecError(
                 spot, "a plain value or a list", "a mapping", "parameters are not supported; write the value itself"
             )
@@ -184,15 +180,16 @@ def _quantile_ranges(given: Any, spot: str) -> dict[str, Any]:
         raise SpecError(spot, "two lists of one length, quantiles and value_ranges", repr(given)[:120])
     if not all(isinstance(one, int | float) and 0 <= one <= 1 for one in quantiles):
         raise SpecError(f"{spot}.quantiles", "numbers from 0 to 1", repr(quantiles)[:120])
-    if not all(isinstance(pair, list) and len(pair) == 2 for pair in ranges):
+    if not all(isinstance(pair, list) and len(pair) == 2 and _ordered(pair) for pair in ranges):
         raise SpecError(f"{spot}.value_ranges", "a pair [lowest, highest] for each quantile", repr(ranges)[:120])
     return {"quantiles": [float(one) for one in quantiles], "value_ranges": ranges}
 
 
-def _require_known(kwargs: dict[str, Any], known: list[str], spot: str) -> None:
-    for name in kwargs:
-        if name not in known:
-            raise SpecError(f"{spot}.kwargs", "a known kwarg", f"the unknown {name!r}", nearest(name, known))
+def _ordered(pair: list[Any]) -> bool:
+    """Two numbers, the lower one first; a bound that is null is none."""
+    bounds = [one for one in pair if one is not None]
+    numbers = all(isinstance(one, int | float) and not isinstance(one, bool) for one in bounds)
+    return numbers and bounds == sorted(bounds)
 
 
 def _require_columns(kwargs: dict[str, Any], columns: tuple[str, ...], spot: str) -> None:
@@ -211,47 +208,3 @@ def _named_columns(kwargs: dict[str, Any]) -> Iterator[tuple[str, str]]:
         for column in given if isinstance(given, list) else [given]:
             if isinstance(column, str):
                 yield name, column
-
-
-def _construct(kind: Any, kwargs: dict[str, Any], spot: str) -> Expectation:
-    try:
-        expectation: Expectation = kind(**kwargs)
-    except great_expectations().compatibility.pydantic.ValidationError as err:
-        # A missing kwarg explains the others; of a union's many complaints the first names the main type.
-        fault = min(err.errors(), key=lambda one: one["type"] != "value_error.missing")
-        path = [str(part) for part in fault["loc"] if part != "__root__"]
-        place = ".".join([spot, "kwargs", *path])
-        if fault["type"] == "value_error.missing":
-            raise SpecError(place, "this kwarg", "nothing", "add it") from None
-        message = fault["msg"].removeprefix("value is not ").removesuffix(".")
-        came = repr(kwargs.get(path[0])) if path else repr(kwargs)
-        raise SpecError(place, f"what {kind.__name__} accepts ({message})", came[:120]) from None
-    return expectation
-
-
-def _require_unchanged(kwargs: dict[str, Any], expectation: Expectation, spot: str) -> None:
-    """Great Expectations reads 1.5 as the integer 1 and 'no' as false; a check should mean what it says."""
-    for name, given in kwargs.items():
-        taken = getattr(expectation, name)
-        if not _same(given, taken):
-            raise SpecError(
-                f"{spot}.kwargs.{name}",
-                f"a value of the right type (this one would be read as {taken!r})",
-                repr(given)[:120],
-            )
-
-
-def _same(given: Any, taken: Any) -> bool:
-    if isinstance(taken, dt.date):  # and so datetime too: JSON has dates as text
-        return isinstance(given, str)
-    if isinstance(taken, bool) or isinstance(given, bool):
-        return given is taken
-    if isinstance(given, list) and isinstance(taken, list | tuple | set | frozenset):
-        if isinstance(taken, set | frozenset):
-            return len(given) == len(taken) and all(one in taken for one in given)
-        return len(given) == len(taken) and all(map(_same, given, taken))
-    if isinstance(given, dict):
-        return (
-            isinstance(taken, dict) and given.keys() == taken.keys() and all(_same(given[k], taken[k]) for k in given)
-        )
-    return bool(given == getattr(taken, "value", taken))  # an enum is its value

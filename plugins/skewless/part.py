@@ -84,14 +84,14 @@ def part_named(date: str, hour: str | None, timezone: str, unit: PartUnit, where
         raise SpecError(f"{where}date", "a day like 2026-01-31", repr(date)[:80]) from None
     if unit == "day":
         if hour:
-            raise SpecError(f"{where}hour", "none for a job of days", repr(hour)[:80], "or set schedule.hour in the spec")
+            raise SpecError(f"{where}hour", "none for a job of days", repr(hour)[:80], "or set schedule.hour")
         return Part(day)
     if not hour:
         raise SpecError(f"{where}hour", "one like 02 for a job of hours, beside its date", "none")
     known = hours_of(day, timezone)
     if hour not in known:
         required = f"an hour of {day} in {timezone}, from {known[0]} to {known[-1]}"
-        raise SpecError(f"{where}hour", required, repr(hour)[:80], f"an hour that comes twice is 02 and then 02{SECOND}")
+        raise SpecError(f"{where}hour", required, repr(hour)[:80], f"one that comes twice is 02 and then 02{SECOND}")
     return Part(day, hour)
 
 

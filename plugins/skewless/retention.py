@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import fsspec
-from fsspec.implementations.local import LocalFileSystem
 
 from skewless.document import Frozen
 from skewless.errors import RunDirectoryError, SkewlessError
@@ -31,6 +30,7 @@ from skewless.publication.places import beside, left_drafts, past_grace
 from skewless.routing_plan import RoutingPlan
 from skewless.run_directory import DOCUMENT, RESULT_STEP, RunDirectory, stage_step
 from skewless.spec import Output
+from skewless.written_path import as_written
 
 #: As many as a warm start looks at: the last run, and the one before it to see how far keys drift.
 KEPT_RUNS = 2
@@ -103,7 +103,7 @@ def fates(runs_folder: str, now: dt.datetime, limits: Limits) -> list[Fate]:
         fs, root = fsspec.core.url_to_fs(runs_folder)
     except (ImportError, ValueError) as err:
         raise RunDirectoryError(f"runs folder {runs_folder}", "a path that fsspec can open", str(err)) from None
-    jobs = [_found(fs, folder) for folder in _folders(fs, str(root).rstrip("/"))]
+    jobs = [_found(fs, runs_folder, folder) for folder in _folders(fs, str(root).rstrip("/"))]
     runs = [one for job in jobs for one in job]
     current = _current(runs)
     fates_of_runs = [fate for job in jobs for fate in _fates(job, current, now, limits)]
@@ -248,10 +248,8 @@ def _folders(fs: Any, root: str) -> list[str]:
         return []
 
 
-def _found(fs: Any, folder: str) -> list[_Run]:
-    local = isinstance(fs, LocalFileSystem)
-    roots = _folders(fs, folder)
-    read = (_read(root if local else str(fs.unstrip_protocol(root))) for root in roots)
+def _found(fs: Any, runs_folder: str, folder: str) -> list[_Run]:
+    read = (_read(as_written(fs, runs_folder, root)) for root in _folders(fs, folder))
     return [one for one in read if one is not None]
 
 

@@ -34,6 +34,7 @@ from skewless.routing_plan import RoutingPlan
 from skewless.run_folder import make_run_folder
 from skewless.stage_report import StageReport
 from skewless.step_commit import CommittedFile, StepCommit
+from skewless.written_path import as_written
 
 Doc = TypeVar("Doc", bound=Document)
 
@@ -83,16 +84,16 @@ class RunDirectory:
             raise RunDirectoryError(
                 f"run directory {location}", "a path that fsspec can open", str(err), "install what it asks for"
             ) from None
+        #: In ``fs``, where a scheme and a host have no place.
         self.root, self._group = str(root).rstrip("/"), group
+        self._location = as_written(self.fs, location, self.root)
 
     def __str__(self) -> str:
-        return self.root
+        return self._location
 
     def path(self, name: str) -> str:
         """The full path of something below the run directory, as Spark and fsspec read it."""
-        if isinstance(self.fs, LocalFileSystem):
-            return f"{self.root}/{name}"
-        return str(self.fs.unstrip_protocol(f"{self.root}/{name}"))
+        return f"{self._location}/{name}"
 
     def exists(self, name: str) -> bool:
         """Whether a document is there."""
@@ -116,7 +117,7 @@ class RunDirectory:
             text: bytes = self.fs.cat_file(f"{self.root}/{name}")
         except (FileNotFoundError, NotADirectoryError):
             raise RunDirectoryError(
-                f"run directory {self.root}",
+                f"run directory {self}",
                 name,
                 "no such file",
                 "run the step before this one first, or check the path",
@@ -144,7 +145,7 @@ class RunDirectory:
         except OSError as err:
             reason = err.strerror or type(err).__name__
             raise RunDirectoryError(
-                f"run directory {self.root}", "a folder that can be written", reason, "mend that, and try again"
+                f"run directory {self}", "a folder that can be written", reason, "mend that, and try again"
             ) from None
         try:
             with self.fs.open(full, "xb") as out:

@@ -20,6 +20,7 @@ from pydantic import (
     model_validator,
 )
 
+from skewless.cron import cron_fault
 from skewless.document import Document, Frozen, one_line, sentence_of, shortened, unmet
 from skewless.errors import SpecError
 from skewless.input_spec import ColumnName, Input, InputFormat, Map, PathText, refuse_large
@@ -91,6 +92,15 @@ class Schedule(Frozen):
         description="The schedule computes no day before this one.",
         examples=[dt.date(2026, 3, 1)],
     )
+
+    @field_validator("cron")
+    @classmethod
+    def _known_cron(cls, cron: str | tuple[str, ...] | None) -> str | tuple[str, ...] | None:
+        for expression in _several(cron):
+            fault = cron_fault(expression)
+            if fault:
+                raise unmet("a cron expression that Airflow takes", f"{shortened(expression)}: {fault}"[:200])
+        return cron
 
     @field_validator("timezone")
     @classmethod

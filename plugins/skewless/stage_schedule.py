@@ -9,8 +9,8 @@ Poisson variances), where f >= 1 says how much more than rows drawn one by one t
 from __future__ import annotations
 
 import math
-from statistics import NormalDist
 from collections.abc import Sequence
+from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np

@@ -7,7 +7,7 @@ from typing import Any
 
 from airflow.timetables.base import DagRunInfo, DataInterval, TimeRestriction
 from airflow.timetables.trigger import MultipleCronTriggerTimetable
-from pendulum import DateTime, instance
+from pendulum import DateTime, datetime, instance
 from pendulum.tz.timezone import FixedTimezone, Timezone
 
 from skewless.part import PartUnit, covered_words
@@ -43,14 +43,17 @@ class PartTimetable(MultipleCronTriggerTimetable):
     @classmethod
     def deserialize(cls, data: dict[str, Any]) -> PartTimetable:
         """As it was serialized."""
-        read = MultipleCronTriggerTimetable.deserialize({**data, "interval": 0.0, "run_immediately": False})
-        assert isinstance(read, MultipleCronTriggerTimetable)
-        zone = read._timetables[0]._timezone  # noqa: SLF001  # Airflow's own decoder of time zones
-        return cls(*data["expressions"], timezone=zone, unit=data["unit"], offset=data["offset"])
+        crons, zone = data["expressions"], data["timezone"]
+        return cls(*crons, timezone=zone, unit=data["unit"], offset=data["offset"])
 
     def serialize(self) -> dict[str, Any]:
         """With what it computes."""
         return {**super().serialize(), "unit": self._unit, "offset": self._offset}
+
+    def validate(self) -> None:
+        """Refuse expressions that are none."""
+        for one in self._timetables:
+            one.validate()
 
     def next_dagrun_info(
         self, *, last_automated_data_interval: DataInterval | None, restriction: TimeRestriction
@@ -66,15 +69,15 @@ class PartTimetable(MultipleCronTriggerTimetable):
     def _moments(self, bound: dt.datetime) -> tuple[DateTime, DateTime]:
         """The first and the last moment of runs that compute the part which a bound is in."""
         zone = self._timetables[0]._timezone  # noqa: SLF001  # all have the same
-        given = bound.astimezone(dt.UTC)
-        there = given.astimezone(zone)
-        if given.time() == dt.time():
-            there = dt.datetime.combine(given.date(), dt.time(), zone)
+        given = instance(bound).in_timezone("UTC")
+        there = given.in_timezone(zone)
+        if given == given.start_of("day"):
+            there = datetime(given.year, given.month, given.day, tz=zone)
         if self._unit == "day":
-            day = there.date() - dt.timedelta(days=self._offset)
-            begin, end = (dt.datetime.combine(day + dt.timedelta(days=more), dt.time(), zone) for more in (0, 1))
+            begin = there.start_of("day").subtract(days=self._offset)
+            end = begin.add(days=1)
         else:
             past = dt.timedelta(minutes=there.minute, seconds=there.second, microseconds=there.microsecond)
-            begin = there.astimezone(dt.UTC) - past - dt.timedelta(hours=self._offset)
+            begin = there.in_timezone("UTC") - past - dt.timedelta(hours=self._offset)
             end = begin + dt.timedelta(hours=1)
-        return instance(begin.astimezone(dt.UTC)), instance(end.astimezone(dt.UTC) - _INSTANT)
+        return begin.in_timezone("UTC"), end.in_timezone("UTC") - _INSTANT

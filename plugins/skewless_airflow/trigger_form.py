@@ -102,8 +102,9 @@ def _date(section: str, schedule: Schedule) -> Param:
         None,
         title="Date",
         description_md="The day whose input is computed and under which the result is published. Left empty, a run "
-        f"computes **{covered_words(schedule.unit, schedule.offset)}**, counted from its logical date, or without one from the moment it is "
-        f"triggered, in {schedule.timezone}. A run that was started by another job's result computes the day of that.",
+        f"computes **{covered_words(schedule.unit, schedule.offset)}**, counted from its logical date, or without one "
+        f"from the moment it is triggered, in {schedule.timezone}. A run that was started by another job's result "
+        "computes the day of that.",
         section=section,
         type=["string", "null"],
         format="date",
@@ -114,8 +115,8 @@ def _hour(section: str, schedule: Schedule) -> Param:
     return Param(
         None,
         title="Hour",
-        description_md=f"The hour of that day, as clocks in {schedule.timezone} show it: `00` to `23`; in the night that "
-        f"summer time ends, `02` and then `02{SECOND}`. To be given with a date, and left empty without one.",
+        description_md=f"The hour of that day, as clocks in {schedule.timezone} show it: `00` to `23`; in the night "
+        f"that summer time ends, `02` and then `02{SECOND}`. To be given with a date, and left empty without one.",
         section=section,
         type=["string", "null"],
         pattern="^([01][0-9]|2[0-3])b?$",

@@ -6,7 +6,6 @@ import datetime as dt
 import re
 from types import SimpleNamespace
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import pytest
 from airflow.cli.cli_parser import get_parser as airflow_command
@@ -16,11 +15,11 @@ from airflow.utils.types import DagRunType
 from pydantic import JsonValue
 
 from skewless.errors import SpecError
-from skewless.spec import JobSpec
+from skewless.spec import JobSpec, Schedule
 from skewless_airflow import build_dag
 from skewless_airflow.operators import PrepareOperator
 from skewless_airflow.places import PROJECT
-from skewless_airflow.run_store import day_of, run_location
+from skewless_airflow.run_store import part_of_run, run_location
 from tests import airflow_setting
 from tests.airflow_face.test_dag_structure import SPEC
 
@@ -34,8 +33,13 @@ def _run_id(kind: DagRunType, moment: dt.datetime) -> str:
 def test_each_date_has_its_own_run_directory_and_its_own_day() -> None:
     ids = [_run_id(kind, day) for day in DAYS for kind in (DagRunType.BACKFILL_JOB, DagRunType.MANUAL)]
     assert len({run_location("small", run_id) for run_id in ids}) == 6
-    runs: list[Any] = [SimpleNamespace(logical_date=day, run_after=DAYS[-1]) for day in DAYS]
-    assert [day_of(run, "UTC").day for run in runs] == [1, 2, 3]
+    schedule = Schedule(cron="0 2 * * *")
+    runs: list[Any] = [
+        SimpleNamespace(run_type="backfill", logical_date=day, run_after=day, consumed_asset_events=[]) for day in DAYS
+    ]
+    assert [part_of_run(run, schedule, "job").date.isoformat() for run in runs] == [
+        "2026-02-28", "2026-03-01", "2026-03-02",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -55,15 +59,69 @@ def test_the_command_of_the_page_takes_in_both_of_its_days() -> None:
     page = (PROJECT / "docs/operate.md").read_text()
     (command,) = re.findall(r"^airflow backfill create (.*)$", page, re.MULTILINE)
     given = airflow_command().parse_args(["backfill", "create", *command.split()])
-    dag = build_dag(JobSpec.model_validate({**SPEC, "schedule": {"cron": "0 2 * * *", "timezone": "Europe/Zurich"}}))
-    serialized = DagSerialization.deserialize_dag(DagSerialization.serialize_dag(dag))
-    runs = serialized.iter_dagrun_infos_between(given.from_date, given.to_date)
-    moments = [info.logical_date for info in runs if info.logical_date]
-    days = [moment.astimezone(ZoneInfo("Europe/Zurich")).date().isoformat() for moment in moments]
+    schedule = {"cron": "0 2 * * *", "timezone": "Europe/Zurich"}
+    days = _computed(schedule, given.from_date, given.to_date)
     assert days == ["2026-03-01", "2026-03-02", "2026-03-03"]
     assert {given.from_date.date().isoformat(), given.to_date.date().isoformat()} == {days[0], days[-1]}
     assert "ten by default" in page
     assert given.max_active_runs is None
+
+
+@airflow_setting.IN_PROCESS
+@pytest.mark.parametrize(
+    ("schedule", "first", "last", "parts"),
+    [
+        pytest.param({}, "2026-03-01", "2026-03-03", ["2026-03-01", "2026-03-02", "2026-03-03"], id="days"),
+        pytest.param({}, "2026-03-01", "2026-03-01", ["2026-03-01"], id="one-day"),
+        pytest.param({"day": "current"}, "2026-03-01", "2026-03-02", ["2026-03-01", "2026-03-02"], id="current"),
+        pytest.param({"day": -2}, "2026-03-01", "2026-03-02", ["2026-03-01", "2026-03-02"], id="offset"),
+        pytest.param(
+            {"timezone": "America/New_York"}, "2026-03-01", "2026-03-02", ["2026-03-01", "2026-03-02"], id="west"
+        ),
+        pytest.param(
+            {"timezone": "Asia/Kolkata"}, "2026-03-01", "2026-03-02", ["2026-03-01", "2026-03-02"], id="east"
+        ),
+        # As the calendar of Airflow's page gives a day that somebody in Zurich picks.
+        pytest.param({}, "2026-02-28T23:00", "2026-03-01T23:00", ["2026-03-01", "2026-03-02"], id="picked-there"),
+        pytest.param({}, "2026-03-28", "2026-03-29", ["2026-03-28", "2026-03-29"], id="spring"),
+        pytest.param({}, "2026-10-24", "2026-10-26", ["2026-10-24", "2026-10-25", "2026-10-26"], id="autumn"),
+        pytest.param(
+            {"cron": ["0 2 * * 1-5", "0 6 * * 0,6"]}, "2026-03-05", "2026-03-07",
+            ["2026-03-05", "2026-03-06", "2026-03-07"], id="several-crons",
+        ),
+        # Two runs a day compute the day before twice, and stay two runs.
+        pytest.param({"cron": "0 2,14 * * *"}, "2026-03-01", "2026-03-01", ["2026-03-01"] * 2, id="twice-a-day"),
+        pytest.param(
+            {"cron": "5 * * * *", "hour": "previous"}, "2026-10-24T23:00", "2026-10-25T01:59",
+            ["2026-10-25, hour 01", "2026-10-25, hour 02", "2026-10-25, hour 02b"], id="autumn-hours",
+        ),
+        pytest.param(
+            {"cron": "5 * * * *", "hour": "previous"}, "2026-03-29T00:00", "2026-03-29T01:30",
+            ["2026-03-29, hour 00", "2026-03-29, hour 01", "2026-03-29, hour 03"], id="spring-hours",
+        ),
+    ],
+)  # fmt: skip
+def test_the_range_of_a_backfill_is_what_is_computed(
+    schedule: dict[str, JsonValue], first: str, last: str, parts: list[str]
+) -> None:
+    bounds = [dt.datetime.fromisoformat(bound).replace(tzinfo=dt.UTC) for bound in (first, last)]
+    given: dict[str, JsonValue] = {"cron": "0 2 * * *", "timezone": "Europe/Zurich", **schedule}
+    assert _computed(given, *bounds) == parts
+
+
+def _computed(schedule: dict[str, JsonValue], first: dt.datetime, last: dt.datetime) -> list[str]:
+    """What the runs of a backfill compute, as Airflow makes them: from the DAG that it has stored."""
+    spec = JobSpec.model_validate({**SPEC, "schedule": schedule})
+    stored = DagSerialization.deserialize_dag(DagSerialization.serialize_dag(build_dag(spec)))
+    runs = list(stored.iter_dagrun_infos_between(first, last))
+    assert len({info.logical_date for info in runs}) == len(runs)
+    made: list[Any] = [
+        SimpleNamespace(
+            run_type="backfill", logical_date=one.logical_date, run_after=one.run_after, consumed_asset_events=[]
+        )
+        for one in runs
+    ]
+    return [str(part_of_run(run, spec.schedule, "job")) for run in made]
 
 
 def test_a_date_for_all_runs_of_a_backfill_is_refused() -> None:
@@ -76,4 +134,5 @@ def _choice(run_type: str, conf: dict[str, JsonValue]) -> dt.date | None:
     prepare = dag.get_task("prepare")
     assert isinstance(prepare, PrepareOperator)
     context: Any = {"dag": dag, "dag_run": SimpleNamespace(conf=conf, run_type=run_type)}
-    return prepare.choice(context).date
+    part = prepare.choice(context).part
+    return part.date if part else None

@@ -8,11 +8,12 @@ from zoneinfo import ZoneInfo
 
 import pytest
 import yaml
-from airflow.sdk import DAG, CronTriggerTimetable
+from airflow.sdk import DAG
 
 from skewless.spec import load_spec
 from skewless_airflow.dag_factory import build_dag
 from skewless_airflow.operators import ShareStageOperator
+from skewless_airflow.timetable import PartTimetable
 from tests.airflow_setting import PROJECT
 
 SPEC = {
@@ -85,8 +86,13 @@ def test_the_schedule_is_the_specs(small: Path) -> None:
     schedule = {"cron": "30 0 * * *", "timezone": "Europe/Zurich", "start": dt.date(2026, 3, 1)}
     small.write_text(yaml.safe_dump({**SPEC, "schedule": schedule}))
     dag = build_dag(small)
-    assert isinstance(dag.schedule, CronTriggerTimetable)
-    assert (dag.schedule.expression, str(dag.schedule.timezone)) == ("30 0 * * *", "Europe/Zurich")
+    assert isinstance(dag.schedule, PartTimetable)
+    assert dag.schedule.serialize() == {
+        "expressions": ["30 0 * * *"], "timezone": "Europe/Zurich", "interval": 0.0, "run_immediately": False,
+        "unit": "day", "offset": -1,
+    }  # fmt: skip
+    assert dag.schedule.summary == "30 0 * * *"
+    assert str(dag.schedule.description).endswith("; computes the day before")
     assert dag.start_date is not None
     assert dag.start_date == dt.datetime(2026, 3, 1, tzinfo=ZoneInfo("Europe/Zurich"))
 

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skewless_airflow.run_store import day_of, run_location, safe_run_id
+from skewless.errors import SpecError
+from skewless.spec import Schedule
+from skewless_airflow.run_store import part_of_run, run_location, safe_run_id
 
 UTC = dt.UTC
+
+
+@dataclass
+class Event:
+    extra: dict[str, Any]
 
 
 @dataclass
@@ -21,6 +29,8 @@ class Run:
     run_after: dt.datetime
     dag_id: str = "job"
     run_id: str = "run"
+    run_type: str = "manual"
+    consumed_asset_events: list[Event] = field(default_factory=list)
 
 
 @given(st.text(max_size=300))
@@ -46,19 +56,61 @@ def test_the_location_is_below_the_root_and_keyed_on_dag_and_run(monkeypatch: py
     )
 
 
+NIGHTLY = Schedule(cron="0 2 * * *", timezone="Europe/Zurich")
+HOURLY = Schedule(asset="visits", hour="previous")
+TICK = dt.datetime(2026, 11, 22, 1, tzinfo=UTC)
+LATER = dt.datetime(2026, 12, 24, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("run_type", ["scheduled", "backfill"])
+def test_a_night_computes_the_day_before(run_type: str) -> None:
+    run = Run(logical_date=TICK, run_after=TICK, run_type=run_type)
+    assert str(part_of_run(run, NIGHTLY, "job")) == "2026-11-21"
+
+
+def test_a_night_with_a_data_interval_computes_the_day_before_its_end() -> None:
+    """As with Airflow's CronDataIntervalTimetable, in a DAG of somebody's own."""
+    run = Run(logical_date=TICK - dt.timedelta(days=1), run_after=TICK, run_type="scheduled")
+    assert str(part_of_run(run, NIGHTLY, "job")) == "2026-11-21"
+
+
 @pytest.mark.parametrize(
-    ("logical_date", "timezone", "day"),
+    ("logical_date", "day"),
     [
-        pytest.param(dt.datetime(2026, 11, 20, 2, tzinfo=UTC), "UTC", dt.date(2026, 11, 20), id="logical-date"),
-        pytest.param(None, "UTC", dt.date(2026, 12, 1), id="no-logical-date"),
-        pytest.param(
-            dt.datetime(2026, 11, 19, 23, 30, tzinfo=UTC),
-            "Europe/Zurich",
-            dt.date(2026, 11, 20),
-            id="after-midnight-there",
-        ),
+        pytest.param(TICK, "2026-11-21", id="logical-date"),
+        pytest.param(None, "2026-12-23", id="none"),
+        pytest.param(dt.datetime(2026, 11, 22, 23, 30, tzinfo=UTC), "2026-11-22", id="after-midnight-there"),
     ],
 )
-def test_the_day_is_that_of_the_schedule(logical_date: dt.datetime | None, timezone: str, day: dt.date) -> None:
-    run = Run(logical_date=logical_date, run_after=dt.datetime(2026, 12, 1, tzinfo=UTC))
-    assert day_of(run, timezone) == day
+def test_a_manual_run_computes_what_the_schedule_would_at_its_logical_date(
+    logical_date: dt.datetime | None, day: str
+) -> None:
+    run = Run(logical_date=logical_date, run_after=LATER, run_type="manual")
+    assert str(part_of_run(run, NIGHTLY, "job")) == day
+
+
+@pytest.mark.parametrize(
+    ("schedule", "extras", "part"),
+    [
+        pytest.param(NIGHTLY, [{"date": "2026-03-01"}], "2026-03-01", id="day"),
+        pytest.param(NIGHTLY, [{"date": "2026-03-01"}, {"date": "2026-03-01"}], "2026-03-01", id="same-day-twice"),
+        pytest.param(NIGHTLY, [{"date": "2026-03-01"}, {"rows": 7}], "2026-03-01", id="one-names-a-day"),
+        pytest.param(NIGHTLY, [{"date": "2026-03-01", "hour": "05"}], "2026-03-01", id="day-of-an-hour"),
+        pytest.param(NIGHTLY, [{"date": "yesterday"}], "2026-12-23", id="no-day"),
+        pytest.param(NIGHTLY, [{}], "2026-12-23", id="nothing"),
+        pytest.param(HOURLY, [{"date": "2026-03-01", "hour": "05"}], "2026-03-01, hour 05", id="hour"),
+        pytest.param(HOURLY, [{"date": "2026-03-01"}], "2026-12-24, hour 11", id="hour-is-not-named"),
+    ],
+)
+def test_a_run_after_events_computes_the_day_that_they_name(
+    schedule: Schedule, extras: list[dict[str, Any]], part: str
+) -> None:
+    run = Run(None, LATER, run_type="asset_triggered", consumed_asset_events=[Event(extra) for extra in extras])
+    assert str(part_of_run(run, schedule, "job")) == part
+
+
+def test_events_of_several_days_are_refused_since_a_run_computes_one() -> None:
+    events = [Event({"date": "2026-03-02"}), Event({"date": "2026-03-01"})]
+    run = Run(None, LATER, run_type="asset_triggered", consumed_asset_events=events)
+    with pytest.raises(SpecError, match=r"required events of one day, .* but came 2026-03-01, 2026-03-02; trigger"):
+        part_of_run(run, NIGHTLY, "asset events of job")

@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 import yaml
 from airflow.dag_processing.dagbag import DagBag
-from airflow.sdk import DAG, Asset, CronTriggerTimetable, MultipleCronTriggerTimetable
+from airflow.sdk import DAG, Asset, CronTriggerTimetable
 from airflow.serialization.serialized_objects import DagSerialization
 
 from skewless.errors import SpecError
 from skewless.spec import JobSpec
 from skewless_airflow import adaptive_aggregation, build_dag
 from skewless_airflow.run_store import run_location
+from skewless_airflow.timetable import PartTimetable
 from tests import airflow_setting
 from tests.airflow_face.test_dag_structure import SPEC
 from tests.airflow_setting import PROJECT
@@ -80,8 +81,8 @@ def test_spark_steps_take_the_pool_that_somebody_made(monkeypatch: pytest.Monkey
     ("schedule", "kind"),
     [
         ({}, type(None)),
-        ({"cron": "0 2 * * *"}, CronTriggerTimetable),
-        ({"cron": ["0 2 * * 1-5", "0 6 * * 0"], "timezone": "Europe/Zurich"}, MultipleCronTriggerTimetable),
+        ({"cron": "0 2 * * *"}, PartTimetable),
+        ({"cron": ["0 2 * * 1-5", "0 6 * * 0"], "timezone": "Europe/Zurich"}, PartTimetable),
         ({"asset": "skewless:other"}, list),
     ],
     ids=["by-hand", "cron", "several-crons", "asset"],

@@ -15,6 +15,7 @@ from airflow.serialization.serialized_objects import DagSerialization
 from pydantic import JsonValue
 
 from skewless.errors import SpecError
+from skewless.part import Part
 from skewless.run_options import OPTIONS, option_values, with_options
 from skewless.spec import JobSpec, load_spec
 from skewless_airflow import build_dag
@@ -90,7 +91,7 @@ def test_what_was_chosen_is_what_differs_from_the_spec() -> None:
     spec = _spec()
     given: dict[str, JsonValue] = {"date": "2026-03-01", "policy": "static", "reducers": 8, "budget": "", "cores": 4}
     choice = chosen(given, form_params(spec), spec, "form")
-    assert choice.date == dt.date(2026, 3, 1)
+    assert choice.part == Part(dt.date(2026, 3, 1))
     assert choice.options == {"policy": "static", "cores": 4}
     assert with_options(spec, choice.options, "form").routing.policy == "static"
 
@@ -110,6 +111,31 @@ def test_conf_that_is_not_of_the_form_is_refused_in_one_sentence(given: dict[str
         chosen(given, form_params(spec), spec, "trigger form of small")
     assert words in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "words"),
+    [
+        pytest.param({"cron": "0 2 * * *", "timezone": "Europe/Zurich"}, "**the day before**", id="previous"),
+        pytest.param({"cron": "0 2 * * *", "day": "current"}, "**the day of the run**", id="current"),
+        pytest.param({"asset": "orders", "day": -2}, "**the day 2 days before**", id="offset"),
+        pytest.param({"hour": "previous"}, "**the hour before**", id="hour"),
+    ],
+)
+def test_the_form_names_the_day_that_is_computed_if_it_is_left_empty(schedule: dict[str, Any], words: str) -> None:
+    date = form_params(_spec(schedule=schedule))["date"]
+    assert words in str(date.schema["description_md"])
+
+
+def test_a_job_of_hours_has_a_field_for_the_hour_and_a_job_of_days_has_none() -> None:
+    hourly = _spec(schedule={"hour": "previous", "timezone": "Europe/Zurich"})
+    form = form_params(hourly)
+    assert list(form)[:2] == ["date", "hour"]
+    assert "hour" not in form_params(_spec())
+    given: dict[str, JsonValue] = {"date": "2026-10-25", "hour": "02b"}
+    assert chosen(given, form, hourly, "form").part == Part(dt.date(2026, 10, 25), "02b")
+    with pytest.raises(SpecError, match="form, field hour: required one like 02"):
+        chosen({"date": "2026-10-25"}, form, hourly, "form")
 
 
 def test_params_that_a_dag_has_of_its_own_are_not_ours() -> None:

@@ -70,9 +70,7 @@ def test_a_run_computes_what_its_schedule_says(schedule: dict[str, Any], moment:
 @pytest.mark.parametrize(
     ("day", "first_utc", "count"), [("2026-03-29", "2026-03-28T23", 23), ("2026-10-25", "2026-10-24T22", 25)]
 )
-def test_hourly_runs_of_a_night_of_daylight_saving_compute_each_hour_once(
-    day: str, first_utc: str, count: int
-) -> None:
+def test_hourly_runs_of_a_night_of_daylight_saving_compute_each_hour_once(day: str, first_utc: str, count: int) -> None:
     begin = _utc(f"{first_utc}:05") + dt.timedelta(hours=1)
     schedule = Schedule(**HOURLY)
     parts = [schedule.part_of(begin + dt.timedelta(hours=number)) for number in range(count)]
@@ -82,9 +80,9 @@ def test_hourly_runs_of_a_night_of_daylight_saving_compute_each_hour_once(
     assert parts == sorted(parts)
 
 
-@given(st.datetimes(dt.datetime(2020, 1, 1), dt.datetime(2035, 1, 1)), st.sampled_from([ZURICH, "America/New_York"]))
-def test_hours_that_follow_each_other_have_names_of_their_own(moment: dt.datetime, zone: str) -> None:
-    moment = moment.replace(tzinfo=dt.UTC)
+@given(st.integers(0, 15 * 365 * 24 * 60), st.sampled_from([ZURICH, "America/New_York"]))
+def test_hours_that_follow_each_other_have_names_of_their_own(minutes: int, zone: str) -> None:
+    moment = _utc("2020-01-01") + dt.timedelta(minutes=minutes)
     assert part_at(moment, zone, "hour", -1) == part_at(moment - dt.timedelta(hours=1), zone, "hour")
     assert part_at(moment, zone, "hour", -1) < part_at(moment, zone, "hour")
     assert part_at(moment, zone, "hour").hour in hours_of(moment.astimezone(ZoneInfo(zone)).date(), zone)
@@ -98,7 +96,9 @@ def test_a_part_can_be_named() -> None:
 @pytest.mark.parametrize(
     ("date", "hour", "unit", "words"),
     [
-        pytest.param("31.1.2026", None, "day", "--date: required a day like 2026-01-31, but came '31.1.2026'", id="date"),
+        pytest.param(
+            "31.1.2026", None, "day", "--date: required a day like 2026-01-31, but came '31.1.2026'", id="date"
+        ),
         pytest.param("2026-01-31", "02", "day", "--hour: required none for a job of days", id="hour-of-days"),
         pytest.param("2026-01-31", None, "hour", "--hour: required one like 02 for a job of hours", id="no-hour"),
         pytest.param("2026-01-31", "02b", "hour", "required an hour of 2026-01-31 in Europe/Zurich", id="not-twice"),
@@ -113,7 +113,8 @@ def test_a_part_that_is_none_is_refused_in_a_sentence(date: str, hour: str | Non
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"day": "previous", "hour": "previous"}, {"day": "yesterday"}, {"day": True}, {"hour": 1.5}, {"day": -10**6}]
+    "wrong",
+    [{"day": "previous", "hour": "previous"}, {"day": "yesterday"}, {"day": True}, {"hour": 1.5}, {"day": -(10**6)}],
 )
 def test_what_a_run_covers_is_one_of_few(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):

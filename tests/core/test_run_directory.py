@@ -189,7 +189,7 @@ def test_an_attempt_lists_its_own_parquet_files_only(run: RunDirectory) -> None:
 def test_paths_are_as_spark_reads_them(tmp_path: Path) -> None:
     assert RunDirectory(str(tmp_path)).path("x") == f"{tmp_path}/x"
     assert RunDirectory(f"file://{tmp_path}/").path("x") == f"{tmp_path}/x"
-    assert RunDirectory("memory://run/").path("x") == "memory:///run/x"
+    assert RunDirectory("memory://run/").path("x") == "memory://run/x"
 
 
 def parquet(pages: bytes, footer: bytes = b"what the pages hold") -> bytes:

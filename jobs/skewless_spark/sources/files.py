@@ -10,6 +10,7 @@ import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
 from skewless.errors import InputError
+from skewless.written_path import as_written
 from skewless_spark.sources.local_files import files_below, refuse_linked_on_the_way
 
 #: Endings of compressed texts, which are read from their beginning and never cut.
@@ -34,6 +35,9 @@ def open_input(path: str) -> tuple[fsspec.AbstractFileSystem, str]:
 def find(path: str) -> list[str]:
     """The data files at a path (a file, a folder with folders in it, or a glob), sorted.
 
+    Returns:
+        Their paths in the file system.
+
     Raises:
         InputError: there is nothing, a name that Hadoop cannot read, or what is no file that can be read to its end.
     """
@@ -42,7 +46,8 @@ def find(path: str) -> list[str]:
     odd = next((file for file in files if ":" in posixpath.basename(file)), None)
     if odd is not None:
         # Hadoop reads "b:c.parquet" as a URI of the scheme "b".
-        raise InputError(f"input file {odd}", "a file name without ':'", "one that Hadoop cannot read", "rename it")
+        named = f"input file {as_written(fs, path, odd)}"
+        raise InputError(named, "a file name without ':'", "one that Hadoop cannot read", "rename it")
     return files
 
 
@@ -76,11 +81,6 @@ def _is_glob(path: str) -> bool:
 def _hidden(name: str) -> bool:
     """Spark's own rule: names that begin with ``_`` or ``.`` are not data."""
     return any(part.startswith((".", "_")) and "=" not in part for part in name.split("/"))
-
-
-def spark_path(fs: fsspec.AbstractFileSystem, file: str) -> str:
-    """Where Spark reads a file of a file system."""
-    return file if isinstance(fs, LocalFileSystem) else str(fs.unstrip_protocol(file))
 
 
 def open_file(path: str) -> IO[bytes]:

@@ -29,8 +29,14 @@ class Footer(NamedTuple):
     pieces: Sequence[tuple[int, int]]
 
 
-def footer_of(fs: fsspec.AbstractFileSystem, file: str, kind: str) -> Footer:
+def footer_of(fs: fsspec.AbstractFileSystem, file: str, kind: str, path: str) -> Footer:
     """Read a footer.
+
+    Args:
+        fs: the file system.
+        file: the path in it.
+        kind: parquet or orc.
+        path: the file for messages, as its user would write it.
 
     Raises:
         InputError: the file is none of its format.
@@ -40,7 +46,7 @@ def footer_of(fs: fsspec.AbstractFileSystem, file: str, kind: str) -> Footer:
         return _parquet(fs, file) if kind == "parquet" else _orc(fs, file)
     except (pa.ArrowException, OSError, KeyError, IndexError) as err:
         reason = (str(err).splitlines() or [type(err).__name__])[0][:200]
-        raise InputError(f"input file {file}", f"a readable {name} file", reason, "remove or rewrite it") from None
+        raise InputError(f"input file {path}", f"a readable {name} file", reason, "remove or rewrite it") from None
 
 
 def _parquet(fs: fsspec.AbstractFileSystem, file: str) -> Footer:

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from skewless.errors import InputError, nearest
 from skewless.job import Source, Unit
 from skewless.spec import Input
+from skewless.written_path import as_written
 from skewless_spark.sources import json_lines, partition_columns
 from skewless_spark.sources.cutting import cut_bytes_evenly, cut_groups, is_large, piece_bytes
 from skewless_spark.sources.delimited import header_of
-from skewless_spark.sources.files import COMPRESSED, find, open_file, open_input, spark_path
+from skewless_spark.sources.files import COMPRESSED, find, open_file, open_input
 from skewless_spark.sources.footers import Footer, footer_of
 from skewless_spark.sources.identity import LOOKERS, checksums, identity_of
 from skewless_spark.sources.lines import Block
@@ -48,6 +49,8 @@ class Listing:
 
 @dataclass(frozen=True)
 class _File:
+    """A file, by the path that its user would write and by the one in its file system."""
+
     path: str
     inner: str
     size: int
@@ -70,18 +73,21 @@ def list_input(given: Input, path: str, share: float = 0.01, files: Sequence[str
     """
     fs, root = open_input(path)
     found = find(path) if files is None else sorted(files)
+    paths = [as_written(fs, path, file) for file in found]
     values = [partition_columns.values_of(file, root) for file in found]
-    partitions = partition_columns.types_of(found, values)
+    partitions = partition_columns.types_of(paths, values)
     with ThreadPoolExecutor(max_workers=LOOKERS) as pool:
         now = list(pool.map(lambda file: identity_of(fs, file), found))
         listed = [
-            _File(spark_path(fs, file), file, identity.size_bytes, identity.version, checksum, one)
-            for file, identity, checksum, one in zip(found, now, checksums(fs, found, now), values, strict=True)
+            _File(spelled, file, identity.size_bytes, identity.version, checksum, one)
+            for spelled, file, identity, checksum, one in zip(
+                paths, found, now, checksums(fs, found, now), values, strict=True
+            )
         ]
         piece = piece_bytes([file.size for file in listed], share, given.cut_bytes)
         if given.format in {"parquet", "orc"}:
-            footers = list(pool.map(lambda file: footer_of(fs, file.inner, given.format), listed))
-            columns = _common_types(found, footers)
+            footers = list(pool.map(lambda file: footer_of(fs, file.inner, given.format, file.path), listed))
+            columns = _common_types(paths, footers)
             units = [unit for one in zip(listed, footers, strict=True) for unit in _counted(*one, piece, given)]
         else:
             columns, row_bytes = _sampled(given, listed)

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from skewless.errors import InputError
 from skewless.spec import Input
-from skewless_spark.sources.files import spark_path
+from skewless.written_path import as_written
 from skewless_spark.sources.listing import Listing, list_input
 
 _FORMATS = ("parquet", "orc", "csv", "json", "text")
@@ -71,9 +71,10 @@ def list_table(spark: SparkSession, given: Input, share: float) -> tuple[str, Li
 
 def _files(location: str, paths: list[str]) -> tuple[str, list[str]]:
     """Spark's URIs, percent-encoded, as paths."""
-    fs, root = fsspec.core.url_to_fs(unquote(location))
+    place = unquote(location)
+    fs, root = fsspec.core.url_to_fs(place)
     found = [str(fs._strip_protocol(unquote(path))) for path in paths]  # noqa: SLF001  # fsspec's own name for it
-    return spark_path(fs, root.rstrip("/")), found
+    return as_written(fs, place, root.rstrip("/")), found
 
 
 def _options(spark: SparkSession, name: str) -> Mapping[str, str]:

@@ -1,0 +1,155 @@
+"""What Great Expectations takes, by the schemas that it keeps as files: to import it takes seconds.
+
+The schemas leave some of its own rules unsaid, and say some that it does not hold itself to. Where the two
+differ, this goes by what the classes do: a test compares both for every expectation that a spec may name.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import re
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import distribution
+from pathlib import Path
+from typing import Any
+
+from jsonschema import Draft7Validator, FormatChecker
+
+from skewless.errors import SpecError, nearest
+
+#: Settings that every expectation class has and that are not the spec's to set: how results are
+#: reported is ours, and a row condition is SQL, that is code.
+_NOT_OURS_TO_OFFER = frozenset(
+    {
+        "id", "meta", "metadata", "notes", "result_format", "description", "catch_exceptions", "rendered_content",
+        "severity", "windows", "batch_id", "row_condition", "condition_parser", "library_metadata",
+    }
+)  # fmt: skip
+#: The only kwarg that is a mapping by nature; elsewhere a mapping is a ``$PARAMETER`` in disguise.
+MAPPING_KWARG = "quantile_ranges"
+#: Where they lie in the package.
+_SCHEMAS = "great_expectations/expectations/core/schemas"
+#: An expectation whose schema is missing from the package, and one with the same kwargs.
+_LIKE = {"expect_column_values_to_be_json_parseable": "expect_column_values_to_be_unique"}
+#: Kwargs whose schema is for a form on a page, and narrower than what the class takes.
+_WIDER: Mapping[str, Mapping[str, Any]] = {
+    "mostly": {"type": "number", "minimum": 0, "maximum": 1},
+    "value_set": {"type": "array"},
+}
+#: Lists that must be so long.
+_LEAST = {"regex_list": 1, "column_list": 2}
+#: Expectations of a range, of whose two bounds one must be given.
+_A_BOUND = frozenset({"expect_column_values_to_be_between", "expect_column_value_lengths_to_be_between"})
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?)?")
+
+_formats = FormatChecker(formats=())
+
+
+@_formats.checks("date")
+@_formats.checks("date-time")
+def _is_moment(text: object) -> bool:
+    if not isinstance(text, str):
+        return True
+    try:
+        dt.datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return _MOMENT.fullmatch(text) is not None
+
+
+@cache
+def _kwargs_of(kind: str) -> tuple[dict[str, Draft7Validator], dict[str, Any], tuple[str, ...]]:
+    """Of an expectation: a validator for each kwarg that a spec may give, their schemas, and those that it must."""
+    name = "".join(part.capitalize() for part in _LIKE.get(kind, kind).split("_"))
+    file = distribution("great-expectations").locate_file(f"{_SCHEMAS}/{name}.json")
+    whole = json.loads(Path(str(file)).read_text(encoding="utf-8"))
+    schemas = {name: schema for name, schema in whole["properties"].items() if name not in _NOT_OURS_TO_OFFER}
+    plain = {name: _WIDER.get(name) or _without_parameters(schema) for name, schema in schemas.items()}
+    validators = {name: Draft7Validator(schema, format_checker=_formats) for name, schema in plain.items()}
+    return validators, schemas, tuple(name for name in whole.get("required", ()) if name in schemas)
+
+
+def _without_parameters(schema: dict[str, Any]) -> dict[str, Any]:
+    """The kinds of values that a kwarg takes, without the mapping that names a parameter."""
+    kinds = [one for one in schema.get("anyOf", ()) if one != {"type": "object"}]
+    return {"anyOf": kinds} if kinds else schema
+
+
+def require_fitting(kind: str, kwargs: Mapping[str, Any], spot: str) -> None:
+    """Refuse kwargs that Great Expectations would refuse, or would read as something else than they say.
+
+    Raises:
+        SpecError: names the kwarg.
+    """
+    validators, schemas, required = _kwargs_of(kind)
+    for name in kwargs:
+        if name not in validators:
+            raise SpecError(f"{spot}.kwargs", "a known kwarg", f"the unknown {name!r}", nearest(name, validators))
+    for name in required:
+        if name not in kwargs:
+            raise SpecError(f"{spot}.kwargs.{name}", "this kwarg", "nothing", "add it")
+    for name, given in kwargs.items():
+        optional = name not in required and "default" not in schemas[name]
+        if name == MAPPING_KWARG or (given is None and optional):
+            continue
+        wrong = None if given is None else _unmet(validators[name], name, given)
+        if given is None or wrong:
+            raise SpecError(f"{spot}.kwargs.{name}", wrong or "a value", repr(given)[:120])
+    _require_bounds(kind, kwargs, spot)
+
+
+def _unmet(validator: Draft7Validator, name: str, given: Any) -> str:
+    """What a value should be, if it is not."""
+    if next(validator.iter_errors(given), None) is not None:
+        return _in_words(validator.schema)
+    if isinstance(given, list) and len(given) < _LEAST.get(name, 0):
+        return f"a list of at least {_LEAST[name]}"
+    if isinstance(given, int) and not isinstance(given, bool) and "integer" not in str(validator.schema):
+        read = float(given)
+        return "" if read == given else f"a number that a double can hold (this one would be {read:.0f})"
+    if name == "strftime_format" and not _can_be_read_back(given):
+        return "a form that times can be read by, such as %Y-%m-%d"
+    return ""
+
+
+def _in_words(schema: Mapping[str, Any]) -> str:
+    """A schema of a kwarg for people.
+
+    >>> _in_words({"anyOf": [{"type": "number"}, {"type": "string", "format": "date"}]})
+    'a number or a date'
+    """
+    kinds = []
+    for one in schema.get("anyOf") or [schema]:
+        kind = {"number": "a number", "integer": "a whole number", "boolean": "true or false", "array": "a list"}
+        words = kind.get(one.get("type", ""), "a text")
+        if one.get("format"):
+            words = {"date": "a date", "date-time": "a time"}[one["format"]]
+        if "enum" in one:
+            words = f"one of {', '.join(one['enum'])}"
+        if "minimum" in one:
+            words += f" from {one['minimum']}" + (f" to {one['maximum']}" if "maximum" in one else "")
+        if one.get("items"):
+            words += " of pairs" if "items" in one["items"] else " of texts"
+        kinds.append(words)
+    return " or ".join(dict.fromkeys(kinds))
+
+
+def _can_be_read_back(form: str) -> bool:
+    moment = dt.datetime(2026, 1, 31, 23, 59, 58, tzinfo=dt.UTC)
+    try:
+        dt.datetime.strptime(moment.strftime(form), form)  # noqa: DTZ007  # whether it can be read is all
+    except ValueError:
+        return False
+    return True
+
+
+def _require_bounds(kind: str, kwargs: Mapping[str, Any], spot: str) -> None:
+    low, high = kwargs.get("min_value"), kwargs.get("max_value")
+    if kind in _A_BOUND and low is None and high is None:
+        raise SpecError(f"{spot}.kwargs", "min_value, max_value or both", "neither", "add one")
+    if kind == "expect_table_row_count_to_be_between" and low is not None and high is not None:
+        ordered = type(low) is type(high) and low <= high
+        if not ordered:
+            raise SpecError(f"{spot}.kwargs.min_value", "at most max_value", f"{low!r} and {high!r}"[:120])
