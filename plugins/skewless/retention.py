@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import fsspec
+from fsspec.implementations.local import LocalFileSystem
 
 from skewless.document import Frozen
 from skewless.errors import RunDirectoryError, SkewlessError
