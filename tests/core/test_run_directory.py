@@ -10,8 +10,10 @@ from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import pytest
+from fsspec.implementations.local import LocalFileSystem
 
 from skewless.errors import DocumentError, LostRaceError, RunDirectoryError, SkewlessError
+from skewless.file_checksum import file_checksum
 from skewless.planner import first_plan, plan_next_stage
 from skewless.run_directory import MANIFEST, STAGE_REPORT, RunDirectory, stage_step
 from skewless.step_commit import CommittedFile, StepCommit
@@ -221,6 +223,16 @@ def test_a_committed_file_that_changed_is_not_read(
     run.fs.rm_file(path) if found is None else run.fs.pipe_file(path, found)
     with pytest.raises(RunDirectoryError, match=f"required the file of {len(written)} bytes that was committed"):
         run.verify(file)
+
+
+@pytest.mark.parametrize(
+    "content", [parquet(b"pages")[:-1] + b"E", b"PAR1", b"", parquet(b"pages")[-12:]],
+    ids=["another mark", "a mark alone", "empty", "a footer longer than the file"],
+)  # fmt: skip
+def test_what_has_no_footer_is_no_parquet_file(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "x.parquet").write_bytes(content)
+    with pytest.raises(OSError, match="it has no Parquet footer at its end"):
+        file_checksum(LocalFileSystem(), str(tmp_path / "x.parquet"))
 
 
 def test_a_copy_that_differs_anywhere_is_refused(run: RunDirectory, tmp_path: Path) -> None:
