@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from skewless.errors import PlanError, SkewlessError
-from skewless.replay import Replayed, as_it_ran, replay
+from skewless.replay import ERROR_WORDS, Replayed, as_it_ran, replay
 from skewless.run_directory import RunDirectory, stage_step
 from skewless_airflow.web.run_folders import stamp
 from skewless_airflow.web.views.job import whole_job
@@ -21,11 +21,13 @@ class WhatIfView:
         lines: as it ran, and then by policy.
         refused: policies that cannot be played, each with the reason.
         fault: why nothing can be replayed; "" if it can.
+        error_words: how far the figures may be off.
     """
 
     lines: tuple[Replayed, ...]
     refused: tuple[tuple[str, str], ...]
     fault: str = ""
+    error_words: str = ERROR_WORDS
 
 
 def read_what_if(run: RunDirectory, policies: Sequence[str]) -> WhatIfView:
