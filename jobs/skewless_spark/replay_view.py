@@ -12,7 +12,7 @@ from rich.table import Table
 from skewless.errors import PlanError, SpecError, nearest
 from skewless.job import Job
 from skewless.policies import POLICIES
-from skewless.replay import as_it_ran, replay
+from skewless.replay import ERROR_WORDS, as_it_ran, replay
 from skewless.run_directory import RunDirectory
 from skewless.stage_report import StageReport
 
@@ -79,6 +79,8 @@ def show(told: dict[str, Any], console: Console) -> None:
     for line in told["policies"]:
         table.add_row(*_cells(line))
     console.print(table)
+    if any(line["error"] for line in told["policies"]):
+        _say(console, ERROR_WORDS)
     for line in told["policies"]:
         for stage, sentence in enumerate(line["decisions"], start=1):
             _say(console, f"{line['policy']}, stage {stage}: {sentence}")
@@ -87,9 +89,10 @@ def show(told: dict[str, Any], console: Console) -> None:
 
 
 def _cells(line: dict[str, Any]) -> tuple[str, ...]:
+    error = f" ± {line['error']:.0%}" if line["error"] else ""
     return (
         escape(line["policy"]),
-        f"{line['makespan_over_bound']:.3f}",
+        f"{line['makespan_over_bound']:.3f}{error}",
         f"{line['s']:.4f}",
         f"{line['imbalance_final']:.3%}",
         f"{line['imbalance_fraction']:.3%}",

@@ -7,12 +7,13 @@ from collections.abc import Callable
 from functools import cache
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from benchmarks.simulation import NULL, Simulation, simulated_job
 from skewless.errors import PlanError
 from skewless.policies import POLICIES
-from skewless.replay import FluidRun, Replayed, as_it_ran, fluid_run, replay
+from skewless.replay import JOINED_ERROR, ORDER_ERROR, FluidRun, Replayed, as_it_ran, fluid_run, replay
 from skewless.stage_report import StageReport
 from skewless.wave_counts import WaveCounts, slot_rows
 from tests.core import synthetic
@@ -60,6 +61,45 @@ def test_the_run_of_another_policy_says_what_this_one_would_have_come_to(policy:
     found, truth = replay(zipf_run().job, zipf_run().reports, policy), recorded(zipf_run(policy))
     assert found.makespan_over_bound == pytest.approx(truth.makespan_over_bound, rel=0.02)
     assert abs(found.stages - truth.stages) <= 1
+
+
+def stream(order: str) -> npt.NDArray[np.int64]:
+    """Twenty thousand rows of five hundred keys: in random order, or with a key that comes in the last third only."""
+    draw = np.random.default_rng(0)
+    weights = np.arange(1, 501) ** -0.8
+    numbers = draw.choice(500, 20_000, p=weights / weights.sum())
+    if order == "late":
+        numbers[14_000:] = np.where(draw.random(6000) < 0.5, 499, numbers[14_000:])
+    return numbers
+
+
+@cache
+def ordered_run(order: str, policy: str) -> Simulation:
+    job = simulated_job([20] * 1000, in_order=True, reducers=8, policy=policy, stage_overhead=0)
+    return Simulation(job, [f"key-{n}" for n in range(500)], stream(order)).play()
+
+
+@pytest.mark.parametrize("order", ["random", "late"])
+def test_a_replay_is_off_by_no_more_than_it_says_and_exact_where_it_says_nothing(order: str) -> None:
+    off = {}
+    for policy in ("static", "adaptive", "partial_key", "doubling", "halving"):
+        truth = recorded(ordered_run(order, policy)).makespan_over_bound
+        for of in ("static", "adaptive"):
+            found = replay(ordered_run(order, of).job, ordered_run(order, of).reports, policy)
+            off[policy, of] = abs(found.makespan_over_bound / truth - 1.0)
+            assert off[policy, of] <= found.error + 1e-9
+            assert (found.error == 0.0) == (policy == "static")
+    worst = max(off.values())
+    assert worst < 0.02 if order == "random" else worst > 0.05, "what is said of late keys is needed"
+    assert recorded(ordered_run(order, "static")).error == 0.0
+
+
+def test_a_replay_of_joined_stretches_of_the_input_says_that_it_may_be_off_by_more() -> None:
+    for in_order, said in ((True, JOINED_ERROR), (False, ORDER_ERROR)):
+        job = simulated_job([20] * 1000, in_order=in_order, reducers=8)
+        run = Simulation(job, [f"key-{n}" for n in range(500)], stream("late"), overhead_seconds=2000.0).play()
+        assert any(report.waves[1] - report.waves[0] > 1 for report in run.reports)
+        assert replay(run.job, run.reports, "static").error == said
 
 
 def test_on_a_plain_ring_without_backlog_the_rows_of_each_task_are_exact() -> None:

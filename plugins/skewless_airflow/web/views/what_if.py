@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from skewless.errors import PlanError, SkewlessError
-from skewless.replay import Replayed, as_it_ran, replay
+from skewless.replay import ERROR_WORDS, Replayed, as_it_ran, replay
 from skewless.run_directory import RunDirectory, stage_step
 from skewless_airflow.web.replaying import REPLAYS
 from skewless_airflow.web.run_folders import stamp
@@ -29,12 +29,14 @@ class WhatIfView:
         refused: policies that cannot be played, each with the reason.
         fault: why nothing can be replayed; "" if it can.
         pending: what is being played still; "" is the run as it ran.
+        error_words: how far the figures may be off.
     """
 
     lines: tuple[Replayed, ...]
     refused: tuple[tuple[str, str], ...]
     fault: str = ""
     pending: tuple[str, ...] = ()
+    error_words: str = ERROR_WORDS
 
 
 async def read_what_if(run: RunDirectory, policies: Sequence[str], patience_seconds: float | None = None) -> WhatIfView:
