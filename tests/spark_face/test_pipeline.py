@@ -9,7 +9,7 @@ import random
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +28,7 @@ from skewless_spark.prepare import freeze, prepare
 from skewless_spark.sources import list_input
 from skewless_spark.stage import outcome, run_stage
 from skewless_spark.stage_histogram import head_and_slots
+from tests.listening import LOOPBACK, listening
 from tests.spark_face.scenario import DATE, as_rows, plain, reduce_job, result_of, run_job, spec_of, write_input
 
 #: What no key should be, and some are.
@@ -389,3 +390,10 @@ def test_a_result_among_the_input_or_on_an_object_store_is_refused(tmp_path: Pat
     for output in (path, path / "out", tmp_path, "s3://bucket/out"):
         with pytest.raises(SpecError, match=r"field output\.path: required"):
             freeze(spec_of(path, "key", {"n": "count"}, output={"path": str(output)}), DATE, str(tmp_path), "spec")
+
+
+def test_a_local_session_listens_on_the_loopback_only(spark: SparkSession) -> None:
+    jvm = cast("Any", spark.sparkContext)._gateway.proc.pid
+    addresses = listening([jvm])
+    assert len(addresses) > 1, "its driver and its block manager"
+    assert not [address for address in addresses if not address.startswith(LOOPBACK)]
