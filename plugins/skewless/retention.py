@@ -184,11 +184,7 @@ def _current(runs: Sequence[_Run]) -> set[str]:
         if path not in manifests:
             manifests[path] = manifest_of(Path(path))
         manifest = manifests[path]
-        if manifest is None:
-            mine = one.publication is not None
-        else:
-            mine = _published(one, manifest)
-        if mine:
+        if one.publication is not None if manifest is None else _published(one, manifest):
             found.add(one.run.root)
     return found
 
