@@ -26,7 +26,7 @@ from skewless.document import Frozen
 from skewless.errors import RunDirectoryError, SkewlessError
 from skewless.job import Job
 from skewless.part import Part
-from skewless.publication import Publication, VersionManifest, manifest_of, publication_of, published_path
+from skewless.publication import Publication, VersionManifest, identity_of, manifest_of, publication_of, published_path
 from skewless.publication.places import beside, left_drafts, past_grace
 from skewless.routing_plan import RoutingPlan
 from skewless.run_directory import DOCUMENT, RESULT_STEP, RunDirectory, stage_step
@@ -209,17 +209,23 @@ def _current(runs: Sequence[_Run]) -> set[str]:
     for one in runs:
         if one.publication is None and not one.finished:
             continue
-        path = one.publication.path if one.publication else published_path(one.run.job())
+        try:
+            path = one.publication.path if one.publication else published_path(one.run.job())
+        except SkewlessError:  # another prune was faster
+            continue
         if path not in manifests:
             manifests[path] = manifest_of(Path(path))
         manifest = manifests[path]
-        if manifest is None:
-            mine = one.publication is not None
-        else:
-            mine = manifest.turn == one.turn and manifest.by.job == one.run.job().digest()
-        if mine:
+        if one.publication is not None if manifest is None else _published(one, manifest):
             found.add(one.run.root)
     return found
+
+
+def _published(one: _Run, manifest: VersionManifest) -> bool:
+    try:
+        return manifest.turn == one.turn and manifest.by.job == identity_of(one.run).job
+    except OSError:  # it went just now
+        return False
 
 
 def _beside(runs: Sequence[_Run], now: dt.datetime, limits: Limits) -> Iterator[Fate]:

@@ -13,9 +13,20 @@ from pathlib import Path
 import pytest
 
 from skewless.errors import RunDirectoryError
-from skewless.publication import publication_of, superseded_by
+from skewless.publication import publication_of, publishing, superseded_by
 from skewless.run_directory import RESULT_STEP, RunDirectory
-from tests.core.test_publication import DAY, NOW, beside, kept, left_over, manifest, published, texts, validated
+from tests.core.test_publication import (
+    DAY,
+    NOW,
+    beside,
+    kept,
+    left_over,
+    manifest,
+    published,
+    texts,
+    turns_of,
+    validated,
+)
 
 
 def the_file(out: Path) -> Path:
@@ -328,3 +339,13 @@ def test_a_second_rename_that_fails_is_rolled_back(tmp_path: Path) -> None:
     assert "came another attempt or run, which moved its draft away" in ended.stdout, ended.stderr
     assert texts(out / DAY) == ["one"]
     assert not list(out.parent.rglob("*.aside"))
+
+
+def test_an_output_folder_that_goes_away_meanwhile_is_told_in_one_sentence(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    steps = publishing(validated(tmp_path / "run", out, {"a.txt": "one"}), turns_of(out), NOW)
+    while next(steps) != "cleared":
+        pass
+    out.rmdir()
+    with pytest.raises(RunDirectoryError, match="required a folder that can be written, but came No such file or dir"):
+        next(steps)
