@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import datetime as dt
+import grp
+import os
 import re
+import stat
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skewless.step_commit import StepCommit
+from skewless_airflow.operators import _run_of
 from skewless_airflow.run_store import day_of, run_location, safe_run_id
 
 UTC = dt.UTC
@@ -62,3 +68,15 @@ def test_the_location_is_below_the_root_and_keyed_on_dag_and_run(monkeypatch: py
 def test_the_day_is_that_of_the_schedule(logical_date: dt.datetime | None, timezone: str, day: dt.date) -> None:
     run = Run(logical_date=logical_date, run_after=dt.datetime(2026, 12, 1, tzinfo=UTC))
     assert day_of(run, timezone) == day
+
+
+def test_a_run_directory_that_airflow_makes_is_its_users_or_belongs_to_the_group_of_the_setting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SKEWLESS_ROOT", str(tmp_path))
+    document = StepCommit(step="s", attempt="a", files=(), counts={})
+    for group, mode in (("", 0o700), (grp.getgrgid(os.getegid()).gr_name, 0o2770)):
+        monkeypatch.setenv("SKEWLESS_RUN_GROUP", group)
+        run = Run(None, dt.datetime(2026, 11, 20, tzinfo=UTC), run_id=f"run-{mode:o}")
+        _run_of(run, "").write_once("spec.json", document)
+        assert stat.S_IMODE(Path(run_location("job", run.run_id)).stat().st_mode) == mode
