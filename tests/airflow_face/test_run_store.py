@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
+import grp
+import os
 import re
+import stat
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +17,8 @@ from hypothesis import strategies as st
 
 from skewless.errors import SpecError
 from skewless.spec import Schedule
+from skewless.step_commit import StepCommit
+from skewless_airflow.operators import _run_of
 from skewless_airflow.run_store import part_of_run, run_location, safe_run_id
 
 UTC = dt.UTC
@@ -114,3 +120,15 @@ def test_events_of_several_days_are_refused_since_a_run_computes_one() -> None:
     run = Run(None, LATER, run_type="asset_triggered", consumed_asset_events=events)
     with pytest.raises(SpecError, match=r"required events of one day, .* but came 2026-03-01, 2026-03-02; trigger"):
         part_of_run(run, NIGHTLY, "asset events of job")
+
+
+def test_a_run_directory_that_airflow_makes_is_its_users_or_belongs_to_the_group_of_the_setting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SKEWLESS_ROOT", str(tmp_path))
+    document = StepCommit(step="s", attempt="a", files=(), counts={})
+    for group, mode in (("", 0o700), (grp.getgrgid(os.getegid()).gr_name, 0o2770)):
+        monkeypatch.setenv("SKEWLESS_RUN_GROUP", group)
+        run = Run(None, dt.datetime(2026, 11, 20, tzinfo=UTC), run_id=f"run-{mode:o}")
+        _run_of(run, "").write_once("spec.json", document)
+        assert stat.S_IMODE(Path(run_location("job", run.run_id)).stat().st_mode) == mode

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from tests.publication.libraries import LIBRARIES
-from tests.publication.oracle import Publisher, by_the_clock
+from tests.publication.oracle import Publisher, oracle
 
 WHOLE = 0.95
 
@@ -24,7 +24,7 @@ def main() -> int:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
         publisher = Publisher(Path(place))
-        tallies = by_the_clock(publisher, list(LIBRARIES), given.reads, given.every)
+        tallies = oracle(publisher, list(LIBRARIES), given.reads, every_seconds=given.every)
     print(f"{publisher.versions - 1} publications")
     for name, tally in tallies.items():
         print(f"{name}: {tally}")

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import multiprocessing.synchronize
 import random
 import shutil
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import cast
 
 import pyarrow as pa
 
@@ -21,6 +21,7 @@ from skewless.run_directory import RunDirectory
 from tests.publication.libraries import LIBRARIES, Library, Pause
 from tests.publication.versions import Outcome, day_of, judged, publish_version, ready, refused
 
+_ASKS = "publish"
 _SPAWN = multiprocessing.get_context("spawn")
 
 
@@ -71,7 +72,7 @@ def _read_on(
     library, tally, draw = LIBRARIES[name](), Tally(), random.Random(seed)
 
     def asks() -> None:
-        publisher.send("publish")
+        publisher.send(_ASKS)
         publisher.recv()
 
     def dawdles() -> None:
@@ -107,79 +108,60 @@ class Publisher:
         self._next = self._made()
 
 
+def oracle(
+    publisher: Publisher, names: Sequence[str], reads: int, *, ask_every: int = 0, every_seconds: float = math.inf
+) -> dict[str, Tally]:
+    """Read with each library at once, each in a process of its own, while versions are published.
+
+    Args:
+        publisher: of the day.
+        names: of the libraries.
+        reads: of each library.
+        ask_every: one of so many reads has a version published between listing and opening; of 0 none has, and
+            each read pauses a little there.
+        every_seconds: from publication to publication, beside those that are asked for; 0 for as fast as it goes.
+
+    Returns:
+        What each library got.
+    """
+    tallies: dict[str, Tally] = {}
+    # One retry is promised to succeed where versions are some time apart: none is asked for while somebody tries again.
+    retrying = _SPAWN.Lock()
+    with _readers(publisher.day, names, reads, ask_every, retrying if ask_every else nullcontext()) as ends:
+        due = time.monotonic() + every_seconds
+        while ends:
+            left = None if every_seconds == math.inf else max(0.0, due - time.monotonic())
+            for end in multiprocessing.connection.wait(list(ends), timeout=left):
+                assert isinstance(end, Connection)
+                said = end.recv()
+                if said == _ASKS:
+                    with retrying:
+                        publisher.publish()
+                    end.send("published")
+                else:
+                    tallies[ends.pop(end)] = said
+            if time.monotonic() >= due:
+                publisher.publish()
+                due = time.monotonic() + every_seconds
+    return tallies
+
+
 @contextmanager
-def reading(
-    publisher: Publisher, names: list[str], reads: int, ask_every: int, retrying: AbstractContextManager
-) -> Iterator[dict[str, Connection]]:
-    """Reader processes, by library, each with a connection that it asks for publications and gives its tally."""
+def _readers(
+    day: str, names: Sequence[str], reads: int, ask_every: int, retrying: AbstractContextManager
+) -> Iterator[dict[Connection, str]]:
+    """Reader processes; by the connection of each, which asks for publications and gives its tally, its library."""
     ends, processes = {}, []
     for seed, name in enumerate(names):
         ours, theirs = _SPAWN.Pipe()
-        given = (name, publisher.day, reads, ask_every, theirs, retrying, seed)
+        given = (name, day, reads, ask_every, theirs, retrying, seed)
         processes.append(_SPAWN.Process(target=_read_on, args=given, daemon=True))
-        ends[name] = ours
-    for process in processes:
-        process.start()
+        processes[-1].start()
+        theirs.close()  # so that a reader that dies is noticed
+        ends[ours] = name
     try:
         yield ends
     finally:
         for process in processes:
             process.join(20)
             process.kill()
-
-
-def on_request(publisher: Publisher, names: list[str], reads: int, ask_every: int) -> dict[str, Tally]:
-    """Read with each library; a version is published whenever a reader asks for one, having listed the day.
-
-    Args:
-        publisher: of the day.
-        names: of the libraries.
-        reads: of each library.
-        ask_every: one of so many reads asks.
-    """
-    tallies: dict[str, Tally] = {}
-    # One retry is promised to succeed where versions are some time apart: none comes while somebody tries again.
-    retrying = _SPAWN.Lock()
-    with reading(publisher, names, reads, ask_every, retrying) as ends:
-        while len(tallies) < len(names):
-            open_ends = [end for name, end in ends.items() if name not in tallies]
-            for end in multiprocessing.connection.wait(open_ends):
-                said = cast("Connection", end).recv()
-                if said == "publish":
-                    with retrying:
-                        publisher.publish()
-                    cast("Connection", end).send("published")
-                else:
-                    tallies[next(name for name, one in ends.items() if one is end)] = said
-    return tallies
-
-
-def by_the_clock(publisher: Publisher, names: list[str], reads: int, every_seconds: float) -> dict[str, Tally]:
-    """Read with each library, pausing a little after each listing, while the day is published by the clock.
-
-    Args:
-        publisher: of the day.
-        names: of the libraries.
-        reads: of each library.
-        every_seconds: from publication to publication; 0 for as fast as it goes.
-    """
-    tallies: dict[str, Tally] = {}
-    with reading(publisher, names, reads, 0, nullcontext()) as ends:
-        while len(tallies) < len(names):
-            due = time.monotonic() + every_seconds
-            open_ends = [end for name, end in ends.items() if name not in tallies]
-            while open_ends and (left := due - time.monotonic()) > 0:
-                _take(ends, tallies, left)
-                open_ends = [end for name, end in ends.items() if name not in tallies]
-            _take(ends, tallies, 0)
-            if len(tallies) < len(names):
-                publisher.publish()
-    return tallies
-
-
-def _take(ends: dict[str, Connection], tallies: dict[str, Tally], seconds: float) -> None:
-    waiting = {name: end for name, end in ends.items() if name not in tallies}
-    ready_ends = multiprocessing.connection.wait(list(waiting.values()), timeout=seconds)
-    for name, end in waiting.items():
-        if end in ready_ends:
-            tallies[name] = end.recv()

@@ -12,7 +12,7 @@ import pytest
 from fsspec.implementations.local import LocalFileSystem
 
 from tests.publication.libraries import LIBRARIES
-from tests.publication.oracle import Publisher, on_request, read_once
+from tests.publication.oracle import Publisher, oracle, read_once
 from tests.publication.versions import FILES, Outcome
 
 #: Reads of each library, and how many of them publish a version between listing and opening.
@@ -84,7 +84,7 @@ def test_a_version_published_at_any_step_of_a_read_leaves_it_whole_or_an_error(q
 
 
 def test_of_three_thousand_reads_none_is_torn_and_each_failure_is_whole_on_one_retry(quick_disk: Path) -> None:
-    tallies = on_request(Publisher(quick_disk), list(LIBRARIES), READS, ASK_EVERY)
+    tallies = oracle(Publisher(quick_disk), list(LIBRARIES), READS, ask_every=ASK_EVERY)
     for name, tally in tallies.items():
         assert tally.reads.total() == READS
         assert not tally.reads["torn"], f"{name}: {tally}"

@@ -115,3 +115,20 @@ def test_a_folder_that_cannot_be_listed_is_told_and_not_passed_over(folder: Path
             find(str(folder))
     finally:
         os.seteuid(0)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else for a moment")
+def test_a_file_that_cannot_be_read_is_told(folder: Path) -> None:
+    (folder / "words.txt").touch(mode=0o600)
+    os.seteuid(65534)
+    try:
+        with pytest.raises(InputError, match=r"words.txt: required a readable file, but came Permission denied"):
+            list_input(Input(path=str(folder), format="text"), str(folder / "words.txt"))
+    finally:
+        os.seteuid(0)
+
+
+def test_a_file_that_goes_while_it_is_listed_is_told(folder: Path) -> None:
+    files = [str(folder / "gone.parquet")]
+    with pytest.raises(InputError, match=r"gone.parquet: required a file that stays there, but came No such file"):
+        list_input(Input(path=str(folder)), str(folder), files=files)

@@ -47,6 +47,19 @@ class Identity(NamedTuple):
         return self.version.startswith(("tag:", "stat:"))
 
 
+def listed_identity(fs: fsspec.AbstractFileSystem, file: str) -> Identity:
+    """What the file system says of a file that it has just listed.
+
+    Raises:
+        InputError: it is gone again, or cannot be looked at.
+    """
+    try:
+        return identity_of(fs, file)
+    except OSError as err:
+        reason = err.strerror or str(err)[:200]
+        raise InputError(f"input file {file}", "a file that stays there", reason, "list it again when it does") from None
+
+
 def identity_of(fs: fsspec.AbstractFileSystem, file: str) -> Identity:
     """What the file system says of a file now.
 
@@ -77,6 +90,9 @@ def checksums(fs: fsspec.AbstractFileSystem, files: Sequence[str], found: Sequen
         fs: their file system.
         files: their paths.
         found: the identity of each.
+
+    Raises:
+        InputError: one of them cannot be read.
     """
     left, chosen = CHECKSUM_BYTES, []
     for file, identity in zip(files, found, strict=True):
@@ -84,7 +100,15 @@ def checksums(fs: fsspec.AbstractFileSystem, files: Sequence[str], found: Sequen
         left -= identity.size_bytes if wanted else 0
         chosen.append(file if wanted else "")
     with ThreadPoolExecutor(max_workers=LOOKERS) as pool:
-        return list(pool.map(lambda file: content_checksum(fs, file) if file else "", chosen))
+        return list(pool.map(lambda file: _checksum(fs, file) if file else "", chosen))
+
+
+def _checksum(fs: fsspec.AbstractFileSystem, file: str) -> str:
+    try:
+        return content_checksum(fs, file)
+    except OSError as err:
+        reason = err.strerror or str(err)[:200]
+        raise InputError(f"input file {file}", "a readable file", reason, "mend or remove it") from None
 
 
 def verdict(unit: Unit, now: Identity) -> Literal["same", "rewritten", "touched", "compare"]:

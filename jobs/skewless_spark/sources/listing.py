@@ -16,7 +16,7 @@ from skewless_spark.sources.cutting import cut_bytes_evenly, cut_groups, is_larg
 from skewless_spark.sources.delimited import header_of
 from skewless_spark.sources.files import COMPRESSED, find, open_file, open_input
 from skewless_spark.sources.footers import Footer, footer_of
-from skewless_spark.sources.identity import LOOKERS, checksums, identity_of
+from skewless_spark.sources.identity import LOOKERS, checksums, listed_identity
 from skewless_spark.sources.lines import Block
 from skewless_spark.sources.spark_types import declared_type
 from skewless_spark.sources.uris import FILE_COLUMNS, file_column_type
@@ -77,7 +77,7 @@ def list_input(given: Input, path: str, share: float = 0.01, files: Sequence[str
     values = [partition_columns.values_of(file, root) for file in found]
     partitions = partition_columns.types_of(paths, values)
     with ThreadPoolExecutor(max_workers=LOOKERS) as pool:
-        now = list(pool.map(lambda file: identity_of(fs, file), found))
+        now = list(pool.map(lambda file: listed_identity(fs, file), found))
         listed = [
             _File(spelled, file, identity.size_bytes, identity.version, checksum, one)
             for spelled, file, identity, checksum, one in zip(
