@@ -153,6 +153,7 @@ def _require_bounds(kind: str, kwargs: Mapping[str, Any], spot: str) -> None:
     low, high = kwargs.get("min_value"), kwargs.get("max_value")
     if kind in _A_BOUND and low is None and high is None:
         raise SpecError(f"{spot}.kwargs", "min_value, max_value or both", "neither", "add one")
-    both = low is not None and high is not None
-    if kind == _ORDERED and both and (isinstance(low, str) != isinstance(high, str) or low > high):
+    if kind != _ORDERED or low is None or high is None:
+        return
+    if isinstance(low, str) != isinstance(high, str) or low > high:
         raise SpecError(f"{spot}.kwargs.min_value", "at most max_value", f"{low!r} and {high!r}"[:120])
