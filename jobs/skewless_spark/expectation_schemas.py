@@ -21,7 +21,7 @@ from skewless.errors import SpecError, nearest
 
 #: Settings that every expectation class has and that are not the spec's to set: how results are
 #: reported is ours, and a row condition is SQL, that is code.
-_NOT_OURS_TO_OFFER = frozenset(
+NOT_OURS_TO_OFFER = frozenset(
     {
         "id", "meta", "metadata", "notes", "result_format", "description", "catch_exceptions", "rendered_content",
         "severity", "windows", "batch_id", "row_condition", "condition_parser", "library_metadata",
@@ -38,10 +38,13 @@ _WIDER: Mapping[str, Mapping[str, Any]] = {
     "mostly": {"type": "number", "minimum": 0, "maximum": 1},
     "value_set": {"type": "array"},
 }
-#: Lists that must be so long.
+#: Lists that must be so long; the columns of a table may be one.
 _LEAST = {"regex_list": 1, "column_list": 2}
+_ANY_LENGTH = frozenset({"expect_table_columns_to_match_ordered_list"})
 #: Expectations of a range, of whose two bounds one must be given.
 _A_BOUND = frozenset({"expect_column_values_to_be_between", "expect_column_value_lengths_to_be_between"})
+#: The one of them that looks whether they are in order.
+_ORDERED = "expect_table_row_count_to_be_between"
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?)?")
 
 _formats = FormatChecker(formats=())
@@ -65,7 +68,7 @@ def _kwargs_of(kind: str) -> tuple[dict[str, Draft7Validator], dict[str, Any], t
     name = "".join(part.capitalize() for part in _LIKE.get(kind, kind).split("_"))
     file = distribution("great-expectations").locate_file(f"{_SCHEMAS}/{name}.json")
     whole = json.loads(Path(str(file)).read_text(encoding="utf-8"))
-    schemas = {name: schema for name, schema in whole["properties"].items() if name not in _NOT_OURS_TO_OFFER}
+    schemas = {name: schema for name, schema in whole["properties"].items() if name not in NOT_OURS_TO_OFFER}
     plain = {name: _WIDER.get(name) or _without_parameters(schema) for name, schema in schemas.items()}
     validators = {name: Draft7Validator(schema, format_checker=_formats) for name, schema in plain.items()}
     return validators, schemas, tuple(name for name in whole.get("required", ()) if name in schemas)
@@ -94,18 +97,19 @@ def require_fitting(kind: str, kwargs: Mapping[str, Any], spot: str) -> None:
         optional = name not in required and "default" not in schemas[name]
         if name == MAPPING_KWARG or (given is None and optional):
             continue
-        wrong = None if given is None else _unmet(validators[name], name, given)
+        least = 0 if kind in _ANY_LENGTH else _LEAST.get(name, 0)
+        wrong = None if given is None else _unmet(validators[name], name, given, least)
         if given is None or wrong:
             raise SpecError(f"{spot}.kwargs.{name}", wrong or "a value", repr(given)[:120])
     _require_bounds(kind, kwargs, spot)
 
 
-def _unmet(validator: Draft7Validator, name: str, given: Any) -> str:
+def _unmet(validator: Draft7Validator, name: str, given: Any, least: int) -> str:
     """What a value should be, if it is not."""
     if next(validator.iter_errors(given), None) is not None:
         return _in_words(validator.schema)
-    if isinstance(given, list) and len(given) < _LEAST.get(name, 0):
-        return f"a list of at least {_LEAST[name]}"
+    if isinstance(given, list) and len(given) < least:
+        return f"a list of at least {least}"
     if isinstance(given, int) and not isinstance(given, bool) and "integer" not in str(validator.schema):
         read = float(given)
         return "" if read == given else f"a number that a double can hold (this one would be {read:.0f})"
@@ -149,7 +153,7 @@ def _require_bounds(kind: str, kwargs: Mapping[str, Any], spot: str) -> None:
     low, high = kwargs.get("min_value"), kwargs.get("max_value")
     if kind in _A_BOUND and low is None and high is None:
         raise SpecError(f"{spot}.kwargs", "min_value, max_value or both", "neither", "add one")
-    if kind == "expect_table_row_count_to_be_between" and low is not None and high is not None:
-        ordered = type(low) is type(high) and low <= high
-        if not ordered:
-            raise SpecError(f"{spot}.kwargs.min_value", "at most max_value", f"{low!r} and {high!r}"[:120])
+    if kind != _ORDERED or low is None or high is None:
+        return
+    if isinstance(low, str) != isinstance(high, str) or low > high:
+        raise SpecError(f"{spot}.kwargs.min_value", "at most max_value", f"{low!r} and {high!r}"[:120])

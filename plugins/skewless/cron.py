@@ -19,7 +19,9 @@ def cron_fault(expression: str) -> str:
     'there is no such moment'
     """
     try:
-        croniter(_NAMES.get(expression, expression), _BEGIN).get_next()
+        moments = croniter(_NAMES.get(expression, expression), _BEGIN)
+        moments.get_next()
+        moments.get_prev()  # Airflow looks from one to the other
     except CroniterBadDateError:
         return "there is no such moment"
     except CroniterBadCronError as err:

@@ -11,9 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from skewless.errors import SpecError
+from skewless.errors import DocumentError, SpecError
+from skewless.job import Job
 from skewless.part import Part, hours_of, part_at, part_named
+from skewless.publication import published_path
 from skewless.spec import Schedule
+from tests.core.synthetic import job
 
 ZURICH = "Europe/Zurich"
 NIGHTLY = {"cron": "0 2 * * *", "timezone": ZURICH}
@@ -86,6 +89,24 @@ def test_hours_that_follow_each_other_have_names_of_their_own(minutes: int, zone
     assert part_at(moment, zone, "hour", -1) == part_at(moment - dt.timedelta(hours=1), zone, "hour")
     assert part_at(moment, zone, "hour", -1) < part_at(moment, zone, "hour")
     assert part_at(moment, zone, "hour").hour in hours_of(moment.astimezone(ZoneInfo(zone)).date(), zone)
+
+
+def test_the_results_of_two_hours_have_folders_of_their_own() -> None:
+    daily = job([10], output_path="/out")
+    hourly = daily.spec.model_copy(update={"schedule": Schedule(**HOURLY)})
+    first, second = (
+        daily.model_copy(update={"spec": hourly, "date": dt.date(2026, 10, 25), "hour": hour}) for hour in ("02", "02b")
+    )
+    assert published_path(first) == "/out/date=2026-10-25/hour=02"
+    assert published_path(second) == "/out/date=2026-10-25/hour=02b"
+    assert published_path(daily) == f"/out/date={daily.date}"
+    assert Job.from_json(second.to_json()).part == Part(dt.date(2026, 10, 25), "02b")
+
+
+def test_a_job_of_days_has_no_hour_and_one_of_hours_has() -> None:
+    daily = job([10])
+    with pytest.raises(DocumentError, match="a part of the unit day"):
+        Job.from_json(daily.model_copy(update={"hour": "02"}).to_json())
 
 
 def test_a_part_can_be_named() -> None:

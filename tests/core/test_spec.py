@@ -152,3 +152,13 @@ def test_an_override_of_a_list_names_a_position_it_has() -> None:
 def test_yaml_that_breaks_the_parser_is_told_in_one_sentence(text: str, said: str) -> None:
     with pytest.raises(SpecError, match=said):
         parse_spec(text)
+
+
+@pytest.mark.parametrize("cron", ["'0 99 * * *'", "daily", "'0 0 30 2 *'", "['0 2 * * *', '0 2 * *']"])
+def test_a_cron_that_airflow_refuses_is_refused_in_the_spec(cron: str) -> None:
+    with pytest.raises(
+        SpecError, match=r"field schedule\.cron: required a cron expression that Airflow takes, but came"
+    ):
+        parse_spec(
+            f"{{name: x, schedule: {{cron: {cron}}}, input: {{path: i}}, key: k, aggregates: {{n: count}}, output: {{path: o}}}}"
+        )

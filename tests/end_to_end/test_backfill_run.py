@@ -7,6 +7,7 @@ another date would show in any of them.
 from __future__ import annotations
 
 import collections
+import datetime as dt
 import hashlib
 import json
 from collections.abc import Callable, Iterator
@@ -99,7 +100,7 @@ def nights(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nig
     (folder / "spec.yaml").write_text(yaml.safe_dump(SPEC))
     dag = f"from skewless_airflow.dag_factory import build_dag\ndag = build_dag({str(folder / 'spec.yaml')!r})\n"
     settings = {"SKEWLESS_ROOT": str(root), "SKEWLESS_DRIVER_MEMORY": "700m", **_SMALL_SPARK}
-    backfill = f"backfill create --dag-id {JOB} --from-date {BACKFILLED[0]} --to-date {BACKFILLED[-1]}T23:59"
+    backfill = f"backfill create --dag-id {JOB} --from-date {BACKFILLED[0]} --to-date {BACKFILLED[-1]}"
     with served_airflow(folder, {JOB: dag}, [backfill.split()], **settings) as airflow:
         for run_id, date in MANUAL.items():
             airflow.trigger(JOB, run_id, conf={"date": date})
@@ -205,9 +206,13 @@ def _left(root: Path, run_id: str, date: str) -> list[str]:
 
 
 def _dates(airflow: ServedAirflow) -> dict[str, str]:
-    """The date of each run that there is."""
+    """The date that each run computes: a night's, the day before."""
     found = airflow.ask("GET", f"/dags/{JOB}/dagRuns?limit=100")["dag_runs"]
-    return {run["dag_run_id"]: MANUAL.get(run["dag_run_id"]) or str(run["logical_date"])[:10] for run in found}
+    return {run["dag_run_id"]: MANUAL.get(run["dag_run_id"]) or _day_before(run["logical_date"]) for run in found}
+
+
+def _day_before(moment: str) -> str:
+    return (dt.date.fromisoformat(moment[:10]) - dt.timedelta(days=1)).isoformat()
 
 
 def _look_around(airflow: ServedAirflow, dates: dict[str, str], listening: set[str], log: list[str]) -> None:
