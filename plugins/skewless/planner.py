@@ -233,7 +233,7 @@ def plan_next_stage(job: Job, plan: RoutingPlan, report: StageReport, earlier: S
     if not forecast.queued_rows:
         return _finished(report.stage + 1, plan.policy)
     weighed = propose(job, forecast)
-    taken = choose(weighed)
+    taken = choose(weighed, strict=job.spec.routing.strict)
     expected = forecast.expected_rows(taken.routing, taken.placement)
     budget = _guarded(
         job, forecast, _budget(job, forecast, expected, overhead_rows, earlier), expected, cost.seconds_per_row
@@ -378,12 +378,18 @@ def _refused_if_empty(proposal: Proposal, now: Ring) -> Proposal:
     return proposal._replace(refusal=f"{who} would own none of the ring's {1 << now.ring_bits:,} slots")
 
 
-def choose(weighed: Sequence[Weighed]) -> Weighed:
+def choose(weighed: Sequence[Weighed], *, strict: bool = False) -> Weighed:
     """The cheapest that does not last longer than standing still; the first of equals.
 
     Standing still comes first. Raising the makespan never pays, however much it saves elsewhere.
+
+    Args:
+        weighed: as ``propose`` has them.
+        strict: take the last proposal that can be carried out, at its price, as a published policy does.
     """
     still = weighed[0]
+    if strict:
+        return [one for one in weighed if not one.proposal.refusal][-1]
     able = [one for one in weighed if not one.proposal.refusal and one.makespan_rows <= still.makespan_rows]
     return able[int(np.argmin([one.cost_rows for one in able]))]
 

@@ -146,12 +146,15 @@ def fluid_run(job: Job, reports: Sequence[StageReport], policy: str, plan: Routi
 
 
 def _under(job: Job, policy: str) -> Job:
-    """The job run with another policy; tokens that the policy cannot begin with are left to its own choice."""
+    """The job run with another policy; tokens that the policy cannot begin with are left to its own choice.
+
+    Another policy is never strict: what it would have done under the planner's promise is asked.
+    """
     routing = job.spec.routing
-    tokens = routing.tokens
-    if policy == "doubling" or (policy == "halving" and tokens is not None and tokens & (tokens - 1)):
+    tokens, strict = routing.tokens, routing.strict and policy == routing.policy
+    if policy in {"halving", "doubling"} and tokens is not None and tokens & (tokens - 1):
         tokens = None
-    changed = routing.model_copy(update={"policy": policy, "tokens": tokens})
+    changed = routing.model_copy(update={"policy": policy, "tokens": tokens, "strict": strict})
     return job.model_copy(update={"spec": job.spec.model_copy(update={"mode": "run", "routing": changed})})
 
 

@@ -38,6 +38,12 @@ class Routing(Frozen):
         description="Who decides where keys go.",
         examples=["d_choices"],
     )
+    strict: bool = Field(
+        default=False,
+        description="A published policy does what its paper says, even where the planner foretells that standing still "
+        "costs less.",
+        examples=[True],
+    )
     reducers: int = Field(default=8, ge=1, le=10_000, description="Reducers on the ring to begin with.", examples=[64])
     min_reducers: int | None = Field(
         default=None, ge=1, le=10_000, description="adaptive may remove reducers down to so many; by default none.",
@@ -87,8 +93,8 @@ class Routing(Frozen):
     )  # fmt: skip
     tokens: int | None = Field(
         default=None, ge=1, le=4096,
-        description="Tokens of each reducer to begin with: by default 64, a power of two for halving, always 1 for "
-        "doubling.",
+        description="Tokens of each reducer to begin with: by default 64, a power of two for halving and doubling, 1 for "
+        "doubling with strict.",
         examples=[64],
     )  # fmt: skip
     head_limit: int = Field(
@@ -142,10 +148,12 @@ class Routing(Frozen):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if False:
-            raise unmet("one token each at the start, as doubling needs", f"tokens: {self.tokens}")
-        if self.policy == "halving" and self.initial_tokens & (self.initial_tokens - 1):
-            raise unmet("a power of two of tokens, as halving needs", f"tokens: {self.tokens}")
+        if self.strict and self.policy in {"static", "adaptive"}:
+            raise unmet("strict with a published policy that moves something", f"policy: {self.policy}")
+        if self.policy == "doubling" and self.strict and self.tokens not in {None, 1}:
+            raise unmet("one token each at the start, as doubling has by its paper (strict)", f"tokens: {self.tokens}")
+        if self.policy in {"halving", "doubling"} and self.initial_tokens & (self.initial_tokens - 1):
+            raise unmet(f"a power of two of tokens, as {self.policy} needs", f"tokens: {self.tokens}")
         if self.max_factor & (self.max_factor - 1):
             raise unmet("a power of two as max_factor", f"max_factor: {self.max_factor}")
         if min(self.waves) < SMALLEST_WAVE * sum(self.waves):
@@ -160,7 +168,7 @@ class Routing(Frozen):
     @property
     def initial_tokens(self) -> int:
         """Tokens of each reducer on the first ring."""
-        return self.tokens or 64
+        return 1 if self.strict and self.policy == "doubling" else self.tokens or 64
 
     @property
     def slot_count(self) -> int:

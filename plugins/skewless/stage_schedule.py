@@ -35,7 +35,7 @@ UNCHECKED_IN_ORDER = 400.0
 #: Budgets that are compared, as multiples of the mean predicted load.
 BUDGETS = tuple(np.arange(0.70, 1.31, 0.01).tolist())
 #: The same where waves come in order: most tasks may get much less than they were foretold.
-BUDGETS_IN_ORDER = tuple(np.arange(0.10, 1.31, 0.01).tolist())
+BUDGETS_IN_ORDER = tuple(np.arange(0.30, 1.31, 0.01).tolist())
 
 
 class Admission(NamedTuple):

@@ -200,8 +200,27 @@ def test_halving_takes_half_of_the_tokens_of_the_longest_queue() -> None:
 def test_doubling_doubles_the_tokens_of_all_others() -> None:
     seen = loaded("doubling", [400, 4000, 400])
     (one,) = asked("doubling", seen, 4800, reducers=3)
-    assert one.proposal.ring == Ring(tokens={0: 2, 1: 1, 2: 2})
-    assert (one.action, one.sentence) == ("double", "double the tokens of all reducers but 1, from 3 to 5 in all")
+    assert one.proposal.ring == Ring(tokens={0: 128, 1: 64, 2: 128})
+    assert (one.action, one.sentence) == ("double", "double the tokens of all reducers but 1, from 192 to 320 in all")
+
+
+def test_doubling_begins_with_one_token_each_as_in_its_paper_only_where_that_is_asked() -> None:
+    ring = {strict: first_plan(synthetic.job([1], policy="doubling", strict=strict)).ring for strict in (True, False)}
+    assert ring == {True: Ring.even(8, 1), False: first_plan(synthetic.job([1], policy="static")).ring}
+
+
+@pytest.mark.parametrize("policy", ["halving", "doubling", "virtual_tasks", *CHOOSERS, "bounded_load"])
+def test_a_strict_policy_does_what_it_proposes_at_its_price(policy: str) -> None:
+    """One hot key on one of two reducers: whoever moves it whole gains nothing, and pays for the rows it forwards."""
+    hot = {"hot": 9000}
+    job, forecast = foretold(policy, hot, 0, backlog=hot, reducers=2, slots=4, threshold=0, choices=1, strict=True)
+    weighed = list(propose(job, forecast))
+    taken = choose(weighed, strict=True)
+    assert taken is weighed[-1]
+    assert taken.action != "stand still"
+    decision = plan_next_stage(job, forecast.plan, forecast.report)
+    assert [one.action for one in decision.candidates if one.chosen] == [taken.action]
+    assert choose(weighed).cost_rows <= min(weighed[0].cost_rows, taken.cost_rows)
 
 
 @pytest.mark.parametrize(
@@ -210,8 +229,8 @@ def test_doubling_doubles_the_tokens_of_all_others() -> None:
         ("halving", {0: 1, 1: 64}, {"rounds": 9}, "it has one token left and ran out of halving"),
         ("halving", {0: 4, 1: 64}, {"rounds": 4}, "its 4 rounds of 4 are used up"),
         ("halving", {0: 3, 1: 64}, {}, "power of two"),
-        ("doubling", {0: 1, 1: 16}, {"rounds": 4}, "its 4 rounds of 4 are used up"),
-        ("doubling", {0: 1, 1: 4096}, {"rounds": 50}, "a reducer would hold more than 4,096 tokens"),
+        ("doubling", {0: 1, 1: 16}, {"rounds": 4, "tokens": 1}, "its 4 rounds of 4 are used up"),
+        ("doubling", {0: 1, 1: 4096}, {"rounds": 50, "tokens": 1}, "a reducer would hold more than 4,096 tokens"),
         ("doubling", {0: 3, 1: 4}, {}, "power of two"),
     ],
     ids=["one token", "halved enough", "no halved ring", "doubled enough", "many tokens", "no doubled ring"],

@@ -126,15 +126,17 @@ def test_halvings_are_read_off_the_ring_in_whatever_order_they_were_done(done: t
 @given(st.integers(2, 6).flatmap(lambda reducers: st.tuples(st.just(reducers), moves(reducers))))
 def test_doublings_are_read_off_the_ring_in_whatever_order_they_were_done(done: tuple[int, Sequence[int]]) -> None:
     reducers, order = done
-    ring = Ring.even(reducers, 1)
-    for reducer in order:
-        ring = doubled(ring, reducer, 256) or ring
-    asked = Counter(order)
-    assert [doubling_rounds(ring, one) for one in range(reducers)] == [asked[one] for one in range(reducers)]
+    for initial in (1, 8):
+        ring = Ring.even(reducers, initial)
+        for reducer in order:
+            ring = doubled(ring, reducer, 256 * initial) or ring
+        asked = Counter(order)
+        found = [doubling_rounds(ring, initial, one) for one in range(reducers)]
+        assert found == [asked[one] for one in range(reducers)]
 
 
 def test_a_reducer_alone_was_never_doubled_for() -> None:
-    assert doubling_rounds(Ring(tokens={5: 1}), 5) == 0
+    assert doubling_rounds(Ring(tokens={5: 1}), 1, 5) == 0
 
 
 @pytest.mark.parametrize(
@@ -157,9 +159,9 @@ def test_halvings_are_not_read_off_a_ring_that_halving_cannot_give(
     ("tokens", "reducer", "sentence"),
     [
         ({0: 3, 1: 2}, 0, "a power of two"),
-        ({0: 1, 1: 2, 2: 1}, 0, "from one each"),
-        ({0: 8, 1: 1, 2: 1, 3: 1}, 0, "from one each"),
-        ({0: 2}, 0, "from one each"),
+        ({0: 1, 1: 2, 2: 1}, 0, "from 1 each"),
+        ({0: 8, 1: 1, 2: 1, 3: 1}, 0, "from 1 each"),
+        ({0: 2}, 0, "from 1 each"),
         ({0: 1, 1: 2}, 2, "on the ring"),
     ],
     ids=["no power of two", "a broken round", "too many of one", "alone with two", "no such reducer"],
@@ -168,7 +170,7 @@ def test_doublings_are_not_read_off_a_ring_that_doubling_cannot_give(
     tokens: dict[int, int], reducer: int, sentence: str
 ) -> None:
     with pytest.raises(PlanError, match=sentence):
-        doubling_rounds(Ring(tokens=tokens), reducer)
+        doubling_rounds(Ring(tokens=tokens), 1, reducer)
 
 
 def test_a_ring_whose_tokens_are_no_power_of_two_is_not_halved() -> None:

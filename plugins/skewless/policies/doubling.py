@@ -1,7 +1,8 @@
 """``doubling``: all reducers but the overloaded one get twice as many tokens, and take keys from it.
 
-Token doubling of the DPA load balancer (sections 4.1 and 4.2). All begin with one token each. It
-does not run out as halving does, but slots move between the other reducers as well.
+Token doubling of the DPA load balancer (sections 4.1 and 4.2). It does not run out as halving does, but
+slots move between the other reducers as well. In the paper all begin with one token each, which is the
+least even ring there is: so they do with ``routing.strict``, and else with as many as under any policy.
 """
 
 from __future__ import annotations
