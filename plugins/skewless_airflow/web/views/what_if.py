@@ -58,12 +58,6 @@ def _as_it_ran(location: str, _mark: str) -> Replayed:
     run = RunDirectory(location)
     reports = run.reports()
     plans = [run.plan(report.stage) for report in reports]
-    combined = next((plan.epoch for plan in plans if plan.engine == "combine"), None)
-    if combined is not None:
-        raise PlanError(
-            "what if", "a run whose stages were all routed", f"stage {combined} of engine combine",
-            "run the job with engine: staged",
-        )  # fmt: skip
     stages = (report.stage + 1 for report in reports)
     said = [run.decision(stage).sentence for stage in stages if run.exists(f"decisions/{stage:04d}.json")]
     return as_it_ran(whole_job(run), plans, reports, said)
