@@ -154,7 +154,7 @@ def test_combine_reports_what_each_input_split_did_and_how_often_keys_occur(
 
 
 def test_combine_makes_a_histogram_of_all_stages_after_one_that_was_routed(spark: SparkSession, tmp_path: Path) -> None:
-    words = ["the"] * 900 + [f"word {number % 300}" for number in range(3_100)]
+    words = ["the"] * 900 + [f"word {number % 30}" for number in range(3_100)]
     path = write_input(tmp_path / "input", pa.table({"line": words}), files=40)
     spec = spec_of(path, "word", {"n": "count"}, engine="auto", map={"select": ["line AS word"]})
     run, reports = reduce_job(spark, spec, tmp_path / "run")
