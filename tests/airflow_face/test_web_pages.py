@@ -321,7 +321,7 @@ def test_what_if_replays_other_policies(viewer: TestClient) -> None:
     assert "There is nothing to replay" in _page(viewer, "prepared", "what-if").replace("there", "There")
     assert "not measured; run the job again" in _page(viewer, "combined", "what-if")
     played = _page(viewer, "combined-measured", "what-if?policy=static")
-    assert re.search("as it ran<td[^>]*>4.000", played), "two splits on eight slots"
+    assert re.search("as it ran<td[^>]*>2.000", played), "two splits on four slots"
     assert "adaptive" in played
     assert "balanced" not in _page(viewer, "combined")
     assert "required" in _page(viewer, "one-stage", "what-if?policy=static"), "it is not finished"
