@@ -1,27 +1,57 @@
-"""The report of a stage of the engine ``combine``: its counts, and no histogram, for nothing is routed after it."""
+"""The report of a stage of the engine ``combine``: its counts, what its input splits did, and how often keys occur.
+
+Nothing is read twice, and where there are native states no job is run either: the states of the first stage are one
+row for each key, so two columns that they are written with, the slot of the ring and the text of a heavy key, make
+the histogram. Python states are one row for each key and split; how often each of their keys occurs is asked of Spark,
+as after a stage that was routed, and of the counts alone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
 
 from skewless.errors import LedgerError
 from skewless.routing_plan import RoutingPlan
-from skewless.stage_report import Histogram, StageReport
+from skewless.run_directory import RunDirectory
+from skewless.stage_report import Histogram, SplitLoad, StageReport
 from skewless.step_commit import CommittedFile
+from skewless_spark.columns import JobColumns
 from skewless_spark.committed_files import NATIVE, PYTHON
-from skewless_spark.reduction import StateCounts
+from skewless_spark.reduction import HEAVY, SLOT, StateCounts
+from skewless_spark.splits_seen import SplitsSeen
+from skewless_spark.stage_histogram import key_histogram
+from skewless_spark.task_loads import split_loads
+
+#: Keys that are read back at a time: a megabyte or two.
+_BATCH_KEYS = 1 << 17
 
 
 def combined_report(
-    plan: RoutingPlan, files: Sequence[CommittedFile], counts: StateCounts, seconds: float
+    spark: SparkSession,
+    run: RunDirectory,
+    columns: JobColumns,
+    plan: RoutingPlan,
+    files: Sequence[CommittedFile],
+    counts: StateCounts,
+    seen: SplitsSeen,
+    seconds: Callable[[], float],
 ) -> StageReport:
     """What a stage did that took in all that was left.
 
     Args:
+        spark: the session.
+        run: the run directory; earlier stages have committed.
+        columns: the job's columns.
         plan: the stage's plan.
         files: what it wrote.
         counts: the rows that its states stand for.
-        seconds: wall time of the stage.
+        seen: what Spark tells of the splits of native states.
+        seconds: wall time of the stage so far, asked for last.
 
     Raises:
         LedgerError: native and Python states saw different rows.
@@ -35,7 +65,12 @@ def combined_report(
                 f"stage {plan.epoch}", f"{native[0]:,} rows in its Python states", f"{python[0]:,}",
                 "nothing was committed",
             )  # fmt: skip
-    nothing = (0,) * (1 << plan.ring.ring_bits)
+    splits = split_loads(run, files) or seen.loads(rows)
+    of_native = [file for file in files if file.kind == NATIVE]
+    if of_native and not plan.epoch:
+        histogram = _of_native(run, columns, plan, of_native)
+    else:
+        histogram = key_histogram(spark, run, columns, plan, files, (), admitted)
     return StageReport(
         stage=plan.epoch,
         waves=plan.waves,
@@ -44,9 +79,45 @@ def combined_report(
         forwarded_rows=0,
         processed_rows=rows,
         backlog_rows=0,
-        stage_seconds=round(seconds, 3),
+        stage_seconds=round(seconds(), 3),
         tasks=(),
-        histogram=Histogram(
-            seen_rows=0, seen_null_rows=0, backlog_null_rows=0, head={}, seen_tail=nothing, backlog_tail=nothing
-        ),
+        splits=_adding_up(plan, splits, rows),
+        histogram=histogram,
     )
+
+
+def _adding_up(plan: RoutingPlan, splits: tuple[SplitLoad, ...], rows: int) -> tuple[SplitLoad, ...]:
+    if splits and (found := sum(one.rows for one in splits)) != rows:
+        raise LedgerError(
+            f"stage {plan.epoch}", f"{rows:,} rows in its input splits", f"{found:,}", "nothing was committed"
+        )
+    return splits
+
+
+def _of_native(run: RunDirectory, columns: JobColumns, plan: RoutingPlan, files: Sequence[CommittedFile]) -> Histogram:
+    """From native states of a first stage, which are one for each key, and of rows of the wave alone."""
+    slots = 1 << plan.ring.ring_bits
+    tail, nulls, keys = np.zeros(slots, dtype=np.int64), 0, 0
+    heavy: list[tuple[int, str]] = []
+    for file in files:
+        with run.fs.open(f"{run.root}/{file.path}", "rb") as opened:
+            parquet = pq.ParquetFile(opened, page_checksum_verification=True)
+            for batch in parquet.iter_batches(_BATCH_KEYS, columns=["rows", SLOT, HEAVY]):
+                known = pc.is_valid(batch[SLOT])
+                of_keys = batch.filter(known)
+                rows = of_keys["rows"].to_numpy()
+                # Weights are doubles: counts are whole below 2**53, and so are their sums.
+                tail += np.bincount(of_keys[SLOT].to_numpy(), weights=rows, minlength=slots).astype(np.int64)
+                nulls += int(pc.sum(batch.filter(pc.invert(known))["rows"]).as_py() or 0)
+                keys += len(of_keys)
+                named = of_keys.filter(pc.is_valid(of_keys[HEAVY]))
+                heavy += zip(named["rows"].to_pylist(), named[HEAVY].to_pylist(), strict=True)
+    heavy.sort(key=lambda one: (-one[0], one[1]))
+    head = {key: (rows, 0) for rows, key in heavy[: columns.job.spec.routing.head_limit]}
+    seen = int(tail.sum()) + nulls
+    for key, (rows, _) in head.items():
+        tail[plan.ring.slot_of(key)] -= rows
+    return Histogram(
+        seen_rows=seen, seen_null_rows=nulls, backlog_null_rows=0, head=head, seen_tail=tuple(tail.tolist()),
+        backlog_tail=(0,) * slots, keys=keys,
+    )  # fmt: skip

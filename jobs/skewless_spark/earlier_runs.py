@@ -31,7 +31,7 @@ def last_two(run: RunDirectory, spec: JobSpec) -> tuple[str, ...]:
 
     Of the same job are those of the same name and key columns. Newer is a later date, then a later
     commit of the result, then a later name. What cannot be read is none, and neither is a run whose
-    rows were combined where they were read, for nobody counted their keys.
+    rows were combined where they were read: its keys are counted, but it is not kept for their sake.
 
     Args:
         run: the new run's directory.

@@ -14,12 +14,14 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import DoubleType, IntegerType, LongType, StructField, StructType
 
+from skewless.document import LARGEST_COUNT
 from skewless.routing_plan import RoutingPlan
+from skewless.stage_report import LONGEST_HEAD_KEY
 from skewless_spark.aggregates.arrow_states import PythonCall, reduce_batches
 from skewless_spark.columns import JobColumns
 from skewless_spark.committed_files import BACKLOG, NATIVE, PYTHON
 from skewless_spark.queue import ADMITTED, CARRIED, FORWARDED
-from skewless_spark.routing import TASK
+from skewless_spark.routing import TASK, slot
 from skewless_spark.sources import read_units
 
 #: ``monotonically_increasing_id`` counts the rows of a partition in its low 33 bits.
@@ -27,6 +29,9 @@ _POSITION_MASK = (1 << 33) - 1
 
 #: The counts of the ledger, per task and key.
 COUNTS = ("rows", "left_over", "admitted", "forwarded")
+
+#: Of a key that was combined where it was read: its slot on the ring, none without a key; and its text, if it is heavy.
+SLOT, HEAVY = "slot", "heavy_key"
 
 
 def staged_outcome(queue: DataFrame, columns: JobColumns, plan: RoutingPlan) -> DataFrame:
@@ -74,7 +79,7 @@ class StateCounts:
 
 
 def combined_outcome(
-    native: DataFrame | None, python: DataFrame | None, columns: JobColumns, counts: StateCounts
+    native: DataFrame | None, python: DataFrame | None, columns: JobColumns, plan: RoutingPlan, counts: StateCounts
 ) -> DataFrame:
     """States where rows are read; Spark itself combines the native ones, key by key, before they are written.
 
@@ -82,6 +87,7 @@ def combined_outcome(
         native: the rows for the native states; None if there are none.
         python: the rows for the Python states; None if there are none.
         columns: the job's columns.
+        plan: the stage's plan.
         counts: told the rows of both.
     """
     nothing = {name: F.lit(0).cast("bigint") for name in ("left_over", "forwarded")}
@@ -98,12 +104,24 @@ def combined_outcome(
         )
         # The native states of a key are one; so there is no split that they belong to.
         states = counts.counting(states, NATIVE).withColumns({TASK: F.lit(0), "kind": F.lit(NATIVE), **nothing})
+        states = states.withColumns(_named(columns, plan))
         branches.append(states)
     if python is not None:
         seen = _counted_python_states(python.withColumn("kept", F.lit(True)), columns)
         seen = counts.counting(seen, PYTHON).withColumn("kind", F.lit(PYTHON))
         branches.append(seen if native is None else seen.drop(*COUNTS))
     return _union(branches)
+
+
+def _named(columns: JobColumns, plan: RoutingPlan) -> dict[str, Column]:
+    """The columns ``SLOT`` and ``HEAVY`` of states that are one for each key.
+
+    Heavy is what has one row in ``head_limit`` of all that are listed: there are no more such keys than that.
+    """
+    key, limit = columns.routing_key, columns.job.spec.routing.head_limit
+    least = -(-columns.job.admitted_rows(plan.waves) // limit) if limit else LARGEST_COUNT
+    text = F.is_valid_utf8(key) & (F.length(key) <= LONGEST_HEAD_KEY) & (F.col("rows") >= least)
+    return {SLOT: F.when(key.isNotNull(), slot(key, plan.ring.ring_bits)), HEAVY: F.when(text, key)}
 
 
 def empty_states(spark: SparkSession, columns: JobColumns) -> DataFrame:

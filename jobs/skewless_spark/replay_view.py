@@ -15,6 +15,7 @@ from skewless.policies import POLICIES
 from skewless.replay import ERROR_WORDS, as_it_ran, replay
 from skewless.run_directory import RunDirectory
 from skewless.stage_report import StageReport
+from skewless_spark.run_view import figure
 
 
 def policies_of(given: str | None) -> tuple[str, ...]:
@@ -42,12 +43,6 @@ def as_object(run: RunDirectory, policies: Sequence[str]) -> dict[str, Any]:
     """
     job, reports = run.job(), run.reports()
     recorded = [run.plan(report.stage) for report in reports]
-    combined = next((plan.epoch for plan in recorded if plan.engine == "combine"), None)
-    if combined is not None:
-        raise PlanError(
-            f"replay of {run}", "a run whose stages were all routed", f"stage {combined} of engine combine",
-            "run the job with --set engine=staged",
-        )  # fmt: skip
     lines = [as_it_ran(job, recorded, reports, _decisions(run, reports)).model_dump(mode="json")]
     refused = []
     for policy in policies:
@@ -92,11 +87,11 @@ def _cells(line: dict[str, Any]) -> tuple[str, ...]:
     error = f" ± {line['error']:.0%}" if line["error"] else ""
     return (
         escape(line["policy"]),
-        f"{line['makespan_over_bound']:.3f}{error}",
-        f"{line['s']:.4f}",
-        f"{line['imbalance_final']:.3%}",
-        f"{line['imbalance_fraction']:.3%}",
-        *(f"{line[name]:,}" for name in ("rows_forwarded", "states", "stages")),
+        figure(line["makespan_over_bound"], ".3f") + error,
+        figure(line["s"], ".4f"),
+        figure(line["imbalance_final"], ".3%"),
+        figure(line["imbalance_fraction"], ".3%"),
+        *(figure(line[name], ",") for name in ("rows_forwarded", "states", "stages")),
     )
 
 

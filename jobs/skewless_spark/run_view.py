@@ -69,8 +69,8 @@ def _stages(run: RunDirectory, console: Console) -> None:
         (
             str(line["stage"]),
             *(f"{line[f'{name}_rows']:,}" for name in ("admitted", "processed", "backlog", "forwarded")),
-            _figure(line["max_over_mean"], ".3f"),
-            _figure(line["gap_to_bound"], ".1%"),
+            figure(line["max_over_mean"], ".3f"),
+            figure(line["gap_to_bound"], ".1%"),
             f"{line['seconds']:.1f}",
         )
         for line in lines
@@ -86,13 +86,14 @@ def _stages(run: RunDirectory, console: Console) -> None:
             console.print(f"virtual tasks of stage {line['stage']}: {told}", markup=False, highlight=False)
     whole = run_certificate(run.job(), run.reports())
     console.print(
-        f"whole run: the makespans of all stages add up to {_figure(whole.makespan_rows, ',.0f')} rows, "
-        f"fair share {whole.fair_rows:,.0f}, gap to the bound {_figure(whole.gap, '.1%')}: {whole.conclusion}",
+        f"whole run: the makespans of all stages add up to {figure(whole.makespan_rows, ',.0f')} rows, "
+        f"fair share {whole.fair_rows:,.0f}, gap to the bound {figure(whole.gap, '.1%')}: {whole.conclusion}",
         markup=False, highlight=False, soft_wrap=True,
     )  # fmt: skip
 
 
-def _figure(number: float | None, form: str) -> str:
+def figure(number: float | None, form: str) -> str:
+    """A figure of what tasks did; what nobody measured is called so."""
     return "not measured" if number is None else format(number, form)
 
 

@@ -23,6 +23,7 @@ from skewless_spark.committed_files import BACKLOG, NATIVE, PYTHON, written
 from skewless_spark.queue import last_commit, routed_queue, unrouted_queue
 from skewless_spark.reduction import StateCounts, combined_outcome, staged_outcome
 from skewless_spark.sources import Tally, require_unchanged
+from skewless_spark.splits_seen import SplitsSeen
 from skewless_spark.stage_histogram import measure
 from skewless_spark.step_lease import leased_step
 
@@ -66,6 +67,7 @@ def _run(spark: SparkSession, run: RunDirectory, stage: int, fence: Fence | None
     columns = JobColumns.of(job)
     tally = None if job.counted else Tally()
     counts = StateCounts()
+    seen = SplitsSeen(spark) if plan.engine == "combine" else None
     with _read_in_splits(spark, job, plan):
         outcome(spark, run, columns, plan, tally, counts).write.partitionBy("kind").parquet(
             attempt.path(""), mode="append"
@@ -73,8 +75,8 @@ def _run(spark: SparkSession, run: RunDirectory, stage: int, fence: Fence | None
     # Once more after the rows were read: a rewrite while the wave was read is as bad as one before.
     require_unchanged(job, admitted)
     files = [file for kind in (NATIVE, PYTHON, BACKLOG) for file in written(attempt, kind, f"kind={kind}")]
-    if plan.engine == "combine":
-        report = combined_report(plan, files, counts, time.monotonic() - started)
+    if seen:
+        report = combined_report(spark, run, columns, plan, files, counts, seen, lambda: time.monotonic() - started)
     else:
         report = measure(spark, run, columns, plan, files, lambda: time.monotonic() - started)
     if tally:
@@ -135,7 +137,7 @@ def outcome(
     native = unrouted_queue(spark, run, columns, plan, tally) if columns.makes_native else None
     python_tally = tally if native is None else None
     python = unrouted_queue(spark, run, columns, plan, python_tally) if columns.python else None
-    return combined_outcome(native, python, columns, counts or StateCounts())
+    return combined_outcome(native, python, columns, plan, counts or StateCounts())
 
 
 @contextmanager

@@ -46,7 +46,7 @@ def measure(
     counts = task_counts(run, plan, files)
     totals = {name: sum(int(of_task[name]) for of_task in counts.values()) for name in COUNTS}
     tasks = task_loads(plan, counts)
-    histogram = _histogram(spark, run, columns, plan, files, tasks, totals["admitted"])
+    histogram = key_histogram(spark, run, columns, plan, files, tasks, totals["admitted"])
     return StageReport(
         stage=plan.epoch,
         waves=plan.waves,
@@ -61,7 +61,7 @@ def measure(
     )
 
 
-def _histogram(
+def key_histogram(
     spark: SparkSession,
     run: RunDirectory,
     columns: JobColumns,
@@ -70,7 +70,17 @@ def _histogram(
     tasks: Sequence[TaskLoad],
     admitted: int,
 ) -> Histogram:
-    """Exact counts per key: rows seen in all stages so far, of which ``admitted`` in this, and rows left over."""
+    """Exact counts per key: rows seen in all stages so far, of which ``admitted`` in this, and rows left over.
+
+    Args:
+        spark: the session.
+        run: the run directory; earlier stages have committed.
+        columns: the job's columns.
+        plan: the stage's plan.
+        files: what the stage wrote.
+        tasks: what its tasks did; none where nothing was routed.
+        admitted: rows of its wave.
+    """
     slots = 1 << plan.ring.ring_bits
     stages = [(run.committed(stage_step(stage)).files, run.report(stage).tasks) for stage in range(plan.epoch)]
     stages.append((tuple(files), tuple(tasks)))

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from skewless.errors import LedgerError
 from skewless.routing_plan import RoutingPlan
 from skewless.run_directory import RunDirectory
-from skewless.stage_report import TaskLoad
+from skewless.stage_report import SplitLoad, TaskLoad
 from skewless.step_commit import CommittedFile
 from skewless_spark.committed_files import PYTHON, counting
 from skewless_spark.reduction import COUNTS
@@ -89,11 +89,33 @@ def _summed(run: RunDirectory, file: CommittedFile, columns: Sequence[str]) -> p
 
 
 def _with_flags(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """With ``states``, 1 where a state saw rows, or ``light_rows``, the rows of keys that were not timed apart."""
+    """With ``states`` or ``python_states``, 1 where one saw rows, and the rows of keys that were not timed apart."""
     if "rows" in batch.schema.names:
         return batch.append_column("states", pc.greater(batch["rows"], 0).cast(pa.int64()))
     apart = pc.is_valid(batch["key_seconds"])
+    batch = batch.append_column("python_states", pc.greater(batch["python_rows"], 0).cast(pa.int64()))
     return batch.append_column("light_rows", pc.if_else(apart, pa.scalar(0, pa.int64()), batch["python_rows"]))
+
+
+def split_loads(run: RunDirectory, files: Sequence[CommittedFile]) -> tuple[SplitLoad, ...]:
+    """What each input split did that made Python states where it was read, by its number; none without such states."""
+    python = [file for file in files if file.kind == PYTHON]
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        found = list(pool.map(lambda file: _summed(run, file, [TASK, "python_rows", *_SECONDS]), python))
+    parts = [part for part in found if part is not None]
+    if not parts:
+        return ()
+    rows = pa.concat_tables(parts, promote_options="default").to_pylist()
+    splits = [SplitLoad(rows=0, states=0) for _ in range(1 + max(int(row[TASK]) for row in rows))]
+    for row in rows:
+        before, number = splits[int(row[TASK])], int(row[TASK])
+        seconds = (before.busy_seconds or 0.0) + (row["task_seconds"] or 0.0) + (row["setup_seconds"] or 0.0)
+        splits[number] = SplitLoad(
+            rows=before.rows + int(row["python_rows"]),
+            states=(before.states or 0) + int(row["python_states"]),
+            busy_seconds=round(seconds, 6),
+        )
+    return tuple(splits)
 
 
 def task_loads(plan: RoutingPlan, loads: Mapping[int, TaskCounts]) -> tuple[TaskLoad, ...]:

@@ -27,7 +27,6 @@ from itertools import pairwise
 import numpy as np
 
 from skewless.document import Frozen
-from skewless.errors import PlanError
 from skewless.fluid import Backlog, Layout, added
 from skewless.hashing import bucket_hash
 from skewless.job import Job
@@ -65,7 +64,8 @@ class Replayed(Frozen):
     Attributes:
         policy: its name, or ``as it ran``.
         makespan_over_bound: the sum of the stages' makespans in rows, over the best there could be
-            (``skewless.bounds``) with the job's slots; at least 1.
+            (``skewless.run_certificate``); at least 1. None, as the next three, of a run as it ran
+            if nobody counted the rows of its tasks.
         error: by which part of itself ``makespan_over_bound`` may be too low or too high, by the worst that
             was measured on runs like this; 0 where it is exact.
         s: ``(Wmax - U) / (M - U)`` of the DPA load balancer (section 6.1.1, formula 2), with M rows,
@@ -76,19 +76,20 @@ class Replayed(Frozen):
         imbalance_fraction: the mean of ``(max - mean) / M`` of the rows of each task up to the end
             of a stage, the stages weighted by their rows (section 6.2 there).
         rows_forwarded: backlog rows that changed their task.
-        states: distinct pairs of known item and task: a slot's light keys count as one.
+        states: distinct pairs of known item and task: a slot's light keys count as one. None of a run as it ran
+            if some of it was combined where it was read: nobody knows which key was in which input split.
         stages: how many there were.
         decisions: the sentence of each decision, in order.
     """
 
     policy: str
-    makespan_over_bound: float
+    makespan_over_bound: float | None
     error: float
-    s: float
-    imbalance_final: float
-    imbalance_fraction: float
+    s: float | None
+    imbalance_final: float | None
+    imbalance_fraction: float | None
     rows_forwarded: int
-    states: int
+    states: int | None
     stages: int
     decisions: tuple[str, ...]
 
@@ -128,7 +129,8 @@ def as_it_ran(
     recorded = iter(plans)
     played = FluidRun(job, counts, stage_cost(job, reports), False, lambda *_: (next(recorded, None), ""))
     played.play(next(recorded))
-    return _judged("as it ran", job, reports, played.states, decisions)
+    routed = all(plan.engine == "staged" for plan in plans)
+    return _judged("as it ran", job, reports, played.states if routed else None, decisions)
 
 
 def fluid_run(job: Job, reports: Sequence[StageReport], policy: str, plan: RoutingPlan | None = None) -> FluidRun:
@@ -139,14 +141,14 @@ def fluid_run(job: Job, reports: Sequence[StageReport], policy: str, plan: Routi
         decision = plan_next_stage(changed, now, so_far[-1], so_far[:-1])
         return decision.next_plan, decision.sentence
 
-    timed = all(load.busy_seconds is not None for report in reports for load in report.tasks)
+    timed = all(report.tasks and all(load.busy_seconds is not None for load in report.tasks) for report in reports)
     run = FluidRun(changed, WaveCounts.of_reports(job, reports), stage_cost(job, reports), timed, follow)
     run.play(plan or first_plan(changed))
     return run
 
 
 def _under(job: Job, policy: str) -> Job:
-    """The job run with another policy; tokens that the policy cannot begin with are left to its own choice.
+    """The job run with another policy, its rows routed; tokens that it cannot begin with are left to its own choice.
 
     Another policy is never strict: what it would have done under the planner's promise is asked.
     """
@@ -155,31 +157,32 @@ def _under(job: Job, policy: str) -> Job:
     if policy in {"halving", "doubling"} and tokens is not None and tokens & (tokens - 1):
         tokens = None
     changed = routing.model_copy(update={"policy": policy, "tokens": tokens, "strict": strict})
-    return job.model_copy(update={"spec": job.spec.model_copy(update={"mode": "run", "routing": changed})})
+    return job.model_copy(
+        update={"spec": job.spec.model_copy(update={"mode": "run", "engine": "staged", "routing": changed})}
+    )
 
 
 # Figures.
 
 
 def _judged(
-    policy: str, job: Job, reports: Sequence[StageReport], states: int, decisions: Sequence[str], error: float = 0.0
+    policy: str,
+    job: Job,
+    reports: Sequence[StageReport],
+    states: int | None,
+    decisions: Sequence[str],
+    error: float = 0.0,
 ) -> Replayed:
-    gap = run_certificate(job, reports).gap
-    if gap is None:
-        raise PlanError(
-            "replay", "a run whose tasks were counted", "one in which nobody counted how many rows each task had",
-            "run the job again, with this release",
-        )  # fmt: skip
     processed = np.array([report.processed_rows for report in reports], dtype=np.float64)
-    rows = max(1.0, float(processed.sum()))
-    most, imbalances = _by_task(reports)
+    rows, gap = max(1.0, float(processed.sum())), run_certificate(job, reports).gap
+    most, imbalances = (0, np.zeros(1)) if gap is None else _by_task(reports)
     return Replayed(
         policy=policy,
-        makespan_over_bound=1.0 + gap,
+        makespan_over_bound=None if gap is None else 1.0 + gap,
         error=error,
-        s=_skew(int(processed.sum()), most, job.spec.routing.reducers),
-        imbalance_final=float(imbalances[-1]) / rows,
-        imbalance_fraction=float(imbalances @ processed) / rows / rows,
+        s=None if gap is None else _skew(int(processed.sum()), most, job.spec.routing.reducers),
+        imbalance_final=None if gap is None else float(imbalances[-1]) / rows,
+        imbalance_fraction=None if gap is None else float(imbalances @ processed) / rows / rows,
         rows_forwarded=sum(report.forwarded_rows for report in reports),
         states=states,
         stages=len(reports),
@@ -203,14 +206,18 @@ def _skew(rows: int, most: int, reducers: int) -> float:
 
 
 def _by_task(reports: Sequence[StageReport]) -> tuple[int, Rows]:
-    """The most rows of one task, by its name, and the imbalance at the end of each stage, in rows."""
+    """The most rows of one task, by its name, and the imbalance at the end of each stage, in rows.
+
+    Where nothing was routed input splits are the tasks.
+    """
     loads: dict[str, int] = {}
     found = []
     for report in reports:
-        for load in report.tasks:
-            loads[load.task] = loads.get(load.task, 0) + load.processed_rows
-        found.append(max(loads.values()) - sum(loads.values()) / len(loads))
-    return max(loads.values()), np.array(found)
+        names = [load.task for load in report.tasks] or [f"split {number}" for number in range(len(report.splits))]
+        for name, rows in zip(names, report.processed.tolist(), strict=True):
+            loads[name] = loads.get(name, 0) + rows
+        found.append(max(loads.values()) - sum(loads.values()) / len(loads) if loads else 0.0)
+    return max(loads.values(), default=0), np.array(found)
 
 
 # The run.

@@ -51,8 +51,9 @@ def stage_cost(job: Job, reports: Sequence[StageReport]) -> StageCost:
     last_rows, last_seconds = float(rows[-1]), float(seconds[-1])
     if not last_rows:
         return StageCost(0.0, 0.0)  # nothing to go by
-    busy = [load.busy_seconds for load in reports[-1].tasks if load.busy_seconds is not None]
-    if len(busy) == len(reports[-1].tasks):
+    loads = reports[-1].tasks or reports[-1].splits
+    busy = [load.busy_seconds for load in loads if load.busy_seconds is not None]
+    if busy and len(busy) == len(loads):
         work = makespan(np.array(busy), slots)
         return StageCost(max(0.0, last_seconds - work), work / last_rows)
     per_row = max(0.0, last_seconds - USUAL_OVERHEAD_SECONDS) / last_rows

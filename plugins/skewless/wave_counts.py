@@ -119,6 +119,12 @@ def _refuse_unfinished(job: Job, reports: Sequence[StageReport]) -> None:
             "replay", f"the reports of a run that admitted all {len(job.waves)} waves",
             f"those of {len(reports)} stages, which admitted {reached}", "let the run end first",
         )  # fmt: skip
+    counted, admitted = reports[-1].histogram.seen_rows, sum(report.admitted_rows for report in reports)
+    if counted != admitted:
+        raise PlanError(
+            "replay", f"reports that count the keys of all {admitted:,} rows", f"the keys of {counted:,}: not measured",
+            "run the job again: older releases did not count the keys of engine combine",
+        )  # fmt: skip
     sizes = {len(report.histogram.seen_tail) for report in reports}
     if len(sizes) > 1:
         raise PlanError("replay", "reports with one number of ring slots", " and ".join(map(str, sorted(sizes))))

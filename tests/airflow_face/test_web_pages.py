@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import urljoin
@@ -19,7 +19,7 @@ from skewless.failure import Failure
 from skewless.publication import Identity, Overtaken
 from skewless.routing_plan import RoutingPlan
 from skewless.run_directory import RunDirectory
-from skewless.stage_report import StageReport
+from skewless.stage_report import SplitLoad, StageReport
 from skewless_airflow.run_store import run_location
 from skewless_airflow.web.expectation_words import required_words
 from skewless_airflow.web.replaying import REPLAYS
@@ -48,17 +48,18 @@ def simulation() -> Simulation:
     return synthetic_run()
 
 
-def _combined(location: str, simulation: Simulation) -> None:
-    """A run that nothing was routed in: no tasks, no head."""
+def _combined(location: str, simulation: Simulation, splits: Sequence[int] = ()) -> None:
+    """A run that nothing was routed in: no tasks; without splits, as of an older release, no head either."""
     report, plan = simulation.reports[0], simulation.plans[0]
     choice = EngineChoice(engine="combine", rows=10, sentence=f"combine: states are small {EVIL}")
     whole = plan.model_copy(update={"engine": "combine", "waves": (0, len(simulation.job.waves)), "budget_rows": None})
-    empty = report.histogram.model_copy(update={"head": {}})
-    rows = simulation.job.rows
+    last, rows = simulation.reports[-1].histogram, simulation.job.rows
+    histogram = last if splits else report.histogram.model_copy(update={"head": {}})
+    loads = tuple(SplitLoad(rows=one) for one in [*splits, rows - sum(splits)]) if splits else ()
     combined = report.model_copy(
         update={
-            "tasks": (), "histogram": empty, "waves": whole.waves, "admitted_rows": rows, "processed_rows": rows,
-            "backlog_rows": 0,
+            "tasks": (), "splits": loads, "histogram": histogram, "waves": whole.waves, "admitted_rows": rows,
+            "processed_rows": rows, "backlog_rows": 0,
         }
     )  # fmt: skip
     decision = Decision(
@@ -82,13 +83,14 @@ _MOMENTS: dict[str, Callable[[str, Simulation], object]] = {
     "all-stages": lambda location, run: Moments(location, run).prepare().stages(),
     "merged": lambda location, run: Moments(location, run).prepare().stages().merge(),
     "combined": _combined,
+    "combined-measured": lambda location, run: _combined(location, run, [run.job.rows // 2]),
     "failed-quality": lambda location, run: Moments(location, run).prepare().stages().merge().validate(success=False),
     "finished": lambda location, run: Moments(location, run).prepare().stages().merge().validate().publish(),
     "superseded": lambda location, run: (
         Moments(location, run).prepare().stages().merge().validate().publish(superseded=_LATER)
     ),
 }
-_RUNNING = {"triggered", "prepared", "one-stage", "all-stages", "merged", "combined"}
+_RUNNING = {"triggered", "prepared", "one-stage", "all-stages", "merged", "combined", "combined-measured"}
 _TWO_POLICIES = "what-if?policy=static&policy=adaptive"
 _PAGES = ("skew", "quality", "what-if", _TWO_POLICIES, "tasks/stage_01.plan/decision",
           "tasks/prepare/decision", "tasks/stage_09.plan/decision")  # fmt: skip
@@ -149,7 +151,14 @@ def test_every_page_renders_at_every_moment_and_keys_stay_text(viewer: TestClien
         ("one-stage", ["Stage 0", "Decision about stage 1", "What was weighed", "stand still", "so far"]),
         ("all-stages", ["it balances so far", "Not validated yet"]),
         ("merged", ["in the states"]),
-        ("combined", ["Nothing was routed", "combine: states are small"]),
+        (
+            "combined",
+            ["Nothing was routed", "combine: states are small", "not measured: nobody counted", "is not measured"],
+        ),
+        (
+            "combined-measured",
+            ["Nothing was routed", "split 1: ", "gap to the bound", "Hot keys", "reduced where it is read"],
+        ),
         ("failed-quality", ["failed validation, nothing is published", "max_value=5", "1 of 400 values unexpected"]),
         (
             "superseded",
@@ -381,8 +390,15 @@ def test_what_if_replays_other_policies(viewer: TestClient) -> None:
     assert "as it ran" in text
     assert text.count("<details>") == 3
     assert "There is nothing to replay" in _page(viewer, "prepared", "what-if").replace("there", "There")
-    for run_id, page, said in (("combined", "what-if", "engine combine"), ("one-stage", _TWO_POLICIES, "required")):
+    assert "balanced" not in _page(viewer, "combined")
+    shown = re.compile("as it ran<td[^>]*>2.000")  # two splits on four slots
+    for run_id, page, said in (
+        ("combined", "what-if", "not measured; run the job again"),
+        ("one-stage", _TWO_POLICIES, "required"),
+    ):
         await_that(lambda: said in _page(viewer, run_id, page), said)  # noqa: B023  # asked at once
+    measured = "what-if?policy=static"
+    await_that(lambda: shown.search(_page(viewer, "combined-measured", measured)) is not None, shown.pattern)
 
 
 def test_a_replay_of_ten_thousand_tasks_holds_up_no_other_page(viewer: TestClient, huge: Simulation) -> None:

@@ -72,4 +72,6 @@ def test_tokens_of_the_observed_policy_are_not_those_of_the_static_ring() -> Non
 def test_an_observed_run_can_be_replayed_under_its_policy(adaptive: Simulation) -> None:
     played = replay(adaptive.job, adaptive.reports, "adaptive")
     static = replay(adaptive.job, adaptive.reports, "static")
+    assert played.makespan_over_bound is not None
+    assert static.makespan_over_bound is not None
     assert played.makespan_over_bound < static.makespan_over_bound

@@ -59,7 +59,9 @@ def test_replay_says_of_the_run_as_it_ran_what_its_certificate_says(policy: str)
     gap = run_certificate(run.job, run.reports).gap
     assert gap is not None
     assert as_it_ran(run.job, run.plans, run.reports, []).makespan_over_bound == 1 + gap
-    assert replay(run.job, run.reports, policy).makespan_over_bound >= 1
+    played = replay(run.job, run.reports, policy).makespan_over_bound
+    assert played is not None
+    assert played >= 1
 
 
 def test_a_key_that_may_not_be_split_is_the_bound_over_all_stages() -> None:
@@ -107,8 +109,24 @@ def test_what_nobody_measured_is_called_so_and_never_balanced() -> None:
     assert report.max_over_mean is None
     measured = [*run.reports, report]
     assert run_certificate(run.job, measured).gap is None, "one stage that was not measured is enough"
-    with pytest.raises(PlanError, match="nobody counted how many rows each task had"):
-        as_it_ran(run.job, run.plans, [report], [])
+    played = as_it_ran(run.job, run.plans, [report], [])
+    assert (played.makespan_over_bound, played.s, played.imbalance_final, played.imbalance_fraction) == (None,) * 4
+    assert replay(run.job, [report], "static").makespan_over_bound is not None, "its keys were counted"
+
+
+def test_a_run_whose_keys_nobody_counted_is_not_replayed() -> None:
+    run, report = combined()
+    nothing = report.histogram.model_copy(update={"seen_rows": 0, "head": {}})
+    with pytest.raises(PlanError, match=r"replay: required reports that count the keys .*not measured"):
+        replay(run.job, [report.model_copy(update={"histogram": nothing})], "static")
+
+
+def test_what_a_combined_run_did_is_known_by_its_splits_but_not_which_key_was_in_which() -> None:
+    run, report = combined(300, 300, 200, 200)
+    combining = [run.plans[0].model_copy(update={"engine": "combine"})]
+    played = as_it_ran(run.job, combining, [report], [])
+    assert (played.makespan_over_bound, played.states) == (1.2, None)
+    assert played.imbalance_final == pytest.approx((300 - 250) / 1_000)
 
 
 def test_splits_that_do_not_add_up_are_no_report() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from skewless.run_certificate import run_certificate
 from skewless.run_directory import RunDirectory
+from skewless_spark import replay_view
 from tests.spark_face.scenario import as_rows, plain, reduce_job, result_of, run_job, spec_of, write_input
 from tests.spark_face.test_pipeline import AGGREGATES, skewed
 
@@ -115,3 +118,59 @@ def test_plan_0_is_made_from_a_sample_and_names_keys_as_spark_does(
     queued = np.array([load.queued_rows for load in report.tasks])
     assert np.abs(queued - foretold).max() < 0.1 * foretold.mean(), "the sample was most of the input"
     assert queued.max() < 1.1 * queued.mean()
+
+
+@pytest.mark.parametrize("aggregates", [NATIVE, PYTHON, {**NATIVE, **PYTHON}], ids=["native", "python", "both"])
+def test_combine_reports_what_each_input_split_did_and_how_often_keys_occur(
+    spark: SparkSession, path: Path, tmp_path: Path, aggregates: dict[str, Any]
+) -> None:
+    spec = spec_of(path, "key", aggregates, engine="combine", routing={"reducers": 3})
+    run, (report,) = reduce_job(spark, spec, tmp_path / "run")
+    keys = Counter(skewed()["key"].to_pylist())
+    assert report.tasks == ()
+    assert 1 < len(report.splits) <= 20
+    assert sum(split.rows for split in report.splits) == report.processed_rows == 30_000
+    states = [split.states for split in report.splits if split.states is not None]
+    assert len(states) == len(report.splits)
+    assert all(0 < count <= split.rows for count, split in zip(states, report.splits, strict=True) if split.rows)
+    assert len(keys) < sum(states) <= len(keys) * len(report.splits), "a hot key has a state in every split"
+    assert all(split.busy_seconds is not None for split in report.splits if split.rows)
+    histogram = report.histogram
+    nulls = keys.pop(None, 0)
+    assert (histogram.seen_rows, histogram.seen_null_rows, histogram.keys) == (30_000, nulls, len(keys))
+    assert {key: seen for key, (seen, _) in histogram.head.items()} == {key: keys[key] for key in histogram.head}
+    assert max(histogram.head, key=lambda key: histogram.head[key][0]) == keys.most_common(1)[0][0]
+    ring, tail = run.plan(0).ring, keys.keys() - histogram.head.keys()
+    slots = Counter(ring.slot_of(key) for key in tail for _ in range(keys[key]))
+    assert {slot: rows for slot, rows in enumerate(histogram.seen_tail) if rows} == slots
+    whole = run_certificate(run.job(), [report])
+    assert whole.gap is not None
+    assert 0 <= whole.gap < 1
+    told = replay_view.as_object(run, ["static", "adaptive"])
+    assert [line["policy"] for line in told["policies"]] == ["as it ran", "static", "adaptive"]
+    assert told["policies"][0]["makespan_over_bound"] == 1 + whole.gap
+    assert all(line["makespan_over_bound"] >= 1 for line in told["policies"])
+    assert told["policies"][1]["states"] >= len(histogram.head), "the keys that policies place are those of the run"
+
+
+def test_combine_makes_a_histogram_of_all_stages_after_one_that_was_routed(spark: SparkSession, tmp_path: Path) -> None:
+    words = ["the"] * 900 + [f"word {number % 30}" for number in range(3_100)]
+    path = write_input(tmp_path / "input", pa.table({"line": words}), files=40)
+    spec = spec_of(path, "word", {"n": "count"}, engine="auto", map={"select": ["line AS word"]})
+    run, reports = reduce_job(spark, spec, tmp_path / "run")
+    assert [run.plan(stage).engine for stage in range(len(reports))] == ["staged", "combine"]
+    histogram = reports[-1].histogram
+    assert histogram.seen_rows == 4_000
+    assert histogram.head["the"] == (900, 0)
+
+
+def test_head_keys_of_combine_are_the_heaviest_and_no_more_than_the_spec_names(
+    spark: SparkSession, path: Path, tmp_path: Path
+) -> None:
+    spec = spec_of(path, "key", {"n": "count"}, engine="combine", routing={"head_limit": 5})
+    _, (report,) = reduce_job(spark, spec, tmp_path / "run")
+    keys = Counter(key for key in skewed()["key"].to_pylist() if key is not None)
+    heavy = {key: (rows, 0) for key, rows in keys.most_common(5) if rows >= 30_000 / 5}
+    assert report.histogram.head == heavy
+    assert heavy
+    assert report.histogram.seen_rows == 30_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -28,7 +29,7 @@ class TaskView:
     queued: int
     processed: int
     backlog: int
-    states: int
+    states: int | None
     busy_seconds: float | None
 
 
@@ -43,7 +44,7 @@ class HotKey:
 
 @dataclass(frozen=True)
 class StageView:
-    """One committed stage.
+    """One committed stage; where nothing was routed its input splits are its tasks.
 
     Attributes:
         fair_queued: rows that each task would have found, had all found as many.
@@ -65,7 +66,7 @@ class StageView:
     forwarded: int
     processed: int
     backlog: int
-    states: int
+    states: int | None
     seconds: float
     tasks: int
     fair_queued: float
@@ -102,9 +103,10 @@ def read_stage(run: RunDirectory, stage: int) -> StageView | None:
 def _view(location: str, stage: int, _mark: str) -> StageView:
     run = RunDirectory(location)
     job, report = whole_job(run), run.report(stage)
-    queued = np.array([load.queued_rows for load in report.tasks], dtype=np.float64)
+    loads = _loads(report)
+    queued = np.array([load.queued for load in loads], dtype=np.float64)
     fair = float(queued.mean()) if len(queued) else 0.0
-    largest, rest = _largest(report)
+    largest, rest = _largest(loads)
     return StageView(
         stage=stage,
         engine="staged" if report.tasks else "combine",
@@ -114,16 +116,16 @@ def _view(location: str, stage: int, _mark: str) -> StageView:
         forwarded=report.forwarded_rows,
         processed=report.processed_rows,
         backlog=report.backlog_rows,
-        states=sum(load.states for load in report.tasks),
+        states=_states(loads),
         seconds=report.stage_seconds,
-        tasks=len(report.tasks),
+        tasks=len(loads),
         fair_queued=fair,
         max_over_mean=report.max_over_mean,
         queued_over_mean=float(queued.max()) / fair if fair else 1.0,
         gap=stage_certificate(job, report).gap,
         largest=largest,
         rest=rest,
-        rest_tasks=len(report.tasks) - len(largest),
+        rest_tasks=len(loads) - len(largest),
         seen=report.histogram.seen_rows,
         seen_null=report.histogram.seen_null_rows,
         named_keys=len(report.histogram.head),
@@ -134,23 +136,38 @@ def _view(location: str, stage: int, _mark: str) -> StageView:
     )
 
 
-def _largest(report: StageReport) -> tuple[tuple[TaskView, ...], TaskView]:
-    order = sorted(report.tasks, key=lambda load: -load.queued_rows)
-    rest = order[MOST_TASKS:]
-    busy = [load.busy_seconds for load in rest if load.busy_seconds is not None]
-    others = TaskView(
-        "all others",
-        sum(load.queued_rows for load in rest),
-        sum(load.processed_rows for load in rest),
-        sum(load.backlog_rows for load in rest),
-        sum(load.states for load in rest),
-        sum(busy) if busy else None,
-    )
-    return tuple(_task(load) for load in order[:MOST_TASKS]), others
+def _loads(report: StageReport) -> list[TaskView]:
+    if report.tasks:
+        return [_task(load) for load in report.tasks]
+    return [
+        TaskView(f"split {number}", split.rows, split.rows, 0, split.states, split.busy_seconds)
+        for number, split in enumerate(report.splits)
+    ]
 
 
 def _task(load: TaskLoad) -> TaskView:
     return TaskView(load.task, load.queued_rows, load.processed_rows, load.backlog_rows, load.states, load.busy_seconds)
+
+
+def _states(loads: Sequence[TaskView]) -> int | None:
+    """Partial states of all; None if those of any were not counted."""
+    states = [load.states for load in loads if load.states is not None]
+    return sum(states) if loads and len(states) == len(loads) else None
+
+
+def _largest(loads: Sequence[TaskView]) -> tuple[tuple[TaskView, ...], TaskView]:
+    order = sorted(loads, key=lambda load: -load.queued)
+    rest = order[MOST_TASKS:]
+    busy = [load.busy_seconds for load in rest if load.busy_seconds is not None]
+    others = TaskView(
+        "all others",
+        sum(load.queued for load in rest),
+        sum(load.processed for load in rest),
+        sum(load.backlog for load in rest),
+        _states(rest),
+        sum(busy) if busy else None,
+    )
+    return tuple(order[:MOST_TASKS]), others
 
 
 def _hottest(histogram: Histogram, which: int) -> tuple[HotKey, ...]:

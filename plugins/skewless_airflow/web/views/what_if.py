@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from skewless.errors import PlanError, SkewlessError
+from skewless.errors import SkewlessError
 from skewless.replay import ERROR_WORDS, Replayed, as_it_ran, replay
 from skewless.run_directory import RunDirectory, stage_step
 from skewless_airflow.web.replaying import REPLAYS
@@ -74,12 +74,6 @@ def _mark(run: RunDirectory) -> str | None:
 def _as_it_ran(run: RunDirectory) -> Replayed:
     reports = run.reports()
     plans = [run.plan(report.stage) for report in reports]
-    combined = next((plan.epoch for plan in plans if plan.engine == "combine"), None)
-    if combined is not None:
-        raise PlanError(
-            "what if", "a run whose stages were all routed", f"stage {combined} of engine combine",
-            "run the job with engine: staged",
-        )  # fmt: skip
     stages = (report.stage + 1 for report in reports)
     said = [run.decision(stage).sentence for stage in stages if run.exists(f"decisions/{stage:04d}.json")]
     return as_it_ran(whole_job(run), plans, reports, said)
