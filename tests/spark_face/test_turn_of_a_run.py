@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import datetime as dt
+import io
 import shutil
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from rich.console import Console
 
 from skewless.errors import InputError
 from skewless.publication import VersionManifest, identity_of, turns_folder
 from skewless.run_directory import RunDirectory
 from skewless.spec import JobSpec
 from skewless_leases import Turns, open_store
+from skewless_spark import run_view
 from skewless_spark.prepare import prepare
+from skewless_spark.publishing import publish_now
+from tests.core.test_publication import validated
 
 DATE = dt.date(2026, 11, 20)
 
@@ -67,3 +72,13 @@ def test_an_output_among_the_input_gets_nothing_written_beside_it(root: Path) ->
     with pytest.raises(Exception, match="required a folder apart from the input"):
         prepare(run, spec, DATE, str(root))
     assert [path.name for path in (root / "input").iterdir()] == ["one.parquet"]
+
+
+def test_a_run_that_was_superseded_is_shown_as_such(tmp_path: Path) -> None:
+    older, newer = (validated(tmp_path / str(turn), tmp_path / "out", {"a.txt": "x"}, turn=turn) for turn in (1, 2))
+    assert publish_now(newer).superseded is None
+    assert publish_now(older).superseded is not None
+    console = Console(record=True, width=400, file=io.StringIO())
+    run_view._paths(older, console)
+    shown = f"superseded: {tmp_path}/out/date={DATE} is of a later run, {newer} (turn 2; this one has 1)"
+    assert shown in console.export_text()

@@ -6,6 +6,7 @@ import ctypes
 import errno
 import os
 import secrets
+from contextlib import suppress
 from pathlib import Path
 
 from skewless.errors import SpecError
@@ -117,7 +118,8 @@ def _rename_twice(draft: Path, target: Path, *, allow_gap: bool) -> None:
     except OSError:
         put_back(aside, target)
         raise
-    aside.rename(draft)
+    with suppress(FileNotFoundError):  # a later run has moved it to the kept versions
+        aside.rename(draft)
 
 
 def _refusal(folder: Path) -> SpecError:
