@@ -22,7 +22,7 @@ from fsspec.implementations.local import LocalFileSystem
 from skewless.document import Frozen
 from skewless.errors import RunDirectoryError, SkewlessError
 from skewless.job import Job
-from skewless.publication import Publication, VersionManifest, manifest_of, publication_of, published_path
+from skewless.publication import Publication, VersionManifest, identity_of, manifest_of, publication_of, published_path
 from skewless.publication.places import beside, left_drafts, past_grace
 from skewless.run_directory import DOCUMENT, RESULT_STEP, RunDirectory, stage_step
 
@@ -184,13 +184,16 @@ def _current(runs: Sequence[_Run]) -> set[str]:
         if path not in manifests:
             manifests[path] = manifest_of(Path(path))
         manifest = manifests[path]
-        if manifest is None:
-            mine = one.publication is not None
-        else:
-            mine = manifest.turn == one.job.turn and manifest.by.job == one.job.digest()
-        if mine:
+        if one.publication is not None if manifest is None else _published(one, manifest):
             found.add(one.run.root)
     return found
+
+
+def _published(one: _Run, manifest: VersionManifest) -> bool:
+    try:
+        return manifest.turn == one.job.turn and manifest.by.job == identity_of(one.run).job
+    except OSError:  # it went just now
+        return False
 
 
 def _beside(runs: Sequence[_Run], now: dt.datetime, limits: Limits) -> Iterator[Fate]:

@@ -137,7 +137,7 @@ def test_every_page_renders_at_every_moment_and_keys_stay_text(viewer: TestClien
         ("failed-quality", ["failed validation, nothing is published", "max_value=5", "1 of 400 values unexpected"]),
         (
             "superseded",
-            ["superseded by a later run of the day", "<code>/runs/&lt;img src=x&gt;/later</code>", "turn 2"],
+            ["superseded by a later run", "<code>/runs/&lt;img src=x&gt;/later</code>", "turn 2"],
         ),
         ("finished", ["published", "it balances.", "4 of 4 expectations held", "Certificate"]),
     ],

@@ -109,7 +109,7 @@ def test_exactly_the_committed_files_are_published_and_the_manifest_names_them(t
     assert record.path == published_path(run.job())
     assert texts(out / DAY) == ["one", "two"]
     found = manifest(out)
-    assert (found.by, found.turn) == (identity_of(run, run.job()), 1)
+    assert (found.by, found.turn) == (identity_of(run), 1)
     assert [file.name for file in found.files] == [
         f"part-00000-{found.name}.parquet", f"part-00001-{found.name}.parquet",
     ]  # fmt: skip

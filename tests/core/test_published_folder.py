@@ -13,9 +13,20 @@ from pathlib import Path
 import pytest
 
 from skewless.errors import RunDirectoryError
-from skewless.publication import publication_of, superseded_by
+from skewless.publication import publication_of, publishing, superseded_by
 from skewless.run_directory import RESULT_STEP, RunDirectory
-from tests.core.test_publication import DAY, NOW, beside, kept, left_over, manifest, published, texts, validated
+from tests.core.test_publication import (
+    DAY,
+    NOW,
+    beside,
+    kept,
+    left_over,
+    manifest,
+    published,
+    texts,
+    turns_of,
+    validated,
+)
 
 
 def the_file(out: Path) -> Path:
@@ -268,6 +279,32 @@ def test_where_folders_cannot_be_exchanged_it_is_refused_in_one_sentence(tmp_pat
     assert texts(out / DAY) == ["one"]
 
 
+_DRAWS = (
+    _REFUSED
+    + r"""
+import sys
+from skewless.errors import SkewlessError
+from skewless.publication import draw_turn
+from skewless_leases.memory_store import MemoryStore
+from skewless_leases.turns import Turns
+turns = Turns(MemoryStore())
+for allow_gap in (False, True):
+    try:
+        print(draw_turn(sys.argv[1], turns, allow_gap=allow_gap))
+    except SkewlessError as err:
+        print(err.exit_code, err)
+"""
+)
+
+
+def test_where_folders_cannot_be_exchanged_no_turn_is_drawn_without_leave(tmp_path: Path) -> None:
+    """The night's work would be for nothing."""
+    refused, drawn = _lines(_DRAWS, str(tmp_path / "out"))
+    assert refused.startswith(f"2 field output.path, {tmp_path}/.out.skewless: required a file system that can exch")
+    assert drawn == "1"
+    assert list((tmp_path / ".out.skewless").iterdir()) == []
+
+
 def test_where_folders_cannot_be_exchanged_and_a_gap_is_allowed_it_is_published(tmp_path: Path) -> None:
     out = tmp_path / "out"
     published(validated(tmp_path / "1", out, {"a.txt": "one"}))
@@ -302,3 +339,13 @@ def test_a_second_rename_that_fails_is_rolled_back(tmp_path: Path) -> None:
     assert "came another attempt or run, which moved its draft away" in ended.stdout, ended.stderr
     assert texts(out / DAY) == ["one"]
     assert not list(out.parent.rglob("*.aside"))
+
+
+def test_an_output_folder_that_goes_away_meanwhile_is_told_in_one_sentence(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    steps = publishing(validated(tmp_path / "run", out, {"a.txt": "one"}), turns_of(out), NOW)
+    while next(steps) != "cleared":
+        pass
+    out.rmdir()
+    with pytest.raises(RunDirectoryError, match="required a folder that can be written, but came No such file or dir"):
+        next(steps)

@@ -59,7 +59,7 @@ def _out(root: Path) -> Path:
 def _show(run: RunDirectory) -> None:
     """Make a run's result the published one of its day."""
     frozen = run.job()
-    shown = VersionManifest(by=identity_of(run, frozen), turn=frozen.turn, name="v", files=())
+    shown = VersionManifest(by=identity_of(run), turn=frozen.turn, name="v", files=())
     folder = Path(published_path(frozen))
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "_published").write_text(shown.sealed(), encoding="utf-8")
@@ -126,7 +126,7 @@ def test_the_published_run_is_the_one_that_the_published_folder_names_whatever_f
 def test_a_run_that_was_superseded_goes_whole(newest: Path) -> None:
     over = _run(newest, "over", day=1, age=80)
     late = _run(newest, "late", day=1, age=80, published=False)
-    by = Overtaken(by=identity_of(over, over.job()), turn=over.job().turn)
+    by = Overtaken(by=identity_of(over), turn=over.job().turn)
     path = published_path(late.job())
     late.write_once(PUBLISHED, Publication(path=path, rows=10, keys=1, turn=late.job().turn, superseded=by))
     assert (_of(newest, "over").action, _of(newest, "late").action) == ("thin", "keep")

@@ -37,7 +37,7 @@ def exchange(draft: Path, target: Path, *, allow_gap: bool) -> None:
             elif not _renamed_across(draft, target):
                 _rename_twice(draft, target, allow_gap=allow_gap)
         except FileNotFoundError:
-            if draft.exists():
+            if draft.exists() and target.parent.exists():
                 continue  # the target went, as another publisher has two renames for it
             raise
         except OSError as err:

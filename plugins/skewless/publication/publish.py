@@ -162,7 +162,7 @@ class _Publisher:
         self, run: RunDirectory, job: Job, result: StepCommit, place: Place, turns: Turns, now: dt.datetime
     ) -> None:
         self.run, self.job, self.result, self.place, self.turns, self.now = run, job, result, place, turns, now
-        self.me = identity_of(run, job)
+        self.me = identity_of(run)
 
     def steps(self, record: Publication | None) -> Generator[str, None, Publication]:
         repair(self.place)

@@ -11,6 +11,7 @@ from pydantic import Field, field_validator
 
 from skewless.document import Count, Document, Frozen
 from skewless.errors import DocumentError
+from skewless.file_checksum import content_checksum
 from skewless.job import Job
 from skewless.run_directory import PUBLISH_STEP, RunDirectory
 from skewless.step_commit import inner_path
@@ -27,7 +28,8 @@ class Identity(Frozen):
     """Which run published, or claimed, a day.
 
     Attributes:
-        job: the digest of its ``job.json``, which has its turn: the same wherever the run directory is moved to.
+        job: SHA-256 of its ``job.json`` as it is stored, which has its turn: the same wherever the run directory is
+            moved to, and whichever release reads it.
         run: where the run directory was then, for people.
     """
 
@@ -118,9 +120,10 @@ def published_path(job: Job) -> str:
     return f"{job.output_path}/date={job.date.isoformat()}"
 
 
-def identity_of(run: RunDirectory, job: Job) -> Identity:
-    """The identity of a run."""
-    return Identity(job=job.digest(), run=os.fsencode(run.root).decode(errors="replace"))
+def identity_of(run: RunDirectory) -> Identity:
+    """The identity of a run that was prepared."""
+    job = content_checksum(run.fs, f"{run.root}/job.json")
+    return Identity(job=job, run=os.fsencode(run.root).decode(errors="replace"))
 
 
 def record_of(run: RunDirectory) -> Publication | None:
