@@ -57,9 +57,7 @@ def listed_identity(fs: fsspec.AbstractFileSystem, file: str) -> Identity:
         return identity_of(fs, file)
     except OSError as err:
         reason = err.strerror or str(err)[:200]
-        raise InputError(
-            f"input file {file}", "a file that stays there", reason, "list it again when it does"
-        ) from None
+        raise InputError(f"input file {file}", "a file that stays there", reason, "try again when it does") from None
 
 
 def identity_of(fs: fsspec.AbstractFileSystem, file: str) -> Identity:
