@@ -20,8 +20,6 @@ Floats = npt.NDArray[np.float64]
 WAVES = (1.0, 4.0, 15.0, 80.0)
 #: Source partitions that a stream is cut into, if it has as many messages.
 UNITS = 1000
-#: With more tasks than so many the usual ring would have less than 16 slots for each.
-MANY_TASKS = 256
 
 
 def simulate(
@@ -55,7 +53,7 @@ def simulate(
         speeds: seconds of work that each task does in a second, shape (at least one,), the last one's for all
             tasks beyond; 1 by default.
         mergeable: whether a key may be split.
-        routing: further fields of the spec's routing; ``ring_bits`` suits the number of tasks by default.
+        routing: further fields of the spec's routing.
 
     Returns:
         The figures, and the run they were taken from.
@@ -63,7 +61,6 @@ def simulate(
     distinct, numbers = numbered(keys)
     if not overhead:
         routing.setdefault("stage_overhead", 0.0)
-    routing.setdefault("ring_bits", 12 if tasks <= MANY_TASKS else 16)
     chosen = {} if budget is None else {"budget": budget}
     job = simulated_job(
         unit_sizes(len(keys), units), in_order=in_order,
