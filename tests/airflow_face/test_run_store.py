@@ -114,3 +114,19 @@ def test_events_of_several_days_are_refused_since_a_run_computes_one() -> None:
     run = Run(None, LATER, run_type="asset_triggered", consumed_asset_events=events)
     with pytest.raises(SpecError, match=r"required events of one day, .* but came 2026-03-01, 2026-03-02; trigger"):
         part_of_run(run, NIGHTLY, "asset events of job")
+
+
+@pytest.mark.parametrize(
+    ("own", "scheduled", "day"),
+    [
+        pytest.param({}, True, "2026-11-21", id="night-of-an-own-dag"),
+        pytest.param({}, False, "2026-11-22", id="own-dag-by-hand"),
+        pytest.param({"day": "current"}, True, "2026-11-22", id="said"),
+    ],
+)
+def test_an_aggregation_in_a_dag_of_ones_own_computes_the_day_before_if_that_has_a_schedule(
+    own: dict[str, Any], scheduled: bool, day: str
+) -> None:
+    run = Run(logical_date=TICK, run_after=TICK, run_type="scheduled")
+    schedule = Schedule.model_validate(own).of_dag(scheduled=scheduled)
+    assert str(part_of_run(run, schedule, "job")) == day
