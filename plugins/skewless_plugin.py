@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from airflow.plugins_manager import AirflowPlugin
 
-from skewless_airflow.timetable import PartTimetable
+from skewless_airflow import timetable
 from skewless_airflow.web import registration
 
 
@@ -16,4 +14,4 @@ class SkewlessPlugin(AirflowPlugin):
     name = "skewless"
     fastapi_apps = registration.fastapi_apps()
     external_views = registration.external_views()
-    timetables: ClassVar = [PartTimetable]
+    timetables = timetable.registered()

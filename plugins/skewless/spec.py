@@ -78,7 +78,7 @@ class Schedule(Frozen):
     day: _Covered | None = Field(
         default=None,
         description="The day that a run computes: previous, the day before the run; current, the day of the run; or an "
-        "offset in days, where previous is -1. By default previous with cron or asset, else current.",
+        "offset in days, where previous is -1. By default previous where the DAG has a schedule, else current.",
         examples=["previous", -2],
     )
     hour: _Covered | None = Field(
@@ -131,6 +131,11 @@ class Schedule(Frozen):
         if covered is None:
             covered = "previous" if self.crons or self.assets else "current"
         return {"previous": -1, "current": 0}[covered] if isinstance(covered, str) else covered
+
+    def of_dag(self, *, scheduled: bool) -> Schedule:
+        """This schedule in a DAG of somebody's own, whose cron expression or asset it does not know."""
+        by_default = self.day is None and self.hour is None
+        return self.model_copy(update={"day": "previous"}) if by_default and scheduled else self
 
     def part_of(self, moment: dt.datetime) -> Part:
         """The part that a run of a moment computes."""

@@ -244,7 +244,8 @@ class PrepareOperator(SkewlessSparkOperator):
         else:
             run.write_once(SPEC_DOCUMENT, self.spec)
             where = []
-        part = choice.part or part_of_run(context["dag_run"], self.spec.schedule, f"asset events of {self.dag_id}")
+        schedule = self.spec.schedule.of_dag(scheduled=context["dag"].timetable.can_be_scheduled)
+        part = choice.part or part_of_run(context["dag_run"], schedule, f"asset events of {self.dag_id}")
         log.info("computes %s", part)
         options = json.dumps(choice.options)
         if choice.options:

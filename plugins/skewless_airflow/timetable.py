@@ -11,6 +11,7 @@ from pendulum import DateTime, datetime, instance
 from pendulum.tz.timezone import FixedTimezone, Timezone
 
 from skewless.part import PartUnit, covered_words
+from skewless.spec import Schedule
 
 _INSTANT = dt.timedelta(microseconds=1)
 
@@ -50,6 +51,12 @@ class PartTimetable(MultipleCronTriggerTimetable):
         """With what it computes."""
         return {**super().serialize(), "unit": self._unit, "offset": self._offset}
 
+    @property
+    def covered(self) -> Schedule:
+        """What runs compute, as a spec would say it."""
+        zone = str(self.serialize()["timezone"])
+        return Schedule.model_validate({"timezone": zone, self._unit: self._offset})
+
     def validate(self) -> None:
         """Refuse expressions that are none."""
         for one in self._timetables:
@@ -81,3 +88,8 @@ class PartTimetable(MultipleCronTriggerTimetable):
             begin = there.in_timezone("UTC") - past - dt.timedelta(hours=self._offset)
             end = begin + dt.timedelta(hours=1)
         return begin.in_timezone("UTC"), end.in_timezone("UTC") - _INSTANT
+
+
+def registered() -> list[Any]:
+    """As ``AirflowPlugin.timetables`` takes it: Airflow stores a timetable by name, and reads only those it knows."""
+    return [PartTimetable]

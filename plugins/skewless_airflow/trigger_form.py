@@ -102,13 +102,20 @@ def _date(section: str, schedule: Schedule) -> Param:
         None,
         title="Date",
         description_md="The day whose input is computed and under which the result is published. Left empty, a run "
-        f"computes **{covered_words(schedule.unit, schedule.offset)}**, counted from its logical date, or without one "
+        f"computes {_covered(schedule)}, counted from its logical date, or without one "
         f"from the moment it is triggered, in {schedule.timezone}. A run that was started by another job's result "
         "computes the day of that.",
         section=section,
         type=["string", "null"],
         format="date",
     )
+
+
+def _covered(schedule: Schedule) -> str:
+    alone, nightly = (
+        f"**{covered_words(one.unit, one.offset)}**" for one in (schedule, schedule.of_dag(scheduled=True))
+    )
+    return alone if alone == nightly else f"{nightly} where its DAG has a schedule, else {alone}"
 
 
 def _hour(section: str, schedule: Schedule) -> Param:

@@ -59,7 +59,7 @@ def test_the_command_of_the_page_takes_in_both_of_its_days() -> None:
     page = (PROJECT / "docs/operate.md").read_text()
     (command,) = re.findall(r"^airflow backfill create (.*)$", page, re.MULTILINE)
     given = airflow_command().parse_args(["backfill", "create", *command.split()])
-    schedule = {"cron": "0 2 * * *", "timezone": "Europe/Zurich"}
+    schedule: dict[str, JsonValue] = {"cron": "0 2 * * *", "timezone": "Europe/Zurich"}
     days = _computed(schedule, given.from_date, given.to_date)
     assert days == ["2026-03-01", "2026-03-02", "2026-03-03"]
     assert {given.from_date.date().isoformat(), given.to_date.date().isoformat()} == {days[0], days[-1]}

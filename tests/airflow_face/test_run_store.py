@@ -132,3 +132,19 @@ def test_a_run_directory_that_airflow_makes_is_its_users_or_belongs_to_the_group
         run = Run(None, dt.datetime(2026, 11, 20, tzinfo=UTC), run_id=f"run-{mode:o}")
         _run_of(run, "").write_once("spec.json", document)
         assert stat.S_IMODE(Path(run_location("job", run.run_id)).stat().st_mode) == mode
+
+
+@pytest.mark.parametrize(
+    ("own", "scheduled", "day"),
+    [
+        pytest.param({}, True, "2026-11-21", id="night-of-an-own-dag"),
+        pytest.param({}, False, "2026-11-22", id="own-dag-by-hand"),
+        pytest.param({"day": "current"}, True, "2026-11-22", id="said"),
+    ],
+)
+def test_an_aggregation_in_a_dag_of_ones_own_computes_the_day_before_if_that_has_a_schedule(
+    own: dict[str, Any], scheduled: bool, day: str
+) -> None:
+    run = Run(logical_date=TICK, run_after=TICK, run_type="scheduled")
+    schedule = Schedule.model_validate(own).of_dag(scheduled=scheduled)
+    assert str(part_of_run(run, schedule, "job")) == day

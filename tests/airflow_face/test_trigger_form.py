@@ -120,6 +120,7 @@ def test_conf_that_is_not_of_the_form_is_refused_in_one_sentence(given: dict[str
         pytest.param({"cron": "0 2 * * *", "day": "current"}, "**the day of the run**", id="current"),
         pytest.param({"asset": "orders", "day": -2}, "**the day 2 days before**", id="offset"),
         pytest.param({"hour": "previous"}, "**the hour before**", id="hour"),
+        pytest.param({}, "**the day before** where its DAG has a schedule, else **the day of the run**", id="unknown"),
     ],
 )
 def test_the_form_names_the_day_that_is_computed_if_it_is_left_empty(schedule: dict[str, Any], words: str) -> None:

@@ -146,7 +146,7 @@ def test_every_page_renders_at_every_moment_and_keys_stay_text(viewer: TestClien
 @pytest.mark.parametrize(
     ("run_id", "words"),
     [
-        ("triggered", ["There is nothing to show yet", "not prepared yet"]),
+        ("triggered", ["There is nothing to show yet", "This run computes 2", "not prepared yet"]),
         ("prepared", ["No stage has committed yet", "prepare"]),
         ("one-stage", ["Stage 0", "Decision about stage 1", "What was weighed", "stand still", "so far"]),
         ("all-stages", ["it balances so far", "Not validated yet"]),

@@ -77,7 +77,8 @@ def make_dags(folder: Path) -> None:
     lines = ["# airflow", "from skewless_airflow.dag_factory import build_dag"]
     for name in (DAG, FORBIDDEN_DAG):
         path = folder / f"{name}.yaml"
-        path.write_text(yaml.safe_dump({**SPEC, "name": name, "description": f"About {EVIL}"}))
+        nightly = {**SPEC, "name": name, "schedule": {"cron": "0 2 * * *"}, "description": f"About {EVIL}"}
+        path.write_text(yaml.safe_dump(nightly))
         lines.append(f"{name} = build_dag({str(path)!r})")
     lines += [
         "from airflow.sdk import DAG, BaseOperator",

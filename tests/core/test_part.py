@@ -19,8 +19,8 @@ from skewless.spec import Schedule
 from tests.core.synthetic import job
 
 ZURICH = "Europe/Zurich"
-NIGHTLY = {"cron": "0 2 * * *", "timezone": ZURICH}
-HOURLY = {"cron": "5 * * * *", "timezone": ZURICH, "hour": "previous"}
+NIGHTLY: dict[str, Any] = {"cron": "0 2 * * *", "timezone": ZURICH}
+HOURLY: dict[str, Any] = {"cron": "5 * * * *", "timezone": ZURICH, "hour": "previous"}
 
 
 def _utc(text: str) -> dt.datetime:

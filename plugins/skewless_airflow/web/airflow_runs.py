@@ -8,9 +8,15 @@ from dataclasses import dataclass
 
 from airflow.models.dag import DagModel, DagTag
 from airflow.models.dagrun import DagRun
+from airflow.models.serialized_dag import SerializedDagModel
 from airflow.models.taskinstance import TaskInstance
 from sqlalchemy import select
 from sqlalchemy.orm import Session
+
+from skewless.errors import SpecError
+from skewless.part import part_named
+from skewless_airflow.run_store import part_of_run
+from skewless_airflow.timetable import PartTimetable
 
 #: The tag of the DAGs that a spec became.
 TAG = "skewless"
@@ -61,6 +67,23 @@ def airflow_runs(session: Session, dag_id: str, most: int = _LATEST_RUNS) -> lis
     """The latest runs of a DAG, newest first."""
     query = _RUNS.where(DagRun.dag_id == dag_id).order_by(DagRun.run_after.desc()).limit(most)
     return [_run(*found) for found in session.execute(query)]
+
+
+def coming_part(session: Session, dag_id: str, run_id: str) -> str:
+    """What a run is going to compute that has not been prepared; "" where only its spec can tell."""
+    run = session.scalar(select(DagRun).where(DagRun.dag_id == dag_id, DagRun.run_id == run_id))
+    stored = SerializedDagModel.get_dag(dag_id, session=session) if run else None
+    timetable = stored.timetable if stored else None
+    if run is None or not isinstance(timetable, PartTimetable):
+        return ""
+    conf, schedule = run.conf or {}, timetable.covered
+    try:
+        if conf.get("date"):
+            hour = str(conf["hour"]) if conf.get("hour") else None
+            return str(part_named(str(conf["date"]), hour, schedule.timezone, schedule.unit, ""))
+        return str(part_of_run(run, schedule, ""))
+    except SpecError:
+        return ""  # ``prepare`` will say what is wrong with it
 
 
 def airflow_tasks(session: Session, dag_id: str, run_id: str, group: str = "") -> tuple[AirflowTask, ...]:

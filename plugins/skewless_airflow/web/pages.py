@@ -12,7 +12,14 @@ from fastapi import APIRouter, HTTPException, Query, Request, status
 
 from skewless.errors import nearest
 from skewless.policies import POLICIES
-from skewless_airflow.web.airflow_runs import airflow_run, airflow_runs, airflow_tasks, schedules, tagged_dags
+from skewless_airflow.web.airflow_runs import (
+    airflow_run,
+    airflow_runs,
+    airflow_tasks,
+    coming_part,
+    schedules,
+    tagged_dags,
+)
 from skewless_airflow.web.rendering import page
 from skewless_airflow.web.run_folders import groups_with_runs, open_run
 from skewless_airflow.web.security import READ_DAG, READ_RUN, DagId, Group, RunId
@@ -88,6 +95,7 @@ def skew(request: Request, dag_id: DagId, run_id: RunId, group: Group, session: 
         airflow=airflow,
         bars=max(_FEWEST_BARS, min(MOST_TASKS, _MOST_BARS // max(1, len(run.stages)))),
         place=str(directory),
+        coming="" if run.job or not ours else coming_part(session, dag_id, run_id),
     )
 
 
