@@ -185,10 +185,10 @@ def summaries(lines: Sequence[Line]) -> Iterator[Summary]:
 
 
 WORDS = (
-    "(Zipf 0.6 to 2.2 and log-normal, 2 to 64 tasks, five ways to cut waves, stages that cost 0 to 15 % of the ideal, two "
-    "thirds with keys that may be split), every policy with the real planner in the simulation. A run costs the largest "
-    "loads of its stages and the price of its stages, in rows; here over what `static` costs. In random order each wave "
-    "is a sample; in the others waves come in the order of the input."
+    "(Zipf 0.6 to 2.2 and log-normal, 2 to 64 tasks, five ways to cut waves, stages that cost 0 to 15 % of the ideal, "
+    "two thirds with keys that may be split), every policy with the real planner in the simulation. A run costs the "
+    "largest loads of its stages and the price of its stages, in rows; here over what `static` costs. In random order "
+    "each wave is a sample; in the others waves come in the order of the input."
 )
 
 

@@ -87,8 +87,8 @@ class Routing(Frozen):
     )
     tokens: int | None = Field(
         default=None, ge=1, le=4096,
-        description="Tokens of each reducer to begin with: by default 64, a power of two for halving and doubling; 1 for "
-        "a strict doubling.",
+        description="Tokens of each reducer to begin with: by default 64, a power of two for halving and doubling; 1 "
+        "for a strict doubling.",
         examples=[64],
     )  # fmt: skip
     head_limit: int = Field(
