@@ -21,6 +21,7 @@ from skewless.engine_choice import EngineChoice, KeyCounts, choose_engine
 from skewless.errors import PlanError, SpecError, nearest
 from skewless.forecast import Forecast
 from skewless.job import Job
+from skewless.lasting import rest_of_run
 from skewless.makespan import makespan
 from skewless.placement import Placement, Rows
 from skewless.policies import POLICIES
@@ -39,8 +40,6 @@ FORWARD_COST_ROWS = 0.25
 STATE_COST_ROWS = 1.0
 #: What one more task costs, in rows reduced: it is started, and writes files of its own.
 TASK_COST_ROWS = 100.0
-#: So many standard errors a gain that lasts must be above nothing, to be no luck.
-SURE = 1.5
 #: Budget of a first stage on the plain ring where waves come in order, as a multiple of the fair share: most
 #: tasks get less of keys that nobody knows, and waves that are no samples are not small for nothing.
 FIRST_BUDGET_IN_ORDER = 0.5
@@ -60,8 +59,8 @@ class Weighed:
         forwarded_rows: predicted backlog rows that change their task.
         new_states: pairs of head key and task that there were not before.
         draw_error_rows: by how much the luck of the draw may miss the loads.
-        luck_rows: by how much what is foretold to be gained may be luck; only of what lasts to the end of the run.
-        later_rows: makespan of the stages after the next one, in rows, if the plan stays; only where it would.
+        later_rows: see ``skewless.lasting``; 0 for a policy that places keys anew in each stage.
+        luck_rows: the same.
     """
 
     forecast: Forecast
@@ -72,8 +71,8 @@ class Weighed:
     forwarded_rows: float
     new_states: int
     draw_error_rows: float = 0.0
-    luck_rows: float = 0.0
     later_rows: float = 0.0
+    luck_rows: float = 0.0
 
     @property
     def action(self) -> str:
@@ -97,7 +96,10 @@ class Weighed:
 
     @cached_property
     def cost_rows(self) -> float:
-        """Makespan in rows, with what draws may miss it by; forwarding, states and tasks shared out over the slots."""
+        """What is weighed, in rows: makespans of the next stage and, of a plan that lasts, of those after it.
+
+        With what draws, and what luck, may miss them by; forwarding, states and tasks shared out over the slots.
+        """
         # A key that is whole has one state wherever it goes; a split one has a state of each piece in each stage.
         states = self.pieces - self.placement.keys + self.new_states
         state_rows = STATE_COST_ROWS + self.forecast.setup_rows
@@ -173,6 +175,7 @@ def first_ring(routing: Routing, where: str = "spec") -> Ring:
 
 
 def _first_budget(job: Job) -> float:
+    """Of a stage of which nothing is known, as a multiple of the fair share."""
     return FIRST_BUDGET_IN_ORDER if job.in_order and POLICIES[job.spec.routing.policy].places else 1.0
 
 
@@ -225,19 +228,19 @@ def plan_next_stage(job: Job, plan: RoutingPlan, report: StageReport, earlier: S
     revised = _revised_engine(job, plan, report)
     if revised is not None:
         return revised
-    cost = stage_cost(job, [*earlier, report])
+    so_far = [*earlier, report]
+    cost = stage_cost(job, so_far)
     overhead_rows = cost.overhead_rows
     chooses = POLICIES[plan.policy].schedules
     admission = next_waves(job, plan, report, overhead_rows if chooses else 0.0)
-    forecast = Forecast.after(job, plan, report, admission.waves, memory=weighted(job, [*earlier, report]))
+    forecast = Forecast.after(job, plan, report, admission.waves, memory=weighted(job, so_far))
     if not forecast.queued_rows:
         return _finished(report.stage + 1, plan.policy)
     weighed = propose(job, forecast)
     taken = choose(weighed, strict=job.spec.routing.strict)
     expected = forecast.expected_rows(taken.routing, taken.placement)
-    budget = _guarded(
-        job, forecast, _budget(job, forecast, expected, overhead_rows, earlier), expected, cost.seconds_per_row
-    )
+    budget = _budget(job, forecast, expected, overhead_rows, so_far[0])
+    budget = _guarded(job, forecast, budget, expected, cost.seconds_per_row)
     certificate = _certificate(job, forecast, taken)
     return Decision(
         stage=report.stage + 1,
@@ -322,28 +325,10 @@ def propose(job: Job, forecast: Forecast) -> Sequence[Weighed]:
     )
     policy = POLICIES[forecast.plan.policy]
     weighed = [still, *(_weigh(job, forecast, one, still) for one in policy.propose(job, forecast))]
-    return weighed if policy.places else _to_the_end(job, forecast, weighed)
-
-
-def _to_the_end(job: Job, forecast: Forecast, weighed: Sequence[Weighed]) -> list[Weighed]:
-    """Plans that last, with what they cost in all stages that are left.
-
-    Who moved the arcs of a ring cannot take them back. So what is gained must be more than luck may be, of the rows
-    that change their task as far as they are foretold. Where waves come in order that is all of them.
-    """
-    stages = 1.0 + forecast.later_rows / forecast.wave_rows if forecast.wave_rows else 0.0
-    spread = dispersion(forecast.plan, forecast.report)
-    still = forecast.wave_loads(weighed[0].routing, weighed[0].placement) * stages
-    before = dict(zip(forecast.plan.tasks, still.tolist(), strict=True))
-    found = []
-    for one in weighed:
-        loads = forecast.wave_loads(one.routing, one.placement) * stages
-        after = dict(zip(one.routing.tasks, loads.tolist(), strict=True))
-        moved = max(abs(before.get(task, 0.0) - after.get(task, 0.0)) for task in {**before, **after})
-        luck = SURE * moved if job.in_order else SURE * math.sqrt(spread * moved * (1.0 + forecast.scale * stages))
-        later = makespan(loads, forecast.slots) * (1.0 - 1.0 / stages) if stages else 0.0
-        found.append(replace(one, luck_rows=luck, later_rows=later))
-    return found
+    if policy.places:
+        return weighed
+    kept = [(one, rest_of_run(job, forecast, one.routing, one.placement)) for one in weighed]
+    return [replace(one, later_rows=rest.later_rows, luck_rows=rest.luck_rows) for one, rest in kept]
 
 
 def _weigh(job: Job, forecast: Forecast, proposal: Proposal, still: Weighed) -> Weighed:
@@ -420,23 +405,22 @@ def _next_plan(taken: Weighed, expected: Rows, budget: Budget) -> RoutingPlan:
     )
 
 
-def _budget(
-    job: Job, forecast: Forecast, expected: Rows, overhead_rows: float, earlier: Sequence[StageReport]
-) -> Budget:
+def _budget(job: Job, forecast: Forecast, expected: Rows, overhead_rows: float, first: StageReport) -> Budget:
     """The spec's, the usual one, or the one that is chosen; none once no input is left.
 
-    A backlog only pays if a later plan can place it better.
+    A backlog only pays if a later plan can place it better. So no budget makes a stage of its own necessary under a
+    policy that places nothing; and under the others only where that stage is worth its price.
     """
     policy, given = POLICIES[forecast.plan.policy], job.spec.routing.budget
     if not policy.replans or not forecast.wave_rows:
         return Budget(None, "")
     last_input = forecast.waves[1] == len(job.waves)
     if given is None and last_input and not policy.places:
-        return Budget(None, "")  # what is left over would stay where it is, and its stage would be for nothing
+        return Budget(None, "")
     if given is not None or not (policy.schedules or last_input):
         return Budget(_fair_budget(job, forecast.queued_rows, len(expected), given or USUAL_BUDGET), "")
     spread = dispersion(forecast.plan, forecast.report, job.in_order)
-    missed = misses(forecast.plan, forecast.report, earlier) if job.in_order else None
+    missed = misses(forecast.plan, forecast.report, first) if job.in_order else None
     return choose_budget(forecast, expected, spread, last_input, overhead_rows, missed, job.splittable)
 
 

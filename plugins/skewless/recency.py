@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from skewless.hashing import key_hash
 from skewless.job import Job
 from skewless.placement import Rows
 from skewless.stage_report import Histogram, StageReport
@@ -75,9 +76,8 @@ def _fitted(before: Rows, after: Rows, even: Rows) -> tuple[float, float]:
 
 def _cells(histogram: Histogram, keys: Sequence[str], last: Histogram) -> Rows:
     """Rows seen of each of the last report's keys, of the other keys of each slot, and without a key."""
-    from skewless.wave_counts import _slots_of
-
     named = np.array([histogram.head.get(key, (0, 0))[0] for key in keys], dtype=np.float64)
-    slots = _slots_of(tuple(keys), len(last.seen_tail))
-    tail = slot_rows(histogram) - np.bincount(slots, weights=named, minlength=len(last.seen_tail))
+    size = len(last.seen_tail)
+    slots = np.fromiter(map(key_hash, keys), dtype=np.int64, count=len(keys)) >> (32 - (size.bit_length() - 1))
+    tail = slot_rows(histogram) - np.bincount(slots, weights=named, minlength=size)
     return np.concatenate([named, tail, [float(histogram.seen_null_rows)]])

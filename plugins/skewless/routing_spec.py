@@ -93,8 +93,8 @@ class Routing(Frozen):
     )  # fmt: skip
     tokens: int | None = Field(
         default=None, ge=1, le=4096,
-        description="Tokens of each reducer to begin with: by default 64, a power of two for halving and doubling, 1 for "
-        "doubling with strict.",
+        description="Tokens of each reducer to begin with: by default 64, a power of two for halving and doubling; 1 "
+        "for a strict doubling.",
         examples=[64],
     )  # fmt: skip
     head_limit: int = Field(

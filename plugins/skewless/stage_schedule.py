@@ -68,24 +68,29 @@ def dispersion(plan: RoutingPlan, report: StageReport, in_order: bool = False) -
     return max(1.0, float(np.mean((queued - expected) ** 2 / variance)))
 
 
-def misses(plan: RoutingPlan, report: StageReport, earlier: Sequence[StageReport]) -> Rows:
+def misses(plan: RoutingPlan, report: StageReport, first: StageReport) -> Rows:
     """By how much queues missed their forecast, as parts of a fair share of what was admitted.
 
-    Those of the last stage, and as many of the first one, for which an even spread was foretold: then it is what
-    becomes of keys that nobody knows.
+    Those of the last stage, and those of the first one, for which an even spread was foretold: keys that nobody
+    knows yet will be spread like those that nobody knew then.
+
+    Args:
+        plan: of the last stage.
+        report: of the last stage.
+        first: of the first one, which may be the same.
 
     Returns:
         One-dimensional, adding up to about 0; nothing where nothing was admitted.
     """
-    found = [_missed(report, np.array(plan.expected_rows, dtype=np.float64))] if plan.expected_rows else []
-    return np.concatenate([*found, *(_missed(one, None) for one in [*earlier, report][:1])])
+    return np.concatenate([_missed(report, plan.expected_rows), _missed(first, ())])
 
 
-def _missed(report: StageReport, expected: Rows | None) -> Rows:
+def _missed(report: StageReport, expected: Sequence[int]) -> Rows:
     queued = np.array([load.queued_rows for load in report.tasks], dtype=np.float64)
     if not report.admitted_rows:
         return np.zeros(0)
-    missed: Rows = (queued - (queued.mean() if expected is None else expected)) * len(queued) / report.admitted_rows
+    told = np.array(expected, dtype=np.float64) if expected else queued.mean()
+    missed: Rows = (queued - told) * len(queued) / report.admitted_rows
     return missed
 
 

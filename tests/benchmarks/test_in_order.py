@@ -1,0 +1,29 @@
+"""Benchmark B4 (b) to (d) where it is cheap: what came in order is met, and what was missed is told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from benchmarks.in_order import Case, cases, page
+
+CHEAP = [case for case in cases() if case.aim and len(case.waves) == 4 and case.tasks in {8, 32}]
+#: More than a fair share that begins late: see the page.
+OUT_OF_REACH = [case for case in CHEAP if case.words == "a hot key begins half way" and case.tasks == 8]
+
+
+@pytest.mark.parametrize(
+    "case",
+    [case for case in CHEAP if case not in OUT_OF_REACH],
+    ids=lambda case: f"{case.row}, {case.words}, {case.tasks} tasks",
+)
+def test_waves_in_order_are_within_their_aim(case: Case) -> None:
+    assert case.measure().verdict.endswith("met")
+
+
+def test_a_missed_aim_is_told() -> None:
+    (case,) = OUT_OF_REACH
+    line = replace(case.measure(), load=1.2)
+    assert line.verdict == "1.10 MISSED"
+    assert "1.10 MISSED" in page([line])

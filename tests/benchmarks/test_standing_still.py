@@ -1,0 +1,36 @@
+"""Fifty random workloads: no policy is worse than standing still."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.standing_still import FEW, ORDERS, Line, Order, line, page, summaries, workload
+from skewless.policies import POLICIES
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_no_policy_costs_more_than_standing_still_over_whole_runs(order: Order) -> None:
+    lines = [line(number) for number in range(FEW) if ORDERS[number % len(ORDERS)] == order]
+    found = list(summaries(lines))
+    assert {one.policy for one in found} == set(POLICIES) - {"static"}
+    assert [one for one in found if not one.met] == []
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+def test_no_decision_is_worse_on_its_own_numbers(policy: str) -> None:
+    for number in range(4):
+        for decision in workload(number).run(policy).decisions:
+            for chosen in (one for one in decision.candidates if one.chosen):
+                assert chosen.cost_rows <= decision.candidates[0].cost_rows
+                assert chosen.makespan_rows <= decision.candidates[0].makespan_rows
+
+
+def test_a_workload_is_the_same_every_time() -> None:
+    assert (workload(7).keys == workload(7).keys).all()
+    assert {workload(number).order for number in range(4)} == set(ORDERS)
+
+
+def test_a_policy_that_is_worse_is_told() -> None:
+    worse = Line(3, "of two", "drifting", 2, 0.0, True, 100.0, {"halving": 1.2, "adaptive": 0.9})
+    assert [one.met for one in summaries([worse])] == [False, True]
+    assert "MISSED: halving, drifting." in page([worse])
