@@ -86,6 +86,8 @@ def test_a_replay_is_off_by_no_more_than_it_says_and_exact_where_it_says_nothing
         truth = recorded(ordered_run(order, policy)).makespan_over_bound
         for of in ("static", "adaptive"):
             found = replay(ordered_run(order, of).job, ordered_run(order, of).reports, policy)
+            assert truth is not None
+            assert found.makespan_over_bound is not None
             off[policy, of] = abs(found.makespan_over_bound / truth - 1.0)
             assert off[policy, of] <= found.error + 1e-9
             assert (found.error == 0.0) == (policy == "static")
