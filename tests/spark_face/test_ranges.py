@@ -17,6 +17,7 @@ from fsspec.implementations.local import LocalFileSystem
 from pyarrow import orc
 
 from skewless.errors import InputError
+from skewless.hashing import pack_origin
 from skewless.job import Source, Unit
 from skewless.spec import Input
 from skewless_spark.sources import list_input, ranges
@@ -69,6 +70,29 @@ def test_a_file_that_is_cut_gives_every_row_once_and_in_order(tmp_path: Path, ki
         assert found.column("x").to_pylist() == expected["x"].to_pylist()
     said = sum(unit.rows for unit in listing.units)
     assert said == ROWS if kind in {"parquet", "orc"} else said == pytest.approx(ROWS, rel=0.1)
+
+
+def test_each_row_has_an_origin_of_its_own_that_tells_unit_and_offset(tmp_path: Path) -> None:
+    """Wherever it is read: by its origin a row of a split key is routed, the same way each time."""
+    path = write("parquet", tmp_path / "input", table())
+    listing = list_input(given("parquet", path, cut_bytes=1 << 16), str(path), share=0.01)
+    assert len(listing.units) > 1
+    numbered = list(enumerate(listing.units))
+    read = ranges.read_parts([numbered[:1], numbered[1:]], listing.source, ["id"], "origin")
+    numbers = pa.record_batch({"part": [1, 0]})
+    origins = [origin for batch in read([numbers]) for origin in batch.column("origin").to_pylist()]
+    in_order = [*numbered[1:], *numbered[:1]]
+    assert origins == [pack_origin(ordinal, offset) for ordinal, unit in in_order for offset in range(unit.rows)]
+
+
+@pytest.mark.parametrize("by", [1, -1], ids=["one too few", "one too many"])
+def test_a_unit_of_other_rows_than_its_footer_lists_is_refused(tmp_path: Path, by: int) -> None:
+    path = write("parquet", tmp_path / "input", table(100))
+    listing = list_input(given("parquet", path), str(path), share=0.01)
+    (unit,) = listing.units
+    read = ranges.read_parts([[(0, unit.model_copy(update={"rows": 100 + by}))]], listing.source, ["id"], "origin")
+    with pytest.raises(InputError, match=f"required {100 + by} rows as its footer lists, but came 100"):
+        list(read([pa.record_batch({"part": [0]})]))
 
 
 @pytest.mark.parametrize(("kind", "most"), [("parquet", 1.2), ("orc", 1.2), ("csv", 1.2), ("json", 1.2), ("text", 1.2)])
