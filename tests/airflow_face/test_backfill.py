@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from airflow.cli.cli_parser import get_parser as airflow_command
 from airflow.models.dagrun import DagRun
+from airflow.sdk import DAG
 from airflow.serialization.serialized_objects import DagSerialization
 from airflow.utils.types import DagRunType
 from pydantic import JsonValue
 
 from skewless.errors import SpecError
+from skewless.run_directory import RunDirectory
 from skewless.spec import JobSpec, Schedule
-from skewless_airflow import build_dag
+from skewless_airflow import adaptive_aggregation, build_dag
 from skewless_airflow.operators import PrepareOperator
 from skewless_airflow.places import PROJECT
 from skewless_airflow.run_store import part_of_run, run_location
@@ -136,3 +139,25 @@ def _choice(run_type: str, conf: dict[str, JsonValue]) -> dt.date | None:
     context: Any = {"dag": dag, "dag_run": SimpleNamespace(conf=conf, run_type=run_type)}
     part = prepare.choice(context).part
     return part.date if part else None
+
+
+@pytest.mark.parametrize(
+    ("schedule", "spec_schedule", "date"),
+    [
+        pytest.param("0 2 * * *", {}, ["2026-03-01"], id="own-dag-with-a-schedule"),
+        pytest.param(None, {}, ["2026-03-02"], id="own-dag-by-hand"),
+        pytest.param("0 2 * * *", {"day": "current"}, ["2026-03-02"], id="said-by-the-spec"),
+        pytest.param("0 2 * * *", {"hour": -3}, ["2026-03-01", "--hour", "23"], id="hours"),
+    ],
+)
+def test_what_prepare_is_told_to_compute(
+    schedule: str | None, spec_schedule: dict[str, JsonValue], date: list[str], tmp_path: Path
+) -> None:
+    with DAG("own", schedule=schedule, start_date=DAYS[0]) as dag:
+        adaptive_aggregation(JobSpec.model_validate({**SPEC, "schedule": spec_schedule}))
+    prepare = dag.get_task("aggregation.prepare")
+    assert isinstance(prepare, PrepareOperator)
+    run = SimpleNamespace(run_type="scheduled", run_after=DAYS[1], logical_date=DAYS[1], consumed_asset_events=[])
+    context: Any = {"dag": dag, "dag_run": run}
+    told = prepare.arguments(context, RunDirectory(str(tmp_path)))
+    assert told[: len(date) + 1] == ["--date", *date]
