@@ -173,7 +173,7 @@ def choose_budget(
         overhead_rows: what a stage costs, in rows of the largest task.
         missed: see ``misses``; given where waves come in order, and taken to be how the next forecast will be
             missed too.
-        splittable: whether keys may be split.
+        splittable: whether keys are split.
     """
     tasks = len(expected)
     if tasks == 1 or not forecast.wave_rows or not forecast.rows_are_alike or tasks > forecast.slots:
@@ -188,7 +188,8 @@ def choose_budget(
         costs = {factor: _cost_as_seen(fair * factor, loads, whole) + drain for factor in BUDGETS_IN_ORDER}
         unlimited = float(loads.max())
     else:
-        costs = {factor: _cost(fair * factor, expected, error) + drain for factor in BUDGETS}
+        whole = 0.0 if splittable or not last_input else float(forecast.head_rows.max(initial=0.0))
+        costs = {factor: _cost(fair * factor, expected, error, whole) + drain for factor in BUDGETS}
         unlimited = float((expected + error * math.sqrt(2.0 * math.log(tasks))).max())
     best = min(costs, key=lambda factor: (costs[factor], factor))
     if last_input and unlimited <= costs[best]:
@@ -196,13 +197,17 @@ def choose_budget(
     return Budget(max(1, math.ceil(fair * best)), "")
 
 
-def _cost(budget: float, expected: Rows, error: Rows) -> float:
-    """Rows of the stage's largest task, and those left over spread over all tasks at their price."""
+def _cost(budget: float, expected: Rows, error: Rows, whole: float) -> float:
+    """Rows of the stage's largest task, and those left over spread over all tasks at their price.
+
+    Where keys are whole, what is left of the heaviest is spread over none: the stage that drains takes as long.
+    """
     over = (expected - budget) / error
     # E[max(0, X - b)] of a normal X.
     density = np.exp(-(over**2) / 2.0) / math.sqrt(2.0 * math.pi)
     left = error * (over * _normal_cdf(over) + density)
-    return budget + (1.0 + BACKLOG_COST_ROWS) * float(np.maximum(left, 0.0).mean())
+    mean = float(np.maximum(left, 0.0).mean())
+    return budget + max(mean, min(whole, float(expected.max()) - budget)) + BACKLOG_COST_ROWS * mean
 
 
 def _cost_as_seen(budget: float, loads: Rows, whole: float) -> float:

@@ -32,6 +32,7 @@ MINIMAL: dict[str, Any] = {
 }
 #: What an example needs beside it, by the field that it is of.
 _BESIDE: dict[str, dict[str, Any]] = {
+    "routing.strict": {"policy": "halving"},
     "input.header": {"format": "csv", "columns": {"ms": "bigint"}},
     "input.delimiter": {"format": "csv"},
     "input.columns": {"format": "csv"},

@@ -30,12 +30,14 @@ class Policy(NamedTuple):
         schedules: whether it chooses waves and budgets itself, where the spec does not.
         places: whether it places single keys, anew in each stage. If not, what it changes lasts to the end of the
             run, and what a budget leaves over stays where it is.
+        splits: whether it splits keys that may be split.
     """
 
     propose: Callable[[Job, Forecast], Sequence[Proposal]]
     replans: bool = True
     schedules: bool = False
     places: bool = True
+    splits: bool = True
 
 
 POLICIES: dict[str, Policy] = {
@@ -46,6 +48,6 @@ POLICIES: dict[str, Policy] = {
     "partial_key": Policy(partial_key.propose),
     "d_choices": Policy(d_choices.propose),
     "w_choices": Policy(w_choices.propose),
-    "bounded_load": Policy(bounded_load.propose),
+    "bounded_load": Policy(bounded_load.propose, splits=False),
     "adaptive": Policy(adaptive.propose, schedules=True),
 }
