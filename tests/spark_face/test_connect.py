@@ -161,7 +161,6 @@ def test_a_job_with_native_and_python_aggregates_comes_out_as_counted(server: Co
     assert medians == {word: float(len(word)) for word in counted}
 
 
-
 def test_a_select_list_is_frozen_by_a_parser_of_its_own_and_run_by_the_server(
     server: ConnectServer, root: Path
 ) -> None:
