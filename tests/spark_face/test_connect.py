@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import collections
-import grp
 import json
 import os
 import re
 import signal
-import stat
 import subprocess
 import sys
 import threading
@@ -145,7 +143,7 @@ def prepared(spec: Mapping[str, Any], root: Path, environment: Mapping[str, str]
 
 
 def test_a_job_with_native_and_python_aggregates_comes_out_as_counted(server: ConnectServer, root: Path) -> None:
-    environment = client(server, SKEWLESS_RUN_GROUP=grp.getgrgid(os.getegid()).gr_name)
+    environment = client(server)
     run = prepared(SPEC, root, environment)
     said, stage = "", 0
     while stage == 0 or run.decide(stage).next_plan is not None:
@@ -162,10 +160,6 @@ def test_a_job_with_native_and_python_aggregates_comes_out_as_counted(server: Co
     assert counted == collections.Counter(WORDS)
     medians = dict(zip(table["word"].to_pylist(), table["middle"].to_pylist(), strict=True))
     assert medians == {word: float(len(word)) for word in counted}
-    # Whatever Spark's workers have made is open to the group that the setting names, and to nobody else.
-    assert stat.S_IMODE(Path(str(run)).stat().st_mode) == 0o2770
-    made = [path.stat() for path in Path(str(run)).rglob("*")]
-    assert all((one.st_mode & 0o067, one.st_gid) == (0o060 | one.st_mode & 0o010, os.getegid()) for one in made)
 
 
 def test_a_select_list_is_frozen_by_a_parser_of_its_own_and_run_by_the_server(
