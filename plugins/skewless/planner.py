@@ -386,6 +386,8 @@ def _budget(job: Job, forecast: Forecast, expected: Rows, overhead_rows: float, 
     return choose_budget(
         forecast, expected, spread, last_input, overhead_rows, missed, policy.splits and job.splittable
     )
+        forecast, expected, spread, last_input, overhead_rows, missed, policy.splits and job.splittable
+    )
 
 
 def _guarded(job: Job, forecast: Forecast, budget: Budget, expected: Rows, seconds_per_row: float) -> Budget:
