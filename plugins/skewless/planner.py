@@ -421,9 +421,8 @@ def _budget(job: Job, forecast: Forecast, expected: Rows, overhead_rows: float, 
         return Budget(_fair_budget(job, forecast.queued_rows, len(expected), given or USUAL_BUDGET), "")
     spread = dispersion(forecast.plan, forecast.report, job.in_order)
     missed = misses(forecast.plan, forecast.report, first) if job.in_order else None
-    return choose_budget(
-        forecast, expected, spread, last_input, overhead_rows, missed, policy.splits and job.splittable
-    )
+    splits = policy.splits and job.splittable
+    return choose_budget(forecast, expected, spread, last_input, overhead_rows, missed, splits)
 
 
 def _guarded(job: Job, forecast: Forecast, budget: Budget, expected: Rows, seconds_per_row: float) -> Budget:
