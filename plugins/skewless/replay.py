@@ -13,7 +13,7 @@ each task by their origin), how a slot's keys spread over key buckets (evenly), 
 slot's keys count as one), and a stage's time (the overhead of the recorded stages, and as much per
 row of the longest task as they took). A row costs the same whatever its key and its task.
 
-How far that may put the makespan off was measured beside runs row by row: by 1.5 % at most for keys in random order, by
+How far that may put the makespan off was measured beside runs row by row: by 5 % at most for keys in random order, by
 more for keys that come late, sorted or drifting, as the last rows of a task are not like its others (``ORDER_ERROR``).
 """
 
@@ -47,8 +47,8 @@ JOINED_ERROR = 0.35
 
 #: What is said beside the figures.
 ERROR_WORDS = (
-    "± is the worst that a replay was off, beside runs row by row: where keys come late or sorted, it was as often too "
-    "low as too high. Of keys in random order it was off by 1.5 % at most."
+    "± is the worst error that was measured against runs row by row, of keys that come late or sorted. For keys in random "
+    "order it was 5 % at most."
 )
 
 #: A pair of item and task counts as a partial state from so many rows on: fewer round to none.

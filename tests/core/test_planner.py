@@ -336,7 +336,7 @@ def test_documents_that_do_not_belong_together_are_refused(confuse: Confusion, s
 @settings(max_examples=10)
 @given(st.integers(2, 2000))
 def test_a_heavy_key_is_balanced_on_any_number_of_tasks(reducers: int) -> None:
-    job = synthetic.job([100_000, 900_000], reducers=reducers, ring_bits=14, tokens=8)
+    job = synthetic.job([100_000, 900_000], reducers=reducers, tokens=8)
     plan = first_plan(job)
     decision = plan_next_stage(job, plan, synthetic.report(plan, {"hot": 99_000, "cold": 1000}))
     assert decision.certificate is not None

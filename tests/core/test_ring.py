@@ -177,7 +177,7 @@ def test_a_ring_is_fine_enough_for_every_reducer_that_may_be_added() -> None:
         ({"reducers": 10_000, "ring_bits": 16}, "10,000", "12 that own none of its 65,536", f"{LEAVE_OUT} 20."),
         ({"max_reducers": 100, "ring_bits": 4}, "100", "84 that own none of its 16", f"{LEAVE_OUT} 13."),
         ({"reducers": 10_000, "tokens": 1}, "10,000", f"48 {OF_THE_FINEST}", f"{FEWER} or give each more tokens."),
-        ({"reducers": 10_000, "policy": "doubling"}, "10,000", f"48 {OF_THE_FINEST}", f"{FEWER}."),
+        ({"reducers": 10_000, "policy": "doubling", "strict": True}, "10,000", f"48 {OF_THE_FINEST}", f"{FEWER}."),
     ],
     ids=["12 bits", "16 bits", "none for those to be added", "one token each", "doubling"],
 )
@@ -202,7 +202,9 @@ def relieved(policy: str, ring: Ring, hot: int, **routing: Any) -> Decision:
 #: Each policy that changes rings, on one so coarse that its move would leave somebody nothing.
 SQUEEZES = {
     "halving": lambda: relieved("halving", Ring.even(4, 4, 4), hot=0, reducers=4, tokens=4),
-    "doubling": lambda: relieved("doubling", Ring(ring_bits=4, tokens={0: 1, 1: 2, 2: 2, 3: 2}), hot=0, reducers=4),
+    "doubling": lambda: relieved(
+        "doubling", Ring(ring_bits=4, tokens={0: 1, 1: 2, 2: 2, 3: 2}), hot=0, reducers=4, strict=True
+    ),
     "adaptive": lambda: relieved("adaptive", Ring.even(5, 1, 4), hot=0, reducers=5, tokens=1, max_reducers=8),
 }
 
