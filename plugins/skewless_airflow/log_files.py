@@ -6,6 +6,7 @@ folder of logs, on a laptop or on a shared volume, none is needed: they are not 
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from airflow.executors.local_executor import LocalExecutor
@@ -25,15 +26,22 @@ class LogFilesExecutor(LocalExecutor):
 
 
 def standalone() -> None:
-    """``airflow standalone``, but with a triggerer that serves no logs."""
-    from airflow.cli.commands import standalone_command  # noqa: PLC0415  # the executor is imported without it
+    """``airflow standalone``, but with a triggerer that serves no logs.
+
+    By way of Airflow's own command line: it writes ``airflow.cfg``, with the secret that signs tokens, before it
+    starts its components. Otherwise each of them would make a secret of its own, and refuse the others' tokens.
+    """
+    # Imported here: the executor is imported without them.
+    from airflow.__main__ import main  # noqa: PLC0415
+    from airflow.cli.commands import standalone_command  # noqa: PLC0415
 
     class Component(standalone_command.SubCommand):
         def __init__(self, parent: Any, name: str, command: list[str], env: dict[str, str]) -> None:
             super().__init__(parent, name, [*command, *(TRIGGERER_OPTIONS if name == "triggerer" else ())], env)
 
     standalone_command.SubCommand = Component  # type: ignore[misc]  # it has no option for this
-    standalone_command.standalone([])
+    sys.argv = ["airflow", "standalone"]
+    main()
 
 
 if __name__ == "__main__":
