@@ -106,13 +106,25 @@ def test_what_is_hidden_may_be_anything(folder: Path) -> None:
     assert find(str(folder)) == [str(folder / "day=1" / "part.parquet")]
 
 
+@pytest.mark.parametrize("pattern", ["*", "**", "*/*.parquet", "**/*.parquet"])
+def test_a_glob_does_not_come_to_names_that_are_no_data_unless_it_names_them(folder: Path, pattern: str) -> None:
+    for name in ("_old", ".input.skewless/kept/day=1/20261120T000001Z-2-ab"):
+        (folder / name).mkdir(parents=True)
+        pq.write_table(pa.table({"key": ["a"]}), folder / name / "part.parquet")
+    (folder / "_SUCCESS").touch()
+    (folder / "_linked").symlink_to(folder.parent / "beside")
+    assert find(f"{folder}/{pattern}") == [str(folder / "day=1" / "part.parquet")]
+    assert find(f"{folder}/_o*/*.parquet") == [str(folder / "_old" / "part.parquet")]
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else for a moment")
-def test_a_folder_that_cannot_be_listed_is_told_and_not_passed_over(folder: Path) -> None:
+@pytest.mark.parametrize("pattern", ["", "/day=*/*.parquet", "/**/*.parquet", "/*"])
+def test_a_folder_that_cannot_be_listed_is_told_and_not_passed_over(folder: Path, pattern: str) -> None:
     (folder / "day=2").mkdir(mode=0o700)
     os.seteuid(65534)
     try:
         with pytest.raises(InputError, match=r"day=2: required a path that can be read, but came Permission denied"):
-            find(str(folder))
+            find(f"{folder}{pattern}")
     finally:
         os.seteuid(0)
 

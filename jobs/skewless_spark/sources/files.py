@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import os
 import posixpath
 from typing import IO
@@ -56,8 +57,9 @@ def _found(fs: fsspec.AbstractFileSystem, root: str, path: str) -> list[str]:
     if not (os.path.lexists(root) if local else fs.exists(root)):
         # Only now a glob: a folder may be called "[1]".
         if local and _is_glob(root):
-            refuse_linked_on_the_way(root)
+            refuse_linked_on_the_way(root, _hidden)
         matched = [str(one) for one in fs.glob(root)] if _is_glob(root) else []
+        matched = [one for one in matched if not _hidden_from(root, one)]
         files = [file for one in matched for file in _inside(fs, one)]
         if not files:
             raise InputError("input.path", "an existing file, folder or glob", f"no such path {path}", "check the path")
@@ -81,6 +83,15 @@ def _is_glob(path: str) -> bool:
 def _hidden(name: str) -> bool:
     """Spark's own rule: names that begin with ``_`` or ``.`` are not data."""
     return any(part.startswith((".", "_")) and "=" not in part for part in name.split("/"))
+
+
+def _hidden_from(pattern: str, match: str) -> bool:
+    """Whether a glob has come to names that are no data, and that it does not itself begin with ``_`` or ``.``.
+
+    fsspec's wildcards match those, too. Beside a published folder are its old versions, in a folder of such a name.
+    """
+    named = [part for part in pattern.split("/") if part.startswith((".", "_"))]
+    return any(_hidden(part) and not any(fnmatch.fnmatchcase(part, one) for one in named) for part in match.split("/"))
 
 
 def open_file(path: str) -> IO[bytes]:
