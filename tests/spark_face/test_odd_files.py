@@ -107,14 +107,20 @@ def test_what_is_hidden_may_be_anything(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["*", "**", "*/*.parquet", "**/*.parquet"])
-def test_a_glob_does_not_come_to_names_that_are_no_data_unless_it_names_them(folder: Path, pattern: str) -> None:
-    for name in ("_old", ".input.skewless/kept/day=1/20261120T000001Z-2-ab"):
-        (folder / name).mkdir(parents=True)
-        pq.write_table(pa.table({"key": ["a"]}), folder / name / "part.parquet")
-    (folder / "_SUCCESS").touch()
-    (folder / "_linked").symlink_to(folder.parent / "beside")
+def test_a_wildcard_does_not_come_to_names_that_begin_with_a_dot(folder: Path, pattern: str) -> None:
+    old = folder / ".input.skewless/kept/day=1/20261120T000001Z-2-ab"
+    old.mkdir(parents=True)
+    (folder / ".linked").symlink_to(folder.parent / "beside")
+    for name in (old / "part.parquet", folder / ".part.parquet"):
+        pq.write_table(pa.table({"key": ["a"]}), name)
     assert find(f"{folder}/{pattern}") == [str(folder / "day=1" / "part.parquet")]
-    assert find(f"{folder}/_o*/*.parquet") == [str(folder / "_old" / "part.parquet")]
+    (folder / ".linked").unlink()
+    assert find(f"{folder}/.in*/kept/**/*.parquet") == [str(old / "part.parquet")]
+
+
+def test_a_wildcard_names_what_begins_with_an_underscore(folder: Path) -> None:
+    (folder / "__init__.py").touch()
+    assert find(f"{folder}/**/*.py") == [str(folder / "__init__.py")]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else for a moment")

@@ -57,9 +57,9 @@ def _found(fs: fsspec.AbstractFileSystem, root: str, path: str) -> list[str]:
     if not (os.path.lexists(root) if local else fs.exists(root)):
         # Only now a glob: a folder may be called "[1]".
         if local and _is_glob(root):
-            refuse_linked_on_the_way(root, _hidden)
+            refuse_linked_on_the_way(root)
         matched = [str(one) for one in fs.glob(root)] if _is_glob(root) else []
-        matched = [one for one in matched if not _hidden_from(root, one)]
+        matched = [one for one in matched if not _dotted(root, one)]
         files = [file for one in matched for file in _inside(fs, one)]
         if not files:
             raise InputError("input.path", "an existing file, folder or glob", f"no such path {path}", "check the path")
@@ -85,13 +85,14 @@ def _hidden(name: str) -> bool:
     return any(part.startswith((".", "_")) and "=" not in part for part in name.split("/"))
 
 
-def _hidden_from(pattern: str, match: str) -> bool:
-    """Whether a glob has come to names that are no data, and that it does not itself begin with ``_`` or ``.``.
+def _dotted(pattern: str, match: str) -> bool:
+    """Whether a wildcard has come to a name that begins with a dot: as in a shell, a pattern has to say the dot.
 
-    fsspec's wildcards match those, too. Beside a published folder are its old versions, in a folder of such a name.
+    fsspec's wildcards match it without. Beside a published folder are its old versions, in a folder of such a name.
     """
-    named = [part for part in pattern.split("/") if part.startswith((".", "_"))]
-    return any(_hidden(part) and not any(fnmatch.fnmatchcase(part, one) for one in named) for part in match.split("/"))
+    said = [part for part in pattern.split("/") if part.startswith(".")]
+    dotted = [part for part in match.split("/") if part.startswith(".")]
+    return any(not any(fnmatch.fnmatchcase(part, one) for one in said) for part in dotted)
 
 
 def open_file(path: str) -> IO[bytes]:

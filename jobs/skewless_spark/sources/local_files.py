@@ -39,12 +39,8 @@ def files_below(root: str, hidden: Callable[[str], bool]) -> Iterator[str]:
                 yield _regular(f"{folder}/{name}")
 
 
-def refuse_linked_on_the_way(pattern: str, hidden: Callable[[str], bool]) -> None:
+def refuse_linked_on_the_way(pattern: str) -> None:
     """Refuse a folder that a glob would have to go through, and that fsspec passes over without a word.
-
-    Args:
-        pattern: the glob.
-        hidden: whether a name is no data; those that only a wildcard matches are nobody's way.
 
     Raises:
         InputError: there is one, as it is a link or cannot be listed.
@@ -56,9 +52,8 @@ def refuse_linked_on_the_way(pattern: str, hidden: Callable[[str], bool]) -> Non
         depth = 0 if folder == base else len(os.path.relpath(folder, base).split("/"))
         inner[:] = [
             name for name in inner
-            if ("**" in wild and not hidden(name))
-            or (depth < len(wild) and fnmatch.fnmatchcase(name, wild[depth])
-                and (wild[depth].startswith((".", "_")) or not hidden(name)))
+            if ("**" in wild or (depth < len(wild) and fnmatch.fnmatchcase(name, wild[depth])))
+            and (name[0] != "." or any(part.startswith(".") for part in wild))
         ]  # fmt: skip
         for name in inner:
             _refuse_linked(f"{folder.rstrip('/')}/{name}")
