@@ -244,7 +244,11 @@ def _beside(runs: Sequence[_Run], now: dt.datetime, limits: Limits) -> Iterator[
 
 
 def _gone(folder: Path, reason: str) -> Fate:
-    files = {str(path): path.stat().st_size for path in sorted(folder.rglob("*")) if path.is_file()}
+    files: dict[str, int] = {}
+    for inner, _, names in os.walk(folder):  # which passes over what a publication or another prune has just removed
+        for name in sorted(names):
+            with contextlib.suppress(FileNotFoundError):
+                files[f"{inner}/{name}"] = os.lstat(f"{inner}/{name}").st_size
     return Fate(str(folder), "remove", reason, tuple(files), sum(files.values()))
 
 

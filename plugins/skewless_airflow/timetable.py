@@ -24,7 +24,7 @@ class PartTimetable(MultipleCronTriggerTimetable):
     that are computed. With the day before, the backfill of 1 to 3 March is that of the runs of 2 to 4 March.
 
     A bound that is midnight in UTC is what a day without a time becomes: it is taken for that day as the
-    schedule's zone has it. Any other bound is the moment that it is.
+    schedule's zone has it, with all its hours. Any other bound is the moment that it is.
 
     Args:
         crons: the expressions.
@@ -78,15 +78,19 @@ class PartTimetable(MultipleCronTriggerTimetable):
         zone = self._timetables[0]._timezone  # noqa: SLF001  # all have the same
         given = instance(bound).in_timezone("UTC")
         there = given.in_timezone(zone)
-        if given == given.start_of("day"):
+        day_given = given == given.start_of("day")
+        if day_given:
             there = datetime(given.year, given.month, given.day, tz=zone)
         if self._unit == "day":
             begin = there.start_of("day").subtract(days=self._offset)
             end = begin.add(days=1)
         else:
             past = dt.timedelta(minutes=there.minute, seconds=there.second, microseconds=there.microsecond)
-            begin = there.in_timezone("UTC") - past - dt.timedelta(hours=self._offset)
-            end = begin + dt.timedelta(hours=1)
+            first = there.in_timezone("UTC") - past
+            begin = first - dt.timedelta(hours=self._offset)
+            # A day has all its hours, be they 23 or 25.
+            length = there.add(days=1).in_timezone("UTC") - first if day_given else dt.timedelta(hours=1)
+            end = begin + length
         return begin.in_timezone("UTC"), end.in_timezone("UTC") - _INSTANT
 
 

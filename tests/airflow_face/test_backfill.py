@@ -17,6 +17,7 @@ from airflow.utils.types import DagRunType
 from pydantic import JsonValue
 
 from skewless.errors import SpecError
+from skewless.part import hours_of
 from skewless.run_directory import RunDirectory
 from skewless.spec import JobSpec, Schedule
 from skewless_airflow import adaptive_aggregation, build_dag
@@ -101,6 +102,20 @@ def test_the_command_of_the_page_takes_in_both_of_its_days() -> None:
         pytest.param(
             {"cron": "5 * * * *", "hour": "previous"}, "2026-03-29T00:00", "2026-03-29T01:30",
             ["2026-03-29, hour 00", "2026-03-29, hour 01", "2026-03-29, hour 03"], id="spring-hours",
+        ),
+        # Days of a job of hours, of 24 hours and of 25, of which the second 02 is one.
+        pytest.param(
+            {"cron": "5 * * * *", "hour": "previous"}, "2026-10-24", "2026-10-25",
+            [
+                f"{day}, hour {hour}"
+                for day in (dt.date(2026, 10, 24), dt.date(2026, 10, 25))
+                for hour in hours_of(day, "Europe/Zurich")
+            ],
+            id="days-of-hours",
+        ),
+        pytest.param(
+            {"cron": "5 * * * *", "hour": -3, "timezone": "Asia/Kolkata"}, "2026-03-01", "2026-03-01",
+            [f"2026-03-01, hour {hour:02d}" for hour in range(24)], id="a-day-of-hours-east",
         ),
     ],
 )  # fmt: skip

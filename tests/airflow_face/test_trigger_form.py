@@ -41,7 +41,10 @@ def test_the_form_has_a_date_and_every_option_in_sections(dag: DAG) -> None:
     assert list(dict.fromkeys(sections.values())) == ["Run", "Routing", "Spark"]
 
 
-def test_every_field_has_a_title_and_a_description_that_a_browser_can_show(dag: DAG) -> None:
+@pytest.mark.parametrize("schedule", [{}, {"hour": "previous"}], ids=["days", "hours"])
+def test_every_field_has_a_title_and_a_description_that_a_browser_can_show(schedule: dict[str, Any]) -> None:
+    dag = build_dag(_spec(schedule=schedule))
+    assert ("hour" in dag.params) == bool(schedule)
     written = json.loads(json.dumps(DagSerialization.to_dict(dag)))
     assert written["dag"]["params"]
     for name in dag.params:

@@ -341,6 +341,26 @@ def test_a_second_rename_that_fails_is_rolled_back(tmp_path: Path) -> None:
     assert not list(out.parent.rglob("*.aside"))
 
 
+_EXCHANGES = (
+    _REFUSED
+    + r"""
+import sys
+from pathlib import Path
+from skewless.publication.exchange import exchange
+sys.addaudithook(lambda event, args: event == "os.rename" and print("renamed", *args))
+try:
+    exchange(Path(sys.argv[1]), Path(sys.argv[2]), allow_gap=True)
+except FileNotFoundError:
+    print("no draft")
+"""
+)
+
+
+def test_one_whose_draft_was_moved_away_does_not_set_the_day_of_a_later_run_aside(tmp_path: Path) -> None:
+    (tmp_path / "day").mkdir()
+    assert _lines(_EXCHANGES, str(tmp_path / "1-ab"), str(tmp_path / "day")) == ["no draft"]
+
+
 def test_an_output_folder_that_goes_away_meanwhile_is_told_in_one_sentence(tmp_path: Path) -> None:
     out = tmp_path / "out"
     steps = publishing(validated(tmp_path / "run", out, {"a.txt": "one"}), turns_of(out), NOW)

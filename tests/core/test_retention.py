@@ -6,6 +6,7 @@ import datetime as dt
 import itertools
 import os
 import shutil
+import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -266,6 +267,21 @@ def test_several_prunes_at_once_come_to_the_same_and_none_of_them_breaks(newest:
     assert max(seen) == 43
     assert sorted(path.name for path in (newest / "clicks").iterdir()) == ["newest", "second"]
     assert _actions(newest) == {"newest": "keep", "second": "keep"}
+
+
+def test_a_prune_beside_publications_and_other_prunes_does_not_break(newest: Path) -> None:
+    sibling = _out(newest).with_name(f".{_out(newest).name}.skewless")
+    for number in range(300):
+        for slot in (f"drafts/day/{number}-ab", f"kept/day/20200101T000000Z-{number}-ab"):
+            _data(str(sibling / slot / "inner" / "part.parquet"))
+    _data(str(sibling / "kept" / "thumbs"))  # somebody else's file
+    later = dt.datetime.now(tz=dt.UTC) + LIMITS.unfinished + dt.timedelta(minutes=1)
+    assert len(fates(str(newest), later, LIMITS)) == 602
+    # Another process, as one of ours would take its turns with a thread and hardly come between two calls.
+    remover = subprocess.Popen(["find", str(sibling), "-mindepth", "3", "-delete"])
+    while remover.poll() is None:
+        fates(str(newest), later, LIMITS)
+    assert len(fates(str(newest), later, LIMITS)) == 2
 
 
 def test_a_look_at_many_runs_takes_less_than_to_read_the_plan_of_each(newest: Path) -> None:

@@ -106,13 +106,31 @@ def test_what_is_hidden_may_be_anything(folder: Path) -> None:
     assert find(str(folder)) == [str(folder / "day=1" / "part.parquet")]
 
 
+@pytest.mark.parametrize("pattern", ["*", "**", "*/*.parquet", "**/*.parquet"])
+def test_a_wildcard_does_not_come_to_names_that_begin_with_a_dot(folder: Path, pattern: str) -> None:
+    old = folder / ".input.skewless/kept/day=1/20261120T000001Z-2-ab"
+    old.mkdir(parents=True)
+    (folder / ".linked").symlink_to(folder.parent / "beside")
+    for name in (old / "part.parquet", folder / ".part.parquet"):
+        pq.write_table(pa.table({"key": ["a"]}), name)
+    assert find(f"{folder}/{pattern}") == [str(folder / "day=1" / "part.parquet")]
+    (folder / ".linked").unlink()
+    assert find(f"{folder}/.in*/kept/**/*.parquet") == [str(old / "part.parquet")]
+
+
+def test_a_wildcard_names_what_begins_with_an_underscore(folder: Path) -> None:
+    (folder / "__init__.py").touch()
+    assert find(f"{folder}/**/*.py") == [str(folder / "__init__.py")]
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else for a moment")
-def test_a_folder_that_cannot_be_listed_is_told_and_not_passed_over(folder: Path) -> None:
+@pytest.mark.parametrize("pattern", ["", "/day=*/*.parquet", "/**/*.parquet", "/*"])
+def test_a_folder_that_cannot_be_listed_is_told_and_not_passed_over(folder: Path, pattern: str) -> None:
     (folder / "day=2").mkdir(mode=0o700)
     os.seteuid(65534)
     try:
         with pytest.raises(InputError, match=r"day=2: required a path that can be read, but came Permission denied"):
-            find(str(folder))
+            find(f"{folder}{pattern}")
     finally:
         os.seteuid(0)
 

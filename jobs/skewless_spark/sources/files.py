@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import os
 import posixpath
 from typing import IO
@@ -58,6 +59,7 @@ def _found(fs: fsspec.AbstractFileSystem, root: str, path: str) -> list[str]:
         if local and _is_glob(root):
             refuse_linked_on_the_way(root)
         matched = [str(one) for one in fs.glob(root)] if _is_glob(root) else []
+        matched = [one for one in matched if not _dotted(root, one)]
         files = [file for one in matched for file in _inside(fs, one)]
         if not files:
             raise InputError("input.path", "an existing file, folder or glob", f"no such path {path}", "check the path")
@@ -81,6 +83,16 @@ def _is_glob(path: str) -> bool:
 def _hidden(name: str) -> bool:
     """Spark's own rule: names that begin with ``_`` or ``.`` are not data."""
     return any(part.startswith((".", "_")) and "=" not in part for part in name.split("/"))
+
+
+def _dotted(pattern: str, match: str) -> bool:
+    """Whether a wildcard has come to a name that begins with a dot: as in a shell, a pattern has to say the dot.
+
+    fsspec's wildcards match it without. Beside a published folder are its old versions, in a folder of such a name.
+    """
+    said = [part for part in pattern.split("/") if part.startswith(".")]
+    dotted = [part for part in match.split("/") if part.startswith(".")]
+    return any(not any(fnmatch.fnmatchcase(part, one) for one in said) for part in dotted)
 
 
 def open_file(path: str) -> IO[bytes]:

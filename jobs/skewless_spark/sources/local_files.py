@@ -40,19 +40,20 @@ def files_below(root: str, hidden: Callable[[str], bool]) -> Iterator[str]:
 
 
 def refuse_linked_on_the_way(pattern: str) -> None:
-    """Refuse a linked folder that a glob would have to go through: fsspec passes over it without a word.
+    """Refuse a folder that a glob would have to go through, and that fsspec passes over without a word.
 
     Raises:
-        InputError: there is one.
+        InputError: there is one, as it is a link or cannot be listed.
     """
     parts = pattern.split("/")
     first = next(number for number, part in enumerate(parts) if any(sign in part for sign in "*?["))
     base, wild = "/".join(parts[:first]) or "/", parts[first:-1]
-    for folder, inner, _ in os.walk(base):
+    for folder, inner, _ in os.walk(base, onerror=_refuse_closed):
         depth = 0 if folder == base else len(os.path.relpath(folder, base).split("/"))
         inner[:] = [
             name for name in inner
-            if "**" in wild or (depth < len(wild) and fnmatch.fnmatchcase(name, wild[depth]))
+            if ("**" in wild or (depth < len(wild) and fnmatch.fnmatchcase(name, wild[depth])))
+            and (name[0] != "." or any(part.startswith(".") for part in wild))
         ]  # fmt: skip
         for name in inner:
             _refuse_linked(f"{folder.rstrip('/')}/{name}")
@@ -91,6 +92,11 @@ def _refuse_linked(path: str) -> None:
 
 def _refuse_unlisted(err: OSError) -> None:
     raise _unreadable(str(err.filename), err) from None
+
+
+def _refuse_closed(err: OSError) -> None:
+    if isinstance(err, PermissionError):
+        _refuse_unlisted(err)
 
 
 def _unreadable(path: str, err: OSError) -> InputError:

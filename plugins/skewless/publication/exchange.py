@@ -111,6 +111,7 @@ def _sync(path: Path, flags: int) -> None:
 def _rename_twice(draft: Path, target: Path, *, allow_gap: bool) -> None:
     if not allow_gap:
         raise _refusal(target)
+    draft.stat()  # one whose draft was moved away has no say, and does not touch the day of a later run
     aside = draft.with_name(draft.name + ASIDE)
     target.rename(aside)
     try:

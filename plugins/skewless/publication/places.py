@@ -180,7 +180,7 @@ def left_drafts(sibling: Path, before: dt.datetime) -> list[Path]:
     Not what an attempt with two renames has set aside: it may be all that is left of its day.
     """
     slots = [slot for day in _folders(sibling / "drafts") for slot in _slots(day) if not slot.name.endswith(ASIDE)]
-    return [slot for slot in slots if slot.lstat().st_ctime < before.timestamp()]
+    return [slot for slot in slots if _changed_before(slot, before)]
 
 
 def remove(folder: Path) -> None:
@@ -189,6 +189,13 @@ def remove(folder: Path) -> None:
         folder.unlink(missing_ok=True)
     else:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _changed_before(slot: Path, moment: dt.datetime) -> bool:
+    try:
+        return slot.lstat().st_ctime < moment.timestamp()
+    except FileNotFoundError:  # a publication, or another prune, has moved it just now
+        return False
 
 
 def _turn_in(folder: Path) -> int:
@@ -207,5 +214,5 @@ def _slots(drafts: Path) -> Iterator[Path]:
 def _folders(folder: Path) -> list[Path]:
     try:
         return sorted(folder.iterdir())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):  # it went just now, or is somebody else's file
         return []
