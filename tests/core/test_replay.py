@@ -176,6 +176,20 @@ def test_as_it_ran_tells_the_recorded_figures() -> None:
     assert told.decisions == tuple(decision.sentence for decision in run.decisions)
 
 
+def test_a_run_on_another_ring_than_a_policy_begins_with_is_counted_on_that_one() -> None:
+    """One token for each of many reducers needs a finer ring than 64 tokens do."""
+    strict = synthetic.simulated(zipf_rows(2000, 1.1, 60_000), reducers=64, policy="doubling", strict=True).play()
+    plain = synthetic.simulated(zipf_rows(2000, 1.1, 60_000), reducers=64, policy="static").play()
+    assert strict.plans[0].ring.ring_bits > plain.plans[0].ring.ring_bits
+    found, truth = replay(strict.job, strict.reports, "static"), recorded(plain)
+    assert (found.makespan_over_bound, found.s) == (pytest.approx(truth.makespan_over_bound), pytest.approx(truth.s))
+    assert replay(strict.job, strict.reports, "adaptive").makespan_over_bound == pytest.approx(1.0, abs=0.1)
+    assert found.error == 0.0, "slots of a finer ring add up"
+    finer = plain.job.spec.routing.model_copy(update={"ring_bits": 13})
+    job = plain.job.model_copy(update={"spec": plain.job.spec.model_copy(update={"routing": finer})})
+    assert replay(job, plain.reports, "static").error == ORDER_ERROR, "what is in half a slot nobody counted"
+
+
 def test_skew_is_that_of_the_paper() -> None:
     run = zipf_run("static")
     most = int(np.sum([report.processed for report in run.reports], axis=0).max())
