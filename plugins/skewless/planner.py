@@ -260,7 +260,9 @@ def _observed(job: Job, plan: RoutingPlan, report: StageReport, earlier: Sequenc
     enacted = plan_next_stage(job.enacted, plan, report, earlier)
     if enacted.next_plan is None or enacted.next_plan.engine == "combine":
         return enacted  # nothing is routed any more, so there is nothing to observe
-    deciding = job.model_copy(update={"spec": job.spec.model_copy(update={"mode": "run"})})
+    # It decides about the ring that there is, which has the tokens of the enacted policy.
+    routing = job.spec.routing.model_copy(update={"tokens": job.enacted.spec.routing.initial_tokens})
+    deciding = job.model_copy(update={"spec": job.spec.model_copy(update={"mode": "run", "routing": routing})})
     under = plan.model_copy(update={"policy": job.spec.routing.policy})
     would = plan_next_stage(deciding, under, report, earlier)
     return would.model_copy(
