@@ -132,9 +132,11 @@ def first_plan(job: Job, waves: tuple[int, int] | None = None) -> RoutingPlan:
     routing = job.spec.routing
     waves = waves or (0, min(1, len(job.waves)))
     # How many rows a map makes of one is seen in the first stage: until then there is nothing to take a share of.
+    # And what is left over at the last input stays where it is, if the policy places nothing.
+    stays = waves[1] == len(job.waves) and not POLICIES[routing.policy].places and not routing.budget
     budget = (
         None
-        if job.spec.map
+        if job.spec.map or stays
         else _fair_budget(job, job.admitted_rows(waves), routing.reducers, routing.budget or _first_budget(job))
     )
     return RoutingPlan(
