@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
+from types import SimpleNamespace
+from typing import cast
 
 import pyarrow as pa
 import pytest
@@ -15,6 +19,7 @@ from skewless.planner import combine_plan, first_choice, first_plan
 from skewless.run_certificate import run_certificate
 from skewless.run_directory import RunDirectory
 from skewless_spark import replay_view, run_summary, run_view
+from skewless_spark.connect import ADDRESS, UI
 from skewless_spark.splits_seen import SplitsSeen
 from tests.core.synthetic import job, report
 from tests.spark_face.scenario import write_input
@@ -65,3 +70,22 @@ def test_splits_that_spark_counted_otherwise_are_not_measured(spark: SparkSessio
     assert sum(split.states or 0 for split in splits) >= 10
     assert seen.loads(3_999) == ()
     assert SplitsSeen(spark).loads(4_000) == (), "what ran before is not looked at"
+
+
+class _BreaksOff(BaseHTTPRequestHandler):
+    """A server's UI that goes away in the middle of an answer."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", "1000")
+        self.end_headers()
+        self.wfile.write(b"[")
+
+
+def test_a_ui_that_breaks_off_leaves_splits_unmeasured_and_no_stage_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    with HTTPServer(("127.0.0.1", 0), _BreaksOff) as server:
+        Thread(target=server.handle_request, daemon=True).start()
+        monkeypatch.setenv(ADDRESS, "sc://127.0.0.1")
+        monkeypatch.setenv(UI, f"http://127.0.0.1:{server.server_port}")
+        session = cast("SparkSession", SimpleNamespace(conf={"spark.app.id": "local"}, session_id="one"))
+        assert SplitsSeen(session).loads(4_000) == ()
