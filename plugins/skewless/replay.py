@@ -101,7 +101,7 @@ def replay(job: Job, reports: Sequence[StageReport], policy: str, plan: RoutingP
         job: the frozen job.
         reports: of all stages of the recorded run, in order.
         policy: its name in ``POLICIES``.
-        plan: plan 0, for a run that was warm-started; the plain ring by default.
+        plan: plan 0, for a run that was warm-started; the plain ring by default, and for engine ``combine``.
 
     Raises:
         PlanError: the run is not finished, or the policy has no safe plan for the job.
@@ -136,10 +136,11 @@ def as_it_ran(
 def fluid_run(job: Job, reports: Sequence[StageReport], policy: str, plan: RoutingPlan | None = None) -> FluidRun:
     """The run behind ``replay``, with its plans and reports.
 
-    Another policy may begin with another ring: the recorded counts are taken by the slots of that one.
+    Another policy may begin with another ring: the recorded counts are taken by the slots of that one. A plan 0 of
+    engine ``combine`` routes nothing, so it is no beginning of a run that is routed.
     """
     changed = _under(job, policy)
-    plan = plan or first_plan(changed)
+    plan = first_plan(changed) if plan is None or plan.engine == "combine" else plan
     counts = WaveCounts.of_reports(job, reports, 1 << plan.ring.ring_bits)
 
     def follow(now: RoutingPlan, so_far: Sequence[StageReport]) -> tuple[RoutingPlan | None, str]:

@@ -12,9 +12,10 @@ import pytest
 
 from benchmarks.simulation import NULL, Simulation, simulated_job
 from skewless.errors import PlanError
+from skewless.planner import combine_plan, first_choice
 from skewless.policies import POLICIES
 from skewless.replay import JOINED_ERROR, ORDER_ERROR, FluidRun, Replayed, as_it_ran, fluid_run, replay
-from skewless.stage_report import StageReport
+from skewless.stage_report import SplitLoad, StageReport
 from skewless.wave_counts import WaveCounts, slot_rows
 from tests.core import synthetic
 from tests.core.synthetic import WHOLE, zipf_rows
@@ -189,6 +190,17 @@ def test_a_run_on_another_ring_than_a_policy_begins_with_is_counted_on_that_one(
     finer = plain.job.spec.routing.model_copy(update={"ring_bits": 13})
     job = plain.job.model_copy(update={"spec": plain.job.spec.model_copy(update={"routing": finer})})
     assert replay(job, plain.reports, "static").error == ORDER_ERROR, "what is in half a slot nobody counted"
+
+
+def test_a_run_that_was_combined_is_replayed_as_if_routed_also_under_its_own_policy() -> None:
+    run = zipf_run()
+    last, plan = run.reports[-1], combine_plan(run.job, run.plans[0], first_choice(run.job, None))
+    rows, half = run.job.rows, SplitLoad(rows=run.job.rows // 2)
+    counted = {"waves": plan.waves, "admitted_rows": rows, "processed_rows": rows, "tasks": (), "splits": (half, half)}
+    report = last.model_copy(update={"stage": 0, "backlog_in_rows": 0, "forwarded_rows": 0, **counted})
+    found = replay(run.job, [report], "adaptive", plan)
+    assert found == replay(run.job, [report], "adaptive")
+    assert found.makespan_over_bound == pytest.approx(1.0, abs=0.02)
 
 
 def test_skew_is_that_of_the_paper() -> None:
