@@ -32,8 +32,6 @@ SOURCES = 5
 #: Distinct keys and messages of the Zipf streams; the references' own.
 KEYS, MESSAGES = 100_000, 1_000_000
 EPOCHS = 10
-#: With so many reducers doubling has no ring to begin with.
-MOST_SINGLE_TOKENS = 1000
 #: Source partitions where drift is to be sampled well: the first wave then has ten of each epoch.
 FINE_UNITS = 10_000
 
@@ -81,8 +79,7 @@ def cell_lines(cell: Cell, keys: npt.NDArray[np.int64]) -> Iterator[Line]:
     yield staged_line(cell, keys, "adaptive")
     yield staged_line(cell, keys, "adaptive", OVERHEAD)
     for policy in POLICIES:
-        # With one token each, one of 1,000 reducers owns no slot of the finest ring: such a spec is refused.
-        if policy != "adaptive" and not (policy == "doubling" and cell.tasks >= MOST_SINGLE_TOKENS):
+        if policy != "adaptive":
             yield staged_line(cell, keys, policy)
     for policy, peer in PEERS.items():
         if policy != "pkg_l":  # which is "pkg" by its other name

@@ -36,7 +36,7 @@ def policies_of(given: str | None) -> tuple[str, ...]:
 def as_object(run: RunDirectory, policies: Sequence[str]) -> dict[str, Any]:
     """The object of ``skewless replay --json``: the run as it ran, and under each policy.
 
-    A policy that cannot be played, since it has no safe plan for the job, is named under ``refused``.
+    A policy that cannot be played, since it has no safe plan or no ring for the job, is named under ``refused``.
 
     Raises:
         PlanError: the run is not finished.
@@ -48,7 +48,7 @@ def as_object(run: RunDirectory, policies: Sequence[str]) -> dict[str, Any]:
     for policy in policies:
         try:
             lines.append(_replayed(run, job, reports, policy))
-        except PlanError as err:
+        except (PlanError, SpecError) as err:
             refused.append({"policy": policy, "reason": str(err)})
     return {"run_dir": str(run), "policies": lines, "refused": refused}
 

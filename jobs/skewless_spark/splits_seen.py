@@ -13,10 +13,12 @@ import logging
 import time
 import urllib.request
 from collections.abc import Callable
+from http.client import HTTPException
 from typing import Any, NamedTuple, cast
 from urllib.error import URLError
 
 from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from skewless.stage_report import SplitLoad
@@ -55,13 +57,15 @@ class SplitsSeen:
     """
 
     def __init__(self, spark: SparkSession) -> None:
-        self._teller = _by_server(spark) if connected() else _by_jvm(spark)
+        self._teller: _Teller | None = None
         self._before = -1
-        if self._teller:
-            try:
-                self._before = max((job["jobId"] for job in self._teller.jobs()), default=-1)
-            except _SILENT:
-                self._teller = None
+        try:
+            teller = _by_server(spark) if connected() else _by_jvm(spark)
+            if teller:
+                self._before = max((job["jobId"] for job in teller.jobs()), default=-1)
+            self._teller = teller
+        except _SILENT as err:
+            log.info("input splits are not measured: %s", err)
 
     def loads(self, rows: int) -> tuple[SplitLoad, ...]:
         """Each input split by its number; none where nobody tells, or where it does not add up.
@@ -109,7 +113,9 @@ def _load(metrics: Told, sent_on: bool) -> SplitLoad:
 
 
 #: What it is like when nobody tells, or tells otherwise than we know.
-_SILENT = (Py4JError, URLError, OSError, ValueError, KeyError, TypeError)
+_SILENT = (
+    Py4JError, PySparkException, URLError, HTTPException, OSError, ValueError, KeyError, TypeError, AttributeError,
+)  # fmt: skip
 
 
 def _by_jvm(spark: SparkSession) -> _Teller:

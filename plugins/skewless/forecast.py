@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -45,8 +45,6 @@ class Forecast:
         waves: the waves that the next stage admits, ``first <= wave < end``.
         wave_rows: their rows; 0 when the input is used up.
         slots: tasks that run side by side.
-        carried: load that each task has already and that counts towards its level, shape ``(tasks,)``;
-            nothing where a stage ends at a barrier.
         setup_rows: what it costs to set a key up in a task, in rows; 0 where it costs nothing, or where the
             measured seconds of rows contain it.
         expected_keys: different keys in the next stage, about; matters with ``setup_rows`` alone.
@@ -60,7 +58,6 @@ class Forecast:
     waves: tuple[int, int]
     wave_rows: int
     slots: int
-    carried: Rows = field(repr=False)
     setup_rows: float = 0.0
     expected_keys: float = 0.0
     later_rows: int = 0
@@ -73,7 +70,6 @@ class Forecast:
         plan: RoutingPlan,
         report: StageReport,
         waves: tuple[int, int] | None = None,
-        carried: Rows | None = None,
         expected_keys: float | None = None,
         memory: Histogram | None = None,
     ) -> Forecast:
@@ -84,22 +80,19 @@ class Forecast:
             plan: the plan of the reported stage.
             report: what happened.
             waves: what the next stage admits; one wave by default, as long as there is one.
-            carried: see the class.
             expected_keys: see the class; by default what the report's counts say.
             memory: see the class.
         """
         end = plan.waves[1]
         waves = waves or (end, min(end + 1, len(job.waves)))
-        carried = np.zeros(len(plan.tasks)) if carried is None else carried
         seen = report.histogram.seen_rows, report.waves[1]
         rows, later = (job.foretold_rows(some, *seen) for some in (waves, (waves[1], len(job.waves))))
         setup_rows = 0.0 if report.histogram.head_seconds else _setup_rows(job)
         if setup_rows and expected_keys is None:
             expected_keys = KeyCounts.of_report(report).keys_in(rows + report.backlog_rows)
         return cls(
-            plan, report, waves, rows, job.spec.routing.slot_count, carried, setup_rows, expected_keys or 0.0, later,
-            memory,
-        )  # fmt: skip
+            plan, report, waves, rows, job.spec.routing.slot_count, setup_rows, expected_keys or 0.0, later, memory
+        )
 
     @property
     def queued_rows(self) -> int:
@@ -353,9 +346,9 @@ class Forecast:
         return tasks
 
     def tail_rows(self, plan: RoutingPlan) -> Rows:
-        """Load of tail and null rows of each task under a plan's ring, with what is carried, shape ``(tasks,)``."""
+        """Load of tail and null rows of each task under a plan's ring, shape ``(tasks,)``."""
         slots = (self.tail_backlog + self.tail_wave) * self.tail_cost + self._tail_setups
-        return _tail(plan, slots, self.null_backlog + self.null_wave) + self._carried(plan)
+        return _tail(plan, slots, self.null_backlog + self.null_wave)
 
     @property
     def _tail_setups(self) -> float:
@@ -394,7 +387,7 @@ class Forecast:
         backlog = np.array([load.backlog_rows for load in self.report.tasks], dtype=np.float64)
         wave = _tail(self.plan, self.tail_wave, self.null_wave)
         head = self.placement_now.loads(self.head_wave, len(self.plan.tasks))
-        return backlog + wave + head + self._carried(self.plan)
+        return backlog + wave + head
 
     def _same_draws(self, plan: RoutingPlan) -> bool:
         """Whether a row of a split key draws under a plan what it drew before."""
@@ -437,7 +430,7 @@ class Forecast:
     def expected_rows(self, plan: RoutingPlan, placement: Placement) -> Rows:
         """Rows, whatever they cost, that are foretold for each task, shape ``(tasks,)``."""
         if self.rows_are_alike:
-            return self.loads(plan, placement) - self._carried(plan)
+            return self.loads(plan, placement)
         tail = _tail(plan, self.tail_backlog + self.tail_wave, self.null_backlog + self.null_wave)
         return tail + placement.loads(self.head_rows, len(plan.tasks))
 
@@ -489,9 +482,6 @@ class Forecast:
         moved: npt.NDArray[np.bool_] = plan.ring.slot_owners != self.plan.ring.slot_owners
         moved |= plan.slot_factors != self.plan.slot_factors
         return moved
-
-    def _carried(self, plan: RoutingPlan) -> Rows:
-        return self.carried if len(self.carried) == len(plan.tasks) else np.zeros(len(plan.tasks))
 
     def _speeds(self, plan: RoutingPlan) -> Rows:
         """Speeds are those of slots: where the tasks change, nothing is known of the new ones."""

@@ -132,9 +132,11 @@ def first_plan(job: Job, waves: tuple[int, int] | None = None) -> RoutingPlan:
     routing = job.spec.routing
     waves = waves or (0, min(1, len(job.waves)))
     # How many rows a map makes of one is seen in the first stage: until then there is nothing to take a share of.
+    # And what is left over at the last input stays where it is, if the policy places nothing.
+    stays = waves[1] == len(job.waves) and not POLICIES[routing.policy].places and not routing.budget
     budget = (
         None
-        if job.spec.map
+        if job.spec.map or stays
         else _fair_budget(job, job.admitted_rows(waves), routing.reducers, routing.budget or _first_budget(job))
     )
     return RoutingPlan(
@@ -260,7 +262,9 @@ def _observed(job: Job, plan: RoutingPlan, report: StageReport, earlier: Sequenc
     enacted = plan_next_stage(job.enacted, plan, report, earlier)
     if enacted.next_plan is None or enacted.next_plan.engine == "combine":
         return enacted  # nothing is routed any more, so there is nothing to observe
-    deciding = job.model_copy(update={"spec": job.spec.model_copy(update={"mode": "run"})})
+    # It decides about the ring that there is, which has the tokens of the enacted policy.
+    routing = job.spec.routing.model_copy(update={"tokens": job.enacted.spec.routing.initial_tokens})
+    deciding = job.model_copy(update={"spec": job.spec.model_copy(update={"mode": "run", "routing": routing})})
     under = plan.model_copy(update={"policy": job.spec.routing.policy})
     would = plan_next_stage(deciding, under, report, earlier)
     return would.model_copy(

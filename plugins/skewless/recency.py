@@ -14,7 +14,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from skewless.hashing import key_hash
 from skewless.job import Job
 from skewless.placement import Rows
 from skewless.stage_report import Histogram, StageReport
@@ -48,6 +47,8 @@ def weighted(job: Job, reports: Sequence[StageReport]) -> Histogram | None:
     _, believed, weight = min(fits)
     rows = _aged(stages, -weight)
     rows = believed * rows + (1.0 - believed) * float(rows.sum()) * even
+    # Slots are rounded along the ring: a row in each fourth one is neither none in all of them nor one in each.
+    rows[len(keys) : -1] = np.diff(np.rint(np.cumsum(rows[len(keys) : -1])), prepend=0.0)
     whole = np.rint(rows).astype(np.int64).tolist()
     return last.model_copy(
         update={
@@ -77,7 +78,6 @@ def _fitted(before: Rows, after: Rows, even: Rows) -> tuple[float, float]:
 def _cells(histogram: Histogram, keys: Sequence[str], last: Histogram) -> Rows:
     """Rows seen of each of the last report's keys, of the other keys of each slot, and without a key."""
     named = np.array([histogram.head.get(key, (0, 0))[0] for key in keys], dtype=np.float64)
-    size = len(last.seen_tail)
-    slots = np.fromiter(map(key_hash, keys), dtype=np.int64, count=len(keys)) >> (32 - (size.bit_length() - 1))
-    tail = slot_rows(histogram) - np.bincount(slots, weights=named, minlength=size)
+    others = {key: rows for key, rows in histogram.head.items() if key not in last.head}
+    tail = slot_rows(histogram.model_copy(update={"head": others}))
     return np.concatenate([named, tail, [float(histogram.seen_null_rows)]])

@@ -101,13 +101,13 @@ def replay(job: Job, reports: Sequence[StageReport], policy: str, plan: RoutingP
         job: the frozen job.
         reports: of all stages of the recorded run, in order.
         policy: its name in ``POLICIES``.
-        plan: plan 0, for a run that was warm-started; the plain ring by default.
+        plan: plan 0, for a run that was warm-started; the plain ring by default, and for engine ``combine``.
 
     Raises:
         PlanError: the run is not finished, or the policy has no safe plan for the job.
     """
     played = fluid_run(job, reports, policy, plan)
-    error = _error(job, reports, played.reports)
+    error = _error(job, reports, played)
     return _judged(policy, played.job, played.reports, played.states, played.sentences, error)
 
 
@@ -134,16 +134,22 @@ def as_it_ran(
 
 
 def fluid_run(job: Job, reports: Sequence[StageReport], policy: str, plan: RoutingPlan | None = None) -> FluidRun:
-    """The run behind ``replay``, with its plans and reports."""
+    """The run behind ``replay``, with its plans and reports.
+
+    Another policy may begin with another ring: the recorded counts are taken by the slots of that one. A plan 0 of
+    engine ``combine`` routes nothing, so it is no beginning of a run that is routed.
+    """
     changed = _under(job, policy)
+    plan = first_plan(changed) if plan is None or plan.engine == "combine" else plan
+    counts = WaveCounts.of_reports(job, reports, 1 << plan.ring.ring_bits)
 
     def follow(now: RoutingPlan, so_far: Sequence[StageReport]) -> tuple[RoutingPlan | None, str]:
         decision = plan_next_stage(changed, now, so_far[-1], so_far[:-1])
         return decision.next_plan, decision.sentence
 
     timed = all(report.tasks and all(load.busy_seconds is not None for load in report.tasks) for report in reports)
-    run = FluidRun(changed, WaveCounts.of_reports(job, reports), stage_cost(job, reports), timed, follow)
-    run.play(plan or first_plan(changed))
+    run = FluidRun(changed, counts, stage_cost(job, reports), timed, follow)
+    run.play(plan)
     return run
 
 
@@ -190,10 +196,11 @@ def _judged(
     )
 
 
-def _error(job: Job, recorded: Sequence[StageReport], played: Sequence[StageReport]) -> float:
+def _error(job: Job, recorded: Sequence[StageReport], played: FluidRun) -> float:
     """By which part of it a replay's makespan may be off: see ``ORDER_ERROR``."""
     alone = all(report.waves[1] - report.waves[0] <= 1 for report in recorded)
-    if alone and not any(report.backlog_rows for report in played):
+    counted = len(recorded[-1].histogram.seen_tail) >= played.counts.ring_slots
+    if alone and counted and not any(report.backlog_rows for report in played.reports):
         return 0.0  # the rows of each slot and each named key in each stage are known
     filled = [wave for wave in job.waves if wave]
     consecutive = len(filled) > 1 and all(max(wave) < min(later) for wave, later in pairwise(filled))

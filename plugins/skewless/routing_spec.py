@@ -168,7 +168,7 @@ class Routing(Frozen):
     @property
     def initial_tokens(self) -> int:
         """Tokens of each reducer on the first ring."""
-        return 1 if self.strict and self.policy == "doubling" else self.tokens or 64
+        return self.tokens or (1 if self.strict and self.policy == "doubling" else 64)
 
     @property
     def slot_count(self) -> int:

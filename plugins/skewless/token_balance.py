@@ -52,12 +52,14 @@ class _Search:
         self.tokens = dict(ring.tokens)
         self.sums = np.concatenate([[0.0], np.cumsum(slot_rows)])
         self.total = float(self.sums[-1])
-        self.places = list(zip(*(of_tokens.tolist() for of_tokens in ring.places), strict=True))
-        self.rows = dict.fromkeys(self.tokens, 0.0)
+        hashes, owners = ring.places
+        self.places = list(zip(hashes.tolist(), owners.tolist(), strict=True))
+        upto = self.sums[(hashes >> (32 - self.bits)) + 1]
+        # What lies after the last token is the first one's.
+        by_reducer = np.bincount(owners, weights=np.diff(upto, prepend=upto[-1] - self.total))
+        self.rows = {reducer: float(by_reducer[reducer]) for reducer in self.tokens}
         self.changes = 0
         self.tries = 0
-        for at, (_, reducer) in enumerate(self.places):
-            self.rows[reducer] += self._arc(self.places[at - 1][0], self.places[at][0])
 
     def _arc(self, after: int, upto: int) -> float:
         """Rows of the slots that start after one hash and up to another, clockwise.

@@ -40,17 +40,21 @@ class WaveCounts:
     by_item: Rows
 
     @classmethod
-    def of_reports(cls, job: Job, reports: Sequence[StageReport]) -> WaveCounts:
+    def of_reports(cls, job: Job, reports: Sequence[StageReport], ring_slots: int | None = None) -> WaveCounts:
         """Recover the counts.
 
         Args:
             job: the frozen job.
             reports: of all its stages, in order; every wave has been admitted.
+            ring_slots: of the ring to count by; by default the reports' own. What a slot of a finer ring has is
+                estimated (``Histogram.on_ring``).
 
         Raises:
             PlanError: a wave has not been admitted yet, or the reports are not of one run.
         """
         _refuse_unfinished(job, reports)
+        if ring_slots is not None:
+            reports = [one.model_copy(update={"histogram": one.histogram.on_ring(ring_slots)}) for one in reports]
         keys = tuple(sorted(reports[-1].histogram.head))
         size = len(reports[-1].histogram.seen_tail)
         slots = _slots_of(keys, size)

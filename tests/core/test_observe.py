@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -16,8 +17,8 @@ KEYS = zipf_rows(400, 1.3, 20_000)
 WORDS = {"policy", "sentence"}
 
 
-def _observed(policy: str) -> Simulation:
-    run = simulated(KEYS, reducers=6, policy=policy)
+def _observed(policy: str, **routing: Any) -> Simulation:
+    run = simulated(KEYS, reducers=6, policy=policy, **routing)
     spec = run.job.spec.model_copy(update={"mode": "observe"})
     return replace(run, job=run.job.model_copy(update={"spec": spec})).play()
 
@@ -50,6 +51,13 @@ def test_a_decision_names_what_would_have_been_done_with_its_prediction(adaptive
     assert first.sentence.startswith(f"observed, not enacted: {chosen.action}")
     assert first.certificate is not None
     assert first.certificate.makespan_rows == pytest.approx(chosen.makespan_rows)
+
+
+def test_strict_doubling_is_observed_on_the_ring_that_rows_go_by(static: Simulation) -> None:
+    """Enacted it would begin with one token each; observed it decides about the tokens that there are."""
+    observed = _observed("doubling", strict=True)
+    assert observed.reports == static.reports
+    assert observed.decisions[0].sentence.startswith("observed, not enacted: double: double the tokens")
 
 
 def test_the_last_decision_says_that_nothing_is_left(adaptive: Simulation) -> None:

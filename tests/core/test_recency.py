@@ -9,7 +9,7 @@ import pytest
 from benchmarks.simulation import simulated_job
 from skewless.job import Job
 from skewless.planner import first_plan
-from skewless.recency import weighted
+from skewless.recency import WEIGHTS, weighted
 from skewless.stage_report import Histogram, StageReport
 from tests.core import synthetic
 
@@ -78,3 +78,14 @@ def test_what_is_left_over_is_counted_and_not_weighed() -> None:
     found = weighted(frozen, [first, second.model_copy(update={"histogram": left})])
     assert found is not None
     assert {over for _, over in found.head.values()} == {7}
+
+
+def test_as_many_rows_as_were_weighed_are_left_however_thin_they_are_on_the_ring() -> None:
+    """On a ring of more slots than rows each slot has less than half a row, and still they add up."""
+    frozen = simulated_job([500] * 60, in_order=True, waves=(1.0,) * 6, reducers=4, ring_bits=14)
+    for steady in range(10, 100, 10):
+        stages = [{**dict(list(STEADY.items())[:steady]), f"hot-{number}": 2000} for number in range(3)]
+        found = weighted(frozen, reports(frozen, stages))
+        assert found is not None
+        of_one_stage = found.seen_rows / (40 * steady + 2000)
+        assert min(abs(of_one_stage - sum(weight**age for age in range(3))) for weight in WEIGHTS) < 0.02

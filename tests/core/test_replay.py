@@ -12,9 +12,10 @@ import pytest
 
 from benchmarks.simulation import NULL, Simulation, simulated_job
 from skewless.errors import PlanError
+from skewless.planner import combine_plan, first_choice
 from skewless.policies import POLICIES
 from skewless.replay import JOINED_ERROR, ORDER_ERROR, FluidRun, Replayed, as_it_ran, fluid_run, replay
-from skewless.stage_report import StageReport
+from skewless.stage_report import SplitLoad, StageReport
 from skewless.wave_counts import WaveCounts, slot_rows
 from tests.core import synthetic
 from tests.core.synthetic import WHOLE, zipf_rows
@@ -174,6 +175,32 @@ def test_as_it_ran_tells_the_recorded_figures() -> None:
     assert told.rows_forwarded == sum(report.forwarded_rows for report in run.reports)
     assert told.makespan_over_bound == pytest.approx(sum(run.makespans) / (len(run.rows) / 8))
     assert told.decisions == tuple(decision.sentence for decision in run.decisions)
+
+
+def test_a_run_on_another_ring_than_a_policy_begins_with_is_counted_on_that_one() -> None:
+    """One token for each of many reducers needs a finer ring than 64 tokens do."""
+    strict = synthetic.simulated(zipf_rows(2000, 1.1, 60_000), reducers=64, policy="doubling", strict=True).play()
+    plain = synthetic.simulated(zipf_rows(2000, 1.1, 60_000), reducers=64, policy="static").play()
+    assert strict.plans[0].ring.ring_bits > plain.plans[0].ring.ring_bits
+    found, truth = replay(strict.job, strict.reports, "static"), recorded(plain)
+    assert found.makespan_over_bound == pytest.approx(truth.makespan_over_bound)
+    assert found.s == pytest.approx(truth.s)
+    assert replay(strict.job, strict.reports, "adaptive").makespan_over_bound == pytest.approx(1.0, abs=0.1)
+    assert found.error == 0.0, "slots of a finer ring add up"
+    finer = plain.job.spec.routing.model_copy(update={"ring_bits": 13})
+    job = plain.job.model_copy(update={"spec": plain.job.spec.model_copy(update={"routing": finer})})
+    assert replay(job, plain.reports, "static").error == ORDER_ERROR, "what is in half a slot nobody counted"
+
+
+def test_a_run_that_was_combined_is_replayed_as_if_routed_also_under_its_own_policy() -> None:
+    run = zipf_run()
+    last, plan = run.reports[-1], combine_plan(run.job, run.plans[0], first_choice(run.job, None))
+    rows, half = run.job.rows, SplitLoad(rows=run.job.rows // 2)
+    counted = {"waves": plan.waves, "admitted_rows": rows, "processed_rows": rows, "tasks": (), "splits": (half, half)}
+    report = last.model_copy(update={"stage": 0, "backlog_in_rows": 0, "forwarded_rows": 0, **counted})
+    found = replay(run.job, [report], "adaptive", plan)
+    assert found == replay(run.job, [report], "adaptive")
+    assert found.makespan_over_bound == pytest.approx(1.0, abs=0.02)
 
 
 def test_skew_is_that_of_the_paper() -> None:

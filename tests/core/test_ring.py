@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import mmh3
@@ -18,6 +19,7 @@ from skewless.routing_plan import RoutingPlan
 from skewless.routing_spec import LARGEST_RING_BITS, Routing
 from tests.core import synthetic
 
+DOCS = Path(__file__).parents[2] / "docs"
 LEAVE_OUT, FEWER = "leave ring_bits out or set it to", "take fewer reducers"
 OF_THE_FINEST = "that own none of its 1,048,576"
 
@@ -223,3 +225,13 @@ def test_the_largest_ring_of_a_spec_has_a_slot_for_each_of_its_reducers() -> Non
     ring = first_ring(Routing(reducers=10_000))
     assert ring.ring_bits == LARGEST_RING_BITS
     assert int(np.bincount(ring.slot_owners).min()) > 50
+
+
+def test_a_strict_doubling_ends_where_its_page_says() -> None:
+    most = 904
+    pages = [DOCS / "policies" / "doubling.md", *(DOCS / "decisions").glob("0016-*.md")]
+    assert [f"{most} reducers" in page.read_text(encoding="utf-8") for page in pages] == [True, True]
+    first_ring(Routing(policy="doubling", strict=True, reducers=most))
+    with pytest.raises(SpecError, match="take fewer reducers"):
+        first_ring(Routing(policy="doubling", strict=True, reducers=most + 1))
+    assert first_ring(Routing(policy="doubling", reducers=most + 1)).tokens[0] == 64

@@ -61,7 +61,7 @@ def _on_this_ring(job: Job, forecast: Forecast) -> Iterator[Proposal]:
         yield _placing(forecast, "place whole", place_whole(rows, base, speeds))
         return
     amounts = forecast.piece_loads
-    # Beside what lies where it lies: the tail, and in a stage that has begun what it is behind with.
+    # Beside what lies where it lies: the tail.
     base = np.maximum(forecast.loads_unchanged() * (1.0 if speeds is None else speeds) - _held(forecast), 0.0)
     yield _placing(forecast, "rebalance", rebalance(old, amounts, base, speeds), redraw=False)
     yield _placing(forecast, "repack", pour(rows, base, speeds))
