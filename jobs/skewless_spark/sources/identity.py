@@ -161,7 +161,7 @@ def _change(unit: Unit) -> str:
         return f"input file {unit.path}, which cannot be read ({err.strerror or err})"
     if found == "touched":
         return (
-            f"input file {unit.path} was touched: its change time is another, and it is too large for a checksum to "
-            "have been taken"
+            f"input file {unit.path} was touched: its change time is another, and no checksum of it was taken "
+            f"(files of at most {CHECKSUM_FILE_BYTES >> 20} MiB have one, up to {CHECKSUM_BYTES >> 20} MiB together)"
         )
     return f"input file {unit.path} was rewritten" if found == "rewritten" else ""
