@@ -1,4 +1,4 @@
-# The doors of the house; `make help` lists them. Each one sets up what it needs.
+# `make help` lists all commands. Each one sets up what it needs.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -9,7 +9,7 @@ SHELL := /bin/bash
 SLOW_TIERS := $(wildcard $(addprefix tests/,end_to_end spark_face airflow_face faults benchmarks))
 IN_VENV := . .venv/environment.sh &&
 
-help: ## List these doors
+help: ## List all commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
 demo: setup corpus ## Run the nightly job over Python's own sources in Airflow and show what came out
@@ -20,7 +20,7 @@ test: setup-tests ## Run the tests: core, leases, publication, Spark, Airflow, e
 	@$(IN_VENV) python -m pytest -n 2 tests/leases tests/publication
 	@$(IN_VENV) python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(SLOW_TIERS)
 
-mutants: setup-tests ## Plant faults in a copy of the code, one at a time: each must fail its test; ONLY=name for some
+mutants: setup-tests ## Plant faults in a copy of the code, one at a time, and print those that their test misses (an hour); ONLY=word for some
 	@$(IN_VENV) python -m tests.planted $(if $(ONLY),--only $(ONLY))
 
 test-cluster: setup-cluster-tests ## Run the tests of the cluster and of the pages in a browser: PostgreSQL, Chromium
@@ -54,7 +54,7 @@ docs: setup ## Write docs/spec.md and docs/spec.schema.json, the reference of jo
 	@$(IN_VENV) skewless spec-reference >.venv/spec.md && skewless spec-reference --schema >.venv/spec.schema.json && \
 	  mv .venv/spec.md .venv/spec.schema.json docs/
 
-readers: setup ## Read a day with four libraries while it is published every five seconds, 3,000 times each (two minutes); EVERY=0 for as fast as it goes
+readers: setup ## Read a day in four ways (pyarrow twice, DuckDB, polars), READS=3000 times each, while it is published every EVERY=5 seconds (two minutes)
 	@$(IN_VENV) python -m tests.publication $(if $(EVERY),--every $(EVERY)) $(if $(READS),--reads $(READS))
 
 lint: setup ## Check style, types and import rules

@@ -1,4 +1,4 @@
-"""What Great Expectations takes, by the schemas that it keeps as files: to import it takes seconds.
+"""Checks expectations by the JSON schemas in Great Expectations' package, since importing it takes seconds.
 
 The schemas leave some of its own rules unsaid, and say some that it does not hold itself to. Where the two
 differ, this goes by what the classes do: a test compares both for every expectation that a spec may name.

@@ -1,9 +1,9 @@
 """What Spark itself counted of each input split: rows read, states sent on, seconds. It costs no job.
 
-Rows that Spark reads and aggregates in one generated loop cannot be counted by split on their way: an observation
-takes them out of that loop, and a ``groupBy`` with a sum takes half as long again. But every task tells how many rows
-it read and how many records it sent on, and those are the partial states. They are taken for what they are only
-if they add up to the rows that the states stand for.
+Spark reads and aggregates rows in one generated loop. Counting them there by split would cost: an observation takes
+them out of the loop, and a ``groupBy`` with a sum takes half as long again. But every task reports how many rows it
+read and how many records it sent on, which are its partial states. These counts are used only if the rows add up to
+the rows behind the states.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 #: Spark tells of its tasks a moment after they have ended.
 _PATIENCE_SECONDS = 2.0
 _PAUSE_SECONDS = 0.05
-#: A proxy of the house is not for a server beside us.
+#: Asks Spark's UI directly, and not through a proxy that the environment names.
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 Told = dict[str, Any]

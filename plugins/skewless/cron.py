@@ -6,14 +6,14 @@ import datetime as dt
 
 from croniter import CroniterBadCronError, CroniterBadDateError, croniter
 
-#: A name that Airflow knows and croniter does not.
+#: A name that Airflow takes and croniter does not.
 _NAMES = {"@quarterly": "0 0 1 */3 *"}
 #: Any day serves: whether there is a next moment does not depend on it.
 _BEGIN = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 
 
 def cron_fault(expression: str) -> str:
-    """What is wrong with a cron expression; "" if Airflow takes it and it ever comes about.
+    """What is wrong with a cron expression; "" if Airflow takes it and such a moment ever comes.
 
     >>> cron_fault("0 0 30 2 *")
     'there is no such moment'

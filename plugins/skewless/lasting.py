@@ -1,8 +1,8 @@
-"""What a change that lasts costs to the end of the run, and by how much its gain may be luck.
+"""What a lasting change costs to the end of the run, and how much of its predicted gain may be chance.
 
-Who moves the arcs of a ring or splits a reducer, and places no keys, cannot take that back in the next stage.
-So such a plan is held to standing still over all stages that are left, not over the next one alone; and
-what it is foretold to gain must be more than chance.
+A policy that moves arcs of the ring or splits reducers, and places no keys, cannot undo that in the next stage.
+So the planner compares such a plan with standing still over all stages that are left, not over the next one
+alone, and its predicted gain must exceed the likely error of the prediction.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from skewless.placement import Placement
 from skewless.routing_plan import RoutingPlan
 from skewless.stage_schedule import dispersion
 
-#: So many standard errors a gain must be above nothing. Of 4,000 decisions on 400 random workloads none was wrong
-#: by more than it; with 0.5 one run came out a quarter longer than without the move.
+#: Standard errors that a gain must exceed. Of 4,000 decisions on 400 random workloads none was wrong by more; with 0.5
+#: one run took a quarter longer than without the move.
 SURE = 1.5
 
 
@@ -26,8 +26,9 @@ class Rest(NamedTuple):
     """The stages after the next one.
 
     Attributes:
-        later_rows: their makespans together, in rows, if the plan stays.
-        luck_rows: by how much the gain of the plan may be luck, in all stages that are left; 0 if it moves nothing.
+        later_rows: the sum of their makespans, in rows, if the plan stays.
+        luck_rows: by how much the predicted gain may be too high, in rows, over all stages that are left; 0 if the plan
+            moves nothing.
     """
 
     later_rows: float
@@ -37,9 +38,9 @@ class Rest(NamedTuple):
 def rest_of_run(job: Job, forecast: Forecast, routing: RoutingPlan, placement: Placement) -> Rest:
     """What is left of the run under a plan that is kept to its end.
 
-    The rows that change their task are foretold from a sample: the largest change is wrong by
-    ``sqrt(f n (1 + N/S))`` rows as in ``skewless.stage_schedule``, over all N rows to come. Where waves come in
-    order they are no sample, and all rows that were to move may be others.
+    The rows that change their task are predicted from a sample: the largest change has an error of
+    ``sqrt(f n (1 + N/S))`` rows as in ``skewless.stage_schedule``, over all N rows to come. Waves in order are no
+    sample: the rows to come may be of other keys, so the error is the whole change.
 
     Args:
         job: the frozen job.

@@ -59,8 +59,8 @@ class Weighed:
         forwarded_rows: predicted backlog rows that change their task.
         new_states: pairs of head key and task that there were not before.
         draw_error_rows: by how much the luck of the draw may miss the loads.
-        later_rows: see ``skewless.lasting``; 0 for a policy that places keys anew in each stage.
-        luck_rows: the same.
+        later_rows: see ``skewless.lasting.Rest``; 0 for a policy that places keys anew in each stage.
+        luck_rows: see there; 0 likewise.
     """
 
     forecast: Forecast
@@ -96,9 +96,10 @@ class Weighed:
 
     @cached_property
     def cost_rows(self) -> float:
-        """What is weighed, in rows: makespans of the next stage and, of a plan that lasts, of those after it.
+        """What the planner compares, in rows of one slot.
 
-        With what draws, and what luck, may miss them by; forwarding, states and tasks shared out over the slots.
+        The makespan of the next stage; the makespans of later stages, if the plan lasts; the errors of draws and of
+        the prediction; and the price of forwarding, states and tasks, divided by the slots.
         """
         # A key that is whole has one state wherever it goes; a split one has a state of each piece in each stage.
         states = self.pieces - self.placement.keys + self.new_states
@@ -374,7 +375,7 @@ def choose(weighed: Sequence[Weighed], *, strict: bool = False) -> Weighed:
 
     Args:
         weighed: as ``propose`` has them.
-        strict: take the last proposal that can be carried out, at its price, as a published policy does.
+        strict: take the last proposal that can be carried out, whatever it costs, as a published policy does.
     """
     still = weighed[0]
     if strict:

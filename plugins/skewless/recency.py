@@ -1,11 +1,10 @@
-"""What is recent counts more, where waves come in order: counts as a forecast should weigh them.
+"""Weighs later stages more in the forecast, where waves come in the order of the input.
 
-Waves that are samples of the whole input are alike, and each row seen says as much as any other. Waves in
-the order of the input are not: keys begin and end. How fast is not guessed but measured: by which weights
-would the stages before have foretold the last one best? Two things are fitted, by least squares over the
-keys that are named, the slots of the ring and the rows without a key: how much less a stage weighs than
-the one after it, and which part of a forecast to believe. The rest of the rows is taken to be of keys that
-nobody knows yet, spread evenly over the ring.
+Waves that are samples of the whole input are alike, so all rows seen weigh the same. In waves that come in order,
+keys begin and end. How fast they do is measured: which weights of the earlier stages would have predicted the last
+one best? Two numbers are fitted, by least squares over the named keys, the slots of the ring and the rows without a
+key: the weight of a stage relative to the one after it, and the part of the forecast to believe. The rest of the
+rows is spread evenly over the ring, as rows of keys that nobody has seen.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from skewless.placement import Rows
 from skewless.stage_report import Histogram, StageReport
 from skewless.wave_counts import slot_rows
 
-#: What a stage may weigh, beside the one after it: all alike, or down to the last one alone.
+#: Weights of a stage relative to the one after it: from all alike (1) down to the last one alone (0).
 WEIGHTS = (1.0, 0.5, 0.25, 0.0)
 
 
@@ -61,14 +60,14 @@ def weighted(job: Job, reports: Sequence[StageReport]) -> Histogram | None:
 
 
 def _aged(stages: Rows, weight: float) -> Rows:
-    """The stages added up, each weighing so much of the one after it."""
+    """The weighted sum of the stages; each weighs ``weight`` times as much as the one after it."""
     weights = weight ** np.arange(len(stages) - 1, -1, -1.0)
     rows: Rows = weights @ stages
     return rows
 
 
 def _fitted(before: Rows, after: Rows, even: Rows) -> tuple[float, float]:
-    """What is left of the squares, and which part of ``before`` to believe so that it is least, from 0 to 1."""
+    """The least sum of squared errors, and the part of ``before`` to believe, from 0 to 1, that gives it."""
     told, came = before / max(1.0, float(before.sum())) - even, after / max(1.0, float(after.sum())) - even
     size = float(told @ told)
     believed = min(1.0, max(0.0, float(told @ came) / size)) if size else 0.0

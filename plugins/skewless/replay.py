@@ -47,8 +47,8 @@ JOINED_ERROR = 0.35
 
 #: What is said beside the figures.
 ERROR_WORDS = (
-    "± is the worst error that was measured against runs row by row, of keys that come late or sorted. For keys in "
-    "random order it was 5 % at most."
+    "± is the worst error that was measured, against simulations that play every row, for keys that come late or "
+    "sorted. For keys in random order it was at most 5 %."
 )
 
 #: A pair of item and task counts as a partial state from so many rows on: fewer round to none.

@@ -4,9 +4,9 @@ A run directory is evidence (documents: small) and material (states, backlog, re
 Never touched are the two newest finished runs of each folder, from which the next one is warm-started,
 and unfinished runs that somebody may still be working on. Of a run whose result is the published one
 of its day, only the material goes, as the result was copied out of it: its documents, pages and quality
-report stay for as long as the result. Which run that is, the manifest in the published folder says, and no
-file's time. Runs that failed, or whose day was published again since, go whole. Old versions of a day go when
-their time of grace is over, and what killed publications have left beside it when it is old.
+report stay for as long as the result. The manifest in the published folder says which run that is; times of
+files do not. Runs that failed, or whose day was published again since, go whole. Old versions of a day go after
+``output.grace_hours``, and drafts of killed publications when they are old.
 """
 
 from __future__ import annotations

@@ -40,8 +40,8 @@ class Routing(Frozen):
     )
     strict: bool = Field(
         default=False,
-        description="A published policy does what its paper says, even where the planner foretells that standing still "
-        "costs less.",
+        description="A published policy does what its paper says, even where the planner predicts that standing still "
+        "costs less; not for static and adaptive, which have no paper.",
         examples=[True],
     )
     reducers: int = Field(default=8, ge=1, le=10_000, description="Reducers on the ring to begin with.", examples=[64])

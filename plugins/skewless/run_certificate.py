@@ -24,7 +24,7 @@ def stage_makespan(job: Job, report: StageReport) -> float | None:
 
 
 def stage_certificate(job: Job, report: StageReport) -> Certificate:
-    """One stage against all slots working all the time; which of its rows were of one key no report tells."""
+    """One stage beside all slots busy all the time; without the bound of a heaviest key, not counted by stage."""
     slots, took = job.spec.routing.slot_count, stage_makespan(job, report)
     return certify(float(report.processed_rows), slots, took, heaviest=None, splittable=True)
 
@@ -41,7 +41,7 @@ def run_certificate(job: Job, reports: Sequence[StageReport]) -> Certificate:
         reports: of its stages so far, in order.
 
     Raises:
-        PlanError: the reports claim less than any run takes.
+        PlanError: the makespan in the reports is below the bound.
     """
     took = [stage_makespan(job, report) for report in reports]
     head = reports[-1].histogram.head if reports else {}

@@ -1,8 +1,8 @@
 """The folder of a run: made for its owner alone, or for a group that owns it together.
 
-A run directory holds keys, and whoever could write there would decide what is published. Where executors or pages
-run under other users, a group has the folder: all that is made below it, by whomever, belongs to the group and is
-open to it, whatever the umask. A default ACL says so to the file system.
+A run directory holds keys, and whoever can write there decides what is published. Where executors or pages run as
+other users, the folder belongs to a group: whatever anybody makes below it belongs to the group too, and a default
+ACL keeps it open to the group, whatever the umask.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def make_run_folder(root: str, group: str = "") -> None:
         with suppress(FileExistsError):
             Path(root).mkdir(mode=0o700)
         return
-    # Nobody may find it before it is the group's: what is made in it until then would not be.
+    # It gets its name only once it belongs to the group: files that others make in it before would not.
     draft = Path(f"{root}.{secrets.token_hex(8)}.making")
     draft.mkdir(mode=0o700)
     try:

@@ -291,7 +291,7 @@ class Quality(Frozen):
 class Output(Frozen):
     """Where the result is published: `path/date=YYYY-MM-DD/part-*`, or `path/date=YYYY-MM-DD/hour=HH/part-*` for hours.
 
-    Old versions are kept in a sibling of the folder.
+    Replaced versions are kept for some time in a sibling of the folder, `.NAME.skewless`.
     """
 
     path: PathText = Field(
@@ -308,8 +308,8 @@ class Output(Frozen):
         default=24,
         ge=0,
         le=8760,
-        description="How long a version that was published before is kept beside the folder, for readers that are "
-        "still at it and for going back.",
+        description="Hours that a replaced version is kept beside the folder, for readers that still use it and for "
+        "going back to it.",
         examples=[72],
     )
     allow_gap: bool = Field(

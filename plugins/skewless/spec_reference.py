@@ -58,7 +58,7 @@ output: {path: /lake/marts/clicks_by_page}
 #: Where a section's fields are told of at length, by the field that holds them.
 _FURTHER = {
     "": ("engines.md", "engines, and the order in which keys see their rows"),
-    "schedule": ("operate.md#starting", "schedules, backfill"),
+    "schedule": ("operate.md#starting", "schedules, the day that a run computes, backfill"),
     "input": ("inputs.md", "formats, folders and days, how files are cut"),
     "map": ("inputs.md#the-map-step", "what an expression may be, a mapper of your own"),
     "aggregates.NAME": ("aggregates.md", "all functions, their columns, options and errors"),
@@ -66,7 +66,7 @@ _FURTHER = {
     "spark": ("operate.md#keeping-it-going", "pool and size"),
     "sharing": ("several_clusters.md", "how a run is shared, and what becomes of a cluster that dies"),
     "quality": ("operate.md#watching", "where the report is seen"),
-    "output": ("inputs.md#outputs", "formats"),
+    "output": ("operate.md#the-published-folder", "what lies there, going back to a replaced version, file systems"),
 }
 
 

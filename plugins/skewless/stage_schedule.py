@@ -34,7 +34,7 @@ UNCHECKED = 4.0
 UNCHECKED_IN_ORDER = 400.0
 #: Budgets that are compared, as multiples of the mean predicted load.
 BUDGETS = tuple(np.arange(0.70, 1.31, 0.01).tolist())
-#: The same where waves come in order: most tasks may get much less than they were foretold.
+#: The same where waves come in order: most tasks may get far fewer rows than predicted.
 BUDGETS_IN_ORDER = tuple(np.arange(0.30, 1.31, 0.01).tolist())
 
 
@@ -69,10 +69,10 @@ def dispersion(plan: RoutingPlan, report: StageReport, in_order: bool = False) -
 
 
 def misses(plan: RoutingPlan, report: StageReport, first: StageReport) -> Rows:
-    """By how much queues missed their forecast, as parts of a fair share of what was admitted.
+    """By how much queues differed from their forecast, as multiples of a fair share of the rows admitted.
 
-    Those of the last stage, and those of the first one, for which an even spread was foretold: keys that nobody
-    knows yet will be spread like those that nobody knew then.
+    Of the last stage, and of the first one, for which an even spread was predicted: keys that nobody has seen yet
+    will spread as keys did then.
 
     Args:
         plan: of the last stage.

@@ -1,4 +1,4 @@
-"""Paths as their users wrote them: fsspec opens them, and what it makes of their names stays inside."""
+"""Paths as users wrote them: fsspec opens them, but its own spelling of them is neither recorded nor shown."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from skewless.errors import RunDirectoryError
 def as_written(fs: fsspec.AbstractFileSystem, location: str, inner: str) -> str:
     """The path of something in a file system, spelled as the location that the file system was opened by.
 
-    fsspec strips a location to a path in its file system, and puts another scheme before it, or less of an
-    authority, where it is asked for the URI again: ``s3://`` for ``s3a://``, and no account for
-    ``abfss://container@account/``. Spark, which reads by Hadoop's file systems, then looks elsewhere.
+    fsspec strips a location to a path in its file system. The URI that it makes of that path may have another scheme,
+    ``s3://`` for ``s3a://``, or a part of the authority only: no account for ``abfss://container@account/``. Spark
+    reads by Hadoop's file systems, and would look elsewhere.
 
     Args:
         fs: what fsspec made of the location.

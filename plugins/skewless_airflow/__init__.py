@@ -1,6 +1,6 @@
 """The Airflow side of Skewless: operators, DAGs and pages over the run directory.
 
-``from skewless_airflow import adaptive_aggregation`` is the door for a DAG of one's own.
+``from skewless_airflow import adaptive_aggregation`` is the import for a DAG of one's own.
 """
 
 from __future__ import annotations

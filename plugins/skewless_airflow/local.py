@@ -1,4 +1,4 @@
-"""``python -m skewless_airflow.local up|down|demo``: Airflow on a laptop, from the Makefile's doors."""
+"""``python -m skewless_airflow.local up|down|demo``: Airflow on a laptop, for the commands of the Makefile."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PARSE_SECONDS = 120.0
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Open one of the doors; the exit code."""
+    """Run one of the commands; the exit code."""
     parser = argparse.ArgumentParser(prog="python -m skewless_airflow.local", description=__doc__)
     parser.add_argument("door", choices=("up", "down", "demo"))
     door = {"up": up, "down": down, "demo": demo}[parser.parse_args(arguments).door]

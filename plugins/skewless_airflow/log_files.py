@@ -1,7 +1,7 @@
-"""Task logs are read from their files, and nobody serves them.
+"""Task logs are read from their files, without Airflow's log servers.
 
-Airflow's log servers listen on all addresses of a machine and cannot be told otherwise. Where all of Airflow has the
-folder of logs, on a laptop or on a shared volume, none is needed: they are not started, and not asked either.
+Those listen on all addresses of a machine and cannot be told otherwise. Where every part of Airflow can read the folder
+of logs, on a laptop or on a shared volume, none is needed: they are neither started nor asked.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from airflow.executors.local_executor import LocalExecutor
 
-#: What a triggerer is told; of the scheduler its executor decides.
+#: Keeps a triggerer from starting its log server; for the scheduler, ``serve_logs`` of its executor does.
 TRIGGERER_OPTIONS = ("--skip-serve-logs",)
 
 

@@ -408,7 +408,7 @@ class PublishOperator(BaseOperator):
             }  # fmt: skip
         log.info("published", **facts)
         if again and self._told(dag_run):
-            log.info("whoever waits for it has been told before")
+            log.info("its event exists already, so none is added")
             return
         facts["links"] = {
             "skew": skew_page(dag_run.dag_id, dag_run.run_id),

@@ -23,8 +23,8 @@ class PartTimetable(MultipleCronTriggerTimetable):
     two. What differs is a range, of a backfill or between the start and the end of the DAG: it names the parts
     that are computed. With the day before, the backfill of 1 to 3 March is that of the runs of 2 to 4 March.
 
-    A bound that is midnight in UTC is what a day without a time becomes: it is taken for that day as the
-    schedule's zone has it, with all its hours. Any other bound is the moment that it is.
+    Airflow turns a day without a time into midnight in UTC. So a bound at that moment names the day, in the
+    schedule's time zone, with all its hours. Any other bound is a moment, and names the part that it is in.
 
     Args:
         crons: the expressions.
@@ -74,24 +74,27 @@ class PartTimetable(MultipleCronTriggerTimetable):
         )
 
     def _moments(self, bound: dt.datetime) -> tuple[DateTime, DateTime]:
-        """The first and the last moment of runs that compute the part which a bound is in."""
+        """The first and the last moment of runs that compute the part, or all hours of the day, which a bound names."""
         zone = self._timetables[0]._timezone  # noqa: SLF001  # all have the same
         given = instance(bound).in_timezone("UTC")
         there = given.in_timezone(zone)
-        day_given = given == given.start_of("day")
-        if day_given:
-            there = datetime(given.year, given.month, given.day, tz=zone)
-        if self._unit == "day":
-            begin = there.start_of("day").subtract(days=self._offset)
-            end = begin.add(days=1)
+        whole_day = self._unit == "day"
+        if given == given.start_of("day"):
+            there, whole_day = datetime(given.year, given.month, given.day, tz=zone), True
+        if whole_day:
+            begin, end = there.start_of("day"), there.start_of("day").add(days=1)
         else:
             past = dt.timedelta(minutes=there.minute, seconds=there.second, microseconds=there.microsecond)
-            first = there.in_timezone("UTC") - past
-            begin = first - dt.timedelta(hours=self._offset)
-            # A day has all its hours, be they 23 or 25.
-            length = there.add(days=1).in_timezone("UTC") - first if day_given else dt.timedelta(hours=1)
-            end = begin + length
-        return begin.in_timezone("UTC"), end.in_timezone("UTC") - _INSTANT
+            begin = there.in_timezone("UTC") - past
+            end = begin + dt.timedelta(hours=1)
+        first, after = (self._moment(one).in_timezone("UTC") for one in (begin, end))
+        return first, after - _INSTANT
+
+    def _moment(self, part: DateTime) -> DateTime:
+        """The first moment of runs that compute the part which begins at a moment."""
+        if self._unit == "day":
+            return part.subtract(days=self._offset)
+        return part.in_timezone("UTC") - dt.timedelta(hours=self._offset)
 
 
 def registered() -> list[Any]:

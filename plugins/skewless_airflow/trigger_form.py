@@ -123,7 +123,7 @@ def _hour(section: str, schedule: Schedule) -> Param:
         None,
         title="Hour",
         description_md=f"The hour of that day, as clocks in {schedule.timezone} show it: *00* to *23*; in the night "
-        f"that summer time ends, *02* and then *02{SECOND}*. To be given with a date, and left empty without one.",
+        f"that summer time ends, *02* and then *02{SECOND}*. Give it with a date; leave it empty without one.",
         section=section,
         type=["string", "null"],
         pattern="^([01][0-9]|2[0-3])b?$",

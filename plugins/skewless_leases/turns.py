@@ -1,4 +1,4 @@
-"""Turns: who came last to something that is done again and again, such as publishing the result of a day.
+"""Turns: the order of those who do the same thing again and again, such as publishing the result of a day.
 
 A turn is a fencing number without a lease. It is drawn once, before the work, and kept. Whoever is about to make
 its work visible *claims* its turn, which is refused once a later one is claimed; whoever has done so *finishes*
@@ -22,7 +22,7 @@ _MOST_DIGITS = 18
 
 @dataclass(frozen=True)
 class Standing:
-    """How far the turns of a name are; 0 and an empty name are none.
+    """Who has claimed and finished the latest turns of a name; 0 and an empty text mean nobody.
 
     Attributes:
         claimed: the highest turn whose work may become visible.
@@ -38,16 +38,16 @@ class Standing:
 
 
 class Turns:
-    """The turns of some names, in a store; numbers begin at 1, and 0 is none."""
+    """The turns of some names, in a store. Turns begin at 1; 0 means none."""
 
     def __init__(self, store: KeyValueStore) -> None:
         self.store = store
 
     def draw(self, above: int = 0) -> int:
-        """The next turn. Nobody draws the same one; one that is drawn and not used is no harm.
+        """The next turn. No two callers get the same one; a turn that is drawn and never used does no harm.
 
         Args:
-            above: a turn that is known to have been drawn, should the store have been lost since.
+            above: a turn that is known to have been drawn; the next one is above it even if the store was lost since.
         """
         while True:
             row = self.store.get(DRAWN)

@@ -61,6 +61,18 @@ def test_nights_follow_each_other_and_end_with_the_last_day() -> None:
     assert nights == ["2026-03-02 02:00:00", "2026-03-03 02:00:00"]
 
 
+def test_a_range_of_days_has_all_hours_of_its_last_day() -> None:
+    table = PartTimetable("5 * * * *", timezone="Europe/Zurich", unit="hour", offset=-1)
+    days = TimeRestriction(pendulum.datetime(2026, 3, 1), pendulum.datetime(2026, 3, 3), True)
+    last, moments = None, []
+    while info := table.next_dagrun_info(last_automated_data_interval=last, restriction=days):
+        assert info.data_interval is not None
+        last = info.data_interval
+        moments.append(info.run_after.in_timezone("Europe/Zurich").to_datetime_string())
+    assert len(moments) == 3 * 24
+    assert (moments[0], moments[-1]) == ("2026-03-01 01:05:00", "2026-03-04 00:05:00")
+
+
 def test_what_is_stored_is_what_is_read() -> None:
     table = PartTimetable("0 2 * * *", "0 14 * * *", timezone="Asia/Kolkata", unit="hour", offset=-3)
     assert PartTimetable.deserialize(table.serialize()).serialize() == table.serialize()

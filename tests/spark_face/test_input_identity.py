@@ -107,7 +107,7 @@ def test_of_a_large_file_the_change_time_alone_stops_a_run(large: Path, change: 
     assert not job.units[0].checksum
     held(job)
     keeping_times(large, change)
-    with pytest.raises(InputError, match=r"words.txt was touched: its change time is another, and it is too large"):
+    with pytest.raises(InputError, match=r"words.txt was touched: its change time is another, and no checksum"):
         held(job)
 
 

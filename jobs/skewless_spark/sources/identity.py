@@ -1,8 +1,8 @@
-"""What tells a file's content from any other it had or will have, and noticing that it is not the same any more.
+"""The identity of an input file, and noticing that its content has changed.
 
-A length and a time do not: a rewrite can keep both. Object stores name each content by a tag. A local file has a
-change time, which nobody can set, and an inode; but these change too where the content stays: permissions, hard links
-of a backup, a copy that was restored. There checksums decide, which prepare took of small files.
+Length and modification time are not enough: a rewrite can keep both. Object stores name each content by a tag. A local
+file has a change time, which nobody can set, and an inode. But these also change where the content does not: by
+permissions, a backup's hard link, a restored copy. Then the checksum decides, which ``prepare`` took of small files.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def verdict(unit: Unit, now: Identity) -> Literal["same", "rewritten", "touched"
 def require_unchanged(job: Job, ordinals: Sequence[int]) -> None:
     """Hold files to what they were when the run was prepared.
 
-    A run reads its input bit by bit; files rewritten in between would give a result of two versions.
+    A run reads its input stage by stage; a file rewritten in between would give a result of two versions.
 
     Raises:
         InputError: names the first file that is gone or has changed.
@@ -161,7 +161,7 @@ def _change(unit: Unit) -> str:
         return f"input file {unit.path}, which cannot be read ({err.strerror or err})"
     if found == "touched":
         return (
-            f"input file {unit.path} was touched: its change time is another, and it is too large for a checksum to "
-            "have been taken"
+            f"input file {unit.path} was touched: its change time is another, and no checksum of it was taken "
+            f"(files of at most {CHECKSUM_FILE_BYTES >> 20} MiB have one, up to {CHECKSUM_BYTES >> 20} MiB together)"
         )
     return f"input file {unit.path} was rewritten" if found == "rewritten" else ""

@@ -4,7 +4,7 @@
     /lake/marts/.clicks.skewless/turns/                     the store of turns
     /lake/marts/.clicks.skewless/drafts/DAY/TURN-ID/        a version that is to be published
     /lake/marts/.clicks.skewless/drafts/DAY/TURN-ID.building/   while it is built
-    /lake/marts/.clicks.skewless/kept/DAY/SINCE-TURN-ID/    a version that was published until then
+    /lake/marts/.clicks.skewless/kept/DAY/UNTIL-TURN-ID/    a version that was published until then
 
 It is a sibling and no part of the output folder, as globs of DuckDB and polars read folders whose names begin with
 a dot, too; and it is on the same file system, so that folders can be exchanged.
@@ -60,7 +60,7 @@ class KeptVersion(NamedTuple):
 
     Attributes:
         folder: where it is kept.
-        since: until when it was published, in UTC.
+        since: when it was moved there, in UTC: it was published until then.
     """
 
     folder: Path
@@ -113,15 +113,15 @@ def make_beside(output_path: str) -> Path:
 
 
 def clear_drafts(place: Place, turn: int, now: dt.datetime, but: Path | None = None) -> None:
-    """Move away what attempts of this turn and of those before it have drafted: they were killed, or are late.
+    """Move away the drafts of this turn and of earlier ones: their attempts were killed, or are late.
 
-    An attempt without a draft cannot publish: that is the fence for those that wake late. Where an attempt was killed
-    after its exchange, the old version lies where its draft was, and is kept.
+    An attempt without a draft cannot publish, so one that wakes late changes nothing. Where an attempt was killed
+    after its exchange, the old version lies in the place of its draft, and is kept.
 
     Args:
         place: the day.
-        turn: the highest one that has no say any more.
-        now: from when on old versions are kept.
+        turn: drafts of this turn and of lower ones are moved.
+        now: the time that kept versions are stamped with.
         but: a draft to be left alone.
     """
     for slot in _slots(place.drafts):
@@ -133,9 +133,9 @@ def clear_drafts(place: Place, turn: int, now: dt.datetime, but: Path | None = N
 
 
 def keep(place: Place, slot: Path, now: dt.datetime) -> None:
-    """Move what lies in a draft's place to the versions that were published before; a draft that never was goes.
+    """Move what lies in a draft's place to the kept versions, and remove it there if it was never published.
 
-    It is moved first, and looked at then: it may be exchanged until it is moved.
+    It is moved before it is read, as somebody may exchange it until it is moved.
     """
     make_folder(place.kept)
     moved = place.kept / f"{now.astimezone(dt.UTC):{_STAMP}}-{slot.name}"
@@ -175,9 +175,9 @@ def past_grace(sibling: Path, now: dt.datetime, grace: dt.timedelta) -> list[Kep
 
 
 def left_drafts(sibling: Path, before: dt.datetime) -> list[Path]:
-    """What lies in the places of drafts and was not written or moved since: of attempts that nobody called again.
+    """Drafts that have not changed since a moment: nobody called their attempts again.
 
-    Not what an attempt with two renames has set aside: it may be all that is left of its day.
+    A version that an attempt set aside between two renames is not among them: it may be all that is left of its day.
     """
     slots = [slot for day in _folders(sibling / "drafts") for slot in _slots(day) if not slot.name.endswith(ASIDE)]
     return [slot for slot in slots if _changed_before(slot, before)]

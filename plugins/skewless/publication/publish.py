@@ -75,8 +75,8 @@ class Turns(Protocol):
 def draw_turn(output_path: str, turns: Turns, *, allow_gap: bool) -> int:
     """The turn of a run whose input is about to be pinned.
 
-    It is drawn before the input is listed: so the run with the latest turn has listed it after all others had
-    drawn theirs, however long one of them takes from one to the other.
+    It is drawn before the input is listed. So the run with the latest turn lists its input after all others have
+    drawn their turns, however long a run takes between the two.
 
     Args:
         output_path: the resolved folder of the result.
@@ -113,7 +113,7 @@ def publish(run: RunDirectory, turns: Turns, now: dt.datetime) -> Publication:
     Args:
         run: its directory.
         turns: of the output folder's days: ``Turns(open_store(turns_folder(job.output_path)))``.
-        now: from which old versions are kept for their time of grace.
+        now: the time; old versions are kept for ``output.grace_hours`` from when they were replaced.
 
     Returns:
         The record; its ``superseded`` says by whom, if a later run has published.
@@ -135,7 +135,7 @@ def publish(run: RunDirectory, turns: Turns, now: dt.datetime) -> Publication:
 
 
 def publishing(run: RunDirectory, turns: Turns, now: dt.datetime) -> Generator[str, None, Publication]:
-    """``publish``, step by step: it says what it has done, and may be left at each of them."""
+    """``publish``, step by step: it yields the name of each step that is done, and may be stopped after any of them."""
     job, result = run.job(), run.committed(RESULT_STEP)
     require_passed(run, run.committed_document(run.committed(QUALITY_STEP), QUALITY_REPORT, QualityReport))
     place, record = place_of(job), record_of(run)

@@ -97,15 +97,15 @@ class Overtaken(Frozen):
 
 
 class Publication(Document):
-    """The record of a run's publication: its result became visible, or a later run's had done so before.
+    """The record of a run's publication: its result became visible, or a later run had published before.
 
     Attributes:
         path: the published folder.
         rows: rows of the input that it accounts for.
         keys: rows of the result.
         turn: of the run; 0 of a run of a release that had no turns.
-        superseded: by whom, if a later run of the day has published before this one could; then the result of this
-            one did not become visible, or is not any more.
+        superseded: by whom, if a later run of the day published before this one had finished; then the result of
+            this run never became visible, or no longer is.
     """
 
     path: str

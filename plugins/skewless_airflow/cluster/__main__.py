@@ -15,7 +15,7 @@ from skewless_airflow.cluster.errors import ClusterError
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Open one of the doors; the exit code."""
+    """Run one of the commands; the exit code."""
     parser = argparse.ArgumentParser(prog="python -m skewless_airflow.cluster", description=__doc__)
     parser.add_argument("door", choices=("up", "down"))
     door = {"up": up, "down": down}[parser.parse_args(arguments).door]

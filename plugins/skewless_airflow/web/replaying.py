@@ -1,8 +1,8 @@
 """Replays in processes of their own: one for each question, whoever asks it, and within limits.
 
-A replay of ten thousand tasks takes a core for a minute. In a thread of the API server it would keep all other requests
-waiting. So one process at a time plays what was asked, at a low priority; whoever asks the same meanwhile waits for the
-same answer, and answers are kept.
+A replay of ten thousand tasks takes a core for a minute. In a thread of the API server it would hold up all other
+requests. So one process at a time plays the questions, at a low priority. Requests that ask the same question wait for
+one replay, and answers are kept.
 """
 
 from __future__ import annotations
