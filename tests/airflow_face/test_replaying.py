@@ -31,9 +31,9 @@ def run(small: Simulation, tmp_path: Path) -> str:
 
 @pytest.fixture(scope="module")
 def slow(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The location of a run whose replay takes a minute."""
+    """The location of a run whose replay takes some seconds of a processor."""
     location = str(tmp_path_factory.mktemp("slow") / "huge")
-    return Moments(location, large_run(tasks=2_000, keys=10_000)).prepare().stages().run.path("")
+    return Moments(location, large_run(tasks=10_000, keys=50_000)).prepare().stages().run.path("")
 
 
 @pytest.fixture

@@ -121,7 +121,7 @@ def test_a_dag_that_is_not_the_users_is_refused(clients: dict[str, TestClient]) 
 def test_who_may_not_read_the_tasks_of_a_dag_sees_none_of_its_runs(clients: dict[str, TestClient]) -> None:
     of_runs = [address for address in _addresses(DAG) if "/runs/one" in address]
     of_dags = [address for address in _addresses(DAG) if f"/{DAG}" in address and address not in of_runs]
-    assert len(of_runs) > 10
+    assert len(of_runs) >= 10
     assert len(of_dags) >= 2
     assert {address: clients[NO_TASKS].get(address).status_code for address in of_runs} == dict.fromkeys(of_runs, 403)
     assert {address: clients[NO_TASKS].get(address).status_code for address in of_dags} == dict.fromkeys(of_dags, 200)

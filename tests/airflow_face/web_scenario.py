@@ -116,10 +116,21 @@ def large_run(tasks: int, keys: int, stages: int = 3) -> Simulation:
     """The documents of a run with so many tasks and head keys; its counts are not those of any rows."""
     frozen = synthetic.job([1_000_000, 4_000_000, 15_000_000], reducers=tasks, head_limit=keys, stage_overhead=0)
     run, plan = Simulation(frozen, [], np.zeros(0, dtype=np.int64)), first_plan(frozen)
-    seen = {f"key-{number}": 1 + 5_000_000 // (1 + number) for number in range(keys)}
-    for _ in range(stages):
+    each = {f"key-{number}": 1 + 5_000_000 // (1 + number) for number in range(keys)}
+    left = {key: rows // 2 for key, rows in each.items()}
+    admitted, over = sum(each.values()), sum(left.values())
+    for stage in range(stages):
         run.plans.append(plan)
-        run.reports.append(synthetic.report(plan, seen, {key: rows // 2 for key, rows in seen.items()}))
+        seen = {key: rows * (stage + 1) for key, rows in each.items()}
+        came = over if stage else 0
+        counts = {"admitted_rows": admitted, "backlog_in_rows": came, "processed_rows": admitted + came - over}
+        report = synthetic.report(plan, seen, left)
+        each_task, more = divmod(counts["processed_rows"], len(plan.tasks))
+        loads = [
+            load.model_copy(update={"queued_rows": load.queued_rows + rows, "processed_rows": rows})
+            for load, rows in ((load, each_task + (at < more)) for at, load in enumerate(report.tasks))
+        ]
+        run.reports.append(report.model_copy(update={**counts, "tasks": tuple(loads)}))
         run.decisions.append(plan_next_stage(frozen, plan, run.reports[-1], run.reports[:-1]))
         following = run.decisions[-1].next_plan
         if following is None:

@@ -15,7 +15,19 @@ from xml.etree import ElementTree as ET
 from tests.planted.table import ROOT, Fault
 
 #: What the tests read. The environment, data of earlier runs and caches stay behind.
-COPIED = ("plugins", "jobs", "dags", "tests", "benchmarks", "docs", "docker", "pyproject.toml", "README.md", "Makefile")
+COPIED = (
+    "plugins",
+    "jobs",
+    "dags",
+    "tests",
+    "benchmarks",
+    "docs",
+    "docker",
+    "pyproject.toml",
+    "README.md",
+    "Makefile",
+    "docker-compose.yml",
+)
 #: An interpreter is started for each fault: of pytest's plugins it loads those that the tests need.
 NO_OTHER_PLUGINS = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 PLUGINS = (
