@@ -9,6 +9,7 @@ follow each other, so their makespans add up.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,7 +30,33 @@ def stage_certificate(job: Job, report: StageReport) -> Certificate:
     return certify(float(report.processed_rows), slots, took, heaviest=None, splittable=True)
 
 
+class StageFigures(NamedTuple):
+    """What the certificate of a run needs of one stage.
+
+    Attributes:
+        processed_rows: rows reduced in it.
+        makespan_rows: see ``stage_makespan``.
+        heaviest: key text of the key with the most rows reduced by the end of the stage, and those rows.
+    """
+
+    processed_rows: int
+    makespan_rows: float | None
+    heaviest: tuple[str, float] | None
+
+
+def stage_figures(job: Job, report: StageReport) -> StageFigures:
+    """The figures of one stage."""
+    reduced = ((key, float(seen - left)) for key, (seen, left) in report.histogram.head.items())
+    heaviest = max(reduced, key=lambda one: one[1], default=None)
+    return StageFigures(report.processed_rows, stage_makespan(job, report), heaviest)
+
+
 def run_certificate(job: Job, reports: Sequence[StageReport]) -> Certificate:
+    """``certificate_of`` of the stages' reports, in order."""
+    return certificate_of(job, [stage_figures(job, report) for report in reports])
+
+
+def certificate_of(job: Job, stages: Sequence[StageFigures]) -> Certificate:
     """All stages so far against the best there could be.
 
     The bound holds for the sum of the makespans: each stage takes at least its rows over the slots, and at least
@@ -38,18 +65,16 @@ def run_certificate(job: Job, reports: Sequence[StageReport]) -> Certificate:
 
     Args:
         job: the frozen job.
-        reports: of its stages so far, in order.
+        stages: the figures of its stages so far, in order.
 
     Raises:
         PlanError: the makespan in the reports is below the bound.
     """
-    took = [stage_makespan(job, report) for report in reports]
-    head = reports[-1].histogram.head if reports else {}
-    reduced = ((key, float(seen - left)) for key, (seen, left) in head.items())
+    took = [stage.makespan_rows for stage in stages]
     return certify(
-        total=float(sum(report.processed_rows for report in reports)),
+        total=float(sum(stage.processed_rows for stage in stages)),
         tasks=job.spec.routing.slot_count,
         makespan=None if None in took else sum(one for one in took if one is not None),
-        heaviest=max(reduced, key=lambda one: one[1], default=None),
+        heaviest=stages[-1].heaviest if stages else None,
         splittable=job.splittable,
     )

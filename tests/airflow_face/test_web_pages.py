@@ -292,7 +292,7 @@ def test_hot_keys_are_named_with_where_they_go(viewer: TestClient, simulation: S
 
 
 def test_the_ring_is_shown_before_and_after_where_it_changed(viewer: TestClient) -> None:
-    halved = synthetic_run(policy="halving", threshold=0.0)
+    halved = synthetic_run(policy="halving", threshold=0.0, strict=True)
     Moments(run_location(DAG, "halved"), halved).prepare().stages()
     assert any(_tokens(first) != _tokens(second) for first, second in zip(halved.plans, halved.plans[1:], strict=False))
     text = _page(viewer, "halved")

@@ -142,7 +142,7 @@ def _line(directory: RunDirectory, folder: RunFolder, run: AirflowRun | None) ->
     stages = read_stages(directory) if job else []
     spark = sum(stage.seconds for stage in stages)
     largest = max(stages, key=lambda stage: stage.processed, default=None)
-    whole = overall(directory) if stages else None
+    whole = overall(directory, stages) if stages else None
     return RunLine(
         run_id=run.run_id if run else folder.name,
         date=job.date if job else "",

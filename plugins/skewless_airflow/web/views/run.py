@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from skewless.certificate import Certificate
 from skewless.failure import own_name
 from skewless.ledger import LedgerLine, stage_problems
 from skewless.publication import Overtaken, Publication, publication_of, record_of, superseded_by
-from skewless.run_certificate import run_certificate
-from skewless.run_directory import RESULT_STEP, RunDirectory, stage_step
+from skewless.run_certificate import certificate_of
+from skewless.run_directory import RESULT_STEP, RunDirectory
 from skewless_airflow.web.airflow_runs import AirflowRun, AirflowTask
 from skewless_airflow.web.run_folders import stamp
 from skewless_airflow.web.views.decision import DecisionView, PlanView, read_decisions, read_plan, where_keys_go
@@ -143,7 +142,7 @@ def read_run(run: RunDirectory, airflow: AirflowRun | None = None, tasks: Sequen
         steps=tuple(steps),
         stages=stages,
         decisions=decisions,
-        overall=overall(run) if stages else None,
+        overall=overall(run, stages) if stages else None,
         keys=keys,
         keys_epoch=epoch,
         ledger=_ledger(run, stages, quality),
@@ -155,16 +154,9 @@ def read_run(run: RunDirectory, airflow: AirflowRun | None = None, tasks: Sequen
     )
 
 
-def overall(run: RunDirectory) -> Certificate:
-    """All stages so far against the best there could be; kept, as reports are large."""
-    stages = run.committed_stages()
-    return _overall(run.path(""), stages, stamp(run, f"{stage_step(stages - 1)}/COMMIT.json"))
-
-
-@lru_cache(maxsize=1024)
-def _overall(location: str, _stages: int, _mark: str | None) -> Certificate:
-    run = RunDirectory(location)
-    return run_certificate(whole_job(run), run.reports())
+def overall(run: RunDirectory, stages: Sequence[StageView]) -> Certificate:
+    """All stages so far against the best there could be."""
+    return certificate_of(whole_job(run), [stage.figures for stage in stages])
 
 
 def _keys(run: RunDirectory, stages: Sequence[StageView]) -> tuple[int, tuple[KeyView, ...]]:

@@ -10,7 +10,7 @@ from functools import lru_cache
 import numpy as np
 
 from skewless.ledger import LedgerLine
-from skewless.run_certificate import stage_certificate
+from skewless.run_certificate import StageFigures, stage_certificate, stage_figures
 from skewless.run_directory import RunDirectory, stage_step
 from skewless.stage_report import Histogram, StageReport, TaskLoad
 from skewless_airflow.web.run_folders import stamp
@@ -83,6 +83,7 @@ class StageView:
     hottest: tuple[HotKey, ...]
     hottest_backlog: tuple[HotKey, ...]
     line: LedgerLine
+    figures: StageFigures
 
 
 def read_stages(run: RunDirectory) -> list[StageView]:
@@ -133,6 +134,7 @@ def _view(location: str, stage: int, _mark: str) -> StageView:
         hottest=_hottest(report.histogram, which=0),
         hottest_backlog=_hottest(report.histogram, which=1)[:5],
         line=LedgerLine.of(job, report),
+        figures=stage_figures(job, report),
     )
 
 
