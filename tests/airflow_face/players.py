@@ -25,9 +25,14 @@ def players() -> list[psutil.Process]:
 
 def the_player() -> psutil.Process:
     """The one that plays, as soon as one does."""
-    await_that(lambda: len(players()) == 1, "a process that plays")
-    (one,) = players()
-    return one
+    found: list[psutil.Process] = []
+
+    def one_plays() -> bool:
+        found[:] = players()  # looked at once: the next look may find another one
+        return len(found) == 1
+
+    await_that(one_plays, "a process that plays")
+    return found[0]
 
 
 def end_all(replays: Replays) -> None:
