@@ -29,7 +29,7 @@ from tests.airflow_face.web_scenario import (
 )
 
 _WEB = Path(str(web.__file__)).parent
-STATIC, TEMPLATES = _WEB / "static", _WEB / "templates"
+STATIC = _WEB / "static"
 
 pytestmark = [airflow_setting.IN_PROCESS, pytest.mark.usefixtures("airflow_database")]
 
@@ -164,9 +164,10 @@ def _refuses_all(client: TestClient, base: str, ways: list[str], secret: Path) -
         assert secret.read_text() not in answer.text
 
 
-def test_a_file_beside_the_static_ones_is_not_served(clients: dict[str, TestClient]) -> None:
+def test_a_file_beside_the_static_ones_is_not_served(clients: dict[str, TestClient], tmp_path: Path) -> None:
     """Although it is there, and of a kind that is."""
-    secret = TEMPLATES / "base.html"
+    secret = tmp_path / "secret.css"
+    secret.write_text("p { color: secret }")
     _refuses_all(clients["viewer"], "/skewless/static", _ways(STATIC, secret), secret)
 
 
