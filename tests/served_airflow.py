@@ -58,9 +58,9 @@ class ServedAirflow(NamedTuple):
         """The state of each task of a run."""
         return {one.task: one.state for one in self.rest.tasks(dag_id, run_id)}
 
-    def has_noticed(self, run_id: str, task: str, attempt: int) -> bool:
+    def has_noticed(self, dag_id: str, run_id: str, task: str, attempt: int) -> bool:
         """Whether the scheduler knows that the process of an attempt of a task has ended well."""
-        named = f"task_id='{task}', run_id='{run_id}', try_number={attempt},"
+        named = f"dag_id='{dag_id}', task_id='{task}', run_id='{run_id}', try_number={attempt},"
         return any("event with state success" in line and named in line for line in self.log.read_text().splitlines())
 
     def await_end(self, dag_id: str, run_id: str) -> str:

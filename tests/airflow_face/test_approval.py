@@ -194,7 +194,7 @@ def _await_question(airflow: ServedAirflow, run_id: str, attempt: int = 1) -> No
     await_that(
         lambda: (
             airflow.states("asking", run_id).get("approve") == "awaiting_input"
-            and airflow.has_noticed(run_id, "approve", attempt)
+            and airflow.has_noticed("asking", run_id, "approve", attempt)
         ),
         f"a question of {run_id}",
     )
