@@ -13,10 +13,10 @@ help: ## List all commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
 demo: setup corpus ## Run the nightly job over Python's own sources in Airflow and show what came out
-	@$(IN_VENV) python -m skewless_airflow.local demo
+	@$(IN_VENV) python -m deploy.local.commands demo
 
 test: setup-tests ## Run the tests: core, leases, publication, Spark, Airflow, end to end, faults (not those of test-cluster)
-	@$(IN_VENV) python -m pytest -n 2 tests/core
+	@$(IN_VENV) python -m pytest -n 2 tests/unit
 	@$(IN_VENV) python -m pytest -n 2 tests/leases tests/publication
 	@$(IN_VENV) python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(SLOW_TIERS)
 
@@ -27,19 +27,19 @@ test-cluster: setup-cluster-tests ## Run the tests of the cluster and of the pag
 	@$(IN_VENV) python -m pytest tests/cluster
 
 up: setup ## Start Airflow with its UI on port 8080 (SKEWLESS_PORT) and say how to log in
-	@$(IN_VENV) python -m skewless_airflow.local up
+	@$(IN_VENV) python -m deploy.local.commands up
 
 down: setup ## Stop it
-	@$(IN_VENV) python -m skewless_airflow.local down
+	@$(IN_VENV) python -m deploy.local.commands down
 
 env: ## Write .env with random secrets, for docker compose up
 	@python3 docker/make_env.py
 
 cluster: setup-cluster ## Start the services of docker-compose.yml as processes: PostgreSQL, Airflow, Spark with two workers
-	@$(IN_VENV) python -m skewless_airflow.cluster up
+	@$(IN_VENV) python -m deploy.cluster up
 
 cluster-down: setup ## Stop them
-	@$(IN_VENV) python -m skewless_airflow.cluster down
+	@$(IN_VENV) python -m deploy.cluster down
 
 bench: setup ## Measure against baselines; ONLY=B3 for one row, SCALE=0.1 for a look, LONG=1 for B2 with T* = 60 s
 	@$(IN_VENV) python -m benchmarks $(if $(ONLY),--only $(ONLY)) $(if $(SCALE),--scale $(SCALE)) $(if $(LONG),--long)
@@ -73,4 +73,4 @@ setup-cluster-tests:
 	@.ci/setup.sh postgresql chromium
 
 corpus: setup
-	@$(IN_VENV) python -m skewless_spark.demo_corpus
+	@$(IN_VENV) python -m examples.demo_corpus

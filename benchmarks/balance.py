@@ -24,7 +24,7 @@ from benchmarks.balance_page import page
 from benchmarks.peers import PEERS
 from benchmarks.staged import UNITS, WAVES, simulate
 from benchmarks.workloads import drift, lognormal_1, lognormal_2, zipf
-from skewless.policies import POLICIES
+from skewless.planner.policies import POLICIES
 
 RESULTS = Path(__file__).parent / "results"
 SEED = 0

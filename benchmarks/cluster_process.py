@@ -9,9 +9,9 @@ import argparse
 import sys
 
 from benchmarks.spark.setting import session
-from skewless.run_directory import RunDirectory
+from skewless.run.directory import RunDirectory
 from skewless_spark.sharing import share_stage
-from skewless_spark.stage import run_stage
+from skewless_spark.stage.stage import run_stage
 
 
 def main() -> None:

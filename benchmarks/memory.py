@@ -23,7 +23,7 @@ import yaml
 
 from benchmarks.balance import RESULTS
 from benchmarks.spark.datasets import Dataset, written
-from skewless.run_directory import RESULT_STEP, RunDirectory
+from skewless.run.directory import RESULT_STEP, RunDirectory
 
 ROWS, KEYS = 20_000_000, 5_000_000
 #: What all processes together may take at once, and the heap of the JVM among it.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from skewless.hashing import KEY_SEED
-from skewless.murmur import finished, mixed
+from skewless.routing.hashing import KEY_SEED
+from skewless.routing.murmur import finished, mixed
 
 
 def draws(origins: npt.NDArray[np.int64], salt: int) -> npt.NDArray[np.int64]:

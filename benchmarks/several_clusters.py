@@ -29,11 +29,11 @@ from matplotlib.figure import Figure
 from benchmarks.balance import RESULTS
 from benchmarks.spark.datasets import Dataset, files_of, written
 from benchmarks.spark.setting import know_plugin
-from skewless.run_directory import RunDirectory, stage_step
-from skewless.shared_stage import STAGE_SHARES, StageShares
-from skewless.spec import parse_spec
-from skewless_spark.committed_files import PYTHON
-from skewless_spark.prepare import prepare
+from skewless.documents.shared_stage import STAGE_SHARES, StageShares
+from skewless.run.directory import RunDirectory, stage_step
+from skewless.spec.spec import parse_spec
+from skewless_spark.prepare.prepare import prepare
+from skewless_spark.states.committed_files import PYTHON
 
 NAME = "several_clusters"
 ROWS, KEYS, EXPONENT, REDUCERS = 24_000, 10_000, 0.8, 16

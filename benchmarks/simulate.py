@@ -23,8 +23,8 @@ from benchmarks.peers import PEERS
 from benchmarks.staged import UNITS, WAVES, numbered, simulate
 from skewless.document import sentence_of
 from skewless.errors import InputError, SkewlessError, SpecError, nearest
-from skewless.policies import POLICIES
-from skewless.spec import Routing
+from skewless.planner.policies import POLICIES
+from skewless.spec.spec import Routing
 
 Floats = npt.NDArray[np.float64]
 

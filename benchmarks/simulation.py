@@ -17,16 +17,16 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.murmur import draws
-from skewless.decision import Decision
-from skewless.hashing import OFFSET_BITS, bucket_hash, key_hash
-from skewless.job import Algebra, Job, Unit
-from skewless.makespan import makespan
-from skewless.placement import sums
-from skewless.planner import first_plan, plan_next_stage
-from skewless.routing_plan import RoutingPlan
-from skewless.spec import JobSpec
-from skewless.stage_report import Histogram, StageReport, TaskLoad
-from skewless.waves import cut_waves
+from skewless.bounds.makespan import makespan
+from skewless.documents.decision import Decision
+from skewless.documents.job import Algebra, Job, Unit
+from skewless.documents.stage_report import Histogram, StageReport, TaskLoad
+from skewless.planner.placement.placement import sums
+from skewless.planner.planner import first_plan, plan_next_stage
+from skewless.routing.hashing import OFFSET_BITS, bucket_hash, key_hash
+from skewless.routing.plan import RoutingPlan
+from skewless.routing.waves import cut_waves
+from skewless.spec.spec import JobSpec
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

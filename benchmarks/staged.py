@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from benchmarks.outcome import Outcome, imbalance
 from benchmarks.simulation import MERGEABLE, Simulation, simulated_job
-from skewless.job import Algebra
-from skewless.stage_report import StageReport
+from skewless.documents.job import Algebra
+from skewless.documents.stage_report import StageReport
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -42,7 +42,7 @@ def simulate(
     Args:
         keys: integers or texts in order of arrival, shape (messages,), at least one.
         tasks: number W of reducers, and of tasks side by side.
-        policy: its name in ``skewless.policies.POLICIES``.
+        policy: its name in ``skewless.planner.policies.POLICIES``.
         waves: relative sizes of the slices that the stages admit.
         budget: rows a task may reduce in a stage, as a multiple of the fair share; null lets the planner choose.
         units: source partitions of equal size, in order of arrival, that the waves are made of.

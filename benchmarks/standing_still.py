@@ -23,7 +23,7 @@ from benchmarks.balance import as_text
 from benchmarks.simulation import Simulation
 from benchmarks.staged import WAVES, simulate
 from benchmarks.workloads import Keys
-from skewless.policies import POLICIES
+from skewless.planner.policies import POLICIES
 
 RESULTS = Path(__file__).parent / "results"
 NAME = "standing_still"

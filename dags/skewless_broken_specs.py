@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from skewless_airflow.catalog import read_catalog, refuse_faults
+from skewless_airflow.dags.catalog import read_catalog, refuse_faults
 
 refuse_faults(read_catalog())

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from skewless_airflow.catalog import read_catalog
+from skewless_airflow.dags.catalog import read_catalog
 
 globals().update(read_catalog().dags)

@@ -12,9 +12,9 @@ from airflow.sdk import DAG, task
 from airflow.sdk.definitions.callback import SyncCallback
 from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 
-from skewless.spec import AggregateCall, Input, JobSpec, Map, Output, Routing
+from skewless.spec.spec import AggregateCall, Input, JobSpec, Map, Output, Routing
 from skewless_airflow import adaptive_aggregation, form_params
-from skewless_airflow.callbacks import report_failure, report_lateness
+from skewless_airflow.observability.callbacks import report_failure, report_lateness
 
 SPEC = JobSpec(
     name="words_by_file",

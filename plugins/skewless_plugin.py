@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow.plugins_manager import AirflowPlugin
 
-from skewless_airflow import timetable
+from skewless_airflow.dags import timetable
 from skewless_airflow.web import registration
 
 

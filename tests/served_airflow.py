@@ -22,8 +22,9 @@ from urllib.parse import quote
 import httpx
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
-from skewless_airflow import session, standalone
-from skewless_airflow.rest import FINISHED_RUN, AirflowRest
+from deploy.local import standalone
+from deploy.local.rest import FINISHED_RUN, AirflowRest
+from skewless_airflow.connect import process_session as session
 from tests.listening import listening
 
 #: On two slow cores, beside other tests.

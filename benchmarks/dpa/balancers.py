@@ -8,12 +8,12 @@ from functools import cache
 from string import ascii_letters
 
 from benchmarks.dpa.actors import REDUCERS, Look
-from skewless.job import Algebra, Job, Unit
-from skewless.planner import first_plan, plan_next_stage
-from skewless.ring import Ring
-from skewless.spec import JobSpec
-from skewless.stage_report import Histogram, StageReport, TaskLoad
-from skewless.token_moves import doubled, halved
+from skewless.documents.job import Algebra, Job, Unit
+from skewless.documents.stage_report import Histogram, StageReport, TaskLoad
+from skewless.planner.placement.token_moves import doubled, halved
+from skewless.planner.planner import first_plan, plan_next_stage
+from skewless.routing.ring import Ring
+from skewless.spec.spec import JobSpec
 
 #: The ring has ``2**RING_BITS`` slots; halving begins with HALVING_TOKENS each, doubling with one.
 RING_BITS = 16

@@ -4,5 +4,5 @@ from __future__ import annotations
 
 import os
 
-# Read when skewless_spark.session is imported, and fixed when the JVM starts: 20 M rows want more than 2 GiB.
+# Read when skewless_spark.session.session is imported, and fixed when the JVM starts: 20 M rows want more than 2 GiB.
 os.environ.setdefault("SKEWLESS_DRIVER_MEMORY", "6g")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import get_args
 
-from skewless.spec import JobSpec
+from skewless.spec.spec import JobSpec
 
 #: What ``engine`` of a spec takes.
 KNOWN: tuple[str, ...] = get_args(JobSpec.model_fields["engine"].annotation)

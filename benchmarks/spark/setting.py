@@ -13,7 +13,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from skewless_spark.aggregates import REGISTRY
-from skewless_spark.session import DEFAULTS, build_session
+from skewless_spark.session.session import DEFAULTS, build_session
 
 ROOT = Path(__file__).parents[2]
 #: Tasks side by side where the cost is what the processor does.

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from skewless_airflow.dag_factory import build_dag
-    from skewless_airflow.task_group import adaptive_aggregation
-    from skewless_airflow.trigger_form import form_params
+    from skewless_airflow.dags.factory import build_dag
+    from skewless_airflow.dags.task_group import adaptive_aggregation
+    from skewless_airflow.dags.trigger_form import form_params
 
 __all__ = ["adaptive_aggregation", "build_dag", "form_params"]
 

@@ -6,7 +6,7 @@ import datetime as dt
 
 import structlog
 
-from skewless.retention import Limits, enact_fate, fates
+from skewless.run.retention import Limits, enact_fate, fates
 from skewless_airflow.run_store import runs_folder
 
 log = structlog.get_logger(__name__)

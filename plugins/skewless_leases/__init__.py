@@ -4,15 +4,15 @@ A library of its own over a small key-value interface, with a folder or Redis be
 neither Spark nor Airflow. ``docs/leases.md`` tells how it works and what it is good for.
 """
 
-from skewless_leases.address import open_store
+from skewless_leases.balancing.member import Member, Work
+from skewless_leases.balancing.worker import Worker
 from skewless_leases.errors import FencedOutError, LeaseError, StoreError
-from skewless_leases.fence import Grant, check, commit, keep, read, release
-from skewless_leases.lease import Lease
-from skewless_leases.member import Member, Work
-from skewless_leases.spans import TimeSpans
-from skewless_leases.store import KeyValueStore, Versioned
-from skewless_leases.turns import Turns
-from skewless_leases.worker import Worker
+from skewless_leases.liveness.spans import TimeSpans
+from skewless_leases.ownership.fence import Grant, check, commit, keep, read, release
+from skewless_leases.ownership.lease import Lease
+from skewless_leases.ownership.turns import Turns
+from skewless_leases.stores.address import open_store
+from skewless_leases.stores.store import KeyValueStore, Versioned
 
 __all__ = [
     "FencedOutError",

@@ -17,7 +17,7 @@ from benchmarks.balance_page import page
 from benchmarks.outcome import Outcome
 from benchmarks.peers import PEERS
 from benchmarks.workloads import drift, zipf
-from skewless.policies import POLICIES
+from skewless.planner.policies import POLICIES
 
 
 @cache

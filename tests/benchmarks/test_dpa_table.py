@@ -16,9 +16,9 @@ from benchmarks.dpa.experiments import CELLS, STARTS, cell, misses, run
 from benchmarks.dpa.search import search
 from benchmarks.dpa.workloads import ITEMS, LETTERS, PUBLISHED, largest_load
 from benchmarks.dpa_table import RESULTS, SPEEDS_TABLE, main, markdown
-from skewless.planner import plan_next_stage
-from skewless.ring import Ring
-from skewless.routing_plan import WHOLE_SHARE, RoutingPlan
+from skewless.planner.planner import plan_next_stage
+from skewless.routing.plan import WHOLE_SHARE, RoutingPlan
+from skewless.routing.ring import Ring
 
 IDS = [f"{workload} {start}" for workload, start in CELLS]
 

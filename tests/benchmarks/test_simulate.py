@@ -16,7 +16,7 @@ from benchmarks.peers import PEERS
 from benchmarks.simulate import main
 from benchmarks.staged import imbalances, numbered, simulate, unit_sizes
 from benchmarks.workloads import zipf
-from skewless.policies import POLICIES
+from skewless.planner.policies import POLICIES
 
 NAMES = {
     "policy", "tasks", "messages", "makespan_over_ideal", "imbalance_fraction", "imbalance_final", "states_per_key",

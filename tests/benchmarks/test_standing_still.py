@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.standing_still import FEW, ORDERS, Line, Order, line, page, summaries, workload
-from skewless.policies import POLICIES
+from skewless.planner.policies import POLICIES
 
 
 @pytest.mark.parametrize("order", ORDERS)

@@ -9,14 +9,14 @@ import datetime as dt
 import sys
 from pathlib import Path
 
-from skewless.decision import Decision
+from skewless.documents.decision import Decision
+from skewless.documents.stage_report import StageReport
 from skewless.errors import QualityError
-from skewless.run_directory import RunDirectory
-from skewless.spec import load_spec
-from skewless.stage_report import StageReport
-from skewless_spark.local import run_pipeline
-from skewless_spark.prepare import prepare
-from skewless_spark.session import build_session
+from skewless.run.directory import RunDirectory
+from skewless.spec.spec import load_spec
+from skewless_spark.entries.pipeline import run_pipeline
+from skewless_spark.prepare.prepare import prepare
+from skewless_spark.session.session import build_session
 from tests.cluster.words import write_words, zipf_words
 
 #: What the job reads, below the root.

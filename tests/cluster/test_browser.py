@@ -26,11 +26,11 @@ from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support import expected_conditions as expected
 from selenium.webdriver.support.ui import WebDriverWait
 
-from skewless.run_directory import RunDirectory
+from deploy.local.rest import FINISHED_RUN, AirflowRest
+from deploy.local.standalone import USER, free_port
+from skewless.run.directory import RunDirectory
 from skewless_airflow.places import PROJECT
-from skewless_airflow.rest import FINISHED_RUN, AirflowRest
 from skewless_airflow.run_store import safe_run_id
-from skewless_airflow.standalone import USER, free_port
 from tests.cluster.earlier_nights import FAILED, INPUT, NIGHTS
 from tests.cluster.words import write_words, zipf_words
 
@@ -109,7 +109,7 @@ def airflow(folder: Path) -> Iterator[tuple[str, str]]:
         "SKEWLESS_DRIVER_MEMORY": "1g",
         "SKEWLESS_PORT": str(port),
     }
-    door = [sys.executable, "-m", "skewless_airflow.local"]
+    door = [sys.executable, "-m", "deploy.local.commands"]
     try:
         up = subprocess.run([*door, "up"], env=setting, capture_output=True, text=True, check=False)
         assert up.returncode == 0, f"{up.stdout}\n{up.stderr}"
@@ -322,7 +322,7 @@ def test_each_page_holds_at_the_width_of_a_telephone_without_a_word_on_the_conso
     [
         pytest.param("RUN/skew", HOSTILE, id="skew"),
         # These name the heaviest keys or none, and this one is neither; nothing of theirs may run all the same.
-        # The tests of the pages by themselves (tests/airflow_face) have such a key on each of them.
+        # The tests of the pages by themselves (tests/airflow) have such a key on each of them.
         pytest.param("RUN/tasks/stage_01.plan/decision", "Decision about stage 1", id="decision"),
         pytest.param("RUN/quality", "expectations held", id="quality report"),
         pytest.param("RUN/what-if", "static", id="what if"),

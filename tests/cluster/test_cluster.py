@@ -26,11 +26,11 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from skewless.ledger import balance
-from skewless.run_directory import RESULT_STEP, RunDirectory
-from skewless_airflow.cluster import running
-from skewless_airflow.cluster.running import Cluster, Home
-from skewless_airflow.rest import FINISHED_RUN, AirflowRest
+from deploy.cluster import running
+from deploy.cluster.running import Cluster, Home
+from deploy.local.rest import FINISHED_RUN, AirflowRest
+from skewless.documents.ledger import balance
+from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless_airflow.run_store import safe_run_id
 from tests.cluster.words import write_words
 from tests.listening import LOOPBACK, listening
@@ -92,7 +92,7 @@ def cluster(home: Home) -> Iterator[Cluster]:
         "SKEWLESS_DRIVER_MEMORY": "1g",
         "SPARK_WORKER_MEMORY": "1500m",
     }
-    door = [sys.executable, "-m", "skewless_airflow.cluster"]
+    door = [sys.executable, "-m", "deploy.cluster"]
     try:
         up = subprocess.run([*door, "up"], env=setting, capture_output=True, text=True, check=False)
         assert up.returncode == 0, f"{up.stdout}\n{up.stderr}"

@@ -19,8 +19,8 @@ import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from skewless.publication import PUBLISHED
-from skewless_airflow.rest import FINISHED_RUN
+from deploy.local.rest import FINISHED_RUN
+from skewless.run.publication import PUBLISHED
 from tests.faults.airflow_parts import Parts
 from tests.faults.harness import Outcome
 from tests.load.days import FIRST, pages, write_lake, wrong_results

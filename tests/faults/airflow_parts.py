@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import psutil
 
-from skewless_airflow.session import Session, begin, end
+from skewless_airflow.connect.process_session import Session, begin, end
 from tests.load.house import House
 
 #: The components, by their commands.

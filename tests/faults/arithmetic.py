@@ -14,12 +14,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from skewless.documents.commit import CommittedFile
+from skewless.documents.ledger import balance, require_all_processed, require_kept
+from skewless.documents.quality import Check, QualityReport
+from skewless.documents.stage_report import Histogram, StageReport, TaskLoad
 from skewless.errors import LostRaceError
-from skewless.ledger import balance, require_all_processed, require_kept
-from skewless.publication import require_passed
-from skewless.quality_report import Check, QualityReport
-from skewless.routing_plan import RoutingPlan
-from skewless.run_directory import (
+from skewless.routing.plan import RoutingPlan
+from skewless.run.directory import (
     QUALITY_REPORT,
     QUALITY_STEP,
     RESULT_STEP,
@@ -29,10 +30,9 @@ from skewless.run_directory import (
     RunDirectory,
     stage_step,
 )
-from skewless.stage_report import Histogram, StageReport, TaskLoad
-from skewless.step_commit import CommittedFile
+from skewless.run.publication import require_passed
+from skewless_spark.session.step_lease import leased_step
 from skewless_spark.sources import require_unchanged
-from skewless_spark.step_lease import leased_step
 
 Row = dict[str, Any]
 

@@ -1,5 +1,5 @@
 """Real Spark, in this process."""
 
-from tests.spark_face.conftest import spark
+from tests.spark.conftest import spark
 
 __all__ = ["spark"]

@@ -203,6 +203,6 @@ def _import_all() -> None:
     """Import what attempts need once, before they are forked."""
     import pyspark.sql  # noqa: F401
 
-    from skewless_spark.expectations import great_expectations
+    from skewless_spark.quality.expectations import great_expectations
 
     great_expectations()

@@ -14,7 +14,7 @@ from typing import Any
 
 import psutil
 
-from skewless_spark.session import DEFAULTS
+from skewless_spark.session.session import DEFAULTS
 from tests.faults.attempt import kill_tree
 
 _CONF = {

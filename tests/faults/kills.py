@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 
-from skewless_spark.step_lease import OWNER
+from skewless_spark.session.step_lease import OWNER
 from tests.faults.attempt import PATIENCE_SECONDS, Ended, kill_tree
 from tests.faults.harness import Harness, Outcome
 from tests.faults.killed import Fault, Point, When

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from skewless.publication import turns_folder
-from skewless.run_directory import QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, RunDirectory
+from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, RunDirectory
+from skewless.run.publication import turns_folder
 from skewless_leases import Turns, open_store
-from skewless_spark.publishing import publish_now
-from skewless_spark.step_lease import OWNER
+from skewless_spark.result.publishing import publish_now
+from skewless_spark.session.step_lease import OWNER
 from tests.faults.harness import Harness, Outcome
 from tests.faults.killed import Fault, Point
 from tests.faults.steps import Step

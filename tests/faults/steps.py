@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from skewless.errors import SkewlessError
-from skewless.run_directory import RunDirectory
-from skewless_spark import entry
-from skewless_spark.publishing import publish_now
-from skewless_spark.spark_errors import sentence_for
+from skewless.run.directory import RunDirectory
+from skewless_spark.entries import entry
+from skewless_spark.result.publishing import publish_now
+from skewless_spark.session.spark_errors import sentence_for
 from tests.faults import arithmetic
 from tests.faults.world import World
 

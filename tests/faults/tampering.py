@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from skewless.document import Document
-from skewless.run_directory import DOCUMENT, STAGE_REPORT, RunDirectory, stage_step
-from skewless.step_commit import CommittedFile, StepCommit
+from skewless.documents.commit import CommittedFile, StepCommit
+from skewless.run.directory import DOCUMENT, STAGE_REPORT, RunDirectory, stage_step
 
 
 class Case(NamedTuple):

@@ -15,14 +15,14 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from skewless.run_directory import RunDirectory
-from skewless_spark.local import run_stages
-from skewless_spark.merge import merge_states
-from skewless_spark.prepare import prepare
-from skewless_spark.spark_errors import sentence_for
-from skewless_spark.stage import run_stage
+from skewless.run.directory import RunDirectory
+from skewless_spark.entries.pipeline import run_stages
+from skewless_spark.prepare.prepare import prepare
+from skewless_spark.result.merge import merge_states
+from skewless_spark.session.spark_errors import sentence_for
+from skewless_spark.stage.stage import run_stage
 from tests.faults.damage import KINDS, Kind, damage, files_of, kinds_for
-from tests.spark_face.scenario import DATE, Quiet, result_of, spec_of, write_input
+from tests.spark.scenario import DATE, Quiet, result_of, spec_of, write_input
 
 AGGREGATES = {
     "n": "count",

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from skewless.publication import PUBLISHED
-from skewless.run_directory import RESULT_STEP, RunDirectory, stage_step
-from skewless.step_commit import CommittedFile
+from skewless.documents.commit import CommittedFile
+from skewless.run.directory import RESULT_STEP, RunDirectory, stage_step
+from skewless.run.publication import PUBLISHED
 from tests.faults.damaged import tampered
 from tests.faults.harness import Harness
 from tests.faults.tampering import CASES, Case

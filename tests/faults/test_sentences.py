@@ -8,7 +8,7 @@ import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PythonException
 
-from skewless_spark.spark_errors import sentence_for
+from skewless_spark.session.spark_errors import sentence_for
 
 FULL = "the step: required room for what it writes, but came no space left on device; make room, and try again."
 GONE = "Spark: required an answer of its JVM, but came none, as it has ended; see its log above, and try again."

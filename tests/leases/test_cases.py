@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from skewless_leases.decisions import Action, Challenge, Memory, Surrender, Take, decide
-from skewless_leases.spans import TimeSpans
-from skewless_leases.tables import Allocation, Grab, Look, Presence, Row
+from skewless_leases.balancing.decisions import Action, Challenge, Memory, Surrender, Take, decide
+from skewless_leases.liveness.spans import TimeSpans
+from skewless_leases.stores.tables import Allocation, Grab, Look, Presence, Row
 from tests.leases.village import Village
 
 CASES = yaml.safe_load(Path(__file__).with_name("cases.yaml").read_text(encoding="utf-8"))

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from skewless_leases import fence
 from skewless_leases.errors import FencedOutError, LeaseError
-from skewless_leases.fence import LONGEST_VALUE_CHARACTERS, Grant
-from skewless_leases.memory_store import MemoryStore
-from skewless_leases.store import Versioned
-from skewless_leases.tables import look_at
+from skewless_leases.ownership import fence
+from skewless_leases.ownership.fence import LONGEST_VALUE_CHARACTERS, Grant
+from skewless_leases.stores.memory_store import MemoryStore
+from skewless_leases.stores.store import Versioned
+from skewless_leases.stores.tables import look_at
 
 PARTITION = "p"
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from skewless_leases.beat import Beat
+from skewless_leases.balancing.member import Member
 from skewless_leases.errors import FencedOutError
-from skewless_leases.fence import Grant, commit, read
-from skewless_leases.member import Member
-from skewless_leases.memory_store import MemoryStore
-from skewless_leases.spans import TimeSpans
-from skewless_leases.tables import Look, look_at
+from skewless_leases.liveness.beat import Beat
+from skewless_leases.liveness.spans import TimeSpans
+from skewless_leases.ownership.fence import Grant, commit, read
+from skewless_leases.stores.memory_store import MemoryStore
+from skewless_leases.stores.tables import Look, look_at
 
 SPANS = TimeSpans.around(8)
 PARTITIONS = [f"p{number}" for number in range(6)]

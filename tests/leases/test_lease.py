@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from skewless_leases import KeyValueStore, Lease, LeaseError, StoreError, Versioned, open_store, read
-from skewless_leases.tables import ALLOCATION, look_at
+from skewless_leases.stores.tables import ALLOCATION, look_at
 from tests.leases.holder import PARTITION, SPANS
 from tests.leases.test_processes import until
 

@@ -18,19 +18,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import skewless_leases
-from skewless_leases.balance import share_out
-from skewless_leases.beat import Beat
-from skewless_leases.decisions import Memory, decide
+from skewless_leases.balancing.balance import share_out
+from skewless_leases.balancing.decisions import Memory, decide
+from skewless_leases.balancing.member import Member
+from skewless_leases.balancing.worker import Worker
 from skewless_leases.errors import FencedOutError, LeaseError, StoreError
-from skewless_leases.fence import Grant, check, commit, read, release, take
-from skewless_leases.file_store import FileStore
-from skewless_leases.member import Member
-from skewless_leases.memory_store import MemoryStore
-from skewless_leases.process_state import is_stopped, state_from_proc, state_from_ps
-from skewless_leases.silence import Silences
-from skewless_leases.spans import TimeSpans
-from skewless_leases.tables import Allocation, Grab, Look, Presence, Row, decode, encode, look_at
-from skewless_leases.worker import Worker
+from skewless_leases.liveness.beat import Beat
+from skewless_leases.liveness.process_state import is_stopped, state_from_proc, state_from_ps
+from skewless_leases.liveness.silence import Silences
+from skewless_leases.liveness.spans import TimeSpans
+from skewless_leases.ownership.fence import Grant, check, commit, read, release, take
+from skewless_leases.stores.file_store import FileStore
+from skewless_leases.stores.memory_store import MemoryStore
+from skewless_leases.stores.tables import Allocation, Grab, Look, Presence, Row, decode, encode, look_at
 from tests.leases.village import Diary
 
 REFUSED_SPANS = [
@@ -341,7 +341,7 @@ def test_no_wall_clock_is_read_anywhere() -> None:
 
 def test_the_library_imports_neither_redis_nor_a_face() -> None:
     code = (
-        "import sys, skewless_leases, skewless_leases.heartbeat_process\n"
+        "import sys, skewless_leases, skewless_leases.liveness.heartbeat_process\n"
         "assert not {'redis', 'pyspark', 'airflow', 'pyarrow', 'numpy', 'pydantic', 'fsspec'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -17,14 +17,14 @@ from typing import Any
 import pytest
 import redis
 
-from skewless_leases.address import open_store
+from skewless_leases.balancing.worker import Worker
 from skewless_leases.errors import LeaseError, StoreError
-from skewless_leases.fence import Grant, read
-from skewless_leases.file_store import FileStore
-from skewless_leases.heartbeat import END_SECONDS, Heartbeat
-from skewless_leases.store import KeyValueStore
-from skewless_leases.tables import look_at
-from skewless_leases.worker import Worker
+from skewless_leases.liveness.heartbeat import END_SECONDS, Heartbeat
+from skewless_leases.ownership.fence import Grant, read
+from skewless_leases.stores.address import open_store
+from skewless_leases.stores.file_store import FileStore
+from skewless_leases.stores.store import KeyValueStore
+from skewless_leases.stores.tables import look_at
 from tests.leases.player import PARTITIONS, SPANS
 from tests.leases.village import Diary
 

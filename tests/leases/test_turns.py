@@ -8,9 +8,9 @@ import sys
 import pytest
 
 from skewless_leases.errors import LeaseError
-from skewless_leases.memory_store import MemoryStore
-from skewless_leases.store import Versioned
-from skewless_leases.turns import Standing, Turns
+from skewless_leases.ownership.turns import Standing, Turns
+from skewless_leases.stores.memory_store import MemoryStore
+from skewless_leases.stores.store import Versioned
 
 
 def test_turns_are_numbered_from_one_and_above_one_that_is_known() -> None:
@@ -103,17 +103,17 @@ def test_a_counter_edited_by_hand_is_refused(value: bytes) -> None:
 
 DRAWING = """
 import sys
-from skewless_leases.address import open_store
-from skewless_leases.store import Versioned
-from skewless_leases.turns import Turns
+from skewless_leases.stores.address import open_store
+from skewless_leases.stores.store import Versioned
+from skewless_leases.ownership.turns import Turns
 turns = Turns(open_store(sys.argv[1]))
 print(*[turns.draw() for _ in range(50)])
 """
 CLAIMING = """
 import sys
-from skewless_leases.address import open_store
-from skewless_leases.store import Versioned
-from skewless_leases.turns import Turns
+from skewless_leases.stores.address import open_store
+from skewless_leases.stores.store import Versioned
+from skewless_leases.ownership.turns import Turns
 turns = Turns(open_store(sys.argv[1]))
 claimed = 0
 for turn in range(int(sys.argv[2]), 120, 3):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from skewless_leases.agenda import Agenda
-from skewless_leases.beat import Beat
-from skewless_leases.decisions import Action
-from skewless_leases.fence import Grant, read
-from skewless_leases.member import Member
-from skewless_leases.memory_store import MemoryStore
-from skewless_leases.spans import TimeSpans
+from skewless_leases.balancing.agenda import Agenda
+from skewless_leases.balancing.decisions import Action
+from skewless_leases.balancing.member import Member
+from skewless_leases.liveness.beat import Beat
+from skewless_leases.liveness.spans import TimeSpans
+from skewless_leases.ownership.fence import Grant, read
+from skewless_leases.stores.memory_store import MemoryStore
 
 
 @dataclass

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
-from skewless.ledger import balance, require_balanced
-from skewless.run_directory import RESULT_STEP, RunDirectory
+from skewless.documents.ledger import balance, require_balanced
+from skewless.run.directory import RESULT_STEP, RunDirectory
 
 FIRST = dt.date(2026, 3, 1)
 FILES, ROWS = 3, 2_000

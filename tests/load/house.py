@@ -12,11 +12,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from skewless.run_directory import RunDirectory
-from skewless_airflow import connect_server, standalone
-from skewless_airflow.rest import FINISHED_RUN, AirflowRest
+from deploy.local import standalone
+from deploy.local.rest import FINISHED_RUN, AirflowRest
+from skewless.run.directory import RunDirectory
+from skewless_airflow.connect import server as connect_server
+from skewless_airflow.connect.process_session import Session
 from skewless_airflow.run_store import safe_run_id
-from skewless_airflow.session import Session
 from tests.load.days import faults_of, write_catalog, write_lake
 from tests.load.footprint import Footprint, footprint
 
@@ -131,5 +132,5 @@ def house(
 
 
 def _door(name: str, setting: Mapping[str, str]) -> None:
-    argv = [sys.executable, "-m", "skewless_airflow.local", name]
+    argv = [sys.executable, "-m", "deploy.local.commands", name]
     subprocess.run(argv, env=dict(setting), check=True, stdout=sys.stderr)

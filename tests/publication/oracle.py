@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from skewless.run_directory import RunDirectory
+from skewless.run.directory import RunDirectory
 from tests.publication.libraries import LIBRARIES, Library, Pause
 from tests.publication.versions import Outcome, day_of, judged, publish_version, ready, refused
 

@@ -14,12 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from skewless.ledger import balance
-from skewless.publication import Publication, published_path, publishing, turns_folder
-from skewless.quality_report import QualityReport
-from skewless.run_directory import QUALITY_STEP, RESULT_STEP, RunDirectory
+from skewless.documents.ledger import balance
+from skewless.documents.quality import QualityReport
+from skewless.run.directory import QUALITY_STEP, RESULT_STEP, RunDirectory
+from skewless.run.publication import Publication, published_path, publishing, turns_folder
 from skewless_leases import Turns, open_store
-from tests.core import synthetic
+from tests.unit import synthetic
 
 FILES, FILE_ROWS = 8, 500
 #: When all of them are published: the old ones stay for their time of grace.

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from benchmarks.spark.cell import Cell, Place
 from benchmarks.spark.peers.python_states import Batches, Mapper, read, two_phases
-from skewless.hashing import key_hash
+from skewless.routing.hashing import key_hash
 
 
 @dataclass(frozen=True)

@@ -22,18 +22,18 @@ from pyspark.sql import SparkSession
 
 from benchmarks.spark.cell import Cell, Place
 from benchmarks.spark.engines import engine_of
-from skewless.decision import Decision
-from skewless.publication import require_passed
-from skewless.run_certificate import run_certificate
-from skewless.run_directory import RunDirectory, stage_step
-from skewless.spec import JobSpec, parse_spec
-from skewless.stage_report import StageReport
-from skewless_spark.committed_files import BACKLOG, NATIVE, PYTHON, counting
-from skewless_spark.local import run_stages
-from skewless_spark.merge import merge_states
-from skewless_spark.prepare import prepare
-from skewless_spark.publishing import publish_now
-from skewless_spark.quality import validate
+from skewless.documents.decision import Decision
+from skewless.documents.stage_report import StageReport
+from skewless.run.certificate import run_certificate
+from skewless.run.directory import RunDirectory, stage_step
+from skewless.run.publication import require_passed
+from skewless.spec.spec import JobSpec, parse_spec
+from skewless_spark.entries.pipeline import run_stages
+from skewless_spark.prepare.prepare import prepare
+from skewless_spark.quality.validate import validate
+from skewless_spark.result.merge import merge_states
+from skewless_spark.result.publishing import publish_now
+from skewless_spark.states.committed_files import BACKLOG, NATIVE, PYTHON, counting
 
 DATE = dt.date(2026, 11, 20)
 

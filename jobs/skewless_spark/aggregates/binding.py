@@ -12,9 +12,9 @@ from skewless.aggregates.accumulator import ArrowTypes
 from skewless.aggregates.argument_types import Accepts
 from skewless.aggregates.python_aggregate import Argument, PythonAggregate
 from skewless.document import sentence_of
+from skewless.documents.job import Algebra, Job
 from skewless.errors import InputError, SpecError, nearest
-from skewless.job import Algebra, Job
-from skewless.spec import AggregateCall, JobSpec
+from skewless.spec.spec import AggregateCall, JobSpec
 from skewless_spark.aggregates import REGISTRY, Aggregate
 from skewless_spark.aggregates.definition import NativeAggregate
 from skewless_spark.sources import EMPTY_COLUMN_TYPE, UNSUPPORTED

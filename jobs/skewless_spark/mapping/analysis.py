@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from skewless.errors import SpecError
-from skewless.spec import Map
+from skewless.spec.spec import Map
 from skewless_spark.mapping import select_list
-from skewless_spark.session import build_session
+from skewless_spark.session.session import build_session
 
 
 def _answer(asked: Mapping[str, Any]) -> dict[str, Any]:

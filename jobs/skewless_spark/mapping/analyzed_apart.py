@@ -11,11 +11,11 @@ import subprocess
 import sys
 from collections.abc import Mapping
 
+from skewless.documents.job import Selected
 from skewless.errors import SpecError
-from skewless.job import Selected
-from skewless.spec import Map
-from skewless_spark.connect import CLIENT_ONLY
+from skewless.spec.spec import Map
 from skewless_spark.mapping.mapped import Mapped
+from skewless_spark.session.connect import CLIENT_ONLY
 
 _ANALYSIS = "skewless_spark.mapping.analysis"
 

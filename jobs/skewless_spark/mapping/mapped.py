@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from skewless.job import Selected
+from skewless.documents.job import Selected
 
 
 class Mapped(NamedTuple):

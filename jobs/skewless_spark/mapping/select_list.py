@@ -10,9 +10,9 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
+from skewless.documents.job import Selected
 from skewless.errors import SpecError
-from skewless.job import Selected
-from skewless.spec import Map
+from skewless.spec.spec import Map
 from skewless_spark.mapping.mapped import Mapped
 
 _GENERATORS = ("explode", "explode_outer", "posexplode", "posexplode_outer")

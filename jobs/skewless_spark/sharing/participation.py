@@ -11,20 +11,20 @@ from functools import lru_cache
 from fsspec.implementations.local import LocalFileSystem
 from pyspark.sql import SparkSession
 
+from skewless.documents.shared_stage import RoutedRows, SharedTask
+from skewless.documents.stage_report import StageReport
 from skewless.errors import RunDirectoryError
-from skewless.run_directory import RunDirectory, stage_step
-from skewless.shared_stage import RoutedRows, SharedTask
-from skewless.sharing_spec import FILES, Sharing
-from skewless.stage_report import StageReport
+from skewless.run.directory import RunDirectory, stage_step
+from skewless.spec.sharing import FILES, Sharing
 from skewless_leases import FencedOutError, Grant, StoreError, TimeSpans, Worker, read
-from skewless_leases.tables import look_at
-from skewless_spark.columns import JobColumns
-from skewless_spark.connect import connected, slots
+from skewless_leases.stores.tables import look_at
+from skewless_spark.session.connect import connected, slots
+from skewless_spark.session.step_lease import address_of_leases
 from skewless_spark.sharing.claims import Claims
 from skewless_spark.sharing.pieces import Piece, finish_stage, reduce_task
 from skewless_spark.sharing.routed_rows import route_stage, routed_rows
-from skewless_spark.stage import run_stage
-from skewless_spark.step_lease import address_of_leases
+from skewless_spark.stage.stage import run_stage
+from skewless_spark.states.columns import JobColumns
 
 log = logging.getLogger(__name__)
 

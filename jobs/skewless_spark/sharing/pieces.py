@@ -8,18 +8,18 @@ from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
-from skewless.routing_plan import RoutingPlan
-from skewless.run_directory import Attempt, Fence, RunDirectory, stage_step
-from skewless.shared_stage import STAGE_SHARES, RoutedRows, SharedTask, StageShares, TaskShare
-from skewless.stage_report import StageReport, TaskLoad
-from skewless.step_commit import CommittedFile
-from skewless_spark.columns import JobColumns
-from skewless_spark.committed_files import BACKLOG, NATIVE, PYTHON, read_files, written
-from skewless_spark.reduction import outcome_of_tasks
+from skewless.documents.commit import CommittedFile
+from skewless.documents.shared_stage import STAGE_SHARES, RoutedRows, SharedTask, StageShares, TaskShare
+from skewless.documents.stage_report import StageReport, TaskLoad
+from skewless.routing.plan import RoutingPlan
+from skewless.run.directory import Attempt, Fence, RunDirectory, stage_step
+from skewless_spark.session.step_lease import leased_step
 from skewless_spark.sharing.routed_rows import forget_routed_rows
-from skewless_spark.stage import commit_stage
-from skewless_spark.stage_histogram import measure
-from skewless_spark.step_lease import leased_step
+from skewless_spark.stage.histogram import measure
+from skewless_spark.stage.reduction import outcome_of_tasks
+from skewless_spark.stage.stage import commit_stage
+from skewless_spark.states.columns import JobColumns
+from skewless_spark.states.committed_files import BACKLOG, NATIVE, PYTHON, read_files, written
 
 
 class Piece(NamedTuple):

@@ -8,14 +8,14 @@ from contextlib import suppress
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from skewless.run_directory import Attempt, RunDirectory, stage_step
-from skewless.shared_stage import ROUTED_ROWS, RoutedRows
-from skewless.step_commit import CommittedFile, StepCommit
-from skewless_spark.columns import JobColumns
-from skewless_spark.committed_files import written
-from skewless_spark.queue import routed_queue
-from skewless_spark.routing import TASK
+from skewless.documents.commit import CommittedFile, StepCommit
+from skewless.documents.shared_stage import ROUTED_ROWS, RoutedRows
+from skewless.run.directory import Attempt, RunDirectory, stage_step
 from skewless_spark.sources import Tally, require_unchanged
+from skewless_spark.stage.queue import routed_queue
+from skewless_spark.stage.routing import TASK
+from skewless_spark.states.columns import JobColumns
+from skewless_spark.states.committed_files import written
 
 #: Kind and folder of the files.
 _ROUTED = "routed"

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
+from skewless.documents.job import Source, Unit
 from skewless.errors import InputError
-from skewless.job import Source, Unit
 from skewless_spark.sources.lines import Block, blocks
 from skewless_spark.sources.text_values import cast_text, first_bad
 

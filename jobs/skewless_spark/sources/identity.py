@@ -15,9 +15,9 @@ from typing import Any, Literal, NamedTuple
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
+from skewless.documents.job import Job, Unit
 from skewless.errors import InputError
-from skewless.file_checksum import content_checksum
-from skewless.job import Job, Unit
+from skewless.run.file_checksum import content_checksum
 
 #: Threads that look at files: waiting for an object store is most of the work.
 LOOKERS = 16

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 import pyarrow.json as pa_json
 
+from skewless.documents.job import Source, Unit
 from skewless.errors import InputError
-from skewless.job import Source, Unit
 from skewless_spark.sources.lines import Block, blocks
 from skewless_spark.sources.spark_types import arrow_type_of, spark_type_of
 from skewless_spark.sources.text_values import cast_text, first_bad

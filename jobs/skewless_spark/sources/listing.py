@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from skewless.documents.job import Source, Unit
 from skewless.errors import InputError, nearest
-from skewless.job import Source, Unit
-from skewless.spec import Input
-from skewless.written_path import as_written
+from skewless.spec.spec import Input
+from skewless.spec.written_path import as_written
 from skewless_spark.sources import json_lines, partition_columns
 from skewless_spark.sources.cutting import cut_bytes_evenly, cut_groups, is_large, piece_bytes
 from skewless_spark.sources.delimited import header_of

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import orc
 
+from skewless.documents.job import Source, Unit
 from skewless.errors import InputError
-from skewless.hashing import pack_origin
-from skewless.job import Source, Unit
+from skewless.routing.hashing import pack_origin
 from skewless_spark.sources import delimited, json_lines
 from skewless_spark.sources.lines import blocks
 from skewless_spark.sources.spark_types import arrow_type_of

@@ -11,14 +11,14 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Observation, Row, SparkSession
 from pyspark.sql import functions as F
 
-from skewless.hashing import OFFSET_BITS
-from skewless.job import Job, Unit
-from skewless_spark.connect import slots
+from skewless.documents.job import Job, Unit
+from skewless.routing.hashing import OFFSET_BITS
 from skewless_spark.mapping import mapped_rows, source_columns
+from skewless_spark.session.connect import slots
 from skewless_spark.sources.ranges import read_parts
 from skewless_spark.sources.uris import FILE_COLUMNS, as_spark_says, file_column_type, literally, quoted
 
-#: The origin of a row: source partition and offset in one integer (``skewless.hashing.pack_origin``).
+#: The origin of a row: source partition and offset in one integer (``skewless.routing.hashing.pack_origin``).
 ORIGIN = "origin"
 #: Where a map makes several rows of one, the place of each among them.
 ORIGIN_INDEX = "origin_index"

@@ -14,9 +14,9 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from skewless.errors import SpecError
-from skewless.part import part_named
+from skewless.spec.part import part_named
+from skewless_airflow.dags.timetable import PartTimetable
 from skewless_airflow.run_store import part_of_run
-from skewless_airflow.timetable import PartTimetable
 
 #: The tag of the DAGs that a spec became.
 TAG = "skewless"

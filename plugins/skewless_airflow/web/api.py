@@ -14,9 +14,9 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.responses import Response
 from pydantic import BaseModel
 
-from skewless.decision import Decision
 from skewless.document import Document
-from skewless.stage_report import StageReport
+from skewless.documents.decision import Decision
+from skewless.documents.stage_report import StageReport
 from skewless_airflow.web.airflow_runs import airflow_run, airflow_runs, airflow_tasks
 from skewless_airflow.web.answers import Dags, LedgerSoFar, Quality, Run, Runs, WhatIf, answers
 from skewless_airflow.web.pages import Policies, known_policies, readable_jobs

@@ -11,7 +11,7 @@ from airflow.api_fastapi.core_api.security import GetUserDep
 from fastapi import APIRouter, HTTPException, Query, Request, status
 
 from skewless.errors import nearest
-from skewless.policies import POLICIES
+from skewless.planner.policies import POLICIES
 from skewless_airflow.web.airflow_runs import (
     airflow_run,
     airflow_runs,
@@ -20,7 +20,7 @@ from skewless_airflow.web.airflow_runs import (
     schedules,
     tagged_dags,
 )
-from skewless_airflow.web.rendering import page
+from skewless_airflow.web.rendering.rendering import page
 from skewless_airflow.web.run_folders import groups_with_runs, open_run
 from skewless_airflow.web.security import READ_DAG, READ_RUN, DagId, Group, RunId
 from skewless_airflow.web.views.decision import decided_stages, read_decision

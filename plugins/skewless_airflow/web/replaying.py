@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO, NamedTuple, cast
 
 from skewless.errors import SkewlessError
-from skewless.replay import Replayed
+from skewless.replay.replay import Replayed
 
 #: After so long nobody waits any more for a policy's replay; 10,000 tasks took 21 to 72 s.
 LIMIT_SECONDS = 180.0

@@ -6,7 +6,7 @@ import errno
 from dataclasses import dataclass
 from typing import Any
 
-from skewless.run_directory import RunDirectory
+from skewless.run.directory import RunDirectory
 from skewless_airflow.places import data_root
 from skewless_airflow.run_store import run_location
 

@@ -11,8 +11,8 @@ from pyspark.sql import functions as F
 
 from skewless.aggregates.argument_types import atomic_required
 from skewless_spark.aggregates.definition import Arguments, NativeAggregate
+from skewless_spark.aggregates.key_text import canonical_text
 from skewless_spark.aggregates.native.parts import Options
-from skewless_spark.key_text import canonical_text
 
 #: Argument types that Spark's sketches take as they are.
 _SKETCH_TYPES = ("int", "bigint")

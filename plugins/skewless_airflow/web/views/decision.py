@@ -7,12 +7,12 @@ from functools import lru_cache
 
 import numpy as np
 
-from skewless.certificate import Certificate
-from skewless.decision import Candidate, Decision
-from skewless.engine_choice import EngineChoice
-from skewless.ring import Ring
-from skewless.routing_plan import WHOLE_SHARE, RoutingPlan, Shares
-from skewless.run_directory import RunDirectory
+from skewless.bounds.certificate import Certificate
+from skewless.documents.decision import Candidate, Decision
+from skewless.planner.engine_choice import EngineChoice
+from skewless.routing.plan import WHOLE_SHARE, RoutingPlan, Shares
+from skewless.routing.ring import Ring
+from skewless.run.directory import RunDirectory
 from skewless_airflow.web.run_folders import stamp
 
 #: Candidates and reducers that a page names.

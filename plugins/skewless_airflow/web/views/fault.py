@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from skewless.failure import Failure, failed_step
-from skewless.run_directory import RunDirectory
+from skewless.documents.failure import Failure, failed_step
+from skewless.run.directory import RunDirectory
 from skewless_airflow.web.airflow_runs import AirflowRun
 from skewless_airflow.web.run_folders import is_absence
 from skewless_airflow.web.views.quality import QualityView

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from skewless.job import Job
-from skewless.run_directory import RunDirectory
+from skewless.documents.job import Job
+from skewless.run.directory import RunDirectory
 from skewless_airflow.web.run_folders import stamp
 
 _JOB = "job.json"

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from skewless.ledger import Ledger
-from skewless.quality_report import Check
-from skewless.run_directory import QUALITY_STEP, RunDirectory
+from skewless.documents.ledger import Ledger
+from skewless.documents.quality import Check
+from skewless.run.directory import QUALITY_STEP, RunDirectory
 from skewless_airflow.web.run_folders import stamp
 
 

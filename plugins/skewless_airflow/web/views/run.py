@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from skewless.certificate import Certificate
-from skewless.failure import own_name
-from skewless.ledger import LedgerLine, stage_problems
-from skewless.publication import Overtaken, Publication, publication_of, record_of, superseded_by
-from skewless.run_certificate import certificate_of
-from skewless.run_directory import RESULT_STEP, RunDirectory
+from skewless.bounds.certificate import Certificate
+from skewless.documents.failure import own_name
+from skewless.documents.ledger import LedgerLine, stage_problems
+from skewless.run.certificate import certificate_of
+from skewless.run.directory import RESULT_STEP, RunDirectory
+from skewless.run.publication import Overtaken, Publication, publication_of, record_of, superseded_by
 from skewless_airflow.web.airflow_runs import AirflowRun, AirflowTask
 from skewless_airflow.web.run_folders import stamp
 from skewless_airflow.web.views.decision import DecisionView, PlanView, read_decisions, read_plan, where_keys_go

@@ -9,10 +9,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from skewless.ledger import LedgerLine
-from skewless.run_certificate import StageFigures, stage_certificate, stage_figures
-from skewless.run_directory import RunDirectory, stage_step
-from skewless.stage_report import Histogram, StageReport, TaskLoad
+from skewless.documents.ledger import LedgerLine
+from skewless.documents.stage_report import Histogram, StageReport, TaskLoad
+from skewless.run.certificate import StageFigures, stage_certificate, stage_figures
+from skewless.run.directory import RunDirectory, stage_step
 from skewless_airflow.web.run_folders import stamp
 from skewless_airflow.web.views.job import whole_job
 

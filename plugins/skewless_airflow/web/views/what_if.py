@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from skewless.errors import SkewlessError
-from skewless.replay import ERROR_WORDS, Replayed, as_it_ran, replay
-from skewless.run_directory import RunDirectory, stage_step
+from skewless.replay.replay import ERROR_WORDS, Replayed, as_it_ran, replay
+from skewless.run.directory import RunDirectory, stage_step
 from skewless_airflow.web.replaying import REPLAYS
 from skewless_airflow.web.run_folders import stamp
 from skewless_airflow.web.views.job import whole_job

@@ -1,0 +1,120 @@
+"""A PostgreSQL of our own: what its image does before the first start, done here."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from deploy.cluster.errors import ClusterError
+from deploy.cluster.topology import LOOPBACK, Program
+
+#: The release that the compose file names.
+RELEASE = "15"
+_DEBIAN = Path("/usr/lib/postgresql") / RELEASE / "bin"
+#: The user that Debian's package makes; PostgreSQL refuses to run as root.
+_OWNER = "postgres"
+
+
+@dataclass(frozen=True)
+class Postgres:
+    """Where PostgreSQL is, and as whom it runs.
+
+    Attributes:
+        binaries: the folder of ``postgres`` and ``initdb``.
+        prefix: the words before a command that make it run as another user; none if we are not root.
+    """
+
+    binaries: Path
+    prefix: tuple[str, ...]
+
+    def program(self, service: Program) -> Program:
+        """The service's program as it is started here: on the loopback only, its socket beside its data."""
+        data = service.environment["PGDATA"]
+        here = ("-D", data, "-c", f"listen_addresses={LOOPBACK}", "-c", f"unix_socket_directories={data}")
+        command = (*self.prefix, str(self.binaries / service.command[0]), *here, *service.command[1:])
+        return replace(service, command=command, health=(str(self.binaries / service.health[0]), *service.health[1:]))
+
+    def prepare(self, environment: Mapping[str, str]) -> None:
+        """Make the cluster of databases in ``PGDATA`` unless it is there.
+
+        Raises:
+            ClusterError: PostgreSQL refused, or its user may not enter the folder.
+        """
+        data = Path(environment["PGDATA"])
+        data.parent.mkdir(parents=True, exist_ok=True)
+        if self.prefix:
+            shutil.chown(data.parent, _OWNER, _OWNER)
+        if subprocess.run([*self.prefix, "test", "-r", data.parent], check=False).returncode:  # noqa: S603
+            raise ClusterError(
+                f"folder {data.parent}", f"one that user {_OWNER} may enter", "one above it that is closed",
+                "set SKEWLESS_CLUSTER_HOME to a folder elsewhere, such as one in /var/tmp",
+            )  # fmt: skip
+        if (data / "PG_VERSION").exists():
+            return
+        password = data.parent / "password"
+        descriptor = os.open(password, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
+        with os.fdopen(descriptor, "w") as out:
+            out.write(environment["POSTGRES_PASSWORD"])
+        if self.prefix:
+            shutil.chown(password, _OWNER, _OWNER)
+        try:
+            self._initialise(data, environment, password)
+        finally:
+            password.unlink()
+
+    def _initialise(self, data: Path, environment: Mapping[str, str], password: Path) -> None:
+        owner, name = environment["POSTGRES_USER"], environment["POSTGRES_DB"]
+        # In a draft, so that what an interrupted start leaves is not taken for a database.
+        draft = data.with_name(f"{data.name}.draft")
+        self._run(["rm", "-rf", str(draft)])
+        self._run([
+            str(self.binaries / "initdb"), "-D", str(draft), "-U", owner, "--pwfile", str(password),
+            "-A", "scram-sha-256", "-E", "UTF8", "--locale", "C.UTF-8", "--no-sync",
+        ])  # fmt: skip
+        single = [str(self.binaries / "postgres"), "--single", "-D", str(draft), "postgres"]
+        self._run(single, said=f'CREATE DATABASE "{name}"\n')
+        self._run(["mv", str(draft), str(data)])
+
+    def _run(self, command: list[str], said: str = "") -> None:
+        done = subprocess.run(  # noqa: S603  # our own words
+            [*self.prefix, *command], input=said, capture_output=True, text=True, check=False, cwd="/"
+        )
+        if done.returncode:
+            raise ClusterError(
+                f"PostgreSQL's {Path(command[0]).name}", "a database", " ".join(done.stderr.split()) or "no reason"
+            )
+
+
+def find_postgres() -> Postgres:
+    """The PostgreSQL of this machine.
+
+    Raises:
+        ClusterError: there is none, or nobody that it could run as.
+    """
+    found = _binaries()
+    if found is None:
+        raise ClusterError(
+            "cluster", f"PostgreSQL {RELEASE}", f"neither {_DEBIAN} nor initdb on the PATH",
+            f"install it (Debian: apt-get install postgresql-{RELEASE}), no service of it need run",
+        )  # fmt: skip
+    if os.geteuid() != 0:
+        return Postgres(found, ())
+    try:
+        pwd.getpwnam(_OWNER)
+    except KeyError:
+        raise ClusterError(
+            "cluster", f"a user {_OWNER}, because PostgreSQL refuses to run as root", "none", "make one, or be another"
+        ) from None
+    return Postgres(found, ("setpriv", f"--reuid={_OWNER}", f"--regid={_OWNER}", "--init-groups"))
+
+
+def _binaries() -> Path | None:
+    if (_DEBIAN / "initdb").exists():
+        return _DEBIAN
+    on_path = shutil.which("initdb")
+    return Path(on_path).parent if on_path else None

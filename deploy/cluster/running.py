@@ -1,0 +1,280 @@
+"""The cluster of this checkout as running programs: started in order, found again, stopped in reverse.
+
+It lives in ``<checkout>/.cluster`` and nowhere else. Every program leads a session of its own, so that one
+of them can be killed as a container can, with all that it started, and the others stay.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from deploy.cluster.composition import Service, read_composition
+from deploy.cluster.database import find_postgres
+from deploy.cluster.errors import ClusterError
+from deploy.cluster.topology import LOOPBACK, Program, Topology, lay_out, with_environment
+from deploy.local.standalone import free_port, port_free
+from skewless_airflow.connect.process_session import Session, ask, begin, end
+from skewless_airflow.places import PROJECT
+
+COMPOSE_FILE = PROJECT / "docker-compose.yml"
+USER = "admin"
+
+#: Until a service is well: a first migration of Airflow's database on two slow, busy cores.
+START_SECONDS = 300.0
+#: How long each request to stop may take before a stronger one; a stopping task first stops Spark.
+STOP_SECONDS = 15.0
+
+#: What the image sets for all services (`ENV` in the Dockerfile), here.
+IMAGE_ENVIRONMENT = {
+    "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+    "PYSPARK_PYTHON": sys.executable,
+    "PYTHONUNBUFFERED": "1",
+    "NO_COLOR": "1",
+}
+#: What a process needs to know of this machine, and a container does not.
+_OF_THE_MACHINE = ("HOME", "JAVA_HOME", "LANG", "TMPDIR", "TZ")
+
+
+@dataclass(frozen=True)
+class Home:
+    """The folder that a cluster lives in, and nowhere else.
+
+    Attributes:
+        folder: absolute; with the folders of volumes and image below it.
+    """
+
+    folder: Path
+
+    @property
+    def secrets(self) -> Path:
+        """The passwords and keys, readable by their owner only."""
+        return self.folder / ".env"
+
+    @property
+    def output(self) -> Path:
+        """What each service said."""
+        return self.folder / "output"
+
+    @property
+    def state(self) -> Path:
+        """Which processes it is made of."""
+        return self.folder / "running.json"
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A cluster that was started.
+
+    Attributes:
+        sessions: of each program that stays, in the order they were started.
+        stop_signals: the name of the signal that asks each to stop.
+        layers: how far each is from those that wait for nobody; stopped in reverse.
+        ports: what each port of a container is here.
+    """
+
+    sessions: Mapping[str, Session]
+    stop_signals: Mapping[str, str]
+    layers: Mapping[str, int]
+    ports: Mapping[int, int]
+
+    @property
+    def url(self) -> str:
+        """Where Airflow's UI and REST API answer."""
+        return f"http://localhost:{self.ports[8080]}"
+
+    def address(self, port: int) -> str:
+        """Where a port of a container answers here."""
+        return f"http://localhost:{self.ports[port]}"
+
+    def alive(self) -> bool:
+        """Whether any program of it runs."""
+        return any(one.processes() for one in self.sessions.values())
+
+    def kill(self, service: str) -> None:
+        """End a service as the power does: with all that it started, and nobody asked."""
+        for pid in self.sessions[service].processes():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def default_home() -> Home:
+    """The home of this checkout's cluster; ``$SKEWLESS_CLUSTER_HOME`` is for a second one beside it."""
+    return Home(Path(os.environ.get("SKEWLESS_CLUSTER_HOME") or PROJECT / ".cluster").resolve())
+
+
+def running(home: Home) -> Cluster | None:
+    """The cluster of a home, if it is up."""
+    found = _recorded(home)
+    return found if found and found.alive() else None
+
+
+def describe(home: Home, variables: Mapping[str, str]) -> tuple[dict[str, Service], Topology]:
+    """The services of the compose file, and the same as programs of this machine.
+
+    Args:
+        home: where they keep what they write.
+        variables: what the compose file's variables stand for.
+    """
+    services = read_composition(COMPOSE_FILE, variables)
+    return services, lay_out(services, PROJECT, home.folder, _port)
+
+
+def start(home: Home, tell: Callable[[str], None]) -> Cluster:
+    """Start everything, each service when those it waits for are well; it outlives this process.
+
+    Args:
+        home: where it lives.
+        tell: is told of each service that is up.
+
+    Raises:
+        ClusterError: something does not start; what was started is stopped again.
+    """
+    stop(home)  # what is left of one that was killed
+    for folder in (home.folder, home.output):
+        folder.mkdir(parents=True, exist_ok=True)
+    home.folder.chmod(0o711)  # PostgreSQL's user passes through
+    services, topology = describe(home, variables(home))
+    for mount in {mount.source for one in services.values() for mount in one.mounts if mount.named}:
+        (home.folder / mount).mkdir(exist_ok=True)
+    (home.folder / "airflow").mkdir(exist_ok=True)
+    programs: dict[str, Program] = {}
+    begun: dict[str, Session] = {}
+    layers: dict[str, int] = {}
+    for name, fitted in topology.programs.items():
+        program = programs[name] = _on_this_machine(fitted)
+        for other, condition in program.after.items():
+            if condition == "service_healthy":
+                _await_health(home, programs[other], begun[other])
+                tell(other)
+        begun[name] = begin(program.command, program.environment, home.folder, home.output / f"{name}.log")
+        layers[name] = 1 + max((layers[other] for other in program.after), default=0)
+        signals = {other: programs[other].stop_signal for other in begun}
+        cluster = Cluster(begun, signals, layers, topology.ports)
+        _record(home, cluster)
+        if program.once:
+            _await_success(home, name, begun[name])
+            tell(name)
+    for name, program in programs.items():
+        if not program.once:
+            _await_health(home, program, begun[name])
+            tell(name)
+    return cluster
+
+
+def stop(home: Home) -> bool:
+    """Stop the cluster and everything it started, those first that nobody waits for.
+
+    Returns:
+        Whether anything was running.
+    """
+    found = _recorded(home)
+    if found is None:
+        return False
+    was_running = found.alive()
+    for layer in sorted(set(found.layers.values()), reverse=True):
+        mine = [name for name, depth in found.layers.items() if depth == layer and name in found.sessions]
+        ask({found.sessions[name]: signal.Signals[found.stop_signals[name]] for name in mine}, STOP_SECONDS)
+        end([found.sessions[name] for name in mine], STOP_SECONDS)
+    home.state.unlink(missing_ok=True)
+    return was_running
+
+
+def variables(home: Home) -> dict[str, str]:
+    """What the compose file's variables stand for: the secrets of ``.cluster/.env``, then this environment's.
+
+    The secrets are made at the first call.
+    """
+    made = subprocess.run(  # noqa: S603  # our own script
+        [sys.executable, str(PROJECT / "docker" / "make_env.py"), str(home.secrets)], capture_output=True, check=False
+    )
+    if made.returncode:
+        raise ClusterError(f"file {home.secrets}", "one that can be written", made.stderr.decode().strip())
+    lines = (line.partition("=") for line in home.secrets.read_text(encoding="utf-8").splitlines())
+    return {**{name: value for name, _, value in lines}, **os.environ}
+
+
+def password(home: Home) -> str:
+    """The password of ``USER``, as the cluster was made with it."""
+    return variables(home)["SKEWLESS_ADMIN_PASSWORD"]
+
+
+def _on_this_machine(program: Program) -> Program:
+    """The program with this machine's environment, and PostgreSQL as our own."""
+    machine = {name: os.environ[name] for name in _OF_THE_MACHINE if name in os.environ}
+    # All talk is on the loopback: nobody else may listen, and no proxy has to be asked.
+    alone = {"SPARK_LOCAL_IP": LOOPBACK, "NO_PROXY": "*", "no_proxy": "*"}
+    whole = with_environment(program, {**machine, **IMAGE_ENVIRONMENT, **alone})
+    if program.name != "postgres":
+        return whole
+    postgres = find_postgres()
+    postgres.prepare(whole.environment)
+    return postgres.program(whole)
+
+
+def _await_health(home: Home, program: Program, session: Session) -> None:
+    """Ask the service's own health check until it says yes."""
+    begun = time.monotonic()
+    while subprocess.run(  # noqa: S603  # the compose file's words
+        program.health, env=dict(program.environment), cwd=home.folder, capture_output=True, check=False
+    ).returncode:
+        passed = time.monotonic() - begun
+        if not session.leads():
+            raise ClusterError(f"service {program.name}", "that it stays up", _last_words(home, program.name))
+        if passed > START_SECONDS:
+            raise ClusterError(
+                f"service {program.name}", f"health within {passed:.0f} s", _last_words(home, program.name)
+            )
+        time.sleep(1)
+
+
+def _await_success(home: Home, name: str, session: Session) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        try:
+            pid, status = os.waitpid(session.pid, os.WNOHANG)
+        except ChildProcessError:
+            raise ClusterError(f"service {name}", "an exit code", "none: somebody else collected it") from None
+        if pid:
+            break
+        if time.monotonic() > deadline:
+            end([session], STOP_SECONDS)
+            raise ClusterError(f"service {name}", f"an end within {START_SECONDS:.0f} s", _last_words(home, name))
+        time.sleep(0.2)
+    if status:
+        raise ClusterError(
+            f"service {name}", "exit code 0", f"{os.waitstatus_to_exitcode(status)}; {_last_words(home, name)}"
+        )
+
+
+def _port(published: int | None) -> int:
+    return published if published is not None and port_free(published) else free_port()
+
+
+def _record(home: Home, cluster: Cluster) -> None:
+    home.state.write_text(json.dumps(asdict(cluster)))
+
+
+def _recorded(home: Home) -> Cluster | None:
+    try:
+        held = json.loads(home.state.read_text())
+        sessions = {name: Session(**one) for name, one in held["sessions"].items()}
+        ports = {int(inside): here for inside, here in held["ports"].items()}
+        return Cluster(sessions, held["stop_signals"], held["layers"], ports)
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def _last_words(home: Home, name: str) -> str:
+    file = home.output / f"{name}.log"
+    lines = file.read_text(errors="replace").splitlines() if file.exists() else []
+    tail = "\n".join(lines[-15:])
+    return f"the end of {file}:\n{tail}\n"

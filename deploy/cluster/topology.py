@@ -1,0 +1,162 @@
+"""From services in containers to programs on this machine: the same commands and environment, other places.
+
+A container has a network and a file system of its own, a process has not. So host names become this
+machine's, ports become free ones, and the folders of image and volumes become folders of the checkout
+and of the state directory. Nothing else is changed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from deploy.cluster.composition import Service
+from deploy.cluster.errors import ClusterError
+
+#: Where the image has the checkout, and where it may write.
+IMAGE_CHECKOUT = "/opt/skewless"
+IMAGE_STATE = "/var/lib/skewless"
+LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class Program:
+    """A service as it runs here; the fields are those of ``Service``, in the places of this machine."""
+
+    name: str
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+    health: tuple[str, ...]
+    after: Mapping[str, str]
+    stop_signal: str
+    once: bool
+
+
+@dataclass(frozen=True)
+class Topology:
+    """All programs, those that others wait for first.
+
+    Attributes:
+        programs: by the name of their service.
+        ports: what each port of a container is here.
+    """
+
+    programs: Mapping[str, Program]
+    ports: Mapping[int, int]
+
+
+def lay_out(
+    services: Mapping[str, Service], checkout: Path, state: Path, choose_port: Callable[[int | None], int]
+) -> Topology:
+    """Give every service its place on this machine.
+
+    Args:
+        services: by name, in starting order.
+        checkout: the folder that the image has as ``IMAGE_CHECKOUT``.
+        state: the folder for everything that the services write.
+        choose_port: a free port; its argument is the one that the file publishes, to be taken if it can be.
+
+    Raises:
+        ClusterError: two services have the same port, which here they cannot both have.
+    """
+    ports = _chosen_ports(services, choose_port)
+    folders = _folders(services, checkout, state)
+    programs = {}
+    for name, one in services.items():
+        fit = _Fitting(frozenset(services), ports, folders)
+        programs[name] = Program(
+            name=name,
+            command=(one.command[0], *fit.words(one.command[1:])),
+            environment={key: fit.setting(key, value) for key, value in one.environment.items()},
+            health=(*one.health[:1], *fit.words(one.health[1:])),
+            after=one.after,
+            stop_signal=one.stop_signal,
+            once=one.once,
+        )
+    return Topology(programs, ports)
+
+
+@dataclass(frozen=True)
+class _Fitting:
+    """Puts this machine's places into values.
+
+    Attributes:
+        hosts: the names that services have for each other.
+        ports: new by old.
+        folders: new by old, longest first.
+    """
+
+    hosts: frozenset[str]
+    ports: Mapping[int, int]
+    folders: Mapping[str, str]
+
+    def words(self, words: tuple[str, ...]) -> tuple[str, ...]:
+        """The arguments of a command; a host name alone is one after ``--host`` only."""
+        before = ("", *words)
+        return tuple(
+            LOOPBACK if option in {"--host", "-h"} else self.value(word)
+            for option, word in zip(before, words, strict=False)
+        )
+
+    def setting(self, key: str, value: str) -> str:
+        """The value of an environment variable."""
+        return LOOPBACK if key.endswith("HOSTNAME") and value in self.hosts else self.value(value)
+
+    def value(self, value: str) -> str:
+        """Any other value."""
+        return self._folders(self._addresses(value))
+
+    def _addresses(self, value: str) -> str:
+        if value.isdecimal():
+            return str(self.ports.get(int(value), value))
+        names = "|".join(map(re.escape, sorted(self.hosts)))
+        pattern = re.compile(
+            rf"(?<![\w-])(?P<host>{names}|localhost):(?P<port>\d+)(?!\d)|(?<=port=)(?P<bare>\d+)(?!\d)"
+        )
+
+        def address(found: re.Match[str]) -> str:
+            if found["bare"]:
+                return str(self.ports.get(int(found["bare"]), found["bare"]))
+            port = self.ports.get(int(found["port"]), found["port"])
+            return f"{LOOPBACK if found['host'] in self.hosts else found['host']}:{port}"
+
+        return pattern.sub(address, value)
+
+    def _folders(self, value: str) -> str:
+        pattern = re.compile(rf"(?<![\w.-])(?:{'|'.join(map(re.escape, self.folders))})(?![\w.-])")
+        return pattern.sub(lambda found: self.folders[found[0]], value)
+
+
+def _chosen_ports(services: Mapping[str, Service], choose: Callable[[int | None], int]) -> dict[int, int]:
+    chosen: dict[int, int] = {}
+    for one in services.values():
+        for inside, outside in one.ports.items():
+            if inside in chosen:
+                raise ClusterError(
+                    f"compose file, service {one.name}", "a port number of its own", f"{inside}, which another has"
+                )
+            here = choose(outside)
+            while here in chosen.values():  # free still, because nobody listens on it yet
+                here = choose(None)
+            chosen[inside] = here
+    # Those outside name themselves by the published port, as in the address that people use.
+    return {
+        **{outside: chosen[inside] for one in services.values() for inside, outside in one.ports.items() if outside},
+        **chosen,
+    }
+
+
+def _folders(services: Mapping[str, Service], checkout: Path, state: Path) -> dict[str, str]:
+    folders = {IMAGE_CHECKOUT: str(checkout), IMAGE_STATE: str(state)}
+    for one in services.values():
+        for mount in one.mounts:
+            here = state / mount.source if mount.named else checkout / mount.source
+            folders[mount.target] = str(here.resolve())
+    return dict(sorted(folders.items(), key=lambda item: -len(item[0])))
+
+
+def with_environment(program: Program, machine: Mapping[str, str]) -> Program:
+    """A program with all of its environment: this machine's, then its own."""
+    return replace(program, environment={**machine, **program.environment})

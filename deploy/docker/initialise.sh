@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# Makes Airflow ready for its first start; run again, it changes nothing that is there.
+set -euo pipefail
+
+airflow db migrate
+airflow pools set spark "$SKEWLESS_SPARK_SLOTS" "Spark applications that may run at once"
+# Twice on standard input, where nobody sees it in a list of processes.
+printf '%s\n%s\n' "$SKEWLESS_ADMIN_PASSWORD" "$SKEWLESS_ADMIN_PASSWORD" |
+  airflow users create --username admin --role Admin --firstname Skewless --lastname admin --email admin@localhost
+if [ "$SKEWLESS_DEMO_CORPUS" = yes ]; then
+  python -m examples.demo_corpus
+fi

@@ -1,0 +1,1 @@
+"""Airflow on one machine: started, followed and stopped by the Makefile's commands."""

@@ -1,0 +1,201 @@
+"""``python -m deploy.local.commands up|down|demo``: Airflow on a laptop, for the commands of the Makefile."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from urllib.parse import quote
+
+import httpx
+from rich.console import Console
+
+from deploy.local import standalone
+from deploy.local.follow import HEARTBEAT_SECONDS, RunLostError, follow, progress_for
+from deploy.local.rest import AirflowRest
+from skewless.run.directory import RunDirectory
+from skewless_airflow.run_store import run_location
+
+DEMO_DAG = "python_tokens"
+#: The first parse of the DAG folder on two slow cores.
+PARSE_SECONDS = 120.0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one of the commands; the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m deploy.local.commands", description=__doc__)
+    parser.add_argument("door", choices=("up", "down", "demo"))
+    door = {"up": up, "down": down, "demo": demo}[parser.parse_args(arguments).door]
+    # A plain kill should clean up like Ctrl-C.
+    signal.signal(signal.SIGTERM, _interrupt)
+    console = Console()
+    try:
+        return door(console)
+    except standalone.LocalAirflowError as err:
+        _say(console, str(err))
+    except KeyboardInterrupt:
+        _say(console, "Interrupted.")
+        return 130
+    return 1
+
+
+def up(console: Console) -> int:
+    """Start Airflow and say how to log in; it stays up."""
+    found = standalone.running()
+    if found is None:
+        found = standalone.start(int(os.environ.get("SKEWLESS_PORT") or 8080))
+        try:
+            _await(console, found)
+            with _client(found) as rest:
+                rest.ensure_pool(standalone.POOL, standalone.POOL_SLOTS)
+        except KeyboardInterrupt:
+            standalone.stop()
+            raise
+        _say(console, f"Airflow is up: {found.url}")
+    else:
+        _say(console, f"Airflow is up already: {found.url}")
+    _say(console, f"Log in as {standalone.USER}; the password is in {standalone.password_file()}")
+    if console.is_terminal:  # never into a file or a CI log
+        _say(console, f"  user      {standalone.USER}\n  password  {standalone.password()}")
+    if not standalone.schedules_on():
+        _say(console, "DAGs run when triggered; for their schedules too: make down, then SKEWLESS_SCHEDULE=on make up")
+    _say(console, "Stop it with: make down")
+    return 0
+
+
+def down(console: Console) -> int:
+    """Stop Airflow."""
+    _say(console, "Airflow is stopped." if standalone.stop() else "Airflow was not running.")
+    return 0
+
+
+def demo(console: Console) -> int:
+    """Run the demo's DAG in Airflow and show it to its end."""
+    with _some_airflow(console) as server, _client(server) as rest:
+        rest.ensure_pool(standalone.POOL, standalone.POOL_SLOTS)
+        run_id, state = _run_demo(console, rest)
+        location = run_location(DEMO_DAG, run_id)
+        if state != "success":
+            _show_failure(console, rest, run_id)
+            return 1
+    show = [str(Path(sys.executable).parent / "skewless"), "show", location]
+    shown = subprocess.run(show, check=False)  # noqa: S603  # our own command; the run directory is no option
+    logs = standalone.LOGS / f"dag_id={DEMO_DAG}" / f"run_id={run_id}"
+    _say(console, f"task logs:      {logs}")
+    _say(console, f"in the UI:      make up, then {_page_url(run_id)}")
+    return shown.returncode
+
+
+def _run_demo(console: Console, rest: AirflowRest) -> tuple[str, str]:
+    """Trigger a run and follow it; the DAG is left paused if it was paused, and Ctrl-C fails the run."""
+    was_paused = rest.wait_for_dag(DEMO_DAG, PARSE_SECONDS)
+    run_id = rest.trigger(DEMO_DAG)
+    _say(console, f"Run {run_id} of DAG {DEMO_DAG} is triggered; Spark runs as local[*].")
+    try:
+        if was_paused:
+            rest.set_paused(DEMO_DAG, False)
+        with progress_for(console, RunDirectory(run_location(DEMO_DAG, run_id))) as progress:
+            return run_id, follow(rest, DEMO_DAG, run_id, progress)
+    except RunLostError as err:
+        raise standalone.LocalAirflowError(str(err)) from None
+    except KeyboardInterrupt:
+        # Left running, it would be in the way of the next one: the DAG runs once at a time.
+        with contextlib.suppress(httpx.HTTPError):
+            rest.fail_run(DEMO_DAG, run_id)
+        raise
+    finally:
+        if was_paused:
+            with contextlib.suppress(httpx.HTTPError):
+                rest.set_paused(DEMO_DAG, True)
+
+
+def _show_failure(console: Console, rest: AirflowRest, run_id: str) -> None:
+    """The last log lines of the task that failed."""
+    failed = [one for one in rest.tasks(DEMO_DAG, run_id) if one.state == "failed"]
+    if not failed:
+        _say(console, f"Run {run_id} failed without a failed task: somebody marked it as failed.")
+    for one in failed[:1]:
+        lines = rest.log_lines(DEMO_DAG, run_id, one.task, one.tries)
+        _say(console, f"Task {one.task} failed in try {one.tries}; its log ends with:")
+        for line in [line for line in lines if not line.startswith("::")][-20:]:
+            _say(console, f"  {line}")
+    logs = standalone.LOGS / f"dag_id={DEMO_DAG}" / f"run_id={run_id}"
+    _say(console, f"All logs of the run are in {logs}")
+
+
+@contextlib.contextmanager
+def _some_airflow(console: Console) -> Iterator[standalone.Running]:
+    """The Airflow that is up, or one for as long as this lasts."""
+    found = standalone.running()
+    if found is not None:
+        _say(console, f"Using the Airflow that is up: {found.url}")
+        yield found
+        return
+    server = standalone.start(standalone.free_port())
+    try:
+        _await(console, server)
+        yield server
+    finally:
+        # A second Ctrl-C must not leave half an Airflow behind.
+        with _uninterrupted():
+            _say(console, "Stopping Airflow ...")
+            standalone.stop()
+
+
+def _await(console: Console, server: standalone.Running) -> None:
+    """Wait until Airflow is healthy, visibly."""
+    begun = spoken = time.monotonic()
+    if console.is_terminal:
+        with console.status("Starting Airflow ...") as status:
+            standalone.wait_until_healthy(server, lambda passed: status.update(f"Starting Airflow ... {passed:.0f} s"))
+    else:
+        _say(console, f"Starting Airflow on port {server.port} ...")
+
+        def tick(passed: float) -> None:
+            nonlocal spoken
+            if time.monotonic() - spoken >= HEARTBEAT_SECONDS:
+                spoken = time.monotonic()
+                _say(console, f"{passed:5.0f} s  ... Airflow is starting")
+
+        standalone.wait_until_healthy(server, tick)
+    _say(console, f"Airflow is healthy after {time.monotonic() - begun:.0f} s.")
+
+
+def _client(server: standalone.Running) -> AirflowRest:
+    return AirflowRest(server.url, standalone.USER, standalone.password())
+
+
+def _page_url(run_id: str) -> str:
+    port = os.environ.get("SKEWLESS_PORT") or "8080"
+    return f"http://localhost:{port}/dags/{DEMO_DAG}/runs/{quote(run_id, safe='')}"
+
+
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    before: dict[signal.Signals, Callable[[int, FrameType | None], object] | int | None] = {
+        sign: signal.signal(sign, signal.SIG_IGN) for sign in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield
+    finally:
+        for sign, handler in before.items():
+            signal.signal(sign, handler)
+
+
+def _interrupt(_sign: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _say(console: Console, line: str) -> None:
+    console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""What spark-submit and the command line start: one step, or all of them."""

@@ -1,0 +1,72 @@
+"""The whole pipeline in one Spark session: the same steps that Airflow runs one by one."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from pyspark.sql import SparkSession
+
+from skewless.documents.decision import Decision
+from skewless.documents.quality import QualityReport
+from skewless.documents.stage_report import StageReport
+from skewless.run.directory import RunDirectory
+from skewless.run.publication import Publication, require_passed
+from skewless_spark.quality.validate import validate
+from skewless_spark.result.merge import merge_states
+from skewless_spark.result.publishing import publish_now
+from skewless_spark.stage.stage import run_stage
+
+
+class Watcher(Protocol):
+    """Whoever wants to know how far a run is."""
+
+    def step(self, name: str) -> None:
+        """A step begins."""
+
+    def stage_done(self, report: StageReport, decision: Decision) -> None:
+        """A stage has been run and what follows it has been decided."""
+
+
+class Finished(NamedTuple):
+    """What a run came to."""
+
+    quality: QualityReport
+    publication: Publication
+
+
+def run_pipeline(spark: SparkSession, run: RunDirectory, watcher: Watcher) -> Finished:
+    """Run a prepared job to its end, from its last commit on.
+
+    Raises:
+        QualityError: the result failed validation; nothing was published.
+    """
+    run_stages(spark, run, watcher)
+    return finish_run(spark, run, watcher)
+
+
+def finish_run(spark: SparkSession, run: RunDirectory, watcher: Watcher) -> Finished:
+    """Merge, validate and publish a run whose stages have committed.
+
+    Raises:
+        QualityError: the result failed validation; nothing was published.
+    """
+    watcher.step("merge")
+    merge_states(spark, run)
+    watcher.step("validate")
+    quality = validate(spark, run)
+    require_passed(run, quality)
+    watcher.step("publish")
+    return Finished(quality, publish_now(run))
+
+
+def run_stages(spark: SparkSession, run: RunDirectory, watcher: Watcher) -> None:
+    """Run a prepared job's stages and decide after each, until no further one is needed."""
+    stage = 0
+    while True:
+        watcher.step(f"stage {stage}")
+        report = run_stage(spark, run, stage)
+        decision = run.decide(stage + 1)
+        watcher.stage_done(report, decision)
+        if decision.next_plan is None:
+            return
+        stage += 1

@@ -1,0 +1,113 @@
+"""Taking a sample of the keys before any stage: some thousand rows of some source partitions, no Spark job."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import fsspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from skewless.documents.job import Job, Unit
+from skewless.planner.key_sample import KeySample, unit_spread
+from skewless.routing.hashing import encode_columns
+from skewless.routing.waves import GOLDEN_SECTION
+from skewless_spark.states.columns import NULL_KEY
+
+#: Source partitions that are sampled at most, and rows of all of them together: the sample stays small beside the
+#: smallest first wave, and within some megabytes.
+SAMPLED_UNITS = 64
+SAMPLED_ROWS = 262_144
+#: Partitions that are read at once.
+READERS = 16
+#: Bytes that are read of a column at a time: its first rows are wanted, and not all of it.
+BUFFER_BYTES = 1 << 18
+#: The heaviest keys, by which partitions are compared; each was seen about once in every one, at least.
+COMPARED_KEYS = 32
+#: Key types whose texts are easily told without Spark; see ``skewless_spark.aggregates.key_text``.
+TOLD_TYPES = ("string", "tinyint", "smallint", "int", "bigint", "date")
+_BATCH_ROWS = 1 << 16
+#: Columns beside the key's own, whose names no column of an input has.
+_UNIT, _ROWS, _KEY = "\0unit", "\0rows", "\0key"
+
+
+def sample_keys(job: Job) -> KeySample | None:
+    """Count the keys of a sample of the input; None where its keys cannot be read without a stage.
+
+    A source partition's first rows stand for it, as many as it has a part of the input. Partitions are taken
+    spread over the listing, as waves are.
+    """
+    units = [unit for unit in job.units if unit.rows]
+    if not units or job.spec.map or job.source.format != "parquet" or set(job.spec.key) - _columns_of(units[0]):
+        return None
+    chosen, names = _spread_over(units), list(job.spec.key)
+    scale = SAMPLED_ROWS / max(SAMPLED_ROWS, sum(unit.rows or 0 for unit in chosen))
+    with ThreadPoolExecutor(max_workers=READERS) as pool:
+        tables = list(pool.map(lambda unit: _counted(unit, names, math.ceil((unit.rows or 0) * scale)), chosen))
+    numbers = [pa.array(np.full(len(table), number)) for number, table in enumerate(tables)]
+    found = pa.concat_tables(table.append_column(_UNIT, number) for table, number in zip(tables, numbers, strict=True))
+    keys = found.group_by(names, use_threads=False).aggregate([(_ROWS, "sum")])
+    keys = keys.rename_columns([*names, _ROWS])
+    spread = _spread(found, keys, names, len(tables), len(chosen) / len(units))
+    return KeySample(keys[_ROWS].to_numpy().astype(np.int64), _texts(job, keys), spread)
+
+
+def _spread_over(units: Sequence[Unit]) -> list[Unit]:
+    """All of them, or some that lie spread over the listing."""
+    if len(units) <= SAMPLED_UNITS:
+        return list(units)
+    places = {(number * GOLDEN_SECTION % (1 << 32)) * len(units) >> 32 for number in range(1, SAMPLED_UNITS + 1)}
+    return [units[place] for place in sorted(places)]
+
+
+def _spread(found: pa.Table, keys: pa.Table, names: Sequence[str], partitions: int, part: float) -> float:
+    """See ``unit_spread``; by the heaviest keys."""
+    heavy = keys.sort_by([(_ROWS, "descending")]).slice(0, COMPARED_KEYS)
+    heavy = heavy.filter(pc.greater_equal(heavy[_ROWS], partitions))
+    numbered = heavy.drop_columns([_ROWS]).append_column(_KEY, pa.array(np.arange(len(heavy))))
+    cells = found.join(numbered, list(names), join_type="inner")
+    counts = np.zeros((partitions, len(heavy)), dtype=np.int64)
+    counts[cells[_UNIT].to_numpy(), cells[_KEY].to_numpy()] = cells[_ROWS].to_numpy()
+    rows = np.bincount(found[_UNIT].to_numpy(), weights=found[_ROWS].to_numpy(), minlength=partitions).astype(np.int64)
+    return unit_spread(counts, rows, part)
+
+
+def _texts(job: Job, keys: pa.Table) -> list[str | None] | None:
+    """The key text of each row of a table with the key columns, as ``skewless_spark.states.columns`` routes by it."""
+    if any(job.key_types[name] not in TOLD_TYPES for name in job.spec.key):
+        return None
+    null = NULL_KEY if job.forwards_states else None
+    try:
+        columns = [keys[name].cast(pa.string()).to_pylist() for name in job.spec.key]
+    except UnicodeDecodeError:
+        return None  # bytes that are no UTF-8
+    if len(columns) == 1:
+        return [null if text is None else text for text in columns[0]]
+    return [encode_columns(texts) for texts in zip(*columns, strict=True)]
+
+
+def _columns_of(unit: Unit) -> set[str]:
+    fs, path = fsspec.core.url_to_fs(unit.path)
+    with fs.open(path, "rb") as opened:
+        return set(pq.read_schema(opened).names)
+
+
+def _counted(unit: Unit, names: list[str], rows: int) -> pa.Table:
+    """The keys of the first rows of a source partition, with how many there are of each."""
+    fs, path = fsspec.core.url_to_fs(unit.path)
+    groups = range(*unit.span) if unit.span else None
+    parts, wanted = [], rows
+    with fs.open(path, "rb") as opened:
+        file = pq.ParquetFile(opened, buffer_size=BUFFER_BYTES)
+        schema = pa.schema([file.schema_arrow.field(name) for name in names])
+        for batch in file.iter_batches(min(rows, _BATCH_ROWS), row_groups=groups, columns=names, use_threads=False):
+            parts.append(pa.Table.from_batches([batch.slice(0, wanted)]).select(names))
+            wanted -= len(parts[-1])
+            if wanted <= 0:
+                break
+    table = pa.concat_tables(parts) if parts else schema.empty_table()
+    return table.group_by(names, use_threads=False).aggregate([([], "count_all")]).rename_columns([*names, _ROWS])

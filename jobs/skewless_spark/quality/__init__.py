@@ -1,0 +1,1 @@
+"""Great Expectations over input, ledger and result."""

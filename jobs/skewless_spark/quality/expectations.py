@@ -1,0 +1,210 @@
+"""Which Great Expectations expectations a spec may name, and how they are built from plain data."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from skewless.errors import SpecError, nearest
+from skewless.spec.spec import Expectation as ExpectationSpec
+from skewless.spec.spec import JobSpec
+from skewless_spark.quality.expectation_schemas import MAPPING_KWARG, require_fitting
+
+if TYPE_CHECKING:
+    from great_expectations.expectations.expectation import Expectation
+
+#: What a spec may name: an allow list, so that a new release of Great Expectations adds nothing
+#: by itself. Each one was run on Spark 4.3; those that Great Expectations lists but cannot compute on
+#: Spark (like patterns, dateutil) are left out.
+ALLOWED = frozenset(
+    {
+        "expect_column_max_to_be_between",
+        "expect_column_mean_to_be_between",
+        "expect_column_median_to_be_between",
+        "expect_column_min_to_be_between",
+        "expect_column_pair_values_a_to_be_greater_than_b",
+        "expect_column_pair_values_to_be_equal",
+        "expect_column_pair_values_to_be_in_set",
+        "expect_column_proportion_of_non_null_values_to_be_between",
+        "expect_column_proportion_of_unique_values_to_be_between",
+        "expect_column_quantile_values_to_be_between",
+        "expect_column_stdev_to_be_between",
+        "expect_column_sum_to_be_between",
+        "expect_column_to_exist",
+        "expect_column_type_to_be",
+        "expect_column_unique_value_count_to_be_between",
+        "expect_column_value_lengths_to_be_between",
+        "expect_column_value_lengths_to_equal",
+        "expect_column_value_z_scores_to_be_less_than",
+        "expect_column_values_to_be_between",
+        "expect_column_values_to_be_in_set",
+        "expect_column_values_to_be_in_type_list",
+        "expect_column_values_to_be_json_parseable",
+        "expect_column_values_to_be_null",
+        "expect_column_values_to_be_of_type",
+        "expect_column_values_to_be_unique",
+        "expect_column_values_to_match_regex",
+        "expect_column_values_to_match_regex_list",
+        "expect_column_values_to_match_strftime_format",
+        "expect_column_values_to_not_be_in_set",
+        "expect_column_values_to_not_be_null",
+        "expect_column_values_to_not_be_outliers",
+        "expect_column_values_to_not_match_regex",
+        "expect_column_values_to_not_match_regex_list",
+        "expect_compound_columns_to_be_unique",
+        "expect_multicolumn_sum_to_equal",
+        "expect_multicolumn_values_to_be_equal",
+        "expect_select_column_values_to_be_unique_within_record",
+        "expect_table_column_count_to_be_between",
+        "expect_table_column_count_to_equal",
+        "expect_table_columns_to_match_ordered_list",
+        "expect_table_columns_to_match_set",
+        "expect_table_row_count_to_be_between",
+        "expect_table_row_count_to_equal",
+    }
+)
+
+_TO_THE_DRIVER = "brings every distinct value to the driver"
+_NO_ORDER = "needs an order of rows, which a result has not"
+_QUERIES = "runs a query of its own"
+
+#: Known to Great Expectations, and refused for a reason worth telling.
+REFUSED = {
+    "expect_column_distinct_values_to_be_in_set": _TO_THE_DRIVER,
+    "expect_column_distinct_values_to_contain_set": _TO_THE_DRIVER,
+    "expect_column_distinct_values_to_equal_set": _TO_THE_DRIVER,
+    "expect_column_kl_divergence_to_be_less_than": _TO_THE_DRIVER,
+    "expect_column_most_common_value_to_be_in_set": _TO_THE_DRIVER,
+    "expect_column_values_to_be_decreasing": _NO_ORDER,
+    "expect_column_values_to_be_increasing": _NO_ORDER,
+    "expect_column_values_to_match_json_schema": "may fetch the schemas that a schema refers to",
+    "expect_query_results_to_match_comparison": _QUERIES,
+    "expect_table_row_count_to_equal_other_table": "reads another table",
+    "unexpected_rows_expectation": _QUERIES,
+}
+
+_COLUMN_KWARGS = ("column", "column_A", "column_B", "column_list", "column_set")
+
+
+def great_expectations() -> Any:
+    """Great Expectations, imported on first use.
+
+    The import takes six seconds of CPU, so a spec without expectations should not pay for it,
+    and its telemetry must be off before. All modules that we use are loaded with it.
+    """
+    os.environ["GX_ANALYTICS_ENABLED"] = "false"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it imports sre_constants, which Python deprecates
+        import great_expectations as gx  # noqa: PLC0415 (see above)
+    return gx
+
+
+def check_expectations(spec: JobSpec, where: str) -> None:
+    """Refuse expectations that could not be run, or that should not be; imports no Great Expectations.
+
+    Args:
+        spec: the spec.
+        where: what to call it in an error, usually its path.
+
+    Raises:
+        SpecError: names the first expectation that is unknown, refused, or has wrong kwargs.
+    """
+    _checked(spec, where)
+
+
+def build_expectations(spec: JobSpec, where: str) -> list[Expectation]:
+    """The spec's own expectations as Great Expectations' objects, in the spec's order.
+
+    Raises:
+        SpecError: see ``check_expectations``.
+    """
+    checked = _checked(spec, where)
+    if not checked:
+        return []
+    registry = great_expectations().expectations.registry
+    return [registry.get_expectation_impl(kind)(**kwargs) for kind, kwargs in checked]
+
+
+def _checked(spec: JobSpec, where: str) -> list[tuple[str, dict[str, Any]]]:
+    """Type and kwargs of each expectation."""
+    columns = (*spec.key, *spec.aggregates)
+    spots = (f"{where}, field quality.expectations.{position}" for position in range(len(spec.quality.expectations)))
+    return [
+        (one.type, _checked_kwargs(one, spot, columns))
+        for spot, one in zip(spots, spec.quality.expectations, strict=True)
+    ]
+
+
+def _checked_kwargs(spec: ExpectationSpec, spot: str, columns: tuple[str, ...]) -> dict[str, Any]:
+    if spec.type in REFUSED:
+        raise SpecError(
+            f"{spot}.type", "an expectation that is safe on a big result", f"{spec.type!r}, which {REFUSED[spec.type]}"
+        )
+    if spec.type not in ALLOWED:
+        raise SpecError(
+            f"{spot}.type",
+            "an expectation that Great Expectations has for Spark",
+            repr(spec.type),
+            nearest(spec.type, ALLOWED),
+        )
+    # As job.json will hold them: what is checked here is what is run after.
+    kwargs: dict[str, Any] = _plain(spec.model_dump(mode="json")["kwargs"], f"{spot}.kwargs")
+    if MAPPING_KWARG in kwargs:
+        kwargs[MAPPING_KWARG] = _quantile_ranges(kwargs[MAPPING_KWARG], f"{spot}.kwargs.{MAPPING_KWARG}")
+    require_fitting(spec.type, kwargs, spot)
+    _require_columns(kwargs, columns, spot)
+    return kwargs
+
+
+def _plain(value: Any, spot: str) -> Any:
+    """The value, if it is data through and through."""
+    if isinstance(value, dict):
+        if not spot.endswith((".kwargs", f".kwargs.{MAPPING_KWARG}")):
+            raise SpecError(
+                spot, "a plain value or a list", "a mapping", "parameters are not supported; write the value itself"
+            )
+        return {name: _plain(below, f"{spot}.{name}") for name, below in value.items()}
+    if isinstance(value, list):
+        return [_plain(below, f"{spot}.{position}") for position, below in enumerate(value)]
+    return value
+
+
+def _quantile_ranges(given: Any, spot: str) -> dict[str, Any]:
+    """Great Expectations takes any mapping here, and hands quantiles to the JVM, which takes no integers."""
+    quantiles, ranges = (given.get(name) if isinstance(given, dict) else None for name in ("quantiles", "value_ranges"))
+    if not (
+        isinstance(quantiles, list) and isinstance(ranges, list) and len(quantiles) == len(ranges) and len(given) == 2
+    ):
+        raise SpecError(spot, "two lists of one length, quantiles and value_ranges", repr(given)[:120])
+    if not all(isinstance(one, int | float) and 0 <= one <= 1 for one in quantiles):
+        raise SpecError(f"{spot}.quantiles", "numbers from 0 to 1", repr(quantiles)[:120])
+    if not all(isinstance(pair, list) and len(pair) == 2 and _ordered(pair) for pair in ranges):
+        raise SpecError(f"{spot}.value_ranges", "a pair [lowest, highest] for each quantile", repr(ranges)[:120])
+    return {"quantiles": [float(one) for one in quantiles], "value_ranges": ranges}
+
+
+def _ordered(pair: list[Any]) -> bool:
+    """Two numbers, the lower one first; a bound that is null is none."""
+    bounds = [one for one in pair if one is not None]
+    numbers = all(isinstance(one, int | float) and not isinstance(one, bool) for one in bounds)
+    return numbers and bounds == sorted(bounds)
+
+
+def _require_columns(kwargs: dict[str, Any], columns: tuple[str, ...], spot: str) -> None:
+    for name, column in _named_columns(kwargs):
+        if column not in columns:
+            raise SpecError(f"{spot}.kwargs.{name}", "a column of the result", repr(column), nearest(column, columns))
+        if "." in column or "`" in column:
+            # Spark reads such a name as a path into a struct unless it is quoted, which Great
+            # Expectations does here and there.
+            raise SpecError(f"{spot}.kwargs.{name}", "a column without dots and backticks in its name", repr(column))
+
+
+def _named_columns(kwargs: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    for name in _COLUMN_KWARGS:
+        given = kwargs.get(name)
+        for column in given if isinstance(given, list) else [given]:
+            if isinstance(column, str):
+                yield name, column

@@ -1,0 +1,239 @@
+"""Validation: Great Expectations over the ledger and the result, before anything is published."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from skewless.documents.commit import StepCommit
+from skewless.documents.job import Job
+from skewless.documents.ledger import Ledger, balance
+from skewless.documents.quality import Check, QualityReport
+from skewless.errors import LostRaceError
+from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, Fence, RunDirectory
+from skewless_spark.quality.expectations import build_expectations, check_expectations, great_expectations
+from skewless_spark.quality.verdict import Verdict
+from skewless_spark.session.step_lease import leased_step
+from skewless_spark.states.committed_files import RESULT, read_files
+
+if TYPE_CHECKING:
+    from great_expectations.expectations.expectation import Expectation
+
+__all__ = ["check_expectations", "validate"]
+
+log = logging.getLogger(__name__)
+
+#: At most so many unexpected values reach the driver, per expectation.
+SAMPLES = 10
+#: SUMMARY and no index columns: a sample of values at most, whatever the size of the result.
+RESULT_FORMAT = {"result_format": "SUMMARY", "partial_unexpected_count": SAMPLES}
+#: Aggregates that give a number for every key, also for one without a single value.
+NEVER_NULL = frozenset({"count", "count_if", "count_distinct", "approx_count_distinct", "theta_sketch_estimate"})
+
+
+def validate(spark: SparkSession, run: RunDirectory) -> QualityReport:
+    """Validate the committed result of a run, once; a run that has a verdict keeps it.
+
+    Whether it passed is the caller's to act upon: the report of a failed validation counts too.
+
+    Returns:
+        The committed report, of this attempt or of the one that was first.
+
+    Raises:
+        RunDirectoryError: the result has not committed.
+        SpecError: the frozen spec has an expectation that may not be run.
+        FencedOutError: this attempt was silent for too long, and its successor has not committed yet.
+    """
+    found = run.quality()
+    if found is not None:
+        return found
+    with leased_step(run, QUALITY_STEP) as fence:
+        return run.quality() or _validate(spark, run, fence)
+
+
+def _validate(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> QualityReport:
+    job, result = run.job(), run.committed(RESULT_STEP)
+    ledger = balance(job, run.reports(), state_rows=result.count("rows"))
+    own = build_expectations(job.spec, "job.json")
+    context = _context()
+    about_ledger = _verdicts(context, "ledger", _ledger_frame(spark, ledger), _ledger_expectations())
+    about_result = _result_verdicts(context, spark, run, result, job, own)
+    attempt = run.new_attempt(QUALITY_STEP, fence)
+    checks = (
+        *(verdict.check("ledger") for verdict in about_ledger),
+        _ledger_check(ledger),
+        *(verdict.check("result") for verdict in about_result),
+    )
+    report = QualityReport(
+        success=all(check.success for check in checks),
+        keys=result.count("keys"),
+        checks=checks,
+        ledger=ledger,
+    )
+    attempt.write(QUALITY_REPORT, report)
+    failed = sum(not check.success for check in checks)
+    try:
+        attempt.commit([], {"checks": len(checks), "failed": failed})
+    except LostRaceError as err:
+        log.warning("%s", err)
+        return run.committed_document(run.committed(QUALITY_STEP), QUALITY_REPORT, QualityReport)
+    return report
+
+
+def _context() -> Any:
+    """An in-memory project of Great Expectations: nothing is read from the user's home or written there."""
+    gx = great_expectations()
+    context = gx.get_context(mode="ephemeral")
+    bars = gx.data_context.types.base.ProgressBarsConfig(globally=sys.stderr.isatty())
+    context.variables.progress_bars = bars
+    return context
+
+
+def _verdicts(context: Any, name: str, frame: DataFrame, expectations: Sequence[Expectation]) -> list[Verdict]:
+    """Validate a frame, all expectations at once so that Great Expectations shares Spark jobs among them."""
+    for position, expectation in enumerate(expectations):
+        expectation.meta = {"position": position}  # results come in another order than expectations
+    source = context.data_sources.add_or_update_spark("spark", persist=False)
+    batches = source.add_dataframe_asset(name).add_batch_definition_whole_dataframe(name)
+    batch = batches.get_batch({"dataframe": frame})
+    suite = great_expectations().core.ExpectationSuite(name=name, expectations=list(expectations))
+    found = {}
+    for one in batch.validate(suite, result_format=RESULT_FORMAT).to_json_dict()["results"]:
+        found[one["expectation_config"]["meta"]["position"]] = one
+    verdicts = [Verdict.of(expectation, found[position]) for position, expectation in enumerate(expectations)]
+    # One expectation that Spark cannot evaluate takes down those that share its job: ask them one by one.
+    return [
+        Verdict.of(one.expectation, batch.validate(one.expectation, result_format=RESULT_FORMAT).to_json_dict())
+        if one.fault and len(verdicts) > 1
+        else one
+        for one in verdicts
+    ]
+
+
+# The ledger, as a frame of one row per stage and a last row of totals.
+
+_LEDGER_SCHEMA = (
+    "line string, listed_rows bigint, admitted_rows bigint, left_over_rows bigint, backlog_in_rows bigint, "
+    "processed_rows bigint, backlog_rows bigint, input_rows bigint, state_rows bigint"
+)
+
+#: What must be 0 in every row; in the row of totals what speaks of one stage is 0 on both sides, and the
+#: other way round. Sums of these share one Spark job, which comparisons of column pairs do not.
+_IMBALANCES = {
+    "not_admitted_rows": "abs(listed_rows - admitted_rows)",
+    "not_taken_in_rows": "abs(left_over_rows - backlog_in_rows)",
+    "lost_in_stage_rows": "if(line = 'total', 0, abs(admitted_rows + backlog_in_rows - processed_rows - backlog_rows))",
+    "not_processed_rows": "if(line = 'total', abs(input_rows - processed_rows), 0)",
+    "not_in_states_rows": "if(line = 'total', abs(processed_rows - state_rows), 0)",
+    "never_reduced_rows": "if(line = 'total', backlog_rows, 0)",
+}
+
+
+def _ledger_frame(spark: SparkSession, ledger: Ledger) -> DataFrame:
+    """The counts as they were reported, and how far they are from balance, reckoned by Spark."""
+    rows: list[tuple[str | int, ...]] = []
+    left_over = 0
+    for line in ledger.lines:
+        counts = (line.listed_rows, line.admitted_rows, left_over, line.backlog_in_rows, line.processed_rows)
+        rows.append((f"stage {line.stage}", *counts, line.backlog_rows, 0, 0))
+        left_over = line.backlog_rows
+    processed = sum(line.processed_rows for line in ledger.lines)
+    rows.append(("total", 0, 0, 0, 0, processed, left_over, ledger.input_rows, ledger.state_rows))
+    frame = spark.createDataFrame(rows, _LEDGER_SCHEMA).coalesce(1)
+    return frame.withColumns({name: F.expr(text) for name, text in _IMBALANCES.items()})
+
+
+def _ledger_expectations() -> list[Expectation]:
+    """What ``skewless.documents.ledger`` demands, said again in Great Expectations' words."""
+    balanced = great_expectations().expectations.ExpectColumnSumToBeBetween
+    return [balanced(column=name, min_value=0, max_value=0) for name in _IMBALANCES]
+
+
+def _ledger_check(ledger: Ledger) -> Check:
+    """The ledger's own verdict: the same conditions, with the stage and the numbers in words."""
+    numbers = f"{ledger.input_rows:,} rows of input, {ledger.state_rows:,} rows in the states"
+    return Check(
+        subject="ledger",
+        expectation="ledger_balances",
+        column="",
+        success=ledger.balanced,
+        observed=numbers,
+        sentence=f"ledger_balances: {'; '.join(ledger.problems) or numbers}",
+    )
+
+
+# The result, as the committed files have it.
+
+
+def _result_verdicts(
+    context: Any, spark: SparkSession, run: RunDirectory, result: StepCommit, job: Job, own: list[Expectation]
+) -> list[Verdict]:
+    frame = read_files(spark, run, result.of_kind(RESULT)).persist(StorageLevel.MEMORY_AND_DISK)
+    keys, columns = _key_frame(frame, job.spec.key)
+    try:
+        held = [one for one in own if not _unobservable(one, result)]
+        verdicts = _verdicts(context, "result", frame, [*_result_expectations(job, result), *held])
+        unique = _verdicts(context, "keys", keys, [_keys_unique([*columns, _NULL_FLAG])])
+    finally:
+        frame.unpersist()
+    skipped = [Verdict.nothing_to_observe(one) for one in own if _unobservable(one, result)]
+    return [*(one.about(columns, hidden=_NULL_FLAG) for one in unique), *verdicts, *skipped]
+
+
+def _unobservable(expectation: Expectation, result: StepCommit) -> bool:
+    """A mean of nothing is no number: an empty result cannot break an expectation about one."""
+    statistic = great_expectations().expectations.expectation.ColumnAggregateExpectation
+    return result.count("keys") == 0 and isinstance(expectation, statistic)
+
+
+def _result_expectations(job: Job, result: StepCommit) -> list[Expectation]:
+    """What must hold of every result, whatever the spec."""
+    gxe = great_expectations().expectations
+    rows, keys = result.count("rows"), result.count("keys")
+    calls = job.spec.aggregates
+    counts = [name for name, call in calls.items() if call.function == "count" and call.column is None]
+    full = [name for name, call in calls.items() if call.function in NEVER_NULL]
+    # Great Expectations calls a column with a dot in its name by the quoted name.
+    columns = [f"`{name}`" if "." in name else name for name in (*job.spec.key, *calls)]
+    return [
+        gxe.ExpectTableColumnsToMatchSet(column_set=columns, exact_match=True),
+        gxe.ExpectTableRowCountToEqual(value=keys),
+        # Rows without keys would be lost, keys without rows invented.
+        gxe.ExpectTableRowCountToBeBetween(min_value=min(rows, 1), max_value=rows),
+        # The sum over no keys is null in SQL, and right if there were no rows.
+        *(
+            gxe.ExpectColumnSumToBeBetween(column=name, min_value=rows, max_value=rows)
+            for name in counts
+            if rows or keys
+        ),
+        *(gxe.ExpectColumnValuesToNotBeNull(column=name) for name in full),
+    ]
+
+
+_NULL_FLAG = "null_key"
+
+
+def _key_frame(frame: DataFrame, key: Sequence[str]) -> tuple[DataFrame, dict[str, str]]:
+    """The key columns under names that Great Expectations can handle, and a flag beside them.
+
+    A null is a key like any other and must come at most once. Only the compound expectation can
+    be told to count nulls, and it asks for two columns, so a key of one column gets a second.
+
+    Returns:
+        The frame, and for each of its key columns the name in the result.
+    """
+    names = {f"key_{position}": column for position, column in enumerate(key)}
+    columns = [F.col(f"`{column.replace('`', '``')}`").alias(name) for name, column in names.items()]
+    return frame.select(*columns).withColumn(_NULL_FLAG, F.col("key_0").isNull()), names
+
+
+def _keys_unique(columns: list[str]) -> Expectation:
+    kind = great_expectations().expectations.ExpectCompoundColumnsToBeUnique
+    unique: Expectation = kind(column_list=columns, ignore_row_if="never")
+    return unique

@@ -1,0 +1,139 @@
+"""What Great Expectations found, in our words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Self
+
+from skewless.documents.quality import Check
+
+if TYPE_CHECKING:
+    from great_expectations.expectations.expectation import Expectation
+
+#: Longest text of one value in a sentence, of a list of observed values, and of a fault.
+VALUE_CHARS, LIST_CHARS, FAULT_CHARS = 40, 300, 200
+#: Samples named in a sentence.
+EXAMPLES = 3
+
+_COLUMNS = ("column", "column_A", "column_B", "column_list")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One expectation with what was found.
+
+    Attributes:
+        expectation: as it was run.
+        found: its validation result as plain JSON.
+        fault: why it could not be evaluated, in one line; "" if it could.
+        names: what columns of a derived frame are called in the result.
+        hidden: a column of a derived frame that is nobody's business.
+    """
+
+    expectation: Expectation
+    found: dict[str, Any]
+    fault: str = ""
+    names: Mapping[str, str] = field(default_factory=dict)
+    hidden: str = ""
+
+    @classmethod
+    def of(cls, expectation: Expectation, found: dict[str, Any]) -> Self:
+        """A verdict as Great Expectations returned it."""
+        return cls(expectation, found, _fault(found.get("exception_info") or {}))
+
+    @classmethod
+    def nothing_to_observe(cls, expectation: Expectation) -> Self:
+        """The verdict on a statistic of an empty result."""
+        return cls(expectation, {"success": True, "result": {}})
+
+    def about(self, names: Mapping[str, str], hidden: str) -> Self:
+        """The same verdict with the columns called by the names they have in the result."""
+        return replace(self, names=names, hidden=hidden)
+
+    def check(self, subject: str) -> Check:
+        """The verdict as a line of our report."""
+        kind = self.expectation.expectation_type
+        result = self.found["result"]
+        given = self.expectation.configuration.kwargs
+        columns = [self.names.get(column, column) for column in _columns(given) if column != self.hidden]
+        # `ignore_row_if` says how we ask, not what is asked.
+        further = [
+            f"{name}={_short(value)}" for name, value in given.items() if name not in (*_COLUMNS, "ignore_row_if")
+        ]
+        observed = _number(result["observed_value"]) if result.get("observed_value") is not None else ""
+        return Check(
+            subject=subject,
+            expectation=kind,
+            column=", ".join(columns),
+            success=bool(self.found["success"]),
+            observed=observed,
+            sentence=f"{kind}({', '.join([*columns, *further])}): {self._numbers(result, observed)}",
+        )
+
+    def _numbers(self, result: dict[str, Any], observed: str) -> str:
+        if self.fault:
+            return f"could not be evaluated: {self.fault}"
+        if "unexpected_count" in result:
+            return self._unexpected(result)
+        if observed:
+            return f"observed {observed}"
+        if "observed_value" in result:
+            return "there was no value to observe"
+        return "holds" if self.found["success"] else "does not hold"
+
+    def _unexpected(self, result: dict[str, Any]) -> str:
+        considered = result["element_count"] - (result.get("missing_count") or 0)
+        count = result["unexpected_count"] or 0  # null when there were no rows
+        share = f" ({count / considered:.2%})" if count and considered else ""
+        samples = {self._sample(value): value for value in result.get("partial_unexpected_list") or []}
+        examples = sorted(samples, key=lambda text: _order(samples[text], text))[:EXAMPLES]
+        named = f", for example {', '.join(examples)}" if examples else ""
+        return f"{count:,} of {considered:,} values unexpected{share}{named}"
+
+    def _sample(self, value: Any) -> str:
+        if isinstance(value, dict):  # a row of several columns
+            value = [one for column, one in value.items() if column != self.hidden]
+            if len(value) == 1:
+                return _short(value[0])
+        if isinstance(value, list) and "column" not in self.expectation.configuration.kwargs:
+            return f"({', '.join(map(_short, value))})"
+        return _short(value)
+
+
+def _columns(kwargs: Mapping[str, Any]) -> list[str]:
+    given = [kwargs[name] for name in _COLUMNS if name in kwargs]
+    return [column for one in given for column in (one if isinstance(one, list | tuple) else [one])]
+
+
+def _order(value: Any, text: str) -> tuple[bool, float, str]:
+    number = isinstance(value, int | float)
+    return (not number, value if number else 0, text)
+
+
+def _number(value: Any) -> str:
+    """A number with separators; anything else as a short repr."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        value = int(value)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return f"{value:,}"
+    return _short(value, LIST_CHARS if isinstance(value, list) else VALUE_CHARS)
+
+
+def _short(value: Any, chars: int = VALUE_CHARS) -> str:
+    """``repr``, which escapes line ends and NULs, of at most ``chars`` characters."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        value = int(value)
+    text = repr(value[: chars + 1] if isinstance(value, str) else value)
+    return text if len(text) <= chars else f"{text[: chars - 3]}..."
+
+
+def _fault(info: dict[str, Any]) -> str:
+    """The first fault in one line; Great Expectations keys several by the metric that failed."""
+    several = [info] if "raised_exception" in info else [one for one in info.values() if isinstance(one, dict)]
+    for one in several:
+        if one.get("raised_exception"):
+            text = re.sub(r"\s+", " ", str(one.get("exception_message") or "unknown fault")).strip()
+            return text if len(text) <= FAULT_CHARS else f"{text[: FAULT_CHARS - 3]}..."
+    return ""

@@ -1,0 +1,1 @@
+"""From partial states to the published result."""

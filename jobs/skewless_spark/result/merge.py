@@ -1,0 +1,167 @@
+"""Merging the partial states of every key, over all stages and tasks, and evaluating them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.types import StructField, StructType
+
+from skewless.documents.commit import StepCommit
+from skewless.documents.job import Job
+from skewless.documents.ledger import require_all_processed
+from skewless.documents.stage_report import StageReport
+from skewless.errors import LostRaceError
+from skewless.run.directory import RESULT_STEP, Fence, RunDirectory, stage_step
+from skewless_spark.result.output_formats import published_files
+from skewless_spark.session.step_lease import leased_step
+from skewless_spark.stage.reduction import empty_states
+from skewless_spark.stage.routing import TASK
+from skewless_spark.states.arrow_states import evaluate_batches
+from skewless_spark.states.columns import JobColumns
+from skewless_spark.states.committed_files import NATIVE, PYTHON, RESULT, read_files, written
+
+log = logging.getLogger(__name__)
+
+
+def merge_states(spark: SparkSession, run: RunDirectory) -> StepCommit:
+    """Commit the result of a run, or find that it has been committed.
+
+    Args:
+        spark: the session.
+        run: the run directory; all its stages have committed.
+
+    Returns:
+        The commit of the result; its counts are ``rows``, the input rows that the states
+        account for, and ``keys``, the rows of the result.
+
+    Raises:
+        LedgerError: input or backlog is left, so the result would lack rows.
+        FencedOutError: this attempt was silent for too long, and its successor has not committed yet.
+    """
+    found = run.commit_of(RESULT_STEP)
+    if found:
+        return found
+    with leased_step(run, RESULT_STEP) as fence:
+        return run.commit_of(RESULT_STEP) or _merge(spark, run, fence)
+
+
+def _merge(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> StepCommit:
+    job, reports = run.job(), run.reports()
+    require_all_processed(job, reports, f"merge of {run}")
+    columns = JobColumns.of(job)
+    attempt = run.new_attempt(RESULT_STEP, fence)
+    states = _states(spark, run, len(reports))
+    merged = _in_key_order(states, columns) if _one_state_per_key(run, reports, columns) else _merged(states, columns)
+    counted = Observation("merged states")
+    if any(report.processed_rows for report in reports):
+        merged = merged.observe(counted, F.sum("rows").alias("rows"), F.count(F.lit(1)).alias("keys"))
+        _evaluated(merged, columns).write.parquet(attempt.path("data"))
+        counts = {name: int(counted.get[name]) for name in ("rows", "keys")}
+    else:
+        _evaluated(merged, columns).write.parquet(attempt.path("data"))
+        counts = {"rows": 0, "keys": 0}
+    try:
+        files = written(attempt, RESULT, "data", keep_empty=not counts["keys"])
+        return attempt.commit([*files, *published_files(spark, attempt, files, job)], counts)
+    except LostRaceError as err:
+        log.warning("%s", err)
+        return run.committed(RESULT_STEP)
+
+
+def result_schema(spark: SparkSession, job: Job) -> StructType:
+    """The columns that the result of a job will have; nothing is read."""
+    columns = JobColumns.of(job)
+    return _evaluated(_merged(empty_states(spark, columns).withColumn("stage", F.lit(0)), columns), columns).schema
+
+
+def _states(spark: SparkSession, run: RunDirectory, stages: int) -> DataFrame:
+    """The states of all stages, native and Python in rows of their own, with their stage."""
+    columns, parts = JobColumns.of(run.job()), []
+    for stage in range(stages):
+        commit = run.committed(stage_step(stage))
+        for kind in (NATIVE, PYTHON):
+            # Python states that were carried on stand for all rows of their key: the last ones count.
+            superseded = kind == PYTHON and columns.job.forwards_states and stage < stages - 1
+            if commit.of_kind(kind) and not superseded:
+                states = read_files(spark, run, commit.of_kind(kind))
+                parts.append(states.withColumn("stage", F.lit(stage)))
+    if not parts:
+        return empty_states(spark, columns).withColumn("stage", F.lit(0))
+    states = parts[0]
+    for part in parts[1:]:
+        states = states.unionByName(part, allowMissingColumns=True)
+    # A key whose rows were all left over has a line of counts, and no state yet.
+    return states.where(F.col("rows").isNull() | (F.col("rows") > 0))
+
+
+def _one_state_per_key(run: RunDirectory, reports: Sequence[StageReport], columns: JobColumns) -> bool:
+    """Whether no key has states in two rows, so that nothing is left to merge."""
+    if len(reports) != 1 or columns.python:
+        return False
+    plan = run.plan(0)
+    whole = all(len(shares) == 1 for shares in plan.head.values())
+    return plan.engine == "combine" or (whole and not reports[0].histogram.seen_null_rows)
+
+
+def _in_key_order(states: DataFrame, columns: JobColumns) -> DataFrame:
+    """The rows of a key side by side, by stage and task, so that sums of floating-point numbers always round alike."""
+    keyed = states.repartition(columns.job.spec.output.files, *columns.keys)
+    return keyed.sortWithinPartitions(*columns.keys, "stage", TASK)
+
+
+def _merged(states: DataFrame, columns: JobColumns) -> DataFrame:
+    """One row per key: its rows, its merged native states, and its Python states as a list."""
+    native = [
+        merged.alias(name)
+        for one in columns.native
+        for name, merged in zip(
+            columns.states(one),
+            one.definition.merge(columns.states(one), one.options, one.spark_type),  # type: ignore[union-attr]
+            strict=True,
+        )
+    ]
+    python = []
+    if columns.python:
+        names = [columns.states(one)[0] for one in columns.python]
+        present = F.when(F.col("python_rows").isNotNull(), F.struct("stage", TASK, *names))
+        ordered = F.sort_array(F.collect_list(present))
+        python = [
+            F.transform(ordered, lambda one: F.struct(*(one[name].alias(name) for name in names))).alias("states")
+        ]
+    in_order = _in_key_order(states, columns)
+    return in_order.groupBy(*columns.keys).agg(F.coalesce(F.sum("rows"), F.lit(0)).alias("rows"), *native, *python)
+
+
+def _evaluated(merged: DataFrame, columns: JobColumns) -> DataFrame:
+    """The result: key columns and aggregates, by their own names."""
+    native = [
+        one.definition.evaluate([F.col(name) for name in columns.states(one)], one.options, one.spark_type).alias(  # type: ignore[union-attr]
+            _result(columns, one.name)
+        )
+        for one in columns.native
+    ]
+    passed = [*columns.keys, *(_result(columns, one.name) for one in columns.native)]
+    # The text of a key is for those who open a key, and for messages.
+    python = [columns.key.cast("binary").alias("route_key"), F.col("states")] if columns.python else []
+    result = merged.select(*columns.keys, *native, *python)
+    if columns.python:
+        calls = [call._replace(result=_result(columns, call.name)) for call in columns.python_calls()]
+        kinds = {field.name: field for field in result.schema}
+        schema = StructType(
+            [
+                *(kinds[name] for name in passed),
+                *(StructField(call.result, from_arrow_type(call.types.result)) for call in calls),
+            ]
+        )
+        result = result.mapInArrow(evaluate_batches(calls, passed), schema)
+    named = [F.col(number).alias(name) for number, name in zip(columns.keys, columns.job.spec.key, strict=True)]
+    return result.select(*named, *(F.col(_result(columns, one.name)).alias(one.name) for one in columns.bound))
+
+
+def _result(columns: JobColumns, name: str) -> str:
+    """Results by number, until the last step: a user's name may be that of an inner column."""
+    return f"r{[one.name for one in columns.bound].index(name)}"

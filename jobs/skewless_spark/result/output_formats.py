@@ -1,0 +1,65 @@
+"""The formats that a result is published in, beside the Parquet of the run directory that was validated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrameWriter, Observation, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, BinaryType, MapType, StructType, VariantType
+
+from skewless.documents.commit import CommittedFile
+from skewless.documents.job import Job
+from skewless.errors import LedgerError, SpecError
+from skewless.run.directory import Attempt
+from skewless_spark.states.committed_files import PUBLISHED, read_files
+
+_FOLDER = "published"
+#: A field of a CSV is one text: it cannot tell what is in these apart.
+_NOT_IN_CSV = (ArrayType, MapType, StructType, BinaryType, VariantType)
+
+
+def refuse_nested(schema: StructType, where: str) -> None:
+    """Refuse a result that a CSV cannot hold.
+
+    Raises:
+        SpecError: names the first such column.
+    """
+    odd = next((field for field in schema if isinstance(field.dataType, _NOT_IN_CSV)), None)
+    if odd is not None:
+        raise SpecError(
+            f"{where}, field output.format", "columns of one value each for csv",
+            f"{odd.name!r} of type {odd.dataType.simpleString()}", "publish parquet, orc or json",
+        )  # fmt: skip
+
+
+def published_files(
+    spark: SparkSession, attempt: Attempt, result: Sequence[CommittedFile], job: Job
+) -> list[CommittedFile]:
+    """Write a result, file by file, in the format of the spec; nothing to do for Parquet.
+
+    Raises:
+        LedgerError: other rows were written than the result has.
+    """
+    kind = job.spec.output.format
+    if kind == "parquet" or not result:
+        return []
+    frame = read_files(spark, attempt.run, result)
+    counted = Observation("published rows")
+    rows = sum(file.rows for file in result)
+    frame = frame.observe(counted, F.count(F.lit(1)).alias("rows")) if rows else frame.coalesce(1)
+    _write(frame.write, kind, attempt.path(_FOLDER))
+    found = int(counted.get["rows"]) if rows else 0
+    if found != rows:
+        raise LedgerError("result", f"{rows:,} rows written as {kind}", f"{found:,}", "nothing was committed")
+    return [attempt.described(PUBLISHED, path, 0) for path in attempt.listed(_FOLDER, f".{kind}")]
+
+
+def _write(writer: DataFrameWriter, kind: str, path: str) -> None:
+    if kind == "csv":
+        # A quoted empty text and an empty field, which is null, as our own reader takes them.
+        writer.csv(path, header=True, emptyValue='""', nullValue="")
+    elif kind == "json":
+        writer.json(path, ignoreNullFields=False)
+    else:
+        writer.orc(path)

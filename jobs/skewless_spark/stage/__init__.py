@@ -1,0 +1,1 @@
+"""One stage: admit a wave, route, reduce within the budget, measure, commit."""

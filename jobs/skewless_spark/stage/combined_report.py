@@ -1,0 +1,123 @@
+"""The report of a stage of the engine ``combine``: its counts, what its input splits did, and how often keys occur.
+
+Nothing is read twice, and where there are native states no job is run either: the states of the first stage are one
+row for each key, so two columns that they are written with, the slot of the ring and the text of a heavy key, make
+the histogram. Python states are one row for each key and split; how often each of their keys occurs is asked of Spark,
+as after a stage that was routed, and of the counts alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from skewless.documents.commit import CommittedFile
+from skewless.documents.stage_report import Histogram, SplitLoad, StageReport
+from skewless.errors import LedgerError
+from skewless.routing.plan import RoutingPlan
+from skewless.run.directory import RunDirectory
+from skewless_spark.stage.histogram import key_histogram
+from skewless_spark.stage.reduction import HEAVY, SLOT, StateCounts
+from skewless_spark.stage.splits_seen import SplitsSeen
+from skewless_spark.stage.task_loads import split_loads
+from skewless_spark.states.columns import JobColumns
+from skewless_spark.states.committed_files import NATIVE, PYTHON
+
+#: Keys that are read back at a time: a megabyte or two.
+_BATCH_KEYS = 1 << 17
+
+
+def combined_report(
+    spark: SparkSession,
+    run: RunDirectory,
+    columns: JobColumns,
+    plan: RoutingPlan,
+    files: Sequence[CommittedFile],
+    counts: StateCounts,
+    seen: SplitsSeen,
+    seconds: Callable[[], float],
+) -> StageReport:
+    """What a stage did that took in all that was left.
+
+    Args:
+        spark: the session.
+        run: the run directory; earlier stages have committed.
+        columns: the job's columns.
+        plan: the stage's plan.
+        files: what it wrote.
+        counts: the rows that its states stand for.
+        seen: what Spark tells of the splits of native states.
+        seconds: wall time of the stage so far, asked for last.
+
+    Raises:
+        LedgerError: native and Python states saw different rows.
+    """
+    rows, admitted = 0, 0
+    if files:  # without any there was nothing to count
+        native, python = counts.of(NATIVE), counts.of(PYTHON)
+        rows, admitted = native or python or (0, 0)
+        if native and python and native != python:
+            raise LedgerError(
+                f"stage {plan.epoch}", f"{native[0]:,} rows in its Python states", f"{python[0]:,}",
+                "nothing was committed",
+            )  # fmt: skip
+    splits = split_loads(run, files) or seen.loads(rows)
+    of_native = [file for file in files if file.kind == NATIVE]
+    if of_native and not plan.epoch:
+        histogram = _of_native(run, columns, plan, of_native)
+    else:
+        histogram = key_histogram(spark, run, columns, plan, files, (), admitted)
+    return StageReport(
+        stage=plan.epoch,
+        waves=plan.waves,
+        admitted_rows=admitted,
+        backlog_in_rows=rows - admitted,
+        forwarded_rows=0,
+        processed_rows=rows,
+        backlog_rows=0,
+        stage_seconds=round(seconds(), 3),
+        tasks=(),
+        splits=_adding_up(plan, splits, rows),
+        histogram=histogram,
+    )
+
+
+def _adding_up(plan: RoutingPlan, splits: tuple[SplitLoad, ...], rows: int) -> tuple[SplitLoad, ...]:
+    if splits and (found := sum(one.rows for one in splits)) != rows:
+        raise LedgerError(
+            f"stage {plan.epoch}", f"{rows:,} rows in its input splits", f"{found:,}", "nothing was committed"
+        )
+    return splits
+
+
+def _of_native(run: RunDirectory, columns: JobColumns, plan: RoutingPlan, files: Sequence[CommittedFile]) -> Histogram:
+    """From native states of a first stage, which are one for each key, and of rows of the wave alone."""
+    slots = 1 << plan.ring.ring_bits
+    tail, nulls, keys = np.zeros(slots, dtype=np.int64), 0, 0
+    heavy: list[tuple[int, str]] = []
+    for file in files:
+        with run.fs.open(f"{run.root}/{file.path}", "rb") as opened:
+            parquet = pq.ParquetFile(opened, page_checksum_verification=True)
+            for batch in parquet.iter_batches(_BATCH_KEYS, columns=["rows", SLOT, HEAVY]):
+                known = pc.is_valid(batch[SLOT])
+                of_keys = batch.filter(known)
+                rows = of_keys["rows"].to_numpy()
+                # Weights are doubles: counts are whole below 2**53, and so are their sums.
+                tail += np.bincount(of_keys[SLOT].to_numpy(), weights=rows, minlength=slots).astype(np.int64)
+                nulls += int(pc.sum(batch.filter(pc.invert(known))["rows"]).as_py() or 0)
+                keys += len(of_keys)
+                named = of_keys.filter(pc.is_valid(of_keys[HEAVY]))
+                heavy += zip(named["rows"].to_pylist(), named[HEAVY].to_pylist(), strict=True)
+    heavy.sort(key=lambda one: (-one[0], one[1]))
+    head = {key: (rows, 0) for rows, key in heavy[: columns.job.spec.routing.head_limit]}
+    seen = int(tail.sum()) + nulls
+    for key, (rows, _) in head.items():
+        tail[plan.ring.slot_of(key)] -= rows
+    return Histogram(
+        seen_rows=seen, seen_null_rows=nulls, backlog_null_rows=0, head=head, seen_tail=tuple(tail.tolist()),
+        backlog_tail=(0,) * slots, keys=keys,
+    )  # fmt: skip

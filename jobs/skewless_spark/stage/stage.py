@@ -1,0 +1,182 @@
+"""One stage: admit a wave, re-route the backlog, reduce within the budget, commit."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from pyspark.sql import DataFrame, SparkSession
+
+from skewless.documents.commit import CommittedFile
+from skewless.documents.job import Job
+from skewless.documents.ledger import require_kept
+from skewless.documents.stage_report import StageReport
+from skewless.errors import LostRaceError
+from skewless.routing.plan import RoutingPlan
+from skewless.run.directory import STAGE_REPORT, Attempt, Fence, RunDirectory, stage_step
+from skewless_spark.session.step_lease import leased_step
+from skewless_spark.sources import Tally, require_unchanged
+from skewless_spark.stage.combined_report import combined_report
+from skewless_spark.stage.histogram import measure
+from skewless_spark.stage.queue import last_commit, routed_queue, unrouted_queue
+from skewless_spark.stage.reduction import StateCounts, combined_outcome, staged_outcome
+from skewless_spark.stage.splits_seen import SplitsSeen
+from skewless_spark.states.columns import JobColumns
+from skewless_spark.states.committed_files import BACKLOG, NATIVE, PYTHON, written
+
+log = logging.getLogger(__name__)
+
+#: Rows of an Arrow batch where rows are reduced as they are read.
+_BATCH_ROWS = 1 << 16
+
+
+def run_stage(spark: SparkSession, run: RunDirectory, stage: int) -> StageReport:
+    """Run a stage, or find that it has been run.
+
+    Args:
+        spark: the session.
+        run: the run directory; it holds the plan of this epoch, and the last stage's commit.
+        stage: its number.
+
+    Returns:
+        The report that counts: this attempt's, or that of the attempt that committed first.
+
+    Raises:
+        LedgerError: rows were lost or doubled; nothing is committed.
+        FencedOutError: this attempt was silent for too long, and its successor has not committed yet.
+    """
+    step = stage_step(stage)
+    if run.commit_of(step):
+        return run.report(stage)
+    with leased_step(run, step) as fence:
+        # Whoever held it before may have done it.
+        return run.report(stage) if run.commit_of(step) else _run(spark, run, stage, fence)
+
+
+def _run(spark: SparkSession, run: RunDirectory, stage: int, fence: Fence | None) -> StageReport:
+    started = time.monotonic()
+    job, plan = run.job(), run.plan(stage)
+    # The counts read back are small: as many partitions as the stage has tasks will do.
+    spark.conf.set("spark.sql.shuffle.partitions", len(plan.tasks))
+    admitted = job.admitted_units(plan.waves)
+    require_unchanged(job, admitted)
+    attempt = run.new_attempt(stage_step(stage), fence)
+    columns = JobColumns.of(job)
+    tally = None if job.counted else Tally()
+    counts = StateCounts()
+    seen = SplitsSeen(spark) if plan.engine == "combine" else None
+    with _read_in_splits(spark, job, plan):
+        outcome(spark, run, columns, plan, tally, counts).write.partitionBy("kind").parquet(
+            attempt.path(""), mode="append"
+        )
+    # Once more after the rows were read: a rewrite while the wave was read is as bad as one before.
+    require_unchanged(job, admitted)
+    files = [file for kind in (NATIVE, PYTHON, BACKLOG) for file in written(attempt, kind, f"kind={kind}")]
+    if seen:
+        report = combined_report(spark, run, columns, plan, files, counts, seen, lambda: time.monotonic() - started)
+    else:
+        report = measure(spark, run, columns, plan, files, lambda: time.monotonic() - started)
+    if tally:
+        report = report.model_copy(update=tally.counts)
+    return commit_stage(run, attempt, report, files)
+
+
+def commit_stage(
+    run: RunDirectory, attempt: Attempt, report: StageReport, files: Sequence[CommittedFile]
+) -> StageReport:
+    """Make an attempt at a stage the one that counts, if its rows balance.
+
+    Args:
+        run: the run directory.
+        attempt: the attempt.
+        report: of what it did.
+        files: states and backlog, of this attempt or of others that it counts in.
+
+    Returns:
+        The report that counts: this one, or that of the attempt that committed first.
+
+    Raises:
+        LedgerError: rows were lost or doubled; nothing is committed.
+    """
+    last = last_commit(run, report.stage)
+    on_disk = sum(file.rows for file in files if file.kind == BACKLOG)
+    require_kept(run.job(), report, last.count("backlog") if last else 0, on_disk)
+    attempt.write(STAGE_REPORT, report)
+    try:
+        attempt.commit(files, _counts(report))
+    except LostRaceError as err:
+        log.warning("%s", err)
+        return run.report(report.stage)
+    return report
+
+
+def outcome(
+    spark: SparkSession,
+    run: RunDirectory,
+    columns: JobColumns,
+    plan: RoutingPlan,
+    tally: Tally | None = None,
+    counts: StateCounts | None = None,
+) -> DataFrame:
+    """What a stage writes: states and backlog, told apart by the column ``kind``; nothing has run yet.
+
+    Args:
+        spark: the session.
+        run: the run directory.
+        columns: the job's columns.
+        plan: the stage's plan.
+        tally: counts the rows that are read.
+        counts: counts the rows of states that are made where rows are read.
+    """
+    if plan.engine == "staged":
+        return staged_outcome(routed_queue(spark, run, columns, plan, tally), columns, plan)
+    # Native and Python states are two readings of the input: there is no exchange that they could share.
+    native = unrouted_queue(spark, run, columns, plan, tally) if columns.makes_native else None
+    python_tally = tally if native is None else None
+    python = unrouted_queue(spark, run, columns, plan, python_tally) if columns.python else None
+    return combined_outcome(native, python, columns, plan, counts or StateCounts())
+
+
+@contextmanager
+def _read_in_splits(spark: SparkSession, job: Job, plan: RoutingPlan) -> Iterator[None]:
+    """Where rows are reduced as they are read, read in splits as even and as many as the slots want.
+
+    Spark's own splits are for rows that are shuffled next: few, and padded for files that are slow to open.
+    """
+    if plan.engine == "staged":
+        yield
+        return
+    admitted = [job.units[ordinal] for ordinal in job.admitted_units(plan.waves)]
+    size = sum(unit.size_bytes for unit in admitted if unit.span is None)
+    settings = {
+        # A little more than the even share: files do not fill it to the last byte.
+        "spark.sql.files.maxPartitionBytes": str(max(1, math.ceil(size / job.combine_splits * 1.02))),
+        "spark.sql.files.openCostInBytes": "0",
+        "spark.sql.files.minPartitionNum": str(job.combine_splits),
+        # Each batch is numbered by key, so few large ones cost less; Spark bounds their bytes beside.
+        "spark.sql.execution.arrow.maxRecordsPerBatch": str(_BATCH_ROWS),
+    }
+    before = {name: str(spark.conf.get(name)) for name in settings if name in spark.conf.getAll}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name in settings:
+            if name in before:
+                spark.conf.set(name, before[name])
+            else:
+                spark.conf.unset(name)
+
+
+def _counts(report: StageReport) -> dict[str, int]:
+    return {
+        "admitted": report.admitted_rows,
+        "backlog_in": report.backlog_in_rows,
+        "forwarded": report.forwarded_rows,
+        "processed": report.processed_rows,
+        "backlog": report.backlog_rows,
+    }

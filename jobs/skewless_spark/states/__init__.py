@@ -1,0 +1,1 @@
+"""Partial states as columns and as files."""

@@ -1,0 +1,156 @@
+"""How a job's columns are named inside stages: by number, so that no user's name can clash."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cached_property
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_type
+
+from skewless.documents.job import Job
+from skewless_spark.aggregates.binding import BoundAggregate, bind, native_of, python_of
+from skewless_spark.aggregates.definition import Arguments, NativeAggregate
+from skewless_spark.aggregates.key_text import key_text
+from skewless_spark.sources import ORIGIN, ORIGIN_INDEX
+from skewless_spark.states.arrow_states import PythonCall, python_call
+
+#: What a null key is routed by where a key must live in one task. No text of several key columns is like it.
+NULL_KEY = "\0null"
+#: More rows than a map makes of one.
+_INDICES = Decimal(1 << 31)
+
+
+@dataclass(frozen=True)
+class JobColumns:
+    """The input columns of a job, ``c0``, ``c1``, ...: the key columns first, then the arguments.
+
+    Attributes:
+        job: the frozen job.
+        inputs: input column names, in the order of their numbers.
+        bound: the job's aggregates.
+    """
+
+    job: Job
+    inputs: tuple[str, ...]
+    bound: tuple[BoundAggregate, ...]
+
+    @classmethod
+    def of(cls, job: Job) -> JobColumns:
+        """The columns a job reads."""
+        bound = bind(job)
+        arguments = [column for one in bound for column in one.columns]
+        return cls(job, tuple(dict.fromkeys((*job.spec.key, *arguments))), tuple(bound))
+
+    @property
+    def names(self) -> list[str]:
+        """``c0``, ``c1``, ... for all input columns."""
+        return [f"c{number}" for number in range(len(self.inputs))]
+
+    @property
+    def keys(self) -> list[str]:
+        """Those of the key columns."""
+        return self.names[: len(self.job.spec.key)]
+
+    @property
+    def origins(self) -> list[str]:
+        """The columns that no two rows have in common and that ascend in the order of the input."""
+        return [ORIGIN, ORIGIN_INDEX] if self.job.spec.map else [ORIGIN]
+
+    @property
+    def key(self) -> Column:
+        """The key text."""
+        types = [self.job.key_types[name] for name in self.job.spec.key]
+        return key_text([F.col(name) for name in self.keys], types)
+
+    @property
+    def routing_key(self) -> Column:
+        """The key text as rows are routed by it.
+
+        A null key is spread over all tasks, unless a key must live in one: then it is routed by a text like any
+        other, whether a key has that text too or not.
+        """
+        return F.coalesce(self.key, F.lit(NULL_KEY)) if self.job.forwards_states else self.key
+
+    @property
+    def makes_native(self) -> bool:
+        """Whether there are native states to make; counts alone are such, if nobody else counts."""
+        return bool(self.native) or not self.python
+
+    @property
+    def reads_origin(self) -> bool:
+        """Whether an aggregate looks at where in the input a row was."""
+        return any(one.definition.reads_origin for one in self.native)  # type: ignore[union-attr]
+
+    def carries(self, rows: DataFrame) -> bool:
+        """Whether there are carried states among the rows of a stage."""
+        return "total_rows" in rows.columns
+
+    @property
+    def native(self) -> list[BoundAggregate]:
+        """The aggregates whose states are Spark SQL columns."""
+        return native_of(list(self.bound))
+
+    @property
+    def python(self) -> list[BoundAggregate]:
+        """The aggregates whose states live in a ``GroupsAccumulator``."""
+        return python_of(list(self.bound))
+
+    def python_calls(self) -> list[PythonCall]:
+        """The Python aggregates as they travel to the workers."""
+        limit = self.job.spec.state_limit_mb << 20
+        return [python_call(one, self.states(one)[0], limit) for one in self.python]
+
+    def argument(self, one: BoundAggregate) -> Column:
+        """What a Python aggregate sees of a row: its column, a struct of several, or a null where it has none."""
+        arrow_type = one.arrow_types.argument
+        columns = [F.col(self._name(column)) for column in one.columns]
+        if not one.definition.further:
+            return (columns[0] if columns else F.lit(None)).cast(from_arrow_type(arrow_type))
+        fields = list(arrow_type)
+        own = [] if len(columns) == len(fields) else [F.lit(None)]
+        return F.struct(
+            *(
+                column.cast(from_arrow_type(field.type)).alias(field.name)
+                for column, field in zip([*own, *columns], fields, strict=True)
+            )
+        )
+
+    def arguments(self, one: BoundAggregate, kept: str, *, all_kept: bool = False) -> Arguments:
+        """What a native aggregate sees of the rows of a task.
+
+        Args:
+            one: the aggregate.
+            kept: the column that says whether the budget reaches a row.
+            all_kept: whether it reaches all of them, so that nobody has to look.
+        """
+
+        def reached(column: Column) -> Column:
+            return column if all_kept else F.when(F.col(kept), column)
+
+        names = tuple(self._name(column) for column in one.columns)
+        columns = tuple(reached(F.col(name)) for name in names) or (reached(F.lit(1)),)
+        # One number of both, which aggregates compare and negate.
+        mapped = F.col(ORIGIN).cast("decimal(20,0)") * F.lit(_INDICES) + F.col(ORIGIN_INDEX)
+        origin = mapped if self.job.spec.map else F.col(ORIGIN)
+        return Arguments(columns, names, one.spark_types, reached(origin), kept)
+
+    def states(self, one: BoundAggregate) -> list[str]:
+        """The state columns of an aggregate: ``s3_0``, ``s3_1`` for the fourth one."""
+        number = self.bound.index(one)
+        return [f"s{number}_{part}" for part in range(self._widths[number])]
+
+    def _name(self, column: str) -> str:
+        return self.names[self.inputs.index(column)]
+
+    @cached_property
+    def _widths(self) -> list[int]:
+        """How many state columns each aggregate has."""
+        return [
+            len(one.definition.update(self.arguments(one, "kept"), one.options))
+            if isinstance(one.definition, NativeAggregate)
+            else 1
+            for one in self.bound
+        ]

@@ -1,0 +1,56 @@
+"""The data files of steps: counted by their footers when written, read by name and never listed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from skewless.documents.commit import CommittedFile
+from skewless.run.directory import Attempt, RunDirectory
+from skewless_spark.sources import literally
+
+#: Where Spark notes the columns of a frame in the Parquet files it writes.
+_SCHEMA_NOTE = b"org.apache.spark.sql.parquet.row.metadata"
+
+#: Kinds of files: native states, Python states and backlog of a stage; the merged result; and that in the
+#: format that it is published in, where this is not Parquet.
+NATIVE, PYTHON, BACKLOG, RESULT, PUBLISHED = "native", "python", "backlog", "result", "published"
+
+
+def written(attempt: Attempt, kind: str, folder: str, *, keep_empty: bool = False) -> list[CommittedFile]:
+    """What this attempt wrote into a folder, counted by the footers; files without rows only if asked."""
+    fs = attempt.run.fs
+
+    def described(path: str) -> CommittedFile:
+        with fs.open(path, "rb") as opened:
+            rows = pq.read_metadata(opened).num_rows
+        return attempt.described(kind, path, rows, copied=kind == RESULT)
+
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        return [file for file in pool.map(described, attempt.listed(folder)) if file.rows or keep_empty]
+
+
+def counting(files: Sequence[CommittedFile]) -> list[CommittedFile]:
+    """Those of a stage's files that hold the counts of the ledger: native states, or Python ones made without them."""
+    return [file for file in files if file.kind == NATIVE] or [file for file in files if file.kind == PYTHON]
+
+
+def read_files(spark: SparkSession, run: RunDirectory, files: Sequence[CommittedFile]) -> DataFrame:
+    """Read committed files, exactly those; all of them have the columns of the first, since one frame wrote them.
+
+    Left to find that out, Spark would run a job.
+
+    Raises:
+        RunDirectoryError: a file is not the one that was committed.
+    """
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        list(pool.map(run.verify, files))
+    with run.fs.open(f"{run.root}/{files[0].path}", "rb") as opened:
+        noted = pq.read_metadata(opened).metadata.get(_SCHEMA_NOTE)
+    reader = spark.read if noted is None else spark.read.schema(StructType.fromJson(json.loads(noted)))
+    return reader.parquet(*(literally(run.path(file.path)) for file in files))

@@ -1,0 +1,204 @@
+"""How near a plan comes to what no plan can beat."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from skewless.bounds.lower_bounds import (
+    ROUNDING,
+    Bound,
+    BoundName,
+    best_bound,
+    fastest_first,
+    heaviest_first,
+    known_bounds,
+    needed_states,
+    states_upper,
+)
+from skewless.document import Frozen
+from skewless.errors import PlanError
+
+#: A fraction of a percent is the integer remainder and the luck of the hash, not a straggler.
+NEAR = 0.02
+#: What is said where no task's load is known, and so nothing of balance.
+NOT_MEASURED = "not measured: nobody counted how many rows each task had"
+
+
+class Certificate(Frozen):
+    """How far a largest load is from the best there can be.
+
+    Attributes:
+        total_rows: rows to be placed.
+        tasks: tasks to place them on.
+        fair_rows: ``total / tasks`` (with speeds, total by the sum of the speeds): the bound that
+            holds for every plan.
+        heaviest_key: key text of the heaviest key known, if any.
+        heaviest_rows: its rows.
+        splittable: whether a key may be split over tasks.
+        bound_rows: the best (largest) of the bounds that hold.
+        makespan_rows: the largest load of a task, in rows (with speeds: of a task of speed 1); null where nobody
+            measured it.
+        gap: ``makespan / bound - 1``; 0 where there is nothing to do, null where nothing was measured. At least 0
+            of what was measured; a prediction may be some rows short of what its own keys come to.
+        conclusion: in words.
+        bound_name: which bound is the best; the first of equals.
+        unit: what ``_rows`` counts, for the conclusion: rows, or a cost in rows.
+        ways: tasks that a key may be split over, at most; null where nobody limits it.
+        states: (known key, task) pairs of the plan; null where not given.
+        states_lower: pairs that every plan with this makespan or less has at least; null where
+            the known keys were not given.
+        states_upper: pairs that some plan of least makespan needs at most; null as above.
+    """
+
+    total_rows: float = Field(ge=0)
+    tasks: int = Field(ge=1)
+    fair_rows: float = Field(ge=0)
+    heaviest_key: str | None
+    heaviest_rows: float = Field(ge=0)
+    splittable: bool
+    bound_rows: float = Field(ge=0)
+    makespan_rows: float | None = Field(ge=0)
+    gap: float | None
+    conclusion: str
+    bound_name: BoundName = "fair share"
+    unit: str = "rows"
+    ways: int | None = Field(default=None, ge=1)
+    states: int | None = Field(default=None, ge=0)
+    states_lower: int | None = Field(default=None, ge=0)
+    states_upper: int | None = Field(default=None, ge=0)
+
+    @property
+    def over_fair(self) -> float | None:
+        """The largest load over the fair share: at least 1, also where there is nothing to do; None if not measured."""
+        if self.makespan_rows is None:
+            return None
+        return self.makespan_rows / self.fair_rows if self.fair_rows else 1.0
+
+
+def certify(
+    total: float,
+    tasks: int,
+    makespan: float | None,
+    heaviest: tuple[str, float] | None,
+    splittable: bool,
+    *,
+    weights: npt.ArrayLike | None = None,
+    ways: int | None = None,
+    speeds: npt.ArrayLike | None = None,
+    states: int | None = None,
+    unit: str = "rows",
+    predicted: bool = False,
+) -> Certificate:
+    """Hold a largest load to the best of the bounds that hold and say what follows.
+
+    Args:
+        total: rows of all keys.
+        tasks: tasks to place them on, at least 1; or the slots they run in, if those are fewer: a slot is
+            then what a key is placed on, and all bounds hold for the end of the last slot.
+        makespan: the largest load of a task, in rows; with speeds the largest rows / speed; None where nobody
+            measured it: then nothing is claimed.
+        heaviest: key text and rows of the heaviest key, if one is known.
+        splittable: whether a key may be split.
+        weights: rows of the known heavy keys, ``heaviest`` among them, in any order, shape ``(keys,)``.
+        ways: tasks that a key may be split over, at most; None leaves it free.
+        speeds: of the tasks, shape ``(tasks,)``.
+        states: (known key, task) pairs of the plan.
+        unit: what ``total`` counts, for the conclusion.
+        predicted: whether the makespan is a forecast's, which may be too low, and not a measured one.
+
+    Raises:
+        PlanError: the numbers cannot belong to one plan: weights above the total or below ``heaviest``,
+            another number of speeds than tasks, or a measured makespan below the bound, which no plan can have.
+    """
+    known = heaviest_first([] if weights is None else weights, total)[0]
+    key, rows = heaviest or (None, float(known[0]) if known.size else 0.0)
+    if weights is None:
+        known = np.array([rows]) if heaviest else known
+    elif heaviest and not (known.size and abs(known[0] - rows) <= ROUNDING * rows):
+        raise PlanError(
+            "certificate", f"weights whose largest is {rows:g}, as the heaviest key", f"{known[:1].tolist()}"
+        )
+    fastest = None if speeds is None else fastest_first(speeds)
+    if fastest is not None and len(fastest) != tasks:
+        raise PlanError("certificate", f"speeds of {tasks} tasks", f"{len(fastest)} speeds")
+    limit = 1 if not splittable else ways
+    bounds = known_bounds(known, total, tasks, limit, fastest)
+    best = best_bound(bounds)
+    lower = upper = None
+    if weights is not None and makespan is not None:
+        fast, all_speeds = (1.0, float(tasks)) if fastest is None else (float(fastest[0]), float(fastest.sum()))
+        try:
+            lower = needed_states(known, float(known.sum()), makespan * fast, makespan * all_speeds, splittable)
+        except PlanError:
+            lower = None  # a predicted makespan may be a few rows short of what its keys come to
+        keys = int(np.count_nonzero(known))
+        # Any best plan can be relieved of cycles (a key that meets another twice) without moving a load,
+        # within the tasks it uses: then it is a forest, of at most D + W - 1 pairs.
+        upper = min(states_upper(keys, tasks), keys * (limit or tasks))
+    return Certificate(
+        total_rows=total,
+        tasks=tasks,
+        fair_rows=bounds[0].rows,
+        heaviest_key=key,
+        heaviest_rows=rows,
+        splittable=splittable,
+        bound_rows=best.rows,
+        makespan_rows=makespan,
+        gap=_gap(makespan, best, predicted),
+        conclusion=_conclusion(bounds, best, tasks, makespan, heaviest, rows / total if total else 0.0, limit, unit),
+        bound_name=best.name,
+        unit=unit,
+        ways=limit,
+        states=states,
+        states_lower=lower,
+        states_upper=upper,
+    )
+
+
+def _gap(makespan: float | None, best: Bound, predicted: bool) -> float | None:
+    """How far above the bound; nothing measured is below it, so such a figure is not to be made to look right."""
+    if makespan is None:
+        return None
+    if predicted:
+        return makespan / best.rows - 1.0 if best.rows else 0.0
+    if makespan < best.rows * (1.0 - ROUNDING):
+        raise PlanError(
+            "certificate", f"a makespan of at least {best.rows:g}, the bound ({best.name})", f"{makespan:g}"
+        )
+    return max(makespan / best.rows, 1.0) - 1.0 if best.rows else 0.0
+
+
+def _conclusion(
+    bounds: list[Bound],
+    best: Bound,
+    tasks: int,
+    makespan: float | None,
+    heaviest: tuple[str, float] | None,
+    part: float,
+    ways: int | None,
+    unit: str,
+) -> str:
+    """What follows: whether more tasks would help, whether it is balanced, or how much is missing."""
+    fairest, alone = bounds[0].rows, next((one.rows for one in bounds if one.name == "heaviest key"), 0.0)
+    if not fairest:
+        return "nothing is queued"
+    if makespan is None:
+        return NOT_MEASURED
+    if alone > fairest:
+        who = f"key {heaviest[0][:80]!r}" if heaviest else "the heaviest key"
+        why = "its aggregates may not be split" if ways == 1 else f"may be split over {ways} tasks at most"
+        # More tasks do separate heavy keys that meet in one, but never bring the load below the one key.
+        floor = f" below {alone:,.0f} {unit}" if best.name == "several heavy keys" else ""
+        return f"more tasks will not help{floor}: {who} alone is {part:.0%} of the {unit} and {why}"
+    if makespan / fairest - 1.0 <= NEAR:
+        return "balanced: the largest task is at the fair share"
+    gap = makespan / best.rows - 1.0
+    if gap <= NEAR:
+        rule = "may not be split" if ways == 1 else f"may be split over {ways} tasks at most"
+        return (
+            f"no plan is clearly better: the {best.keys} heaviest keys, which {rule}, "
+            f"cannot be spread more thinly over {tasks} tasks"
+        )
+    return f"the largest task is {gap:.0%} above the bound"

@@ -1,0 +1,262 @@
+"""The frozen job of one run: ``job.json``, written once by ``prepare``."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from skewless.document import LARGEST_COUNT, LAST_STAGE, Count, Document, Frozen, unmet
+from skewless.errors import PlanError
+from skewless.spec.part import Part
+from skewless.spec.spec import InputFormat, JobSpec
+
+#: Engine ``combine``: input splits for each slot, and bytes of a split at most.
+SPLITS_PER_SLOT = 2
+LARGEST_SPLIT_BYTES = 128 << 20
+
+
+class Unit(Frozen):
+    """One source partition: a file of the input, or a range of one. Its position in ``Job.units`` is its ordinal.
+
+    Attributes:
+        path: where Spark reads it.
+        rows: its rows: from its own footer and not from the job that reads it, or, not counted, an estimate.
+        size_bytes: the length of the file, whole.
+        version: what tells this content from a later one, as far as its file system says: an entity tag; or
+            modification time, change time and inode.
+        checksum: SHA-256 of the file, whole, in hex; empty of a large one, and where an entity tag tells enough.
+        span: the range, ``start <= at < end``: row groups of a Parquet file, stripes of an ORC file, bytes
+            of a text, where a line belongs to the range that it begins in; None for the whole file.
+        first_row: the row of the file that the range begins with, where rows are counted.
+        counted: whether ``rows`` is known and not estimated.
+        values: of the partition columns that its path gives, as text; None is null.
+    """
+
+    path: str
+    rows: Count
+    size_bytes: Count
+    version: str = ""
+    checksum: str = ""
+    span: tuple[Count, Count] | None = None
+    first_row: int = Field(default=0, ge=0, le=LARGEST_COUNT)
+    counted: bool = True
+    values: dict[str, str | None] = Field(default_factory=dict)
+
+
+class Selected(Frozen):
+    """One expression of a map's select list, as Spark's parser read it when the run was frozen.
+
+    Attributes:
+        text: as it is written.
+        names: of the columns that it makes.
+        generator: the function that makes rows, if it is one, in lower case.
+        argument: of that function, as it is written.
+    """
+
+    text: str
+    names: tuple[str, ...]
+    generator: str = ""
+    argument: str = ""
+
+
+class Source(Frozen):
+    """How the files of an input are read.
+
+    Attributes:
+        format: of all files.
+        columns: Spark SQL type of each column of the files that is read, or, of a csv, of all in order.
+        partition_columns: Spark SQL type of each column that paths give.
+        header: of a csv, whether the first line of each file names its columns.
+        delimiter: of a csv.
+        reads: with a map, the columns that it reads.
+        selected: with a map that is a select list, that list.
+    """
+
+    format: InputFormat = "parquet"
+    columns: dict[str, str] = Field(default_factory=dict)
+    partition_columns: dict[str, str] = Field(default_factory=dict)
+    header: bool = True
+    delimiter: str = ","
+    reads: tuple[str, ...] = ()
+    selected: tuple[Selected, ...] = ()
+
+
+class Algebra(Frozen):
+    """What the planner may do with an aggregate, and what its states cost.
+
+    Attributes:
+        mergeable: whether states of one key may be merged.
+        ordered: whether the rows of a key must be seen in the order of the input.
+        state_bytes: of a usual state.
+        setup_seconds: for each key that a task opens, as the aggregate declares it.
+        row_seconds: of one core for a row, about; None where only running it can tell.
+    """
+
+    mergeable: bool
+    ordered: bool
+    state_bytes: int = Field(default=16, ge=0, le=LARGEST_COUNT)
+    setup_seconds: float = Field(default=0.0, ge=0)
+    row_seconds: float | None = Field(default=None, ge=0)
+
+
+class Job(Document):
+    """A spec bound to a date and to a listed input, with the waves cut.
+
+    Attributes:
+        spec: the spec with its overrides applied.
+        date: the day that is computed, under which the result is published.
+        hour: of a job of hours, the hour (``Part.hour``).
+        turn: orders the runs that publish one day, see ``skewless.run.publication``; 0 of a run that an earlier release
+            prepared.
+        input_path: the resolved path of the input.
+        output_path: the resolved folder of the published result.
+        units: the source partitions, in listing order.
+        waves: for each stage that admits input, the ordinals of its units.
+        key_types: Spark SQL type of each key column; with a map, of the mapped rows.
+        column_types: Spark SQL type of each further column that aggregates take.
+        algebra: for each aggregate, by name.
+        warm_from: the run directories that plan 0 is made from, newest first, at most two; empty for a
+            plain ring.
+        source: how the units are read.
+    """
+
+    spec: JobSpec
+    date: dt.date
+    hour: str | None = Field(default=None, pattern=r"^([01][0-9]|2[0-3])b?$")
+    input_path: str
+    output_path: str
+    units: tuple[Unit, ...]
+    waves: tuple[tuple[int, ...], ...]
+    key_types: dict[str, str]
+    column_types: dict[str, str]
+    algebra: dict[str, Algebra]
+    warm_from: tuple[str, ...] = Field(default=(), max_length=2)
+    source: Source = Source()
+    turn: Count = 0
+
+    @model_validator(mode="after")
+    def _each_unit_once(self) -> Self:
+        if len(self.waves) > LAST_STAGE:
+            raise unmet(f"at most {LAST_STAGE:,} waves", f"{len(self.waves):,}")
+        if self.rows > LARGEST_COUNT:
+            raise unmet(f"at most {LARGEST_COUNT:,} rows of all units", f"{self.rows:,}")
+        admitted = [ordinal for wave in self.waves for ordinal in wave]
+        if len(set(admitted)) < len(admitted) or not set(admitted) <= set(range(len(self.units))):
+            raise unmet(f"waves of different ones of the {len(self.units)} units", "another ordinal, or one twice")
+        return self
+
+    @model_validator(mode="after")
+    def _of_its_spec(self) -> Self:
+        """Whoever edits a frozen job must change its spec's columns in both places."""
+        if (self.hour is None) != (self.spec.schedule.unit == "day"):
+            raise unmet(f"a part of the unit {self.spec.schedule.unit}", str(self.part))
+        if set(self.key_types) != set(self.spec.key):
+            raise unmet(f"a type of each key column, {list(self.spec.key)}"[:160], str(list(self.key_types))[:120])
+        if set(self.algebra) != set(self.spec.aggregates):
+            raise unmet(
+                f"the algebra of each aggregate, {list(self.spec.aggregates)}"[:160], str(list(self.algebra))[:120]
+            )
+        return self
+
+    @property
+    def part(self) -> Part:
+        """What is computed: a day, or an hour of it."""
+        return Part(self.date, self.hour)
+
+    @property
+    def rows(self) -> int:
+        """Rows of the whole input, before a map: by its footers, or an estimate."""
+        return sum(unit.rows for unit in self.units)
+
+    @property
+    def counted(self) -> bool:
+        """Whether it is known before a run how many rows will be admitted: all are counted, and none is mapped."""
+        return self.spec.map is None and all(unit.counted for unit in self.units)
+
+    @property
+    def extent(self) -> str:
+        """The rows and files of the input, in words."""
+        about = "" if all(unit.counted for unit in self.units) else "about "
+        files = len({unit.path for unit in self.units})
+        cut = f", cut into {len(self.units):,} units" if files < len(self.units) else ""
+        return f"{about}{self.rows:,} rows in {files:,} files{cut}"
+
+    @property
+    def enacted(self) -> Job:
+        """The job whose plans are enacted, see ``JobSpec.enacted``."""
+        return self if self.spec.mode == "run" else self.model_copy(update={"spec": self.spec.enacted})
+
+    @property
+    def splittable(self) -> bool:
+        """Whether a key may be reduced in several tasks and its states merged after."""
+        return not self.forwards_states
+
+    @property
+    def in_order(self) -> bool:
+        """Whether each wave comes after the one before in the listing too, so that none is a sample of what follows.
+
+        Where every wave is one unit nobody can tell, and waves are taken to be samples.
+        """
+        ordinals = [ordinal for wave in self.waves for ordinal in wave]
+        return len(ordinals) > len(self.waves) > 1 and ordinals == sorted(ordinals)
+
+    @property
+    def forwards_states(self) -> bool:
+        """Whether a key lives in one task, and its state moves with it (``state: forward``)."""
+        return self.spec.state == "forward" or not all(
+            one.mergeable and not one.ordered for one in self.algebra.values()
+        )
+
+    @property
+    def combine_splits(self) -> int:
+        """Input splits that the engine ``combine`` reads: several per slot, so that none waits long for the last."""
+        size = sum({unit.path: unit.size_bytes for unit in self.units}.values())
+        return max(1, self.spec.routing.slot_count * SPLITS_PER_SLOT, -(-size // LARGEST_SPLIT_BYTES))
+
+    @property
+    def last_stage(self) -> int:
+        """The highest stage there can be: one per wave, and one that drains the backlog."""
+        return len(self.waves)
+
+    def wave_rows(self, wave: int) -> int:
+        """Rows of one wave, as ``rows`` counts them.
+
+        Raises:
+            PlanError: the job has not so many waves.
+        """
+        if not 0 <= wave < len(self.waves):
+            raise PlanError("job", f"a wave of its {len(self.waves)}", f"wave {wave}")
+        return sum(self.units[ordinal].rows for ordinal in self.waves[wave])
+
+    def admitted_rows(self, waves: tuple[int, int]) -> int:
+        """Rows that a stage admits which takes in the waves ``first <= wave < end``.
+
+        Raises:
+            PlanError: the job has not so many waves.
+        """
+        if not 0 <= waves[0] <= waves[1] <= len(self.waves):
+            raise PlanError("job", f"waves within its {len(self.waves)}", f"those from {waves[0]} to {waves[1]}")
+        return sum(self.wave_rows(wave) for wave in range(*waves))
+
+    def admitted_units(self, waves: tuple[int, int]) -> tuple[int, ...]:
+        """The ordinals of the source partitions of the waves ``first <= wave < end``, ascending.
+
+        Raises:
+            PlanError: the job has not so many waves.
+        """
+        self.admitted_rows(waves)
+        return tuple(sorted(ordinal for wave in self.waves[slice(*waves)] for ordinal in wave))
+
+    def foretold_rows(self, waves: tuple[int, int], seen_rows: int, seen_waves: int) -> int:
+        """Rows that waves will admit: as counted, or else as many for each listed one as there were so far.
+
+        Args:
+            waves: ``first <= wave < end``.
+            seen_rows: rows admitted so far, mapped ones where there is a map.
+            seen_waves: the waves that they came with: the first so many.
+        """
+        listed = self.admitted_rows(waves)
+        before = 0 if self.counted else self.admitted_rows((0, seen_waves))
+        return round(listed * seen_rows / before) if before else listed

@@ -1,0 +1,196 @@
+"""The row counts that must balance before anything is published."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pydantic import Field
+
+from skewless.document import LAST_STAGE, Document, Frozen
+from skewless.documents.job import Job
+from skewless.documents.stage_report import StageReport
+from skewless.errors import LedgerError
+
+
+class LedgerLine(Frozen):
+    """One stage: ``admitted + backlog_in = processed + backlog``, and what was expected to come in.
+
+    ``listed_rows`` are those of the footers; or, where these do not say how many will be admitted, the
+    rows that reader and map gave out, counted there and not where they arrived. ``source_gap`` is by how
+    many rows the reader missed the footers, where there are some.
+    """
+
+    stage: int = Field(ge=0, le=LAST_STAGE)
+    listed_rows: int = Field(ge=0)
+    admitted_rows: int = Field(ge=0)
+    backlog_in_rows: int = Field(ge=0)
+    processed_rows: int = Field(ge=0)
+    backlog_rows: int = Field(ge=0)
+    source_gap: int = Field(default=0, ge=0)
+
+    @classmethod
+    def of(cls, job: Job, report: StageReport) -> LedgerLine:
+        """The line of one report."""
+        units = [job.units[ordinal] for ordinal in job.admitted_units(report.waves)]
+        known = report.source_rows is not None and all(unit.counted for unit in units)
+        return cls(
+            stage=report.stage,
+            listed_rows=listed_rows(job, report),
+            admitted_rows=report.admitted_rows,
+            backlog_in_rows=report.backlog_in_rows,
+            processed_rows=report.processed_rows,
+            backlog_rows=report.backlog_rows,
+            source_gap=abs((report.source_rows or 0) - job.admitted_rows(report.waves)) if known else 0,
+        )
+
+
+def listed_rows(job: Job, report: StageReport) -> int:
+    """Rows that a stage had to admit: by the footers, or by the count of the reader where these cannot say."""
+    if job.counted:
+        return job.admitted_rows(report.waves)
+    return report.given_rows or 0
+
+
+def input_rows(job: Job, reports: Sequence[StageReport]) -> int:
+    """Rows that a run has to reduce: of the whole input where footers say it, else of what was read of it so far."""
+    return job.rows if job.counted else sum(listed_rows(job, report) for report in reports)
+
+
+class Ledger(Document):
+    """All lines of a run, its totals, and every imbalance in words.
+
+    Attributes:
+        input_rows: rows of the input by its footers, counted before any stage ran; or those that reader and
+            map gave out, where footers cannot say it.
+        state_rows: rows accounted for in the merged result, counted by ``merge``.
+        problems: empty exactly when the ledger balances.
+    """
+
+    lines: tuple[LedgerLine, ...]
+    input_rows: int = Field(ge=0)
+    state_rows: int = Field(ge=0)
+    problems: tuple[str, ...]
+
+    @property
+    def balanced(self) -> bool:
+        """Whether every row is counted once."""
+        return not self.problems
+
+
+def balance(job: Job, reports: Sequence[StageReport], state_rows: int) -> Ledger:
+    """Draw up the ledger of a run.
+
+    Args:
+        job: the frozen job; its footers say what should have been admitted.
+        reports: the committed reports, by stage from 0.
+        state_rows: rows that the merged states account for.
+    """
+    lines = tuple(LedgerLine.of(job, report) for report in reports)
+    whole = input_rows(job, reports)
+    return Ledger(
+        lines=lines,
+        input_rows=whole,
+        state_rows=state_rows,
+        problems=(
+            *stage_problems(lines),
+            *_wave_problems(job, reports),
+            *_run_problems(lines, whole, state_rows),
+        ),
+    )
+
+
+def stage_problems(lines: Sequence[LedgerLine], left_over: int = 0) -> tuple[str, ...]:
+    """Everything that does not add up within a stage, or between it and the one before.
+
+    Args:
+        lines: consecutive stages.
+        left_over: backlog rows of the stage before the first of them.
+    """
+    problems = []
+    for line in lines:
+        at = f"stage {line.stage}"
+        if line.admitted_rows != line.listed_rows:
+            problems.append(f"{at} admitted {line.admitted_rows:,} rows of the {line.listed_rows:,} listed")
+        if line.source_gap:
+            problems.append(f"{at} read {line.source_gap:,} rows more or less than the footers list")
+        if line.backlog_in_rows != left_over:
+            problems.append(f"{at} took in {line.backlog_in_rows:,} backlog rows of the {left_over:,} left over")
+        came, went = line.admitted_rows + line.backlog_in_rows, line.processed_rows + line.backlog_rows
+        if came != went:
+            problems.append(f"{at} got {came:,} rows but processed and left over {went:,}")
+        left_over = line.backlog_rows
+    return tuple(problems)
+
+
+def _wave_problems(job: Job, reports: Sequence[StageReport]) -> list[str]:
+    """Every wave is admitted once, in order: each stage takes in those that follow the last one's."""
+    problems, reached = [], 0
+    for report in reports:
+        first, end = report.waves
+        if first != reached:
+            problems.append(f"stage {report.stage} admitted waves from {first} on, after {reached} waves")
+        reached = end
+    if reports and reached != len(job.waves):
+        problems.append(f"{reached} of {len(job.waves)} waves were admitted")
+    return problems
+
+
+def _run_problems(lines: Sequence[LedgerLine], input_rows: int, state_rows: int) -> tuple[str, ...]:
+    problems = []
+    processed = sum(line.processed_rows for line in lines)
+    if lines and lines[-1].backlog_rows:
+        problems.append(f"{lines[-1].backlog_rows:,} backlog rows were never reduced")
+    if processed != input_rows:
+        problems.append(f"{processed:,} rows were processed of the {input_rows:,} of the input")
+    if state_rows != processed:
+        problems.append(f"the states account for {state_rows:,} rows of the {processed:,} processed")
+    return tuple(problems)
+
+
+def require_kept(job: Job, report: StageReport, left_over: int, on_disk: int) -> None:
+    """Balance a stage before it commits: against the listing, the last commit, and its own files.
+
+    Args:
+        job: the frozen job.
+        report: what the stage would report.
+        left_over: backlog rows of the stage before it, as its commit counts them.
+        on_disk: rows in the files of its own backlog.
+
+    Raises:
+        LedgerError: names what does not add up.
+    """
+    problems = list(stage_problems([LedgerLine.of(job, report)], left_over))
+    if on_disk != report.backlog_rows:
+        problems.append(f"{on_disk:,} backlog rows are on disk of the {report.backlog_rows:,} counted")
+    if problems:
+        raise LedgerError(
+            f"stage {report.stage}", "every row counted once", "; ".join(problems), "nothing was committed"
+        )
+
+
+def require_all_processed(job: Job, reports: Sequence[StageReport], where: str) -> None:
+    """Refuse to merge while rows are not reduced yet, or by the reports never were.
+
+    Args:
+        job: the frozen job.
+        reports: the committed reports, by stage from 0.
+        where: who asks, for the message.
+
+    Raises:
+        LedgerError: input or backlog is left, so the result would lack rows.
+    """
+    processed = sum(report.processed_rows for report in reports)
+    whole = input_rows(job, reports)
+    if not reports or processed != whole or reports[-1].waves[1] < len(job.waves):
+        came = f"{processed:,} of them after {len(reports)} stages"
+        raise LedgerError(where, f"all {whole:,} rows processed", came, "run the next stage first")
+
+
+def require_balanced(ledger: Ledger) -> None:
+    """Refuse a ledger that does not balance.
+
+    Raises:
+        LedgerError: names the first imbalance.
+    """
+    if not ledger.balanced:
+        raise LedgerError("ledger", "every row counted once", "; ".join(ledger.problems), "nothing is published")

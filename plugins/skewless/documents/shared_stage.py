@@ -1,0 +1,83 @@
+"""The documents of a stage that several clusters share: what was routed, who did what."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from skewless.document import LAST_STAGE, Count, Document, Frozen
+from skewless.documents.commit import CommittedFile
+
+#: In the attempt that routed a stage, and in the one that ended it.
+ROUTED_ROWS, STAGE_SHARES = "routed.json", "shares.json"
+
+
+class RoutedRows(Document):
+    """The rows of a stage where each virtual task finds its own, states that go ahead of them included.
+
+    Attributes:
+        stage: its number.
+        cluster: who routed it.
+        tasks: by task index the files of its rows; a task that has none is left out.
+        source_rows: as in ``StageReport``.
+        given_rows: as in ``StageReport``.
+    """
+
+    stage: int = Field(ge=0, le=LAST_STAGE)
+    cluster: str
+    tasks: dict[int, tuple[CommittedFile, ...]]
+    source_rows: Count | None = None
+    given_rows: Count | None = None
+
+    @property
+    def partitions(self) -> dict[str, int]:
+        """The names under which tasks are leased, each with its task index.
+
+        They sort by their rows, the most first, as leases are taken in the order of their names: what takes long
+        is begun early, and what is left for the end is short.
+        """
+        rows = {task: sum(file.rows for file in files) for task, files in self.tasks.items()}
+        largest_first = sorted(rows, key=lambda task: (-rows[task], task))
+        return {f"task-{rank:06d}-{task}": task for rank, task in enumerate(largest_first)}
+
+
+class SharedTask(Document):
+    """One virtual task, done: what its lease's holder commits through the fence.
+
+    Attributes:
+        task: its index.
+        cluster: who did it.
+        seconds: how long that took.
+        files: exactly what it wrote.
+    """
+
+    task: int = Field(ge=0)
+    cluster: str
+    seconds: float = Field(ge=0)
+    files: tuple[CommittedFile, ...]
+
+
+class TaskShare(Frozen):
+    """Who did a virtual task, and in how many seconds."""
+
+    cluster: str
+    seconds: float = Field(ge=0)
+
+
+class StageShares(Document):
+    """Who did what of a shared stage.
+
+    Attributes:
+        stage: its number.
+        routed_by: the cluster that routed it.
+        tasks: by the names of the virtual tasks that had rows.
+    """
+
+    stage: int = Field(ge=0, le=LAST_STAGE)
+    routed_by: str
+    tasks: dict[str, TaskShare]
+
+    @property
+    def done(self) -> dict[str, int]:
+        """How many virtual tasks each cluster did."""
+        clusters = [share.cluster for share in self.tasks.values()]
+        return {cluster: clusters.count(cluster) for cluster in sorted(set(clusters))}

@@ -1,0 +1,171 @@
+"""What happened in one stage: the counts, the load of each task, and the histogram."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Annotated, Self
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field, model_validator
+
+from skewless.document import LAST_STAGE, Count, Document, Frozen, unmet
+from skewless.routing.virtual_task import VirtualTask
+
+#: How a virtual task is named; that the name is one of the plan's is for who reads both. Reports have many of them,
+#: so this is looked at where the text is parsed.
+_TASK = r"\A(0|[1-9][0-9]{0,6})-(0|[1-9][0-9]{0,6})-[1-9][0-9]{0,6}\z"
+#: A longer key text is left to the ring: plans and reports are documents that people read.
+LONGEST_HEAD_KEY = 1024
+
+
+class TaskLoad(Frozen):
+    """Rows of one virtual task in one stage; ``queued = processed + backlog``.
+
+    Attributes:
+        busy_seconds: time it took to reduce its rows, where that was measured.
+        slowness: seconds for a row of its light keys, beside the median task's; where that was measured.
+    """
+
+    task: str = Field(pattern=_TASK)
+    queued_rows: Count
+    processed_rows: Count
+    backlog_rows: Count
+    states: Count
+    busy_seconds: float | None = Field(default=None, ge=0)
+    slowness: float | None = Field(default=None, gt=0)
+
+    @property
+    def virtual_task(self) -> VirtualTask:
+        """The task's name, read."""
+        return VirtualTask.parse(self.task)
+
+
+class SplitLoad(Frozen):
+    """Rows of one input split that was reduced where it was read (engine ``combine``); its place is its number.
+
+    Attributes:
+        rows: rows reduced in it.
+        states: partial states that it made: different keys in it; null where nobody counted them.
+        busy_seconds: time it took to reduce its rows, where that was measured.
+    """
+
+    rows: Count
+    states: Count | None = None
+    busy_seconds: float | None = Field(default=None, ge=0)
+
+
+class Histogram(Frozen):
+    """Exact key counts: head keys one by one, all others added up per slot of the ring.
+
+    Attributes:
+        seen_rows: rows admitted in this stage and all before it.
+        seen_null_rows: those of them without a key.
+        backlog_null_rows: rows without a key that this stage left over.
+        head: key text -> (seen rows, backlog rows), exact.
+        seen_tail: seen rows of the other keys, per slot, shape ``(2**ring_bits,)``.
+        backlog_tail: backlog rows of the other keys, per slot, same shape.
+        head_seconds: key text -> seconds spent on the rows of a head key that have been reduced so
+            far, of keys where that was measured.
+        tail_seconds: seconds spent on all other rows so far, where that was measured.
+        keys: different keys seen so far, where they were counted.
+    """
+
+    seen_rows: Count
+    seen_null_rows: Count
+    backlog_null_rows: Count
+    head: dict[str, tuple[Count, Count]]
+    seen_tail: tuple[Count, ...]
+    backlog_tail: tuple[Count, ...]
+    head_seconds: dict[str, Annotated[float, Field(ge=0)]] = Field(default_factory=dict)
+    tail_seconds: float | None = Field(default=None, ge=0)
+    keys: Count | None = None
+
+    def on_ring(self, slots: int) -> Histogram:
+        """The same counts by the slots of a ring of another size; keys that are named stay as they are.
+
+        Slots of a finer ring add up exactly. Rows of a coarser slot are spread evenly over the finer ones that it
+        is cut into, as nothing tells them apart; what is left over goes to the first of these.
+
+        Args:
+            slots: of the other ring, a power of two, as the number of this one's is.
+        """
+        tails = {name: _folded(getattr(self, name), slots) for name in ("seen_tail", "backlog_tail")}
+        return self if len(self.seen_tail) == slots else self.model_copy(update=tails)
+
+
+def _folded(rows: Sequence[int], slots: int) -> tuple[int, ...]:
+    """Counts by slot, by the slots of a ring of another size."""
+    counts = np.array(rows, dtype=np.int64)
+    if slots <= len(counts):
+        return tuple(counts.reshape(slots, -1).sum(axis=1).tolist())
+    parts = slots // len(counts)
+    each, more = np.divmod(counts, parts)
+    return tuple((each[:, None] + (np.arange(parts) < more[:, None])).ravel().tolist())
+
+
+class StageReport(Document):
+    """The record of a committed stage; the planner's only evidence.
+
+    Attributes:
+        stage: its number, and the epoch of the plan that routed it.
+        waves: the waves it admitted, ``first <= wave < end``.
+        admitted_rows: rows of the wave that arrived at the tasks.
+        backlog_in_rows: rows of the last stage's backlog that arrived at the tasks.
+        forwarded_rows: those of them whose owner had changed.
+        processed_rows: rows reduced into states.
+        backlog_rows: rows left over and written for the next stage.
+        stage_seconds: wall time of the stage's Spark work.
+        tasks: one entry per virtual task, by task index; none where nothing was routed (engine ``combine``).
+        splits: one entry per input split, by its number, where nothing was routed; none where nobody counted them.
+        source_rows: rows that were read of the wave, counted by the reader, where the listing does not
+            say how many rows the wave admits: they are mapped, or their number was estimated.
+        given_rows: what became of them before they were routed: rows of the map, or the same ones.
+    """
+
+    stage: int = Field(ge=0, le=LAST_STAGE)
+    waves: tuple[int, int]
+    admitted_rows: Count
+    backlog_in_rows: Count
+    forwarded_rows: Count
+    processed_rows: Count
+    backlog_rows: Count
+    stage_seconds: float = Field(ge=0)
+    tasks: tuple[TaskLoad, ...]
+    histogram: Histogram
+    source_rows: Count | None = None
+    given_rows: Count | None = None
+    splits: tuple[SplitLoad, ...] = ()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if not 0 <= self.waves[0] <= self.waves[1] <= LAST_STAGE:
+            raise unmet("a range of waves", str(self.waves)[:120])
+        if self.splits and (self.tasks or sum(one.rows for one in self.splits) != self.processed_rows):
+            came = f"{len(self.tasks)} tasks, and splits of {sum(one.rows for one in self.splits):,} rows"
+            raise unmet(f"tasks, or else splits that have all {self.processed_rows:,} rows processed", came)
+        return self
+
+    @cached_property
+    def processed(self) -> npt.NDArray[np.int64]:
+        """Processed rows of each task, or where nothing was routed of each input split, shape ``(tasks,)``."""
+        rows = [load.processed_rows for load in self.tasks] or [split.rows for split in self.splits]
+        return np.array(rows, dtype=np.int64)
+
+    @property
+    def measured(self) -> bool:
+        """Whether it is known which task, or which input split, had how many of the rows."""
+        return bool(len(self.processed)) or not self.processed_rows
+
+    @property
+    def max_over_mean(self) -> float | None:
+        """The largest task's processed rows over the mean; 1.0 if none were processed, None if not measured."""
+        if not self.measured:
+            return None
+        return float(self.processed.max() / self.processed.mean()) if self.processed.any() else 1.0
+
+    @property
+    def balance_words(self) -> str:
+        """``max_over_mean`` as a log says it."""
+        return "not measured" if self.max_over_mean is None else f"{self.max_over_mean:.3f}"

@@ -1,0 +1,1 @@
+"""What changes next: the forecast, the schedule, the costs, and the decision made of them."""

@@ -1,0 +1,63 @@
+"""What a stage costs beside its rows, and what a row costs: fitted to the stages so far."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from skewless.bounds.makespan import makespan
+from skewless.documents.job import Job
+from skewless.documents.stage_report import StageReport
+
+#: Seconds of a stage that are taken to be no work on rows until stages of different sizes have
+#: been seen: a stage of a handful of rows in a warm session. A low guess means more stages.
+USUAL_OVERHEAD_SECONDS = 1.5
+
+
+class StageCost(NamedTuple):
+    """A stage takes ``overhead_seconds + seconds_per_row * makespan_rows``."""
+
+    overhead_seconds: float
+    seconds_per_row: float
+
+    @property
+    def overhead_rows(self) -> float:
+        """The overhead in rows of the largest task: a stage pays if it shortens that by more."""
+        if not self.overhead_seconds:
+            return 0.0
+        return self.overhead_seconds / self.seconds_per_row if self.seconds_per_row > 0 else float("inf")
+
+
+def stage_cost(job: Job, reports: Sequence[StageReport]) -> StageCost:
+    """The cost of the next stage, from the spec or from what was measured.
+
+    The first stages of a session are slow for reasons that never come again, so the line through
+    the stages may even fall: then the last stage alone speaks, beside the usual overhead. Where the
+    tasks' own times were measured, the rest of the stage's time is overhead, and nothing is fitted.
+
+    Args:
+        job: its spec may say what a stage costs.
+        reports: of the stages so far that were routed, in order, at least one.
+    """
+    slots = job.spec.routing.slot_count
+    rows = np.array([makespan(report.processed.astype(np.float64), slots) for report in reports])
+    seconds = np.array([report.stage_seconds for report in reports])
+    given = job.spec.routing.stage_overhead
+    if given is not None:
+        work = float(np.maximum(seconds - given, 0.0).sum())
+        return StageCost(given, work / float(rows.sum()) if rows.any() else 0.0)
+    last_rows, last_seconds = float(rows[-1]), float(seconds[-1])
+    if not last_rows:
+        return StageCost(0.0, 0.0)  # nothing to go by
+    loads = reports[-1].tasks or reports[-1].splits
+    busy = [load.busy_seconds for load in loads if load.busy_seconds is not None]
+    if busy and len(busy) == len(loads):
+        work = makespan(np.array(busy), slots)
+        return StageCost(max(0.0, last_seconds - work), work / last_rows)
+    per_row = max(0.0, last_seconds - USUAL_OVERHEAD_SECONDS) / last_rows
+    if len(reports) > 1 and np.ptp(rows) > 0:
+        slope = float(np.cov(rows, seconds, bias=True)[0, 1] / rows.var())
+        per_row = max(per_row, slope)
+    return StageCost(max(0.0, last_seconds - per_row * last_rows), per_row)

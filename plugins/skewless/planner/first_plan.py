@@ -1,0 +1,252 @@
+"""Plan 0 from what is known before the first stage: the last run of the same job, or a sample of the keys.
+
+A first stage on the plain ring piles the hot keys of every night on the same tasks, though they have
+been known since the night before. So the last run's histogram, scaled to the first wave, is taken for
+a forecast, and plan 0 is proposed and chosen like any other. If the keys of the last two runs differ
+too much, yesterday says little of today; then, or where there is no earlier run, a sample of today's
+keys is taken the same way. Plan 0 says what it was made from, and why not from something better.
+
+Where plan 0 comes from a sample, the first stage may admit more than the first wave: that wave is small
+because nothing used to be known. How much more depends on what is known of the cost of rows.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from skewless.documents.job import Job
+from skewless.documents.stage_report import Histogram, StageReport, TaskLoad
+from skewless.planner.cost import USUAL_OVERHEAD_SECONDS
+from skewless.planner.drift import drift
+from skewless.planner.engine_choice import ROW_SECONDS
+from skewless.planner.forecast import Forecast
+from skewless.planner.key_sample import KeySample
+from skewless.planner.planner import Weighed, choose, first_plan, propose
+from skewless.planner.policies import POLICIES
+from skewless.planner.schedule import UNCHECKED, Admission, Budget, choose_budget, next_waves, wasted_rows
+from skewless.routing.plan import PlanSource, RoutingPlan
+from skewless.spec.spec import JobSpec
+
+#: Plan 0 is made from the last run as long as its keys differ from those of the run before it by no
+#: more than this part of all rows (``skewless.planner.drift``).
+DRIFT_LIMIT = 0.2
+#: A first stage that is to find out what rows cost takes no more than this part of them: a key that costs
+#: ten times as much as others may still be placed by that.
+PROBE = 0.05
+#: Where nobody knows what a row costs, nobody can say whether a stage less is worth more than a better
+#: forecast. Up to this part of the makespan it is taken to be: of two minutes that is what a stage costs.
+SURE = 0.03
+#: The last run is as good as a sample of this one if the keys of the last two differ by no more than this.
+STEADY = 0.05
+
+
+def applies(spec: JobSpec) -> bool:
+    """Whether plan 0 can be made from an earlier run: the spec allows it, and its policy forecasts."""
+    return spec.routing.warm_start and _forecasts(spec)
+
+
+def samples(spec: JobSpec) -> bool:
+    """Whether plan 0 can be made from a sample of the keys: the spec allows it, and its policy forecasts."""
+    return spec.routing.key_sample and _forecasts(spec)
+
+
+def _forecasts(spec: JobSpec) -> bool:
+    policy = POLICIES.get(spec.enacted.routing.policy)
+    return policy is not None and policy.schedules
+
+
+def plain_plan(job: Job, reason: str) -> RoutingPlan:
+    """The plain ring, and why it is not a warm start."""
+    return first_plan(job).model_copy(update={"sentence": f"the plain ring: {reason}"})
+
+
+def warm_plan(job: Job, last: Histogram, before: Histogram | None) -> RoutingPlan:
+    """Plan 0 from what the job's last run saw.
+
+    Args:
+        job: the frozen job; its ``warm_from`` names the runs.
+        last: the last histogram of the newest run, on whatever ring it was counted.
+        before: that of the run before it; None if there is none, and then nothing speaks against ``last``.
+
+    Returns:
+        A plan for the first waves with what it expects of each task; the plain ring where the last run is no
+        guide. Its sentence says which it is.
+
+    Raises:
+        PlanError: the policy splits a key that may not be split.
+    """
+    plain = first_plan(job)
+    if not applies(job.spec) or not plain.waves[1]:
+        return plain
+    name = _name(job)
+    if not last.seen_rows:
+        return plain_plan(job, f"run {name} had no rows")
+    apart = None if before is None else drift(before, last)
+    if apart is not None and apart > DRIFT_LIMIT:
+        words = f"the keys of the last two runs differ by {apart:.0%}, more than the {DRIFT_LIMIT:.0%} up to which"
+        return plain_plan(job, f"{words} the last one is a guide")
+    last = last.on_ring(1 << plain.ring.ring_bits)
+    differ = "no run before it to compare with"
+    trust = differ if apart is None else f"the keys of the last two runs differ by {apart:.0%}"
+    start, source = f"warm start from run {name}", PlanSource(kind="run", run=name, rows=last.seen_rows)
+    if apart is None or apart > STEADY:
+        return _planned(job, plain, _Known(last, source), start, trust)
+    known = _Known(last, source, overhead_rows=_overhead_rows(job, last))
+    admission = _first_waves(job, plain, known)
+    trust = "; ".join(filter(None, (admission.sentence, trust)))
+    return _planned(job, first_plan(job, admission.waves), known, start, trust)
+
+
+def sampled_plan(job: Job, plain: RoutingPlan, sample: KeySample) -> RoutingPlan:
+    """Plan 0 from a sample of the keys.
+
+    Args:
+        job: the frozen job.
+        plain: plan 0 as it is without the sample; its sentence says why nothing better is known.
+        sample: of the keys.
+
+    Returns:
+        A plan for the first waves with what it expects of each task, or ``plain`` where the sample
+        says nothing.
+
+    Raises:
+        PlanError: the policy splits a key that may not be split.
+    """
+    if not samples(job.spec) or not plain.waves[1]:
+        return plain
+    histogram = sample.histogram(plain.ring.ring_bits, job.spec.routing.head_limit)
+    if histogram is None:
+        return plain
+    source = PlanSource(kind="sample", rows=histogram.seen_rows)
+    known = _Known(histogram, source, max(UNCHECKED, sample.spread), _overhead_rows(job, histogram))
+    admission = _first_waves(job, plain, known)
+    known = known._replace(expected_keys=sample.key_counts.keys_in(job.admitted_rows(admission.waves)))
+    return _planned(job, first_plan(job, admission.waves), known, f"from {source.words}", admission.sentence)
+
+
+class _Known(NamedTuple):
+    """What plan 0 is made from.
+
+    Attributes:
+        seen: of the last run, or of a sample.
+        source: which it is.
+        spread: of the forecast that is made from it; see ``stage_schedule.dispersion``.
+        overhead_rows: what a stage costs, in rows of the largest task; 0 where that is not to be weighed.
+        expected_keys: different keys in the first stage; None where the counts tell.
+    """
+
+    seen: Histogram
+    source: PlanSource
+    spread: float = UNCHECKED
+    overhead_rows: float = 0.0
+    expected_keys: float | None = None
+
+
+def _overhead_rows(job: Job, seen: Histogram) -> float:
+    """What a stage costs, in rows of the largest task; all rows there are where nobody knows what those cost."""
+    given = job.spec.routing.stage_overhead
+    overhead, row_seconds = USUAL_OVERHEAD_SECONDS if given is None else given, _row_seconds(job, seen)
+    if row_seconds is None:
+        return float(job.rows) if overhead else 0.0
+    return overhead / row_seconds
+
+
+def _row_seconds(job: Job, seen: Histogram) -> float | None:
+    """What a row costs: as the last run measured it, or as the aggregates declare it; None where neither is known."""
+    if seen.tail_seconds is not None and seen.seen_rows:
+        measured = math.fsum(seen.head_seconds.values()) + seen.tail_seconds
+        return max(ROW_SECONDS, measured / seen.seen_rows)
+    declared = [one.row_seconds for one in job.algebra.values() if one.row_seconds is not None]
+    return ROW_SECONDS + math.fsum(declared) if len(declared) == len(job.algebra) else None
+
+
+def _first_waves(job: Job, plain: RoutingPlan, known: _Known) -> Admission:
+    """The waves of the first stage, from a sample or the last run, and why in words."""
+    last = len(job.waves)
+    if not known.overhead_rows:
+        return Admission(plain.waves, "")
+    if any(one.setup_seconds for one in job.algebra.values()):
+        return Admission((0, last), "all waves are admitted at once, as each stage sets up its keys anew")
+    unknown = _row_seconds(job, known.seen) is None
+    if unknown and (job.spec.routing.probe or _wasted_part(job, plain, known) > SURE):
+        probed = [end for end in range(1, last + 1) if job.admitted_rows((0, end)) <= PROBE * job.rows]
+        waves = (0, max(probed, default=1))
+        return Admission(waves, "the first stage is small, as nobody knows yet what a row costs")
+    before = plain.model_copy(update={"waves": (0, 0)})
+    return next_waves(job, before, _as_report(job, before, known.seen), known.overhead_rows, known.spread)
+
+
+def _wasted_part(job: Job, plain: RoutingPlan, known: _Known) -> float:
+    """What the error of a forecast of all rows would cost, as a part of the makespan."""
+    tasks = len(plain.tasks)
+    return wasted_rows(float(job.rows), float(known.seen.seen_rows), tasks, known.spread) * tasks / max(1, job.rows)
+
+
+def _planned(job: Job, plain: RoutingPlan, known: _Known, start: str, trust: str) -> RoutingPlan:
+    report = _as_report(job, plain, known.seen)
+    forecast = Forecast.after(job, plain, report, plain.waves, expected_keys=known.expected_keys)
+    # No stage has made states yet: a key is as cheap on one task as on another.
+    taken = choose([replace(one, new_states=0) for one in propose(job, forecast)])
+    expected = forecast.expected_rows(taken.routing, taken.placement)
+    budget = _budget(job, plain, forecast, expected, known)
+    return taken.routing.model_copy(
+        update={
+            "epoch": plain.epoch,
+            "waves": plain.waves,
+            "share_salt": plain.share_salt,
+            "head": taken.head(),
+            "budget_rows": budget.rows,
+            "expected_rows": tuple(np.rint(expected).astype(int).tolist()),
+            "sentence": "; ".join(filter(None, (f"{start}: {_words(taken)}", budget.sentence, trust))),
+            "source": known.source,
+        }
+    )
+
+
+def _words(taken: Weighed) -> str:
+    if taken.action == "stand still":
+        return "the plain ring, as no other plan costs less"
+    return f"{taken.action}: {taken.sentence}; the largest task is to get {taken.makespan_rows:,.0f} rows"
+
+
+def _budget(job: Job, plain: RoutingPlan, forecast: Forecast, expected: np.ndarray, known: _Known) -> Budget:
+    """The spec's, or the one that suits the forecast."""
+    if job.spec.routing.budget is not None:
+        return Budget(plain.budget_rows, "")
+    is_last = forecast.waves[1] == len(job.waves)
+    return choose_budget(forecast, expected, known.spread, is_last, known.overhead_rows)
+
+
+def _as_report(job: Job, plan: RoutingPlan, last: Histogram) -> StageReport:
+    """What the last run saw as if a stage had reduced it all: the forecast scales it to the next wave."""
+    nothing = (0,) * len(last.backlog_tail)
+    histogram = last.model_copy(
+        update={
+            "backlog_null_rows": 0,
+            "head": {key: (seen, 0) for key, (seen, _) in last.head.items()},
+            "backlog_tail": nothing,
+        }
+    )
+    idle = (TaskLoad(task=str(task), queued_rows=0, processed_rows=0, backlog_rows=0, states=0) for task in plan.tasks)
+    return StageReport(
+        stage=plan.epoch,
+        # Where rows are not counted, this input is taken to give as many of them as the last one.
+        waves=(0, 0 if job.counted else len(job.waves)),
+        admitted_rows=last.seen_rows,
+        backlog_in_rows=0,
+        forwarded_rows=0,
+        processed_rows=last.seen_rows,
+        backlog_rows=0,
+        stage_seconds=0.0,
+        tasks=tuple(idle),
+        histogram=histogram,
+    )
+
+
+def _name(job: Job) -> str:
+    """The last run, by its folder."""
+    return job.warm_from[0].rstrip("/").rpartition("/")[2] if job.warm_from else "of last time"

@@ -1,0 +1,1 @@
+"""Ways to place keys and tokens on tasks; the policies choose among them."""

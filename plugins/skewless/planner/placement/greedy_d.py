@@ -1,0 +1,154 @@
+"""Keys with a few candidate tasks each, and rows that go to the least loaded of them: Greedy-d.
+
+What ``partial_key``, ``d_choices`` and ``w_choices`` have in common. The published methods send one
+row after the other to the least loaded candidate of its key (PKG, section 3; Azar et al. 1999). A
+plan is made once for a stage, from counts. So this is their fluid form: the rows of a key are
+poured over its candidates like water, heaviest key first, on top of what is there already.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Sequence
+from functools import cache
+
+import mmh3
+import numpy as np
+import numpy.typing as npt
+
+from skewless.planner.placement.pin_or_split import SLIVER
+from skewless.planner.placement.placement import Indices, Placement, Rows
+
+#: Seed of the seeds of the candidates' hashes; neither the ring's nor that of the buckets.
+CHOICE_SEED = 0xC401CE
+#: The head are the keys with at least 1 / (HEAD_PARTS * tasks) of the rows (Nasir et al. 2016).
+HEAD_PARTS = 5
+#: By which part of all rows the tasks of some keys together may be overloaded when the number of candidates is chosen,
+#: however many tasks they are (Nasir et al. 2016).
+EPSILON = 1e-4
+
+
+def candidates(key: str, tasks: int, choices: int) -> Sequence[int]:
+    """The candidate tasks of a key: distinct, the same in every stage, and not the ring's on purpose.
+
+    The first steps of a shuffle (Fisher and Yates 1938) of all tasks, with one independent hash of
+    the key for each step. So none comes twice, and a further candidate changes none of the others.
+
+    Args:
+        key: key text.
+        tasks: how many there are, at least 1.
+        choices: how many candidates, at least 1; more than there are tasks mean all of them.
+    """
+    if choices >= tasks:
+        return range(tasks)
+    raw = key.encode()
+    moved: dict[int, int] = {}
+    found = []
+    for step in range(choices):
+        drawn = step + mmh3.hash(raw, _seed(step), signed=False) % (tasks - step)
+        found.append(moved.get(drawn, drawn))
+        moved[drawn] = moved.get(step, step)
+    return found
+
+
+def pour_over_candidates(
+    keys: Sequence[str], rows: Rows, base: Rows, choices: Indices, *, splittable: bool
+) -> Placement:
+    """Pour each key, heaviest first, over its candidates up to the lowest level that they have in common.
+
+    A candidate above that level gets nothing, nor does one that would get a sliver
+    (``head_placement.SLIVER`` of the fair share): it is not worth a partial state.
+
+    Args:
+        keys: their texts.
+        rows: rows of each, shape ``(keys,)``.
+        base: rows that each task has already, shape ``(tasks,)``.
+        choices: how many candidates each key has, shape ``(keys,)``.
+        splittable: if not, a key goes whole to the least loaded of its candidates.
+
+    Returns:
+        Where each key goes; equal levels are taken in the order of the candidates.
+    """
+    levels: list[float] = base.tolist()
+    sliver = SLIVER * (float(base.sum()) + float(rows.sum())) / len(levels) if splittable else math.inf
+    key: list[int] = []
+    task: list[int] = []
+    poured: list[float] = []
+    counts, amounts = choices.tolist(), rows.tolist()
+    for number in np.argsort(-rows, kind="stable").tolist():
+        mine = candidates(keys[number], len(levels), counts[number])
+        for one, amount in _poured(levels, mine, amounts[number], sliver):
+            levels[one] += amount
+            key.append(number)
+            task.append(one)
+            poured.append(amount)
+    return Placement.of_rows(
+        len(keys), np.array(key, dtype=np.int64), np.array(task, dtype=np.int64), np.array(poured, dtype=np.float64)
+    )
+
+
+def heavy(shares: Rows, tasks: int) -> npt.NDArray[np.bool_]:
+    """Which keys are the head: those with a share of at least ``theta = 1 / (5 tasks)``, shape ``(keys,)``.
+
+    Nasir et al. 2016, theta between 1/(5n) and 2/n: lighter keys are balanced by two candidates.
+    """
+    found: npt.NDArray[np.bool_] = shares >= 1.0 / (HEAD_PARTS * tasks)
+    return found
+
+
+def enough_choices(head: Rows, tasks: int) -> int:
+    """The fewest candidates that a head key needs, so that no part of the head overloads its tasks.
+
+    Nasir et al. 2016: the least d >= 2 such that for each h, for the h heaviest keys,
+    ``sum(i <= h) p_i + (b/n)^d sum(h < i <= head) p_i + (b/n)^2 sum(i > head) p_i <= b/n + eps``
+    with ``b = n - n ((n-1)/n)^(h d)``, the expected number of different tasks among their h d candidates.
+
+    Args:
+        head: shares p_i of the head keys, descending, adding up to at most 1, shape ``(head keys,)``.
+        tasks: n.
+
+    Returns:
+        2 at least, and ``tasks`` where no smaller number is enough: then every task is a candidate.
+    """
+    if not len(head) or tasks <= 2:
+        return min(2, tasks)
+    upto, sizes = np.cumsum(head), np.arange(1, len(head) + 1)
+    rest, tail = upto[-1] - upto, max(0.0, 1.0 - float(upto[-1]))
+    # The first sum alone must fit, b/n >= sum - eps: that bounds d from below for each h.
+    needed = np.log1p(EPSILON - upto) / (sizes * math.log1p(-1.0 / tasks))
+    choices = max(2, math.ceil(float(needed.max()) - 1e-9))
+    while choices < tasks:
+        part = -np.expm1(sizes * choices * math.log1p(-1.0 / tasks))  # b / n
+        if bool((upto + part**choices * rest + part**2 * tail <= part + EPSILON).all()):
+            return choices
+        choices += 1
+    return tasks
+
+
+def shares_in_words(placement: Placement, keys: Sequence[str]) -> str:
+    """How many keys are whole and how many are split, the heaviest of these by name."""
+    split = placement.split.tolist()
+    words = f"{placement.keys - len(split):,} whole"
+    if not split:
+        return words
+    named = ", ".join(repr(keys[number][:20]) for number in split[:3])
+    return f"{words}, {len(split):,} split ({named}{', ...' if len(split) > 3 else ''})"
+
+
+@cache
+def _seed(step: int) -> int:
+    """The seed of the hash of a step: a constant, another one for each."""
+    return mmh3.hash(struct.pack("<i", step), CHOICE_SEED, signed=False)
+
+
+def _poured(levels: Sequence[float], mine: Sequence[int], rows: float, sliver: float) -> list[tuple[int, float]]:
+    """Tasks and rows of the pieces of one key; each but the only one is at least half a sliver."""
+    lowest = sorted(mine, key=levels.__getitem__)
+    poured = rows
+    for count, task in enumerate(lowest, 1):
+        poured += levels[task]
+        level = poured / count
+        if count == len(lowest) or level <= levels[lowest[count]] + sliver:
+            return [(one, level - levels[one]) for one in lowest[:count]]
+    return []

@@ -1,0 +1,178 @@
+"""Placing head keys on tasks: pinned whole, or split by fractional shares.
+
+Keys are numbered from 0, heaviest first. A task of speed s has room for s times the level.
+"""
+
+from __future__ import annotations
+
+import heapq
+
+import numpy as np
+
+from skewless.planner.placement.placement import Indices, Placement, Rows
+from skewless.routing.waves import GOLDEN_SECTION
+
+#: A piece smaller than this part of the water level is not worth a partial state; a task may
+#: end up to that much off the level instead. Relative to the level and not to the key: a key
+#: that needs a thousand tasks has a thousand small pieces, all of them worth it.
+SLIVER = 1 / 512
+#: A key with more than this part of the level is heavy: its count is no luck.
+HEAVY = 1 / 16
+
+
+def water_level(base: Rows, rows: float, speeds: Rows | None = None) -> float:
+    """The lowest level to which ``rows`` can be poured on top of ``base``.
+
+    Args:
+        base: rows each task has already, shape ``(tasks,)``.
+        rows: rows to pour.
+        speeds: of the tasks, 1 each by default, shape ``(tasks,)``.
+
+    Returns:
+        The least L with ``sum(max(0, L * speeds - base)) >= rows``; tasks above it take nothing.
+    """
+    speeds = np.ones(len(base)) if speeds is None else speeds
+    order = np.argsort(base / speeds, kind="stable")
+    floors = (base / speeds)[order]
+    # If the n lowest tasks are poured full, their common level is (their base + rows) / their speed.
+    levels = (np.cumsum(base[order]) + rows) / np.cumsum(speeds[order])
+    above = np.append(floors[1:], np.inf)
+    return float(levels[int(np.argmax(levels <= above))])
+
+
+def pour(rows: Rows, base: Rows, speeds: Rows | None = None) -> Placement:
+    """Fill the tasks one after the other up to the water level, heavy keys first.
+
+    The wrap-around rule of McNaughton (1959): only the key at a task's brim is split, so there
+    are at most ``keys + tasks - 1`` pieces.
+
+    Args:
+        rows: rows of each key, descending, shape ``(keys,)``.
+        base: rows each task has already, shape ``(tasks,)``.
+        speeds: of the tasks, 1 each by default, shape ``(tasks,)``.
+    """
+    level, room = rooms(rows, base, speeds)
+    order = mixed_order(rows, level)
+    key, task, amount = wrapped(order, rows[order], room, level * SLIVER)
+    return Placement.of_rows(len(rows), key, task, amount)
+
+
+def place_whole(rows: Rows, base: Rows, speeds: Rows | None = None) -> Placement:
+    """Give each key, heaviest first, to the task that is done with it first (LPT, Graham 1969).
+
+    For aggregates whose keys may not be split.
+    """
+    tasks = np.full(len(rows), -1, dtype=np.int64)
+    return Placement.pinned(_longest_first(tasks, rows, base, speeds))
+
+
+def place_whole_in_place(rows: Rows, base: Rows, old: Placement, speeds: Rows | None = None) -> Placement:
+    """Like ``place_whole``, but keys stay where they are as long as their task is below the level.
+
+    The level is the best that whole keys could reach: the water level, or the heaviest key. A key
+    that is split now stays with the first of its tasks.
+    """
+    level, room = rooms(rows, base, speeds)
+    room = np.maximum(room, max(level, float(rows.max(initial=0.0))) - base)
+    first = np.flatnonzero(np.diff(old.key, prepend=-1))
+    home = Placement.pinned(old.task[first])
+    stays = staying(home, rows, room, level * SLIVER, home.key)
+    tasks = np.where(stays >= rows, home.task, -1)
+    kept = np.bincount(home.task, weights=np.where(tasks >= 0, rows, 0.0), minlength=len(base))
+    return Placement.pinned(_longest_first(tasks, rows, base + kept, speeds))
+
+
+def rooms(rows: Rows, base: Rows, speeds: Rows | None) -> tuple[float, Rows]:
+    """The water level, and what each task can take up to it, shape ``(tasks,)``."""
+    level = water_level(base, float(rows.sum()), speeds)
+    return level, np.maximum(level * (1.0 if speeds is None else speeds) - base, 0.0)
+
+
+def staying(old: Placement, amount: Rows, room: Rows, sliver: float, rank: Indices) -> Rows:
+    """How much of each piece stays: those of a task in the order of ``rank``, until it is full.
+
+    A whole piece may pass the brim by a sliver; a part of one must be more than that.
+    """
+    by_task = np.lexsort((rank, old.task))
+    amounts, tasks = amount[by_task], old.task[by_task]
+    sums = np.cumsum(amounts)
+    begins = np.flatnonzero(np.diff(tasks, prepend=-1))
+    before = sums - amounts
+    before -= np.repeat(before[begins], np.diff(begins, append=len(tasks)))
+    left = room[tasks] - before
+    stays = np.where(amounts <= left + sliver, amounts, np.where(left > sliver, left, 0.0))
+    stays[left <= 0] = 0.0
+    found = np.empty_like(stays)
+    found[by_task] = stays
+    return found
+
+
+def mixed_order(rows: Rows, level: float) -> Indices:
+    """Heavy keys first, by weight; then the light ones, with their weights well mixed.
+
+    Of light keys of about the same count those that were seen more often were luckier. Laid down by
+    weight, the lucky ones would meet on one task, and that would get less than it was foretold.
+    """
+    heavy = int(np.count_nonzero(rows > level * HEAVY))
+    light = np.arange(heavy, len(rows))
+    mixed = light[np.argsort(light * GOLDEN_SECTION % (1 << 32), kind="stable")]
+    return np.concatenate([np.arange(heavy), mixed])
+
+
+def wrapped(keys: Indices, rows: Rows, room: Rows, sliver: float) -> tuple[Indices, Indices, Rows]:
+    """Lay keys end to end along the rooms of the tasks, roomiest first; cut them at the tasks' brims.
+
+    A brim within a sliver of the end of a key is moved there. As all brims are laid on one line,
+    what a task is short of or filled too much is carried over to the next, and slivers never add up.
+
+    Returns:
+        Key, task and rows of each piece.
+    """
+    if not len(keys):
+        return keys, keys, rows
+    order = np.argsort(-room, kind="stable")
+    ends = np.cumsum(rows)
+    total = float(ends[-1])
+    brims = np.cumsum(room[order])
+    brims *= total / brims[-1] if brims[-1] > 0 else 0.0
+    brims = _snapped(brims, ends, sliver)
+    brims[-1] = total
+    brims = np.maximum.accumulate(brims)
+    # Every piece ends at the end of a key or at a brim; its middle says whose it is.
+    cuts = np.sort(np.concatenate([ends, brims]))
+    cuts = cuts[np.flatnonzero(np.diff(cuts, prepend=-1.0))]
+    starts = np.append(0.0, cuts[:-1])
+    middles = (starts + cuts) / 2
+    key = np.minimum(np.searchsorted(ends, middles, side="right"), len(keys) - 1)
+    task = np.minimum(np.searchsorted(brims, middles, side="right"), len(order) - 1)
+    missing = np.flatnonzero(np.bincount(key, minlength=len(keys)) == 0)  # keys without rows
+    key, task = np.append(key, missing), np.append(task, np.zeros(len(missing), dtype=np.int64))
+    return keys[key], order[task], np.append(cuts - starts, np.zeros(len(missing)))
+
+
+def _snapped(brims: Rows, ends: Rows, sliver: float) -> Rows:
+    at = np.searchsorted(ends, brims)
+    above = ends[np.minimum(at, len(ends) - 1)]
+    below = np.where(at > 0, ends[np.maximum(at - 1, 0)], 0.0)
+    nearest = np.where(above - brims < brims - below, above, below)
+    return np.where(np.abs(nearest - brims) <= sliver, nearest, brims)
+
+
+def _longest_first(tasks: Indices, rows: Rows, base: Rows, speeds: Rows | None) -> Indices:
+    """Fill in the tasks that are -1."""
+    placed = tasks.copy()
+    waiting = np.flatnonzero(tasks < 0).tolist()
+    if speeds is not None and not bool((speeds == speeds[0]).all()):
+        ends = base / speeds
+        for number in waiting:
+            after = ends + rows[number] / speeds
+            placed[number] = task = int(np.argmin(after))
+            ends[task] = after[task]
+        return placed
+    loads = [(load, task) for task, load in enumerate(base.tolist())]
+    heapq.heapify(loads)
+    for number in waiting:
+        load, task = loads[0]
+        heapq.heapreplace(loads, (load + float(rows[number]), task))
+        placed[number] = task
+    return placed

@@ -1,0 +1,187 @@
+"""Where the head keys go, as arrays: a hundred thousand keys are placed without a loop over them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+
+import numpy as np
+import numpy.typing as npt
+
+from skewless.routing.plan import WHOLE_SHARE, Shares
+
+Rows = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.int64]
+
+#: Cells that each piece of a split key has at least in Spark's table of shares, as long as there
+#: are that many: so many are needed for a share to be met to within half a percent of a piece.
+CELLS_PER_PIECE = 256
+
+
+@dataclass(frozen=True, eq=False)
+class Placement:
+    """Pieces of head keys on tasks; a key with one piece is pinned, with more it is split.
+
+    A piece is a segment of the range of a draw; those of a key lie end to end in their order.
+
+    Attributes:
+        keys: how many keys there are, numbered from 0 in an order of the caller's.
+        key: the key of each piece, ascending, shape ``(pieces,)``.
+        task: its task index, shape ``(pieces,)``.
+        weight: its share, of ``WHOLE_SHARE``; a key's weights add up to that, shape ``(pieces,)``.
+    """
+
+    keys: int
+    key: Indices
+    task: Indices
+    weight: Indices
+
+    @classmethod
+    def pinned(cls, tasks: Indices) -> Placement:
+        """Each key whole: ``tasks[k]`` is the task of key k."""
+        return cls(len(tasks), np.arange(len(tasks)), tasks.astype(np.int64), np.full(len(tasks), WHOLE_SHARE))
+
+    @classmethod
+    def of_shares(cls, shares: Sequence[Shares]) -> Placement:
+        """From the shares of each key as a plan writes them."""
+        pieces = np.fromiter(map(len, shares), dtype=np.int64, count=len(shares))
+        flat = chain.from_iterable(chain.from_iterable(shares))
+        pairs = np.fromiter(flat, dtype=np.int64, count=2 * int(pieces.sum())).reshape(-1, 2)
+        return cls(len(shares), np.repeat(np.arange(len(shares)), pieces), pairs[:, 0], pairs[:, 1])
+
+    @classmethod
+    def of_rows(cls, keys: int, key: Indices, task: Indices, rows: Rows) -> Placement:
+        """From rows of pieces, in any order, several for one pair of key and task among them.
+
+        Every key has at least one piece. Rows become whole weights that add up; the largest
+        remainders get the rest.
+        """
+        tasks = int(task.max()) + 1 if len(task) else 1
+        pairs, where = np.unique(key * tasks + task, return_inverse=True)
+        amounts = sums(where, rows, len(pairs))
+        key, task = pairs // tasks, pairs % tasks
+        pieces = np.bincount(key, minlength=keys)
+        weight = np.full(len(key), WHOLE_SHARE)
+        split = np.flatnonzero(pieces > 1)
+        ends = np.cumsum(pieces)
+        keep = np.ones(len(key), dtype=bool)
+        for number in split.tolist():
+            mine = slice(int(ends[number] - pieces[number]), int(ends[number]))
+            weight[mine] = whole_weights(amounts[mine])
+            keep[mine] = weight[mine] > 0
+        return cls(keys, key[keep], task[keep], weight[keep])
+
+    @cached_property
+    def pieces(self) -> Indices:
+        """Pieces of each key, shape ``(keys,)``."""
+        return np.bincount(self.key, minlength=self.keys)
+
+    @property
+    def split(self) -> Indices:
+        """The numbers of the keys that are split."""
+        return np.flatnonzero(self.pieces > 1)
+
+    def loads(self, rows: Rows, tasks: int) -> Rows:
+        """Rows of each of ``tasks`` tasks, given the rows of each key, shape ``(tasks,)``."""
+        return sums(self.task, rows[self.key] * self.weight / WHOLE_SHARE, tasks)
+
+    def staying(self, other: Placement) -> Rows:
+        """For each key the part of its rows that have the same task here and in ``other``.
+
+        Two independent draws of a share name the same task with the sum of the products of the
+        weights; for a key that is pinned to one task in both that is 1.
+        """
+        tasks = 1 + int(max(self.task.max(initial=0), other.task.max(initial=0)))
+        mine, my_weights = self._pairs(tasks)
+        theirs, their_weights = other._pairs(tasks)
+        both, at, there = np.intersect1d(mine, theirs, assume_unique=True, return_indices=True)
+        product = my_weights[at] / WHOLE_SHARE * (their_weights[there] / WHOLE_SHARE)
+        return sums(both // tasks, product, self.keys)
+
+    def _pairs(self, tasks: int) -> tuple[Indices, Rows]:
+        """The distinct pairs of key and task, each as one number, with the weight of its pieces."""
+        pairs, where = np.unique(self.key * tasks + self.task, return_inverse=True)
+        return pairs, sums(where, self.weight.astype(np.float64), len(pairs))
+
+    @cached_property
+    def states(self) -> int:
+        """Distinct pairs of key and task: partial states of one stage."""
+        return len(self._pairs(1 + int(self.task.max(initial=0)))[0])
+
+    def overlap(self, other: Placement) -> tuple[Indices, Indices, Rows]:
+        """Where pieces of this placement and of another meet, if a row's draw stays the same.
+
+        Returns:
+            For each stretch the piece here, the piece there, and what part of the piece here it is.
+        """
+        mine, theirs = np.cumsum(self.weight), np.cumsum(other.weight)
+        cuts = distinct(np.concatenate([mine, theirs]))
+        width = np.diff(cuts, prepend=0)
+        here = np.searchsorted(mine, cuts, side="left")
+        there = np.searchsorted(theirs, cuts, side="left")
+        return here, there, width / self.weight[here]
+
+    def pairs_beyond(self, other: Placement) -> int:
+        """How many pairs of key and task are here and not in ``other``: each is a partial state more."""
+        tasks = 1 + int(max(self.task.max(initial=0), other.task.max(initial=0)))
+        mine = distinct(self.key * tasks + self.task)
+        theirs = np.sort(other.key * tasks + other.task)
+        found = np.searchsorted(theirs, mine)
+        there = theirs[np.minimum(found, len(theirs) - 1)] == mine if len(theirs) else np.zeros(len(mine), dtype=bool)
+        return len(mine) - int(np.count_nonzero(there))
+
+    def only(self, keys: npt.NDArray[np.bool_]) -> Placement:
+        """The pieces of some keys, the keys numbered anew in their order."""
+        mine = keys[self.key]
+        numbers = np.cumsum(keys) - 1
+        return Placement(int(keys.sum()), numbers[self.key[mine]], self.task[mine], self.weight[mine])
+
+    def with_tasks(self, keys: npt.NDArray[np.bool_], tasks: Indices) -> Placement:
+        """Some keys, all pinned here, pinned to other tasks, in the order of the keys; the others as they are."""
+        moved = self.task.copy()
+        moved[keys[self.key]] = tasks
+        return Placement(self.keys, self.key, moved, self.weight)
+
+    def as_head(self, keys: Sequence[str]) -> dict[str, Shares]:
+        """The ``head`` of a plan, by key text, in text order."""
+        whole = [((task, WHOLE_SHARE),) for task in range(int(self.task.max(initial=-1)) + 1)]
+        starts = np.cumsum(self.pieces) - self.pieces
+        first = [whole[task] for task in self.task[starts].tolist()]
+        for number in self.split.tolist():
+            mine = slice(int(starts[number]), int(starts[number] + self.pieces[number]))
+            first[number] = tuple(zip(self.task[mine].tolist(), self.weight[mine].tolist(), strict=True))
+        return dict(sorted(zip(keys, first, strict=True)))
+
+
+def distinct(values: Indices) -> Indices:
+    """The distinct values, ascending. By sorting: numpy's own ``unique`` hashes, which is slower here."""
+    ordered = np.sort(values)
+    return ordered[np.flatnonzero(np.diff(ordered, prepend=ordered[:1] - 1))]
+
+
+def sums(index: Indices, rows: Rows, size: int) -> Rows:
+    """The rows that belong to each index below ``size``, added up, shape ``(size,)``."""
+    return np.bincount(index, weights=rows, minlength=size).astype(np.float64, copy=False)
+
+
+def cells_of(pieces: int) -> int:
+    """Cells of the table of a key's shares in Spark, a power of two: ``CELLS_PER_PIECE`` for each, if there are."""
+    return min(WHOLE_SHARE, 1 << (CELLS_PER_PIECE * pieces - 1).bit_length())
+
+
+def whole_weights(amounts: Rows) -> Indices:
+    """Rows of one key's pieces as whole weights that add up to ``WHOLE_SHARE``, same shape.
+
+    Weights are multiples of ``WHOLE_SHARE / 2**n`` with ``2**n >= CELLS_PER_PIECE`` per piece (as
+    long as there are that many), so that Spark can look a share up in a small table of cells.
+    """
+    cells = cells_of(len(amounts))
+    exact = amounts / amounts.sum() * cells
+    whole = np.floor(exact).astype(np.int64)
+    spare = cells - int(whole.sum())
+    largest_remainders = np.lexsort((np.arange(len(whole)), whole - exact))[:spare]
+    whole[largest_remainders] += 1
+    weights: Indices = whole * (WHOLE_SHARE // cells)
+    return weights

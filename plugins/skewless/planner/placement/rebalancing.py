@@ -1,0 +1,182 @@
+"""Moving as few rows as can be: tasks above the level hand over what is too much, and no more.
+
+Rows draw the numbers that they drew before. So what is left of a split key stays with its tasks,
+however unevenly they got through with it; and a task that has too much gives away the end of a
+segment of its share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from skewless.planner.placement.cycle_removal import without_cycles
+from skewless.planner.placement.pin_or_split import SLIVER, rooms, staying, wrapped
+from skewless.planner.placement.placement import Indices, Placement, Rows, cells_of, distinct, sums
+from skewless.routing.plan import WHOLE_SHARE
+
+#: A key that has more segments than this for each of its tasks is laid out anew.
+SEGMENTS_PER_TASK = 4
+#: (task, weight) of the segments of a key, in their order.
+Segments = list[tuple[int, int]]
+
+
+class _Wanted(NamedTuple):
+    """Rows of each pair of key and task, by ascending key."""
+
+    key: Indices
+    task: Indices
+    rows: Rows
+
+
+def rebalance(old: Placement, amounts: Rows, base: Rows, speeds: Rows | None = None) -> Placement:
+    """Level the tasks, up to a sliver, by cutting the segments of as few keys as possible.
+
+    Each task keeps its keys, lightest first, until it is at the water level: the heaviest is cut, and
+    one key with a state more is cheaper than many that move. What is over is laid end to end along
+    the tasks that have room. Cycles are then removed from the graph of keys and
+    tasks, so that there are at most ``keys + tasks - 1`` pairs.
+
+    Args:
+        old: where each key goes now; keys are numbered heaviest first.
+        amounts: rows of each of its pieces, shape ``(pieces,)``.
+        base: rows each task has beside them, shape ``(tasks,)``.
+        speeds: of the tasks, 1 each by default, shape ``(tasks,)``.
+    """
+    if not old.keys:
+        return old
+    wanted = _wanted(old, amounts, base, speeds)
+    return _realised(old, amounts, wanted, len(base))
+
+
+def _wanted(old: Placement, amounts: Rows, base: Rows, speeds: Rows | None) -> _Wanted:
+    rows = sums(old.key, amounts, old.keys)
+    level, room = rooms(rows, base, speeds)
+    sliver = level * SLIVER
+    stays = staying(old, amounts, room, sliver, -old.key)
+    rest = rows - sums(old.key, stays, old.keys)
+    # A key that keeps all but a sliver of itself keeps that too.
+    whole = (rest <= 0) | ((rest < rows) & (rest <= sliver))
+    stays = np.where(whole[old.key], amounts, stays)
+    room = np.maximum(room - sums(old.task, stays, len(base)), 0.0)
+    moving = np.flatnonzero(~whole)
+    order = moving[np.argsort(-rest[moving], kind="stable")]
+    key, task, poured = wrapped(order, rest[order], room, sliver)
+    kept = (stays > 0) | (amounts <= 0) | whole[old.key]
+    pairs, where = np.unique(
+        np.concatenate([old.key[kept], key]) * len(base) + np.concatenate([old.task[kept], task]), return_inverse=True
+    )
+    together = sums(where, np.concatenate([stays[kept], poured]), len(pairs))
+    key, task = pairs // len(base), pairs % len(base)
+    together, left = without_cycles(key, task, together)
+    return _Wanted(key[left], task[left], together[left])
+
+
+def _realised(old: Placement, amounts: Rows, wanted: _Wanted, tasks: int) -> Placement:
+    """The segments of ``old``, cut where a task is to have less of a key, as ``wanted`` says."""
+    before = _Wanted(old.key, old.task, amounts)
+    same = _unchanged(before, wanted, old.keys, tasks)
+    starts, ends = _ranges(old.key, old.keys)
+    first, last = _ranges(wanted.key, old.keys)
+    # A key that was whole and stays whole needs no cutting.
+    whole = ~same & (ends - starts == 1) & (last - first == 1)
+    moved = old.task.copy()
+    moved[starts[whole]] = wanted.task[first[whole]]
+    same |= whole
+    old = Placement(old.keys, old.key, moved, old.weight)
+    parts: list[tuple[Indices, Indices, Indices]] = []
+    reached = 0
+    for number in np.flatnonzero(~same).tolist():
+        mine = slice(int(starts[number]), int(ends[number]))
+        target = slice(int(first[number]), int(last[number]))
+        parts.append((old.key[reached : mine.start], old.task[reached : mine.start], old.weight[reached : mine.start]))
+        pieces = list(zip(old.task[mine].tolist(), old.weight[mine].tolist(), amounts[mine].tolist(), strict=True))
+        rows = dict(zip(wanted.task[target].tolist(), wanted.rows[target].tolist(), strict=True))
+        merged = _merged(list(_cut(pieces, rows)))
+        if len(merged) > SEGMENTS_PER_TASK * len(rows):
+            # Cut up too often: lay each task's segments together once, whatever rows that moves.
+            merged = _merged(sorted(merged))
+        new = np.array(merged, dtype=np.int64).reshape(-1, 2)
+        parts.append((np.full(len(new), number), new[:, 0], new[:, 1]))
+        reached = mine.stop
+    parts.append((old.key[reached:], old.task[reached:], old.weight[reached:]))
+    key, task, weight = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return Placement(old.keys, key, task, weight)
+
+
+def _unchanged(before: _Wanted, wanted: _Wanted, keys: int, tasks: int) -> npt.NDArray[np.bool_]:
+    """Which keys have the rows that they should have on every task, up to rounding."""
+    old, new = before.key * tasks + before.task, wanted.key * tasks + wanted.task
+    pairs = distinct(np.concatenate([old, new]))
+    have = sums(np.searchsorted(pairs, old), before.rows, len(pairs))
+    want = sums(np.searchsorted(pairs, new), wanted.rows, len(pairs))
+    gone = np.ones(len(pairs), dtype=bool)
+    gone[np.searchsorted(pairs, new)] = False
+    differs = (np.abs(have - want) > 1e-6 * np.maximum(1.0, have)) | gone
+    same: npt.NDArray[np.bool_] = np.bincount(pairs[differs] // tasks, minlength=keys) == 0
+    return same
+
+
+def _ranges(keys: Indices, count: int) -> tuple[Indices, Indices]:
+    ends = np.cumsum(np.bincount(keys, minlength=count))
+    return np.append(0, ends[:-1]), ends
+
+
+def _cut(pieces: list[tuple[int, int, float]], target: dict[int, float]) -> Iterator[tuple[int, int]]:
+    """The segments of one key, so that each task comes to have about the rows it should have.
+
+    Args:
+        pieces: task, weight and rows of each segment.
+        target: rows by task; at least one.
+    """
+    lacks = dict(target)
+    kept = []
+    for task, _, rows in pieces:
+        keeps = min(rows, lacks.get(task, 0.0))
+        kept.append(keeps)
+        if task in lacks:
+            lacks[task] -= keeps
+    takers = [[lack, task] for task, lack in lacks.items() if lack > 0]
+    unit = _unit([weight for _, weight, _ in pieces], len(target))
+    fallback = max(target, key=lambda task: (target[task], -task))
+    for (task, weight, rows), keeps in zip(pieces, kept, strict=True):
+        left, over, handed = weight, rows - keeps, 0.0
+        while takers and over > 0 and left > 0 and rows > 0:
+            taken = min(over, takers[0][0])
+            handed += weight * taken / rows
+            # What one cut is rounded off by is left to the next one, so that many small cuts add up.
+            cut = min(left, round(handed / unit) * unit - (weight - left))
+            if cut > 0:
+                yield int(takers[0][1]), cut
+            left, over = left - max(0, cut), over - taken
+            takers[0][0] -= taken
+            if takers[0][0] <= 1e-9 * rows:
+                takers.pop(0)
+        if left > 0:
+            # What rounding leaves of a segment stays, unless its task is to have none of the key.
+            yield (task if task in target else fallback), left
+
+
+def _unit(weights: list[int], tasks: int) -> int:
+    """The weight of one cell in Spark's table of this key's shares: cuts are multiples of it.
+
+    As ``placement.whole_weights`` has it for so many tasks; or that of the shares as they are.
+    """
+    unit = WHOLE_SHARE // cells_of(tasks)
+    for weight in weights:
+        unit = min(unit, weight & -weight)
+    return unit
+
+
+def _merged(segments: Segments) -> Segments:
+    """Neighbours of one task as one."""
+    merged: Segments = []
+    for task, weight in segments:
+        if merged and merged[-1][0] == task:
+            merged[-1] = (task, merged[-1][1] + weight)
+        else:
+            merged.append((task, weight))
+    return merged

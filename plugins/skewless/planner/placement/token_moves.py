@@ -1,0 +1,146 @@
+"""The moves of the DPA load balancer, and the trigger that asks for one: rings in, rings out.
+
+A reducer that is overloaded is relieved by changing how many tokens the reducers hold on the
+ring: halving takes half of its own away, doubling doubles those of all others (DPA load balancer,
+sections 4.1 and 4.2). A ring shows how often each was done, so that nobody has to keep count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from skewless.errors import PlanError
+from skewless.routing.ring import LARGEST_RING, Ring
+
+
+def overloaded(queues: Sequence[float], threshold: float) -> int | None:
+    """The reducer that is overloaded, if there is one: ``Qmax > Qs (1 + threshold)``.
+
+    DPA load balancer, section 4.1, formula 1.
+
+    Args:
+        queues: items queued at each reducer.
+        threshold: the paper's tau, at least 0.
+
+    Returns:
+        The index of the longest queue if it is longer than the second longest by more than the
+        threshold, else None. Of two longest none is overloaded, and one reducer alone never is.
+    """
+    if len(queues) < 2:
+        return None
+    longest = max(range(len(queues)), key=queues.__getitem__)
+    second = max(queue for reducer, queue in enumerate(queues) if reducer != longest)
+    return longest if queues[longest] > second * (1.0 + threshold) else None
+
+
+def is_power_of_two(n: int) -> bool:
+    """Whether a number is 1, 2, 4, 8 and so on."""
+    return n > 0 and n & (n - 1) == 0
+
+
+def halved(ring: Ring, reducer: int) -> Ring | None:
+    """Take the upper half of its tokens from a reducer; slots move only away from it.
+
+    DPA load balancer, section 4.2, token halving.
+
+    Args:
+        ring: the ring as it is.
+        reducer: who is overloaded; the number of its tokens is a power of two.
+
+    Returns:
+        The ring after it, or None where the reducer has one token left: it ran out of halving.
+
+    Raises:
+        PlanError: the number of its tokens is no power of two.
+    """
+    tokens = 1 << _log2_tokens(ring, reducer)
+    if tokens == 1:
+        return None
+    return Ring(ring_bits=ring.ring_bits, tokens={**ring.tokens, reducer: tokens // 2})
+
+
+def doubled(ring: Ring, reducer: int, limit: int) -> Ring | None:
+    """Double the tokens of everyone but a reducer; no slot moves to it.
+
+    DPA load balancer, section 4.2, token doubling.
+
+    Args:
+        ring: the ring as it is.
+        reducer: who is overloaded.
+        limit: tokens that a reducer may hold, at most.
+
+    Returns:
+        The ring after it, or None where somebody would hold more than the limit, or where there
+        is nobody else.
+
+    Raises:
+        PlanError: the reducer is not on the ring.
+    """
+    _refuse_stranger(ring, reducer)
+    tokens = {other: count if other == reducer else 2 * count for other, count in ring.tokens.items()}
+    if sum(tokens.values()) > LARGEST_RING:
+        return None
+    if len(tokens) == 1 or any(tokens[other] > limit for other in tokens if other != reducer):
+        return None
+    return Ring(ring_bits=ring.ring_bits, tokens=tokens)
+
+
+def halving_rounds(ring: Ring, initial_tokens: int, reducer: int) -> int:
+    """How often a reducer was halved, on a ring on which all began with the same tokens.
+
+    Args:
+        ring: the ring as it is.
+        initial_tokens: tokens of each reducer to begin with, a power of two.
+        reducer: of whom.
+
+    Raises:
+        PlanError: no number of halvings leads to this ring.
+    """
+    rounds = initial_tokens.bit_length() - 1 - _log2_tokens(ring, reducer)
+    if not is_power_of_two(initial_tokens) or rounds < 0:
+        came = f"{ring.tokens[reducer]} of {initial_tokens} tokens"
+        raise PlanError(f"reducer {reducer}", "its first tokens, a power of two, halved or not", came)
+    return rounds
+
+
+def doubling_rounds(ring: Ring, initial_tokens: int, reducer: int) -> int:
+    """How often all others were doubled for a reducer, on a ring on which all began with the same tokens.
+
+    With n_i rounds for reducer i and N for all of them, reducer j holds ``2**(N - n_j)`` times its first
+    tokens. So the logarithms of these factors add up to ``(R - 1) N``, which gives N, and then n_j.
+
+    Args:
+        ring: the ring as it is.
+        initial_tokens: tokens of each reducer to begin with, a power of two.
+        reducer: of whom.
+
+    Raises:
+        PlanError: no number of doublings leads to this ring.
+    """
+    began = initial_tokens.bit_length() - 1
+    logs = {other: _log2_tokens(ring, other) - began for other in ring.reducers}
+    _refuse_stranger(ring, reducer)
+    others = len(logs) - 1
+    rounds, odd = divmod(sum(logs.values()), others) if others else (0, logs[reducer])
+    if not is_power_of_two(initial_tokens) or odd or min(logs.values()) < 0 or max(logs.values()) > rounds:
+        required = f"tokens that doubling leads to from {initial_tokens} each"
+        raise PlanError("ring", required, str(dict(ring.tokens))[:120])
+    return rounds - logs[reducer]
+
+
+def _log2_tokens(ring: Ring, reducer: int) -> int:
+    """The logarithm of a reducer's tokens.
+
+    Raises:
+        PlanError: they are no power of two, or the reducer is not on the ring.
+    """
+    _refuse_stranger(ring, reducer)
+    tokens = ring.tokens[reducer]
+    if not is_power_of_two(tokens):
+        raise PlanError(f"reducer {reducer}", "a number of tokens that is a power of two", f"{tokens}")
+    return tokens.bit_length() - 1
+
+
+def _refuse_stranger(ring: Ring, reducer: int) -> None:
+    if reducer not in ring.tokens:
+        raise PlanError(f"reducer {reducer}", f"one of the {len(ring.tokens)} on the ring", "another")

@@ -1,0 +1,148 @@
+"""``adaptive``: heavy keys are placed one by one on top of the tail the ring gave each task.
+
+The tail is many light keys: a ring spreads it well enough, and nobody has to name its keys.
+What a ring cannot spread is the head. So we take the tail's load of each task as given and
+pour the head keys on top up to one common level; the key at a task's brim is split, and its
+partial states are merged at the end. Where keys may not be split they are placed whole.
+
+Two ways of pouring are proposed. ``rebalance`` leaves rows where they are as far as the level
+allows; ``repack`` starts afresh, which may need fewer pieces. Where the head is too light to
+level the tail, the tail itself is evened out by tokens. Where slots are free, reducers are added
+as far as the spec allows, or else the fullest reducers' keys are split over virtual tasks. The
+planner prices all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from skewless.documents.job import Job
+from skewless.planner.forecast import Forecast
+from skewless.planner.placement.pin_or_split import place_whole, place_whole_in_place, pour, water_level
+from skewless.planner.placement.placement import Placement, Rows, sums
+from skewless.planner.placement.rebalancing import rebalance
+from skewless.planner.placement.token_balance import evened
+from skewless.planner.policies.proposal import Proposal
+from skewless.routing.ring import Ring
+
+#: The tail is left alone while no task's tail is above the level by more than this.
+LEVEL_ENOUGH = 1.005
+#: Reducers are removed while each has fewer rows than this: a task costs more than it does.
+WORTH_A_TASK_ROWS = 1000
+
+
+def propose(job: Job, forecast: Forecast) -> Sequence[Proposal]:
+    """Place the head on the ring as it is; and on other rings, where the tail or the slots ask for it."""
+    if len(forecast.plan.tasks) == forecast.slots == 1:
+        return ()
+    proposals = list(_on_this_ring(job, forecast))
+    tail = forecast.tail_rows(forecast.plan)
+    level = water_level(tail, float(forecast.head_loads.sum()), forecast.speeds_under(forecast.plan))
+    # Within half a percent a ring is as even as its slots allow, and moves would be for nothing.
+    if len(tail) > 1 and not forecast.plan.factors and float(tail.max()) > level * LEVEL_ENOUGH:
+        proposals += _evener_tail(job, forecast)
+    reducers = _reducers_wanted(job, forecast)
+    if reducers != len(forecast.plan.ring.tokens):
+        proposals += _other_reducers(job, forecast, reducers)
+    elif len(tail) < forecast.slots:
+        proposals += _more_tasks(job, forecast)
+    return proposals
+
+
+def _on_this_ring(job: Job, forecast: Forecast) -> Iterator[Proposal]:
+    if not forecast.keys:
+        return
+    rows, base, old = forecast.head_loads, forecast.tail_rows(forecast.plan), forecast.placement_now
+    speeds = forecast.speeds_under(forecast.plan)
+    if not job.splittable:
+        yield _placing(forecast, "rebalance whole", place_whole_in_place(rows, base, old, speeds))
+        yield _placing(forecast, "place whole", place_whole(rows, base, speeds))
+        return
+    amounts = forecast.piece_loads
+    # Beside what lies where it lies: the tail.
+    base = np.maximum(forecast.loads_unchanged() * (1.0 if speeds is None else speeds) - _held(forecast), 0.0)
+    yield _placing(forecast, "rebalance", rebalance(old, amounts, base, speeds), redraw=False)
+    yield _placing(forecast, "repack", pour(rows, base, speeds))
+
+
+def _held(forecast: Forecast) -> Rows:
+    """Load of each task that comes from head keys, as things are, shape ``(tasks,)``."""
+    return sums(forecast.placement_now.task, forecast.piece_loads, len(forecast.plan.tasks))
+
+
+def _evener_tail(job: Job, forecast: Forecast) -> Iterator[Proposal]:
+    """The tail evened out by tokens, the head on top."""
+    slots = (forecast.tail_backlog + forecast.tail_wave) * forecast.tail_cost
+    ring = evened(forecast.plan.ring, slots)
+    if ring != forecast.plan.ring:
+        words = f"change the tokens of {_changed(forecast.plan.ring, ring):,} reducers"
+        yield _elsewhere(job, forecast, "even out tail", words, ring, {})
+
+
+def _reducers_wanted(job: Job, forecast: Forecast) -> int:
+    """As many as there are slots, if the spec allows; fewer, if there are few rows."""
+    routing = job.spec.routing
+    low, high = routing.min_reducers or routing.reducers, routing.max_reducers or routing.reducers
+    useful = max(1, forecast.queued_rows // WORTH_A_TASK_ROWS)
+    return max(low, min(high, routing.slot_count, useful))
+
+
+def _other_reducers(job: Job, forecast: Forecast, wanted: int) -> Iterator[Proposal]:
+    tokens = dict(forecast.plan.ring.tokens)
+    usual = int(np.median(list(tokens.values())))
+    numbers = list(tokens)[:wanted]
+    numbers += [number for number in range(wanted) if number not in tokens][: wanted - len(numbers)]
+    ring = Ring(ring_bits=forecast.plan.ring.ring_bits, tokens={n: tokens.get(n, usual) for n in sorted(numbers)})
+    change = wanted - len(tokens)
+    words = f"{'add' if change > 0 else 'remove'} {abs(change):,} reducers, {wanted:,} in all"
+    yield _elsewhere(job, forecast, "add reducers" if change > 0 else "remove reducers", words, ring, {})
+
+
+def _more_tasks(job: Job, forecast: Forecast) -> Iterator[Proposal]:
+    """Key buckets for the reducers with the most tail, until every slot has a task (SEP-32)."""
+    plan = forecast.plan
+    factors = {reducer: plan.factors.get(reducer, 1) for reducer in plan.ring.reducers}
+    reducers = np.array([task.reducer for task in plan.tasks])
+    tail = dict(enumerate(np.bincount(reducers, weights=forecast.tail_rows(plan)).tolist()))
+    free = forecast.slots - len(plan.tasks)
+    while free > 0:
+        able = [one for one, factor in factors.items() if factor <= free and 2 * factor <= job.spec.routing.max_factor]
+        if not able:
+            break
+        fullest = max(able, key=lambda one: (tail[one] / factors[one], -one))
+        free -= factors[fullest]
+        factors[fullest] *= 2
+    split = {reducer: factor for reducer, factor in factors.items() if factor > 1}
+    if split != plan.factors:
+        words = f"key buckets for {len(split):,} reducers, {forecast.slots - free:,} tasks in all"
+        yield _elsewhere(job, forecast, "split tasks", words, plan.ring, split)
+
+
+def _elsewhere(job: Job, forecast: Forecast, action: str, words: str, ring: Ring, factors: dict[int, int]) -> Proposal:
+    """Another ring or other tasks, with the head poured on the tail that each task then has."""
+    plan = forecast.plan_with(ring, factors)
+    rows, base, speeds = forecast.head_loads, forecast.tail_rows(plan), forecast.speeds_under(plan)
+    if plan.tasks != forecast.plan.tasks:
+        placed = pour(rows, base, speeds) if job.splittable else place_whole(rows, base, speeds)
+        return _placing(forecast, action, placed, words)._replace(ring=ring, factors=factors)
+    old = forecast.placement_now
+    if job.splittable:
+        placed = rebalance(old, forecast.piece_loads, base, speeds)
+    else:
+        placed = place_whole_in_place(rows, base, old, speeds)
+    return _placing(forecast, action, placed, words, redraw=False)._replace(ring=ring, factors=factors)
+
+
+def _changed(old: Ring, new: Ring) -> int:
+    return sum(old.tokens.get(reducer) != count for reducer, count in new.tokens.items())
+
+
+def _placing(forecast: Forecast, action: str, placement: Placement, before: str = "", redraw: bool = True) -> Proposal:
+    split = placement.split.tolist()
+    words = f"pin {placement.keys - len(split):,} keys"
+    if split:
+        named = ", ".join(repr(forecast.keys[number][:20]) for number in split[:3])
+        words += f", split {len(split):,} ({named}{', ...' if len(split) > 3 else ''})"
+    return Proposal(action, f"{before}, {words}" if before else words, placement, redraw=redraw)

@@ -1,0 +1,68 @@
+"""``bounded_load``: a key goes to the first reducer clockwise from its hash that has room for it.
+
+Consistent hashing with bounded loads (Mirrokni, Thorup and Zadimoghaddam, SODA 2018): no reducer
+takes more than c times the fair share, and what it cannot take walks on along the ring. The paper
+has keys of one size and places them as they come; here they have sizes, so the heaviest come
+first, and one that fits nowhere goes to the least loaded reducer. No key is ever split.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from skewless.documents.job import Job
+from skewless.planner.forecast import Forecast
+from skewless.planner.placement.placement import Placement, Rows
+from skewless.planner.policies.proposal import Proposal
+from skewless.routing.plan import RoutingPlan
+
+#: Rounding errors of sums do not make a reducer full.
+_TOLERANCE = 1e-9
+
+
+def propose(job: Job, forecast: Forecast) -> Sequence[Proposal]:
+    """Every named key whole, within ``routing.capacity`` times the fair share as far as that can be."""
+    plan, keys = forecast.plan_with(factors={}), forecast.keys  # a reducer is one task
+    if len(plan.tasks) == 1 or not keys:
+        return ()
+    base = forecast.tail_rows(plan)
+    fair = float(base.sum() + forecast.head_loads.sum()) / len(plan.tasks)
+    capacity = fair * job.spec.routing.capacity
+    placement, homeless = _walked(plan, keys, forecast.head_loads, base, capacity)
+    away = int((placement.task != forecast.on_ring(plan)).sum())
+    words = f"place {len(keys):,} keys within {capacity:,.0f} rows a reducer: {away:,} of them walk on along the ring"
+    if homeless:
+        words += f"; {homeless:,} fit nowhere and go to the least loaded"
+    return (Proposal("bounded load", words, placement, factors={}),)
+
+
+def _walked(plan: RoutingPlan, keys: Sequence[str], rows: Rows, base: Rows, capacity: float) -> tuple[Placement, int]:
+    """Each key, heaviest first, at the first reducer with room; and how many found none.
+
+    Args:
+        plan: a ring whose reducers have one task each.
+        keys: their texts.
+        rows: rows of each, shape ``(keys,)``.
+        base: rows that each task has already, shape ``(tasks,)``.
+        capacity: rows that a task may have.
+    """
+    # Neighbouring slots of one reducer are one stop on the way around the ring.
+    changes = np.diff(plan.slot_tasks, prepend=-1) != 0
+    stops, stop_of = plan.slot_tasks[changes].astype(np.int64), np.cumsum(changes) - 1
+    room = capacity * (1.0 + _TOLERANCE) - base
+    tasks = np.zeros(len(keys), dtype=np.int64)
+    homeless = 0
+    for number in np.argsort(-rows, kind="stable").tolist():
+        size, start = rows[number], stop_of[plan.ring.slot_of(keys[number])]
+        task = stops[start]
+        if room[task] < size:
+            fitting = np.flatnonzero(room[stops] >= size)
+            homeless += not len(fitting)
+            # The first stop at or after the start, or, round the ring, the first of all.
+            ahead = np.searchsorted(fitting, start) % max(1, len(fitting))
+            task = stops[fitting[ahead]] if len(fitting) else np.argmax(room)
+        tasks[number] = task
+        room[task] -= size
+    return Placement.pinned(tasks), homeless

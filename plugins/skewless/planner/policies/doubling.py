@@ -1,0 +1,46 @@
+"""``doubling``: all reducers but the overloaded one get twice as many tokens, and take keys from it.
+
+Token doubling of the DPA load balancer (sections 4.1 and 4.2). It does not run out as halving does, but
+slots move between the other reducers as well. In the paper all begin with one token each, which is the
+least even ring there is: so they do with ``routing.strict``, and else with as many as under any policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from skewless.documents.job import Job
+from skewless.errors import PlanError
+from skewless.planner.forecast import Forecast
+from skewless.planner.placement.token_moves import doubled, doubling_rounds, overloaded
+from skewless.planner.policies.proposal import Proposal
+from skewless.routing.ring import LARGEST_RING
+
+#: Tokens that one reducer may hold, at most: as many as a spec may ask for to begin with.
+TOKEN_LIMIT = 4096
+_TOO_MANY = f"a reducer would hold more than {TOKEN_LIMIT:,} tokens, or the ring more than {LARGEST_RING:,}"
+
+
+def propose(job: Job, forecast: Forecast) -> Sequence[Proposal]:
+    """Double the tokens of all but the overloaded reducer, if there is one, at most ``routing.rounds`` times."""
+    ring, routing = forecast.plan.ring, job.spec.routing
+    first = [at for at, task in enumerate(forecast.plan.tasks) if task.bucket == 0]
+    queues = np.add.reduceat(forecast.loads_unchanged(), first).tolist()
+    found = overloaded(queues, routing.threshold)
+    if found is None:
+        return ()
+    reducer = ring.reducers[found]
+    words = f"double the tokens of all reducers but {reducer}"
+    try:
+        rounds = doubling_rounds(ring, routing.initial_tokens, reducer)
+    except PlanError as error:  # a ring that another policy made
+        return (Proposal("double", words, refusal=str(error)),)
+    if rounds >= routing.rounds:
+        return (Proposal("double", words, refusal=f"its {rounds} rounds of {routing.rounds} are used up"),)
+    after = doubled(ring, reducer, TOKEN_LIMIT)
+    if after is None:
+        return (Proposal("double", words, refusal=_TOO_MANY),)
+    words += f", from {sum(ring.tokens.values()):,} to {sum(after.tokens.values()):,} in all"
+    return (Proposal("double", words, ring=after, redraw=False),)

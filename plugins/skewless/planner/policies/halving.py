@@ -1,0 +1,49 @@
+"""``halving``: an overloaded reducer loses half of its tokens, and the ring moves its keys on.
+
+Token halving of the DPA load balancer (sections 4.1 and 4.2). Few keys are disturbed, as slots
+only move away from the overloaded reducer; but it may run out of tokens, and a single heavy key
+stays as heavy wherever it goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from skewless.documents.job import Job
+from skewless.errors import PlanError
+from skewless.planner.forecast import Forecast
+from skewless.planner.placement.token_moves import halved, halving_rounds, overloaded
+from skewless.planner.policies.proposal import Proposal
+from skewless.routing.ring import Ring
+
+
+def propose(job: Job, forecast: Forecast) -> Sequence[Proposal]:
+    """Halve the tokens of the overloaded reducer, if there is one, at most ``routing.rounds`` times."""
+    ring = forecast.plan.ring
+    first = [at for at, task in enumerate(forecast.plan.tasks) if task.bucket == 0]
+    queues = np.add.reduceat(forecast.loads_unchanged(), first).tolist()
+    found = overloaded(queues, job.spec.routing.threshold)
+    if found is None:
+        return ()
+    reducer = ring.reducers[found]
+    tokens = ring.tokens[reducer]
+    try:
+        reason = _reason_against(job, ring, reducer)
+        after = None if reason else halved(ring, reducer)
+    except PlanError as error:  # a ring that another policy made
+        reason, after = str(error), None
+    if after is None:
+        words = f"halve the tokens of reducer {reducer}"
+        return (Proposal("halve", words, refusal=reason or "it has one token left and ran out of halving"),)
+    words = f"halve the tokens of reducer {reducer} from {tokens} to {after.tokens[reducer]}"
+    return (Proposal("halve", words, ring=after, redraw=False),)
+
+
+def _reason_against(job: Job, ring: Ring, reducer: int) -> str:
+    routing = job.spec.routing
+    rounds = halving_rounds(ring, routing.initial_tokens, reducer)
+    if ring.tokens[reducer] > 1 and rounds >= routing.rounds:
+        return f"its {rounds} rounds of {routing.rounds} are used up"
+    return ""

@@ -1,0 +1,35 @@
+"""``partial_key``: each key has d candidate tasks, two as a rule, and goes to the less loaded of them.
+
+Partial Key Grouping (Nasir et al., ICDE 2015, here PKG): key splitting, so that nobody has to
+remember which candidate a key went to, and local load estimation, so that no source has to ask.
+Here one planner estimates for all sources: the recorded tail, and what it has placed so far.
+
+Only the keys that the forecast names are given candidates. A light key goes where the ring says:
+a plan is enacted in Spark SQL, which has no state from one row to the next that could tell it
+which candidate is less loaded, and a plan that named every key would grow with their number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from skewless.documents.job import Job
+from skewless.planner.forecast import Forecast
+from skewless.planner.placement.greedy_d import pour_over_candidates, shares_in_words
+from skewless.planner.policies.proposal import Proposal
+
+
+def propose(job: Job, forecast: Forecast) -> Sequence[Proposal]:
+    """All named keys over ``routing.choices`` candidates each, afresh."""
+    plan, keys = forecast.plan, forecast.keys
+    if len(plan.tasks) == 1 or not keys:
+        return ()
+    choices = job.spec.routing.choices
+    placement = pour_over_candidates(
+        keys, forecast.head_loads, forecast.tail_rows(plan), np.full(len(keys), choices), splittable=job.splittable
+    )
+    offered = min(choices, len(plan.tasks))
+    words = f"place {len(keys):,} keys, {offered} candidates each: {shares_in_words(placement, keys)}"
+    return (Proposal("partial key", words, placement),)

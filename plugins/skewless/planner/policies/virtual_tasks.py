@@ -1,0 +1,142 @@
+"""``virtual_tasks``: a reducer with too much work is split by key buckets, and merged again when it has little.
+
+Samza's SEP-32 without its containers: the elasticity factor of a reducer is doubled or halved, and
+bucket b of f becomes the buckets b and b + f of 2f. A bucket is a hash of the key, so a split moves
+keys and never parts of one: a single heavy key stays one task's, and the planner's numbers show that.
+
+What one task should hold is a fair share of the queued rows per slot, and ``routing.threshold``
+more. Siblings are merged when they fit into half of that, so that no split is undone at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from skewless.documents.job import Job
+from skewless.planner.forecast import Forecast
+from skewless.planner.placement.placement import Indices, Rows
+from skewless.planner.policies.proposal import Proposal
+from skewless.routing.lineage import merge, split
+from skewless.routing.virtual_task import VirtualTask
+
+#: Merged siblings must fit into this part of what one task should hold.
+HYSTERESIS = 0.5
+#: Reducers, and tasks of each, that a sentence names.
+_NAMED = 3
+#: Rounding errors of sums make no task too large.
+_TOLERANCE = 1e-9
+
+
+class _Group(NamedTuple):
+    """The tasks of one reducer, with their predicted rows and their states in the last report."""
+
+    tasks: tuple[VirtualTask, ...]
+    rows: Rows
+    states: Indices
+
+    @property
+    def reducer(self) -> int:
+        return self.tasks[0].reducer
+
+    @property
+    def factor(self) -> int:
+        return self.tasks[0].factor
+
+    def merged(self) -> _Group:
+        """Each two siblings as one task."""
+        half = self.factor // 2
+        return _Group(merge(self.tasks), self.rows[:half] + self.rows[half:], self.states[:half] + self.states[half:])
+
+
+class _Change(NamedTuple):
+    """All tasks of one reducer, before and after."""
+
+    verb: str
+    before: Sequence[VirtualTask]
+    after: Sequence[VirtualTask]
+
+    def __str__(self) -> str:
+        return f"{self.verb} {_names(self.before)} into {_names(self.after)}"
+
+
+class _Limit(NamedTuple):
+    """What one task should hold, at most."""
+
+    rows: float
+    states: float
+
+    def holds(self, group: _Group, part: float = 1.0) -> bool:
+        """Whether all tasks stay within a part of it."""
+        return float(group.rows.max()) <= self.rows * part and float(group.states.max()) <= self.states * part
+
+
+def propose(job: Job, forecast: Forecast) -> Sequence[Proposal]:
+    """Split the reducers with a task that is too large, merge those that are small, or do both."""
+    routing, groups = job.spec.routing, _groups(forecast)
+    loads = forecast.loads_unchanged()
+    fair = float(loads.sum()) / forecast.slots
+    limit = _Limit(
+        rows=fair * (1.0 + routing.threshold) * (1.0 + _TOLERANCE),
+        states=float("inf") if routing.task_states is None else routing.task_states,
+    )
+    due = [group for group in groups if not limit.holds(group)]
+    # Slots are free if there are more of them than tasks, or if they wait while the largest task runs.
+    free = len(loads) < forecast.slots or float(loads.max()) > fair * (1.0 + _TOLERANCE)
+    able = [group for group in due if free and group.factor < routing.max_factor]
+    stuck = [group for group in due if not free or group.factor >= routing.max_factor]
+    small = [group for group in groups if group.factor > 1 and limit.holds(group.merged(), HYSTERESIS)]
+    splits = [_Change("split", group.tasks, split(group.tasks)) for group in able]
+    merges = [_Change("merge", group.tasks, merge(group.tasks)) for group in small]
+    proposals = []
+    if splits:
+        proposals.append(_changing(forecast, "split", splits))
+    if merges:
+        proposals.append(_changing(forecast, "merge", merges))
+    if splits and merges:
+        proposals.append(_changing(forecast, "split and merge", splits + merges))
+    return [*proposals, *_refusal(stuck, routing.max_factor, free)]
+
+
+def _groups(forecast: Forecast) -> list[_Group]:
+    """The tasks by reducer, which is their order in a plan."""
+    tasks, loads = forecast.plan.tasks, forecast.loads_unchanged()
+    states = np.array([load.states for load in forecast.report.tasks], dtype=np.int64)
+    first = [at for at, task in enumerate(tasks) if task.bucket == 0]
+    return [
+        _Group(tasks[start:end], loads[start:end], states[start:end]) for start, end in pairwise([*first, len(tasks)])
+    ]
+
+
+def _changing(forecast: Forecast, action: str, changes: Sequence[_Change]) -> Proposal:
+    """Some reducers with other factors; all keys go by ring and buckets."""
+    factors = dict(forecast.plan.factors)
+    for change in changes:
+        factors[change.after[0].reducer] = change.after[0].factor
+    named = [str(change) for change in changes[:_NAMED]]
+    if len(changes) > _NAMED:
+        named.append(f"and {len(changes) - _NAMED:,} reducers more")
+    factors = {reducer: factor for reducer, factor in sorted(factors.items()) if factor > 1}
+    return Proposal(action, ", ".join(named), factors=factors)
+
+
+def _refusal(stuck: Sequence[_Group], max_factor: int, free: bool) -> Sequence[Proposal]:
+    """What was due and cannot be done, in one proposal."""
+    if not stuck:
+        return ()
+    named = ", ".join(str(group.reducer) for group in stuck[:_NAMED])
+    more = ", ..." if len(stuck) > _NAMED else ""
+    words = f"split reducer{'s' if len(stuck) > 1 else ''} {named}{more}"
+    if not free:
+        return (Proposal("split", words, refusal="each slot has a task, and none would be idle"),)
+    have = "each has" if len(stuck) > 1 else "it has"
+    buckets = f"{max_factor} key bucket{'s' if max_factor > 1 else ''}"
+    return (Proposal("split", words, refusal=f"{have} {buckets}, which is max_factor"),)
+
+
+def _names(tasks: Sequence[VirtualTask]) -> str:
+    named = "+".join(str(task) for task in tasks[:_NAMED])
+    return f"{named}+..." if len(tasks) > _NAMED else named

@@ -1,0 +1,407 @@
+"""What another policy would have made of a run: its documents played again, on counts and not on rows.
+
+A *fluid* run. The items are the keys that the last report names, every slot of the ring with all
+other keys in it, and the rows without a key; ``skewless.planner.wave_counts`` says how their rows per wave
+are found. Rows of an item flow to its tasks in proportion to its shares, and what a task leaves over
+is the same part of every item in its queue.
+
+Exact are the rows of a stage and of the run, the rows of each item over the run, hence the load of
+each task under a policy that leaves no backlog and splits nothing, and every decision, given its
+report: the planner decides as in a run. Estimated are the rows of an item in a wave (see there), what
+a draw gives each share (its expectation), which keys a backlog is made of (in a run: the last rows of
+each task by their origin), how a slot's keys spread over key buckets (evenly), a task's states (a
+slot's keys count as one), and a stage's time (the overhead of the recorded stages, and as much per
+row of the longest task as they took). A row costs the same whatever its key and its task.
+
+How far that may put the makespan off was measured beside runs row by row: by 5 % at most for keys in random order, by
+more for keys that come late, sorted or drifting, as the last rows of a task are not like its others (``ORDER_ERROR``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+
+from skewless.bounds.makespan import makespan
+from skewless.document import Frozen
+from skewless.documents.job import Job
+from skewless.documents.stage_report import Histogram, StageReport, TaskLoad
+from skewless.planner.cost import StageCost, stage_cost
+from skewless.planner.planner import first_plan, plan_next_stage
+from skewless.planner.wave_counts import Indices, Rows, WaveCounts
+from skewless.replay.routed_counts import Backlog, Layout, added
+from skewless.routing.hashing import bucket_hash
+from skewless.routing.plan import RoutingPlan
+from skewless.routing.virtual_task import VirtualTask
+from skewless.run.certificate import run_certificate
+
+#: By which part of it a replayed makespan may be too low or too high where keys come in an order: 18 % was seen. No
+#: document says in which order the rows of a task came, so it is said of each replay that has a backlog.
+ORDER_ERROR = 0.2
+#: The same where, besides, a stage admitted several waves that are consecutive stretches of the input: 35 % was seen.
+JOINED_ERROR = 0.35
+
+#: What is said beside the figures.
+ERROR_WORDS = (
+    "± is the worst error that was measured, against simulations that play every row, for keys that come late or "
+    "sorted. For keys in random order it was at most 5 %."
+)
+
+#: A pair of item and task counts as a partial state from so many rows on: fewer round to none.
+_ONE_ROW = 0.5
+
+#: What comes after a stage: the next plan and the sentence about it; None where no stage follows.
+Follow = Callable[[RoutingPlan, Sequence[StageReport]], tuple[RoutingPlan | None, str]]
+
+
+class Replayed(Frozen):
+    """What a run came to under one policy.
+
+    Attributes:
+        policy: its name, or ``as it ran``.
+        makespan_over_bound: the sum of the stages' makespans in rows, over the best there could be
+            (``skewless.run.certificate``); at least 1. None, as the next three, of a run as it ran
+            if nobody counted the rows of its tasks.
+        error: by which part of itself ``makespan_over_bound`` may be too low or too high, by the worst that
+            was measured on runs like this; 0 where it is exact.
+        s: ``(Wmax - U) / (M - U)`` of the DPA load balancer (section 6.1.1, formula 2), with M rows,
+            ``U = ceil(M / R)`` for the R reducers of the spec, and Wmax the most rows of one task. 0 is
+            even, 1 is all on one task; below 0 where reducers were added.
+        imbalance_final: ``(max - mean) / M`` of the rows of each task over the run (Partial Key
+            Grouping, section 2).
+        imbalance_fraction: the mean of ``(max - mean) / M`` of the rows of each task up to the end
+            of a stage, the stages weighted by their rows (section 6.2 there).
+        rows_forwarded: backlog rows that changed their task.
+        states: distinct pairs of known item and task: a slot's light keys count as one. None of a run as it ran
+            if some of it was combined where it was read: nobody knows which key was in which input split.
+        stages: how many there were.
+        decisions: the sentence of each decision, in order.
+    """
+
+    policy: str
+    makespan_over_bound: float | None
+    error: float
+    s: float | None
+    imbalance_final: float | None
+    imbalance_fraction: float | None
+    rows_forwarded: int
+    states: int | None
+    stages: int
+    decisions: tuple[str, ...]
+
+
+def replay(job: Job, reports: Sequence[StageReport], policy: str, plan: RoutingPlan | None = None) -> Replayed:
+    """What the recorded run would have come to under a policy.
+
+    Args:
+        job: the frozen job.
+        reports: of all stages of the recorded run, in order.
+        policy: its name in ``POLICIES``.
+        plan: plan 0, for a run that was warm-started; the plain ring by default, and for engine ``combine``.
+
+    Raises:
+        PlanError: the run is not finished, or the policy has no safe plan for the job.
+    """
+    played = fluid_run(job, reports, policy, plan)
+    error = _error(job, reports, played)
+    return _judged(policy, played.job, played.reports, played.states, played.sentences, error)
+
+
+def as_it_ran(
+    job: Job, plans: Sequence[RoutingPlan], reports: Sequence[StageReport], decisions: Sequence[str]
+) -> Replayed:
+    """The recorded run in the same figures: from its reports, but for ``states``.
+
+    Its reports count the states of every light key, which no replay can; so the pairs of known items
+    and tasks are those of a fluid run along the recorded plans.
+
+    Args:
+        job: the frozen job.
+        plans: of its stages, in order.
+        reports: of its stages, in order.
+        decisions: the sentences of its decisions.
+    """
+    counts = WaveCounts.of_reports(job, reports)
+    recorded = iter(plans)
+    played = FluidRun(job, counts, stage_cost(job, reports), False, lambda *_: (next(recorded, None), ""))
+    played.play(next(recorded))
+    routed = all(plan.engine == "staged" for plan in plans)
+    return _judged("as it ran", job, reports, played.states if routed else None, decisions)
+
+
+def fluid_run(job: Job, reports: Sequence[StageReport], policy: str, plan: RoutingPlan | None = None) -> FluidRun:
+    """The run behind ``replay``, with its plans and reports.
+
+    Another policy may begin with another ring: the recorded counts are taken by the slots of that one. A plan 0 of
+    engine ``combine`` routes nothing, so it is no beginning of a run that is routed.
+    """
+    changed = _under(job, policy)
+    plan = first_plan(changed) if plan is None or plan.engine == "combine" else plan
+    counts = WaveCounts.of_reports(job, reports, 1 << plan.ring.ring_bits)
+
+    def follow(now: RoutingPlan, so_far: Sequence[StageReport]) -> tuple[RoutingPlan | None, str]:
+        decision = plan_next_stage(changed, now, so_far[-1], so_far[:-1])
+        return decision.next_plan, decision.sentence
+
+    timed = all(report.tasks and all(load.busy_seconds is not None for load in report.tasks) for report in reports)
+    run = FluidRun(changed, counts, stage_cost(job, reports), timed, follow)
+    run.play(plan)
+    return run
+
+
+def _under(job: Job, policy: str) -> Job:
+    """The job run with another policy, its rows routed; tokens that it cannot begin with are left to its own choice.
+
+    Another policy is never strict: what it would have done under the planner's promise is asked.
+    """
+    routing = job.spec.routing
+    tokens, strict = routing.tokens, routing.strict and policy == routing.policy
+    if policy in {"halving", "doubling"} and tokens is not None and tokens & (tokens - 1):
+        tokens = None
+    changed = routing.model_copy(update={"policy": policy, "tokens": tokens, "strict": strict})
+    return job.model_copy(
+        update={"spec": job.spec.model_copy(update={"mode": "run", "engine": "staged", "routing": changed})}
+    )
+
+
+# Figures.
+
+
+def _judged(
+    policy: str,
+    job: Job,
+    reports: Sequence[StageReport],
+    states: int | None,
+    decisions: Sequence[str],
+    error: float = 0.0,
+) -> Replayed:
+    processed = np.array([report.processed_rows for report in reports], dtype=np.float64)
+    rows, gap = max(1.0, float(processed.sum())), run_certificate(job, reports).gap
+    most, imbalances = (0, np.zeros(1)) if gap is None else _by_task(reports)
+    return Replayed(
+        policy=policy,
+        makespan_over_bound=None if gap is None else 1.0 + gap,
+        error=error,
+        s=None if gap is None else _skew(int(processed.sum()), most, job.spec.routing.reducers),
+        imbalance_final=None if gap is None else float(imbalances[-1]) / rows,
+        imbalance_fraction=None if gap is None else float(imbalances @ processed) / rows / rows,
+        rows_forwarded=sum(report.forwarded_rows for report in reports),
+        states=states,
+        stages=len(reports),
+        decisions=tuple(decisions),
+    )
+
+
+def _error(job: Job, recorded: Sequence[StageReport], played: FluidRun) -> float:
+    """By which part of it a replay's makespan may be off: see ``ORDER_ERROR``."""
+    alone = all(report.waves[1] - report.waves[0] <= 1 for report in recorded)
+    counted = len(recorded[-1].histogram.seen_tail) >= played.counts.ring_slots
+    if alone and counted and not any(report.backlog_rows for report in played.reports):
+        return 0.0  # the rows of each slot and each named key in each stage are known
+    filled = [wave for wave in job.waves if wave]
+    consecutive = len(filled) > 1 and all(max(wave) < min(later) for wave, later in pairwise(filled))
+    return JOINED_ERROR if consecutive and not alone else ORDER_ERROR
+
+
+def _skew(rows: int, most: int, reducers: int) -> float:
+    fair = -(-rows // reducers)
+    return (most - fair) / (rows - fair) if rows > fair else 0.0
+
+
+def _by_task(reports: Sequence[StageReport]) -> tuple[int, Rows]:
+    """The most rows of one task, by its name, and the imbalance at the end of each stage, in rows.
+
+    Where nothing was routed input splits are the tasks.
+    """
+    loads: dict[str, int] = {}
+    found = []
+    for report in reports:
+        names = [load.task for load in report.tasks] or [f"split {number}" for number in range(len(report.splits))]
+        for name, rows in zip(names, report.processed.tolist(), strict=True):
+            loads[name] = loads.get(name, 0) + rows
+        found.append(max(loads.values()) - sum(loads.values()) / len(loads) if loads else 0.0)
+    return max(loads.values(), default=0), np.array(found)
+
+
+# The run.
+
+
+@dataclass(eq=False)
+class FluidRun:
+    """One run on counts.
+
+    Attributes:
+        job: with the policy that is played.
+        counts: rows of each item in each wave.
+        cost: what a stage takes.
+        timed: whether the tasks' own times were measured: the planner prices a stage by them.
+        follow: decides about the next stage.
+        plans: of the stages played, in order.
+        reports: of the stages played, in order.
+        sentences: of the decisions after them.
+    """
+
+    job: Job
+    counts: WaveCounts
+    cost: StageCost
+    timed: bool
+    follow: Follow
+    plans: list[RoutingPlan] = field(default_factory=list)
+    reports: list[StageReport] = field(default_factory=list)
+    sentences: list[str] = field(default_factory=list)
+
+    def play(self, plan: RoutingPlan) -> None:
+        """All stages from a plan 0 on, until none follows."""
+        items = self.counts.by_item.shape[1]
+        self._seen, self._pairs, self._names = np.zeros(items), _Pairs(items), dict[VirtualTask, int]()
+        backlog = Backlog(Layout(plan, self.counts.keys, self.counts.slots, self._buckets), None)
+        next_plan: RoutingPlan | None = plan
+        while next_plan is not None:
+            backlog = self._stage(next_plan, backlog)
+            next_plan, sentence = self.follow(next_plan, self.reports)
+            if sentence:
+                self.sentences.append(sentence)
+
+    @property
+    def states(self) -> int:
+        """Distinct pairs of item and task, over the run."""
+        return self._pairs.count()
+
+    @cached_property
+    def _buckets(self) -> Indices:
+        return np.fromiter(map(bucket_hash, self.counts.keys), dtype=np.int64, count=len(self.counts.keys))
+
+    def _stage(self, plan: RoutingPlan, backlog: Backlog) -> Backlog:
+        layout = Layout(plan, self.counts.keys, self.counts.slots, self._buckets)
+        came, forwarded = backlog.under(layout)
+        wave = self.counts.rows_of(plan.waves)
+        self._seen += wave
+        queued = came + wave[layout.item] * layout.share
+        loads = added(layout.task, queued, len(plan.tasks))
+        backlog_in = self.reports[-1].backlog_rows if self.reports else 0
+        admitted = round(float(wave.sum()))
+        queued_rows = _whole(loads, backlog_in + admitted)
+        processed = queued_rows if plan.budget_rows is None else np.minimum(queued_rows, plan.budget_rows)
+        # Tasks follow the whole numbers, so that what is left of each is exactly what is reported.
+        kept = np.minimum((queued_rows - processed) / np.maximum(loads, 1e-9), 1.0)
+        left = Backlog(layout, queued * kept[layout.task])
+        states = self._count_states(plan, layout, queued * (1.0 - kept[layout.task]))
+        self.plans.append(plan)
+        self.reports.append(
+            self._report(plan, (queued_rows, processed, states), (admitted, backlog_in, forwarded), left)
+        )
+        return left
+
+    def _count_states(self, plan: RoutingPlan, layout: Layout, done: Rows) -> Indices:
+        names = np.array([self._names.setdefault(task, len(self._names)) for task in plan.tasks], dtype=np.int64)
+        some = np.flatnonzero(done > 0)
+        self._pairs.add(names[layout.task[some]], layout.item[some], done[some])
+        return np.bincount(layout.task[done >= _ONE_ROW], minlength=len(plan.tasks))
+
+    def _report(
+        self,
+        plan: RoutingPlan,
+        by_task: tuple[Indices, Indices, Indices],
+        came: tuple[int, int, float],
+        left: Backlog,
+    ) -> StageReport:
+        queued, processed, _ = by_task
+        admitted, backlog_in, forwarded = came
+        slots = self.job.spec.routing.slot_count
+        longest = makespan(processed.astype(np.float64), slots)
+        busy = (self.cost.seconds_per_row * processed).tolist() if self.timed else [None] * len(processed)
+        backlog_rows = int((queued - processed).sum())
+        return StageReport(
+            stage=plan.epoch,
+            waves=plan.waves,
+            admitted_rows=admitted,
+            backlog_in_rows=backlog_in,
+            forwarded_rows=min(backlog_in, round(forwarded)),
+            processed_rows=int(processed.sum()),
+            backlog_rows=backlog_rows,
+            stage_seconds=self.cost.overhead_seconds + self.cost.seconds_per_row * longest,
+            tasks=tuple(
+                TaskLoad(task=str(task), queued_rows=q, processed_rows=p, backlog_rows=q - p, states=s, busy_seconds=b)
+                for task, q, p, s, b in zip(plan.tasks, *(part.tolist() for part in by_task), busy, strict=True)
+            ),
+            histogram=self._histogram(left.by_item(len(self._seen)), backlog_rows),
+        )
+
+    def _histogram(self, left: Rows, backlog_rows: int) -> Histogram:
+        """As ``skewless_spark.stage.histogram`` makes it, but that only keys of the last report are named."""
+        keys, size = len(self.counts.keys), self.counts.ring_slots
+        seen_rows = round(float(self._seen.sum()))
+        seen = _whole(self._seen, seen_rows)
+        over = _whole(left, backlog_rows, seen)
+        named = self._heaviest(seen[:keys] / max(1, seen_rows), over[:keys] / max(1, int(over[:-1].sum())))
+        light = np.ones(keys, dtype=bool)
+        light[named] = False
+        tails = [
+            part[keys:-1] + np.bincount(self.counts.slots[light], weights=part[:keys][light], minlength=size)
+            for part in (seen, over)
+        ]
+        texts, seen_keys, over_keys = self.counts.keys, seen.tolist(), over.tolist()
+        return Histogram(
+            seen_rows=seen_rows,
+            seen_null_rows=seen_keys[-1],
+            backlog_null_rows=over_keys[-1],
+            head={texts[number]: (seen_keys[number], over_keys[number]) for number in named.tolist()},
+            seen_tail=tuple(tails[0].astype(int).tolist()),
+            backlog_tail=tuple(tails[1].astype(int).tolist()),
+        )
+
+    def _heaviest(self, seen_share: Rows, left_share: Rows) -> Indices:
+        """The numbers of the keys with the largest shares of what was seen or is left, ties by text."""
+        share = np.maximum(seen_share, left_share)
+        order = np.argsort(-share, kind="stable")  # keys are in text order
+        return order[share[order] > 0][: self.job.spec.routing.head_limit]
+
+
+def _whole(amounts: Rows, total: int, most: Indices | None = None) -> Indices:
+    """Round down, and give what is missing from ``total`` to the largest remainders, the first of equals.
+
+    Args:
+        amounts: not negative, of about that sum.
+        total: what the whole numbers add up to.
+        most: no amount is rounded up above this, as long as others are left to take it.
+    """
+    # What floating point makes of a whole number must not be rounded down to the one below.
+    whole = np.floor(amounts + 1e-6).astype(np.int64)
+    spare = total - int(whole.sum())
+    if not spare:
+        return whole
+    rest = amounts - whole
+    if spare < 0:
+        takers = np.flatnonzero(whole > 0)
+        whole[takers[np.argsort(rest[takers], kind="stable")[:-spare]]] -= 1
+        return whole
+    full = np.zeros(len(whole), dtype=bool) if most is None else whole >= most
+    order = np.lexsort((-rest, full))
+    each, more = divmod(spare, len(whole))
+    whole[order[:more]] += 1
+    return whole + each
+
+
+class _Pairs:
+    """Rows of pairs of task and item, added up over the stages."""
+
+    def __init__(self, items: int) -> None:
+        self._items = items
+        self._numbers: list[Indices] = []
+        self._rows: list[Rows] = []
+
+    def add(self, tasks: Indices, items: Indices, rows: Rows) -> None:
+        """Rows of one stage, any pair any number of times."""
+        self._numbers.append(tasks * self._items + items)
+        self._rows.append(rows)
+
+    def count(self) -> int:
+        """Pairs with at least one row, rounded."""
+        if not self._numbers:
+            return 0
+        _, where = np.unique(np.concatenate(self._numbers), return_inverse=True)
+        return int((np.bincount(where, weights=np.concatenate(self._rows)) >= _ONE_ROW).sum())

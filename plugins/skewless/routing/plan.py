@@ -1,0 +1,167 @@
+"""The routing plan of one epoch: where keys go in one stage."""
+
+from __future__ import annotations
+
+import struct
+from functools import cached_property
+from typing import Annotated, Literal, Self
+
+import mmh3
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field, model_validator
+
+from skewless.document import LARGEST_SUM, LAST_STAGE, Count, Document, Frozen, unmet
+from skewless.errors import PlanError
+from skewless.routing.hashing import bucket_hash, origin_hash
+from skewless.routing.ring import Ring
+from skewless.routing.virtual_task import VirtualTask
+
+#: The shares of a head key are whole numbers that add up to this.
+WHOLE_SHARE = 1 << 16
+
+#: No plan has more tasks: each is a partition of Spark, and a line of a report.
+LARGEST_PLAN = 1 << 20
+
+#: ``((task index, weight), ...)``, weights adding up to WHOLE_SHARE: the range of a draw cut into
+#: segments, in this order; a task may have more than one.
+Shares = tuple[tuple[int, int], ...]
+
+
+class PlanSource(Frozen):
+    """What a first plan was made from.
+
+    Attributes:
+        kind: ``ring``: nothing is known of the keys; ``run``: the histogram of an earlier run; ``sample``: of keys.
+        run: the earlier run, by its folder; empty where there is none.
+        rows: of that run, or of the sample.
+    """
+
+    kind: Literal["ring", "run", "sample"]
+    run: str = ""
+    rows: Count = 0
+
+    @property
+    def words(self) -> str:
+        """What it is, within a sentence."""
+        return {
+            "ring": "the plain ring",
+            "run": f"run {self.run} of {self.rows:,} rows",
+            "sample": f"a sample of {self.rows:,} rows",
+        }[self.kind]
+
+
+class RoutingPlan(Document):
+    """Where each key goes, which wave is admitted, and how many rows a task may reduce.
+
+    Attributes:
+        epoch: the number of the plan, and of the stage that it routes.
+        policy: who made it.
+        engine: ``staged``, or ``combine``: then nothing is routed, and everything that is left is taken in.
+        ring: owns the tail.
+        factors: elasticity factor of each reducer, a power of two; 1 where not named.
+        head: for each head key (its key text) the shares of its tasks.
+        share_salt: mixed into the hash that picks a share. It changes when shares change:
+            the backlog of a split key is what one of its tasks could not reduce, so its rows
+            are no fair sample of the old hash, and would fall into few of the new shares.
+        waves: the waves that the stage admits, ``first <= wave < end``; empty once the input is used up.
+        budget_rows: rows that each task may reduce in the stage; null lifts the budget.
+        expected_rows: rows forecast to be queued at each task, by task index; empty where nothing
+            was known. How wrong it was tells the next decision how far to trust its own.
+        sentence: where a first plan comes from, in words; a later one's reasons are in its decision.
+        source: what a first plan was made from; null in later ones, and in those of older releases.
+    """
+
+    epoch: int = Field(ge=0, le=LAST_STAGE)
+    policy: str
+    engine: Literal["combine", "staged"] = "staged"
+    waves: tuple[int, int]
+    ring: Ring
+    factors: dict[int, int] = Field(default_factory=dict)
+    head: dict[str, Shares] = Field(default_factory=dict)
+    share_salt: int = Field(default=0, ge=0, lt=1 << 31)
+    budget_rows: int | None = Field(default=None, ge=0, le=LARGEST_SUM)
+    expected_rows: tuple[Annotated[int, Field(ge=-LARGEST_SUM, le=LARGEST_SUM)], ...] = ()
+    sentence: str = ""
+    source: PlanSource | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if any(f < 1 or f & (f - 1) for f in self.factors.values()) or set(self.factors) - set(self.ring.tokens):
+            raise unmet("factors that are powers of two, of reducers on the ring", str(self.factors)[:120])
+        count = len(self.ring.tokens) - len(self.factors) + sum(self.factors.values())
+        if count > LARGEST_PLAN:
+            raise unmet(f"at most {LARGEST_PLAN:,} tasks", f"{count:,}"[:120])
+        if not 0 <= self.waves[0] <= self.waves[1] <= LAST_STAGE:
+            raise unmet("a range of waves", str(self.waves)[:120])
+        if len(self.expected_rows) not in {0, count}:
+            raise unmet(f"expected rows for each of the {count} tasks, or none", f"{len(self.expected_rows)}")
+        for key, shares in self.head.items():
+            if not (len(shares) == 1 and shares[0][1] == WHOLE_SHARE and 0 <= shares[0][0] < count):
+                _refuse_odd(key, shares, count)
+        return self
+
+    @cached_property
+    def tasks(self) -> tuple[VirtualTask, ...]:
+        """The virtual tasks; a task's position here is its index, and its Spark partition."""
+        return tuple(
+            VirtualTask(reducer, bucket, self.factors.get(reducer, 1))
+            for reducer in self.ring.reducers
+            for bucket in range(self.factors.get(reducer, 1))
+        )
+
+    @cached_property
+    def slot_tasks(self) -> npt.NDArray[np.int32]:
+        """For each slot the index of bucket 0 of its reducer, shape ``(2**ring_bits,)``."""
+        first = np.zeros(max(self.ring.reducers) + 1, dtype=np.int32)
+        for index, task in reversed(list(enumerate(self.tasks))):
+            first[task.reducer] = index
+        found: npt.NDArray[np.int32] = first[self.ring.slot_owners]
+        return found
+
+    @cached_property
+    def slot_factors(self) -> npt.NDArray[np.int32]:
+        """For each slot the factor of its reducer, shape ``(2**ring_bits,)``."""
+        factors = np.ones(max(self.ring.reducers) + 1, dtype=np.int32)
+        for reducer, factor in self.factors.items():
+            factors[reducer] = factor
+        found: npt.NDArray[np.int32] = factors[self.ring.slot_owners]
+        return found
+
+    def draw(self, origin: int) -> int:
+        """The unsigned 32-bit number by which a row picks its share, or its task if it has no key.
+
+        Four neighbours of a source partition share a hash, and draw numbers a quarter turn apart:
+        neighbours of one key spread evenly, and no share varies more than if each were drawn alone
+        (two of four both fall into a share of width w with probability max(0, w - d) +
+        max(0, w + d - 1) <= w * w, for a distance d).
+        """
+        block = mmh3.hash(struct.pack("<i", self.share_salt), origin_hash(origin >> 2), signed=False)
+        return (block + ((origin & 3) << 30)) & 0xFFFFFFFF
+
+    def tail_task(self, key: str) -> int:
+        """The task index the ring and the buckets give a key, whether it is in the head or not."""
+        slot = self.ring.slot_of(key)
+        return int(self.slot_tasks[slot]) + bucket_hash(key) % int(self.slot_factors[slot])
+
+    def task_of(self, key: str | None, origin: int) -> int:
+        """The task index of a row: what ``skewless_spark.stage.routing`` says in Spark SQL."""
+        if key is None:
+            return (self.draw(origin) * len(self.tasks)) >> 32
+        shares = self.head.get(key)
+        if shares is None:
+            return self.tail_task(key)
+        drawn = self.draw(origin) >> 16
+        for task, weight in shares:
+            if drawn < weight:
+                return task
+            drawn -= weight
+        raise PlanError(f"plan {self.epoch}", "shares that add up", "a draw beyond them")
+
+
+def _refuse_odd(key: str, shares: Shares, count: int) -> None:
+    weights = [weight for _, weight in shares]
+    known = all(0 <= task < count for task, _ in shares)
+    if not known or sum(weights) != WHOLE_SHARE or min(weights) <= 0:
+        came = f"{str(shares)[:80]} for key {key[:80]!r}"
+        raise unmet(f"positive shares of the {count} tasks that add up to {WHOLE_SHARE}", came)

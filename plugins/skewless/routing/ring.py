@@ -1,0 +1,152 @@
+"""The consistent-hash ring: immutable; a change of tokens is a new ring.
+
+After the DPA load balancer, section 4.2: a reducer owns tokens ``"token-{reducer}-{j}"``;
+a key belongs to the first token clockwise of its hash. We look up slots of the hash
+space instead of single keys, so that Spark can do the same with one array or one join.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property, lru_cache
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field, field_validator
+
+from skewless.document import Frozen, unmet
+from skewless.routing.hashing import KEY_SEED, key_hash
+from skewless.routing.murmur import hashed
+from skewless.spec.routing import LARGEST_RING_BITS, SMALLEST_RING_BITS
+
+Ints = npt.NDArray[np.int64]
+
+#: A ring has no fewer slots than this unless a spec says so: a reducer of few has some hundred slots.
+USUAL_RING_BITS = 12
+#: Numbers of reducers are below this; tokens of all of them together at most so many: a ring is held in memory.
+REDUCERS_END = 1 << 20
+LARGEST_RING = 1 << 23
+
+
+class Ring(Frozen):
+    """Tokens per reducer on a ring of ``2**ring_bits`` slots.
+
+    Attributes:
+        ring_bits: slots are the top ``ring_bits`` bits of a key's hash.
+        tokens: for each reducer number, how many tokens it holds (``j`` runs from 0).
+    """
+
+    ring_bits: int = Field(default=USUAL_RING_BITS, ge=SMALLEST_RING_BITS, le=LARGEST_RING_BITS)
+    tokens: dict[int, int]
+
+    @field_validator("tokens")
+    @classmethod
+    def _some_tokens(cls, tokens: dict[int, int]) -> dict[int, int]:
+        if not tokens or any(count < 1 for count in tokens.values()) or any(r < 0 for r in tokens):
+            raise ValueError("should be at least one reducer, numbered from 0, with at least one token each")
+        if max(tokens) >= REDUCERS_END or sum(tokens.values()) > LARGEST_RING:
+            came = f"{sum(tokens.values()):,} tokens of reducers up to {max(tokens)}"
+            raise unmet(f"reducers below {REDUCERS_END:,} with at most {LARGEST_RING:,} tokens together", came[:120])
+        return dict(sorted(tokens.items()))
+
+    @classmethod
+    def even(cls, reducers: int, tokens_each: int, ring_bits: int = USUAL_RING_BITS) -> Ring:
+        """A ring on which every reducer 0..reducers-1 holds the same number of tokens."""
+        return cls(ring_bits=ring_bits, tokens=dict.fromkeys(range(reducers), tokens_each))
+
+    @property
+    def reducers(self) -> tuple[int, ...]:
+        """The reducer numbers, ascending."""
+        return tuple(self.tokens)
+
+    @cached_property
+    def slot_owners(self) -> npt.NDArray[np.int32]:
+        """The reducer of each slot, shape ``(2**ring_bits,)``.
+
+        A slot belongs to the first token at or after the slot's start, walking clockwise and
+        wrapping round; tokens of equal hash are ordered by reducer, so that ties are settled.
+        """
+        _, owners = self.places
+        found = np.repeat(owners, self._slots_of_tokens)
+        found = np.concatenate([found, np.full((1 << self.ring_bits) - len(found), owners[0])])
+        found.flags.writeable = False
+        return found
+
+    @cached_property
+    def places(self) -> tuple[Ints, npt.NDArray[np.int32]]:
+        """The hashes of all tokens, ascending, and the reducer of each; equal hashes are ordered by reducer."""
+        counts = np.array(list(self.tokens.values()), dtype=np.int64)
+        reducers = np.repeat(np.array(self.reducers, dtype=np.int64), counts)
+        numbers = np.arange(len(reducers)) - np.repeat(np.cumsum(counts) - counts, counts)
+        hashes = token_hashes(reducers, numbers)
+        clockwise = np.argsort(hashes, kind="stable")
+        return hashes[clockwise], reducers[clockwise].astype(np.int32)
+
+    @property
+    def _slots_of_tokens(self) -> Ints:
+        """Slots from each token back to the one before it, clockwise; those after the last token are the first one's.
+
+        A slot is named by its start: up to a token lie as many as there are starts up to its hash.
+        """
+        return np.diff((self.places[0] >> (32 - self.ring_bits)) + 1, prepend=0)
+
+    @cached_property
+    def empty_reducers(self) -> frozenset[int]:
+        """The reducers that own no slot: no key would ever be theirs."""
+        owners = self.places[1][self._slots_of_tokens > 0]
+        return frozenset(self.tokens).difference(owners.tolist())
+
+    def slot_of(self, key: str) -> int:
+        """The slot of a key."""
+        return key_hash(key) >> (32 - self.ring_bits)
+
+    def owner_of(self, key: str) -> int:
+        """The reducer of a key."""
+        return int(self.slot_owners[self.slot_of(key)])
+
+
+@lru_cache(maxsize=64)
+def ring_bits_for(reducers: int, tokens_each: int) -> int:
+    """How fine a ring has to be: no fewer slots than tokens, and no reducer without a slot.
+
+    Args:
+        reducers: as many as there may be at once; with fewer, each owns as much or more.
+        tokens_each: of each of them, to begin with.
+
+    Returns:
+        The number of bits, from ``USUAL_RING_BITS`` to ``LARGEST_RING_BITS``; the most where not even that is
+        enough for every reducer.
+    """
+    bits = USUAL_RING_BITS
+    while bits < LARGEST_RING_BITS and 1 << bits < reducers * tokens_each:
+        bits += 1
+    while bits < LARGEST_RING_BITS and Ring.even(reducers, tokens_each, bits).empty_reducers:
+        bits += 1
+    return bits
+
+
+def token_hashes(reducers: Ints, numbers: Ints) -> Ints:
+    """The places of tokens on the ring: the hash of ``"token-{reducer}-{number}"`` of each pair, shape as given."""
+    found = np.empty(len(reducers), dtype=np.int64)
+    reducer_digits, number_digits = _digits(reducers), _digits(numbers)
+    for before in np.unique(reducer_digits).tolist():
+        for after in np.unique(number_digits).tolist():
+            some = np.flatnonzero((reducer_digits == before) & (number_digits == after))
+            parts = (_texts(reducers[some], before), _texts(numbers[some], after))
+            fixed = [np.broadcast_to(np.frombuffer(text, dtype=np.uint8), (len(some), len(text))) for text in _NAME]
+            found[some] = hashed(np.concatenate([fixed[0], parts[0], fixed[1], parts[1]], axis=1), KEY_SEED)
+    return found
+
+
+#: What a token's name has before its reducer and before its number.
+_NAME = (b"token-", b"-")
+_POWERS = 10 ** np.arange(1, 10)
+
+
+def _digits(numbers: Ints) -> Ints:
+    return np.searchsorted(_POWERS, numbers, side="right") + 1
+
+
+def _texts(numbers: Ints, digits: int) -> npt.NDArray[np.uint8]:
+    """Numbers of so many digits in ASCII, shape ``(numbers, digits)``."""
+    powers = 10 ** np.arange(digits - 1, -1, -1)
+    return (ord("0") + numbers[:, None] // powers % 10).astype(np.uint8)

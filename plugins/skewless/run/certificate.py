@@ -1,0 +1,80 @@
+"""How near a run came to what no plan can beat: the one definition that page, command line and replay share.
+
+A cluster runs ``slot_count`` tasks side by side, however many reducers there are by now. So the bound is all
+rows over the slots, or the heaviest key where it may not be split; and a stage takes as long as its tasks do
+if they are started in their order, each in the next slot that is free (``skewless.bounds.makespan``). Stages
+follow each other, so their makespans add up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from skewless.bounds.certificate import Certificate, certify
+from skewless.bounds.makespan import makespan
+from skewless.documents.job import Job
+from skewless.documents.stage_report import StageReport
+
+
+def stage_makespan(job: Job, report: StageReport) -> float | None:
+    """When the slots are done with a stage, in rows; None where nobody counted the rows of its tasks."""
+    return makespan(report.processed.astype(np.float64), job.spec.routing.slot_count) if report.measured else None
+
+
+def stage_certificate(job: Job, report: StageReport) -> Certificate:
+    """One stage beside all slots busy all the time; without the bound of a heaviest key, not counted by stage."""
+    slots, took = job.spec.routing.slot_count, stage_makespan(job, report)
+    return certify(float(report.processed_rows), slots, took, heaviest=None, splittable=True)
+
+
+class StageFigures(NamedTuple):
+    """What the certificate of a run needs of one stage.
+
+    Attributes:
+        processed_rows: rows reduced in it.
+        makespan_rows: see ``stage_makespan``.
+        heaviest: key text of the key with the most rows reduced by the end of the stage, and those rows.
+    """
+
+    processed_rows: int
+    makespan_rows: float | None
+    heaviest: tuple[str, float] | None
+
+
+def stage_figures(job: Job, report: StageReport) -> StageFigures:
+    """The figures of one stage."""
+    reduced = ((key, float(seen - left)) for key, (seen, left) in report.histogram.head.items())
+    heaviest = max(reduced, key=lambda one: one[1], default=None)
+    return StageFigures(report.processed_rows, stage_makespan(job, report), heaviest)
+
+
+def run_certificate(job: Job, reports: Sequence[StageReport]) -> Certificate:
+    """``certificate_of`` of the stages' reports, in order."""
+    return certificate_of(job, [stage_figures(job, report) for report in reports])
+
+
+def certificate_of(job: Job, stages: Sequence[StageFigures]) -> Certificate:
+    """All stages so far against the best there could be.
+
+    The bound holds for the sum of the makespans: each stage takes at least its rows over the slots, and at least
+    its rows of any one key that may not be split. Bounds about several keys together hold for one stage alone,
+    since keys may meet others in the next.
+
+    Args:
+        job: the frozen job.
+        stages: the figures of its stages so far, in order.
+
+    Raises:
+        PlanError: the makespan in the reports is below the bound.
+    """
+    took = [stage.makespan_rows for stage in stages]
+    return certify(
+        total=float(sum(stage.processed_rows for stage in stages)),
+        tasks=job.spec.routing.slot_count,
+        makespan=None if None in took else sum(one for one in took if one is not None),
+        heaviest=stages[-1].heaviest if stages else None,
+        splittable=job.splittable,
+    )

@@ -1,0 +1,151 @@
+"""What is written down of a publication: the manifest in the published folder, and the record in the run directory."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, field_validator
+
+from skewless.document import Count, Document, Frozen
+from skewless.documents.commit import inner_path
+from skewless.documents.job import Job
+from skewless.errors import DocumentError
+from skewless.run.directory import PUBLISH_STEP, RunDirectory
+from skewless.run.file_checksum import content_checksum
+
+#: The record of a publication, in the run directory.
+PUBLISHED = f"{PUBLISH_STEP}/published.json"
+#: The manifest of a version, in its folder. Spark and pyarrow pass over names that begin so; no glob of an ending fits.
+MANIFEST = "_published"
+
+Sha256 = Annotated[str, Field(pattern=r"\A[0-9a-f]{64}\z")]
+
+
+class Identity(Frozen):
+    """Which run published, or claimed, a day.
+
+    Attributes:
+        job: SHA-256 of its ``job.json`` as it is stored, which has its turn: the same wherever the run directory is
+            moved to, and whichever release reads it.
+        run: where the run directory was then, for people.
+    """
+
+    job: Sha256
+    run: str
+
+    def __str__(self) -> str:
+        """As a store of turns keeps it."""
+        return f"{self.job} {self.run}"
+
+    @classmethod
+    def parse(cls, text: str, where: str) -> Identity:
+        """What ``str`` made.
+
+        Raises:
+            DocumentError: it is something else.
+        """
+        found = re.fullmatch(r"([0-9a-f]{64}) (.*)", text, re.DOTALL)
+        if found is None:
+            raise DocumentError(where, "the identity of a run", repr(text[:120]), "it was edited by hand")
+        return cls(job=found[1], run=found[2])
+
+
+class PublishedFile(Frozen):
+    """One file of a version: its name, its length and the SHA-256 of all of it."""
+
+    name: str
+    size_bytes: Count
+    sha256: Sha256
+
+    @field_validator("name")
+    @classmethod
+    def _plain(cls, name: str) -> str:
+        if not inner_path(name) or "/" in name:
+            raise ValueError("should be the name of a file")
+        return name
+
+
+class VersionManifest(Document):
+    """What a published folder holds, and who published it: ``_published`` in it.
+
+    Attributes:
+        by: the run.
+        turn: its turn.
+        name: of the version; the names of its files end with it, so no other version has them.
+        files: exactly the files of the version.
+    """
+
+    by: Identity
+    turn: Count
+    name: str
+    files: tuple[PublishedFile, ...]
+
+
+class Overtaken(Frozen):
+    """By whom a run was superseded.
+
+    Attributes:
+        by: the run that has published the day, in a later turn.
+        turn: its turn.
+    """
+
+    by: Identity
+    turn: Count
+
+
+class Publication(Document):
+    """The record of a run's publication: its result became visible, or a later run had published before.
+
+    Attributes:
+        path: the published folder.
+        rows: rows of the input that it accounts for.
+        keys: rows of the result.
+        turn: of the run; 0 of a run of a release that had no turns.
+        superseded: by whom, if a later run of the day published before this one had finished; then the result of
+            this run never became visible, or no longer is.
+    """
+
+    path: str
+    rows: Count
+    keys: Count
+    turn: Count = 0
+    superseded: Overtaken | None = None
+
+
+def published_path(job: Job) -> str:
+    """The folder the result of a job is published in."""
+    return f"{job.output_path}/{job.part.folder}"
+
+
+def identity_of(run: RunDirectory) -> Identity:
+    """The identity of a run that was prepared."""
+    job = content_checksum(run.fs, f"{run.root}/job.json")
+    return Identity(job=job, run=os.fsencode(run.root).decode(errors="replace"))
+
+
+def record_of(run: RunDirectory) -> Publication | None:
+    """What has come of the publication, if anything has: the run was published, or superseded."""
+    return run.read(PUBLISHED, Publication) if run.exists(PUBLISHED) else None
+
+
+def publication_of(run: RunDirectory) -> Publication | None:
+    """The record of the publication, if the run was published."""
+    record = record_of(run)
+    return record if record is not None and record.superseded is None else None
+
+
+def superseded_by(run: RunDirectory) -> Overtaken | None:
+    """By whom the run was superseded, if it was."""
+    record = record_of(run)
+    return record.superseded if record is not None else None
+
+
+def manifest_of(folder: Path) -> VersionManifest | None:
+    """The manifest of a version; None where there is none that can be read: it was lost, or never was one of ours."""
+    try:
+        return VersionManifest.from_sealed((folder / MANIFEST).read_bytes(), where=str(folder / MANIFEST))
+    except (OSError, DocumentError):
+        return None

@@ -1,0 +1,323 @@
+"""How long run directories are kept, and what of them.
+
+A run directory is evidence (documents: small) and material (states, backlog, result files: large).
+Never touched are the two newest finished runs of each folder, from which the next one is warm-started,
+and unfinished runs that somebody may still be working on. Of a run whose result is the published one
+of its day, only the material goes, as the result was copied out of it: its documents, pages and quality
+report stay for as long as the result. The manifest in the published folder says which run that is; times of
+files do not. Runs that failed, or whose day was published again since, go whole. Old versions of a day go after
+``output.grace_hours``, and drafts of killed publications when they are old.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import itertools
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import fsspec
+from fsspec.implementations.local import LocalFileSystem
+
+from skewless.document import Frozen
+from skewless.documents.job import Job
+from skewless.errors import RunDirectoryError, SkewlessError
+from skewless.routing.plan import RoutingPlan
+from skewless.run.directory import DOCUMENT, RESULT_STEP, RunDirectory, stage_step
+from skewless.run.publication import (
+    Publication,
+    VersionManifest,
+    identity_of,
+    manifest_of,
+    publication_of,
+    published_path,
+)
+from skewless.run.publication.places import beside, left_drafts, past_grace
+from skewless.spec.part import Part
+from skewless.spec.spec import Output
+from skewless.spec.written_path import as_written
+
+#: As many as a warm start looks at: the last run, and the one before it to see how far keys drift.
+KEPT_RUNS = 2
+
+
+class Limits(Frozen):
+    """How old a run may get.
+
+    Attributes:
+        finished: age of a finished run from which on it may go.
+        unfinished: age of an unfinished run, since its last sign of life, from which on it may go.
+    """
+
+    finished: dt.timedelta = dt.timedelta(days=30)
+    unfinished: dt.timedelta = dt.timedelta(days=7)
+
+
+class Fate(NamedTuple):
+    """What is to become of a run directory.
+
+    Attributes:
+        location: of the run directory, as fsspec opens it.
+        action: ``keep``; ``thin``: without its states, backlog and result files; ``remove``: all of it.
+        reason: in words.
+        files: paths that go, as its file system knows them.
+        size_bytes: of those.
+    """
+
+    location: str
+    action: Literal["keep", "thin", "remove"]
+    reason: str
+    files: tuple[str, ...] = ()
+    size_bytes: int = 0
+
+    @property
+    def sentence(self) -> str:
+        """One line for a log."""
+        what = "" if self.action == "keep" else f" ({len(self.files):,} files, {self.size_bytes:,} bytes)"
+        return f"{self.action} {self.location}{what}: {self.reason}"
+
+
+class _Run(NamedTuple):
+    """A run directory as it was found."""
+
+    run: RunDirectory
+    part: Part
+    output_path: str
+    turn: int
+    grace_hours: float
+    finished: bool
+    publication: Publication | None
+    last_sign: dt.datetime | None
+    files: dict[str, int]
+
+
+def fates(runs_folder: str, now: dt.datetime, limits: Limits) -> list[Fate]:
+    """What is to become of each run below a folder of runs (``ROOT/runs``), the folders of jobs in order.
+
+    Reads, and changes nothing. What is no run directory is left out.
+
+    Args:
+        runs_folder: a path or URL that fsspec opens; jobs are folders in it, and runs are folders in those.
+        now: the moment that ages are counted to, with a time zone.
+        limits: the ages.
+
+    Raises:
+        RunDirectoryError: the folder cannot be opened.
+    """
+    try:
+        fs, root = fsspec.core.url_to_fs(runs_folder)
+    except (ImportError, ValueError) as err:
+        raise RunDirectoryError(f"runs folder {runs_folder}", "a path that fsspec can open", str(err)) from None
+    jobs = [_found(fs, runs_folder, folder) for folder in _folders(fs, str(root).rstrip("/"))]
+    runs = [one for job in jobs for one in job]
+    current = _current(runs)
+    fates_of_runs = [fate for job in jobs for fate in _fates(job, current, now, limits)]
+    return fates_of_runs + list(_beside(runs, now, limits))
+
+
+def enact_fate(fate: Fate) -> None:
+    """Do what a fate says; what is gone already is no error."""
+    if fate.action == "keep":
+        return
+    run = RunDirectory(fate.location)
+    if fate.action == "remove":
+        # The result's commit first, so that no warm start takes half a run for a finished one; the job last,
+        # so that what an interruption leaves is still known as a run, and goes next time.
+        _remove(run, f"{run.root}/{RESULT_STEP}/COMMIT.json")
+        for path in sorted(fate.files, key=lambda path: path == f"{run.root}/job.json"):
+            _remove(run, path)
+        while run.fs.exists(run.root):
+            with contextlib.suppress(FileNotFoundError):  # another prune was faster with one of its folders
+                run.fs.rm(run.root, recursive=True)
+        return
+    for path in fate.files:
+        _remove(run, path)
+
+
+def _remove(run: RunDirectory, path: str) -> None:
+    with contextlib.suppress(FileNotFoundError):  # an earlier prune that was interrupted, or one beside this
+        run.fs.rm_file(path)
+
+
+def _fates(runs: Sequence[_Run], current: set[str], now: dt.datetime, limits: Limits) -> Iterator[Fate]:
+    newest = sorted((one for one in runs if one.finished), key=_order, reverse=True)
+    # Runs whose rows were combined where they were read are no guide to a warm start: those before them are.
+    routed = itertools.islice((one for one in newest if _routed(one.run)), KEPT_RUNS)
+    kept = {one.run.root for one in [*newest[:KEPT_RUNS], *routed]}
+    for one in runs:
+        try:
+            yield _fate(one, one.run.root in kept, one.run.root in current, now, limits)
+        except (SkewlessError, FileNotFoundError) as err:
+            yield Fate(_location(one.run), "keep", f"it cannot be read, or another prune is removing it: {err}")
+
+
+def _routed(run: RunDirectory) -> bool:
+    """Whether rows were routed in it; one whose last plan cannot be read is not known to be no guide."""
+    try:
+        last = max(0, run.committed_stages() - 1)
+        return bool(run.fields(f"plans/{last:04d}.json", RoutingPlan)["engine"] == "staged")
+    except (SkewlessError, LookupError):
+        return True
+
+
+def _location(run: RunDirectory) -> str:
+    return run.path("").rstrip("/")
+
+
+def _order(one: _Run) -> tuple[dt.date, str, float]:
+    return one.part.date, one.part.hour or "", one.last_sign.timestamp() if one.last_sign else 0.0
+
+
+def _fate(one: _Run, newest: bool, current: bool, now: dt.datetime, limits: Limits) -> Fate:
+    location = _location(one.run)
+    limit = limits.finished if one.finished else limits.unfinished
+    if newest:
+        return Fate(location, "keep", f"one of the {KEPT_RUNS} newest finished runs, for the next one's warm start")
+    if one.last_sign is None:
+        return Fate(location, "keep", "its file system does not say how old it is")
+    age = now - one.last_sign
+    if age < limit:
+        state = "finished" if one.finished else "unfinished"
+        return Fate(location, "keep", f"{state}, and {age.days} days old of {limit.days}")
+    if not current:
+        gone = "its day was published again since, or it never was" if one.finished else "it did not end"
+        return Fate(location, "remove", f"{age.days} days old, and {gone}", tuple(one.files), sum(one.files.values()))
+    spare = _material(one)
+    if not spare:
+        return Fate(location, "keep", "its result is the published one, and only documents are left of it")
+    reason = f"{age.days} days old; its result is the published one of {one.part}, so its documents stay"
+    return Fate(location, "thin", reason, tuple(spare), sum(spare.values()))
+
+
+def _material(one: _Run) -> dict[str, int]:
+    """All files of attempts that no commit lists as a document, with their sizes; the quality step keeps its own."""
+    kept: set[str] = set()
+    for step in (*map(stage_step, range(one.run.committed_stages())), RESULT_STEP):
+        commit = one.run.commit_of(step)
+        kept |= {f"{one.run.root}/{file.path}" for file in commit.of_kind(DOCUMENT)} if commit else set()
+    attempts = (f"{one.run.root}/stages/", f"{one.run.root}/{RESULT_STEP}/attempts/")
+    return {
+        path: size
+        for path, size in one.files.items()
+        if path.startswith(attempts) and "/attempts/" in path and path not in kept
+    }
+
+
+def _current(runs: Sequence[_Run]) -> set[str]:
+    """The roots of the runs whose result is the published one, by the manifests in the published folders.
+
+    Where there is none that can be read (an earlier release has published, the disk is away), each run that has
+    published the day may be the one.
+    """
+    found, manifests = set(), dict[str, VersionManifest | None]()
+    for one in runs:
+        if one.publication is None and not one.finished:
+            continue
+        try:
+            path = one.publication.path if one.publication else published_path(one.run.job())
+        except SkewlessError:  # another prune was faster
+            continue
+        if path not in manifests:
+            manifests[path] = manifest_of(Path(path))
+        manifest = manifests[path]
+        if one.publication is not None if manifest is None else _published(one, manifest):
+            found.add(one.run.root)
+    return found
+
+
+def _published(one: _Run, manifest: VersionManifest) -> bool:
+    try:
+        return manifest.turn == one.turn and manifest.by.job == identity_of(one.run).job
+    except OSError:  # it went just now
+        return False
+
+
+def _beside(runs: Sequence[_Run], now: dt.datetime, limits: Limits) -> Iterator[Fate]:
+    """Of the outputs of runs: versions past their grace, and what was left beside them."""
+    grace_hours: dict[str, float] = {}
+    for one in runs:
+        grace_hours[one.output_path] = max(one.grace_hours, grace_hours.get(one.output_path, 0.0))
+    for output_path, hours in sorted(grace_hours.items()):
+        if "://" in output_path:
+            continue
+        sibling = beside(output_path)
+        for version in past_grace(sibling, now, dt.timedelta(hours=hours)):
+            yield _gone(version.folder, f"published until {version.since:%Y-%m-%d %H:%M} UTC, {hours:g} hours of grace")
+        for draft in left_drafts(sibling, now - limits.unfinished):
+            yield _gone(draft, f"left by a publication that did not end, {limits.unfinished.days} days old")
+
+
+def _gone(folder: Path, reason: str) -> Fate:
+    files: dict[str, int] = {}
+    for inner, _, names in os.walk(folder):  # which passes over what a publication or another prune has just removed
+        for name in sorted(names):
+            with contextlib.suppress(FileNotFoundError):
+                files[f"{inner}/{name}"] = os.lstat(f"{inner}/{name}").st_size
+    return Fate(str(folder), "remove", reason, tuple(files), sum(files.values()))
+
+
+def _folders(fs: Any, root: str) -> list[str]:
+    try:
+        return sorted(str(one["name"]).rstrip("/") for one in fs.ls(root, detail=True) if one["type"] == "directory")
+    except OSError:
+        return []
+
+
+def _found(fs: Any, runs_folder: str, folder: str) -> list[_Run]:
+    read = (_read(as_written(fs, runs_folder, root)) for root in _folders(fs, folder))
+    return [one for one in read if one is not None]
+
+
+def _read(location: str) -> _Run | None:
+    """A run directory; None where there is none that can be read: nobody removes what nobody understands."""
+    try:
+        run = RunDirectory(location)
+        found = _files(run)
+        if f"{run.root}/job.json" not in found:
+            return None
+        job = run.fields("job.json", Job)
+        part = Part(dt.date.fromisoformat(job["date"]), job.get("hour"))
+        turn, output_path = int(job.get("turn", 0)), str(job["output_path"])
+        grace_hours = float(job["spec"]["output"].get("grace_hours", Output.model_fields["grace_hours"].default))
+        publication, finished = publication_of(run), run.commit_of(RESULT_STEP) is not None
+    except (SkewlessError, OSError, LookupError, TypeError, ValueError):
+        return None
+    known = [moment for _, moment in found.values() if moment is not None]
+    last_sign = max(known) if len(known) == len(found) else None
+    sizes = {path: size for path, (size, _) in found.items()}
+    return _Run(run, part, output_path, turn, grace_hours, finished, publication, last_sign, sizes)
+
+
+def _files(run: RunDirectory) -> dict[str, tuple[int, dt.datetime | None]]:
+    """Size and last change of each file of a run."""
+    if not isinstance(run.fs, LocalFileSystem):
+        return {
+            str(path): (int(facts.get("size") or 0), _moment(facts))
+            for path, facts in run.fs.find(run.root, detail=True).items()
+        }
+    # fsspec takes ten times as long for a local folder, and there are thousands.
+    found: dict[str, tuple[int, dt.datetime | None]] = {}
+    waiting = [run.root]
+    while waiting:
+        with os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
+                else:
+                    facts = entry.stat(follow_symlinks=False)
+                    found[entry.path] = facts.st_size, dt.datetime.fromtimestamp(facts.st_mtime, dt.UTC)
+    return found
+
+
+def _moment(facts: dict[str, Any]) -> dt.datetime | None:
+    """When a file was last changed, as far as its file system says: seconds, or a time."""
+    for name in ("mtime", "LastModified", "last_modified", "updated"):
+        given = facts.get(name)
+        if isinstance(given, dt.datetime):
+            return given if given.tzinfo else given.replace(tzinfo=dt.UTC)
+        if isinstance(given, int | float):
+            return dt.datetime.fromtimestamp(given, dt.UTC)
+    return None

@@ -1,0 +1,129 @@
+"""What may be chosen for one run of a spec: a closed list of fields, none of which names code, SQL or a path.
+
+A form, a trigger's conf and a command give these by their short names. They are held to the spec's own
+model, once where they are given and once more in the job: there is no second list of limits.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from pydantic import JsonValue, ValidationError
+
+from skewless.document import sentence_of, shortened
+from skewless.errors import SpecError, nearest
+from skewless.spec.spec import JobSpec
+
+#: Short name -> field of the spec.
+OPTIONS: dict[str, tuple[str, ...]] = {
+    "mode": ("mode",),
+    "policy": ("routing", "policy"),
+    "threshold": ("routing", "threshold"),
+    "reducers": ("routing", "reducers"),
+    "waves": ("routing", "waves"),
+    "budget": ("routing", "budget"),
+    "driver_memory": ("spark", "driver_memory"),
+    "executor_memory": ("spark", "executor_memory"),
+    "executor_cores": ("spark", "executor_cores"),
+    "cores": ("spark", "cores"),
+}
+
+
+def option_values(spec: JobSpec) -> dict[str, Any]:
+    """What the spec itself says for each option, as JSON values."""
+    raw = spec.model_dump(mode="json")
+    return {name: _at(raw, path) for name, path in OPTIONS.items()}
+
+
+def option_schema(name: str) -> dict[str, Any]:
+    """The JSON schema of an option as the spec's model has it, without references."""
+    schema = _spec_schema()
+    found: dict[str, Any] = schema
+    for part in OPTIONS[name]:
+        found = _resolved(schema, found)["properties"][part]
+    return dict(_flat(_resolved(schema, found)))
+
+
+def with_options(spec: JobSpec, given: Mapping[str, JsonValue], where: str) -> JobSpec:
+    """The spec with the options given for one run.
+
+    Args:
+        spec: as it is reviewed.
+        given: option values by their short names.
+        where: who gives them, for messages.
+
+    Raises:
+        SpecError: an option is not known, or its value is not one that the spec may have.
+    """
+    unknown = next((name for name in given if name not in OPTIONS), None)
+    if unknown is not None:
+        raise SpecError(where, "known options", shortened(unknown), nearest(unknown[:80], OPTIONS))
+    raw = spec.model_dump(mode="json")
+    for name, value in given.items():
+        *parents, last = OPTIONS[name]
+        _at(raw, tuple(parents))[last] = value
+    try:
+        return JobSpec.model_validate(raw)
+    except ValidationError as err:
+        raise sentence_of(err, JobSpec, where, SpecError) from None
+
+
+def parse_options(text: str, where: str) -> dict[str, JsonValue]:
+    """Options that were written as one JSON object.
+
+    Raises:
+        SpecError: it is none.
+    """
+    try:
+        given = json.loads(text)
+    except (ValueError, RecursionError):
+        given = None
+    if not isinstance(given, dict):
+        raise SpecError(where, "a JSON object of options", repr(text[:120]))
+    return given
+
+
+def refuse_more_waves(spec: JobSpec, most: int | None, where: str) -> None:
+    """Refuse more waves than whoever runs the stages has stages for.
+
+    Raises:
+        SpecError: says how many there may be.
+    """
+    if most is not None and len(spec.routing.waves) > most:
+        raise SpecError(
+            f"{where}, field routing.waves", f"at most {most} waves, as the DAG has stages for so many",
+            f"{len(spec.routing.waves)}", "change the spec, and let Airflow parse the DAG again",
+        )  # fmt: skip
+
+
+@cache
+def _spec_schema() -> dict[str, Any]:
+    """Of the whole spec: it takes a tenth of a second to make, and DAG files are parsed often."""
+    return JobSpec.model_json_schema()
+
+
+def _at(raw: dict[str, Any], path: tuple[str, ...]) -> Any:
+    found: Any = raw
+    for part in path:
+        found = found[part]
+    return found
+
+
+def _resolved(schema: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
+    """A part of a schema with its reference, if it has one, followed."""
+    if "$ref" not in part:
+        return part
+    return {**schema["$defs"][part["$ref"].rpartition("/")[2]], **{key: part[key] for key in part if key != "$ref"}}
+
+
+def _flat(schema: dict[str, Any]) -> dict[str, Any]:
+    """One type or null, written as ``type: [..., null]``."""
+    choices = schema.get("anyOf")
+    if choices is None:
+        return schema
+    (some,) = [one for one in choices if one.get("type") != "null"]
+    rest = {key: value for key, value in schema.items() if key != "anyOf"}
+    return {**rest, **some, "type": [some["type"], "null"]}

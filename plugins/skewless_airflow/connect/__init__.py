@@ -1,0 +1,1 @@
+"""Steps as clients of a Spark Connect server, and the local server."""

@@ -1,0 +1,1 @@
+"""From job specs to DAGs: catalog, factory, task group, timetable and trigger form."""

@@ -1,0 +1,78 @@
+"""From a job spec to a DAG: its schedule, its trigger form, and the tasks of the aggregation."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from airflow.sdk import DAG, Asset
+
+from skewless.spec.spec import JobSpec, load_spec
+from skewless_airflow.dags.task_group import STEP_DEFAULTS, aggregation_tasks
+from skewless_airflow.dags.timetable import PartTimetable
+from skewless_airflow.dags.trigger_form import form_params
+
+#: What may mean something in markdown.
+_SIGN = re.compile(r"[!-/:-@\[-`{-~]")
+
+
+def build_dag(spec: JobSpec | str | Path, **dag_args: Any) -> DAG:
+    """The DAG of one job spec.
+
+    Args:
+        spec: a spec, or the path of its file.
+        dag_args: of Airflow's ``DAG``, instead of what follows from the spec: a timetable of your own as
+            ``schedule``, a ``deadline``, an ``on_failure_callback``.
+
+    Raises:
+        SpecError: the spec cannot be read.
+    """
+    path = None if isinstance(spec, JobSpec) else Path(spec).resolve()
+    loaded = spec if isinstance(spec, JobSpec) else load_spec(spec)
+    from_spec: dict[str, Any] = {
+        "dag_id": loaded.name,
+        "description": loaded.description or None,
+        "doc_md": _page(loaded, path),
+        "start_date": dt.datetime.combine(loaded.schedule.start, dt.time(), ZoneInfo(loaded.schedule.timezone)),
+        "catchup": False,
+        "max_active_runs": 1,
+        "default_args": {"owner": "skewless", **STEP_DEFAULTS},
+        "params": form_params(loaded),
+        "tags": ["skewless"],
+        # Whoever builds a DAG to look at it does not own it: it belongs to the file that names it.
+        "auto_register": False,
+    }
+    schedule = dag_args.pop("schedule") if "schedule" in dag_args else _timetable(loaded)
+    with DAG(schedule=schedule, **{**from_spec, **dag_args}) as dag:
+        aggregation_tasks(path or loaded, form=True)
+    return dag
+
+
+def _timetable(spec: JobSpec) -> PartTimetable | list[Asset] | None:
+    schedule = spec.schedule
+    if schedule.assets:
+        return [Asset(name=name) for name in schedule.assets]
+    if not schedule.crons:
+        return None
+    return PartTimetable(*schedule.crons, timezone=schedule.timezone, unit=schedule.unit, offset=schedule.offset)
+
+
+def _page(spec: JobSpec, path: Path | None) -> str:
+    """What Airflow shows of a DAG; without code in backticks, which it pads so that lines cover each other."""
+    aggregates = "\n".join(
+        f"- {_literal(name)}: {call.function}{f' of {_literal(call.column)}' if call.column else ''}"
+        for name, call in spec.aggregates.items()
+    )
+    return (
+        f"{spec.description}\n\nKey {', '.join(map(_literal, spec.key))}, policy {spec.routing.policy}, "
+        f"{spec.routing.reducers} reducers{f', from {_literal(path.name)}' if path else ''}.\n\n{aggregates}\n"
+    )
+
+
+def _literal(name: str) -> str:
+    """A name as markdown that shows it as it is, in bold."""
+    escaped = _SIGN.sub(r"\\\g<0>", name)
+    return f"**{escaped}**"

@@ -1,0 +1,142 @@
+"""The trigger form of a job: Airflow params that are made from the spec's own model.
+
+Defaults are the spec's, so a scheduled run and an empty form run what was reviewed. A form chooses among
+the options of ``skewless.spec.options`` and a date; nothing in it can name code, SQL or a path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from airflow.sdk import Param
+from pydantic import JsonValue
+
+from skewless.errors import SpecError, nearest
+from skewless.spec.options import OPTIONS, option_schema, option_values
+from skewless.spec.part import SECOND, Part, covered_words, part_named
+from skewless.spec.spec import JobSpec, Schedule
+
+DATE, HOUR = "date", "hour"
+
+#: Sections of the form, in order, with the fields in each.
+_SECTIONS = {
+    "Run": (DATE, HOUR, "mode"),
+    "Routing": ("policy", "threshold", "reducers", "waves", "budget"),
+    "Spark": ("driver_memory", "executor_memory", "executor_cores", "cores"),
+}
+#: Without code in backticks: Airflow's form pads it on all sides but makes no line higher, so it covers its neighbours.
+_MORE = {
+    "mode": "*run* routes by the policy's decisions. *observe* makes and reports them, but routes as policy *static* "
+    "does: a look at what would have been done.",
+    "policy": "What each does is told in docs/policies; what another one would have made of a run is shown by its page "
+    "*What if*, and by the command *skewless replay*.",
+    "waves": "A list of numbers. There may be fewer than the spec has, but not more: the DAG has stages for those.",
+}
+_TITLES = {"budget": "Budget (times the fair share)", "threshold": "Threshold (tau)", "cores": "Cores in all"}
+
+
+class Choice(NamedTuple):
+    """What somebody chose for one run, beside what the spec says.
+
+    Attributes:
+        part: what to compute, or None for that of the run.
+        options: option values by their short names.
+    """
+
+    part: Part | None
+    options: dict[str, JsonValue]
+
+
+def form_params(spec: JobSpec) -> dict[str, Param]:
+    """The params of a DAG that runs a spec, by name, in the order of the form."""
+    defaults = option_values(spec)
+    fields: dict[str, Param] = {}
+    for section, names in _SECTIONS.items():
+        for name in names:
+            if name == DATE:
+                fields[name] = _date(section, spec.schedule)
+            elif name != HOUR:
+                fields[name] = _field(name, section, defaults[name], spec)
+            elif spec.schedule.unit == "hour":
+                fields[name] = _hour(section, spec.schedule)
+    return fields
+
+
+def chosen(given: Mapping[str, JsonValue], known: Iterable[str], spec: JobSpec, where: str) -> Choice:
+    """What a run was triggered with that differs from the spec.
+
+    Args:
+        given: the conf of the run: what a form, a command or a caller of the API sent.
+        known: the names of all params that the DAG declares, those of others among them.
+        spec: what the form's defaults were made from.
+        where: who gave it, for messages.
+
+    Raises:
+        SpecError: a name that the DAG does not declare, or a date or an hour that is none.
+    """
+    declared = set(known)
+    unknown = next((name for name in given if name not in declared), None)
+    if unknown is not None:
+        raise SpecError(where, "fields of the trigger form", repr(unknown), nearest(unknown, declared))
+    defaults = option_values(spec)
+    options = {name: value for name, value in given.items() if name in OPTIONS and not _same(value, defaults[name])}
+    return Choice(_part(given, spec.schedule, where), options)
+
+
+def _same(given: JsonValue, default: JsonValue) -> bool:
+    """Whether a value is the default; an emptied field of the form is, where nothing is the default."""
+    return given == default or (default is None and given == "")
+
+
+def _part(given: Mapping[str, JsonValue], schedule: Schedule, where: str) -> Part | None:
+    date, hour = (None if given.get(name) in {None, ""} else str(given[name]) for name in (DATE, HOUR))
+    if date is None and hour is None:
+        return None
+    return part_named(date or "", hour, schedule.timezone, schedule.unit, f"{where}, field ")
+
+
+def _date(section: str, schedule: Schedule) -> Param:
+    # It names a rule and no day: a form is part of the DAG, and a DAG that changes every day has a version for each.
+    return Param(
+        None,
+        title="Date",
+        description_md="The day whose input is computed and under which the result is published. Left empty, a run "
+        f"computes {_covered(schedule)}, counted from its logical date, or without one "
+        f"from the moment it is triggered, in {schedule.timezone}. A run that was started by another job's result "
+        "computes the day of that.",
+        section=section,
+        type=["string", "null"],
+        format="date",
+    )
+
+
+def _covered(schedule: Schedule) -> str:
+    alone, nightly = (
+        f"**{covered_words(one.unit, one.offset)}**" for one in (schedule, schedule.of_dag(scheduled=True))
+    )
+    return alone if alone == nightly else f"{nightly} where its DAG has a schedule, else {alone}"
+
+
+def _hour(section: str, schedule: Schedule) -> Param:
+    return Param(
+        None,
+        title="Hour",
+        description_md=f"The hour of that day, as clocks in {schedule.timezone} show it: *00* to *23*; in the night "
+        f"that summer time ends, *02* and then *02{SECOND}*. Give it with a date; leave it empty without one.",
+        section=section,
+        type=["string", "null"],
+        pattern="^([01][0-9]|2[0-3])b?$",
+    )
+
+
+def _field(name: str, section: str, default: JsonValue, spec: JobSpec) -> Param:
+    schema = option_schema(name)
+    words = "\n\n".join(filter(None, (schema.pop("description"), _MORE.get(name))))
+    title = _TITLES.get(name) or name.replace("_", " ").capitalize()
+    for made in ("title", "default", "examples"):
+        schema.pop(made, None)
+    if name == "waves":
+        schema["maxItems"] = len(spec.routing.waves)
+    extra: dict[str, Any] = {"title": title, "description_md": words, "section": section}
+    return Param(default, **extra, **schema)

@@ -1,0 +1,1 @@
+"""What Airflow is told about a run: links, metrics, lineage, logs and callbacks."""

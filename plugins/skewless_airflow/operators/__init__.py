@@ -1,0 +1,1 @@
+"""The kinds of tasks: a Spark step, a decision, a publication, an approval."""

@@ -1,0 +1,1 @@
+"""From views to HTML: templates, charts, and keys as escaped text."""

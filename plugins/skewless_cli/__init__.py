@@ -1,0 +1,1 @@
+"""The command `skewless`: it imports Spark only where a command needs it."""

@@ -1,0 +1,99 @@
+"""A run under other policies: replayed from its documents, as a table for people and as one object for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from skewless.documents.job import Job
+from skewless.documents.stage_report import StageReport
+from skewless.errors import PlanError, SpecError, nearest
+from skewless.planner.policies import POLICIES
+from skewless.replay.replay import ERROR_WORDS, as_it_ran, replay
+from skewless.run.directory import RunDirectory
+from skewless_cli.run_view import figure
+
+
+def policies_of(given: str | None) -> tuple[str, ...]:
+    """The policies of a list like ``static,adaptive``; all there are where none is given.
+
+    Raises:
+        SpecError: names the first that is unknown, with a hint.
+    """
+    if given is None:
+        return tuple(POLICIES)
+    names = tuple(dict.fromkeys(name.strip() for name in given.split(",")))
+    for name in names:
+        if name not in POLICIES:
+            raise SpecError("--policies", "policies that there are", repr(name), nearest(name, POLICIES))
+    return names
+
+
+def as_object(run: RunDirectory, policies: Sequence[str]) -> dict[str, Any]:
+    """The object of ``skewless replay --json``: the run as it ran, and under each policy.
+
+    A policy that cannot be played, since it has no safe plan or no ring for the job, is named under ``refused``.
+
+    Raises:
+        PlanError: the run is not finished.
+    """
+    job, reports = run.job(), run.reports()
+    recorded = [run.plan(report.stage) for report in reports]
+    lines = [as_it_ran(job, recorded, reports, _decisions(run, reports)).model_dump(mode="json")]
+    refused = []
+    for policy in policies:
+        try:
+            lines.append(_replayed(run, job, reports, policy))
+        except (PlanError, SpecError) as err:
+            refused.append({"policy": policy, "reason": str(err)})
+    return {"run_dir": str(run), "policies": lines, "refused": refused}
+
+
+def _replayed(run: RunDirectory, job: Job, reports: Sequence[StageReport], policy: str) -> dict[str, Any]:
+    # The run's own policy begins with its own plan 0, which may be a warm start.
+    plan = run.plan(0) if policy == job.spec.enacted.routing.policy else None
+    return replay(job, reports, policy, plan).model_dump(mode="json")
+
+
+def _decisions(run: RunDirectory, reports: Sequence[StageReport]) -> list[str]:
+    """The sentences of the decisions that were taken; the last stage there can be needs none."""
+    stages = (report.stage + 1 for report in reports)
+    return [run.decision(stage).sentence for stage in stages if run.exists(f"decisions/{stage:04d}.json")]
+
+
+def show(told: dict[str, Any], console: Console) -> None:
+    """Print what ``as_object`` tells."""
+    table = Table(title=f"replayed: {escape(told['run_dir'])}", title_justify="left")
+    table.add_column("policy", no_wrap=True)
+    for name in ("makespan/bound", "S", "imbalance", "in the mean", "forwarded", "states", "stages"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for line in told["policies"]:
+        table.add_row(*_cells(line))
+    console.print(table)
+    if any(line["error"] for line in told["policies"]):
+        _say(console, ERROR_WORDS)
+    for line in told["policies"]:
+        for stage, sentence in enumerate(line["decisions"], start=1):
+            _say(console, f"{line['policy']}, stage {stage}: {sentence}")
+    for one in told["refused"]:
+        _say(console, f"{one['policy']}: not played: {one['reason']}")
+
+
+def _cells(line: dict[str, Any]) -> tuple[str, ...]:
+    error = f" ± {line['error']:.0%}" if line["error"] else ""
+    return (
+        escape(line["policy"]),
+        figure(line["makespan_over_bound"], ".3f") + error,
+        figure(line["s"], ".4f"),
+        figure(line["imbalance_final"], ".3%"),
+        figure(line["imbalance_fraction"], ".3%"),
+        *(figure(line[name], ",") for name in ("rows_forwarded", "states", "stages")),
+    )
+
+
+def _say(console: Console, words: str) -> None:
+    console.print(words, markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,125 @@
+"""What a run came to, from its documents alone: for people as tables, for programs as one object."""
+
+from __future__ import annotations
+
+import heapq
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from skewless.documents.job import Job
+from skewless.documents.ledger import Ledger, balance
+from skewless.documents.shared_stage import STAGE_SHARES, StageShares
+from skewless.documents.stage_report import StageReport
+from skewless.run.certificate import run_certificate, stage_certificate
+from skewless.run.directory import DOCUMENT, RESULT_STEP, RunDirectory, stage_step
+from skewless.run.publication import publication_of, superseded_by
+
+
+def stage_lines(run: RunDirectory) -> list[dict[str, Any]]:
+    """One object per committed stage: its counts, its balance, and the decision that followed."""
+    job = run.job()
+    return [_stage_line(run, job, report) for report in run.reports()]
+
+
+def _stage_line(run: RunDirectory, job: Job, report: StageReport) -> dict[str, Any]:
+    certificate = stage_certificate(job, report)
+    followed = f"decisions/{report.stage + 1:04d}.json"
+    decision = run.decision(report.stage + 1).sentence if run.exists(followed) else None
+    if decision is None and report.stage == job.last_stage:
+        decision = "none: it drains what is left, and there is no stage after it"
+    clusters = tasks_by_cluster(run, report.stage)
+    shared = {"clusters": clusters} if clusters else {}
+    return {
+        "stage": report.stage,
+        "policy": job.spec.routing.policy,
+        "engine": "staged" if report.tasks else "combine",
+        "tasks": len(report.tasks),
+        "admitted_rows": report.admitted_rows,
+        "backlog_in_rows": report.backlog_in_rows,
+        "forwarded_rows": report.forwarded_rows,
+        "processed_rows": report.processed_rows,
+        "backlog_rows": report.backlog_rows,
+        "max_over_mean": report.max_over_mean and round(report.max_over_mean, 4),
+        "gap_to_bound": certificate.gap and round(certificate.gap, 4),
+        "seconds": report.stage_seconds,
+        "decision": decision,
+        **shared,
+    }
+
+
+def tasks_by_cluster(run: RunDirectory, stage: int) -> dict[str, int]:
+    """How many virtual tasks of a committed stage each cluster did, if several shared it; else nothing."""
+    commit = run.committed(stage_step(stage))
+    if not any(file.path.endswith(f"/{STAGE_SHARES}") for file in commit.of_kind(DOCUMENT)):
+        return {}
+    return run.committed_document(commit, STAGE_SHARES, StageShares).done
+
+
+def ledger_of(run: RunDirectory) -> Ledger:
+    """The ledger as far as the run has come."""
+    result = run.commit_of(RESULT_STEP)
+    return balance(run.job(), run.reports(), result.count("rows") if result else 0)
+
+
+def result_path(run: RunDirectory) -> str | None:
+    """The folder of the committed result's files, inside the run directory: no later run changes it."""
+    commit = run.commit_of(RESULT_STEP)
+    files = commit.of_kind("result") if commit else ()
+    return run.path(files[0].path.rpartition("/")[0]) if files else None
+
+
+def as_object(run: RunDirectory) -> dict[str, Any]:
+    """The object of ``skewless run --json``."""
+    quality, publication, over = run.quality(), publication_of(run), superseded_by(run)
+    ledger = ledger_of(run)
+    return {
+        "run_dir": str(run),
+        "result_path": result_path(run),
+        "published_path": publication.path if publication else None,
+        "superseded_by": over.model_dump(mode="json") if over else None,
+        "stages": stage_lines(run),
+        "ledger": {**ledger.model_dump(mode="json"), "balanced": ledger.balanced},
+        "quality": quality.model_dump(mode="json", exclude={"ledger"}) if quality else None,
+        "certificate": run_certificate(run.job(), run.reports()).model_dump(mode="json"),
+    }
+
+
+def hottest(run: RunDirectory, count: int = 10) -> tuple[str | None, list[dict[str, Any]]]:
+    """The rows of the result with the most of its first numeric aggregate, and that one's name.
+
+    Reads the committed files batch by batch and keeps ``count`` rows: a result may be large.
+    """
+    job, commit = run.job(), run.commit_of(RESULT_STEP)
+    if commit is None:
+        return None, []
+    by: str | None = None
+    best: list[dict[str, Any]] = []
+    for file in commit.of_kind("result"):
+        with run.fs.open(f"{run.root}/{file.path}", "rb") as opened:
+            parquet = pq.ParquetFile(opened)
+            by = by or _first_number(job, parquet.schema_arrow)
+            for batch in parquet.iter_batches():
+                best = _heaviest([*best, *_top(batch, by, count)], by, count)
+    return by, best
+
+
+def _top(batch: pa.RecordBatch, by: str | None, count: int) -> list[dict[str, Any]]:
+    if by is None:
+        return batch.slice(0, count).to_pylist()
+    order = pc.sort_indices(batch, sort_keys=[(by, "descending")])
+    return batch.take(order.slice(0, count)).to_pylist()
+
+
+def _heaviest(rows: list[dict[str, Any]], by: str | None, count: int) -> list[dict[str, Any]]:
+    return rows[:count] if by is None else heapq.nlargest(count, rows, key=lambda row: row[by] or 0)
+
+
+def _first_number(job: Job, schema: pa.Schema) -> str | None:
+    kinds = {field.name: field.type for field in schema}
+    numeric = (
+        name for name in job.spec.aggregates if pa.types.is_integer(kinds[name]) or pa.types.is_floating(kinds[name])
+    )
+    return next(numeric, None)

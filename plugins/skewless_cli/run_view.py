@@ -1,0 +1,144 @@
+"""A run on a terminal: hottest keys, one line per stage, the ledger, the verdict, the paths."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from skewless.run.certificate import run_certificate
+from skewless.run.directory import QUALITY_STEP, RunDirectory
+from skewless.run.publication import Publication, record_of
+from skewless_cli import run_summary
+
+
+def show(run: RunDirectory, console: Console) -> None:
+    """Print a run, as far as it has come."""
+    _hottest(run, console)
+    _stages(run, console)
+    _ledger(run, console)
+    _quality(run, console)
+    _paths(run, console)
+
+
+def _hottest(run: RunDirectory, console: Console) -> None:
+    by, rows = run_summary.hottest(run)
+    if not rows:
+        console.print("no result yet, or an empty one")
+        return
+    table = Table(title=f"hottest keys by {escape(by)}" if by else "keys", title_justify="left")
+    for name in rows[0]:
+        numeric = isinstance(rows[0][name], int | float)
+        table.add_column(escape(name), justify="right" if numeric else "left", overflow="ellipsis", no_wrap=True)
+    for row in rows:
+        table.add_row(*(escape(_cell(value)) for value in row.values()))
+    console.print(table)
+
+
+def _cell(value: Any) -> str:
+    """A value of the result: numbers as people write them, keys with their odd characters visible."""
+    match value:
+        case str():
+            text = value if value.isprintable() and value else repr(value)
+        case int() if not isinstance(value, bool):
+            text = f"{value:,}"
+        case float():
+            text = f"{value:,.2f}"
+        case [{"x": _, "y": _}, *_]:
+            text = _sparkline([(point["x"], point["y"]) for point in value])
+        case _:
+            text = json.dumps(value, default=str)
+    return text
+
+
+def _sparkline(points: list[tuple[float, float]]) -> str:
+    """A histogram as its range and the heights of its bins."""
+    highest = max(height for _, height in points) or 1
+    bars = "".join("▁▂▃▄▅▆▇█"[min(7, int(8 * height / highest))] for _, height in points)
+    return f"{points[0][0]:.0f} {bars} {points[-1][0]:.0f}"
+
+
+def _stages(run: RunDirectory, console: Console) -> None:
+    """One line per stage, never cut: the decision is last, and as long as it needs to be."""
+    lines = run_summary.stage_lines(run)
+    head = ("stage", "admitted", "processed", "backlog", "forwarded", "max/mean", "gap", "seconds")
+    cells = [
+        (
+            str(line["stage"]),
+            *(f"{line[f'{name}_rows']:,}" for name in ("admitted", "processed", "backlog", "forwarded")),
+            figure(line["max_over_mean"], ".3f"),
+            figure(line["gap_to_bound"], ".1%"),
+            f"{line['seconds']:.1f}",
+        )
+        for line in lines
+    ]
+    widths = [max(len(row[column]) for row in (head, *cells)) for column in range(len(head))]
+    said = ["decision after it", *(line["decision"] or "" for line in lines)]
+    for row, words in zip((head, *cells), said, strict=True):
+        numbers = "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+        console.print(f"{numbers}  {words}", markup=False, highlight=False, soft_wrap=True)
+    for line in lines:
+        if done := line.get("clusters"):
+            told = ", ".join(f"{tasks:,} by {cluster}" for cluster, tasks in done.items())
+            console.print(f"virtual tasks of stage {line['stage']}: {told}", markup=False, highlight=False)
+    whole = run_certificate(run.job(), run.reports())
+    console.print(
+        f"whole run: the makespans of all stages add up to {figure(whole.makespan_rows, ',.0f')} rows, "
+        f"fair share {whole.fair_rows:,.0f}, gap to the bound {figure(whole.gap, '.1%')}: {whole.conclusion}",
+        markup=False, highlight=False, soft_wrap=True,
+    )  # fmt: skip
+
+
+def figure(number: float | None, form: str) -> str:
+    """A figure of what tasks did; what nobody measured is called so."""
+    return "not measured" if number is None else format(number, form)
+
+
+def _ledger(run: RunDirectory, console: Console) -> None:
+    ledger = run_summary.ledger_of(run)
+    processed = sum(line.processed_rows for line in ledger.lines)
+    verdict = "balances" if ledger.balanced else "DOES NOT BALANCE: " + "; ".join(ledger.problems)
+    console.print(
+        f"ledger: {ledger.input_rows:,} rows in the input, {processed:,} processed, "
+        f"{ledger.state_rows:,} in the states: {escape(verdict)}",
+        highlight=False, soft_wrap=True,
+    )  # fmt: skip
+
+
+def _quality(run: RunDirectory, console: Console) -> None:
+    quality = run.quality()
+    if quality is None:
+        console.print("data quality: not validated yet")
+        return
+    failed = [check for check in quality.checks if not check.success]
+    verdict = "passed" if quality.success else "FAILED"
+    held = len(quality.checks) - len(failed)
+    console.print(f"data quality: {verdict}, {held} of {len(quality.checks)} expectations held", highlight=False)
+    for check in failed:
+        console.print(f"  {check.sentence}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _fate(record: Publication | None) -> str:
+    if record is None:
+        return "not published"
+    if record.superseded is not None:
+        over = record.superseded
+        return (
+            f"superseded: {record.path} is of a later run, {over.by.run} (turn {over.turn}; this one has {record.turn})"
+        )
+    return record.path
+
+
+def _paths(run: RunDirectory, console: Console) -> None:
+    record, commit = record_of(run), run.commit_of(QUALITY_STEP)
+    folder = run.path(f"{QUALITY_STEP}/attempts/{commit.attempt}") if commit else ""
+    paths = {
+        "result": _fate(record),
+        "quality report": f"{folder}/result.json" if commit else "none yet",
+        "run directory": str(run),
+    }
+    for name, path in paths.items():
+        console.print(f"{name + ':':<16}{path}", markup=False, highlight=False, soft_wrap=True)

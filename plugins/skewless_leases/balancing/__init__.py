@@ -1,0 +1,1 @@
+"""Many partitions shared among several workers without a coordinator."""

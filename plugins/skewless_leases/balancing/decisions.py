@@ -1,0 +1,252 @@
+"""What one worker does next: a pure function of the tables, its memory of them, and the time.
+
+It follows the algorithm for balancing without a coordinator by leases (a blog post of 2015; our
+``docs/leases.md`` tells what of it is kept and what is mended). Decisions are values; ``member``
+enacts them, and the store refuses those that somebody else has overtaken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from skewless_leases.balancing.balance import Shares, share_out
+from skewless_leases.liveness.silence import Silences
+from skewless_leases.liveness.spans import TimeSpans
+from skewless_leases.stores.tables import Look
+
+#: A dead worker's record is kept for so many maximum lease times, so that all have seen that it is dead.
+FORGET_AFTER_LEASES = 4
+
+
+@dataclass(frozen=True)
+class Take:
+    """Become the holder of a partition."""
+
+    partition: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Challenge:
+    """Ask a live holder for a partition."""
+
+    partition: str
+    victim: str
+
+
+@dataclass(frozen=True)
+class Surrender:
+    """Stop a partition that somebody has asked for, then give it back."""
+
+    partition: str
+    challenger: str
+
+
+@dataclass(frozen=True)
+class ClearGrab:
+    """Remove a challenge that is settled, overtaken or abandoned."""
+
+    partition: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Forget:
+    """Remove the record of a dead worker that holds nothing any more."""
+
+    worker: str
+
+
+Action = Take | Challenge | Surrender | ClearGrab | Forget
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What a worker remembers from look to look; all times are of its own monotonic clock.
+
+    Attributes:
+        free_since: since when it has seen each free partition free.
+        grab_since: since when it has seen each challenge, by partition and version.
+        uneven_since: since when it has seen moves that it should make; None if there are none.
+        last_round: when it last started challenges.
+    """
+
+    silences: Silences = field(default_factory=Silences)
+    free_since: Mapping[str, float] = field(default_factory=dict)
+    grab_since: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    uneven_since: float | None = None
+    last_round: float | None = None
+
+
+@dataclass(frozen=True)
+class Situation:
+    """A look, and what this worker makes of it with what it remembers."""
+
+    me: str
+    partitions: frozenset[str]
+    look: Look
+    memory: Memory
+    dead: frozenset[str]
+    spans: TimeSpans
+
+    # Each is asked for once for every partition: they must not be made anew each time.
+    @cached_property
+    def live(self) -> frozenset[str]:
+        """The workers that may hold partitions."""
+        return frozenset(self.look.presences) - self.dead
+
+    @cached_property
+    def free(self) -> frozenset[str]:
+        """The partitions that nobody alive holds."""
+        return frozenset(
+            partition
+            for partition in self.partitions
+            if (holder := self.look.holder(partition)) is None or holder in self.dead
+        )
+
+    @cached_property
+    def claims(self) -> dict[str, str]:
+        """The partitions that a live worker has asked for and not got yet, with that worker."""
+        return {
+            partition: row.record.challenger
+            for partition, row in self.look.grabs.items()
+            if row.record.challenger not in self.dead
+            and self.look.is_open(row.record, partition)
+            and not (self.look.is_kept(partition) and self.look.holder(partition) not in self.dead)
+        }
+
+    def grab_age(self, partition: str) -> float:
+        """How long this worker has seen a partition's challenge, in seconds."""
+        version = self.look.grabs[partition].version
+        return self.look.time - self.memory.grab_since[partition, version]
+
+    def planned_holder(self, partition: str) -> str | None:
+        """Who will hold a partition when all open challenges have come to their end."""
+        holder = self.look.holder(partition)
+        return self.claims.get(partition, None if holder in self.dead else holder)
+
+
+def decide(
+    me: str, partitions: Collection[str], look: Look, memory: Memory, spans: TimeSpans
+) -> tuple[tuple[Action, ...], Memory]:
+    """What to do after a look, and what to remember of it.
+
+    A worker that does not see its own heartbeat takes nothing: others hold it for dead.
+
+    Args:
+        me: this worker's name.
+        partitions: all partitions that are to be held now.
+        look: the tables as this worker has just read them.
+        memory: what it remembered before.
+        spans: the five time spans.
+    """
+    silences = memory.silences.after(look, longest_gap=spans.maximum_lease / 2)
+    dead = silences.dead(look, spans.maximum_lease)
+    seen = Situation(me, frozenset(partitions), look, _remember(look, memory, silences), dead, spans)
+    seen = _with_free_since(seen)
+    clear = _cleared(seen)
+    surrendered = _surrendered(seen)
+    if me not in seen.live:
+        return (*surrendered, *clear), seen.memory
+    shares = _shares(seen)
+    moves = {partition: victim for partition, (victim, thief) in shares.moves.items() if thief == me}
+    challenges, after = _challenged(seen, moves)
+    return (*surrendered, *clear, *_taken(seen, shares), *challenges, *_forgotten(seen)), after
+
+
+def _remember(look: Look, memory: Memory, silences: Silences) -> Memory:
+    grabs = {(partition, row.version) for partition, row in look.grabs.items()}
+    since = {grab: memory.grab_since.get(grab, look.time) for grab in grabs}
+    return replace(memory, silences=silences, grab_since=since)
+
+
+def _with_free_since(seen: Situation) -> Situation:
+    since = {partition: seen.memory.free_since.get(partition, seen.look.time) for partition in seen.free}
+    return replace(seen, memory=replace(seen.memory, free_since=since))
+
+
+def _surrendered(seen: Situation) -> list[Surrender]:
+    """What I hold and another live worker has asked for."""
+    return [
+        Surrender(partition, challenger)
+        for partition, challenger in sorted(seen.claims.items())
+        if challenger != seen.me and seen.look.holder(partition) == seen.me
+    ]
+
+
+def _cleared(seen: Situation) -> list[ClearGrab]:
+    found = []
+    for partition, row in sorted(seen.look.grabs.items()):
+        age, challenger = seen.grab_age(partition), row.record.challenger
+        is_open = seen.look.is_open(row.record, partition)
+        if challenger in seen.dead:
+            found.append(ClearGrab(partition, "its challenger is dead"))
+        elif is_open and seen.look.holder(partition) == seen.me and seen.look.is_kept(partition):
+            found.append(ClearGrab(partition, "it is kept until its work has ended"))
+        elif age >= seen.spans.maximum_lease:
+            found.append(ClearGrab(partition, "nothing has come of it for the maximum lease time"))
+        elif not is_open and challenger == seen.me and age >= seen.spans.minimum_grab:
+            found.append(ClearGrab(partition, "settled"))
+    return found
+
+
+def _shares(seen: Situation) -> Shares:
+    planned = {partition: seen.planned_holder(partition) for partition in seen.partitions}
+    held = {worker: [name for name, holder in planned.items() if holder == worker] for worker in seen.live}
+    return share_out(
+        free=[partition for partition, holder in planned.items() if holder is None],
+        loads={worker: len(names) for worker, names in held.items()},
+        room={worker: seen.look.presences[worker].record.room for worker in seen.live},
+        # A partition under challenge is on its way, and one that has just come is left in peace.
+        movable={
+            worker: [name for name in names if name not in seen.look.grabs and not seen.look.is_kept(name)]
+            for worker, names in held.items()
+        },
+    )
+
+
+def _taken(seen: Situation, shares: Shares) -> list[Take]:
+    """What I may take: first what I have asked for, then my share of what is free."""
+    found = []
+    load = sum(seen.look.holder(partition) == seen.me for partition in seen.partitions)
+    room = seen.look.presences[seen.me].record.room - load
+    for partition, challenger in sorted(seen.claims.items()):
+        if challenger != seen.me or partition not in seen.partitions:
+            continue
+        if partition in seen.free:
+            found.append(Take(partition, "asked for, and given back"))
+        elif seen.grab_age(partition) >= seen.spans.maximum_shutdown:
+            found.append(Take(partition, "asked for, and not given back within the maximum shutdown time"))
+    for partition in sorted(seen.free - set(seen.claims)):
+        waited = seen.look.time - seen.memory.free_since[partition]
+        if shares.free.get(partition) == seen.me:
+            found.append(Take(partition, "free, and mine by the even balance"))
+        elif waited >= seen.spans.normal_lease + seen.spans.patience(load):
+            found.append(Take(partition, "free, and not taken by whose share it is"))
+    return found[: max(room, 0)]
+
+
+def _challenged(seen: Situation, moves: Mapping[str, str]) -> tuple[list[Challenge], Memory]:
+    """The moves that are mine to make, once they have stood for a while and at most once in a normal lease time."""
+    time, memory = seen.look.time, seen.memory
+    since = (time if memory.uneven_since is None else memory.uneven_since) if moves else None
+    load = sum(holder == seen.me for holder in map(seen.planned_holder, seen.partitions))
+    settled = since is not None and since < time and time - since >= seen.spans.patience(load)
+    rested = memory.last_round is None or time - memory.last_round >= seen.spans.normal_lease
+    if not (settled and rested):
+        return [], replace(memory, uneven_since=since)
+    found = [Challenge(partition, victim) for partition, victim in sorted(moves.items())]
+    return found, replace(memory, uneven_since=None, last_round=time)
+
+
+def _forgotten(seen: Situation) -> list[Forget]:
+    named = {seen.look.holder(partition) for partition in seen.partitions}
+    named |= {row.record.challenger for row in seen.look.grabs.values()}
+    long = FORGET_AFTER_LEASES * seen.spans.maximum_lease
+    return [
+        Forget(worker)
+        for worker in sorted(seen.dead & set(seen.look.presences) - named)
+        if seen.memory.silences.heard[worker].silence >= long
+    ]

@@ -1,0 +1,136 @@
+"""A worker with real time: its heartbeat in a process, its looks in a thread."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from types import TracebackType
+from typing import Self
+
+from skewless_leases.balancing.member import Member, Work
+from skewless_leases.errors import LeaseError, StoreError
+from skewless_leases.liveness.heartbeat import Heartbeat
+from skewless_leases.liveness.spans import TimeSpans
+from skewless_leases.ownership import fence
+from skewless_leases.ownership.fence import Grant
+from skewless_leases.stores.address import open_store
+
+log = logging.getLogger(__name__)
+
+
+class Worker:
+    """Takes part while it is entered: ``with Worker(...) as worker:``.
+
+    Nothing that must be in time depends on the pace of this process: the heartbeat is another one.
+    The thread that looks at the tables may be late by as much as the work lets it wait; then it takes
+    and gives back later, and is asked in vain for no longer than the maximum shutdown time.
+
+    Args:
+        address: of the store, as ``open_store`` takes it.
+        name: a name for people; each life of a worker gets a name of its own from it.
+        room: how many partitions it can hold.
+        partitions: all that are to be held now, given what was committed by partition; asked at each look.
+        spans: the five time spans, the same for all workers.
+        work: is told what is granted, asked back and lost, in the thread that looks.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        name: str,
+        *,
+        room: int,
+        partitions: Callable[[Mapping[str, str]], Collection[str]],
+        spans: TimeSpans,
+        work: Work,
+    ) -> None:
+        self.name = f"{name}-{secrets.token_hex(4)}"
+        self.store, self.spans = open_store(address), spans
+        self._member = Member(self.store, self.name, partitions, spans, work)
+        self._heartbeat = Heartbeat(address, self.name, room, spans.beat_every)
+        self._leaving, self._sooner = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"leases of {self.name}", daemon=True)
+        self._failure: Exception | None = None
+
+    def __enter__(self) -> Self:
+        """Begin to beat, then to look."""
+        self._heartbeat.keep()
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Give everything back. The caller has stopped its work."""
+        self._leaving.set()
+        self._sooner.set()
+        self._thread.join()
+        # In this order: nobody gives partitions to a worker that is gone, and nobody waits for it.
+        self._heartbeat.stop()
+        self._member.leave()
+        if error is None:
+            self._raise_failure()
+
+    @property
+    def heartbeat_pid(self) -> int | None:
+        """The process that beats for this worker."""
+        return self._heartbeat.pid
+
+    def grants(self) -> Mapping[str, Grant]:
+        """What this worker held at its last look, by partition.
+
+        This is to know what to work on. What makes a late writer harmless is ``commit``.
+
+        Raises:
+            LeaseError: the thread that looks has failed, and this worker holds nothing any more.
+        """
+        self._raise_failure()
+        return self._member.grants
+
+    def look_soon(self) -> None:
+        """Look at the tables now and not when it is time: for whoever has just committed, and has room."""
+        self._sooner.set()
+
+    def check(self, grant: Grant) -> None:
+        """Ask the store whether a grant still holds: see ``skewless_leases.ownership.fence.check``."""
+        fence.check(self.store, grant)
+
+    def commit(self, grant: Grant, value: str) -> None:
+        """Write under a grant: see ``skewless_leases.ownership.fence.commit``."""
+        fence.commit(self.store, grant, value)
+
+    def keep(self, grant: Grant) -> None:
+        """Ask that a partition be not moved while this worker lives: see ``skewless_leases.ownership.fence.keep``."""
+        fence.keep(self.store, grant)
+
+    def _run(self) -> None:
+        try:
+            while not self._leaving.is_set():
+                self._look()
+                self._sooner.wait(self.spans.look_every)
+                self._sooner.clear()
+        except Exception as err:  # the work's own failure: told where the worker is asked
+            log.exception("%s stops taking part", self.name)
+            self._failure = err
+            self._heartbeat.stop()
+
+    def _look(self) -> None:
+        self._heartbeat.keep()
+        try:
+            self._member.step(time.monotonic())
+        except StoreError as err:
+            log.warning("%s could not look at the tables, and tries again: %s", self.name, err)
+
+    def _raise_failure(self) -> None:
+        if isinstance(self._failure, LeaseError):
+            raise self._failure
+        if self._failure is not None:
+            raise LeaseError(
+                f"worker {self.name}",
+                "work that takes its calls",
+                f"{type(self._failure).__name__}: {self._failure}",
+                "its partitions go to others",
+            ) from self._failure

@@ -1,0 +1,1 @@
+"""Heartbeats, and how long each worker has been silent."""

@@ -1,0 +1,1 @@
+"""Who may write: leases on one piece of work, fences and turns."""

@@ -1,0 +1,1 @@
+"""Key-value stores with compare-and-set, and the tables that leases keep in them."""

@@ -1,0 +1,334 @@
+"""docker-compose.yml is sound, has no secrets, and is what `make cluster` starts, word by word."""
+
+from __future__ import annotations
+
+import http.server
+import itertools
+import os
+import re
+import runpy
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from cryptography.fernet import Fernet
+
+from deploy.cluster.composition import Service, fill_in, read_composition, required_variables
+from deploy.cluster.errors import ClusterError
+from deploy.cluster.running import IMAGE_ENVIRONMENT
+from deploy.cluster.topology import Topology, lay_out
+from skewless_airflow.connect.process_session import ask, begin, end
+from skewless_airflow.places import PROJECT
+
+COMPOSE_FILE = PROJECT / "docker-compose.yml"
+DOCKERFILE = (PROJECT / "docker" / "Dockerfile").read_text()
+SERVICES = [
+    "postgres", "airflow-init", "api-server", "scheduler", "dag-processor", "triggerer",
+    "spark-master", "spark-worker-1", "spark-worker-2", "spark-history",
+]  # fmt: skip
+#: Words that name a place: a service, a port, a folder of image or volume.
+PLACE = re.compile(
+    rf"^(?:{'|'.join(SERVICES)}|0\.0\.0\.0|localhost|\d+)$|(?:{'|'.join(SERVICES)}|localhost):\d|port=|/opt/|/var/lib/"
+)
+
+
+@pytest.fixture(scope="module")
+def plain() -> dict[str, Any]:
+    """The compose file, read by nobody but PyYAML."""
+    read: dict[str, Any] = yaml.safe_load(COMPOSE_FILE.read_text())
+    return read
+
+
+@pytest.fixture
+def variables() -> dict[str, str]:
+    """A value for each variable that must have one, none of them alike."""
+    return {name: f"secret-{number}" for number, name in enumerate(sorted(required_variables(COMPOSE_FILE)))}
+
+
+@pytest.fixture
+def services(variables: dict[str, str]) -> dict[str, Service]:
+    return read_composition(COMPOSE_FILE, variables)
+
+
+@pytest.fixture
+def topology(services: dict[str, Service], tmp_path: Path) -> Topology:
+    fresh = itertools.count(40_000)
+    return lay_out(services, PROJECT, tmp_path, lambda _published: next(fresh))
+
+
+def test_the_compose_file_follows_the_compose_specification() -> None:
+    check = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", str(COMPOSE_FILE)]
+    done = subprocess.run(check, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_all_services_are_there(plain: dict[str, Any]) -> None:
+    assert sorted(plain["services"]) == sorted(SERVICES)
+
+
+def test_whoever_is_waited_for_until_it_is_well_says_whether_it_is(plain: dict[str, Any]) -> None:
+    for name, one in plain["services"].items():
+        assert ("healthcheck" in one) == (name != "airflow-init")
+        for other, how in one.get("depends_on", {}).items():
+            healthy = "healthcheck" in plain["services"][other]
+            assert how["condition"] == ("service_healthy" if healthy else "service_completed_successfully")
+
+
+def test_named_volumes_are_declared_and_used(plain: dict[str, Any]) -> None:
+    mounted = {volume.split(":")[0] for one in plain["services"].values() for volume in one.get("volumes", ())}
+    assert {name for name in mounted if re.fullmatch(r"[a-z-]+", name)} == set(plain["volumes"])
+
+
+def test_nothing_is_published_beyond_this_machine_unless_somebody_says_so(plain: dict[str, Any]) -> None:
+    published = [port for one in plain["services"].values() for port in one.get("ports", ())]
+    assert len(published) == 3
+    assert all(port.startswith(("127.0.0.1:", "${SKEWLESS_HOST:-127.0.0.1}:")) for port in published)
+
+
+def test_every_secret_comes_from_the_environment(plain: dict[str, Any]) -> None:
+    settings = [(key, value) for one in plain["services"].values() for key, value in one["environment"].items()]
+    secret = re.compile(r"PASSWORD|SECRET(?!_KEY$)|_KEY$|SQL_ALCHEMY_CONN")
+    hidden = {key: value for key, value in settings if secret.search(key)}
+    assert len(hidden) >= 6
+    for key, value in hidden.items():
+        assert re.search(r"\$\{\w+:\?[^}]+\}", value), f"{key} has a value in the file"
+
+
+def test_every_secret_is_named_in_the_example_without_a_value() -> None:
+    given = dict(line.split("=", 1) for line in _lines(PROJECT / ".env.example"))
+    assert given.keys() == required_variables(COMPOSE_FILE)
+    assert set(given.values()) == {""}
+
+
+def test_a_missing_secret_is_named_with_what_to_do(variables: dict[str, str]) -> None:
+    del variables["AIRFLOW_FERNET_KEY"]
+    with pytest.raises(ClusterError, match=r"AIRFLOW_FERNET_KEY, but came none; write \.env first, make env does it"):
+        read_composition(COMPOSE_FILE, variables)
+
+
+def test_secrets_never_enter_the_image_or_the_repository() -> None:
+    assert ".env" in _lines(PROJECT / ".dockerignore")
+    assert ".env" in _lines(PROJECT / ".gitignore")
+
+
+def test_compose_and_processes_have_the_same_services(topology: Topology, plain: dict[str, Any]) -> None:
+    assert sorted(topology.programs) == sorted(plain["services"])
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_compose_and_processes_run_the_same_commands(
+    name: str, topology: Topology, plain: dict[str, Any], variables: dict[str, str]
+) -> None:
+    program, service = topology.programs[name], plain["services"][name]
+    health = service.get("healthcheck", {}).get("test", ["CMD"])[1:]
+    for mine, written in ((program.command, service["command"]), (program.health, health)):
+        assert len(mine) == len(written)
+        for here, there in zip(mine, written, strict=True):
+            said = fill_in(there, variables)
+            assert here == said or PLACE.search(said), f"{there} became {here}"
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_compose_and_processes_have_the_same_environment(
+    name: str, topology: Topology, plain: dict[str, Any], variables: dict[str, str]
+) -> None:
+    program, written = topology.programs[name], plain["services"][name]["environment"]
+    assert program.environment.keys() == written.keys()
+    for key, here in program.environment.items():
+        said = fill_in(str(written[key]), variables)
+        assert here == said or PLACE.search(said), f"{key}={said} became {here}"
+
+
+def test_no_place_of_a_container_is_left_in_a_process(topology: Topology) -> None:
+    for program in topology.programs.values():
+        for value in (*program.command[1:], *program.health[1:], *program.environment.values()):
+            assert not re.search(r"/opt/skewless|/var/lib/(?:skewless|postgresql)|0\.0\.0\.0", value), value
+            assert not re.search(rf"(?:{'|'.join(SERVICES)}):\d", value), value
+
+
+def test_processes_find_each_other_at_the_same_ports(topology: Topology) -> None:
+    airflow = topology.programs["scheduler"].environment
+    api, database, spark = (topology.ports[port] for port in (8080, 5432, 7077))
+    assert airflow["AIRFLOW__CORE__EXECUTION_API_SERVER_URL"] == f"http://127.0.0.1:{api}/execution/"
+    assert airflow["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"].endswith(f"@127.0.0.1:{database}/airflow")
+    assert f"spark://127.0.0.1:{spark}" in airflow["AIRFLOW_CONN_SPARK_DEFAULT"]
+    assert topology.programs["spark-worker-1"].command[-1] == f"spark://127.0.0.1:{spark}"
+    assert str(spark) in topology.programs["spark-master"].command
+    assert str(api) in topology.programs["api-server"].command
+
+
+def test_services_start_after_those_they_wait_for(services: dict[str, Service]) -> None:
+    order = list(services)
+    for one in services.values():
+        assert all(order.index(other) < order.index(one.name) for other in one.after)
+
+
+def test_services_that_wait_for_each_other_are_refused(tmp_path: Path) -> None:
+    circle = {
+        name: {"image": "i", "command": ["c"], "depends_on": {other: {"condition": "service_healthy"}}}
+        for name, other in (("one", "two"), ("two", "one"))
+    }
+    file = tmp_path / "compose.yml"
+    file.write_text(yaml.safe_dump({"services": circle}))
+    with pytest.raises(ClusterError, match="a circle among one, two"):
+        read_composition(file, {})
+
+
+def test_two_services_with_one_port_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "compose.yml"
+    file.write_text(yaml.safe_dump({"services": {n: {"image": "i", "command": ["c"], "expose": ["80"]} for n in "ab"}}))
+    with pytest.raises(ClusterError, match="service b: required a port number of its own, but came 80"):
+        lay_out(read_composition(file, {}), PROJECT, tmp_path, lambda _published: 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "filled"),
+    [
+        pytest.param("${A}", "1", id="a value"),
+        pytest.param("${B}", "", id="no value"),
+        pytest.param("${B:-x-y}", "x-y", id="a default"),
+        pytest.param("${A:-x}", "1", id="a value before the default"),
+        pytest.param("${E:-x}", "x", id="an empty value is none"),
+        pytest.param("${A:?what}", "1", id="a value that must be"),
+        pytest.param("$${A}", "${A}", id="a dollar"),
+        pytest.param("a${A}b${A}", "a1b1", id="within text"),
+        pytest.param("${D}", "${A}", id="what is filled in is not filled in again"),
+    ],
+)
+def test_variables_are_filled_in_as_compose_does(text: str, filled: str) -> None:
+    assert fill_in(text, {"A": "1", "E": "", "D": "${A}"}) == filled
+
+
+def test_make_env_writes_fresh_secrets_for_their_owner_only(tmp_path: Path) -> None:
+    one, other = (_made(tmp_path / name) for name in ("one", "other"))
+    assert one.keys() == other.keys() == required_variables(COMPOSE_FILE)
+    assert len({*one.values(), *other.values()}) == len(one) + len(other)
+    Fernet(one["AIRFLOW_FERNET_KEY"])
+    assert (tmp_path / "one").stat().st_mode & 0o777 == 0o600
+
+
+def test_make_env_keeps_what_is_there(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("SKEWLESS_PORT=81\nPOSTGRES_PASSWORD=mine\nAIRFLOW_JWT_SECRET=\n")
+    made = _made(tmp_path / ".env")
+    assert (made["SKEWLESS_PORT"], made["POSTGRES_PASSWORD"]) == ("81", "mine")
+    assert len(made["AIRFLOW_JWT_SECRET"]) == 44
+    assert _made(tmp_path / ".env") == made
+
+
+def test_the_image_sets_what_processes_are_given_in_its_stead() -> None:
+    (setting,) = re.findall(r"^ENV ((?:.*\\\n)*.*)$", DOCKERFILE, re.MULTILINE)
+    assert re.findall(r"(\w+)=", setting) == list(IMAGE_ENVIRONMENT)
+
+
+def test_the_image_holds_everything_to_the_hashes_of_the_lock() -> None:
+    installs = [
+        line for line in DOCKERFILE.splitlines() if "pip" in line and " install " in line and "apt-get" not in line
+    ]
+    *locked, ours = installs
+    assert len(locked) == 2
+    assert all("--require-hashes" in line and "--no-deps" in line for line in locked)
+    assert "--offline" in ours
+    assert ours.endswith("-e .")
+
+
+def test_the_image_names_no_address_and_does_not_run_as_root() -> None:
+    assert "://" not in DOCKERFILE
+    assert re.findall(r"^USER (.*)$", DOCKERFILE, re.MULTILINE) == ["skewless"]
+    assert re.findall(r"^FROM (.*)$", DOCKERFILE, re.MULTILINE) == ["debian:bookworm-slim"]
+
+
+def test_what_the_image_copies_and_what_the_services_name_is_there(plain: dict[str, Any]) -> None:
+    copied = [line.split()[1:-1] for line in DOCKERFILE.splitlines() if line.startswith("COPY")]
+    sources = {source for line in copied for source in line}
+    assert all((PROJECT / source).exists() for source in sources)
+    named = set(re.findall(r"/opt/skewless/([\w./-]+)", yaml.safe_dump(plain["services"])))
+    for path in named - {"catalog"}:  # which is mounted
+        assert (PROJECT / path).exists()
+        assert path.split("/")[0] in sources
+
+
+@pytest.fixture
+def health_page() -> Iterator[str]:
+    """A server whose scheduler is well and whose triggerer is not."""
+
+    class Page(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200 if self.path == "/health" else 404)
+            self.end_headers()
+            self.wfile.write(b'{"scheduler": {"status": "healthy"}, "triggerer": {"status": "unhealthy"}}')
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
+        thread = threading.Thread(target=server.serve_forever, args=[0.01])
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        pytest.param(["/health"], 0, id="any good answer"),
+        pytest.param(["/health", "scheduler"], 0, id="a component that is well"),
+        pytest.param(["/health", "triggerer"], 1, id="one that is not"),
+        pytest.param(["/health", "nobody"], 1, id="one that is not mentioned"),
+        pytest.param(["/elsewhere"], 1, id="no such page"),
+    ],
+)
+def test_health_checks_tell_well_from_unwell(
+    health_page: str, arguments: list[str], code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    healthy = runpy.run_path(str(PROJECT / "docker" / "healthy.py"))["main"]
+    path, *component = arguments
+    assert healthy(f"{health_page}{path}", *component) == code
+    assert bool(capsys.readouterr().err) == bool(code)
+
+
+def test_a_session_ends_with_all_that_it_started(tmp_path: Path) -> None:
+    # A child of its own process group that does not listen, as components of Airflow make.
+    script = "set -m; (trap '' TERM; sleep 60) & echo up; wait"
+    session = begin([_bash(), "-c", script], dict(os.environ), tmp_path, tmp_path / "output")
+    _await_text(tmp_path / "output", "up")
+    assert session.leads()
+    assert len(session.processes()) >= 2
+    ask({session: signal.SIGTERM}, seconds=0.3)
+    assert not session.leads()
+    assert session.processes(), "the child did not listen"
+    end([session], seconds=0.3)
+    assert session.processes() == []
+
+
+def _await_text(file: Path, text: str) -> None:
+    deadline = time.monotonic() + 10
+    while text not in file.read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def _bash() -> str:
+    found = shutil.which("bash")
+    assert found is not None
+    return found
+
+
+def _made(target: Path) -> dict[str, str]:
+    make = [sys.executable, str(PROJECT / "docker" / "make_env.py"), str(target)]
+    done = subprocess.run(make, check=True, capture_output=True, text=True)
+    made = dict(line.split("=", 1) for line in _lines(target))
+    assert not any(value and value in done.stdout + done.stderr for value in made.values() if len(value) > 10)
+    return made
+
+
+def _lines(file: Path) -> list[str]:
+    return [line for line in file.read_text().splitlines() if line and not line.startswith("#")]

@@ -1,0 +1,138 @@
+"""Metrics, callbacks, retention and killing: what those who operate a job rely on."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import psutil
+import pytest
+from airflow.sdk._shared.observability.metrics.otel_logger import SafeOtelLogger
+from airflow.sdk.observability import stats
+from airflow.sdk.observability.metrics.stats_utils import get_stats_factory
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+
+from skewless.documents.failure import Failure
+from skewless.run.directory import RunDirectory
+from skewless_airflow.observability.callbacks import failure_facts, report_failure, report_lateness
+from skewless_airflow.observability.links import skew_page
+from skewless_airflow.observability.metrics import emit, stage_gauges
+from skewless_airflow.operators.stopping import stop_tree
+from skewless_airflow.retention import prune_runs
+from skewless_airflow.run_store import run_location
+from tests.airflow.recorded_run import record, validate
+from tests.unit.synthetic import simulated, zipf_rows
+
+
+@pytest.fixture
+def metrics() -> Iterator[InMemoryMetricReader]:
+    """Airflow's metrics, sent by its OpenTelemetry logger to a reader in memory."""
+    reader = InMemoryMetricReader()
+    provider = MeterProvider([reader])
+    factory: Any = lambda: SafeOtelLogger(provider)  # noqa: E731  # which Airflow's own types do not count as a logger
+    stats.initialize(factory=factory, export_legacy_names=False)
+    yield reader
+    provider.shutdown()
+    stats.initialize(factory=get_stats_factory(), export_legacy_names=True)
+
+
+def test_a_stage_is_told_in_metrics_with_its_dag_and_number(metrics: InMemoryMetricReader) -> None:
+    played = simulated(zipf_rows(200, 1.2, 5_000), waves=(1, 3), reducers=4).play()
+    report, decision = played.reports[0], played.decisions[0]
+    emit(stage_gauges(report, decision, plan_generation_ns=12_345_678_901), "small", 1)
+    data = metrics.get_metrics_data()
+    assert data is not None
+    found = {
+        metric.name: [(point.value, dict(point.attributes or {})) for point in metric.data.data_points]  # type: ignore[union-attr]
+        for metric in data.resource_metrics[0].scope_metrics[0].metrics
+    }
+    of = {"dag_id": "small", "stage": "1"}
+    assert decision.next_plan is not None
+    assert found == {
+        "airflow.skewless.task_count": [(len(decision.next_plan.tasks), of)],
+        "airflow.skewless.plan_generation_ns": [(12_345_678_901, of)],
+        "airflow.skewless.backlog": [(report.backlog_rows, of)],
+        "airflow.skewless.forwarded": [(report.forwarded_rows, of)],
+        "airflow.skewless.max_over_mean": [(report.max_over_mean, of)],
+    }
+
+
+def test_a_failure_is_told_with_the_sentence_of_its_step_and_a_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SKEWLESS_ROOT", str(tmp_path))
+    run = RunDirectory(run_location("small", "r"))
+    run.write_once("failures/stage_01.run-2-0a1b2c3d.json", Failure(exit_code=1, sentence="row lost."))
+    assert failure_facts("small", "r") == {
+        "dag_id": "small",
+        "run_id": "r",
+        "page": skew_page("small", "r"),
+        "stage_01.run": "row lost.",
+    }
+    report_failure({"dag_run": SimpleNamespace(dag_id="small", run_id="r")})
+    assert "row lost." in capsys.readouterr().out
+
+
+def test_a_deadline_is_told_from_what_airflow_sends_with_it(capsys: pytest.CaptureFixture[str]) -> None:
+    report_lateness(context={"dag_run": {"dag_id": "small", "dag_run_id": "r"}, "deadline": {"id": "1"}})
+    assert "/dags/small/runs/r/plugin/skew" in capsys.readouterr().out
+
+
+def test_pruning_says_what_it_does_and_a_dry_run_does_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SKEWLESS_ROOT", str(tmp_path))
+    counts = zipf_rows(20, 1.2, 500)
+    old = dt.datetime.now(tz=dt.UTC) - dt.timedelta(days=100)
+    roots = []
+    for day in (1, 2, 3):
+        night = dt.datetime(2026, 3, day, 2, tzinfo=dt.UTC)
+        played = simulated(counts, waves=(1, 3), reducers=2)
+        played.job = played.job.model_copy(update={"date": night.date()})
+        run = record(played.play(), "small", night)
+        for plan in played.plans[1:]:
+            run.write_once(f"plans/{plan.epoch:04d}.json", plan)
+        validate(run, {f"key-{number}": int(rows) for number, rows in enumerate(counts)})
+        for path in Path(run.root).rglob("*"):
+            os.utime(path, (old.timestamp(), old.timestamp()))
+        roots.append(Path(run.root))
+    said = prune_runs(30, 7, dry_run=True)
+    assert (said["keep"], said["thin"], said["remove"]) == (2, 0, 1)
+    assert all(root.exists() for root in roots)
+    assert prune_runs(30, 7, dry_run=False) == said
+    assert [root.exists() for root in roots] == [False, True, True]
+    told = capsys.readouterr().out
+    assert "warm start" in told
+    assert "dry run: remove" in told
+
+
+_STUBBORN = """
+import signal, subprocess, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if len(sys.argv) > 1:
+    child = subprocess.Popen([sys.executable, __file__])
+print("up", flush=True)
+time.sleep(600)
+"""
+
+
+def test_stopping_takes_what_was_started_too_and_what_does_not_listen(tmp_path: Path) -> None:
+    script = tmp_path / "stubborn.py"
+    script.write_text(_STUBBORN)
+    with subprocess.Popen([sys.executable, str(script), "parent"], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        for _ in range(2):
+            assert parent.stdout.readline() == b"up\n"
+        (child,) = psutil.Process(parent.pid).children()
+        assert stop_tree(parent.pid, grace_seconds=0.2) == 2
+        assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+        assert parent.wait(timeout=5) == -signal.SIGKILL, "its exit code is left to whoever started it"
+    assert stop_tree(parent.pid) == 0

@@ -1,0 +1,95 @@
+"""What a publication's asset event says, and who reads it."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from airflow.dag_processing.dagbag import DagBag
+from airflow.models.asset import AssetEvent
+from airflow.utils.session import create_session
+from sqlalchemy import select
+
+from skewless.run.publication import publish, superseded_by, turns_folder
+from skewless_airflow.observability.links import quality_page, skew_page
+from skewless_leases import Turns, open_store
+from tests import airflow_setting
+from tests.airflow.recorded_run import NIGHT, record, validate
+from tests.unit.synthetic import simulated, zipf_rows
+
+KILLED, LATE = NIGHT + dt.timedelta(days=1), NIGHT + dt.timedelta(days=2)
+_PUBLISHING = """
+from airflow.sdk import DAG, Asset
+from skewless_airflow.operators.operators import PublishOperator
+
+with DAG("publishing", schedule=None) as dag:
+    PublishOperator(task_id="publish", asset=Asset(name="skewless:python_tokens"))
+"""
+
+
+@airflow_setting.IN_PROCESS
+@pytest.mark.usefixtures("airflow_database")
+def test_the_event_of_a_result_tells_what_it_is_and_the_example_downstream_reads_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dags_folder: Path
+) -> None:
+    monkeypatch.setenv("SKEWLESS_ROOT", str(tmp_path))
+    counts = zipf_rows(50, 1.2, 2_000)
+    played = simulated(counts, waves=(1, 3), reducers=4)
+    played.job = played.job.model_copy(update={"output_path": str(tmp_path / "out")})
+    played.play()
+    run, killed, late = (
+        record(played, "publishing", night, turn) for night, turn in ((NIGHT, 2), (KILLED, 3), (LATE, 1))
+    )
+    for one in (run, killed, late):
+        validate(one, {f"key-{number}": int(rows) for number, rows in enumerate(counts)})
+
+    (dags_folder / "publishing.py").write_text(_PUBLISHING)
+    (dags_folder / "downstream.py").write_text(
+        (airflow_setting.PROJECT / "dags/skewless_example_downstream.py").read_text()
+    )
+    bag = DagBag(dags_folder)
+    done = bag.dags["publishing"].test(logical_date=NIGHT, run_after=NIGHT)
+    assert str(done.state) == "success"
+
+    (extra,) = _events()
+    assert (extra["run"], extra["turn"]) == (str(run), 2)
+    assert (extra["rows"], extra["keys"]) == (int(np.sum(counts)), 50)
+    assert extra["path"] == f"{tmp_path}/out/date={played.job.date}"
+    assert extra["quality"] == {"passed": True, "expectations": 1, "failed": 0, "ledger_balanced": True}
+    assert 1.0 <= extra["balance"]["max_over_mean"] < 1.2
+    assert extra["stages"] == len(played.reports)
+    assert (extra["policy"], extra["mode"]) == ("adaptive", "run")
+    assert extra["links"] == {
+        "skew": skew_page("publishing", done.run_id),
+        "quality": quality_page("publishing", done.run_id),
+    }
+
+    read = bag.dags["skewless_example_downstream"].test(logical_date=NIGHT, run_after=NIGHT)
+    assert str(read.state) == "success"
+    told = read.get_task_instance("read_result").xcom_pull(task_ids="read_result")
+    assert (told["read"], told["columns"]) == (50, ["key", "occurrences"])
+    assert told["quality"]["passed"]
+
+    # Cleared: what it has published is told already.
+    assert str(bag.dags["publishing"].test(logical_date=NIGHT, run_after=NIGHT).state) == "success"
+    assert len(_events()) == 1
+    # A run with an earlier turn is superseded, which is no failure and no event.
+    assert str(bag.dags["publishing"].test(logical_date=LATE, run_after=LATE).state) == "success"
+    assert len(_events()) == 1
+    over = superseded_by(late)
+    assert over is not None
+    assert (over.by.run, over.turn) == (str(run), 2)
+    # Killed between its record and the end of its task, and tried again.
+    publish(killed, Turns(open_store(turns_folder(str(tmp_path / "out")))), NIGHT)
+    for _ in range(2):  # and cleared
+        assert str(bag.dags["publishing"].test(logical_date=KILLED, run_after=KILLED).state) == "success"
+        assert [(event["run"], event["turn"]) for event in _events()] == [(str(run), 2), (str(killed), 3)]
+
+
+def _events() -> list[dict[str, Any]]:
+    with create_session() as session:
+        of_ours = select(AssetEvent).where(AssetEvent.source_dag_id == "publishing").order_by(AssetEvent.id)
+        return [event.extra for event in session.scalars(of_ours)]

@@ -1,0 +1,150 @@
+"""Run ids become folder names, and runs have a day."""
+
+from __future__ import annotations
+
+import datetime as dt
+import grp
+import os
+import re
+import stat
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skewless.documents.commit import StepCommit
+from skewless.errors import SpecError
+from skewless.spec.spec import Schedule
+from skewless_airflow.operators.operators import _run_of
+from skewless_airflow.run_store import part_of_run, run_location, safe_run_id
+
+UTC = dt.UTC
+
+
+@dataclass
+class Event:
+    extra: dict[str, Any]
+
+
+@dataclass
+class Run:
+    logical_date: dt.datetime | None
+    run_after: dt.datetime
+    dag_id: str = "job"
+    run_id: str = "run"
+    run_type: str = "manual"
+    consumed_asset_events: list[Event] = field(default_factory=list)
+
+
+@given(st.text(max_size=300))
+def test_a_safe_run_id_is_a_name_that_hadoop_and_spark_take(run_id: str) -> None:
+    safe = safe_run_id(run_id)
+    assert re.fullmatch(r"[A-Za-z0-9=-][A-Za-z0-9_.=-]*", safe)
+    assert len(safe) < 255
+
+
+@given(st.sets(st.text(alphabet="ab:/._ é", max_size=4), max_size=50))
+def test_ids_that_differ_stay_different(run_ids: set[str]) -> None:
+    assert len({safe_run_id(run_id) for run_id in run_ids}) == len(run_ids)
+
+
+def test_an_id_that_is_safe_is_kept() -> None:
+    assert safe_run_id("backfill__2026-11-20_a.b=c") == "backfill__2026-11-20_a.b=c"
+
+
+def test_the_location_is_below_the_root_and_keyed_on_dag_and_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SKEWLESS_ROOT", "/data/")
+    assert run_location("job", "manual__2026-11-20T02:00:00+00:00") == (
+        "/data/runs/job/manual__2026-11-20T02-00-00-00-00-1c58a377"
+    )
+
+
+NIGHTLY = Schedule(cron="0 2 * * *", timezone="Europe/Zurich")
+HOURLY = Schedule(asset="visits", hour="previous")
+TICK = dt.datetime(2026, 11, 22, 1, tzinfo=UTC)
+LATER = dt.datetime(2026, 12, 24, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("run_type", ["scheduled", "backfill"])
+def test_a_night_computes_the_day_before(run_type: str) -> None:
+    run = Run(logical_date=TICK, run_after=TICK, run_type=run_type)
+    assert str(part_of_run(run, NIGHTLY, "job")) == "2026-11-21"
+
+
+def test_a_night_with_a_data_interval_computes_the_day_before_its_end() -> None:
+    """As with Airflow's CronDataIntervalTimetable, in a DAG of somebody's own."""
+    run = Run(logical_date=TICK - dt.timedelta(days=1), run_after=TICK, run_type="scheduled")
+    assert str(part_of_run(run, NIGHTLY, "job")) == "2026-11-21"
+
+
+@pytest.mark.parametrize(
+    ("logical_date", "day"),
+    [
+        pytest.param(TICK, "2026-11-21", id="logical-date"),
+        pytest.param(None, "2026-12-23", id="none"),
+        pytest.param(dt.datetime(2026, 11, 22, 23, 30, tzinfo=UTC), "2026-11-22", id="after-midnight-there"),
+    ],
+)
+def test_a_manual_run_computes_what_the_schedule_would_at_its_logical_date(
+    logical_date: dt.datetime | None, day: str
+) -> None:
+    run = Run(logical_date=logical_date, run_after=LATER, run_type="manual")
+    assert str(part_of_run(run, NIGHTLY, "job")) == day
+
+
+@pytest.mark.parametrize(
+    ("schedule", "extras", "part"),
+    [
+        pytest.param(NIGHTLY, [{"date": "2026-03-01"}], "2026-03-01", id="day"),
+        pytest.param(NIGHTLY, [{"date": "2026-03-01"}, {"date": "2026-03-01"}], "2026-03-01", id="same-day-twice"),
+        pytest.param(NIGHTLY, [{"date": "2026-03-01"}, {"rows": 7}], "2026-03-01", id="one-names-a-day"),
+        pytest.param(NIGHTLY, [{"date": "2026-03-01", "hour": "05"}], "2026-03-01", id="day-of-an-hour"),
+        pytest.param(NIGHTLY, [{"date": "yesterday"}], "2026-12-23", id="no-day"),
+        pytest.param(NIGHTLY, [{}], "2026-12-23", id="nothing"),
+        pytest.param(HOURLY, [{"date": "2026-03-01", "hour": "05"}], "2026-03-01, hour 05", id="hour"),
+        pytest.param(HOURLY, [{"date": "2026-03-01"}], "2026-12-24, hour 11", id="hour-is-not-named"),
+    ],
+)
+def test_a_run_after_events_computes_the_day_that_they_name(
+    schedule: Schedule, extras: list[dict[str, Any]], part: str
+) -> None:
+    run = Run(None, LATER, run_type="asset_triggered", consumed_asset_events=[Event(extra) for extra in extras])
+    assert str(part_of_run(run, schedule, "job")) == part
+
+
+def test_events_of_several_days_are_refused_since_a_run_computes_one() -> None:
+    events = [Event({"date": "2026-03-02"}), Event({"date": "2026-03-01"})]
+    run = Run(None, LATER, run_type="asset_triggered", consumed_asset_events=events)
+    with pytest.raises(SpecError, match=r"required events of one day, .* but came 2026-03-01, 2026-03-02; trigger"):
+        part_of_run(run, NIGHTLY, "asset events of job")
+
+
+def test_a_run_directory_that_airflow_makes_is_its_users_or_belongs_to_the_group_of_the_setting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SKEWLESS_ROOT", str(tmp_path))
+    document = StepCommit(step="s", attempt="a", files=(), counts={})
+    for group, mode in (("", 0o700), (grp.getgrgid(os.getegid()).gr_name, 0o2770)):
+        monkeypatch.setenv("SKEWLESS_RUN_GROUP", group)
+        run = Run(None, dt.datetime(2026, 11, 20, tzinfo=UTC), run_id=f"run-{mode:o}")
+        _run_of(run, "").write_once("spec.json", document)
+        assert stat.S_IMODE(Path(run_location("job", run.run_id)).stat().st_mode) == mode
+
+
+@pytest.mark.parametrize(
+    ("own", "scheduled", "day"),
+    [
+        pytest.param({}, True, "2026-11-21", id="night-of-an-own-dag"),
+        pytest.param({}, False, "2026-11-22", id="own-dag-by-hand"),
+        pytest.param({"day": "current"}, True, "2026-11-22", id="said"),
+    ],
+)
+def test_an_aggregation_in_a_dag_of_ones_own_computes_the_day_before_if_that_has_a_schedule(
+    own: dict[str, Any], scheduled: bool, day: str
+) -> None:
+    run = Run(logical_date=TICK, run_after=TICK, run_type="scheduled")
+    schedule = Schedule.model_validate(own).of_dag(scheduled=scheduled)
+    assert str(part_of_run(run, schedule, "job")) == day

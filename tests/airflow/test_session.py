@@ -1,0 +1,51 @@
+"""What is started to outlive its starter takes nothing along that was its starter's."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from skewless_airflow.connect.process_session import Session, end
+
+#: As a Makefile or a CI job does: take a lock by a file that is open in the shell, then start something under it.
+_UNDER_A_LOCK = 'exec 9>"$1"; flock 9; shift; "$@"'
+_BEGIN = """
+import os, sys
+from pathlib import Path
+from skewless_airflow.connect.process_session import begin
+
+begun = begin(["sleep", "600"], os.environ, Path.cwd(), Path("said"))
+print(begun.pid, begun.born)
+"""
+_HEARTBEAT = """
+import sys, time
+from pathlib import Path
+from skewless_leases.liveness.heartbeat import Heartbeat
+
+beat = Heartbeat(f"file://{Path.cwd()}/leases", "worker", 1, 60.0)
+beat.keep()
+print(*(path.readlink() for path in Path(f"/proc/{beat.pid}/fd").iterdir()))
+beat.stop()
+"""
+
+
+def _under_a_lock(folder: Path, script: str) -> str:
+    command = ["bash", "-euc", _UNDER_A_LOCK, "bash", "lock", sys.executable, "-c", script]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout
+
+
+def test_a_lock_of_the_starter_is_free_when_it_has_ended_though_what_it_started_lives(tmp_path: Path) -> None:
+    begun = Session(*map(int, _under_a_lock(tmp_path, _BEGIN).split()))
+    try:
+        assert begun.leads()
+        taken = subprocess.run(["flock", "--nonblock", "lock", "true"], cwd=tmp_path, check=False)
+        assert taken.returncode == 0, "the lock is still held"
+    finally:
+        end([begun], 5)
+
+
+def test_a_heartbeat_has_no_file_of_its_worker_s(tmp_path: Path) -> None:
+    files = _under_a_lock(tmp_path, _HEARTBEAT)
+    assert "pipe:" in files
+    assert str(tmp_path / "lock") not in files

@@ -1,0 +1,525 @@
+"""What the pages say at every moment of a run's life, and that keys stay data on all of them."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import urljoin
+
+import pytest
+from fastapi.testclient import TestClient
+
+from benchmarks.simulation import Simulation
+from skewless.documents.decision import Decision
+from skewless.documents.failure import Failure
+from skewless.documents.stage_report import SplitLoad, StageReport
+from skewless.planner.engine_choice import EngineChoice
+from skewless.routing.plan import RoutingPlan
+from skewless.run.directory import RunDirectory
+from skewless.run.publication import Identity, Overtaken
+from skewless_airflow.run_store import run_location
+from skewless_airflow.web.rendering.expectation_words import required_words
+from skewless_airflow.web.replaying import REPLAYS
+from tests import airflow_setting
+from tests.airflow.players import await_that, end_all, the_player
+from tests.airflow.web_scenario import (
+    DAG,
+    EVIL,
+    OTHER_DAG,
+    Moments,
+    large_run,
+    make_dags,
+    served,
+    synthetic_run,
+    trigger,
+)
+
+pytestmark = [airflow_setting.IN_PROCESS, pytest.mark.usefixtures("airflow_database")]
+
+_MOST_BYTES = 300_000
+
+
+@pytest.fixture(scope="module")
+def simulation() -> Simulation:
+    """A run whose hottest key is somebody's HTML."""
+    return synthetic_run()
+
+
+def _combined(location: str, simulation: Simulation, splits: Sequence[int] = ()) -> None:
+    """A run that nothing was routed in: no tasks; without splits, as of an older release, no head either."""
+    report, plan = simulation.reports[0], simulation.plans[0]
+    choice = EngineChoice(engine="combine", rows=10, sentence=f"combine: states are small {EVIL}")
+    whole = plan.model_copy(update={"engine": "combine", "waves": (0, len(simulation.job.waves)), "budget_rows": None})
+    last, rows = simulation.reports[-1].histogram, simulation.job.rows
+    histogram = last if splits else report.histogram.model_copy(update={"head": {}})
+    loads = tuple(SplitLoad(rows=one) for one in [*splits, rows - sum(splits)]) if splits else ()
+    combined = report.model_copy(
+        update={
+            "tasks": (), "splits": loads, "histogram": histogram, "waves": whole.waves, "admitted_rows": rows,
+            "processed_rows": rows, "backlog_rows": 0,
+        }
+    )  # fmt: skip
+    decision = Decision(
+        stage=0, policy="adaptive", engine=choice, queued_rows=10, candidates=(), certificate=None,
+        sentence=choice.sentence, next_plan=whole,
+    )  # fmt: skip
+    run = RunDirectory(location)
+    run.write_once("job.json", simulation.job)
+    run.enact(decision)
+    attempt = run.new_attempt("stages/0000")
+    attempt.write("report.json", StageReport.model_validate(combined.model_dump()))
+    attempt.commit([], {"processed_rows": rows})
+
+
+_LATER = Overtaken(by=Identity(job="0" * 64, run="/runs/<img src=x>/later"), turn=2)
+#: Every moment of a run's life, by the run's id.
+_MOMENTS: dict[str, Callable[[str, Simulation], object]] = {
+    "triggered": lambda _location, _run: None,
+    "prepared": lambda location, run: Moments(location, run).prepare(),
+    "one-stage": lambda location, run: Moments(location, run).prepare().stages(1),
+    "all-stages": lambda location, run: Moments(location, run).prepare().stages(),
+    "merged": lambda location, run: Moments(location, run).prepare().stages().merge(),
+    "combined": _combined,
+    "combined-measured": lambda location, run: _combined(location, run, [run.job.rows // 2]),
+    "failed-quality": lambda location, run: Moments(location, run).prepare().stages().merge().validate(success=False),
+    "finished": lambda location, run: Moments(location, run).prepare().stages().merge().validate().publish(),
+    "superseded": lambda location, run: (
+        Moments(location, run).prepare().stages().merge().validate().publish(superseded=_LATER)
+    ),
+}
+_RUNNING = {"triggered", "prepared", "one-stage", "all-stages", "merged", "combined", "combined-measured"}
+_TWO_POLICIES = "what-if?policy=static&policy=adaptive"
+_PAGES = ("skew", "quality", "what-if", _TWO_POLICIES, "tasks/stage_01.plan/decision",
+          "tasks/prepare/decision", "tasks/stage_09.plan/decision")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def clients(
+    tmp_path_factory: pytest.TempPathFactory,
+    simulation: Simulation,
+    airflow_database: None,  # noqa: ARG001  # it must be there first
+) -> Iterator[dict[str, TestClient]]:
+    """The users, before Airflow with a run at every moment of its life."""
+    folder = tmp_path_factory.mktemp("web")
+    with served(folder) as clients:
+        make_dags(folder)
+        for run_id, write in _MOMENTS.items():
+            trigger(clients["admin"], DAG, run_id, None if run_id in _RUNNING else "success")
+            write(run_location(DAG, run_id), simulation)
+        Moments(run_location(DAG, "local__2026"), simulation).prepare().stages(1)
+        trigger(clients["admin"], OTHER_DAG, "theirs")
+        yield clients
+
+
+@pytest.fixture
+def viewer(clients: dict[str, TestClient]) -> TestClient:
+    """Who may only look."""
+    return clients["viewer"]
+
+
+@pytest.fixture
+def admin(clients: dict[str, TestClient]) -> TestClient:
+    """Who starts runs."""
+    return clients["admin"]
+
+
+def _page(viewer: TestClient, run_id: str, page: str = "skew") -> str:
+    answer = viewer.get(f"/skewless/dags/{DAG}/runs/{run_id}/{page}")
+    assert answer.status_code == 200, answer.text
+    return answer.text
+
+
+@pytest.mark.parametrize("run_id", _MOMENTS)
+@pytest.mark.parametrize("page", _PAGES)
+def test_every_page_renders_at_every_moment_and_keys_stay_text(viewer: TestClient, run_id: str, page: str) -> None:
+    text = _page(viewer, run_id, page)
+    assert len(text.encode()) < _MOST_BYTES
+    _Sound().feed(text)
+    assert "<img" not in text
+    assert not re.search(r"\s(on\w+|style)\s*=", text.replace("&lt;img src=x onerror=", "")), "inline code or style"
+    assert "javascript:" not in text
+
+
+@pytest.mark.parametrize(
+    ("run_id", "words"),
+    [
+        ("triggered", ["There is nothing to show yet", "This run computes 2", "not prepared yet"]),
+        ("prepared", ["No stage has committed yet", "prepare"]),
+        ("one-stage", ["Stage 0", "Decision about stage 1", "What was weighed", "stand still", "so far"]),
+        ("all-stages", ["it balances so far", "Not validated yet"]),
+        ("merged", ["in the states"]),
+        (
+            "combined",
+            ["Nothing was routed", "combine: states are small", "not measured: nobody counted", "is not measured"],
+        ),
+        (
+            "combined-measured",
+            ["Nothing was routed", "split 1: ", "gap to the bound", "Hot keys", "reduced where it is read"],
+        ),
+        ("failed-quality", ["failed validation, nothing is published", "max_value=5", "1 of 400 values unexpected"]),
+        (
+            "superseded",
+            ["superseded by a later run", "<code>/runs/&lt;img src=x&gt;/later</code>", "turn 2"],
+        ),
+        ("finished", ["published", "it balances.", "4 of 4 expectations held", "Certificate"]),
+    ],
+)
+def test_the_run_page_tells_where_the_run_stands(viewer: TestClient, run_id: str, words: list[str]) -> None:
+    text = _page(viewer, run_id)
+    missing = [one for one in words if one not in text and one not in _page(viewer, run_id, "quality")]
+    assert not missing
+
+
+def _before_the_certificate(text: str) -> str:
+    """What a reader sees above the certificate, with the tags taken out."""
+    above, certificate, _ = text.partition('class="callout certificate')
+    assert certificate, "it is on the page all the same"
+    return " ".join(re.sub(r"<[^>]*>", " ", above.partition("</nav>")[2]).split())
+
+
+def test_of_a_failed_run_the_step_and_its_sentence_come_before_the_certificate(
+    viewer: TestClient, admin: TestClient, simulation: Simulation
+) -> None:
+    trigger(admin, DAG, "broken", "failed")
+    run = Moments(run_location(DAG, "broken"), simulation).prepare().stages(1).run
+    words = ("wave 1 was cut.", "first the disk was full.", f"then row {EVIL} was lost.")
+    for name, sentence in zip(("stage_00.run-1", "stage_01.run-2", "stage_01.run-10"), words, strict=True):
+        run.write_once(f"failures/{name}-0a1b2c3d.json", Failure(exit_code=1, sentence=sentence))
+    text = _page(viewer, "broken")
+    above = _before_the_certificate(text)
+    assert "Step stage_01.run failed then row &lt;img src=x onerror=alert(1)&gt; was lost." in above
+    assert "failed in stage_01.run" in text
+    assert "wave 1 was cut." not in above, "stage 0 was tried again, and did it"
+    assert all(word in text for word in ("stage_00.run, try 1: wave 1 was cut.", "try 2: first the disk was full."))
+
+
+def test_of_a_failed_validation_the_expectations_come_before_the_certificate(viewer: TestClient) -> None:
+    above = _before_the_certificate(_page(viewer, "failed-quality"))
+    assert "Step validate failed 1 of 4 expectations did not hold: expect_column_values_to_be_between" in above
+    assert "1 of 400 values unexpected" in above
+
+
+def test_a_run_that_failed_without_a_word_says_so_and_one_that_did_not_has_no_such_box(
+    viewer: TestClient, admin: TestClient, simulation: Simulation
+) -> None:
+    trigger(admin, DAG, "wordless", "failed")
+    Moments(run_location(DAG, "wordless"), simulation).prepare()
+    assert "This run failed" in _page(viewer, "wordless")
+    for run_id in set(_MOMENTS) - {"failed-quality"}:
+        assert 'class="fault"' not in _page(viewer, run_id), run_id
+
+
+def test_a_run_that_goes_on_is_followed_and_one_that_ended_is_not(viewer: TestClient) -> None:
+    for run_id in _MOMENTS:
+        answer = viewer.get(f"/skewless/dags/{DAG}/runs/{run_id}/skew")
+        assert ("refresh.js" in answer.text) == (run_id in _RUNNING)
+        assert ("script-src 'self'" in answer.headers["Content-Security-Policy"]) == (run_id in _RUNNING)
+        assert "unsafe" not in answer.headers["Content-Security-Policy"]
+
+
+def test_a_dag_that_is_no_job_has_the_tabs_and_is_told_so(viewer: TestClient) -> None:
+    run = viewer.get(f"/skewless/dags/{OTHER_DAG}/runs/theirs/skew").text
+    assert "its DAG is no job of Skewless" in run
+    assert "refresh.js" not in run, "there is nothing to wait for"
+    assert "This DAG has no run directory" in viewer.get(f"/skewless/dags/{OTHER_DAG}/over-time").text
+    assert OTHER_DAG not in viewer.get("/skewless/").text
+
+
+def test_a_run_of_many_tasks_and_keys_is_a_small_page(viewer: TestClient) -> None:
+    run = large_run(tasks=2000, keys=20_000)
+    Moments(run_location(DAG, "large"), run).prepare().stages()
+    assert len(run.reports) == 3
+    text = _page(viewer, "large")
+    assert len(text.encode()) < _MOST_BYTES
+    assert "The 60 longest queues of 2,000 tasks" in text
+    assert "1,940 beyond the bars" in text
+    assert "The 50 hottest of 20,000 keys" in text
+    begun = time.monotonic()
+    assert _page(viewer, "large") == text
+    assert time.monotonic() - begun < 1.0, "what was read once is not read again"
+
+
+@pytest.fixture(scope="module")
+def huge() -> Simulation:
+    """A run of ten thousand tasks."""
+    return large_run(tasks=10_000, keys=20_000)
+
+
+def test_the_first_look_at_ten_thousand_tasks_takes_less_than_a_second(viewer: TestClient, huge: Simulation) -> None:
+    seconds, text = [], ""
+    for run_id in ("huge", "huge_2", "huge_3"):  # the best of three first looks: the same one takes up to twice as long
+        Moments(run_location(DAG, run_id), huge).prepare().stages()
+        begun = time.process_time()  # ours alone, whatever else the machine does
+        text = _page(viewer, run_id)
+        seconds.append(time.process_time() - begun)
+    assert len(huge.reports) == 3
+    assert min(seconds) < 1.0, seconds
+    assert "The 60 longest queues of 10,000 tasks" in text
+    assert "9,940 beyond the bars" in text
+    assert len(text.encode()) < _MOST_BYTES
+
+
+def test_the_load_of_each_task_is_shown_against_the_fair_share(viewer: TestClient, simulation: Simulation) -> None:
+    text = _page(viewer, "finished")
+    for report in simulation.reports:
+        for load in report.tasks:
+            assert f"{load.task}: {load.processed_rows:,} rows processed, {load.backlog_rows:,} left over" in text
+    assert text.count('class="fair"') == len(simulation.reports)
+    forwarded = re.findall(r"<dt[^>]*>forwarded to another task</dt><dd[^>]*>([\d,]+)</dd>", text)
+    assert forwarded == [f"{report.forwarded_rows:,}" for report in simulation.reports]
+
+
+def test_every_decision_is_told_with_all_that_it_refused(viewer: TestClient, simulation: Simulation) -> None:
+    text = _page(viewer, "finished").replace("&#39;", "'").replace("&gt;", ">").replace("&lt;", "<")
+    for decision in simulation.decisions:
+        assert decision.sentence[1:] in text, "all but its first letter, which is a capital"
+        assert all(one.sentence[1:] in text for one in decision.candidates)
+        if decision.certificate:
+            assert decision.certificate.conclusion in text
+
+
+def test_hot_keys_are_named_with_where_they_go(viewer: TestClient, simulation: Simulation) -> None:
+    text = _page(viewer, "finished")
+    seen, _ = simulation.reports[-1].histogram.head[EVIL]
+    row = re.search(rf"<tr><td><code>&lt;img src=x onerror=alert\(1\)&gt;</code><td class=\"n\">{seen:,}.*", text)
+    assert row
+    assert re.search("split over|pinned to", row[0])
+    assert "pinned to" in text
+    assert "&#39;line\\nend&#39;" in text, "odd characters of a key are visible"
+
+
+def test_the_ring_is_shown_before_and_after_where_it_changed(viewer: TestClient) -> None:
+    halved = synthetic_run(policy="halving", threshold=0.0, strict=True)
+    Moments(run_location(DAG, "halved"), halved).prepare().stages()
+    assert any(_tokens(first) != _tokens(second) for first, second in zip(halved.plans, halved.plans[1:], strict=False))
+    text = _page(viewer, "halved")
+    assert "Share of the ring of each reducer, before" in text
+    assert "Share of the ring of each reducer, after" in text
+
+
+def _tokens(plan: RoutingPlan) -> dict[int, int]:
+    return plan.ring.tokens
+
+
+def test_a_plan_task_shows_its_one_decision(viewer: TestClient, simulation: Simulation) -> None:
+    text = _page(viewer, "finished", "tasks/stage_02.plan/decision")
+    assert "Decision about stage 2" in text
+    assert f"{simulation.decisions[1].queued_rows:,} rows queued" in text
+    assert "What it was decided from: stage 1" in text
+    grouped = _page(viewer, "finished", "tasks/my_group.stage_02.plan/decision")
+    assert "Decision about stage 2" in grouped
+
+
+def test_several_aggregations_of_a_dag_are_kept_apart(viewer: TestClient, simulation: Simulation) -> None:
+    for group in ("clicks", "views"):
+        moments = Moments(run_location(f"{DAG}+{group}", "several"), simulation).prepare()
+        if group == "clicks":
+            moments.stages().merge().validate()
+    first = f"/skewless/dags/{DAG}/runs/several/skew"
+    assert viewer.get(first).status_code == 404, "neither Airflow nor the only aggregation knows it"
+    clicks, views = (viewer.get(first, params={"group": group}).text for group in ("clicks", "views"))
+    assert "Stage 0" in clicks
+    assert "No stage has committed yet" in views
+    assert "skew?group=views" in clicks
+    task = viewer.get(f"/skewless/dags/{DAG}/runs/several/tasks/clicks.stage_01.plan/decision").text
+    assert "Decision about stage 1" in task
+    assert "skew?group=clicks" in task
+    assert "4 of 4 expectations held" in _page(viewer, "several", "quality?group=clicks")
+    over_time = viewer.get(f"/skewless/dags/{DAG}/over-time", params={"group": "clicks"}).text
+    assert over_time.count("runs/several/skew?group=clicks") == 1
+    assert "runs/finished/skew" not in over_time
+    jobs = viewer.get("/skewless/api/v1/dags").json()["dags"]
+    # Other tests of this process may have left DAGs of their own in Airflow's database.
+    ours = [(one["dag_id"], one["group"]) for one in jobs if one["dag_id"] == DAG]
+    assert ours == [(DAG, ""), (DAG, "clicks"), (DAG, "views")]
+
+
+def test_another_task_says_kindly_that_it_decides_nothing(viewer: TestClient) -> None:
+    assert "takes no decision" in _page(viewer, "finished", "tasks/stage_00.run/decision")
+    assert "takes no decision" in _page(viewer, "finished", "tasks/%3Cimg%20src=x%3E/decision")
+
+
+def test_runs_are_seen_over_time_with_those_that_airflow_does_not_know(viewer: TestClient) -> None:
+    text = viewer.get(f"/skewless/dags/{DAG}/over-time").text
+    for run_id in _MOMENTS:
+        assert (f"runs/{run_id}/skew" in text) == (run_id != "triggered"), "it has no run directory"
+    assert "runs/local__2026/skew" in text
+    assert "Stage 0" in _page(viewer, "local__2026")
+    assert text.count('<figure class="tile">') == 6
+    assert "failed" in text
+
+
+def test_a_dag_without_runs_says_so(viewer: TestClient) -> None:
+    text = viewer.get("/skewless/").text
+    assert f"dags/{DAG}/over-time" in text
+    assert "failed" in text or "passed" in text or "none yet" in text
+
+
+def test_an_expectation_is_shown_with_its_history(viewer: TestClient) -> None:
+    text = _page(viewer, "finished", "quality")
+    assert "max_value=5" in text
+    marks = re.findall(r'<rect class="(good|bad|none)"[^>]*><title>([^<]*)', text)
+    assert {kind for kind, _ in marks} == {"good", "bad", "none"}
+    assert any("&lt;img" in title or "1 of 400" in title for _, title in marks)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("min_value=0, max_value=0", "exactly 0"),
+        ("value=112765", "exactly 112,765"),
+        ("min_value=1, max_value=3190290", "1 to 3,190,290"),
+        ("min_value=-1.5", "at least -1.5"),
+        ("max_value=5", "at most 5"),
+        ("max_value=5, mostly=0.9", "max_value=5, mostly=0.9"),
+        ("value_set=['value=1']", "value_set=['value=1']"),
+        ("", "\N{EN DASH}"),
+    ],
+)
+def test_what_an_expectation_requires_is_said_in_words_where_it_is_a_number(asked: str, said: str) -> None:
+    assert required_words(asked) == said
+
+
+def test_what_if_replays_other_policies(viewer: TestClient) -> None:
+    await_that(lambda: "Being played" not in _page(viewer, "finished", _TWO_POLICIES), "the replays")
+    text = _page(viewer, "finished", _TWO_POLICIES)
+    assert "refresh.js" not in text
+    assert "as it ran" in text
+    assert text.count("<details>") == 3
+    assert "There is nothing to replay" in _page(viewer, "prepared", "what-if").replace("there", "There")
+    assert "balanced" not in _page(viewer, "combined")
+    shown = re.compile("as it ran<td[^>]*>2.000")  # two splits on four slots
+    for run_id, page, said in (
+        ("combined", "what-if", "not measured; run the job again"),
+        ("one-stage", _TWO_POLICIES, "required"),
+    ):
+        await_that(lambda: said in _page(viewer, run_id, page), said)  # noqa: B023  # asked at once
+    measured = "what-if?policy=static"
+    await_that(lambda: shown.search(_page(viewer, "combined-measured", measured)) is not None, shown.pattern)
+
+
+def test_a_replay_of_ten_thousand_tasks_holds_up_no_other_page(viewer: TestClient, huge: Simulation) -> None:
+    Moments(run_location(DAG, "to_play"), huge).prepare().stages()
+    text = _page(viewer, "to_play", "what-if?policy=static")
+    player = the_player()
+    try:
+        assert "Being played: the run as it ran, static." in text
+        assert "refresh.js" in text
+        assert "Certificate" in _page(viewer, "finished")
+        assert viewer.get("/api/v2/monitor/health").status_code == 200
+        assert "Being played" in _page(viewer, "to_play", "what-if?policy=static")
+        assert player.is_running()
+        assert the_player() == player, "who asks again waits for the same replay"
+    finally:
+        end_all(REPLAYS)
+
+
+def test_an_unknown_policy_is_refused_with_a_hint(viewer: TestClient) -> None:
+    answer = viewer.get(f"/skewless/dags/{DAG}/runs/finished/what-if?policy=statik")
+    assert answer.status_code == 422
+    assert "did you mean &#39;static&#39;" in answer.text
+
+
+def test_all_links_are_relative_and_lead_somewhere(viewer: TestClient) -> None:
+    seen, waiting = set(), ["/skewless/"]
+    while waiting:
+        address = waiting.pop()
+        answer = viewer.get(address)
+        assert answer.status_code == 200, address
+        if not answer.headers["content-type"].startswith("text/html"):
+            continue
+        for link in _Links().of(answer.text):
+            assert not re.match(r"/|[a-z]+:", link), f"{link} on {address}"
+            target = urljoin(address, link)
+            if target not in seen and not re.search("/runs/(halved|huge)/", target):
+                seen.add(target)
+                waiting.append(target)
+    assert len(seen) > 40
+
+
+def test_a_document_of_another_release_is_told_in_one_sentence(viewer: TestClient) -> None:
+    place = Path(run_location(DAG, "later"))
+    place.mkdir(parents=True)
+    (place / "job.json").write_text('{"version": 99}')
+    answer = viewer.get(f"/skewless/dags/{DAG}/runs/later/skew")
+    assert answer.status_code == 500
+    assert "read it with the release of Skewless that wrote it" in answer.text
+    assert "unreadable" in viewer.get(f"/skewless/dags/{DAG}/over-time").text
+    (place / "job.json").unlink()
+    place.rmdir()
+
+
+def test_what_nobody_foresaw_is_a_sentence_too(viewer: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("skewless_airflow.web.pages.read_run", broken)
+    answer = viewer.get(f"/skewless/dags/{DAG}/runs/finished/skew")
+    assert answer.status_code == 500
+    assert "Skewless could not make this page" in answer.text
+    assert "Traceback" not in answer.text
+
+
+def test_a_folder_in_the_place_of_a_document_is_a_sentence(viewer: TestClient) -> None:
+    place = Path(run_location(DAG, "odd"))
+    (place / "job.json").mkdir(parents=True)
+    answer = viewer.get(f"/skewless/dags/{DAG}/runs/odd/skew")
+    assert answer.status_code == 404
+    assert "job.json" in answer.text
+    (place / "job.json").rmdir()
+    place.rmdir()
+
+
+# The JSON API.
+
+
+def test_the_api_gives_keys_as_data(viewer: TestClient, simulation: Simulation) -> None:
+    base = f"/skewless/api/v1/dags/{DAG}/runs"
+    run = viewer.get(f"{base}/finished").json()
+    assert (run["version"], run["state"], run["airflow_state"]) == (1, "published", "success")
+    assert run["run"]["keys"][0]["key"] == EVIL
+    assert [stage["processed"] for stage in run["run"]["stages"]] == [one.processed_rows for one in simulation.reports]
+    report = viewer.get(f"{base}/finished/stages/1")
+    assert report.headers["content-type"] == "application/json"
+    assert StageReport.from_json(report.content) == simulation.reports[1]
+    assert EVIL in Decision.from_json(viewer.get(f"{base}/finished/decisions/1").content).sentence
+    assert viewer.get(f"{base}/finished/ledger").json()["balanced"] is True
+    assert viewer.get(f"{base}/failed-quality/quality").json()["quality"]["success"] is False
+    lines = viewer.get(base).json()["runs"]
+    assert {line["run_id"] for line in lines} >= set(_MOMENTS) - {"triggered"}
+    told = viewer.get(f"{base}/finished/what-if?policy=static").json()["what_if"]
+    assert [line["policy"] for line in told["lines"]] == ["as it ran", "static"]
+    assert DAG in {dag["dag_id"] for dag in viewer.get("/skewless/api/v1/dags").json()["dags"]}
+
+
+@pytest.mark.parametrize("end", ["stages/7", "decisions/9", "quality", "ledger"])
+def test_the_api_says_what_is_not_there_yet(viewer: TestClient, end: str) -> None:
+    answer = viewer.get(f"/skewless/api/v1/dags/{DAG}/runs/prepared/{end}")
+    assert answer.status_code == 404
+    assert answer.json()["error"].endswith(".")
+
+
+class _Sound(HTMLParser):
+    """Refuses a page with an element that could load or run something."""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        assert tag not in {"img", "iframe", "object", "embed", "style", "base"}, tag
+        assert "target" not in given
+        if tag == "script":
+            assert str(given.get("src")).endswith("static/refresh.js")
+
+
+class _Links(HTMLParser):
+    """Collects what a page refers to."""
+
+    def of(self, text: str) -> list[str]:
+        self.found: list[str] = []
+        self.feed(text)
+        return self.found
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:  # noqa: ARG002  # of any element
+        self.found += [value for name, value in attrs if name in {"href", "src", "action"} and value]

@@ -1,0 +1,33 @@
+"""What the tests of the Spark face share: one small local session, with the settings we ship."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from skewless_spark.aggregates import REGISTRY
+from skewless_spark.session.session import build_session
+from tests.spark.clusters import install_paced
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """A real Spark on two cores, for the whole test session."""
+    session = build_session("tests", "local[2]")
+    session.conf.set("spark.sql.shuffle.partitions", 2)
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def packages(tmp_path: Path) -> Iterator[Path]:
+    """A package whose aggregate and mapper take their time, where this process and the clusters find it."""
+    folder = install_paced(tmp_path / "packages")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(folder))
+        REGISTRY.look_again()  # other tests of this process may have looked before the package was there
+        yield folder
+    REGISTRY.look_again()

@@ -1,0 +1,97 @@
+"""Small jobs over real Parquet files, run to their end in the test session's Spark."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import yaml
+from pyspark.sql import DataFrame, SparkSession
+
+from skewless.documents.decision import Decision
+from skewless.documents.stage_report import StageReport
+from skewless.run.directory import RunDirectory
+from skewless.spec.spec import JobSpec, parse_spec
+from skewless_spark.entries.pipeline import Finished, run_pipeline, run_stages
+from skewless_spark.prepare.prepare import prepare
+from skewless_spark.result.merge import merge_states
+
+DATE = dt.date(2026, 11, 20)
+
+
+class Quiet:
+    """A watcher that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.reports: list[StageReport] = []
+
+    def step(self, name: str) -> None:
+        """Nothing."""
+
+    def stage_done(self, report: StageReport, decision: Decision) -> None:
+        """Keep the report."""
+        del decision
+        self.reports.append(report)
+
+
+def write_input(folder: Path, table: pa.Table, files: int = 20) -> Path:
+    """A table as Parquet files of about the same size."""
+    folder.mkdir(parents=True)
+    step = -(-table.num_rows // files)
+    for number in range(files):
+        pq.write_table(table.slice(number * step, step), folder / f"part-{number:03d}.parquet")
+    return folder
+
+
+def spec_of(path: Path, key: str | Sequence[str], aggregates: Mapping[str, Any], **fields: Any) -> JobSpec:
+    """A spec over an input, with sections added or replaced.
+
+    Plan 0 is not made from a sample of the keys unless that is asked for: a test has too few rows for several stages.
+    """
+    fields["routing"] = {"key_sample": False, **fields.get("routing", {})}
+    raw = {
+        "name": "scenario",
+        "input": {"path": str(path)},
+        "key": key if isinstance(key, str) else list(key),
+        "aggregates": dict(aggregates),
+        "engine": "staged",
+        "output": {"path": str(path.parent / "published"), "files": 2},
+        **fields,
+    }
+    return parse_spec(yaml.safe_dump(raw, sort_keys=False))
+
+
+def run_job(spark: SparkSession, spec: JobSpec, run_dir: Path) -> tuple[RunDirectory, Finished, list[StageReport]]:
+    """Prepare and run a job; an existing run directory is resumed."""
+    run, watcher = RunDirectory(str(run_dir)), Quiet()
+    prepare(run, spec, DATE, str(run_dir.parent))
+    return run, run_pipeline(spark, run, watcher), watcher.reports
+
+
+def reduce_job(spark: SparkSession, spec: JobSpec, run_dir: Path) -> tuple[RunDirectory, list[StageReport]]:
+    """Prepare a job and run it to its merged result, without validating or publishing that."""
+    run, watcher = RunDirectory(str(run_dir)), Quiet()
+    prepare(run, spec, DATE, str(run_dir.parent))
+    run_stages(spark, run, watcher)
+    merge_states(spark, run)
+    return run, watcher.reports
+
+
+def result_of(run: RunDirectory) -> pa.Table:
+    """The committed result, in the order of its files."""
+    return pa.concat_tables(pq.read_table(run.path(file.path)) for file in run.committed("result").files)
+
+
+def plain(spark: SparkSession, path: Path, key: Sequence[str], *aggregates: Any) -> DataFrame:
+    """What plain Spark says."""
+    return spark.read.parquet(str(path)).groupBy(*key).agg(*aggregates)
+
+
+def as_rows(table: pa.Table) -> list[tuple[Any, ...]]:
+    """The rows of a table in an order of their own, NaN as text so that it equals itself."""
+    columns = [[repr(value) for value in column.to_pylist()] for column in table.columns]
+    return sorted(zip(*columns, strict=True))

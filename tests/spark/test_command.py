@@ -1,0 +1,165 @@
+"""The command ``skewless``: exit codes, one sentence each, JSON, resuming."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.spark.scenario import write_input
+from tests.spark.test_pipeline import skewed
+
+SKEWLESS = [sys.executable, "-m", "skewless_cli.main"]
+
+
+def command(*words: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*SKEWLESS, *map(str, words)], cwd=cwd, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with an input below ``data`` and a spec that reads it."""
+    folder = tmp_path_factory.mktemp("home")
+    write_input(folder / "data" / "input", skewed(40_000), files=30)
+    (folder / "spec.yaml").write_text(
+        """
+name: words
+input: {path: input}
+key: key
+aggregates:
+  n: count
+  histogram: {function: streaming_histogram, column: value, bins: 8}
+routing: {reducers: 4, warm_start: false, key_sample: false, stage_overhead: 0}
+output: {path: results}
+"""
+    )
+    return folder
+
+
+BAD = [
+    ("missing path", ["--set", "input.path=nowhere"], r"no such path .*nowhere"),
+    ("missing key column", ["--set", "key=kye"], r"key: required an existing column.*'kye'; did you mean 'key'"),
+    ("unknown aggregate", ["--set", "aggregates.n=cuont"], r"aggregate 'n'.*'cuont'; did you mean 'count'"),
+    (
+        "missing argument column",
+        ["--set", "aggregates.n={function: sum, column: valu}"],
+        r"'valu'; did you mean 'value'",
+    ),
+    (
+        "wrong type for an aggregate",
+        ["--set", "aggregates.n={function: sum, column: word}"],
+        r"a number for sum.*string",
+    ),
+    ("no column for an aggregate", ["--set", "aggregates.n=sum"], r"required a column for sum"),
+    ("unknown option", ["--set", "aggregates.histogram.bin=3"], r"'bin'; did you mean 'bins'"),
+    ("typo in a field", ["--set", "routing.polcy=static"], r"'polcy'; did you mean 'policy'"),
+    ("typo in a section", ["--set", "rooting.policy=static"], r"'rooting'; did you mean 'routing'"),
+    ("unknown policy", ["--set", "routing.policy=magic"], r"'bounded_load' or 'adaptive'.*'magic'"),
+    (
+        "unknown expectation",
+        ["--set", "quality.expectations=[{type: expect_colum_values_to_be_unique}]"],
+        r"did you mean",
+    ),
+    ("no such day", ["--set", "schedule.start=2026-02-30"], r"a YAML value after"),
+    ("nonsense for a path", ["--set", "input.path=foo://b/x"], r"a path that fsspec can open"),
+    ("bad override", ["--set", "routing"], r"path.to.field=value"),
+]
+
+
+@pytest.mark.parametrize(
+    ("verb", "flags", "said"),
+    [
+        pytest.param(verb, flags, said, id=f"{verb}: {name}")
+        for verb in ("check", "run")
+        for name, flags, said in BAD
+        # ``run`` checks as ``check`` does: one aggregate is enough.
+        if verb == "check" or "aggregates" not in flags[1] or name == "unknown aggregate"
+    ],
+)
+def test_bad_input_is_told_in_one_sentence_without_a_stack_trace(
+    home: Path, verb: str, flags: list[str], said: str
+) -> None:
+    done = command(verb, "spec.yaml", *flags, cwd=home)
+    assert done.returncode == 2
+    lines = done.stderr.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("skewless: ")
+    assert re.search(said, lines[0]), lines[0]
+
+
+def test_a_spec_that_is_not_there_or_no_yaml_is_told_in_one_sentence(home: Path) -> None:
+    (home / "broken.yaml").write_text("name: [")
+    for spec in ("none.yaml", "broken.yaml"):
+        done = command("check", spec, cwd=home)
+        assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+
+
+def test_a_file_that_is_no_parquet_is_named(home: Path) -> None:
+    (home / "data" / "odd").mkdir()
+    (home / "data" / "odd" / "notes.parquet").write_text("no parquet")
+    done = command("check", "spec.yaml", "--set", "input.path=odd", cwd=home)
+    assert done.returncode == 2
+    assert "notes.parquet: required a readable Parquet file" in done.stderr
+
+
+def test_json_is_one_object_and_the_run_can_be_shown_resumed_but_not_taken_over(home: Path) -> None:
+    done = command("run", "spec.yaml", "--run-dir", "run", "--master", "local[2]", "--json", cwd=home)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert set(told) >= {"run_dir", "result_path", "stages", "ledger", "quality", "certificate"}
+    assert told["ledger"]["balanced"]
+    assert told["quality"]["success"]
+    assert sum(stage["admitted_rows"] for stage in told["stages"]) == 40_000
+    assert sum(pq.read_table(told["result_path"]).column("n").to_pylist()) == 40_000
+    assert pq.read_table(told["published_path"]).equals(pq.read_table(told["result_path"]))
+
+    again = command("run", "spec.yaml", "--run-dir", "run", "--json", cwd=home)
+    assert json.loads(again.stdout) == told
+
+    other = command("run", "spec.yaml", "--set", "routing.reducers=5", "--run-dir", "run", cwd=home)
+    assert other.returncode == 2
+    assert "the spec that it was begun with" in other.stderr
+
+    shown = command("show", "run", cwd=home)
+    assert shown.returncode == 0
+    assert "ledger: 40,000 rows in the input, 40,000 processed, 40,000 in the states: balances" in shown.stdout
+
+
+def test_failed_quality_ends_with_three_and_names_the_expectation(home: Path) -> None:
+    never = "quality.expectations=[{type: expect_column_max_to_be_between, kwargs: {column: n, max_value: 1}}]"
+    done = command("run", "spec.yaml", "--set", never, "--set", "output.path=elsewhere", "--json", cwd=home)
+    assert done.returncode == 3
+    assert "expect_column_max_to_be_between" in done.stderr.splitlines()[-1]
+    told = json.loads(done.stdout)
+    assert told["quality"]["success"] is False
+    assert told["published_path"] is None
+    assert not (home / "data" / "elsewhere").exists()
+
+
+@pytest.mark.timeout(900)
+def test_a_run_killed_in_the_middle_of_a_stage_is_resumed_to_the_same_result(home: Path) -> None:
+    whole = command("run", "spec.yaml", "--run-dir", "whole", "--json", cwd=home)
+    killed = subprocess.Popen(
+        [*SKEWLESS, "run", "spec.yaml", "--run-dir", "killed"], cwd=home, start_new_session=True,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    attempts = home / "killed" / "stages" / "0002" / "attempts"
+    deadline = time.monotonic() + 300
+    while not any(attempts.glob("*/_temporary")) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    os.killpg(killed.pid, signal.SIGKILL)
+    killed.wait()
+    assert not (home / "killed" / "stages" / "0002" / "COMMIT.json").exists()
+    assert (home / "killed" / "stages" / "0001" / "COMMIT.json").exists()
+    resumed = command("run", "spec.yaml", "--run-dir", "killed", "--json", cwd=home)
+    assert resumed.returncode == 0, resumed.stderr
+    first, second = (json.loads(done.stdout)["result_path"] for done in (whole, resumed))
+    assert pq.read_table(second).equals(pq.read_table(first))

@@ -1,0 +1,176 @@
+"""The engines: the same answer wherever states are made, and a choice that says why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from skewless.run.certificate import run_certificate
+from skewless.run.directory import RunDirectory
+from skewless_cli import replay_view
+from tests.spark.scenario import as_rows, plain, reduce_job, result_of, run_job, spec_of, write_input
+from tests.spark.test_pipeline import AGGREGATES, skewed
+
+NATIVE = {**AGGREGATES, "earliest": {"function": "first", "column": "word"}}
+PYTHON = {"words": {"function": "value_counts", "column": "word"}}
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_input(tmp_path_factory.mktemp("engines") / "input", skewed(), files=20)
+
+
+@pytest.mark.parametrize("aggregates", [NATIVE, PYTHON, {**NATIVE, **PYTHON}], ids=["native", "python", "both"])
+def test_combine_gives_the_result_of_staged(
+    spark: SparkSession, path: Path, tmp_path: Path, aggregates: dict[str, Any]
+) -> None:
+    results = {}
+    for engine in ("combine", "staged"):
+        spec = spec_of(path, "key", aggregates, engine=engine, routing={"reducers": 3})
+        run, reports = reduce_job(spark, spec, tmp_path / engine)
+        results[engine] = as_rows(result_of(run))
+        assert sum(report.processed_rows for report in reports) == 30_000
+        assert (len(reports) == 1) == (engine == "combine")
+    assert results["combine"] == results["staged"]
+
+
+def test_combine_is_what_plain_spark_says(spark: SparkSession, path: Path, tmp_path: Path) -> None:
+    spec = spec_of(path, "key", AGGREGATES, engine="combine")
+    run, finished, reports = run_job(spark, spec, tmp_path / "run")
+    expected = plain(
+        spark, path, ["key"], F.count("*").alias("n"), F.count("value").alias("filled"), F.sum("value").alias("total"),
+        F.min("value").alias("least"), F.max("value").alias("most"), F.avg("value").alias("mean"),
+    )  # fmt: skip
+    assert as_rows(result_of(run)) == as_rows(expected.toArrow())
+    assert finished.quality.success
+    assert reports[0].tasks == ()
+    assert run.decision(0).engine is not None
+    assert run.plan(0).engine == "combine"
+
+
+def test_auto_combines_few_keys_and_says_why(spark: SparkSession, path: Path, tmp_path: Path) -> None:
+    run, reports = reduce_job(spark, spec_of(path, "key", {"n": "count"}, engine="auto"), tmp_path / "run")
+    choice = run.decision(0).engine
+    assert choice is not None
+    assert (choice.engine, len(reports)) == ("combine", 1)
+    assert 1_000 < choice.keys < 2_500
+    assert choice.combine_seconds < choice.staged_seconds
+    assert "states in 16 splits" in run.decision(0).sentence
+
+
+def test_auto_routes_many_keys_with_large_states(spark: SparkSession, tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    table = pa.table({"key": rng.integers(0, 20_000, 60_000), "user": rng.integers(0, 1000, 60_000)})
+    path = write_input(tmp_path / "input", table)
+    aggregates = {"users": {"function": "approx_count_distinct", "column": "user"}}
+    run, _ = reduce_job(spark, spec_of(path, "key", aggregates, engine="auto"), tmp_path / "run")
+    choice = run.decision(0).engine
+    assert choice is not None
+    assert choice.engine == run.plan(0).engine == "staged"
+    assert choice.states > 2 * choice.keys
+
+
+def test_auto_combines_after_a_first_stage_where_keys_could_not_be_sampled(spark: SparkSession, tmp_path: Path) -> None:
+    table = pa.table({"line": [f"{number % 7} {number % 3}" for number in range(4_000)]})
+    path = write_input(tmp_path / "input", table, files=40)
+    mapping = {"select": ["explode(split(line, ' ')) AS word"]}
+    spec = spec_of(path, "word", {"n": "count"}, engine="auto", map=mapping)
+    run, reports = reduce_job(spark, spec, tmp_path / "run")
+    assert [run.plan(stage).engine for stage in range(len(reports))] == ["staged", "combine"]
+    assert reports[1].backlog_in_rows == reports[0].backlog_rows
+    counts = {row["word"]: row["n"] for row in result_of(run).to_pylist()}
+    assert sum(counts.values()) == 8_000
+    assert counts["3"] == sum(number % 7 == 3 for number in range(4_000))
+    assert "states in" in RunDirectory(str(tmp_path / "run")).decision(1).sentence
+
+
+def test_a_job_that_cannot_be_merged_is_never_combined(spark: SparkSession, path: Path, tmp_path: Path) -> None:
+    aggregates = {"middle": {"function": "exact_median", "column": "value"}}
+    run, _ = reduce_job(spark, spec_of(path, "key", aggregates, engine="auto"), tmp_path / "run")
+    assert {run.plan(epoch).engine for epoch in range(run.committed_stages())} == {"staged"}
+
+
+@pytest.mark.parametrize("key", ["key", "number", ["key", "number"], "day"])
+def test_plan_0_is_made_from_a_sample_and_names_keys_as_spark_does(
+    spark: SparkSession, tmp_path: Path, key: str | list[str]
+) -> None:
+    rng = np.random.default_rng(6)
+    ranks = rng.zipf(1.5, 20_000) % 500
+    days = np.datetime64("2026-01-01") + ranks
+    table = pa.table({"key": [None if rank == 3 else f"k ä{rank}" for rank in ranks.tolist()],
+                      "number": ranks, "day": days.astype("datetime64[D]")})  # fmt: skip
+    path = write_input(tmp_path / "input", table)
+    spec = spec_of(path, key, {"n": "count"}, routing={"reducers": 4, "key_sample": True})
+    run, reports = reduce_job(spark, spec, tmp_path / "run")
+    plan, report = run.plan(0), reports[0]
+    assert plan.sentence.startswith("from a sample of ")
+    assert len(reports) == 1, "rows of native aggregates cost next to nothing"
+    assert plan.head
+    assert set(plan.head) <= set(report.histogram.head)
+    foretold = np.array(plan.expected_rows)
+    queued = np.array([load.queued_rows for load in report.tasks])
+    assert np.abs(queued - foretold).max() < 0.1 * foretold.mean(), "the sample was most of the input"
+    assert queued.max() < 1.1 * queued.mean()
+
+
+@pytest.mark.parametrize("aggregates", [NATIVE, PYTHON, {**NATIVE, **PYTHON}], ids=["native", "python", "both"])
+def test_combine_reports_what_each_input_split_did_and_how_often_keys_occur(
+    spark: SparkSession, path: Path, tmp_path: Path, aggregates: dict[str, Any]
+) -> None:
+    spec = spec_of(path, "key", aggregates, engine="combine", routing={"reducers": 3})
+    run, (report,) = reduce_job(spark, spec, tmp_path / "run")
+    keys = Counter(skewed()["key"].to_pylist())
+    assert report.tasks == ()
+    assert 1 < len(report.splits) <= 20
+    assert sum(split.rows for split in report.splits) == report.processed_rows == 30_000
+    states = [split.states for split in report.splits if split.states is not None]
+    assert len(states) == len(report.splits)
+    assert all(0 < count <= split.rows for count, split in zip(states, report.splits, strict=True) if split.rows)
+    assert len(keys) < sum(states) <= len(keys) * len(report.splits), "a hot key has a state in every split"
+    assert all(split.busy_seconds is not None for split in report.splits if split.rows)
+    histogram = report.histogram
+    nulls = keys.pop(None, 0)
+    assert (histogram.seen_rows, histogram.seen_null_rows, histogram.keys) == (30_000, nulls, len(keys))
+    assert {key: seen for key, (seen, _) in histogram.head.items()} == {key: keys[key] for key in histogram.head}
+    assert max(histogram.head, key=lambda key: histogram.head[key][0]) == keys.most_common(1)[0][0]
+    ring, tail = run.plan(0).ring, keys.keys() - histogram.head.keys()
+    slots = Counter(ring.slot_of(key) for key in tail for _ in range(keys[key]))
+    assert {slot: rows for slot, rows in enumerate(histogram.seen_tail) if rows} == slots
+    whole = run_certificate(run.job(), [report])
+    assert whole.gap is not None
+    assert 0 <= whole.gap < 1
+    told = replay_view.as_object(run, ["static", "adaptive"])
+    assert [line["policy"] for line in told["policies"]] == ["as it ran", "static", "adaptive"]
+    assert told["policies"][0]["makespan_over_bound"] == 1 + whole.gap
+    assert all(line["makespan_over_bound"] >= 1 for line in told["policies"])
+    assert told["policies"][1]["states"] >= len(histogram.head), "the keys that policies place are those of the run"
+
+
+def test_combine_makes_a_histogram_of_all_stages_after_one_that_was_routed(spark: SparkSession, tmp_path: Path) -> None:
+    words = ["the"] * 900 + [f"word {number % 30}" for number in range(3_100)]
+    path = write_input(tmp_path / "input", pa.table({"line": words}), files=40)
+    spec = spec_of(path, "word", {"n": "count"}, engine="auto", map={"select": ["line AS word"]})
+    run, reports = reduce_job(spark, spec, tmp_path / "run")
+    assert [run.plan(stage).engine for stage in range(len(reports))] == ["staged", "combine"]
+    histogram = reports[-1].histogram
+    assert histogram.seen_rows == 4_000
+    assert histogram.head["the"] == (900, 0)
+
+
+def test_head_keys_of_combine_are_the_heaviest_and_no_more_than_the_spec_names(
+    spark: SparkSession, path: Path, tmp_path: Path
+) -> None:
+    spec = spec_of(path, "key", {"n": "count"}, engine="combine", routing={"head_limit": 5})
+    _, (report,) = reduce_job(spark, spec, tmp_path / "run")
+    keys = Counter(key for key in skewed()["key"].to_pylist() if key is not None)
+    heavy = {key: (rows, 0) for key, rows in keys.most_common(5) if rows >= 30_000 / 5}
+    assert report.histogram.head == heavy
+    assert heavy
+    assert report.histogram.seen_rows == 30_000

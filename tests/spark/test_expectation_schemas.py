@@ -1,0 +1,139 @@
+"""The check by stored schemas, held to the Great Expectations that is installed; no Spark."""
+
+from __future__ import annotations
+
+import datetime as dt
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from skewless.errors import SpecError
+from skewless_spark.quality.expectation_schemas import MAPPING_KWARG, NOT_OURS_TO_OFFER, require_fitting
+from skewless_spark.quality.expectations import ALLOWED, great_expectations
+from tests.spark.test_quality import CALLS
+
+#: Values of all kinds that a spec can hold.
+VALUES: list[Any] = [
+    None, True, False, 0, 1, 2, -1, 5.5, 0.25, 1.0, 1.5, 0.955, 1e300, 2**53 + 1, 10**18,
+    "", "x", "no", "files", "5", "1.5", "any", "all", "std", "neither", "never", "any_value_is_missing",
+    "2026-01-31", "2026-02-31", "2026-01-31T05:06", "2026-01-31 05:06:07", "2026-01-31T05:06:07.5Z", "2026-01-31T05",
+    "20260131", "2026-W05-6", "%Y-%m-%d", "%Q", "%H:%M",
+    [], ["x"], ["x", "y"], ["x", 5], [1, 2], [1, 1], [1, "x"], [1.5], [True], [None],
+    [[1, 2]], [[1, 2], ["a", "b"]], [[1]], [[1, 2, 3]],
+]  # fmt: skip
+
+
+def _taken_by_us(kind: str, kwargs: dict[str, Any]) -> bool:
+    try:
+        require_fitting(kind, kwargs, "spec")
+    except SpecError:
+        return False
+    return True
+
+
+def _taken_by_them(kind: str, kwargs: dict[str, Any]) -> bool:
+    """Whether the class can be made, and means what the spec says: it reads 1.5 as the integer 1, and 'no' as false."""
+    gx = great_expectations()
+    try:
+        made = gx.expectations.registry.get_expectation_impl(kind)(**kwargs)
+    except gx.compatibility.pydantic.ValidationError:
+        return False
+    return all(_same(given, getattr(made, name)) for name, given in kwargs.items() if name != MAPPING_KWARG)
+
+
+def _same(given: Any, taken: Any) -> bool:
+    if isinstance(taken, dt.date):  # and so datetime too: JSON has dates as text
+        return isinstance(given, str)
+    if isinstance(taken, bool) or isinstance(given, bool):
+        return given is taken
+    if isinstance(given, list) and isinstance(taken, list | tuple):
+        return len(given) == len(taken) and all(map(_same, given, taken))
+    return bool(given == getattr(taken, "value", taken))  # an enum is its value
+
+
+def _changed(kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Calls of an expectation that differ in one kwarg from a good one: each that it knows, with each value."""
+    good = CALLS[kind]
+    fields = great_expectations().expectations.registry.get_expectation_impl(kind).__fields__
+    for name in fields:
+        if name == MAPPING_KWARG or name in NOT_OURS_TO_OFFER:
+            continue
+        yield name, {left: value for left, value in good.items() if left != name}
+        for value in VALUES:
+            yield name, {**good, name: value}
+
+
+@pytest.mark.parametrize("kind", sorted(ALLOWED))
+def test_a_kwarg_is_taken_where_great_expectations_takes_it_as_it_is(kind: str) -> None:
+    differing = []
+    for name, kwargs in _changed(kind):
+        ours, theirs = _taken_by_us(kind, kwargs), _taken_by_them(kind, kwargs)
+        if ours != theirs:
+            differing.append((name, kwargs.get(name, "nothing"), ours, theirs))
+    # We are stricter about true as a number, and about null where there is a default.
+    strict = [one for one in differing if not one[2] and (isinstance(one[1], bool) or one[1] is None)]
+    assert [one for one in differing if one not in strict] == []
+
+
+def test_each_kwarg_of_an_allowed_expectation_is_known_from_the_stored_schemas() -> None:
+    for kind in ALLOWED:
+        fields = great_expectations().expectations.registry.get_expectation_impl(kind).__fields__
+        known = {name for name in fields if name not in NOT_OURS_TO_OFFER}
+        assert {name for name in known if _is_known(kind, name)} == known, kind
+        assert not any(_is_known(kind, name) for name in NOT_OURS_TO_OFFER), kind
+
+
+def _is_known(kind: str, name: str) -> bool:
+    try:
+        require_fitting(kind, {**CALLS[kind], name: None}, "spec")
+    except SpecError as err:
+        return "a known kwarg" not in str(err)
+    return True
+
+
+def test_check_and_prepare_import_no_great_expectations_and_start_no_jvm(tmp_path: Path) -> None:
+    """A count of imports, as a time depends on the machine."""
+    (tmp_path / "data" / "in").mkdir(parents=True)
+    (tmp_path / "data" / "in" / "a.csv").write_text("k,v\na,1\n")
+    (tmp_path / "spec.yaml").write_text(_SPEC)
+    (tmp_path / "both.py").write_text(_BOTH)
+    done = subprocess.run(
+        [sys.executable, "both.py"], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "spec.yaml: good for 2026-03-01. about 2 rows in 1 files; waves of 2 rows.",
+        "prepared 2026-03-01",
+        "imported []",
+        "JVM False",
+    ]
+
+
+_SPEC = """
+name: small
+input: {path: in, format: csv}
+key: k
+aggregates: {n: count}
+engine: staged
+routing: {waves: [1]}
+quality: {expectations: [{type: expect_column_values_to_be_between, kwargs: {column: n, min_value: 1}}]}
+output: {path: out}
+"""
+_BOTH = """
+import datetime as dt, sys
+from skewless.run.directory import RunDirectory
+from skewless.spec.spec import load_spec
+from skewless_cli.main import app
+from skewless_spark.prepare.prepare import prepare
+
+app(["check", "spec.yaml", "--date", "2026-03-01"], standalone_mode=False)
+job = prepare(RunDirectory("run"), load_spec("spec.yaml"), dt.date(2026, 3, 1), "data")
+print("prepared", job.part)
+print("imported", [name for name in ("great_expectations", "pandas", "airflow") if name in sys.modules])
+from pyspark import SparkContext
+print("JVM", SparkContext._gateway is not None)
+"""

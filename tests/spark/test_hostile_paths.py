@@ -1,0 +1,77 @@
+"""Where the paths of a spec lead: below the data root if they are relative, whatever links are on the way."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from skewless.errors import SpecError
+from skewless.run.directory import RunDirectory
+from skewless_spark.prepare.prepare import prepare, resolved
+from tests.spark.scenario import DATE, spec_of
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A data root with an input, and somebody else's folder beside it."""
+    for folder in ("root/input", "secret"):
+        (tmp_path / folder).mkdir(parents=True)
+        pq.write_table(pa.table({"key": ["a", "b"]}), tmp_path / folder / "part.parquet")
+    return tmp_path / "root"
+
+
+def froze(root: Path, source: str, target: str = "published") -> Any:
+    spec = spec_of(Path("input"), "key", {"n": "count"})
+    output = spec.output.model_copy(update={"path": target})
+    given = spec.input.model_copy(update={"path": source})
+    spec = spec.model_copy(update={"output": output, "input": given})
+    return prepare(RunDirectory(str(root / "runs" / "r")), spec, DATE, str(root))
+
+
+def test_a_link_that_stays_inside_is_followed(root: Path) -> None:
+    (root / "latest").symlink_to(root / "input")
+    assert froze(root, "latest").rows == 2
+
+
+def test_the_root_itself_may_be_a_link(root: Path) -> None:
+    (root.parent / "data").symlink_to(root)
+    assert froze(root.parent / "data", "input").rows == 2
+
+
+@pytest.mark.parametrize("way", ["folder", "file", "parent", "chain", "relative"])
+def test_a_relative_path_that_a_link_leads_outside_is_refused(root: Path, way: str) -> None:
+    secret = root.parent / "secret"
+    (root / "out").symlink_to("../secret" if way == "relative" else secret)
+    (root / "again").symlink_to(root / "out")
+    (root / "one.parquet").symlink_to(secret / "part.parquet")
+    (root / "up").symlink_to(root.parent)
+    paths = {"folder": "out", "file": "one.parquet", "parent": "up/secret", "chain": "again", "relative": "out"}
+    with pytest.raises(SpecError, match=r"field input\.path: required a relative path that stays below the data root"):
+        froze(root, paths[way])
+    assert not (root / "runs").exists()
+    with pytest.raises(SpecError, match=r"field output\.path: required a relative path that stays below the data root"):
+        froze(root, "input", f"{paths[way]}/published")
+
+
+def test_what_is_meant_can_be_written(root: Path) -> None:
+    secret = root.parent / "secret"
+    assert froze(root, str(secret)).rows == 2
+    assert resolved(str(secret), str(root), "spec") == str(secret)
+
+
+def test_a_link_around_itself_is_no_input(root: Path) -> None:
+    (root / "round").symlink_to(root / "round")
+    with pytest.raises(Exception, match=r": required .*, but came .*round"):
+        froze(root, "round")
+
+
+def test_a_link_from_the_output_into_the_input_is_refused(root: Path) -> None:
+    (root / "published").symlink_to(root / "input")
+    sentence = re.escape(f"required a folder apart from the input {root / 'input'}, but came {root / 'published'}")
+    with pytest.raises(SpecError, match=sentence):
+        froze(root, "input", "published")

@@ -1,0 +1,268 @@
+"""Whole runs over every format, over one large file, over mapped rows: the answer of plain Spark, and a ledger."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyarrow import orc
+from pyspark.sql import SparkSession
+
+from skewless.errors import InputError, LedgerError, SpecError
+from skewless.run.directory import RunDirectory
+from skewless.spec.spec import JobSpec, parse_spec
+from skewless_spark.prepare.prepare import freeze, prepare
+from skewless_spark.session.spark_errors import exit_code_of, sentence_for
+from skewless_spark.sources import Tally, read_units
+from skewless_spark.stage.stage import run_stage
+from tests.spark.scenario import DATE, as_rows, reduce_job, result_of, run_job
+
+ROUTING = {"reducers": 3, "waves": [1, 9], "stage_overhead": 0, "warm_start": False, "key_sample": False}
+COUNTS = {"n": "count", "total": {"function": "sum", "column": "v"}}
+
+
+def rows(number: int = 6000) -> pa.Table:
+    ranks = np.random.default_rng(5).zipf(1.4, number) % 300
+    return pa.table({"k": [f"k{rank}" for rank in ranks.tolist()], "v": [n % 100 for n in range(number)]})
+
+
+def expected(table: pa.Table, times: int = 1) -> list[tuple[Any, ...]]:
+    grouped = table.group_by("k").aggregate([("k", "count"), ("v", "sum")])
+    triples = zip(grouped["k"].to_pylist(), grouped["k_count"].to_pylist(), grouped["v_sum"].to_pylist(), strict=True)
+    return sorted((repr(k), repr(n * times), repr(total * times)) for k, n, total in triples)
+
+
+def spec(source: dict[str, Any], published: Path, **fields: Any) -> JobSpec:
+    raw = {
+        "name": "scenario", "input": source, "key": "k", "aggregates": COUNTS, "routing": ROUTING,
+        "output": {"path": str(published), "files": 2}, **fields,
+    }  # fmt: skip
+    return parse_spec(json.dumps(raw))
+
+
+def write(kind: str, path: Path, table: pa.Table) -> None:
+    if kind == "parquet":
+        pq.write_table(table, path, row_group_size=len(table) // 20 or 1)
+    elif kind == "orc":
+        orc.write_table(table, str(path))
+    elif kind == "csv":
+        path.write_text("k,v\n" + "".join(f"{row['k']},{row['v']}\n" for row in table.to_pylist()))
+    elif kind == "json":
+        path.write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist()))
+    else:
+        path.write_text("".join(f"{row['k']} {row['v']}\n" for row in table.to_pylist()))
+
+
+def source_of(kind: str, path: Path) -> dict[str, Any]:
+    extra = {"columns": {"v": "bigint"}} if kind == "csv" else {}
+    return {"path": str(path), "format": kind, **extra}
+
+
+@pytest.mark.parametrize("kind", ["orc", "csv", "json"])
+def test_every_format_gives_the_answer_of_its_rows_and_a_ledger(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    for number in range(12):
+        folder = tmp_path / "in" / f"part={number % 2}"
+        folder.mkdir(parents=True, exist_ok=True)
+        write(kind, folder / f"{number:02d}.{kind}", rows().slice(number * 500, 500))
+    run, reports = reduce_job(spark, spec(source_of(kind, tmp_path / "in"), tmp_path / "out"), tmp_path / "run")
+    assert as_rows(result_of(run)) == expected(rows())
+    assert sum(report.admitted_rows for report in reports) == 6000
+    assert all((report.given_rows is None) == (kind == "orc") for report in reports)
+
+
+def test_one_parquet_file_is_cut_into_waves_over_all_its_row_groups(spark: SparkSession, tmp_path: Path) -> None:
+    big = pa.table({"k": rows(400_000)["k"], "v": np.random.default_rng(1).integers(0, 10**12, 400_000)})
+    pq.write_table(big, tmp_path / "in.parquet", row_group_size=8000)
+    staged = spec({"path": str(tmp_path / "in.parquet")}, tmp_path / "out", engine="staged")
+    run, reports = reduce_job(spark, staged, tmp_path / "run")
+    job = run.job()
+    assert len(job.units) > 8
+    assert len(job.waves) == 2
+    assert as_rows(result_of(run)) == expected(big)
+    assert reports[0].admitted_rows < 0.2 * big.num_rows
+
+
+@pytest.mark.parametrize("where", ["path", "cut"])
+def test_partition_columns_are_read_from_paths_whoever_reads_the_file(
+    spark: SparkSession, tmp_path: Path, where: str
+) -> None:
+    for day in ("2026-01-01", "2026-01-02"):
+        folder = tmp_path / "in" / f"day={day}" / "m=7"
+        folder.mkdir(parents=True)
+        pq.write_table(rows(), folder / ("_x.parquet" if where == "cut" else "x.parquet"))
+    pattern = tmp_path / "in" / "*" / "*" / "*.parquet" if where == "cut" else tmp_path / "in"
+    job = spec({"path": str(pattern)}, tmp_path / "out", key=["day", "m"])
+    run, _ = reduce_job(spark, job, tmp_path / "run")
+    found = sorted((str(row["day"]), row["m"], row["n"]) for row in result_of(run).to_pylist())
+    assert found == [("2026-01-01", 7, 6000), ("2026-01-02", 7, 6000)]
+    assert run.job().key_types == {"day": "date", "m": "int"}
+
+
+def test_an_exploding_select_counts_words_and_keeps_their_order(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    lines = [f"a b{number % 7} a c{number % 3}" if number % 5 else "" for number in range(3000)]
+    for part in range(10):
+        (tmp_path / "in" / f"{part}.txt").write_text("".join(f"{line}\n" for line in lines[part::10]))
+    mapping = {
+        "select": ["explode(regexp_extract_all(value, '([a-z]\\\\d*)', 1)) AS k", "length(value) AS v",
+                   "_metadata.file_name AS file"],
+        "where": "value <> ''",
+    }  # fmt: skip
+    words_of = {"function": "collect_list", "column": "k"}
+    longest = {"function": "max_by", "column": "k", "by": "v"}
+    aggregates = {**COUNTS, "words": words_of, "last": longest}
+    source = {"path": str(tmp_path / "in"), "format": "text"}
+    job = spec(source, tmp_path / "out", map=mapping, key="file", aggregates=aggregates)
+    run, finished, reports = run_job(spark, job, tmp_path / "run")
+    words = {f"{part}.txt": [word for line in lines[part::10] for word in line.split()] for part in range(10)}
+    assert {row["file"]: row["words"] for row in result_of(run).to_pylist()} == {k: v for k, v in words.items() if v}
+    assert finished.quality.ledger.balanced
+    assert sum(report.source_rows or 0 for report in reports) == 3000
+    assert sum(report.given_rows or 0 for report in reports) == sum(map(len, words.values()))
+
+
+def test_a_registered_mapper_makes_tokens_with_their_places(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    for part in range(6):
+        (tmp_path / "src" / f"_{part}.py").write_bytes(b"def f(x):\n    return x + caf\xe9\r\n" * (part + 1))
+    source = {"path": str(tmp_path / "src" / "*.py"), "format": "text"}
+    aggregates = {"n": "count", "least": {"function": "min", "column": "column"}}
+    mapping = {"mapper": "tokens", "below": "src"}
+    run, _ = reduce_job(
+        spark,
+        spec(source, tmp_path / "out", map=mapping, key=["token", "file"], aggregates=aggregates),
+        tmp_path / "run",
+    )
+    found = {(row["token"], row["file"]): (row["n"], row["least"]) for row in result_of(run).to_pylist()}
+    assert found["x", "_5.py"] == (12, 6)
+    assert found["caf", "_0.py"] == (1, 15)
+    assert sum(n for n, _ in found.values()) == sum(Counter({part: 6 * (part + 1) for part in range(6)}).values())
+
+
+def test_mapped_rows_that_are_lost_stop_the_stage(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "in.txt").write_text("a 1\nb 2\n")
+    mapping = {"select": ["substr(value, 1, 1) AS k", "int(substr(value, 3)) AS v"]}
+    run = RunDirectory(str(tmp_path / "run"))
+    prepare(run, spec({"path": str(tmp_path / "in.txt"), "format": "text"}, tmp_path / "out", map=mapping), DATE, "/")
+
+    def lossy(*arguments: Any, **named: Any) -> Any:
+        return read_units(*arguments, **named).where("c0 <> 'b'")
+
+    monkeypatch.setattr("skewless_spark.stage.queue.read_units", lossy)
+    with pytest.raises(LedgerError, match=r"stage 0.*admitted 1 rows of the 2 listed.*nothing was committed"):
+        run_stage(spark, run, 0)
+    assert run.commit_of("stages/0000") is None
+
+
+@pytest.mark.parametrize(
+    ("select", "said"),
+    [
+        (["value AS k", "rand() AS v"], r"the same answer whenever it is asked, but came the function rand"),
+        (["value AS k", "current_timestamp AS v"], r"the same answer .* current_timestamp"),
+        (["value AS k", "(SELECT 1) AS v"], r"required an expression over one row, but came a subquery"),
+        (
+            ["value AS k", "count(1) AS v"],
+            r"required expressions over the columns of the input, but came \[MISSING_GROUP_BY\]",
+        ),
+        (["valu AS k", "1 AS v"], r"required expressions over the columns of the input"),
+        (["value AS k", "1 AS K", "2 AS v"], r"'k' twice"),
+        (["value AS k", "1 +"], r"required a Spark SQL expression"),
+        (["value AS k", "upper(value)"], r"an expression with a name"),
+        (["*"], r"columns by name, but came a star"),
+        (["explode(split(value, ' ')) AS k", "explode(split(value, ' ')) AS v"], r"at most one explode"),
+        (["value AS k", "stack(2, 1, 2) AS v"], r"explode or posexplode as the only ones"),
+        (["value AS k", "value AS v"], r"a number for sum, but came column 'v' of type string"),
+        (["value AS kk", "1 AS v"], r"key: required an existing column, but came 'k'"),
+    ],
+)
+def test_a_select_list_that_may_not_be_run_is_refused_before_it_starts(
+    spark: SparkSession, tmp_path: Path, select: list[str], said: str
+) -> None:
+    assert spark
+    (tmp_path / "in.txt").write_text("a b\n")
+    source = {"path": str(tmp_path / "in.txt"), "format": "text"}
+    with pytest.raises((SpecError, InputError), match=said) as told:
+        freeze(spec(source, tmp_path / "out", map={"select": select}), DATE, "/", "spec")
+    assert "\n" not in str(told.value)
+
+
+def test_a_bad_line_ends_the_stage_in_its_sentence_and_commits_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("k,v\na,1\nb,zwei\n")
+    run = RunDirectory(str(tmp_path / "run"))
+    prepare(run, spec(source_of("csv", tmp_path / "in.csv"), tmp_path / "out"), DATE, "/")
+    with pytest.raises(Exception, match=r"zwei") as told:  # Spark's own error around our sentence
+        run_stage(spark, run, 0)
+    sentence = sentence_for(told.value)
+    assert "in.csv, line 3: required a bigint in column 'v', but came 'zwei'; nothing was committed" in sentence
+    assert exit_code_of(told.value) == 2
+    assert run.commit_of("stages/0000") is None
+
+
+@pytest.mark.parametrize("kind", ["orc", "csv", "json"])
+def test_the_result_is_published_in_the_format_of_the_spec(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    pq.write_table(rows(), tmp_path / "in.parquet")
+    job = spec({"path": str(tmp_path / "in.parquet")}, tmp_path, output={"path": str(tmp_path / "out"), "format": kind})
+    run, finished, _ = run_job(spark, job, tmp_path / "run")
+    folder = Path(finished.publication.path)
+    assert {file.suffix for file in folder.iterdir() if file.name != "_published"} == {f".{kind}"}
+    schema = "k string, n bigint, total bigint"
+    read = spark.read.schema(schema).format(kind).option("header", value=True).load(str(folder)).toArrow()
+    assert as_rows(read) == as_rows(result_of_parquet(run)) == expected(rows())
+
+
+def result_of_parquet(run: RunDirectory) -> pa.Table:
+    return pa.concat_tables(pq.read_table(run.path(file.path)) for file in run.committed("result").of_kind("result"))
+
+
+def test_nested_columns_in_csv_are_refused_before_the_run(spark: SparkSession, tmp_path: Path) -> None:
+    assert spark
+    pq.write_table(rows(), tmp_path / "in.parquet")
+    output = {"path": str(tmp_path / "out"), "format": "csv"}
+    aggregates = {"all": {"function": "collect_set", "column": "v"}}
+    job = spec({"path": str(tmp_path / "in.parquet")}, tmp_path, output=output, aggregates=aggregates)
+    with pytest.raises(SpecError, match=r"output\.format: required columns of one value each for csv.*'all'.*array"):
+        freeze(job, DATE, "/", "spec")
+
+
+def test_a_table_of_files_is_read_as_its_files_and_a_view_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    spark.createDataFrame(rows().to_pylist(), "k string, v bigint").createOrReplaceTempView("skewless_rows")
+    spark.sql(
+        f"CREATE TABLE skewless_t USING parquet PARTITIONED BY (p) LOCATION '{tmp_path / 't'}' "
+        "AS SELECT k, v, v % 2 AS p FROM skewless_rows"
+    )
+    try:
+        run, _ = reduce_job(spark, spec({"table": "skewless_t"}, tmp_path / "out"), tmp_path / "run")
+        assert as_rows(result_of(run)) == expected(rows())
+        assert run.job().source.partition_columns == {"p": "bigint"}
+        for table, said in [("skewless_rows", "a view"), ("nowhere", "required a table that Spark knows")]:
+            with pytest.raises(InputError, match=said):
+                freeze(spec({"table": table}, tmp_path / "out"), DATE, "/", "spec")
+    finally:
+        spark.sql("DROP TABLE skewless_t")
+
+
+def test_the_day_of_the_run_is_put_into_its_paths(tmp_path: Path) -> None:
+    (tmp_path / f"{DATE:%Y/%m/%d}").mkdir(parents=True)
+    pq.write_table(rows(), tmp_path / f"{DATE:%Y/%m/%d}" / "x.parquet")
+    job = freeze(spec({"path": "{date:%Y/%m/%d}"}, Path("out-{date}")), DATE, str(tmp_path), "spec")
+    assert job.rows == 6000
+    assert job.output_path == str(tmp_path / f"out-{DATE}")
+
+
+def test_reads_of_nothing_have_the_columns_and_a_tally_of_zero(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("a\n")
+    mapping = {"select": ["value AS k", "1 AS v"]}
+    job = freeze(
+        spec({"path": str(tmp_path / "in.txt"), "format": "text"}, tmp_path / "out", map=mapping), DATE, "/", "spec"
+    )
+    tally = Tally()
+    assert read_units(spark, job, (), ["k", "v"], tally).columns == ["c0", "c1", "origin", "origin_index"]
+    assert tally.counts == {"source_rows": 0, "given_rows": 0}

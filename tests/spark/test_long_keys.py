@@ -1,0 +1,98 @@
+"""Keys of many megabytes: the right result, or one sentence that says what is too long."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from pyspark.sql import SparkSession
+
+from skewless.spec.spec import JobSpec
+from skewless_spark.aggregates.key_text import LONGEST_KEY
+from skewless_spark.session.spark_errors import exit_code_of, sentence_for
+from tests.spark.scenario import result_of, run_job, spec_of
+from tests.spark.test_command import command
+
+_MIB = 1 << 20
+ENGINES = ["combine", "staged"]
+AGGREGATES: dict[str, Any] = {"n": "count", "total": {"function": "sum", "column": "value"}}
+PYTHON: dict[str, Any] = {"seen": {"function": "value_counts", "column": "colour"}}
+
+
+def scenario(folder: Path, length: int, engine: str, kind: str = "string", **fields: Any) -> JobSpec:
+    """A job over three rows of a long key among short ones."""
+    long = "x" * length
+    keys: list[Any] = [*("ab" * 20), long, *("ab" * 20), long, long, None]
+    values = [key.encode() if key else key for key in keys] if kind == "binary" else keys
+    columns = {
+        "key": pa.array(values, pa.type_for_alias(kind)),
+        "value": range(len(keys)),
+        "colour": ["red"] * len(keys),
+    }
+    table = pa.table(columns)
+    path = folder / "input"
+    path.mkdir()
+    for number in range(2):
+        half = len(keys) // 2
+        pq.write_table(table.slice(number * half, half), path / f"{number}.parquet", row_group_size=30)
+    return spec_of(path, fields.pop("key", "key"), fields.pop("aggregates", AGGREGATES), engine=engine, **fields)
+
+
+def said(spark: SparkSession, spec: JobSpec, folder: Path) -> str:
+    """The sentence that a run ends with; nothing is published."""
+    with pytest.raises(Exception, match="key") as raised:
+        run_job(spark, spec, folder / "run")
+    assert exit_code_of(raised.value) == 2
+    assert not (folder / "published").exists()
+    return sentence_for(raised.value)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_key_of_some_megabytes_is_a_key(spark: SparkSession, tmp_path: Path, engine: str) -> None:
+    spec = scenario(tmp_path, 4 * _MIB, engine, routing={"reducers": 2, "waves": [1, 2]})
+    run, _, reports = run_job(spark, spec, tmp_path / "run")
+    found = {row["key"]: row["n"] for row in result_of(run).to_pylist()}
+    assert {len(key or ""): n for key, n in found.items() if key not in {"a", "b"}} == {4 * _MIB: 3, 0: 1}
+    assert (found["a"], found["b"]) == (40, 40)
+    assert all(len(key) < 2_000 for report in reports for key in report.histogram.head)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("kind", ["string", "binary"])
+def test_a_key_of_a_hundred_megabytes_is_refused_in_one_sentence(
+    spark: SparkSession, tmp_path: Path, engine: str, kind: str
+) -> None:
+    spec = scenario(tmp_path, 100 * _MIB, engine, kind)
+    assert said(spark, spec, tmp_path) == (
+        "key column 'key': required values of at most 67,108,864 bytes, but came one of 104,857,600 bytes; group by a "
+        "hash of it, or by a part."
+    )
+
+
+def test_the_bound_is_that_of_each_column_and_one_more_byte_breaks_it(spark: SparkSession, tmp_path: Path) -> None:
+    spec = scenario(tmp_path, LONGEST_KEY + 1, "combine", key=["colour", "key"])
+    assert said(spark, spec, tmp_path).startswith("key column 'key': required values of at most 67,108,864 bytes")
+
+
+def test_a_python_aggregate_is_not_reached_by_a_key_that_is_too_long(spark: SparkSession, tmp_path: Path) -> None:
+    spec = scenario(tmp_path, 100 * _MIB, "staged", aggregates=PYTHON)
+    assert said(spark, spec, tmp_path).startswith("key column 'key': required values of at most 67,108,864 bytes")
+
+
+_ASKED = os.environ.get("SKEWLESS_LARGE_KEY", "")
+
+
+@pytest.mark.skipif(not _ASKED, reason="takes gigabytes: SKEWLESS_LARGE_KEY=combine or staged asks for it")
+def test_a_key_of_a_gigabyte_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    """The reader has no room for it, and may take the JVM along: so it is a command of its own, of one engine."""
+    spec = scenario(tmp_path, 1 << 30, _ASKED if _ASKED in ENGINES else "combine")
+    (tmp_path / "spec.yaml").write_text(yaml.safe_dump(spec.model_dump(mode="json")))
+    done = command("run", "spec.yaml", "--root", tmp_path, "--run-dir", tmp_path / "run", cwd=tmp_path)
+    assert done.returncode in {1, 2}, done.stdout
+    assert ": required " in done.stderr.splitlines()[-1]
+    assert not (tmp_path / "published").exists()

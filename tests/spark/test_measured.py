@@ -1,0 +1,112 @@
+"""What is measured of input splits, and that the command says so where nobody measured."""
+
+from __future__ import annotations
+
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+from types import SimpleNamespace
+from typing import cast
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+from skewless.bounds.certificate import NOT_MEASURED
+from skewless.errors import PlanError
+from skewless.planner.planner import combine_plan, first_choice, first_plan
+from skewless.routing.plan import RoutingPlan
+from skewless.routing.ring import Ring
+from skewless.run.certificate import run_certificate
+from skewless.run.directory import RunDirectory
+from skewless_cli import replay_view, run_summary, run_view
+from skewless_spark.session.connect import ADDRESS, UI
+from skewless_spark.stage.splits_seen import SplitsSeen
+from tests.spark.scenario import write_input
+from tests.unit.synthetic import job, report
+
+
+def combined_by_an_older_release(folder: Path) -> RunDirectory:
+    """A run directory with a stage of engine ``combine`` whose splits and keys nobody counted."""
+    frozen = job([1_000], reducers=4)
+    plan = combine_plan(frozen, first_plan(frozen), first_choice(frozen, None))
+    run = RunDirectory(str(folder))
+    run.write_once("job.json", frozen)
+    run.write_once("plans/0000.json", plan)
+    attempt = run.new_attempt("stages/0000")
+    counted = report(plan, {"the": 1_000})
+    nothing = counted.histogram.model_copy(update={"seen_rows": 0, "head": {}})
+    attempt.write("report.json", counted.model_copy(update={"tasks": (), "histogram": nothing}))
+    attempt.commit([], {"processed": 1_000})
+    return run
+
+
+def test_the_command_says_of_a_run_that_nobody_measured_that_it_is_not_measured(tmp_path: Path) -> None:
+    run = combined_by_an_older_release(tmp_path / "run")
+    (line,) = run_summary.stage_lines(run)
+    assert (line["engine"], line["max_over_mean"], line["gap_to_bound"]) == ("combine", None, None)
+    told = run_summary.as_object(run)["certificate"]
+    assert (told["gap"], told["makespan_rows"], told["conclusion"]) == (None, None, NOT_MEASURED)
+    console = Console(record=True, width=200)
+    run_view.show(run, console)
+    text = console.export_text()
+    assert "gap to the bound not measured: not measured" in text
+    assert "balanced" not in text
+    assert "0.0%" not in text
+
+
+def test_its_keys_were_not_counted_so_a_replay_is_refused(tmp_path: Path) -> None:
+    run = combined_by_an_older_release(tmp_path / "run")
+    assert run_certificate(run.job(), run.reports()).gap is None
+    with pytest.raises(PlanError, match="not measured"):
+        replay_view.as_object(run, ["static"])
+
+
+def test_a_run_of_an_older_release_on_a_ring_that_is_refused_now_is_replayed_as_far_as_may_be(tmp_path: Path) -> None:
+    """Its own plan 0 is there; the policies that would begin with a new ring are refused one by one."""
+    frozen = job([1_000], reducers=5_000, ring_bits=12)
+    plan = RoutingPlan(epoch=0, policy="adaptive", waves=(0, 1), ring=Ring.even(5_000, 64, 12))
+    run = RunDirectory(str(tmp_path / "run"))
+    run.write_once("job.json", frozen)
+    run.write_once("plans/0000.json", plan)
+    attempt = run.new_attempt("stages/0000")
+    counted = report(plan, {"the": 1_000})
+    first = counted.tasks[0].model_copy(update={"queued_rows": 1_000, "processed_rows": 1_000})
+    attempt.write("report.json", counted.model_copy(update={"tasks": (first, *counted.tasks[1:])}))
+    attempt.commit([], {"processed": 1_000})
+    told = replay_view.as_object(run, ["adaptive", "static"])
+    assert [line["policy"] for line in told["policies"]] == ["as it ran", "adaptive"]
+    ((policy, reason),) = [(one["policy"], one["reason"]) for one in told["refused"]]
+    assert policy == "static"
+    assert "that own none of its 4,096" in reason
+
+
+def test_splits_that_spark_counted_otherwise_are_not_measured(spark: SparkSession, tmp_path: Path) -> None:
+    path = write_input(tmp_path / "input", pa.table({"key": [f"k{number % 10}" for number in range(4_000)]}), files=4)
+    seen = SplitsSeen(spark)
+    spark.read.parquet(str(path)).groupBy("key").count().write.parquet(str(tmp_path / "out"))
+    splits = seen.loads(4_000)
+    assert sum(split.rows for split in splits) == 4_000
+    assert sum(split.states or 0 for split in splits) >= 10
+    assert seen.loads(3_999) == ()
+    assert SplitsSeen(spark).loads(4_000) == (), "what ran before is not looked at"
+
+
+class _BreaksOff(BaseHTTPRequestHandler):
+    """A server's UI that goes away in the middle of an answer."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", "1000")
+        self.end_headers()
+        self.wfile.write(b"[")
+
+
+def test_a_ui_that_breaks_off_leaves_splits_unmeasured_and_no_stage_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    with HTTPServer(("127.0.0.1", 0), _BreaksOff) as server:
+        Thread(target=server.handle_request, daemon=True).start()
+        monkeypatch.setenv(ADDRESS, "sc://127.0.0.1")
+        monkeypatch.setenv(UI, f"http://127.0.0.1:{server.server_port}")
+        session = cast("SparkSession", SimpleNamespace(conf={"spark.app.id": "local"}, session_id="one"))
+        assert SplitsSeen(session).loads(4_000) == ()

@@ -1,0 +1,153 @@
+"""Python aggregates in real runs, and the models that are made of what they publish."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from examples.models.catalog_job import published
+from examples.models.decision_tree import BINS, GRID, Samples, accuracy, train
+from examples.models.naive_bayes import NaiveBayes, class_of, held_out, write_labelled
+from examples.models.tree import Points, grow
+from tests.spark.scenario import reduce_job, result_of, spec_of, write_input
+
+
+def rows(count: int = 20_000) -> pa.Table:
+    """A hot key with two thirds of the rows, and values with a few heavy ones."""
+    rng = np.random.default_rng(3)
+    keys = np.where(rng.random(count) < 2 / 3, 0, rng.integers(1, 400, count))
+    words = np.minimum(rng.zipf(1.4, count), 3000)
+    missing = rng.random(count) < 1 / 9
+    return pa.table(
+        {
+            "key": pa.array([f"k{key}" for key in keys]),
+            "word": pa.array([f"w{word}" for word in words], mask=missing),
+            "day": pa.array((words % 50).astype(np.int32), pa.int32()).cast(pa.date32()),
+            "place": pa.array(range(count), pa.int64()),
+        }
+    )
+
+
+def test_counts_and_heavy_hitters_of_split_keys_are_those_of_one_process(spark: SparkSession, tmp_path: Path) -> None:
+    table = rows()
+    calls = {
+        "counts": {"function": "value_counts", "column": "word"},
+        "days": {"function": "value_counts", "column": "day"},
+        "heavy": {"function": "space_saving", "column": "word", "capacity": 20},
+    }
+    routing = {"policy": "adaptive", "reducers": 3, "stage_overhead": 0}
+    run, reports = reduce_job(
+        spark, spec_of(write_input(tmp_path / "input", table), "key", calls, routing=routing), tmp_path / "run"
+    )
+    assert len(reports) >= 3
+    assert any(len(shares) > 1 for shares in run.plan(len(reports) - 1).head.values())  # a key was split
+    words: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    days: defaultdict[str, Counter[Any]] = defaultdict(Counter)
+    for row in table.to_pylist():
+        words[row["key"]].update([row["word"]] if row["word"] is not None else [])
+        days[row["key"]].update([row["day"]])
+    result = {row["key"]: row for row in result_of(run).to_pylist()}
+    assert result.keys() == words.keys() | days.keys()
+    for key, row in result.items():
+        assert {one["value"]: one["count"] for one in row["counts"]} == words[key]
+        assert {one["value"]: one["count"] for one in row["days"]} == days[key]
+        total = sum(words[key].values())
+        heavy = {one["item"]: one for one in row["heavy"]}
+        assert len(heavy) <= 20
+        for item, one in heavy.items():
+            assert one["count"] - one["error"] <= words[key][item] <= one["count"]
+            assert one["error"] <= total / 20
+        assert all(item in heavy or count <= total / 20 for item, count in words[key].items())
+
+
+# --- naive Bayes ------------------------------------------------------------------------------------------
+
+
+def small_corpus(folder: Path) -> None:
+    """Files of three directories, each with words of its own among common ones."""
+    rng = np.random.default_rng(4)
+    folder.mkdir(parents=True)
+    for part in range(6):
+        tokens, files = [], []
+        for number in range(15):
+            directory = ("email", "json", "")[number % 3]
+            own = {"email": "header", "json": "encode", "": "main"}[directory]
+            name = f"{directory}/f{part}_{number}.py".lstrip("/")
+            words = rng.choice(["self", "def", own, f"{own}_{number % 4}"], 60, p=[0.5, 0.3, 0.15, 0.05]).tolist()
+            tokens += words
+            files += [name] * len(words)
+        pq.write_table(pa.table({"token": tokens, "file": files}), folder / f"part-{part}.parquet")
+
+
+def test_naive_bayes_counts_are_those_of_one_process_and_tell_held_out_files(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    corpus = tmp_path / "corpus" / "python_tokens"
+    small_corpus(corpus)
+    files = write_labelled(corpus, tmp_path / "corpus" / "labelled_tokens")
+    counts = published(spark, "naive_bayes", tmp_path, ("routing.stage_overhead=0",))
+    single: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for row in pq.read_table(corpus).to_pylist():
+        if not held_out(row["file"]):
+            single[row["token"]][class_of(row["file"])] += 1
+    told = {row["token"]: {one["value"]: one["count"] for one in row["classes"]} for row in counts.to_pylist()}
+    assert told == single
+    classifier = NaiveBayes.of_counts(counts, files)
+    evaluation = classifier.evaluate(corpus, files)
+    assert evaluation.files > 5
+    assert evaluation.accuracy == 1.0 > evaluation.majority_accuracy
+    assert class_of("abc.py") == "(top)"
+
+
+# --- the decision tree ------------------------------------------------------------------------------------
+
+
+def xor_samples(count: int = 6000) -> Samples:
+    """Classes that two features decide together and a third one blurs."""
+    rng = np.random.default_rng(9)
+    left, right, noise = (rng.integers(0, GRID, count).astype(np.float64) for _ in range(3))
+    odd = (left > 20) & ((right > 40) | (noise > 55))
+    return Samples({"left": left, "noise": noise, "right": right}, np.where(odd, "odd", "even").tolist())
+
+
+def test_the_tree_s_splits_equal_those_of_one_task(spark: SparkSession, tmp_path: Path) -> None:
+    samples = xor_samples()
+    many = train(spark, tmp_path / "many", samples, 2, ("routing.stage_overhead=0", "routing.reducers=3"))
+    one = train(
+        spark, tmp_path / "one", samples, 2,
+        ("routing.policy=static", "routing.reducers=1", "routing.waves=[1]", "output.files=1"),
+    )  # fmt: skip
+    assert many.exact
+    assert many == one
+    assert many.tree[1].split is not None
+    assert {node.split.feature for node in many.tree.values() if node.split} >= {"left", "right"}
+    assert accuracy(many.tree, samples) > 0.9
+
+
+def test_a_tree_of_compressed_histograms_does_not_claim_to_be_exact() -> None:
+    full = Points(np.arange(BINS, dtype=np.float64), np.ones(BINS, np.int64))
+    few = Points(np.array([100.0, 200.0]), np.array([BINS, BINS]))
+    grown = grow(lambda _, at: {1: {"x": {"a": full, "b": few}}} if at == 0 else {}, depth=1, bins=BINS)
+    assert not grown.exact
+    assert grown.tree[1].split is not None
+    assert 50 < grown.tree[1].split.threshold <= 100
+
+
+def test_a_leaf_of_one_class_is_not_split() -> None:
+    only = Points(np.array([1.0, 2.0]), np.array([3, 4]))
+    grown = grow(lambda _, at: {1: {"x": {"a": only}}} if at == 0 else {}, depth=3, bins=BINS)
+    assert grown.exact
+    assert grown.tree[1].split is None
+    assert dict(grown.tree[1].counts) == {"a": 7}
+
+
+@pytest.mark.parametrize("path", ["email/x.py", "a/b/c.py"])
+def test_the_class_of_a_file_is_its_top_directory(path: str) -> None:
+    assert class_of(path) == path.partition("/")[0]

@@ -1,0 +1,467 @@
+"""Every native aggregate on one nasty input: what plain Spark's ``groupBy().agg`` says, whatever the policy."""
+
+from __future__ import annotations
+
+import bisect
+import datetime as dt
+import decimal
+import math
+import random
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.sql import Row, SparkSession
+from pyspark.sql import functions as F
+
+from skewless.errors import InputError, SpecError
+from skewless_spark.aggregates import REGISTRY
+from skewless_spark.aggregates.binding import check_types
+from skewless_spark.aggregates.definition import NativeAggregate
+from skewless_spark.aggregates.native import SYNONYMS
+from skewless_spark.aggregates.native.quantiles import PercentileOptions
+from skewless_spark.aggregates.native.sums import AVG
+from tests.spark.scenario import plain, reduce_job, result_of, spec_of, write_input
+
+ROWS = 12_000
+#: Heavy at its head, with text that is hard to quote; the last ones have few rows each.
+KEYS = ["self", "", "a`b", "it's", '"', "\\", "a\nb", "\0", "\u00e9\U0001f600", *(f"k{n}" for n in range(200))]
+WORDS = ["", " ", "x", "X", "a'b", "\0", "\u00e9", "e\u0301", "\U0001f600", *(f"w{n}" for n in range(300))]
+POLICIES = {"static": {"policy": "static", "reducers": 3}, "adaptive": {"policy": "adaptive", "reducers": 3}}
+
+
+def nasty(rows: int = ROWS) -> pa.Table:
+    """One row in nine has a null in each column; a key without any value, one of one row, one of one value."""
+    rng = np.random.default_rng(11)
+    keys: list[Any] = [KEYS[rank % len(KEYS)] for rank in rng.zipf(1.4, rows)]
+    for place in rng.integers(0, rows, rows // 30):
+        keys[place] = None
+    keys[:40] = ["only nulls"] * 40
+    keys[40:41] = ["one row"]
+    constant = range(41, rows, rows // 97)
+    for place in constant:
+        keys[place] = "constant"
+
+    def column(values: list[Any], kind: pa.DataType, seed: int, same: Any = None) -> pa.Array:
+        missing = np.random.default_rng(seed).random(rows) < 1 / 9
+        filled = [None if missing[n] or n < 40 else value for n, value in enumerate(values)]
+        for place in constant:
+            filled[place] = values[0] if same is None else same
+        return pa.array(filled, kind)
+
+    noise, more = rng.normal(size=rows), rng.normal(size=rows)
+    odd = {3: math.nan, 5: math.inf, 7: -math.inf}
+    real = [odd.get(n % 1009, -0.0 if n % 5 == 0 else float(n % 7)) for n in range(rows)]
+    cents = rng.integers(-(10**9), 10**9, rows).tolist()
+    atoms = [decimal.Decimal(cent * 10**12 + n * 7919).scaleb(-18) for n, cent in enumerate(cents)]
+    start = dt.datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=dt.UTC)
+    return pa.table(
+        {
+            "key": pa.array(keys, pa.string()),
+            "place": pa.array(range(rows), pa.int64()),
+            "whole": column([n % 1000 - 500 for n in range(rows)], pa.int32(), 1),
+            "tiny": column([n * 31 % 256 - 128 for n in range(rows)], pa.int8(), 2),
+            "big": column([n * 2654435761 % 2**45 - 2**44 for n in range(rows)], pa.int64(), 3),
+            "real": column(real, pa.float64(), 4, 0.1),
+            "short": column([float(n % 50) / 3 for n in range(rows)], pa.float32(), 5),
+            "near": column((1e3 + noise).tolist(), pa.float64(), 6, 0.1),
+            "beside": column((2 * noise + more).tolist(), pa.float64(), 7),
+            "far": column((1e9 + noise).tolist(), pa.float64(), 8),
+            "flag": column([n % 17 != 0 for n in range(rows)], pa.bool_(), 9),
+            "price": column([decimal.Decimal(cent).scaleb(-2) for cent in cents], pa.decimal128(12, 2), 10),
+            "broad": column([decimal.Decimal(cent).scaleb(-4) for cent in cents], pa.decimal128(24, 4), 11),
+            "coin": column(atoms, pa.decimal128(38, 18), 12),
+            "at": column([start + dt.timedelta(seconds=cent / 7) for cent in cents], pa.timestamp("us", "UTC"), 13),
+            "day": column(
+                [dt.date(1970, 1, 1) + dt.timedelta(days=n % 999 - 500) for n in range(rows)], pa.date32(), 14
+            ),
+            "word": column([WORDS[n * 7919 % len(WORDS)] for n in range(rows)], pa.string(), 15),
+            "raw": column([bytes([n % 256, 0, 255][: n % 4]) for n in range(rows)], pa.binary(), 16),
+            "tags": column([[WORDS[n % 5]] * (n % 3) for n in range(rows)], pa.list_(pa.string()), 17),
+        }
+    )
+
+
+class Case(NamedTuple):
+    """A call, what plain SQL says instead, and what must hold between the two results of a key."""
+
+    call: dict[str, Any] | str
+    sql: str
+    holds: Callable[[Any, Any], bool]
+    same_type: bool = True
+
+
+def close(rel: float, absolute: float = 0.0) -> Callable[[Any, Any], bool]:
+    """Equal, and floating-point numbers nearly so: NaN is NaN, and infinity itself."""
+
+    def holds(ours: Any, theirs: Any) -> bool:
+        if isinstance(ours, list) and isinstance(theirs, list):
+            return len(ours) == len(theirs) and all(map(holds, ours, theirs))
+        if isinstance(ours, float) and isinstance(theirs, float):
+            both_nan = math.isnan(ours) and math.isnan(theirs)
+            return both_nan or math.isclose(ours, theirs, rel_tol=rel, abs_tol=absolute)
+        return type(ours) is type(theirs) and ours == theirs
+
+    return holds
+
+
+exactly = close(0.0)
+
+
+def within(share: float) -> Callable[[Any, Any], bool]:
+    """A count that is off by a share at most."""
+    return lambda ours, theirs: math.isclose(ours, theirs, rel_tol=share, abs_tol=1)
+
+
+def of_rank(*shares: float, accuracy: int = 75) -> Callable[[Any, Any], bool]:
+    """Quantiles whose ranks are those shares of the values, give or take ``2 / accuracy``.
+
+    One in a hundred may be off by more than ``1 / accuracy``, and here are hundreds.
+    """
+
+    def holds(ours: Any, theirs: Any) -> bool:
+        if not theirs:
+            return ours is None
+        values, rows = sorted(theirs), len(theirs)
+        off = 2 * rows / accuracy + 1
+        return all(
+            bisect.bisect_left(values, found) - off <= share * rows <= bisect.bisect_right(values, found) + off
+            for found, share in zip(ours if isinstance(ours, list) else [ours], shares, strict=True)
+        )
+
+    return holds
+
+
+def most_frequent(k: int) -> Callable[[Any, Any], bool]:
+    """Pairs of a value and its count: of ties any may be there, but all counts are true."""
+
+    def holds(ours: Any, theirs: Any) -> bool:
+        counts = Counter(one["item"] for one in theirs)
+        true = all(counts[one["item"]] == one["count"] for one in ours)
+        most = [count for _, count in counts.most_common(k)]
+        return true and [one["count"] for one in ours] == most
+
+    return holds
+
+
+MOMENT, FAR = close(1e-9, 1e-12), close(1e-6)
+STATISTICS = ["var_samp", "var_pop", "stddev_samp", "stddev_pop"]
+IN_ORDER = "transform(array_sort(collect_list(struct(place, {0}))), one -> one.{0})"
+
+CASES = {
+    "count": Case("count", "count(*)", exactly),
+    "count of a column": Case({"function": "count", "column": "tags"}, "count(tags)", exactly),
+    "count_if": Case({"function": "count_if", "column": "flag"}, "count_if(flag)", exactly),
+    **{
+        f"sum {one}": Case({"function": "sum", "column": one}, f"sum({one})", close(1e-9, 1e-12))
+        for one in ("whole", "big", "real", "short", "price", "coin")
+    },
+    **{
+        f"avg {one}": Case({"function": "avg", "column": one}, f"avg({one})", close(1e-9, 1e-12))
+        for one in ("whole", "real", "price", "broad", "coin")
+    },
+    **{
+        f"{one} {of}": Case({"function": one, "column": of}, f"{one}({of})", exactly)
+        for one in ("min", "max")
+        for of in ("real", "word", "at", "raw", "tags")
+    },
+    **{one: Case({"function": one, "column": "near"}, f"{one}(near)", MOMENT) for one in STATISTICS},
+    "var_pop with infinities": Case({"function": "var_pop", "column": "real"}, "var_pop(real)", MOMENT),
+    "var_samp of decimals": Case({"function": "var_samp", "column": "price"}, "var_samp(price)", MOMENT),
+    "var_samp far from zero": Case({"function": "var_samp", "column": "far"}, "var_samp(far)", FAR),
+    **{
+        one: Case({"function": one, "column": "near", "other": "beside"}, f"{one}(near, beside)", MOMENT)
+        for one in ("covar_samp", "covar_pop", "corr")
+    },
+    "corr with infinities": Case({"function": "corr", "column": "real", "other": "whole"}, "corr(real, whole)", MOMENT),
+    "max_by": Case({"function": "max_by", "column": "word", "by": "place"}, "max_by(word, place)", exactly),
+    "min_by": Case({"function": "min_by", "column": "tags", "by": "place"}, "min_by(tags, place)", exactly),
+    "max_by, ties": Case(
+        {"function": "max_by", "column": "word", "by": "real"},
+        "max_by(word, struct(real, -place)) FILTER (WHERE real IS NOT NULL)",
+        exactly,
+    ),
+    "min_by, ties": Case(
+        {"function": "min_by", "column": "at", "by": "flag"},
+        "min_by(at, struct(flag, place)) FILTER (WHERE flag IS NOT NULL)",
+        exactly,
+    ),
+    "first": Case({"function": "first", "column": "word"}, "min_by(word, place)", exactly),
+    "last": Case({"function": "last", "column": "coin"}, "max_by(coin, place)", exactly),
+    "first value": Case(
+        {"function": "first", "column": "real", "ignore_nulls": True},
+        "min_by(real, place) FILTER (WHERE real IS NOT NULL)",
+        exactly,
+    ),
+    "last value": Case(
+        {"function": "last", "column": "tags", "ignore_nulls": True},
+        "max_by(tags, place) FILTER (WHERE tags IS NOT NULL)",
+        exactly,
+    ),
+    **{one: Case({"function": one, "column": "flag"}, f"{one}(flag)", exactly) for one in ("bool_and", "bool_or")},
+    **{
+        f"{one} {of}": Case({"function": one, "column": of}, f"{one}({of})", exactly)
+        for one in ("bit_and", "bit_or", "bit_xor")
+        for of in ("tiny", "big")
+    },
+    **{
+        f"collect_set {of}": Case({"function": "collect_set", "column": of}, f"sort_array(collect_set({of}))", exactly)
+        for of in ("word", "real", "raw", "tags")
+    },
+    **{
+        f"count_distinct {of}": Case({"function": "count_distinct", "column": of}, f"count(DISTINCT {of})", exactly)
+        for of in ("real", "coin", "raw")
+    },
+    "collect_list": Case(
+        {"function": "collect_list", "column": "word"},
+        f"filter({IN_ORDER.format('word')}, one -> one IS NOT NULL)",
+        exactly,
+    ),
+    "collect_list of numbers": Case(
+        {"function": "collect_list", "column": "real"},
+        f"filter({IN_ORDER.format('real')}, one -> one IS NOT NULL)",
+        exactly,
+    ),
+    **{
+        f"approx_count_distinct {of}": Case(
+            {"function": "approx_count_distinct", "column": of}, f"count(DISTINCT {of})", within(0.06)
+        )
+        for of in ("word", "coin")
+    },
+    "theta_sketch_estimate": Case(
+        {"function": "theta_sketch_estimate", "column": "at", "lg_nom_entries": 11}, "count(DISTINCT at)", within(0.08)
+    ),
+    **{
+        f"approx_percentile {of}": Case(
+            {"function": "approx_percentile", "column": of, "percentages": [0.0, 0.5, 0.99]},
+            f"filter(collect_list({of}), one -> NOT coalesce(isnan(double(one)), false))"
+            if of in {"real", "whole", "coin", "price"}
+            else f"collect_list({of})",
+            of_rank(0.0, 0.5, 0.99),
+        )
+        for of in ("real", "whole", "coin", "price", "at", "day")
+    },
+    "approx_percentile, one": Case(
+        {"function": "approx_percentile", "column": "near", "percentage": 0.25, "accuracy": 500},
+        "collect_list(near)",
+        of_rank(0.25, accuracy=500),
+        same_type=False,
+    ),
+    "approx_top_k": Case(
+        {"function": "approx_top_k", "column": "word", "k": 4, "max_items_tracked": 1000},
+        "transform(collect_list(struct(word)), one -> struct(one.word AS item, 1L AS count))",
+        most_frequent(4),
+    ),
+    "histogram": Case(
+        {"function": "histogram", "column": "real", "edges": [-1, 0, 2.5, 6]},
+        "cast(array(struct(-double('inf'), -1d, count_if(real < -1)),"
+        " struct(-1d, 0d, count_if(real >= -1 AND real < 0)), struct(0d, 2.5d, count_if(real >= 0 AND real < 2.5)),"
+        " struct(2.5d, 6d, count_if(real >= 2.5 AND real < 6)),"
+        " struct(6d, double('inf'), count_if(real >= 6 AND NOT isnan(real))))"
+        " AS array<struct<lower: double, upper: double, count: bigint>>)",
+        exactly,
+    ),
+}
+#: Result columns are called a0, a1, ...: the names of the cases are for people.
+NAMES = {case: f"a{number}" for number, case in enumerate(CASES)}
+
+
+@pytest.fixture(scope="module")
+def nasty_input(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_input(tmp_path_factory.mktemp("nasty") / "input", nasty(), files=8)
+
+
+@pytest.fixture(scope="module")
+def expected(spark: SparkSession, nasty_input: Path) -> tuple[dict[str | None, Row], dict[str, str]]:
+    said = plain(spark, nasty_input, ["key"], *(F.expr(case.sql).alias(NAMES[id_]) for id_, case in CASES.items()))
+    return {row["key"]: row for row in said.collect()}, dict(said.dtypes)
+
+
+@pytest.fixture(scope="module", params=POLICIES)
+def came(
+    request: pytest.FixtureRequest, spark: SparkSession, nasty_input: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[dict[str | None, Row], dict[str, str]]:
+    """All aggregates in one job, and one in Python beside them, whose states have rows of their own."""
+    calls = {NAMES[id_]: case.call for id_, case in CASES.items()}
+    calls["beside"] = {"function": "streaming_histogram", "column": "whole", "bins": 4}
+    spec = spec_of(nasty_input, "key", calls, routing={**POLICIES[request.param], "waves": [1, 3]})
+    run, reports = reduce_job(spark, spec, tmp_path_factory.mktemp(request.param) / "run")
+    assert len(reports) >= 2
+    assert (request.param == "static") == all(report.backlog_rows == 0 for report in reports)
+    frame = spark.read.parquet(*(run.path(file.path) for file in run.committed("result").files))
+    return {row["key"]: row for row in frame.collect()}, dict(frame.dtypes)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_an_aggregate_says_what_plain_spark_says(
+    case: str,
+    came: tuple[dict[str | None, Row], dict[str, str]],
+    expected: tuple[dict[str | None, Row], dict[str, str]],
+) -> None:
+    (ours, our_types), (theirs, their_types) = came, expected
+    name = NAMES[case]
+    assert ours.keys() == theirs.keys()
+    wrong = {
+        key: (ours[key][name], row[name])
+        for key, row in theirs.items()
+        if not CASES[case].holds(ours[key][name], row[name])
+    }
+    assert not wrong, list(wrong.items())[:3]
+    if CASES[case].same_type:
+        assert our_types[name] == their_types[name]
+
+
+def test_a_key_of_one_value_has_no_variance_and_no_correlation(
+    came: tuple[dict[str | None, Row], dict[str, str]],
+) -> None:
+    row = came[0]["constant"]
+    assert (row[NAMES["var_samp"]], row[NAMES["corr"]]) == (0.0, None)
+
+
+def test_every_native_aggregate_is_in_the_table_and_mergeable() -> None:
+    called = {case.call if isinstance(case.call, str) else case.call["function"] for case in CASES.values()}
+    native = {name for name, one in REGISTRY.items() if isinstance(one, NativeAggregate)}
+    assert called | set(SYNONYMS) == native
+    assert all(REGISTRY[name].mergeable and not REGISTRY[name].ordered for name in native)
+
+
+def test_means_of_decimals_are_rounded_where_spark_rounds_them(spark: SparkSession) -> None:
+    rng = random.Random(5)
+    shapes = [(p, s) for p in (16, 17, 24, 38) for s in (0, 2, 10, 18) if s <= p]
+    columns = {}
+    for precision, scale in shapes:
+        most = 10 ** min(precision - 1, 32)  # above it Spark's own average overflows
+        values = [rng.randrange(-most, most) // 10 ** rng.randrange(9) for _ in range(900)]
+        digits = [decimal.Decimal((value < 0, tuple(map(int, str(abs(value)))), -scale)) for value in values]
+        columns[f"d{precision}_{scale}"] = pa.array(digits, pa.decimal128(precision, scale))
+    frame = spark.createDataFrame(pa.table({"key": [n % 61 * (n % 3) for n in range(900)], **columns})).groupBy("key")
+    totals = [F.sum(name).alias(f"sum_{name}") for name in columns]
+    sums = frame.agg(F.count("*").alias("n"), *totals, *(F.avg(name).alias(name) for name in columns))
+    ours = [
+        AVG.evaluate([F.col(f"sum_d{p}_{s}"), F.col("n")], None, f"decimal({p},{s})").alias(f"ours_d{p}_{s}")
+        for p, s in shapes
+    ]
+    rows = sums.select("*", *ours)
+    assert all(rows.schema[f"ours_{name}"].dataType == rows.schema[name].dataType for name in columns)
+    pairs = [(name, row[f"ours_{name}"], row[name]) for row in rows.collect() for name in columns]
+    wrong = [pair for pair in pairs if pair[1] != pair[2]]
+    assert not wrong
+
+
+def test_synonyms_are_those_of_spark(spark: SparkSession) -> None:
+    known = {row["function"] for row in spark.sql("SHOW SYSTEM FUNCTIONS").collect()}
+    for synonym, definition in SYNONYMS.items():
+        usage = [
+            spark.sql(f"DESCRIBE FUNCTION {name}").where("function_desc LIKE 'Class:%'").collect()
+            for name in (synonym, definition.name)
+        ]
+        assert synonym in known
+        assert usage[0] == usage[1] or {synonym, definition.name} == {"any_value", "first"}
+
+
+def test_an_empty_input_has_columns_of_every_aggregate(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "input").mkdir()
+    calls = {NAMES[id_]: case.call for id_, case in CASES.items() if not set(id_) & set(" ,")}
+    # Without a schema a column has a type that all its aggregates take; so each has one of its own.
+    calls = {name: call if isinstance(call, str) else {**call, "column": f"of_{name}"} for name, call in calls.items()}
+    run, _ = reduce_job(spark, spec_of(tmp_path / "input", "key", calls), tmp_path / "run")
+    assert result_of(run).num_rows == 0
+    assert result_of(run).column_names == ["key", *calls]
+
+
+def test_a_sum_that_overflows_ends_the_run(spark: SparkSession, tmp_path: Path) -> None:
+    path = write_input(tmp_path / "input", pa.table({"key": ["a"] * 4, "value": [2**62] * 4}), files=1)
+    with pytest.raises(Exception, match="ARITHMETIC_OVERFLOW"):
+        reduce_job(spark, spec_of(path, "key", {"total": {"function": "sum", "column": "value"}}), tmp_path / "run")
+
+
+TYPES = {
+    "n": "int", "x": "double", "flag": "boolean", "word": "string", "raw": "binary", "tags": "array<string>",
+    "local": "timestamp_ntz",
+}  # fmt: skip
+
+OTHERWISE = "; choose another column or aggregate."
+NO_ITEM = "a column that is no binary, array, map or struct for approx_top_k"
+NO_HASH = "a column that is no array, map or struct for theta_sketch_estimate"
+NO_QUANTITY = "a number, date or timestamp for approx_percentile"
+
+REFUSED = {
+    "no other column": (
+        {"function": "corr", "column": "x"},
+        ", field other: required this field, but came nothing; add it.",
+    ),
+    "an option misspelt": (
+        {"function": "max_by", "column": "x", "bye": "n"},
+        ": required a known option, but came 'bye'; did you mean 'by'.",
+    ),
+    "another column that is not there": (
+        {"function": "corr", "column": "x", "other": "y"},
+        ": required an existing column, but came 'y'; known are 'flag', 'local', 'n', 'raw', 'tags', 'word', 'x'.",
+    ),
+    "another column of the wrong type": (
+        {"function": "covar_pop", "column": "x", "other": "word"},
+        f": required a number for covar_pop, but came column 'word' of type string{OTHERWISE}",
+    ),
+    "no boolean": (
+        {"function": "count_if", "column": "n"},
+        f": required a boolean for count_if, but came column 'n' of type int{OTHERWISE}",
+    ),
+    "no integer": (
+        {"function": "bit_xor", "column": "x"},
+        f": required an integer for bit_xor, but came column 'x' of type double{OTHERWISE}",
+    ),
+    "no quantity": (
+        {"function": "approx_percentile", "column": "local", "percentage": 0.5},
+        f": required {NO_QUANTITY}, but came column 'local' of type timestamp_ntz{OTHERWISE}",
+    ),
+    "no item": (
+        {"function": "approx_top_k", "column": "raw"},
+        f": required {NO_ITEM}, but came column 'raw' of type binary{OTHERWISE}",
+    ),
+    "no value to hash": (
+        {"function": "theta_sketch_estimate", "column": "tags"},
+        f": required {NO_HASH}, but came column 'tags' of type array<string>{OTHERWISE}",
+    ),
+    "no percentage": (
+        {"function": "approx_percentile", "column": "x"},
+        ": required percentage (one share) or percentages (a list of them), but came neither.",
+    ),
+    "two kinds of percentage": (
+        {"function": "approx_percentile", "column": "x", "percentage": 0.5, "percentages": [0.5]},
+        ": required percentage (one share) or percentages (a list of them), but came both.",
+    ),
+    "a percentage above one": (
+        {"function": "approx_percentile", "column": "x", "percentages": [0.5, 99]},
+        ", field percentages.1: required less than or equal to 1, but came 99.0.",
+    ),
+    "an accuracy that is no number": (
+        {"function": "approx_percentile", "column": "x", "percentage": 0.5, "accuracy": "high"},
+        ", field accuracy: required a valid integer, but came 'high'.",
+    ),
+    "edges that descend": (
+        {"function": "histogram", "column": "x", "edges": [1, 3, 2]},
+        ": required edges that ascend, but came [1.0, 3.0, 2.0].",
+    ),
+    "more items than are tracked": (
+        {"function": "approx_top_k", "column": "word", "k": 10, "max_items_tracked": 5},
+        ": required k <= max_items_tracked, but came 10 and 5.",
+    ),
+}
+
+
+@pytest.mark.parametrize(("call", "sentence"), REFUSED.values(), ids=REFUSED)
+def test_a_call_that_cannot_be_run_is_refused_in_a_sentence(
+    tmp_path: Path, call: dict[str, Any], sentence: str
+) -> None:
+    spec = spec_of(tmp_path, "key", {"a": call})
+    with pytest.raises((SpecError, InputError)) as caught:
+        check_types(spec, TYPES, "spec")
+    assert str(caught.value) == f"spec, aggregate 'a'{sentence}"
+
+
+def test_the_default_accuracy_is_that_of_sparks_default_sketch() -> None:
+    assert PercentileOptions(percentage=0.5).k == 200

@@ -1,0 +1,126 @@
+"""Somebody's own package brings an aggregate with a further column, and a job uses it by its name."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
+
+from skewless.aggregates import RegisteredAggregates
+from tests.spark.scenario import write_input
+
+MODULE = """
+import pyarrow as pa
+from pydantic import BaseModel
+from skewless.aggregates import Accumulator, Argument, PythonAggregate, number_required
+
+class Options(BaseModel, strict=True, extra="forbid", frozen=True):
+    weight: str
+
+class Weighted(Accumulator):
+    def __init__(self):
+        self.total = 0
+    def open_key(self, key):
+        self.key = key
+    def update(self, values):
+        self.total += sum((row["column"] or 0) * (row["weight"] or 0) for row in values.to_pylist())
+    def merge(self, state):
+        self.total += state
+    def state(self):
+        return self.total
+    def evaluate(self):
+        return self.total
+
+WEIGHTED_SUM = PythonAggregate.per_key(
+    name="weighted_sum", mergeable=True, create=lambda options: Weighted(), options=Options,
+    accepts=number_required, further={"weight": Argument(number_required, pa.int64())},
+    argument_type=pa.int64(), state_type=pa.int64(), result_type=pa.int64(),
+)
+"""
+
+
+def install(folder: Path) -> None:
+    """What an installer leaves of a package: its module and its entry points."""
+    (folder / "weighted.py").write_text(MODULE)
+    info = folder / "weighted-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: weighted\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[skewless.aggregates]\nweighted_sum = weighted:WEIGHTED_SUM\n")
+
+
+def test_an_installed_package_s_aggregate_runs_in_a_job(tmp_path: Path) -> None:
+    packages = tmp_path / "packages"
+    packages.mkdir()
+    install(packages)
+    rng = np.random.default_rng(8)
+    table = pa.table(
+        {
+            "key": [f"k{n}" for n in np.minimum(rng.zipf(1.5, 4000), 50)],
+            "amount": pa.array(rng.integers(-9, 9, 4000).astype(np.int32), mask=rng.random(4000) < 1 / 9),
+            "times": pa.array(rng.integers(0, 5, 4000).astype(np.int16)),
+        }
+    )
+    path = write_input(tmp_path / "input", table)
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(
+        f"{{name: own, input: {{path: {path}}}, key: key, routing: {{reducers: 2}}, output: {{path: published}}, "
+        "aggregates: {total: {function: weighted_sum, column: amount, weight: times}}}"
+    )
+    done = subprocess.run(
+        [
+            str(Path(sys.executable).with_name("skewless")), "run", str(spec), "--root", str(tmp_path),
+            "--master", "local[2]", "--date", "2026-11-20",
+        ],
+        env={**os.environ, "PYTHONPATH": str(packages)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    expected: defaultdict[str, int] = defaultdict(int)
+    for row in table.to_pylist():
+        expected[row["key"]] += (row["amount"] or 0) * row["times"]
+    result = pq.read_table(tmp_path / "published" / "date=2026-11-20", partitioning=None)
+    assert {row["key"]: row["total"] for row in result.to_pylist()} == expected
+
+
+@pytest.mark.parametrize("name", sorted(RegisteredAggregates()))
+def test_states_and_results_of_every_plain_column_have_types_that_spark_has_too(name: str) -> None:
+    aggregate = RegisteredAggregates()[name]
+    options = aggregate.options.model_validate({"gap": 1.0} if name == "sessions" else {})
+    plain = ["boolean", "tinyint", "int", "bigint", "float", "double", "decimal(38,18)", "string", "binary", "date"]
+    taken = [kind for kind in [*plain, "timestamp", "timestamp_ntz"] if not aggregate.accepts(kind)]
+    assert "double" in taken
+    for kind in taken:
+        for arrow in aggregate.types(options, [kind]):
+            spark = from_arrow_type(arrow)
+            assert from_arrow_type(to_arrow_type(spark, timezone="UTC")) == spark
+
+
+def test_the_exact_median_is_that_of_spark(spark: SparkSession) -> None:
+    rng = np.random.default_rng(12)
+    odd = [float("nan"), float("inf"), float("-inf"), -0.0, 0.0, 1e308, -1e308, 5e-324]
+    values = [odd[n % 8] if n % 5 == 0 else float(n % 23) / 7 for n in range(3000)]
+    keys = np.minimum(rng.zipf(1.3, 3000), 400).astype(np.int64) - 1
+    missing = rng.random(3000) < 1 / 9
+    column = pa.array(values, pa.float64(), mask=missing, from_pandas=False)
+    aggregate = RegisteredAggregates()["exact_median"]
+    made = aggregate.accumulator(aggregate.options(), ["double"])
+    for start in range(0, 3000, 700):
+        made.update(column.slice(start, 700), keys[start : start + 700], 400)
+    ours = dict(enumerate(made.evaluate().to_pylist()))
+    frame = spark.createDataFrame(pa.table({"key": keys, "value": column}))
+    theirs = frame.groupBy("key").agg(F.median("value").alias("median"), F.expr("percentile(value, 0.5)").alias("p"))
+    rows = theirs.collect()
+    assert len(rows) > 100
+    for row in rows:
+        # By their digits, for NaN equals itself then; but negative zero is zero.
+        assert repr(ours[row["key"]]) == repr(row["p"]).replace("-0.0", "0.0") or ours[row["key"]] == row["p"]
+        assert repr(row["median"]) == repr(row["p"])

@@ -1,0 +1,102 @@
+"""An input on an object store is listed, read and told of by the path that its user wrote. No Spark."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from skewless.errors import InputError
+from skewless.run.directory import RunDirectory
+from skewless.spec.spec import Input, parse_spec
+from skewless_airflow.observability.lineage import dataset_name
+from skewless_spark.prepare.earlier_runs import _siblings
+from skewless_spark.prepare.prepare import freeze, prepare
+from skewless_spark.sources import list_input, require_unchanged
+from skewless_spark.sources.ranges import read_unit
+from skewless_spark.sources.uris import as_spark_says
+from tests.unit.buckets import registered
+
+PLACES = {
+    "s3a://bucket": "bucket",
+    "s3://bucket": "bucket",
+    "gs://bucket": "bucket",
+    "abfss://box@account.dfs.core.windows.net": "box",
+}
+DAY = dt.date(2026, 3, 1)
+
+
+@pytest.fixture(autouse=True)
+def bucket(tmp_path: Path) -> Iterator[Path]:
+    with registered(tmp_path / "stores"):
+        yield tmp_path / "stores"
+
+
+def _fill(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    for number in range(2):
+        pq.write_table(pa.table({"k": ["a", "b"], "v": [1, 2]}), folder / f"{number}.parquet")
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("asked", ["/lake/clicks", "/lake/clicks/*.parquet", "/lake/clicks/0.parquet"])
+def test_every_unit_has_the_path_that_spark_is_to_read(bucket: Path, place: str, asked: str) -> None:
+    _fill(bucket / PLACES[place] / "lake" / "clicks")
+    listing = list_input(Input(path=f"{place}{asked}"), f"{place}{asked}")
+    paths = [unit.path for unit in listing.units]
+    assert paths == [f"{place}/lake/clicks/{number}.parquet" for number in range(len(paths))]
+    assert len(paths) == (1 if asked.endswith("0.parquet") else 2)
+    assert as_spark_says(paths[0]) == paths[0]
+    assert next(read_unit(listing.units[0], listing.source, ["v"])).column("v").to_pylist() == [1, 2]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_job_of_hours_on_an_object_store_is_frozen_and_held_to_its_files(
+    bucket: Path, tmp_path: Path, place: str
+) -> None:
+    _fill(bucket / PLACES[place] / "lake" / "2026-10-25" / "02b")
+    spec = parse_spec(f"""
+name: clicks
+schedule: {{cron: "5 * * * *", timezone: Europe/Zurich, hour: previous}}
+input: {{path: "{place}/lake/{{date}}/{{hour:%H}}"}}
+key: k
+aggregates: {{n: count}}
+output: {{path: {tmp_path}/out}}
+""")
+    run = RunDirectory(f"{place}/runs/clicks/one")
+    job = prepare(run, spec, dt.date(2026, 10, 25), "/", hour="02b")
+    assert job.input_path == f"{place}/lake/2026-10-25/02b"
+    assert {unit.path for unit in job.units} == {f"{job.input_path}/{number}.parquet" for number in range(2)}
+    require_unchanged(job, range(len(job.units)))
+    assert prepare(run, spec, dt.date(2026, 10, 25), "/", hour="02b") == job
+    RunDirectory(f"{place}/runs/clicks/two").write_once("job.json", job)
+    assert _siblings(run) == [f"{place}/runs/clicks/two"]
+    assert dataset_name(job.input_path)[0] == place.replace("s3a", "s3")
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_what_is_wrong_with_a_file_names_it_as_its_user_would(bucket: Path, tmp_path: Path, place: str) -> None:
+    folder = bucket / PLACES[place] / "lake"
+    _fill(folder)
+    spec = parse_spec(
+        f"{{name: x, input: {{path: '{place}/lake'}}, key: k, aggregates: {{n: count}}, output: {{path: o}}}}"
+    )
+    job = freeze(spec, DAY, str(tmp_path), "spec")
+    (folder / "1.parquet").unlink()
+    with pytest.raises(InputError, match=f"input file {place}/lake/1.parquet is gone"):
+        require_unchanged(job, range(2))
+    (folder / "1.parquet").write_bytes(b"no parquet")
+    with pytest.raises(InputError, match=f"^input file {place}/lake/1.parquet: required a readable Parquet file"):
+        freeze(spec, DAY, str(tmp_path), "spec")
+    pq.write_table(pa.table({"k": [1]}), folder / "1.parquet")
+    with pytest.raises(InputError, match=f"^input file {place}/lake/1.parquet: required column 'k' of type string"):
+        freeze(spec, DAY, str(tmp_path), "spec")
+    (folder / "1.parquet").rename(folder / "b:c.parquet")
+    with pytest.raises(InputError, match=f"^input file {place}/lake/b:c.parquet: required a file name without"):
+        freeze(spec, DAY, str(tmp_path), "spec")
+    with pytest.raises(InputError, match=f"no such path {place}/nowhere"):
+        list_input(Input(path="x"), f"{place}/nowhere")

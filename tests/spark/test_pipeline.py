@@ -1,0 +1,399 @@
+"""Whole runs in one session: the answer of plain Spark, whatever the policy, the stages and the keys."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import os
+import random
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from skewless.errors import InputError, LedgerError, QualityError, SpecError
+from skewless.run.directory import RunDirectory
+from skewless.run.publication import published_path
+from skewless.spec.spec import Input
+from skewless_spark.prepare.prepare import freeze, prepare
+from skewless_spark.result.merge import merge_states
+from skewless_spark.sources import list_input
+from skewless_spark.stage.histogram import head_and_slots
+from skewless_spark.stage.stage import outcome, run_stage
+from skewless_spark.states.columns import JobColumns
+from tests.listening import LOOPBACK, listening
+from tests.spark.scenario import DATE, as_rows, plain, reduce_job, result_of, run_job, spec_of, write_input
+
+#: What no key should be, and some are.
+AWKWARD = [
+    "",
+    " ",
+    "'",
+    '"',
+    "`",
+    "\\",
+    "a,b",
+    "a\nb",
+    "a\r\n",
+    "\0",
+    "a\0b",
+    "\u00e9\U0001f600",
+    "null",
+    "<img src=x>",
+    "k" * 10_000,
+]
+
+AGGREGATES = {
+    "n": "count",
+    "filled": {"function": "count", "column": "value"},
+    "total": {"function": "sum", "column": "value"},
+    "least": {"function": "min", "column": "value"},
+    "most": {"function": "max", "column": "value"},
+    "mean": {"function": "avg", "column": "value"},
+}
+
+
+def skewed(rows: int = 30_000, seed: int = 1) -> pa.Table:
+    """Zipf keys with awkward ones and nulls among them, and a nullable value."""
+    rng = np.random.default_rng(seed)
+    ranks = rng.zipf(1.3, rows) % 2000
+    keys: list[Any] = [AWKWARD[rank - 1] if 1 <= rank <= len(AWKWARD) else f"k{rank}" for rank in ranks]
+    for at in rng.integers(0, rows, rows // 20):
+        keys[at] = None
+    values = pa.array([None if number % 11 == 0 else int(number % 1000) for number in range(rows)], pa.int32())
+    return pa.table({"key": pa.array(keys, pa.string()), "value": values, "word": [f"w{n % 977}" for n in range(rows)]})
+
+
+@pytest.fixture(scope="module")
+def skewed_input(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_input(tmp_path_factory.mktemp("skewed") / "input", skewed(), files=40)
+
+
+@pytest.mark.parametrize(
+    "routing",
+    [
+        {"policy": "static", "reducers": 4},
+        {"policy": "adaptive", "reducers": 4},
+        {"policy": "adaptive", "reducers": 1},
+        {"policy": "adaptive", "reducers": 16, "waves": [1, 1]},
+        {"policy": "adaptive", "reducers": 3, "waves": [1]},
+    ],
+    ids=["static", "adaptive", "one reducer", "sixteen reducers", "one wave"],
+)
+def test_the_result_is_that_of_plain_spark(
+    spark: SparkSession, skewed_input: Path, tmp_path: Path, routing: dict[str, Any]
+) -> None:
+    spec = spec_of(skewed_input, "key", AGGREGATES, routing=routing)
+    run, finished, _ = run_job(spark, spec, tmp_path / "run")
+    expected = plain(
+        spark,
+        skewed_input,
+        ["key"],
+        F.count("*"),
+        F.count("value"),
+        F.sum("value"),
+        F.min("value"),
+        F.max("value"),
+        F.avg("value"),
+    ).toArrow()
+    assert as_rows(result_of(run)) == as_rows(expected)
+    assert result_of(run).schema.types == expected.schema.types
+    assert finished.quality.success
+    assert finished.quality.ledger.balanced
+
+
+def test_native_and_python_states_sit_side_by_side_and_agree(
+    spark: SparkSession, skewed_input: Path, tmp_path: Path
+) -> None:
+    aggregates = {
+        "words": {"function": "approx_count_distinct", "column": "word"},
+        "histogram": {"function": "streaming_histogram", "column": "value", "bins": 16},
+        "filled": {"function": "count", "column": "value"},
+    }
+    spec = spec_of(skewed_input, "key", aggregates, routing={"reducers": 4})
+    run, _ = reduce_job(spark, spec, tmp_path / "run")
+    exact = plain(spark, skewed_input, ["key"], F.count_distinct("word").alias("words"))
+    words = {row["key"]: row["words"] for row in exact.collect()}
+    result = result_of(run)
+    assert result.column_names == ["key", *aggregates]
+    for row in result.to_pylist():
+        assert sum(point["y"] for point in row["histogram"]) == row["filled"]
+        assert row["words"] == pytest.approx(words[row["key"]], rel=0.06, abs=1)
+
+
+def test_adaptive_leaves_a_backlog_forwards_it_and_is_balanced_from_the_second_stage_on(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path = write_input(tmp_path / "input", skewed(200_000), files=100)
+    _, reports = reduce_job(spark, spec_of(path, "key", {"n": "count"}, routing={"reducers": 8}), tmp_path / "run")
+    assert reports[0].backlog_rows > 0
+    assert sum(report.forwarded_rows for report in reports) > 0
+    assert [report.max_over_mean for report in reports[1:]] == pytest.approx([1.0] * (len(reports) - 1), abs=0.1)
+    assert reports[-1].backlog_rows == 0
+
+
+@pytest.mark.parametrize(("budgeted", "branches"), [(True, 3), (False, 2)], ids=["with a budget", "without one"])
+def test_a_stage_reads_and_shuffles_its_rows_once_whatever_is_made_of_them(
+    spark: SparkSession, skewed_input: Path, tmp_path: Path, budgeted: bool, branches: int
+) -> None:
+    aggregates = {"n": "count", "histogram": {"function": "streaming_histogram", "column": "value"}}
+    run, _ = reduce_job(spark, spec_of(skewed_input, "key", aggregates), tmp_path / "run")
+    job, plan = run.job(), run.plan(1)
+    assert plan.budget_rows is not None
+    plan = plan if budgeted else plan.model_copy(update={"budget_rows": None})
+    columns = JobColumns.of(job)
+    union = outcome(spark, run, columns, plan)
+    union.collect()
+    executed = union._jdf.queryExecution().executedPlan().toString().split("== Initial Plan ==")[0]
+    assert executed.count("ReusedExchange") == branches - 1
+    assert executed.count("row_index") > 0
+    shuffles = [line for line in executed.splitlines() if "Exchange shufflepartitionid" in line]
+    assert len([line for line in shuffles if "Reused" not in line]) == 1
+
+
+def test_the_head_and_the_slots_are_made_of_one_reading_of_the_counts(spark: SparkSession, tmp_path: Path) -> None:
+    counts = pa.table({"name": [f"key-{n % 50}" for n in range(400)] + ["x" * 2000], "rows": [1] * 401})
+    pq.write_table(counts, tmp_path / "counts.parquet")
+    read = spark.read.parquet(str(tmp_path / "counts.parquet"))
+    per_key = read.groupBy(F.col("name").alias("key")).agg(
+        F.sum("rows").alias("seen"), F.lit(0).cast("bigint").alias("left"), F.sum("rows").alias("seconds")
+    )
+    both = head_and_slots(per_key, ring_bits=4, head_limit=20, rows=(401, 1))
+    found = both.collect()
+    executed = both._jdf.queryExecution().executedPlan().toString().split("== Initial Plan ==")[0]
+    assert (executed.count("FileScan"), executed.count("ReusedExchange")) == (1, 1)
+    assert sorted(row["key"] for row in found if row["share"] is not None) == sorted(f"key-{n}" for n in range(50))[:20]
+    assert sum(row["seen"] for row in found if row["share"] is None) == 401
+
+
+def test_the_same_plans_give_the_same_bytes(spark: SparkSession, skewed_input: Path, tmp_path: Path) -> None:
+    aggregates = {
+        **AGGREGATES,
+        "words": {"function": "approx_count_distinct", "column": "word"},
+        "histogram": {"function": "streaming_histogram", "column": "value", "bins": 4},
+    }
+    spec = spec_of(skewed_input, "key", aggregates, routing={"reducers": 4, "warm_start": False, "stage_overhead": 0})
+    first, _ = reduce_job(spark, spec, tmp_path / "first")
+    second, _ = reduce_job(spark, spec, tmp_path / "second")
+    assert contents(first) == contents(second)
+    # Any step, its commit taken away, is run again to the same end.
+    for step in ("stages/0000", "stages/0002", "result"):
+        (tmp_path / "second" / step / "COMMIT.json").unlink()
+        if step != "result":
+            (tmp_path / "second" / "result" / "COMMIT.json").unlink()
+        again, _ = reduce_job(spark, spec, tmp_path / "second")
+        assert contents(again) == contents(first)
+
+
+def contents(run: RunDirectory) -> list[bytes]:
+    return [Path(run.path(file.path)).read_bytes() for file in run.committed("result").files]
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("bigint", [1, -1, 0, 2**63 - 1, -(2**63), None]),
+        ("double", [0.0, -0.0, float("nan"), float("inf"), 1e-310, 0.1, None]),
+        ("decimal", [decimal.Decimal("1.10"), decimal.Decimal("-99999.99"), None]),
+        ("boolean", [True, False, None]),
+        ("date", [dt.date(1, 1, 1), dt.date(2026, 11, 20), None]),
+        ("timestamp", [dt.datetime(2026, 10, 25, hour, 30, tzinfo=dt.UTC) for hour in range(4)]),
+        ("binary", [b"", b"\x00", b"\xff\xfe", b"abc", None]),
+        ("string", [*AWKWARD, None]),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_keys_of_every_type_come_out_unharmed(
+    spark: SparkSession, tmp_path: Path, kind: str, values: list[Any]
+) -> None:
+    rng = random.Random(7)
+    column = pa.array([rng.choice(values) for _ in range(2000)], pa.decimal128(7, 2) if kind == "decimal" else None)
+    path = write_input(tmp_path / "input", pa.table({"key": column}), files=8)
+    run, _ = reduce_job(spark, spec_of(path, "key", {"n": "count"}, routing={"reducers": 3}), tmp_path / "run")
+    assert as_rows(result_of(run)) == as_rows(plain(spark, path, ["key"], F.count("*")).toArrow())
+
+
+def test_keys_of_several_columns_come_out_unharmed(spark: SparkSession, tmp_path: Path) -> None:
+    rng = random.Random(3)
+    table = pa.table(
+        {
+            "odd `name`.x": [rng.choice([*AWKWARD, None]) for _ in range(4000)],
+            "task": pa.array([rng.choice([1, 2, None]) for _ in range(4000)], pa.int16()),
+            "origin": [rng.random() for _ in range(4000)],
+        }
+    )
+    path = write_input(tmp_path / "input", table, files=8)
+    aggregates = {"rows": "count", "kind": {"function": "max", "column": "origin"}}
+    run, _ = reduce_job(spark, spec_of(path, ["odd `name`.x", "task"], aggregates), tmp_path / "run")
+    columns = ["`odd ``name``.x`", "task"]
+    assert as_rows(result_of(run)) == as_rows(plain(spark, path, columns, F.count("*"), F.max("origin")).toArrow())
+
+
+@pytest.mark.parametrize("files", [0, 1], ids=["a folder without files", "a file without rows"])
+def test_an_empty_input_publishes_an_empty_result(spark: SparkSession, tmp_path: Path, files: int) -> None:
+    path = tmp_path / "input"
+    path.mkdir()
+    if files:
+        pq.write_table(skewed(10).slice(0, 0), path / "part.parquet")
+    aggregates = {**AGGREGATES, "histogram": {"function": "streaming_histogram", "column": "value"}}
+    run, finished, reports = run_job(spark, spec_of(path, "key", aggregates), tmp_path / "run")
+    assert [report.admitted_rows for report in reports] == [0]
+    assert result_of(run).num_rows == 0
+    assert finished.publication.keys == 0
+    assert pq.read_table(finished.publication.path).column_names[: 1 + len(aggregates)] == ["key", *aggregates]
+
+
+def test_one_file_makes_one_wave(spark: SparkSession, tmp_path: Path) -> None:
+    path = write_input(tmp_path / "input", skewed(1000), files=1)
+    run, finished, _ = run_job(spark, spec_of(path, "key", {"n": "count"}), tmp_path / "run")
+    assert len(run.job().waves) == 1
+    assert finished.publication.rows == 1000
+
+
+def test_file_names_with_odd_characters_are_read(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "in put [1]{a,b}"
+    path.mkdir()
+    for number, name in enumerate(["a b.parquet", "a%20b.parquet", "\u00e9+&=#?.parquet", "x[0-9]*.parquet"]):
+        pq.write_table(pa.table({"key": [f"k{number}"] * 3}), path / name)
+    run, _ = reduce_job(spark, spec_of(path, "key", {"n": "count"}), tmp_path / "run")
+    assert as_rows(result_of(run)) == [(f"'k{number}'", "3") for number in range(4)]
+
+
+def test_a_file_name_that_hadoop_cannot_read_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "input"
+    path.mkdir()
+    pq.write_table(pa.table({"key": ["a"]}), path / "b:c.parquet")
+    with pytest.raises(InputError, match=r"b:c\.parquet: required a file name without ':'"):
+        list_input(Input(path=str(path)), str(path))
+
+
+def test_a_failed_expectation_leaves_the_published_day_and_its_report(
+    spark: SparkSession, skewed_input: Path, tmp_path: Path
+) -> None:
+    good = spec_of(skewed_input, "key", {"n": "count"}, output={"path": str(tmp_path / "out")})
+    run, _, _ = run_job(spark, good, tmp_path / "good")
+    folder = Path(published_path(run.job()))
+    before = {file.name: file.read_bytes() for file in folder.iterdir()}
+    never = {"type": "expect_column_values_to_be_between", "kwargs": {"column": "n", "max_value": 0}}
+    bad = spec_of(
+        skewed_input, "key", {"n": "count"}, output={"path": str(tmp_path / "out")}, quality={"expectations": [never]}
+    )
+    with pytest.raises(QualityError, match=r"expect_column_values_to_be_between.*n.*max_value"):
+        run_job(spark, bad, tmp_path / "bad")
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
+    assert RunDirectory(str(tmp_path / "bad")).commit_of("quality") is not None
+
+
+def test_an_input_that_changes_during_the_run_is_noticed_and_nothing_is_committed(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path = write_input(tmp_path / "input", skewed(2000), files=10)
+    run, _ = reduce_job(spark, spec_of(path, "key", {"n": "count"}), tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / "stages" / "0001")
+    for file in path.iterdir():
+        pq.write_table(skewed(150, seed=9), file)
+    with pytest.raises(InputError, match=r"was rewritten; nothing was committed"):
+        run_stage(spark, run, 1)
+    # Were the change to escape the clock, the ledger would tell: it has fewer rows than the footers said.
+    job = run.job()
+    now = [unit.model_copy(update=_as_now(unit.path)) for unit in job.units]
+    (tmp_path / "run" / "job.json").write_text(job.model_copy(update={"units": tuple(now)}).sealed())
+    with pytest.raises(LedgerError, match=r"stage 1.*admitted.*nothing was committed"):
+        run_stage(spark, run, 1)
+    assert run.commit_of("stages/0001") is None
+
+
+def test_a_merge_before_all_stages_have_run_is_refused(spark: SparkSession, skewed_input: Path, tmp_path: Path) -> None:
+    run = RunDirectory(str(tmp_path / "run"))
+    prepare(run, spec_of(skewed_input, "key", {"n": "count"}, routing={"policy": "static"}), DATE, str(tmp_path))
+    run_stage(spark, run, 0)
+    with pytest.raises(LedgerError, match=r"required all 30,000 rows processed, but came [\d,]+ of them after 1"):
+        merge_states(spark, run)
+
+
+def test_of_two_attempts_at_a_stage_the_second_waits_and_finds_it_done(
+    spark: SparkSession, skewed_input: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = RunDirectory(str(tmp_path / "run"))
+    prepare(run, spec_of(skewed_input, "key", {"n": "count"}), DATE, str(tmp_path))
+    with ThreadPoolExecutor() as pool:
+        first, second = pool.map(lambda _: run_stage(spark, run, 0), range(2))
+    assert first == second == run.report(0)
+    assert "stages/0000 is held by" in caplog.text
+    assert len(list((tmp_path / "run" / "stages" / "0000" / "attempts").iterdir())) == 1
+
+
+def _as_now(path: str) -> dict[str, Any]:
+    """What the file system says of a file, without its rows."""
+    now = list_input(Input(path=path), path).units[0]
+    return {"size_bytes": now.size_bytes, "version": now.version, "checksum": now.checksum}
+
+
+def test_an_input_file_rewritten_with_its_size_and_time_kept_is_noticed(spark: SparkSession, tmp_path: Path) -> None:
+    path = write_input(tmp_path / "input", skewed(2000), files=10)
+    run, _ = reduce_job(spark, spec_of(path, "key", {"n": "count"}), tmp_path / "run")
+    (tmp_path / "run" / "stages" / "0001" / "COMMIT.json").unlink()
+    unit = run.job().units[run.job().waves[1][0]]
+    file, before = Path(unit.path), Path(unit.path).stat()
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    with pytest.raises(InputError, match=r"was rewritten; nothing was committed"):
+        run_stage(spark, run, 1)
+    assert run.commit_of("stages/0001") is None
+
+
+def test_distinct_counts_see_empty_strings_but_no_nulls(spark: SparkSession, tmp_path: Path) -> None:
+    table = pa.table({"key": ["a", "a", "b", "b", "c"], "word": ["", "x", "", None, None]})
+    path = write_input(tmp_path / "input", table, files=1)
+    aggregates = {"words": {"function": "approx_count_distinct", "column": "word"}}
+    run, _ = reduce_job(spark, spec_of(path, "key", aggregates), tmp_path / "run")
+    assert as_rows(result_of(run)) == [("'a'", "2"), ("'b'", "1"), ("'c'", "0")]
+
+
+def test_keys_that_are_no_utf8_are_counted_and_stay_on_the_ring(spark: SparkSession, tmp_path: Path) -> None:
+    raw = pa.array(
+        [b"caf\xe9"] * 3000 + [b"caf\xc3\xa9"] * 1000 + [b"k%d" % (n % 50) for n in range(1000)], pa.binary()
+    )
+    table = pa.table({"key": pa.Array.from_buffers(pa.string(), len(raw), raw.buffers()), "value": range(len(raw))})
+    path = write_input(tmp_path / "input", table.take(np.random.default_rng(5).permutation(len(raw))), files=20)
+    aggregates = {"n": "count", "histogram": {"function": "streaming_histogram", "column": "value"}}
+    run, reports = reduce_job(spark, spec_of(path, "key", aggregates, routing={"reducers": 3}), tmp_path / "run")
+    assert sorted(result_of(run)["n"].to_pylist())[-2:] == [1000, 3000]
+    assert all(min(report.histogram.seen_tail) >= 0 for report in reports)
+
+
+def test_columns_that_spark_cannot_read_or_tell_apart_are_told_before_it_starts(tmp_path: Path) -> None:
+    moments = pa.array([1, 2], pa.timestamp("ns"))
+    table = pa.table({"key": ["a", "b"], "KEY": ["a", "b"], "at": moments, "word": ["x", "y"], "_metadata": ["x", "y"]})
+    path = write_input(tmp_path / "input", table, files=1)
+    for key, aggregate, said in [
+        ("key", "count", r"'key' and 'KEY'"),
+        ("at", "count", r"'at' of type unsupported timestamp\[ns\]"),
+        ("_metadata", "count", r"a column name that Spark does not use itself"),
+        ("word", {"function": "max", "column": "at"}, r"a type that Spark reads.*timestamp\[ns\]"),
+    ]:
+        with pytest.raises(InputError, match=said):
+            freeze(spec_of(path, key, {"n": aggregate}), DATE, str(tmp_path), "spec")
+
+
+def test_a_result_among_the_input_or_on_an_object_store_is_refused(tmp_path: Path) -> None:
+    path = write_input(tmp_path / "input", skewed(100), files=1)
+    for output in (path, path / "out", tmp_path, "s3://bucket/out"):
+        with pytest.raises(SpecError, match=r"field output\.path: required"):
+            freeze(spec_of(path, "key", {"n": "count"}, output={"path": str(output)}), DATE, str(tmp_path), "spec")
+
+
+def test_a_local_session_listens_on_the_loopback_only(spark: SparkSession) -> None:
+    jvm = cast("Any", spark.sparkContext)._gateway.proc.pid
+    addresses = listening([jvm])
+    assert len(addresses) > 1, "its driver and its block manager"
+    assert not [address for address in addresses if not address.startswith(LOOPBACK)]

@@ -1,0 +1,562 @@
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from skewless.documents.commit import CommittedFile
+from skewless.documents.job import Algebra, Job, Unit
+from skewless.documents.quality import QualityReport
+from skewless.documents.stage_report import Histogram, StageReport
+from skewless.errors import LostRaceError, RunDirectoryError, SpecError
+from skewless.run.directory import RESULT_STEP, Attempt, RunDirectory, stage_step
+from skewless.spec.spec import JobSpec
+from skewless_spark.quality.expectations import ALLOWED, REFUSED, great_expectations
+from skewless_spark.quality.validate import check_expectations, validate
+
+Row = tuple[str | None, int | None, int | None]
+
+GOOD: list[Row] = [("self", 70, 9), ("the", 20, 4), ("", 6, 1), (None, 4, 2)]
+PAYLOAD = "<img src=x onerror=alert(1)>"
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A run that has merged, whose documents may lie."""
+
+    rows: Sequence[tuple[Any, ...]] = tuple(GOOD)
+    schema: str = "token string, occurrences bigint, files bigint"
+    key: tuple[str, ...] = ("token",)
+    expectations: Sequence[dict[str, Any]] = ()
+    counted_rows: int = 100
+    counted_keys: int | None = None
+    processed: tuple[int, int] = (35, 65)
+    admitted: tuple[int, int] = (40, 60)
+    backlog: tuple[int, int] = (5, 0)
+    files: int = 2
+    aggregates: dict[str, Any] = field(
+        default_factory=lambda: {
+            "occurrences": "count",
+            "files": {"function": "approx_count_distinct", "column": "file"},
+        }
+    )
+
+    def spec(self) -> JobSpec:
+        return JobSpec.model_validate(
+            {
+                "name": "tokens",
+                "input": {"path": "in"},
+                "key": self.key,
+                "aggregates": self.aggregates,
+                "quality": {"expectations": list(self.expectations)},
+                "output": {"path": "out"},
+            }
+        )
+
+    def lay_out(self, spark: SparkSession, folder: Path) -> RunDirectory:
+        """Write the documents and the files of the run, as prepare, the stages and merge would."""
+        run = RunDirectory(str(folder))
+        run.write_once("job.json", self.job())
+        for stage in range(2):
+            attempt = run.new_attempt(stage_step(stage))
+            attempt.write("report.json", self.report(stage))
+            attempt.commit([], {})
+        self.merge(spark, run)
+        return run
+
+    def job(self) -> Job:
+        empty = not self.counted_rows and not self.rows
+        return Job(
+            spec=self.spec(),
+            date=dt.date(2026, 11, 20),
+            input_path="/in",
+            output_path="/out",
+            units=tuple(
+                Unit(path=f"/in/{n}.parquet", rows=0 if empty else rows, size_bytes=1)
+                for n, rows in enumerate((40, 60))
+            ),
+            waves=((0,), (1,)),
+            key_types=dict.fromkeys(self.key, "string"),
+            column_types={"file": "string"},
+            algebra=dict.fromkeys(self.aggregates, Algebra(mergeable=True, ordered=False)),
+        )
+
+    def report(self, stage: int) -> StageReport:
+        nothing = (0,) * 16
+        return StageReport(
+            stage=stage,
+            waves=(stage, stage + 1),
+            admitted_rows=self.admitted[stage],
+            backlog_in_rows=self.backlog[0] if stage else 0,
+            forwarded_rows=0,
+            processed_rows=self.processed[stage],
+            backlog_rows=self.backlog[stage],
+            stage_seconds=1.0,
+            tasks=(),
+            histogram=Histogram(
+                seen_rows=0, seen_null_rows=0, backlog_null_rows=0, head={}, seen_tail=nothing, backlog_tail=nothing
+            ),
+        )
+
+    def merge(self, spark: SparkSession, run: RunDirectory) -> None:
+        attempt = run.new_attempt(RESULT_STEP)
+        frame = spark.createDataFrame(list(self.rows), self.schema).repartition(self.files)
+        frame.write.parquet(attempt.path("kind=result"))
+        files = [attempt.described("result", path, 0) for path in attempt.listed("kind=result")]
+        keys = len(self.rows) if self.counted_keys is None else self.counted_keys
+        attempt.commit(files, {"rows": self.counted_rows, "keys": keys})
+
+
+def report_of(scene: Scene, spark: SparkSession, folder: Path) -> QualityReport:
+    return validate(spark, scene.lay_out(spark, folder / "run"))
+
+
+def failures(report: QualityReport) -> list[str]:
+    return [check.sentence for check in report.checks if not check.success]
+
+
+def expecting(kind: str, **kwargs: Any) -> Scene:
+    return Scene(expectations=[{"type": kind, "kwargs": kwargs}])
+
+
+def empty(**changes: Any) -> Scene:
+    scene = Scene(rows=(), counted_rows=0, processed=(0, 0), admitted=(0, 0), backlog=(0, 0), files=1)
+    return replace(scene, **changes)
+
+
+def test_a_good_result_passes_and_the_report_says_so(spark: SparkSession, tmp_path: Path) -> None:
+    report = report_of(Scene(), spark, tmp_path)
+    assert failures(report) == []
+    assert report.success
+    assert report.keys == 4
+    assert report.ledger.balanced
+    sentences = [check.sentence for check in report.checks]
+    assert "expect_column_sum_to_be_between(occurrences, min_value=100, max_value=100): observed 100" in sentences
+    assert "expect_compound_columns_to_be_unique(token): 0 of 4 values unexpected" in sentences
+    assert {check.subject for check in report.checks} == {"ledger", "result"}
+
+
+def test_the_report_is_committed_once_and_read_ever_after(spark: SparkSession, tmp_path: Path) -> None:
+    run = Scene().lay_out(spark, tmp_path / "run")
+    first = validate(spark, run)
+    commit = run.committed("quality")
+    assert commit.counts == {"checks": len(first.checks), "failed": 0}
+    assert validate(spark, run) == first
+    assert run.committed("quality") == commit
+    assert len(run.fs.ls(f"{run.root}/quality/attempts")) == 1
+
+
+def test_two_validations_of_the_same_result_write_the_same_report(spark: SparkSession, tmp_path: Path) -> None:
+    scene = expecting("expect_column_values_to_be_between", column="occurrences", min_value=50)
+    first, second = (report_of(scene, spark, tmp_path / name) for name in ("a", "b"))
+    assert first.to_json() == second.to_json()
+
+
+def test_an_attempt_that_lost_the_race_returns_the_winners_report(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Scene().lay_out(spark, tmp_path / "run")
+    commit_alone = Attempt.commit
+
+    def commit_second(attempt: Attempt, files: Sequence[CommittedFile], counts: dict[str, int]) -> Any:
+        # The other attempt commits in the moment between this one's last look and its commit.
+        rival = run.new_attempt(attempt.step)
+        report = run.read(f"{attempt.folder}/result.json", QualityReport)
+        rival.write("result.json", report.model_copy(update={"keys": 77}))
+        commit_alone(rival, [], {})
+        return commit_alone(attempt, files, counts)
+
+    monkeypatch.setattr(Attempt, "commit", commit_second)
+    assert validate(spark, run).keys == 77
+    with pytest.raises(LostRaceError):
+        commit_alone(run.new_attempt("quality"), [], {})
+
+
+def test_a_result_that_has_not_committed_is_not_validated(spark: SparkSession, tmp_path: Path) -> None:
+    run = RunDirectory(str(tmp_path / "run"))
+    run.write_once("job.json", Scene().job())
+    with pytest.raises(RunDirectoryError, match="run the step before"):
+        validate(spark, run)
+
+
+def test_a_doubled_key_is_found_and_named(spark: SparkSession, tmp_path: Path) -> None:
+    rows = [("self", 35, 9), ("self", 35, 9), ("the", 30, 4)]
+    report = report_of(Scene(rows=rows), spark, tmp_path)
+    assert failures(report) == [
+        "expect_compound_columns_to_be_unique(token): 2 of 3 values unexpected (66.67%), for example 'self'"
+    ]
+
+
+def test_a_doubled_null_key_is_found(spark: SparkSession, tmp_path: Path) -> None:
+    rows = [("self", 70, 9), (None, 20, 4), (None, 10, 1)]
+    report = report_of(Scene(rows=rows), spark, tmp_path)
+    assert failures(report) == [
+        "expect_compound_columns_to_be_unique(token): 2 of 3 values unexpected (66.67%), for example None"
+    ]
+
+
+def test_a_null_key_and_an_empty_key_differ(spark: SparkSession, tmp_path: Path) -> None:
+    assert report_of(Scene(rows=[(None, 60, 1), ("", 40, 1)]), spark, tmp_path).success
+
+
+def test_keys_of_several_columns_are_unique_as_a_whole(spark: SparkSession, tmp_path: Path) -> None:
+    scene = Scene(key=("a.b", "key 2"), schema="`a.b` string, `key 2` string, occurrences bigint, files bigint")
+    good = replace(scene, rows=[("x", None, 40, 1), (None, "x", 30, 1), (None, None, 20, 1), ("x", "x", 10, 1)])
+    assert failures(report_of(good, spark, tmp_path / "good")) == []
+    bad = replace(scene, rows=[("x", None, 40, 1), ("x", None, 30, 1), (None, None, 20, 1), (None, None, 10, 1)])
+    [sentence] = failures(report_of(bad, spark, tmp_path / "bad"))
+    call, _, numbers = sentence.partition(": ")
+    assert call == "expect_compound_columns_to_be_unique(a.b, key 2)"
+    assert numbers == "4 of 4 values unexpected (100.00%), for example ('x', None), (None, None)"
+
+
+def test_a_count_that_does_not_add_up_is_found(spark: SparkSession, tmp_path: Path) -> None:
+    report = report_of(Scene(rows=[("self", 70, 9), ("the", 29, 4)]), spark, tmp_path)
+    assert failures(report) == [
+        "expect_column_sum_to_be_between(occurrences, min_value=100, max_value=100): observed 99"
+    ]
+
+
+def test_a_lost_file_is_found(spark: SparkSession, tmp_path: Path) -> None:
+    report = report_of(Scene(counted_keys=5), spark, tmp_path)
+    assert failures(report) == ["expect_table_row_count_to_equal(value=5): observed 4"]
+
+
+def test_a_null_count_is_found(spark: SparkSession, tmp_path: Path) -> None:
+    report = report_of(Scene(rows=[("self", 100, 9), ("the", None, None)]), spark, tmp_path)
+    assert failures(report) == [
+        "expect_column_values_to_not_be_null(occurrences): 1 of 2 values unexpected (50.00%), for example None",
+        "expect_column_values_to_not_be_null(files): 1 of 2 values unexpected (50.00%), for example None",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        pytest.param(
+            {"admitted": (39, 60), "processed": (34, 65)},
+            "stage 0 admitted 39 rows of the 40 listed",
+            id="not-admitted",
+        ),
+        pytest.param(
+            {"processed": (34, 65)}, "stage 0 got 40 rows but processed and left over 39", id="lost-in-a-stage"
+        ),
+        pytest.param(
+            {"backlog": (5, 3), "processed": (35, 62)}, "3 backlog rows were never reduced", id="never-reduced"
+        ),
+        pytest.param({"counted_rows": 99}, "the states account for 99 rows of the 100 processed", id="lost-in-merge"),
+    ],
+)
+def test_lost_rows_fail_the_ledger_in_both_voices(
+    spark: SparkSession, tmp_path: Path, changes: dict[str, Any], problem: str
+) -> None:
+    report = report_of(replace(Scene(), **changes), spark, tmp_path)
+    assert not report.success
+    assert not report.ledger.balanced
+    said = [check for check in report.checks if check.subject == "ledger"]
+    own = [check for check in said if check.expectation == "ledger_balances"]
+    assert problem in own[0].sentence
+    assert any(not check.success for check in said if check not in own), "Great Expectations must see it too"
+
+
+def test_a_failing_expectation_of_the_spec_says_name_column_and_numbers(spark: SparkSession, tmp_path: Path) -> None:
+    scene = expecting("expect_column_values_to_be_between", column="occurrences", min_value=10)
+    report = report_of(scene, spark, tmp_path)
+    [sentence] = failures(report)
+    call, _, numbers = sentence.partition(": ")
+    assert call == "expect_column_values_to_be_between(occurrences, min_value=10)"
+    assert numbers == "2 of 4 values unexpected (50.00%), for example 4, 6"
+    check = next(check for check in report.checks if not check.success)
+    assert (check.subject, check.column, check.observed) == ("result", "occurrences", "")
+
+
+def test_a_failing_statistic_says_what_was_observed(spark: SparkSession, tmp_path: Path) -> None:
+    report = report_of(
+        expecting("expect_column_mean_to_be_between", column="occurrences", max_value=5), spark, tmp_path
+    )
+    assert failures(report) == ["expect_column_mean_to_be_between(occurrences, max_value=5): observed 25"]
+    assert [check.observed for check in report.checks if not check.success] == ["25"]
+
+
+def test_one_expectation_that_cannot_be_evaluated_does_not_spoil_the_others(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    scene = expecting("expect_column_values_to_be_between", column="token", min_value=1)
+    failed = failures(report_of(scene, spark, tmp_path))
+    assert len(failed) == 1
+    assert failed[0].startswith("expect_column_values_to_be_between(token, min_value=1): could not be evaluated: ")
+    assert "\n" not in failed[0]
+    assert len(failed[0]) < 300
+
+
+def test_an_empty_result_is_valid(spark: SparkSession, tmp_path: Path) -> None:
+    report = report_of(
+        empty(
+            expectations=[
+                {"type": "expect_column_values_to_be_between", "kwargs": {"column": "occurrences", "min_value": 1}},
+                {"type": "expect_column_mean_to_be_between", "kwargs": {"column": "occurrences", "min_value": 1}},
+            ]
+        ),
+        spark,
+        tmp_path,
+    )
+    assert failures(report) == []
+    assert report.success
+    assert report.keys == 0
+
+
+def test_an_empty_result_of_rows_that_were_processed_is_not_valid(spark: SparkSession, tmp_path: Path) -> None:
+    report = report_of(replace(Scene(), rows=()), spark, tmp_path)
+    assert "expect_table_row_count_to_be_between(min_value=1, max_value=100): observed 0" in failures(report)
+
+
+def test_a_spec_may_still_demand_rows(spark: SparkSession, tmp_path: Path) -> None:
+    demand = {"type": "expect_table_row_count_to_be_between", "kwargs": {"min_value": 1}}
+    report = report_of(empty(expectations=[demand]), spark, tmp_path)
+    assert failures(report) == ["expect_table_row_count_to_be_between(min_value=1): observed 0"]
+
+
+ODD = ["a\nb", "nul\0inside", "quote\"'", "k" * 10_000, "Zürich 雪 🙂", "$column ${x}", "{{ 7*7 }}", PAYLOAD]
+
+
+def test_odd_keys_are_escaped_and_shortened_in_sentences(spark: SparkSession, tmp_path: Path) -> None:
+    scene = Scene(
+        rows=[(key, 1, 1) for key in ODD],
+        counted_rows=len(ODD),
+        expectations=[
+            {"type": "expect_column_values_to_be_in_set", "kwargs": {"column": "token", "value_set": ["other"]}}
+        ],
+    )
+    report = report_of(scene, spark, tmp_path)
+    sentence = next(line for line in failures(report) if "in_set" in line)
+    assert "8 of 8 values unexpected (100.00%), for example " in sentence
+    examples = sentence.split("for example ")[1]
+    assert "\n" not in examples
+    assert "\0" not in examples
+    assert len(examples) <= 3 * 40 + 4
+
+
+def test_validation_writes_nothing_but_its_report(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, here = tmp_path / "home", tmp_path / "here"
+    home.mkdir()
+    here.mkdir()
+    run = Scene().lay_out(spark, tmp_path / "run")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.chdir(here)
+    assert validate(spark, run).success
+    assert [*home.rglob("*"), *here.rglob("*")] == []
+    files = {path.name for path in (tmp_path / "run" / "quality" / "attempts").rglob("*") if path.is_file()}
+    assert files - {"manifest.json"} == {"result.json"}
+
+
+@pytest.mark.parametrize("name", ["run_id=manual", "odd [name] {a,b} *"], ids=["like-a-partition", "like-a-pattern"])
+def test_the_name_of_a_run_directory_does_not_matter(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    assert failures(report_of(Scene(), spark, tmp_path / name)) == []
+
+
+def test_validation_is_silent_off_a_terminal(
+    spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = Scene().lay_out(spark, tmp_path / "run")
+    capfd.readouterr()
+    assert validate(spark, run).success
+    assert capfd.readouterr() == ("", "")
+
+
+def test_the_session_and_the_cache_are_left_as_they_were(spark: SparkSession, tmp_path: Path) -> None:
+    run = Scene().lay_out(spark, tmp_path / "run")
+    before = len(spark.sparkContext._jsc.getPersistentRDDs())
+    assert validate(spark, run).success
+    assert spark.range(3).count() == 3
+    assert len(spark.sparkContext._jsc.getPersistentRDDs()) == before
+
+
+@pytest.mark.parametrize(
+    ("kind", "kwargs", "sentence"),
+    [
+        pytest.param(
+            "expect_column_values_to_be_betwen", {}, "did you mean 'expect_column_values_to_be_between'", id="typo"
+        ),
+        pytest.param("expect_query_results_to_match_comparison", {}, "runs a query of its own", id="query"),
+        pytest.param("expect_table_row_count_to_equal_other_table", {}, "reads another table", id="other-table"),
+        pytest.param(
+            "expect_column_distinct_values_to_equal_set", {}, "brings every distinct value to the driver", id="driver"
+        ),
+        pytest.param("expect_column_values_to_match_like_pattern", {}, "has for Spark", id="not-on-spark"),
+        pytest.param(
+            "expect_column_values_to_not_be_null", {"colum": "files"}, "did you mean 'column'", id="unknown-kwarg"
+        ),
+        pytest.param(
+            "expect_column_values_to_not_be_null", {}, "kwargs.column: required this kwarg", id="missing-kwarg"
+        ),
+        pytest.param(
+            "expect_column_values_to_not_be_null", {"column": "filez"}, "did you mean 'files'", id="unknown-column"
+        ),
+        pytest.param(
+            "expect_column_values_to_not_be_null", {"column": 5}, "required a text, but came 5", id="column-no-text"
+        ),
+        pytest.param(
+            "expect_compound_columns_to_be_unique",
+            {"column_list": ["token", "filez"]},
+            "did you mean 'files'",
+            id="column-list",
+        ),
+        pytest.param(
+            "expect_column_values_to_be_between",
+            {"column": "files", "min_value": "many"},
+            "a number or a date",
+            id="wrong-type",
+        ),
+        pytest.param(
+            "expect_column_values_to_be_between",
+            {"column": "files", "min_value": {"$PARAMETER": "x"}},
+            "a mapping",
+            id="parameter",
+        ),
+        pytest.param(
+            "expect_column_values_to_be_in_set",
+            {"column": "files", "value_set": [{"$PARAMETER": "x"}]},
+            "a mapping",
+            id="nested",
+        ),
+        pytest.param(
+            "expect_column_values_to_be_between",
+            {"column": "files"},
+            "required min_value, max_value or both",
+            id="neither-bound",
+        ),
+        pytest.param(
+            "expect_table_row_count_to_equal",
+            {"value": 1.5},
+            "required a whole number, but came 1.5",
+            id="silently-cut",
+        ),
+        pytest.param(
+            "expect_column_max_to_be_between",
+            {"column": "files", "max_value": 1, "strict_max": "no"},
+            "required true or false, but came 'no'",
+            id="no-bool",
+        ),
+        pytest.param(
+            "expect_column_values_to_not_be_null",
+            {"column": "files", "row_condition": "1 = 1"},
+            "unknown 'row_condition'",
+            id="sql",
+        ),
+        pytest.param(
+            "expect_column_values_to_not_be_null",
+            {"column": "files", "result_format": "COMPLETE"},
+            "unknown 'result_format'",
+            id="result-format",
+        ),
+        pytest.param(
+            "expect_column_quantile_values_to_be_between",
+            {"column": "files", "quantile_ranges": {"quantiles": [0.5]}},
+            "two lists of one length",
+            id="quantiles",
+        ),
+    ],
+)
+def test_an_expectation_that_cannot_be_meant_is_refused_in_one_sentence(
+    kind: str, kwargs: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(SpecError, match=re.escape(sentence)) as caught:
+        check_expectations(expecting(kind, **kwargs).spec(), "tokens.yaml")
+    assert str(caught.value).startswith("tokens.yaml, field quality.expectations.0")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_frozen_spec_that_was_never_checked_is_refused_at_validation(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="runs a query"):
+        report_of(expecting("expect_query_results_to_match_comparison", base_query="SELECT 1"), spark, tmp_path)
+
+
+def test_every_expectation_is_either_allowed_refused_or_not_for_spark() -> None:
+    registry = great_expectations().expectations.registry
+    known = set(registry.list_registered_expectation_implementations())
+    assert known >= ALLOWED
+    assert set(REFUSED) <= known
+    assert not ALLOWED & set(REFUSED)
+
+
+#: One call of each allowed expectation, on the columns of ``GOOD``.
+CALLS: dict[str, dict[str, Any]] = {
+    "expect_column_max_to_be_between": {"column": "files", "min_value": 9, "max_value": 9},
+    "expect_column_mean_to_be_between": {"column": "files", "min_value": 4, "max_value": 4, "strict_max": False},
+    "expect_column_median_to_be_between": {"column": "files", "min_value": 2, "max_value": 4},
+    "expect_column_min_to_be_between": {"column": "files", "min_value": 1, "max_value": 1},
+    "expect_column_pair_values_a_to_be_greater_than_b": {
+        "column_A": "occurrences",
+        "column_B": "files",
+        "or_equal": True,
+    },
+    "expect_column_pair_values_to_be_equal": {"column_A": "occurrences", "column_B": "occurrences"},
+    "expect_column_pair_values_to_be_in_set": {
+        "column_A": "occurrences",
+        "column_B": "files",
+        "value_pairs_set": [[70, 9], [20, 4], [6, 1], [4, 2]],
+    },
+    "expect_column_proportion_of_non_null_values_to_be_between": {"column": "token", "min_value": 0.75},
+    "expect_column_proportion_of_unique_values_to_be_between": {"column": "files", "min_value": 1},
+    "expect_column_quantile_values_to_be_between": {
+        "column": "files",
+        "quantile_ranges": {"quantiles": [0, 1], "value_ranges": [[1, 1], [None, 9]]},
+    },
+    "expect_column_stdev_to_be_between": {"column": "files", "min_value": 1, "max_value": 9},
+    "expect_column_sum_to_be_between": {"column": "files", "min_value": 16, "max_value": 16},
+    "expect_column_to_exist": {"column": "files"},
+    "expect_column_type_to_be": {"column": "files", "type_": "LongType"},
+    "expect_column_unique_value_count_to_be_between": {"column": "files", "min_value": 4},
+    "expect_column_value_lengths_to_be_between": {"column": "token", "max_value": 4},
+    "expect_column_value_lengths_to_equal": {"column": "token", "value": 4, "mostly": 0.3},
+    "expect_column_value_z_scores_to_be_less_than": {"column": "files", "threshold": 3, "double_sided": True},
+    "expect_column_values_to_be_between": {"column": "files", "min_value": 1, "max_value": 9},
+    "expect_column_values_to_be_in_set": {"column": "files", "value_set": [1, 2, 4, 9]},
+    "expect_column_values_to_be_in_type_list": {"column": "files", "type_list": ["LongType", "IntegerType"]},
+    "expect_column_values_to_be_json_parseable": {"column": "token", "mostly": 0},
+    "expect_column_values_to_be_null": {"column": "token", "mostly": 0.25},
+    "expect_column_values_to_be_of_type": {"column": "files", "type_": "LongType"},
+    "expect_column_values_to_be_unique": {"column": "files"},
+    "expect_column_values_to_match_regex": {"column": "token", "regex": "^[a-z]*$"},
+    "expect_column_values_to_match_regex_list": {
+        "column": "token",
+        "regex_list": ["^[a-z]*$", "^$"],
+        "match_on": "any",
+    },
+    "expect_column_values_to_match_strftime_format": {"column": "token", "strftime_format": "%Y", "mostly": 0},
+    "expect_column_values_to_not_be_in_set": {"column": "files", "value_set": [3]},
+    "expect_column_values_to_not_be_null": {"column": "files"},
+    "expect_column_values_to_not_be_outliers": {"column": "files", "method": "iqr", "multiplier": 5},
+    "expect_column_values_to_not_match_regex": {"column": "token", "regex": "[0-9]"},
+    "expect_column_values_to_not_match_regex_list": {"column": "token", "regex_list": ["[0-9]", "x"]},
+    "expect_compound_columns_to_be_unique": {
+        "column_list": ["token", "files"],
+        "ignore_row_if": "any_value_is_missing",
+    },
+    "expect_multicolumn_sum_to_equal": {"column_list": ["occurrences", "files"], "sum_total": 79, "mostly": 0.2},
+    "expect_multicolumn_values_to_be_equal": {"column_list": ["files", "files"]},
+    "expect_select_column_values_to_be_unique_within_record": {"column_list": ["occurrences", "files"]},
+    "expect_table_column_count_to_be_between": {"min_value": 3, "max_value": 3},
+    "expect_table_column_count_to_equal": {"value": 3},
+    "expect_table_columns_to_match_ordered_list": {"column_list": ["token", "occurrences", "files"]},
+    "expect_table_columns_to_match_set": {"column_set": ["files", "occurrences", "token"], "exact_match": True},
+    "expect_table_row_count_to_be_between": {"min_value": 4, "max_value": 4},
+    "expect_table_row_count_to_equal": {"value": 4},
+}
+
+
+def test_every_allowed_expectation_runs_on_spark_side_by_side(spark: SparkSession, tmp_path: Path) -> None:
+    assert set(CALLS) == set(ALLOWED)
+    scene = Scene(expectations=[{"type": kind, "kwargs": kwargs} for kind, kwargs in CALLS.items()])
+    check_expectations(scene.spec(), "tokens.yaml")
+    report = report_of(scene, spark, tmp_path)
+    assert failures(report) == []
+    assert len(report.checks) == len(CALLS) + 7 + 7

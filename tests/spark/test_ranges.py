@@ -1,0 +1,240 @@
+"""Reading units with pyarrow: every row once wherever a file is cut, in the bytes that it has, or a sentence."""
+
+from __future__ import annotations
+
+import datetime as dt
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from fsspec.implementations.local import LocalFileSystem
+from pyarrow import orc
+
+from skewless.documents.job import Source, Unit
+from skewless.errors import InputError
+from skewless.routing.hashing import pack_origin
+from skewless.spec.spec import Input
+from skewless_spark.sources import list_input, ranges
+from skewless_spark.sources.listing import Listing
+
+ROWS = 60_000
+
+
+def table(rows: int = ROWS) -> pa.Table:
+    rng = np.random.default_rng(3)
+    words = [f"w\u00e9{number}" for number in rng.integers(0, 10**9, rows).tolist()]
+    return pa.table({"id": range(rows), "word": words, "x": rng.random(rows)})
+
+
+def write(kind: str, path: Path, rows: pa.Table) -> Path:
+    if kind == "parquet":
+        pq.write_table(rows, path, row_group_size=2000)
+    elif kind == "orc":
+        orc.write_table(rows, str(path), stripe_size=64 << 10, batch_size=512, compression="zstd")
+    elif kind == "csv":
+        path.write_text("id;word;x\n" + "".join(f'{a};"{b}";{c!r}\n' for a, b, c in zip(*rows.to_pydict().values())))  # noqa: B905
+    elif kind == "json":
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows.to_pylist()))
+    else:
+        path.write_text("\n".join(rows["word"].to_pylist()))
+    return path
+
+
+def given(kind: str, path: Path, **fields: Any) -> Input:
+    extra = {"delimiter": ";", "columns": {"id": "bigint", "x": "double"}} if kind == "csv" else {}
+    return Input.model_validate({"path": str(path), "format": kind, **extra, **fields})
+
+
+def rows_of(listing: Listing, columns: list[str]) -> pa.Table:
+    batches = [batch for unit in listing.units for batch in ranges.read_unit(unit, listing.source, columns)]
+    return pa.Table.from_batches(batches)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "orc", "csv", "json", "text"])
+def test_a_file_that_is_cut_gives_every_row_once_and_in_order(tmp_path: Path, kind: str) -> None:
+    path = write(kind, tmp_path / "input", table())
+    listing = list_input(given(kind, path, cut_bytes=1 << 16), str(path), share=0.01)
+    assert len(listing.units) > 1
+    columns = ["value"] if kind == "text" else ["id", "word", "x"]
+    found = rows_of(listing, columns)
+    expected = table()
+    assert found.column(columns[0]).to_pylist() == expected["word" if kind == "text" else "id"].to_pylist()
+    if kind != "text":
+        assert found.column("word").to_pylist() == expected["word"].to_pylist()
+        assert found.column("x").to_pylist() == expected["x"].to_pylist()
+    said = sum(unit.rows for unit in listing.units)
+    assert said == ROWS if kind in {"parquet", "orc"} else said == pytest.approx(ROWS, rel=0.1)
+
+
+def test_each_row_has_an_origin_of_its_own_that_tells_unit_and_offset(tmp_path: Path) -> None:
+    """Wherever it is read: by its origin a row of a split key is routed, the same way each time."""
+    path = write("parquet", tmp_path / "input", table())
+    listing = list_input(given("parquet", path, cut_bytes=1 << 16), str(path), share=0.01)
+    assert len(listing.units) > 1
+    numbered = list(enumerate(listing.units))
+    read = ranges.read_parts([numbered[:1], numbered[1:]], listing.source, ["id"], "origin")
+    numbers = pa.record_batch({"part": [1, 0]})
+    origins = [origin for batch in read([numbers]) for origin in batch.column("origin").to_pylist()]
+    in_order = [*numbered[1:], *numbered[:1]]
+    assert origins == [pack_origin(ordinal, offset) for ordinal, unit in in_order for offset in range(unit.rows)]
+
+
+@pytest.mark.parametrize("by", [1, -1], ids=["one too few", "one too many"])
+def test_a_unit_of_other_rows_than_its_footer_lists_is_refused(tmp_path: Path, by: int) -> None:
+    path = write("parquet", tmp_path / "input", table(100))
+    listing = list_input(given("parquet", path), str(path), share=0.01)
+    (unit,) = listing.units
+    read = ranges.read_parts([[(0, unit.model_copy(update={"rows": 100 + by}))]], listing.source, ["id"], "origin")
+    with pytest.raises(InputError, match=f"required {100 + by} rows as its footer lists, but came 100"):
+        list(read([pa.record_batch({"part": [0]})]))
+
+
+@pytest.mark.parametrize(("kind", "most"), [("parquet", 1.2), ("orc", 1.2), ("csv", 1.2), ("json", 1.2), ("text", 1.2)])
+def test_one_large_file_is_read_once_and_hardly_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, most: float
+) -> None:
+    rows = pa.concat_tables([table()] * 8)
+    if kind == "parquet":
+        pq.write_table(rows, tmp_path / "input", row_group_size=20_000)
+        path = tmp_path / "input"
+    elif kind == "orc":
+        orc.write_table(rows, str(tmp_path / "input"), stripe_size=1 << 20)
+        path = tmp_path / "input"
+    else:
+        path = write(kind, tmp_path / "input", rows)
+    counted = CountedReads(path)
+    monkeypatch.setattr(fsspec.core, "url_to_fs", lambda given: (counted, str(given)))
+    listing = list_input(given(kind, path), str(path), share=0.01)
+    assert len(listing.units) > 5
+    columns = ["value"] if kind == "text" else ["id", "word", "x"]
+    assert rows_of(listing, columns).num_rows == rows.num_rows
+    assert counted.bytes_read / path.stat().st_size <= most
+
+
+class CountedReads(LocalFileSystem):
+    """The local file system; it counts the bytes that are read from one file."""
+
+    cachable = False
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path, self.bytes_read = path, 0
+
+    def open(self, path: str, mode: str = "rb", **kwargs: Any) -> Any:
+        del kwargs
+        outer, opened = self, super().open(path, mode)
+
+        class Counted:
+            def __getattr__(self, name: str) -> Any:
+                return getattr(opened, name)
+
+            def __enter__(self) -> Any:
+                return self
+
+            def __exit__(self, *_: object) -> None:
+                opened.close()
+
+            def read(self, size: int = -1) -> bytes:
+                raw = opened.read(size)
+                outer.bytes_read += len(raw)
+                return bytes(raw)
+
+        return Counted()
+
+
+@pytest.mark.parametrize(
+    "text", ["a\nb\n", "a\nb", "a\r\nb\r\n", "a\rb", "\ufeffa\nb\n"], ids=["lf", "no last one", "crlf", "cr", "a mark"]
+)
+def test_line_ends_and_a_byte_order_mark_are_no_part_of_a_line(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "x.txt"
+    path.write_bytes(text.encode())
+    assert rows_of(list_input(given("text", path), str(path)), ["value"])["value"].to_pylist() == ["a", "b"]
+
+
+@pytest.mark.parametrize("length", range(1, 9))
+def test_ranges_of_any_length_share_lines_out_without_gap_or_overlap(tmp_path: Path, length: int) -> None:
+    path = tmp_path / "x.txt"
+    lines = ["", "a", "bb", "", "", "a long line", "c", ""]
+    path.write_text("\n".join(lines) + "\n")
+    size = path.stat().st_size
+    spans = [(start, min(start + length, size)) for start in range(0, size, length)]
+    units = [Unit(path=str(path), rows=1, size_bytes=size, span=span, counted=False) for span in spans]
+    source = Source(format="text", columns={"value": "string"})
+    found = [v for unit in units for b in ranges.read_unit(unit, source, ["value"]) for v in b.column(0).to_pylist()]
+    assert found == lines
+
+
+def test_a_compressed_text_is_read_whole(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv.gz"
+    path.write_bytes(gzip.compress(b"id;word;x\n1;a;2.5\n"))
+    listing = list_input(given("csv", path), str(path))
+    assert rows_of(listing, ["id", "word"]).to_pylist() == [{"id": 1, "word": "a"}]
+
+
+def test_csv_values_have_the_types_that_are_declared_and_an_empty_field_is_null(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text(
+        'a,b,c,d,e,f,g\n1,1.50,true,2026-01-31,2026-01-31 10:00:00,"",x\n'
+        ',,,,2026-01-31T10:00:00.5+02:00,,"q ""r"", s"\n'
+    )
+    kinds = {"a": "int", "b": "DECIMAL(5, 2)", "c": "boolean", "d": "date", "e": "timestamp"}
+    listing = list_input(Input(path=str(path), format="csv", columns=kinds), str(path))
+    assert list(listing.source.columns.values())[:2] == ["int", "decimal(5,2)"]
+    first, second = rows_of(listing, list("abcdefg")).to_pylist()
+    assert str(first["b"]) == "1.50"
+    assert (first["a"], first["c"], first["d"], first["f"], first["g"]) == (1, True, dt.date(2026, 1, 31), "", "x")
+    assert first["e"] == dt.datetime(2026, 1, 31, 10, tzinfo=dt.UTC)
+    assert second["e"] == dt.datetime(2026, 1, 31, 8, 0, 0, 500_000, tzinfo=dt.UTC)
+    assert [second[name] for name in "abcdf"] == [None] * 5
+    assert second["g"] == 'q "r", s'
+
+
+BAD = [
+    ("csv", "id;word;x\n1;a;0.5\n2;b\n", r"x\.csv, line 3: required 3 fields, but came 2"),
+    ("csv", "id;word;x\n1;a;0.5\n\nzwei;b;1\n", r"x\.csv, line 4: required a bigint in column 'id', but came 'zwei'"),
+    ("csv", 'id;word;x\n1;a;0.5\n2;"b\nc";1\n', r"x\.csv, line 3: required .*"),
+    ("csv", "id;word;x\n1;\udce9;0.5\n", r"x\.csv, line 2: required text in UTF-8"),
+    ("json", '{"id": 1}\n{"id": }\n', r"x\.json, line 2: required a JSON object, but came text that does not parse"),
+    ("json", '{"id": 1}\n\n{"id": "a"}\n', r"x\.json, line 3: required a bigint in field 'id', but came 'a'"),
+    ("json", '{"id": 1}\n[1]\n', r"x\.json, line 2: required a JSON object, but came a list"),
+]
+
+
+@pytest.mark.parametrize(("kind", "text", "said"), BAD)
+def test_a_bad_row_gets_one_sentence_with_file_and_line(tmp_path: Path, kind: str, text: str, said: str) -> None:
+    path = tmp_path / f"x.{kind}"
+    path.write_bytes(text.encode("utf-8", "surrogateescape"))
+    source = Source.model_validate(
+        {"format": kind, "delimiter": ";", "columns": {"id": "bigint", "word": "string", "x": "double"}}
+    )
+    unit = Unit(path=str(path), rows=1, size_bytes=path.stat().st_size, counted=False)
+    with pytest.raises(InputError, match=said) as told:
+        list(ranges.read_unit(unit, source, ["id", "word", "x"]))
+    assert "\n" not in str(told.value)
+
+
+def test_folders_name_columns_whose_types_follow_from_all_values(tmp_path: Path) -> None:
+    for folder in ("date=2026-01-01/n=1/site=a%20b", "date=2026-01-02/n=__HIVE_DEFAULT_PARTITION__/site=7"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "x.txt").write_text("line\n")
+    listing = list_input(given("text", tmp_path), str(tmp_path))
+    assert listing.source.partition_columns == {"date": "date", "n": "int", "site": "string"}
+    assert [unit.values["n"] for unit in listing.units] == ["1", None]
+    assert ranges.partition_value(listing.units[0], listing.source, "date").as_py() == dt.date(2026, 1, 1)
+    assert listing.units[0].values["site"] == "a b"
+    below = list_input(given("text", tmp_path), str(tmp_path / "date=2026-01-01"))
+    assert list(below.source.partition_columns) == ["date", "n", "site"]
+
+
+def test_folders_of_different_columns_are_refused(tmp_path: Path) -> None:
+    for folder in ("a=1", "b=1"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "x.txt").write_text("line\n")
+    with pytest.raises(InputError, match=r"required the partition columns \['a'\]"):
+        list_input(given("text", tmp_path), str(tmp_path))

@@ -1,0 +1,101 @@
+"""Spark says of every row what the core says of it."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import random
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from skewless.planner.planner import first_ring
+from skewless.routing.hashing import bucket_hash, encode_columns, key_hash
+from skewless.routing.plan import WHOLE_SHARE, RoutingPlan
+from skewless.routing.ring import Ring
+from skewless.spec.routing import LARGEST_RING_BITS, Routing
+from skewless_spark.aggregates.key_text import key_text
+from skewless_spark.stage.routing import bucket_hash as spark_bucket_hash
+from skewless_spark.stage.routing import key_hash as spark_key_hash
+from skewless_spark.stage.routing import route, share_cells
+
+#: One, two, three and four bytes in UTF-8, NUL and quotes among them.
+ALPHABET = "a0 \0\n'\"\\\u00e9\u03b1\u0436\u4e2d\u20ac\u200b\U0001f600\U00010348"
+
+
+def random_keys(count: int) -> list[str]:
+    """Keys of every length from nothing to some dozens of bytes, and a few long ones."""
+    rng = random.Random(42)
+    keys = ["".join(rng.choice(ALPHABET) for _ in range(number % 25)) for number in range(count)]
+    return [*keys, "", "\0", "\0\0\0\0", "x" * 10_000, "\U0001f600" * 2500]
+
+
+def unsigned(value: int) -> int:
+    return value & 0xFFFFFFFF
+
+
+def test_spark_and_python_hash_ten_thousand_unicode_keys_alike(spark: SparkSession) -> None:
+    keys = random_keys(12_000)
+    assert {len(key.encode()) % 4 for key in keys} == {0, 1, 2, 3}
+    rows = spark.createDataFrame(pa.table({"key": keys}))
+    hashed = rows.select(spark_key_hash(F.col("key")), spark_bucket_hash(F.col("key"))).toArrow()
+    assert [unsigned(value) for value in hashed.column(0).to_pylist()] == [key_hash(key) for key in keys]
+    assert [unsigned(value) for value in hashed.column(1).to_pylist()] == [bucket_hash(key) for key in keys]
+
+
+def test_spark_and_python_encode_several_columns_alike(spark: SparkSession) -> None:
+    pairs = [("a", None), (None, "a"), (None, None), ("", ""), ("1:a,", "~,"), ("\u00e9", "\U0001f600"), ("a", "b,c")]
+    rows = spark.createDataFrame(pairs, "first string, second string")
+    texts = rows.select(key_text([F.col("first"), F.col("second")], ["string", "string"])).toArrow().column(0)
+    assert texts.to_pylist() == [encode_columns(pair) for pair in pairs]
+    assert len(set(texts.to_pylist())) == len(pairs)
+
+
+def test_spark_routes_every_row_as_the_plan_says(spark: SparkSession) -> None:
+    keys: list[str | None] = [*random_keys(3000), *["hot"] * 3000, *["warm"] * 500, *[None] * 500]
+    plan = RoutingPlan(
+        epoch=3,
+        policy="adaptive",
+        waves=(3, 4),
+        ring=Ring.even(5, 16, ring_bits=10),
+        factors={1: 4, 3: 2},
+        head={"hot": ((0, 1024), (4, 40_000), (8, WHOLE_SHARE - 51_024), (4, 10_000)), "warm": ((7, WHOLE_SHARE),)},
+        share_salt=3,
+    )
+    origins = [(number % 7 << 40) | number for number in range(len(keys))]
+    rows = spark.createDataFrame(pa.table({"key": keys, "origin": origins}))
+    routed = route(rows, plan, F.col("key"), "origin").toArrow()
+    said = {row["origin"]: row["task"] for row in routed.to_pylist()}
+    assert said == {origin: plan.task_of(key, origin) for key, origin in zip(keys, origins, strict=True)}
+    assert len(set(said.values())) == len(plan.tasks)
+
+
+@pytest.mark.parametrize("factors", [{}, {3: 4, 9999: 2}], ids=["one task each", "key buckets"])
+def test_the_largest_ring_routes_alike_and_its_table_is_in_no_plan(
+    spark: SparkSession, factors: dict[int, int]
+) -> None:
+    """A million slots: written out they would be ten million characters of each plan."""
+    keys: list[str | None] = [*random_keys(2000), *(f"key-{number}" for number in range(20_000)), None]
+    ring = first_ring(Routing(reducers=10_000))
+    plan = RoutingPlan(epoch=1, policy="adaptive", waves=(1, 2), ring=ring, factors=factors)
+    assert ring.ring_bits == LARGEST_RING_BITS
+    rows = spark.createDataFrame(pa.table({"key": keys, "origin": range(len(keys))}))
+    routed = route(rows, plan, F.col("key"), "origin")
+    plans = io.StringIO()
+    with contextlib.redirect_stdout(plans):
+        routed.explain("extended")
+    assert "BroadcastHashJoin" in plans.getvalue()
+    assert len(plans.getvalue()) < 10_000
+    said = {row["origin"]: row["task"] for row in routed.toArrow().to_pylist()}
+    assert said == {origin: plan.task_of(key, origin) for origin, key in enumerate(keys)}
+    assert len(set(said.values())) > 8000
+
+
+def test_the_cells_of_a_share_are_as_few_as_can_be_and_hold_each_task_by_its_weight() -> None:
+    assert share_cells(((3, WHOLE_SHARE),)) == [3]
+    assert share_cells(((1, WHOLE_SHARE // 4), (2, 3 * WHOLE_SHARE // 4))) == [1, 2, 2, 2]
+    fine = share_cells(((0, 1), (1, WHOLE_SHARE - 1)))
+    assert len(fine) == WHOLE_SHARE
+    assert fine.count(0) == 1

@@ -1,0 +1,203 @@
+"""Several clusters share the stages of a run: the answer of one alone, whoever is slow or sleeps; and the command."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from skewless.documents.shared_stage import SharedTask
+from skewless.errors import RunDirectoryError
+from skewless.run.directory import RunDirectory, stage_step
+from skewless.spec.sharing import Sharing
+from skewless_spark.prepare.prepare import prepare
+from skewless_spark.result.merge import merge_states
+from skewless_spark.sharing import share_stage
+from skewless_spark.sharing.participation import lease_address
+from skewless_spark.stage.stage import outcome
+from skewless_spark.states.columns import JobColumns
+from tests.leases.conftest import redis_server
+from tests.spark.clusters import await_that, leases, shares
+from tests.spark.scenario import DATE, reduce_job, result_of, spec_of, write_input
+from tests.spark.shared_runs import (
+    DISTURBED,
+    NATIVE,
+    PACED_SUM,
+    ROWS,
+    SCENARIOS,
+    clusters,
+    counts,
+    paced_run,
+    plain_sums,
+    require_the_answer_of_one_alone,
+    shared_run,
+    stages_done,
+    sums_in_the_states,
+)
+from tests.spark.test_forwarding import events
+
+
+@pytest.mark.parametrize("scenario", ["native", *(name for name in SCENARIOS if name not in DISTURBED)])
+def test_two_clusters_share_a_run_and_say_what_one_alone_says(
+    spark: SparkSession, tmp_path: Path, scenario: str
+) -> None:
+    run, spec = shared_run(tmp_path, scenario)
+    with clusters(run, "east", "west") as both:
+        assert all(one.ended_well() for one in both), [one.log.read_text() for one in both]
+    assert stages_done(run)
+    assert set(shares(run)) == {"east", "west"}
+    if scenario in DISTURBED:
+        assert any(report.backlog_rows for report in run.reports())
+    require_the_answer_of_one_alone(spark, run, spec, tmp_path)
+
+
+def test_with_leases_in_redis_it_is_the_same_and_the_run_directory_has_none(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with redis_server() as (socket, _):
+        run, spec = shared_run(tmp_path, "native", store=f"unix://{socket}")
+        with clusters(run, "east", "west") as both:
+            assert all(one.ended_well() for one in both), [one.log.read_text() for one in both]
+        require_the_answer_of_one_alone(spark, run, spec, tmp_path)
+    assert set(shares(run)) == {"east", "west"}
+    assert not [path for path in Path(run.root).rglob("*") if path.name in {"leases", "owner"}]
+
+
+def test_the_faster_one_does_more(packages: Path, tmp_path: Path) -> None:
+    run = paced_run(tmp_path, aggregates=PACED_SUM)
+    with (
+        clusters(run, "slow", packages=packages, row_seconds=0.006) as (slow,),
+        clusters(run, "fast", packages=packages) as (fast,),
+    ):
+        assert fast.ended_well(), fast.log.read_text()
+        assert slow.ended_well(), slow.log.read_text()
+    done = shares(run)
+    assert done["fast"] > 2 * done["slow"] >= 2
+    assert sums_in_the_states(run) == plain_sums()
+
+
+def test_one_that_is_stopped_beyond_its_leases_is_fenced_out_when_it_wakes(packages: Path, tmp_path: Path) -> None:
+    run = paced_run(tmp_path, aggregates=PACED_SUM)
+    with (
+        clusters(run, "sleeper", packages=packages, row_seconds=0.006) as (sleeper,),
+        clusters(run, "other", packages=packages, row_seconds=0.003) as (other,),
+    ):
+        await_that(lambda: any(name.startswith("task-") for name in sleeper.holds(leases(run, 0))), sleeper, other)
+        sleeper.signal(signal.SIGSTOP)
+        before = leases(run, 0)
+        (held,) = sleeper.holds(before)
+        # Somebody else has done its task, and there are others left: the stage has not ended when it wakes.
+        await_that(lambda: held in leases(run, 0).committed(), other)
+        after = leases(run, 0)
+        assert not run.committed_stages()
+        sleeper.signal(signal.SIGCONT)
+        assert sleeper.ended_well(), sleeper.log.read_text()
+        assert other.ended_well(), other.log.read_text()
+    assert after.fence(held) > before.fence(held)
+    assert SharedTask.from_sealed(after.committed()[held].encode()).cluster == "other"
+    assert f"partition {held}: required fencing number {before.fence(held)} of sleeper-" in sleeper.log.read_text()
+    assert leases(run, 0).committed()[held] == after.committed()[held]
+    assert sums_in_the_states(run) == plain_sums()
+
+
+def test_a_stage_that_nobody_shares_has_no_trace_of_others(spark: SparkSession, tmp_path: Path) -> None:
+    _, spec = shared_run(tmp_path, "python")
+    run, reports = reduce_job(spark, spec, tmp_path / "alone")
+    for report in reports:
+        folder = Path(run.path(stage_step(report.stage)))
+        assert {path.name for path in folder.iterdir()} == {"COMMIT.json", "attempts", "owner"}
+        (attempt,) = (folder / "attempts").iterdir()
+        visible = {path.name for path in attempt.iterdir() if not path.name.startswith((".", "_"))}
+        assert visible - {"kind=backlog"} == {"kind=native", "kind=python", "report.json", "manifest.json"}
+    plan, columns = run.plan(1), JobColumns.of(run.job())
+    executed = outcome(spark, run, columns, plan)._jdf.queryExecution().executedPlan().toString()
+    assert len([line for line in executed.splitlines() if "Exchange shufflepartitionid" in line]) >= 1
+    assert "Coalesce" not in executed
+
+
+def test_a_stage_that_combines_rows_where_they_are_read_is_run_by_one_of_them(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path = write_input(tmp_path / "input", events(ROWS), files=4)
+    spec = spec_of(path, "key", NATIVE, engine="combine", sharing={"lease_seconds": 1})
+    run = RunDirectory(str(tmp_path / "shared"))
+    prepare(run, spec, DATE, str(tmp_path))
+    share_stage(spark, run, 0, "east")
+    assert share_stage(spark, run, 0, "west") == run.report(0)
+    require_the_answer_of_one_alone(spark, run, spec, tmp_path)
+
+
+COMMAND = [sys.executable, "-m", "skewless_cli.main"]
+
+
+def command(*words: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*COMMAND, *map(str, words)], cwd=cwd, capture_output=True, text=True, check=False)
+
+
+def test_the_command_runs_a_job_on_those_clusters_that_are_there(tmp_path: Path) -> None:
+    write_input(tmp_path / "data" / "input", events(ROWS), files=4)
+    (tmp_path / "spec.yaml").write_text(
+        "{name: words, input: {path: input}, key: key, aggregates: {n: count}, engine: staged, output: {path: out}, "
+        "sharing: {lease_seconds: 1}, routing: {reducers: 3, waves: [1, 3], key_sample: false, stage_overhead: 0}}"
+    )
+    given = ["--cluster", "nowhere=spork://nowhere", "--cluster", "here=local[1]", "--run-dir", "run", "--json"]
+    done = command("run", "spec.yaml", *given, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["ledger"]["balanced"]
+    assert all(set(stage["clusters"]) == {"here"} for stage in told["stages"])
+    assert "virtual tasks of stage 0: 3 by here" in command("show", "run", cwd=tmp_path).stdout
+    run = RunDirectory(str(tmp_path / "run"))
+    assert set(shares(run)) == {"here"}
+    assert {row["key"]: row["n"] for row in result_of(run).to_pylist()} == counts(events(ROWS), mapped=False)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        pytest.param(["--cluster", "east"], r"NAME=MASTER, like .*'east'", id="no master"),
+        pytest.param(["--cluster", "a=x", "--cluster", "a=y"], r"a name of its own .*'a' twice", id="a name twice"),
+        pytest.param(["--cluster", "a/b=x"], r"at most 50 letters.*'a/b'", id="no name"),
+        pytest.param(["--cluster", "a=x", "--master", "y"], r"none beside --cluster.*'y'", id="beside a master"),
+        pytest.param(["--cluster", "a=spork://x"], r"a cluster that runs its stages.*none any more", id="all gone"),
+    ],
+)
+def test_the_command_says_in_one_sentence_what_is_wrong_with_its_clusters(
+    tmp_path: Path, given: list[str], said: str
+) -> None:
+    write_input(tmp_path / "data" / "input", events(100), files=1)
+    (tmp_path / "spec.yaml").write_text(
+        "{name: words, input: {path: input}, key: key, aggregates: {n: count}, output: {path: out}}"
+    )
+    done = command("run", "spec.yaml", *given, cwd=tmp_path)
+    assert done.returncode in {1, 2}
+    assert re.search(said, done.stderr.splitlines()[-1]), done.stderr
+
+
+def test_a_stage_without_rows_is_shared_too(spark: SparkSession, tmp_path: Path) -> None:
+    path = write_input(tmp_path / "input", events(100).slice(0, 0), files=1)
+    run = RunDirectory(str(tmp_path / "shared"))
+    prepare(run, spec_of(path, "key", NATIVE, sharing={"lease_seconds": 0.5}), DATE, str(tmp_path))
+    share_stage(spark, run, 0, "east")
+    assert run.report(0).processed_rows == 0
+    assert share_stage(spark, run, 0, "west") == run.report(0)
+    assert run.decide(1).next_plan is None
+    merge_states(spark, run)
+    assert result_of(run).num_rows == 0
+
+
+def test_leases_are_where_every_cluster_finds_them_or_there_are_none() -> None:
+    near, far = RunDirectory("/lake/runs/r"), RunDirectory("memory://runs/r")
+    redis = Sharing(store="redis://leases:6379/1")
+    assert lease_address(near, 3, Sharing()) == "/lake/runs/r/stages/0003/leases"
+    addresses = {lease_address(run, stage, redis) for run in (near, far) for stage in (0, 1)}
+    assert len(addresses) == 4
+    assert all(address.startswith("redis://leases:6379/1#") for address in addresses)
+    with pytest.raises(RunDirectoryError, match=r"for leases in files.*name a Redis"):
+        lease_address(far, 0, Sharing())

@@ -1,0 +1,84 @@
+"""``prepare`` draws the turn of a run, once, and before it lists the input."""
+
+from __future__ import annotations
+
+import datetime as dt
+import io
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from rich.console import Console
+
+from skewless.errors import InputError
+from skewless.run.directory import RunDirectory
+from skewless.run.publication import VersionManifest, identity_of, turns_folder
+from skewless.spec.spec import JobSpec
+from skewless_cli import run_view
+from skewless_leases import Turns, open_store
+from skewless_spark.prepare.prepare import prepare
+from skewless_spark.result.publishing import publish_now
+from tests.unit.test_publication import validated
+
+DATE = dt.date(2026, 11, 20)
+
+
+def prepared(root: Path, name: str) -> RunDirectory:
+    run = RunDirectory(str(root / "runs" / name))
+    spec = JobSpec.model_validate({
+        "name": "job", "input": {"path": "input"}, "key": "key", "aggregates": {"n": "count"},
+        "engine": "staged", "routing": {"reducers": 2, "waves": [1], "key_sample": False}, "output": {"path": "out"},
+    })  # fmt: skip
+    prepare(run, spec, DATE, str(root))
+    return run
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "input").mkdir()
+    pq.write_table(pa.table({"key": ["a", "b"]}), tmp_path / "input" / "one.parquet")
+    return tmp_path
+
+
+def test_each_run_has_a_later_turn_and_a_retry_finds_its_own(root: Path) -> None:
+    assert [prepared(root, name).job().turn for name in ("one", "two", "one", "three")] == [1, 2, 1, 3]
+
+
+def test_a_turn_is_drawn_before_the_input_is_listed(root: Path) -> None:
+    shutil.rmtree(root / "input")
+    with pytest.raises(InputError):
+        prepared(root, "one")
+    assert Turns(open_store(turns_folder(str(root / "out")))).draw() == 2
+
+
+def test_where_the_store_of_turns_was_lost_the_turn_is_above_the_published_one(root: Path) -> None:
+    before = prepared(root, "one")
+    folder = root / "out" / f"date={DATE}"
+    folder.mkdir(parents=True)
+    manifest = VersionManifest(by=identity_of(before), turn=41, name="41-ab", files=())
+    (folder / "_published").write_text(manifest.sealed(), encoding="utf-8")
+    shutil.rmtree(root / ".out.skewless")
+    assert [prepared(root, name).job().turn for name in ("two", "three")] == [42, 43]
+
+
+def test_an_output_among_the_input_gets_nothing_written_beside_it(root: Path) -> None:
+    run = RunDirectory(str(root / "runs" / "one"))
+    spec = JobSpec.model_validate({
+        "name": "job", "input": {"path": "input"}, "key": "key", "aggregates": {"n": "count"},
+        "output": {"path": "input/out"},
+    })  # fmt: skip
+    with pytest.raises(Exception, match="required a folder apart from the input"):
+        prepare(run, spec, DATE, str(root))
+    assert [path.name for path in (root / "input").iterdir()] == ["one.parquet"]
+
+
+def test_a_run_that_was_superseded_is_shown_as_such(tmp_path: Path) -> None:
+    older, newer = (validated(tmp_path / str(turn), tmp_path / "out", {"a.txt": "x"}, turn=turn) for turn in (1, 2))
+    assert publish_now(newer).superseded is None
+    assert publish_now(older).superseded is not None
+    console = Console(record=True, width=400, file=io.StringIO())
+    run_view._paths(older, console)
+    shown = f"superseded: {tmp_path}/out/date={DATE} is of a later run, {newer} (turn 2; this one has 1)"
+    assert shown in console.export_text()

@@ -1,0 +1,426 @@
+"""No placement beats a bound, and each bound is attained: against all placements of tiny instances."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skewless.bounds.certificate import certify
+from skewless.bounds.lower_bounds import (
+    BoundName,
+    costs_of,
+    fair,
+    split_bound,
+    split_bound_at_speeds,
+    states_lower,
+    states_upper,
+    whole_bound,
+    whole_bound_at_speeds,
+)
+from skewless.errors import PlanError
+
+WEIGHTS = st.lists(st.integers(0, 12), min_size=1, max_size=6)
+FEW_WEIGHTS = st.lists(st.integers(1, 12), min_size=1, max_size=4)
+FEW_SPEEDS = st.lists(st.integers(1, 5), min_size=1, max_size=4)
+
+
+def best_whole(weights: Sequence[int], speeds: Sequence[int]) -> Fraction:
+    """The least makespan of all placements of whole keys."""
+    ends = []
+    for placed in itertools.product(range(len(speeds)), repeat=len(weights)):
+        loads = [0] * len(speeds)
+        for task, weight in zip(placed, weights, strict=True):
+            loads[task] += weight
+        ends.append(max(Fraction(load, speed) for load, speed in zip(loads, speeds, strict=True)))
+    return min(ends)
+
+
+def end_of(places: Sequence[frozenset[int]], weights: Sequence[int], speeds: Sequence[int]) -> Fraction:
+    """The least makespan if key k is split at will over the tasks ``places[k]``: max-flow, min-cut."""
+    return max(
+        Fraction(
+            sum(weights[key] for key in keys),
+            sum(speeds[task] for task in frozenset().union(*(places[k] for k in keys))),
+        )
+        for size in range(1, len(weights) + 1)
+        for keys in itertools.combinations(range(len(weights)), size)
+    )
+
+
+def best_split(weights: Sequence[int], speeds: Sequence[int], ways: int) -> Fraction:
+    """The least makespan of all placements with each key on at most ``ways`` tasks."""
+    choices = [frozenset(tasks) for tasks in itertools.combinations(range(len(speeds)), min(ways, len(speeds)))]
+    return min(end_of(places, weights, speeds) for places in itertools.product(choices, repeat=len(weights)))
+
+
+def at_most(bound: float, optimum: Fraction) -> bool:
+    return bound <= float(optimum) * (1 + 1e-12)
+
+
+@given(WEIGHTS, st.integers(1, 4))
+def test_no_placement_of_whole_keys_beats_the_bound(weights: list[int], tasks: int) -> None:
+    assert at_most(whole_bound(weights, tasks), best_whole(weights, [1] * tasks))
+
+
+@given(FEW_WEIGHTS, st.integers(1, 4), st.integers(1, 4))
+def test_no_placement_over_a_few_tasks_each_beats_the_bound(weights: list[int], tasks: int, ways: int) -> None:
+    assert at_most(split_bound(weights, tasks, ways), best_split(weights, [1] * tasks, ways))
+
+
+@given(WEIGHTS, FEW_SPEEDS)
+def test_no_placement_of_whole_keys_at_speeds_beats_the_bound(weights: list[int], speeds: list[int]) -> None:
+    assert at_most(whole_bound_at_speeds(weights, speeds), best_whole(weights, speeds))
+
+
+@given(FEW_WEIGHTS, FEW_SPEEDS, st.integers(1, 4))
+def test_no_placement_over_a_few_tasks_at_speeds_beats_the_bound(
+    weights: list[int], speeds: list[int], ways: int
+) -> None:
+    assert at_most(split_bound_at_speeds(weights, speeds, ways), best_split(weights, speeds, ways))
+
+
+@given(WEIGHTS, st.integers(1, 4), st.integers(0, 6), st.booleans())
+def test_a_bound_from_some_of_the_keys_holds_for_all(
+    weights: list[int], tasks: int, known: int, at_speeds: bool
+) -> None:
+    speeds = list(range(1, tasks + 1)) if at_speeds else [1] * tasks
+    some, total = weights[:known], float(sum(weights))
+    bound = whole_bound_at_speeds(some, speeds, total=total) if at_speeds else whole_bound(some, tasks, total=total)
+    assert at_most(bound, best_whole(weights, speeds))
+
+
+@pytest.mark.parametrize(
+    ("weights", "tasks", "optimum", "name"),
+    [
+        ([2, 1, 1], 2, 2, "fair share"),
+        ([5, 1, 1], 2, 5, "heaviest key"),
+        ([3, 3, 3], 2, 6, "several heavy keys"),
+        ([4, 3, 2], 2, 5, "several heavy keys"),
+        ([1, 1, 1, 1, 1], 2, 3, "several heavy keys"),
+        ([9, 5, 4, 4, 1], 4, 9, "heaviest key"),
+    ],
+    ids=["even", "one giant", "three equal on two", "unequal pair", "three together", "giant among many"],
+)
+def test_each_bound_of_whole_keys_is_attained(weights: list[int], tasks: int, optimum: float, name: BoundName) -> None:
+    assert whole_bound(weights, tasks) == optimum == best_whole(weights, [1] * tasks)
+    certificate = certify(sum(weights), tasks, optimum, None, splittable=False, weights=weights)
+    assert (certificate.bound_rows, certificate.bound_name, certificate.gap) == (optimum, name, 0)
+
+
+@pytest.mark.parametrize(
+    ("weights", "speeds", "ways", "optimum", "name"),
+    [
+        ([8, 1], [1, 1, 1, 1], 2, 4, "heaviest key"),
+        ([3, 3, 3], [1, 1], 2, 4.5, "fair share"),
+        ([6, 2, 1], [2, 1], 1, 3, "fair share"),
+        ([6, 1], [2, 1], 1, 3, "heaviest key"),
+        ([3, 3], [2, 1, 1], 1, 3, "several heavy keys"),
+        ([10, 1], [10, 1, 1], 1, 1, "heaviest key"),
+        ([12, 1], [2, 1, 1, 1], 2, 4, "heaviest key"),
+    ],
+    ids=[
+        "two of four",
+        "at will",
+        "even at speeds",
+        "on the fastest",
+        "both on the fastest",
+        "k keys on k",
+        "two fast",
+    ],
+)
+def test_each_bound_of_split_keys_and_speeds_is_attained(
+    weights: list[int], speeds: list[int], ways: int, optimum: float, name: BoundName
+) -> None:
+    assert split_bound_at_speeds(weights, speeds, ways) == optimum == best_split(weights, speeds, ways)
+    if set(speeds) == {1}:
+        assert split_bound(weights, len(speeds), ways) == optimum
+    certificate = certify(
+        sum(weights), len(speeds), optimum, None, splittable=True, weights=weights, speeds=speeds, ways=ways
+    )
+    assert (certificate.bound_rows, certificate.bound_name, certificate.gap) == (optimum, name, 0)
+
+
+def test_several_keys_on_as_many_tasks_may_be_the_best_bound_known() -> None:
+    weights, speeds = [10, 5], [10, 1, 1]
+    assert whole_bound_at_speeds(weights, speeds) == pytest.approx(15 / 11)
+    assert best_whole(weights, speeds) == Fraction(3, 2)
+
+
+def test_the_bound_of_split_keys_is_not_always_attained() -> None:
+    assert split_bound([1, 1, 1], 5, 2) == 3 / 5
+    assert best_split([1, 1, 1], [1] * 5, 2) == Fraction(2, 3)
+
+
+@given(FEW_WEIGHTS, st.integers(1, 6), st.integers(2, 6))
+def test_the_pigeonhole_of_split_keys_would_say_nothing_new(weights: list[int], tasks: int, ways: int) -> None:
+    ordered = sorted(weights, reverse=True)
+    for together in range(1, (len(weights) - 1) // tasks + 1):
+        last = together * tasks + 1
+        assert Fraction(sum(ordered[last - together - 1 : last]), ways) <= Fraction(sum(weights), tasks)
+
+
+@given(WEIGHTS, st.integers(1, 5))
+def test_the_bounds_agree_where_they_speak_of_the_same(weights: list[int], tasks: int) -> None:
+    alike = [1.0] * tasks
+    assert split_bound(weights, tasks, tasks) == pytest.approx(fair(sum(weights), tasks) if tasks > 1 else sum(weights))
+    assert split_bound(weights, tasks, 1) == whole_bound(weights, tasks)
+    assert split_bound_at_speeds(weights, alike, 2) == pytest.approx(split_bound(weights, tasks, 2))
+    assert whole_bound_at_speeds(weights, alike) <= whole_bound(weights, tasks) * (1 + 1e-12)
+    ordered = sorted(weights, reverse=True)
+    for together in range(1, (len(weights) - 1) // tasks + 1):
+        assert whole_bound_at_speeds(weights, alike) >= (together + 1) * ordered[together * tasks] * (1 - 1e-12)
+
+
+@given(WEIGHTS, FEW_SPEEDS, st.integers(1, 4), st.integers(1, 9))
+def test_bounds_grow_with_the_rows_and_do_not_depend_on_the_order(
+    weights: list[int], speeds: list[int], ways: int, factor: int
+) -> None:
+    bound = split_bound_at_speeds(weights, speeds, ways)
+    assert split_bound_at_speeds([factor * w for w in weights], speeds, ways) == pytest.approx(factor * bound)
+    assert split_bound_at_speeds(weights[::-1], speeds[::-1], ways) == bound
+
+
+def test_a_few_rows_of_a_dear_key_may_be_what_binds() -> None:
+    costs = costs_of([100, 100, 10], [1.0, 1.0, 50.0])
+    assert costs.tolist() == [100, 100, 500]
+    assert whole_bound(costs, 2) == 500 == best_whole([100, 100, 500], [1, 1])
+    assert whole_bound([100, 100, 10], 2) == 110
+
+
+def wrapped(weights: Sequence[int], tasks: int) -> dict[tuple[int, int], Fraction]:
+    """The wrap-around rule: keys end to end, cut at every multiple of the fair share."""
+    level = Fraction(sum(weights), tasks)
+    pieces: dict[tuple[int, int], Fraction] = {}
+    begin = Fraction(0)
+    for key, weight in enumerate(weights):
+        end = begin + weight
+        for task in range(tasks):
+            piece = min(end, (task + 1) * level) - max(begin, task * level)
+            if piece > 0:
+                pieces[key, task] = piece
+        begin = end
+    return pieces
+
+
+@given(FEW_WEIGHTS, st.integers(1, 6))
+def test_the_wrap_around_rule_is_even_and_between_the_bounds_on_states(weights: list[int], tasks: int) -> None:
+    pieces = wrapped(weights, tasks)
+    level = Fraction(sum(weights), tasks)
+    assert all(sum(rows for (_, at), rows in pieces.items() if at == task) == level for task in range(tasks))
+    assert states_lower(weights, tasks, float(level), splittable=True) <= len(pieces)
+    assert len(pieces) <= states_upper(len(weights), tasks)
+
+
+@pytest.mark.parametrize(
+    ("weights", "tasks", "states"), [([7], 4, 4), ([4, 5], 3, 4), ([1, 1, 1], 1, 3)], ids=["one", "two", "one task"]
+)
+def test_both_bounds_on_states_are_attained_by_the_wrap_around_rule(
+    weights: list[int], tasks: int, states: int
+) -> None:
+    level = sum(weights) / tasks
+    assert states_lower(weights, tasks, level, splittable=True) == states == states_upper(len(weights), tasks)
+    assert len(wrapped(weights, tasks)) == states
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=3), st.integers(1, 3), st.integers(0, 6))
+def test_no_plan_of_a_level_has_fewer_states_and_some_plan_no_more(weights: list[int], tasks: int, slack: int) -> None:
+    level = Fraction(sum(weights), tasks) + slack
+    places = [frozenset(at) for n in range(1, tasks + 1) for at in itertools.combinations(range(tasks), n)]
+    fewest = min(
+        sum(map(len, chosen))
+        for chosen in itertools.product(places, repeat=len(weights))
+        if end_of(chosen, weights, [1] * tasks) <= level
+    )
+    assert states_lower(weights, tasks, float(level), splittable=True) <= fewest <= states_upper(len(weights), tasks)
+
+
+@given(st.lists(st.integers(1, 12), min_size=1, max_size=3), FEW_SPEEDS, st.integers(1, 4))
+def test_some_best_plan_makes_no_more_states_than_the_certificate_says(
+    weights: list[int], speeds: list[int], ways: int
+) -> None:
+    optimum, tasks = best_split(weights, speeds, ways), range(len(speeds))
+    places = [frozenset(at) for n in range(1, ways + 1) for at in itertools.combinations(tasks, n)]
+    fewest = min(
+        sum(map(len, chosen))
+        for chosen in itertools.product(places, repeat=len(weights))
+        if end_of(chosen, weights, speeds) <= optimum
+    )
+    certificate = certify(
+        sum(weights), len(speeds), float(optimum), None, splittable=True,
+        weights=weights, speeds=speeds, ways=ways, states=fewest,
+    )  # fmt: skip
+    assert certificate.states_lower is not None
+    assert certificate.states_upper is not None
+    assert certificate.states_lower <= fewest <= certificate.states_upper
+    assert at_most(certificate.bound_rows, optimum)
+
+
+def test_whole_keys_have_one_state_each_and_keys_without_rows_none() -> None:
+    assert states_lower([3, 0, 2], 4, 3, splittable=False) == 2
+    assert states_lower([3, 0, 2], 4, 2, splittable=True) == 3
+    assert states_lower([], 4, 0, splittable=True) == states_lower([0], 4, 0, splittable=False) == 0
+    assert states_upper(0, 4) == 0
+
+
+@pytest.mark.parametrize(
+    ("splittable", "ways", "lower", "upper"),
+    [(False, None, 2, 2), (True, 2, 2, 4), (True, None, 2, 9)],
+    ids=["whole", "two ways", "at will"],
+)
+def test_the_ways_of_a_key_limit_its_states(splittable: bool, ways: int | None, lower: int, upper: int) -> None:
+    certificate = certify(16, 8, 8, ("k", 8), splittable, weights=[0, 8, 3], ways=ways)
+    assert (certificate.states_lower, certificate.states_upper) == (lower, upper)
+
+
+def test_a_third_of_the_rows_on_three_tasks_needs_no_fourth_piece() -> None:
+    assert states_lower([100], 3, 100 / 3, splittable=True) == 3
+    assert states_lower([0.1 + 0.2], 3, 0.1, splittable=True) == 3
+
+
+@pytest.mark.parametrize(
+    ("splittable", "ways", "makespan", "conclusion"),
+    [
+        (
+            False,
+            None,
+            3100,
+            "more tasks will not help: key 'x' alone is 31% of the rows and its aggregates may not be split",
+        ),
+        (True, None, 1250, "balanced: the largest task is at the fair share"),
+        (True, None, 1500, "the largest task is 20% above the bound"),
+        (True, 8, 1250, "balanced: the largest task is at the fair share"),
+        (
+            True,
+            2,
+            1550,
+            "more tasks will not help: key 'x' alone is 31% of the rows and may be split over 2 tasks at most",
+        ),
+    ],
+    ids=["whole", "at will", "straggler", "as many ways as tasks", "two ways"],
+)
+def test_the_conclusion_is_plain(splittable: bool, ways: int | None, makespan: float, conclusion: str) -> None:
+    weights = [3100, 1000, 1000]
+    known = certify(10_000, 8, makespan, ("x", 3100), splittable, weights=weights, ways=ways)
+    assert known.conclusion == conclusion
+    if ways is None:
+        assert certify(10_000, 8, makespan, ("x", 3100), splittable).conclusion == conclusion
+
+
+def test_more_tasks_do_not_help_below_the_heaviest_key_although_others_meet() -> None:
+    weights = [100, *[51] * 10]
+    certificate = certify(610, 10, 102, ("x", 100), splittable=False, weights=weights)
+    assert (certificate.bound_rows, certificate.bound_name) == (102, "several heavy keys")
+    assert certificate.conclusion == (
+        "more tasks will not help below 100 rows: key 'x' alone is 16% of the rows and its aggregates may not be split"
+    )
+    assert whole_bound(weights, 11) == 100
+
+
+def test_heavy_keys_that_have_to_meet_are_named_by_their_number() -> None:
+    certificate = certify(9, 2, 6, None, splittable=False, weights=[3, 3, 3])
+    assert certificate.conclusion == (
+        "no plan is clearly better: the 3 heaviest keys, which may not be split, "
+        "cannot be spread more thinly over 2 tasks"
+    )
+    assert certify(9, 2, 9, None, splittable=False, weights=[3, 3, 3]).conclusion == (
+        "the largest task is 50% above the bound"
+    )
+
+
+def test_a_certificate_of_costs_speaks_of_them() -> None:
+    weights = costs_of([10, 30, 20], [5.0, 1.0, 1.0])
+    certificate = certify(100, 4, 50, ("dear", 50), splittable=False, weights=weights, unit="seconds")
+    assert certificate.conclusion.startswith("more tasks will not help: key 'dear' alone is 50% of the seconds")
+    assert "the heaviest key alone" in certify(100, 4, 50, None, splittable=False, weights=weights).conclusion
+
+
+def test_a_certificate_without_the_weights_is_as_before() -> None:
+    certificate = certify(800, 8, 120, ("k", 90), splittable=False)
+    assert (certificate.bound_name, certificate.unit, certificate.states) == ("fair share", "rows", None)
+    assert (certificate.states_lower, certificate.states_upper) == (None, None)
+    raw = certificate.model_dump(exclude={"bound_name", "unit", "ways", "states", "states_lower", "states_upper"})
+    assert type(certificate)(**raw).conclusion == certificate.conclusion
+
+
+def test_the_speeds_of_tasks_are_in_the_fair_share() -> None:
+    certificate = certify(100, 3, 25, ("k", 40), splittable=True, speeds=[2, 1, 1])
+    assert (certificate.fair_rows, certificate.bound_rows, certificate.gap) == (25, 25, 0)
+    slow = certify(100, 3, 40, ("k", 80), splittable=False, speeds=[2, 1, 1])
+    assert (slow.bound_rows, slow.bound_name) == (40, "heaviest key")
+
+
+def test_nothing_to_place_has_bounds_of_nothing() -> None:
+    assert whole_bound([], 3) == split_bound([], 3, 2) == whole_bound_at_speeds([], [1, 2]) == fair(0, 3) == 0
+    assert whole_bound([], 4, total=10) == 2.5
+    certificate = certify(0, 3, 0, None, splittable=False, weights=[0, 0], states=0)
+    assert (certificate.conclusion, certificate.states_lower, certificate.states_upper) == ("nothing is queued", 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: fair(1, 0), "bounds: required at least one task and a finite total of 0 or more, but came 0 and 1"),
+        (lambda: fair(-1, 1), "bounds: required at least one task"),
+        (lambda: fair(float("nan"), 1), "bounds: required at least one task"),
+        (lambda: whole_bound([1], 0), "bounds: required at least one task"),
+        (lambda: whole_bound([-1], 1), "bounds: required a list of finite weights, none below 0, but came"),
+        (lambda: whole_bound([float("inf")], 1), "bounds: required a list of finite weights"),
+        (lambda: whole_bound([[1.0]], 1), "bounds: required a list of finite weights"),
+        (lambda: whole_bound([5, 6], 2, total=10), "bounds: required a total of at least 11, the sum of the weights"),
+        (lambda: split_bound([1], 1, 0), "bounds: required at least one task for a key, but came 0 ways"),
+        (lambda: whole_bound_at_speeds([1], []), "bounds: required a list of finite speeds above 0"),
+        (lambda: whole_bound_at_speeds([1], [1, 0]), "bounds: required a list of finite speeds above 0"),
+        (lambda: costs_of([1, 2], [1]), "bounds: required a cost for each of 2 keys, but came 1 costs"),
+        (lambda: states_lower([4, 4], 2, 3, splittable=True), "states: required tasks that hold 8 rows, but came a"),
+        (lambda: states_lower([4], 2, 3, splittable=False), "states: required a level of 4 or more, as a key may"),
+        (lambda: states_upper(1, 0), "bounds: required at least one task"),
+        (
+            lambda: certify(9, 2, 9, ("k", 4), splittable=True, weights=[5, 4]),
+            "certificate: required weights whose largest is 4, as the heaviest key, but came [5.0]",
+        ),
+        (
+            lambda: certify(9, 2, 9, None, splittable=True, speeds=[1]),
+            "certificate: required speeds of 2 tasks, but came 1 speeds",
+        ),
+    ],
+    ids=[
+        "no task",
+        "negative total",
+        "no number",
+        "no task for keys",
+        "negative weight",
+        "infinite weight",
+        "a table",
+        "total below the weights",
+        "no way",
+        "no speeds",
+        "a task that stands",
+        "too few costs",
+        "too low a level",
+        "key above the level",
+        "no task for states",
+        "another heaviest key",
+        "too few speeds",
+    ],
+)
+def test_numbers_that_make_no_sense_are_refused(call: Callable[[], object], sentence: str) -> None:
+    with pytest.raises(PlanError) as raised:
+        call()
+    assert str(raised.value).startswith(sentence)
+
+
+def test_a_hundred_thousand_keys_on_ten_thousand_tasks_take_no_second() -> None:
+    weights = 1e6 / np.arange(1, 100_001)
+    speeds = np.linspace(1.0, 3.0, 10_000)
+    total = float(weights.sum())
+    began = time.perf_counter()
+    certify(total, 10_000, 1e6, ("k", 1e6), splittable=False, weights=weights, speeds=speeds)
+    certify(total, 10_000, 1e6, ("k", 1e6), splittable=False, weights=weights)
+    assert time.perf_counter() - began < 1

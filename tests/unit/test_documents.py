@@ -1,0 +1,232 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skewless.bounds.certificate import certify
+from skewless.document import Document
+from skewless.documents.commit import CommittedFile, StepCommit
+from skewless.documents.decision import Decision
+from skewless.documents.failure import Failure
+from skewless.documents.job import Job
+from skewless.documents.ledger import Ledger, balance
+from skewless.documents.quality import Check, QualityReport
+from skewless.documents.shared_stage import RoutedRows, SharedTask, StageShares, TaskShare
+from skewless.documents.stage_report import StageReport
+from skewless.errors import DocumentError
+from skewless.planner.planner import first_plan, plan_next_stage
+from skewless.routing.plan import RoutingPlan
+from skewless.run.publication import Overtaken, Publication, VersionManifest
+from skewless.run.publication.records import Identity, PublishedFile
+from skewless.spec.spec import JobSpec
+from tests.unit import synthetic
+
+HOSTILE = {"": 40, "\0": 30, 'a"b\n': 20, "日本🙂": 10, "<img src=x onerror=alert(1)>": 5, "x" * 10_000: 3}
+
+
+def samples() -> dict[str, Document]:
+    by = Identity(job="0" * 64, run="/runs/clicks/two")
+    job = synthetic.job([100, 400], waves=(1, 4))
+    plan = first_plan(job)
+    report = synthetic.report(plan, HOSTILE, {"": 7})
+    decision = plan_next_stage(job, plan, report)
+    ledger = balance(job, [report], 500)
+    check = Check(
+        subject="result", expectation="expect_x", column="", success=False, observed="3", sentence="expect_x: 3"
+    )
+    file = CommittedFile(
+        kind="states", path="stages/0000/attempts/a/0.parquet", rows=3, size_bytes=9, checksum="0" * 64
+    )
+    assert decision.next_plan is not None
+    return {
+        "JobSpec": job.spec,
+        "Job": job,
+        "RoutingPlan": decision.next_plan,
+        "StageReport": report,
+        "Decision": decision,
+        "Ledger": ledger,
+        "StepCommit": StepCommit(step="stages/0000", attempt="a", files=(file,), counts={"rows": 3}),
+        "QualityReport": QualityReport(success=False, keys=5, checks=(check,), ledger=ledger),
+        "Publication": Publication(
+            path="/out/date=2026-11-20", rows=3, keys=2, turn=1, superseded=Overtaken(by=by, turn=2)
+        ),
+        "VersionManifest": VersionManifest(
+            by=by, turn=2, name="2-ab", files=(PublishedFile(name="part-0", size_bytes=3, sha256="0" * 64),)
+        ),
+        "Failure": Failure(exit_code=2, sentence="no"),
+        "RoutedRows": RoutedRows(stage=0, cluster="east", tasks={3: (file,), 7: (file,)}, source_rows=6, given_rows=6),
+        "SharedTask": SharedTask(task=3, cluster="east", seconds=0.5, files=(file,)),
+        "StageShares": StageShares(stage=0, routed_by="east", tasks={"3-0-1": TaskShare(cluster="west", seconds=0.5)}),
+    }
+
+
+@pytest.fixture(params=list(samples()))
+def document(request: pytest.FixtureRequest) -> Document:
+    return samples()[request.param]
+
+
+def test_json_goes_both_ways(document: Document) -> None:
+    again = type(document).from_json(document.to_json())
+    assert again == document
+    assert again.to_json() == document.to_json()
+    assert again.digest() == document.digest()
+    assert type(document).from_json(document.to_json().encode()) == document
+
+
+def test_every_file_says_its_version(document: Document) -> None:
+    assert json.loads(document.to_json())["version"] == 1
+
+
+def test_another_version_is_refused_by_name(document: Document) -> None:
+    text = json.dumps({**json.loads(document.to_json()), "version": 2})
+    with pytest.raises(
+        DocumentError, match=f"^some.json: required {type(document).__name__} version 1, but came version 2;"
+    ):
+        type(document).from_json(text, where="some.json")
+
+
+def test_an_unknown_field_is_refused_and_the_nearest_named(document: Document) -> None:
+    raw = json.loads(document.to_json())
+    known = min(raw)
+    text = json.dumps({**raw, known + "s": 1})
+    with pytest.raises(DocumentError, match=f"unknown field '{known}s'; did you mean '{known}'"):
+        type(document).from_json(text)
+
+
+def test_a_missing_field_is_named() -> None:
+    with pytest.raises(DocumentError, match=r"^x, field attempt: required this field, but came nothing"):
+        StepCommit.from_json('{"version":1,"step":"a","files":[]}', where="x")
+
+
+def test_a_version_inside_counts_too() -> None:
+    raw = json.loads(samples()["Job"].to_json())
+    raw["spec"]["version"] = 7
+    with pytest.raises(DocumentError, match=r"field spec.version: required JobSpec version 1, but came 7"):
+        Job.from_json(json.dumps(raw))
+
+
+@pytest.mark.parametrize(
+    ("text", "came"),
+    [
+        ("", "does not parse"),
+        ('{"a":', "does not parse"),
+        (b"\xff\xfe", "does not parse"),
+        ("[1]", "a list"),
+        ("null", "a NoneType"),
+    ],
+    ids=["empty", "torn", "no utf-8", "a list", "null"],
+)
+def test_text_that_is_no_document_is_refused(text: str | bytes, came: str) -> None:
+    with pytest.raises(DocumentError, match=came):
+        Decision.from_json(text)
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity"])
+def test_numbers_that_are_none_are_refused(number: str) -> None:
+    text = samples()["StageReport"].to_json().replace('"stage_seconds":1.0', f'"stage_seconds":{number}')
+    with pytest.raises(DocumentError, match="stage_seconds"):
+        StageReport.from_json(text)
+
+
+def test_a_negative_count_is_refused() -> None:
+    with pytest.raises(DocumentError, match=r"field files.0.rows: required greater than or equal to 0, but came -1"):
+        StepCommit.from_json(
+            '{"step":"a","attempt":"b","files":[{"kind":"k","path":"p","rows":-1,"size_bytes":0,"checksum":"%s"}]}'
+            % ("0" * 64)
+        )
+
+
+@pytest.mark.parametrize("name", samples())
+def test_a_stored_document_is_what_it_was(name: str) -> None:
+    document = samples()[name]
+    assert type(document).from_sealed(document.sealed().encode()) == document
+
+
+@given(st.data())
+def test_a_stored_document_that_was_cut_or_changed_anywhere_is_refused(data: st.DataObject) -> None:
+    stored = samples()["StageReport"].sealed().encode()
+    at = data.draw(st.integers(0, len(stored) - 1))
+    bit = 1 << data.draw(st.integers(0, 7))
+    for damaged in (stored[:at], stored[:at] + bytes([stored[at] ^ bit]) + stored[at + 1 :]):
+        with pytest.raises(DocumentError, match=r"^run/x\.json: required "):
+            StageReport.from_sealed(damaged, where="run/x.json")
+
+
+def test_a_stored_document_of_another_version_is_refused_by_its_version() -> None:
+    with pytest.raises(DocumentError, match="required StageReport version 1, but came version 99"):
+        StageReport.from_sealed(b'{"version":99,"seal":"of tomorrow"}', where="run/x.json")
+
+
+def test_reading_what_was_cached_does_not_change_a_document() -> None:
+    plan, report = samples()["RoutingPlan"], samples()["StageReport"]
+    assert isinstance(plan, RoutingPlan)
+    assert isinstance(report, StageReport)
+    before = plan.to_json(), report.to_json()
+    assert len(plan.slot_factors) == len(plan.slot_tasks)
+    assert report.max_over_mean
+    assert (plan.to_json(), report.to_json()) == before
+
+
+def test_a_job_whose_waves_admit_a_unit_twice_is_refused() -> None:
+    raw = json.loads(samples()["Job"].to_json())
+    raw["waves"] = [[0], [0]]
+    with pytest.raises(DocumentError, match="required waves of different ones of the 2 units"):
+        Job.from_json(json.dumps(raw))
+
+
+@pytest.mark.parametrize(
+    ("total", "makespan", "heaviest", "splittable", "bound", "words"),
+    [
+        (0, 0, None, True, 0, "nothing is queued"),
+        (800, 100, ("k", 300), True, 100, "balanced"),
+        (800, 150, ("k", 300), True, 100, "50% above the bound"),
+        (800, 300, ("k", 300), False, 300, "more tasks will not help: key 'k' alone is 38%"),
+        (800, 120, ("k", 90), False, 100, "20% above the bound"),
+    ],
+    ids=["no rows", "balanced", "straggler", "one whole key", "light whole keys"],
+)
+def test_a_certificate_names_the_bound_that_holds(
+    total: float, makespan: float, heaviest: tuple[str, float] | None, splittable: bool, bound: float, words: str
+) -> None:
+    certificate = certify(total, 8, makespan, heaviest, splittable)
+    assert certificate.bound_rows == bound
+    assert certificate.gap == pytest.approx(makespan / bound - 1 if bound else 0)
+    assert words in certificate.conclusion
+
+
+def test_json_field_names_are_what_others_code_against() -> None:
+    assert sorted(json.loads(samples()["Ledger"].to_json())) == [
+        "input_rows",
+        "lines",
+        "problems",
+        "state_rows",
+        "version",
+    ]
+    assert sorted(json.loads(samples()["Decision"].to_json())) == [
+        "candidates", "certificate", "engine", "next_plan", "observed", "policy", "queued_rows", "sentence", "stage",
+        "version",
+    ]  # fmt: skip
+    assert isinstance(samples()["Ledger"], Ledger)
+    assert isinstance(samples()["JobSpec"], JobSpec)
+
+
+@pytest.mark.parametrize(
+    ("held", "success"),
+    [((True, True), False), ((False, False), True), ((True, False), True), ((False, True), True), ((), False)],
+    ids=["all held", "none held", "the last failed", "the first failed", "no check"],
+)
+def test_a_verdict_that_does_not_follow_from_its_checks_is_refused(held: tuple[bool, ...], success: bool) -> None:
+    report = samples()["QualityReport"]
+    assert isinstance(report, QualityReport)
+    checks = tuple(report.checks[0].model_copy(update={"success": one}) for one in held)
+    text = report.model_copy(update={"checks": checks, "success": success}).to_json()
+    failed = held.count(False)
+    with pytest.raises(
+        DocumentError, match=f"required a verdict that follows from its checks, of which {failed} failed"
+    ):
+        QualityReport.from_json(text)
+    right = report.model_copy(update={"checks": checks, "success": not success})
+    assert QualityReport.from_json(right.to_json()) == right

@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skewless.planner.placement.pin_or_split import (
+    SLIVER,
+    place_whole,
+    place_whole_in_place,
+    pour,
+    water_level,
+)
+from skewless.planner.placement.placement import Placement, Rows, whole_weights
+from skewless.routing.plan import WHOLE_SHARE
+
+LOADS = st.lists(st.floats(0, 1e6), min_size=1, max_size=12).map(np.array)
+HEAVY_FIRST = st.lists(st.integers(0, 10**6).map(float), min_size=1, max_size=30).map(
+    lambda rows: np.array(sorted(rows, reverse=True))
+)
+
+
+def loads_of(placed: Placement, rows: Rows, base: Rows) -> Rows:
+    return base + placed.loads(rows, len(base))
+
+
+def check_shares(placed: Placement, tasks: int) -> None:
+    assert np.bincount(placed.key, weights=placed.weight).tolist() == [WHOLE_SHARE] * placed.keys
+    assert (placed.weight > 0).all()
+    assert (np.diff(placed.key) >= 0).all()
+    assert ((placed.task >= 0) & (placed.task < tasks)).all()
+
+
+def same(one: Placement, two: Placement) -> bool:
+    return all(np.array_equal(getattr(one, part), getattr(two, part)) for part in ("key", "task", "weight"))
+
+
+def off_the_level(level: float, rows: Rows) -> float:
+    """Two slivers, and what shares are rounded by: less than one cell of 256 per piece."""
+    return 2 * SLIVER * level + min(level, float(rows.max())) / 256 + 1e-6
+
+
+@given(LOADS, st.floats(0, 1e7))
+def test_the_water_level_holds_exactly_the_rows(base: Rows, rows: float) -> None:
+    level = water_level(base, rows)
+    assert np.maximum(level - base, 0).sum() == pytest.approx(rows, abs=1e-3, rel=1e-6)
+    low, high = float(base.min()), float(base.max()) + rows
+    for _ in range(80):
+        middle = (low + high) / 2
+        low, high = (middle, high) if np.maximum(middle - base, 0).sum() < rows else (low, middle)
+    assert level == pytest.approx(high, abs=1e-2, rel=1e-6)
+
+
+@given(HEAVY_FIRST, LOADS)
+def test_pouring_fills_every_task_to_the_level_in_few_pieces(rows: Rows, base: Rows) -> None:
+    placed = pour(rows, base)
+    check_shares(placed, len(base))
+    level = water_level(base, float(rows.sum()))
+    assert loads_of(placed, rows, base).max() <= max(level, base.max()) + off_the_level(level, rows)
+    assert placed.states == len(placed.key) <= len(rows) + len(base) - 1
+    assert same(placed, pour(rows, base))
+
+
+@given(HEAVY_FIRST.filter(lambda rows: rows.min() > 0), st.integers(1, 12))
+def test_whole_keys_below_the_level_stay_where_they_are(rows: Rows, tasks: int) -> None:
+    base = np.zeros(tasks)
+    old = Placement.pinned(np.zeros(len(rows), dtype=np.int64))
+    base[1:] = rows.sum()
+    assert same(place_whole_in_place(rows, base, old), old)
+
+
+@given(HEAVY_FIRST, LOADS, st.data())
+def test_tasks_of_speeds_are_filled_to_one_time(rows: Rows, base: Rows, data: st.DataObject) -> None:
+    speeds = np.array(data.draw(st.lists(st.floats(0.25, 4), min_size=len(base), max_size=len(base))))
+    level = water_level(base, float(rows.sum()), speeds)
+    assert np.maximum(level * speeds - base, 0).sum() == pytest.approx(rows.sum(), abs=1e-2, rel=1e-6)
+    placed = pour(rows, base, speeds)
+    check_shares(placed, len(base))
+    times = loads_of(placed, rows, base) / speeds
+    slack = off_the_level(level * 4, rows) / speeds.min()
+    assert times.max() <= max(level, (base / speeds).max()) + slack
+
+
+@given(HEAVY_FIRST, LOADS)
+def test_whole_keys_go_to_the_least_loaded_task(rows: Rows, base: Rows) -> None:
+    placed = place_whole(rows, base)
+    loads = base.copy()
+    for weight, task in zip(rows, placed.task, strict=True):
+        assert loads[task] == loads.min()
+        loads[task] += weight
+
+
+@given(HEAVY_FIRST, LOADS, st.data())
+def test_whole_keys_in_place_are_as_even_as_keys_can_be_moved(rows: Rows, base: Rows, data: st.DataObject) -> None:
+    tasks = data.draw(st.lists(st.integers(0, len(base) - 1), min_size=len(rows), max_size=len(rows)))
+    old = Placement.pinned(np.array(tasks))
+    placed = place_whole_in_place(rows, base, old)
+    check_shares(placed, len(base))
+    assert placed.states == len(rows)
+    # Graham's bound of list scheduling: whatever is placed last was placed on the least loaded task.
+    ideal = max(water_level(base, float(rows.sum())), rows.max())
+    assert loads_of(placed, rows, base).max() <= max(base.max(), ideal) + ideal * (1 + 2 * SLIVER) + 1e-6
+
+
+@pytest.mark.parametrize("tasks", [2, 8, 300, 2000])
+def test_one_key_heavier_than_all_levels_is_spread_over_all_tasks(tasks: int) -> None:
+    rows = np.array([1e9])
+    placed = pour(rows, np.zeros(tasks))
+    assert placed.pieces.tolist() == [tasks]
+    assert loads_of(placed, rows, np.zeros(tasks)).max() <= 1e9 / tasks * 1.04
+
+
+def test_many_light_keys_on_many_tasks_do_not_add_up_on_the_last() -> None:
+    rows = np.sort(np.random.default_rng(1).pareto(1.2, 5000) + 1)[::-1]
+    base = np.random.default_rng(2).uniform(0, 10, 1000)
+    loads = loads_of(pour(rows, base), rows, base)
+    assert loads.max() <= 1.01 * water_level(base, float(rows.sum()))
+
+
+@pytest.mark.parametrize(
+    ("rows", "base"),
+    [
+        ([0.0], [0.0, 0.0]),
+        ([0.0, 0.0], [5.0, 1.0]),
+        ([7.0, 3.0], [4.0]),
+        ([3.0, 2.0, 1.0], [0.0, 0.0]),
+        ([1.0], [9.0] * 5),
+    ],
+    ids=["no rows", "no rows on loads", "one task", "more keys than tasks", "more tasks than keys"],
+)
+def test_degenerate_heads_are_placed(rows: list[float], base: list[float]) -> None:
+    weights, loads = np.array(rows), np.array(base)
+    on_task_0 = Placement.pinned(np.zeros(len(rows), dtype=np.int64))
+    for placed in (
+        pour(weights, loads),
+        place_whole(weights, loads),
+        place_whole_in_place(weights, loads, on_task_0),
+    ):
+        check_shares(placed, len(base))
+
+
+def test_no_keys_are_no_head() -> None:
+    assert pour(np.zeros(0), np.array([1.0, 2.0])).as_head([]) == {}
+
+
+@given(st.lists(st.floats(1e-3, 1e9), min_size=2, max_size=300))
+def test_shares_add_up_whatever_is_rounded(pieces: list[float]) -> None:
+    amounts = np.array(pieces)
+    weights = whole_weights(amounts)
+    assert weights.sum() == WHOLE_SHARE
+    cell = 1 / min(WHOLE_SHARE, 256 * len(pieces))
+    assert (np.abs(weights / WHOLE_SHARE - amounts / amounts.sum()) <= cell).all()
+
+
+def test_two_pieces_are_multiples_of_a_512th() -> None:
+    assert whole_weights(np.array([63.0, 37.0])).tolist() == [323 * 128, 189 * 128]
+
+
+def test_a_placement_is_written_as_a_plan_has_it_and_read_back() -> None:
+    shares = [((0, WHOLE_SHARE),), ((2, 3 * WHOLE_SHARE // 4), (0, WHOLE_SHARE // 4)), ((1, WHOLE_SHARE),)]
+    placed = Placement.of_shares(shares)
+    assert placed.as_head(["b", "c", "a"]) == {"a": shares[2], "b": shares[0], "c": shares[1]}
+    assert (placed.split.tolist(), placed.states) == ([1], 4)
+
+
+def test_rows_that_stay_are_those_whose_draws_name_the_same_task() -> None:
+    half = WHOLE_SHARE // 2
+    old = Placement.of_shares([((0, WHOLE_SHARE),), ((1, WHOLE_SHARE),), ((0, half), (1, half))])
+    new = Placement.of_shares([((0, WHOLE_SHARE),), ((0, WHOLE_SHARE),), ((1, half), (2, half))])
+    assert old.staying(new).tolist() == [1.0, 0.0, 0.25]
+    assert new.pairs_beyond(old) == 2

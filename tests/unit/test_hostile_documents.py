@@ -1,0 +1,275 @@
+"""Stored documents that were cut, changed or made up: each is read as what it says, or refused in one sentence."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from skewless.document import LARGEST_COUNT, Document
+from skewless.documents.commit import StepCommit
+from skewless.documents.decision import Decision
+from skewless.documents.job import Job
+from skewless.documents.ledger import balance
+from skewless.documents.quality import QualityReport
+from skewless.documents.stage_report import StageReport
+from skewless.errors import DocumentError, SkewlessError
+from skewless.planner.planner import first_plan, plan_next_stage
+from skewless.replay.replay import replay
+from skewless.routing.plan import RoutingPlan
+from skewless.run.directory import RunDirectory, stage_step
+from skewless.run.publication import Publication
+from tests.unit.hostile import VALUES, as_json, fuzz, miscounted, mutated, refused, require_sentence
+from tests.unit.test_documents import samples
+
+SAMPLES = samples()
+KINDS: dict[str, type[Document]] = {name: type(document) for name, document in SAMPLES.items()}
+
+
+def small(tree: Any) -> Any:
+    """The tails cut to few slots, or every example would be a page of zeros; and no key of ten thousand letters."""
+    if isinstance(tree, dict):
+        return {name[:20]: small(value) for name, value in tree.items()}
+    return [small(one) for one in tree[:8]] if isinstance(tree, list) else tree
+
+
+RAW = {name: small(json.loads(document.to_json())) for name, document in SAMPLES.items()}
+
+
+def read(kind: type[Document], text: bytes) -> Document | None:
+    """What a text is read as, if it is one; what is read goes both ways."""
+    try:
+        found = kind.from_json(text, where="run/x.json")
+    except DocumentError as err:
+        require_sentence(err)
+        return None
+    assert kind.from_json(found.to_json()) == found
+    assert kind.from_json(found.to_json()).to_json() == found.to_json()
+    assert kind.from_sealed(found.sealed().encode()) == found
+    return found
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_changed_document_goes_both_ways_or_is_refused_in_one_sentence(name: str) -> None:
+    @fuzz()
+    @given(mutated(RAW[name]))
+    def changed(tree: Any) -> None:
+        found = read(KINDS[name], as_json(tree))
+        if isinstance(found, RoutingPlan):
+            _use(found)
+
+    changed()
+
+
+def _use(plan: RoutingPlan) -> None:
+    """What a stage asks of a plan; in no more memory than its bounds allow."""
+    tasks = len(plan.tasks)
+    for key, origin in ((None, 7), ("", 2**62), ("a", 0), (next(iter(plan.head), "b"), 12345)):
+        assert 0 <= plan.task_of(key, origin) < tasks
+    assert len(plan.slot_tasks) == len(plan.slot_factors) == 1 << plan.ring.ring_bits
+
+
+@fuzz()
+@given(st.sampled_from(sorted(KINDS)), VALUES)
+def test_any_json_is_no_document_and_told_so(name: str, value: Any) -> None:
+    read(KINDS[name], as_json(value))
+
+
+@fuzz()
+@given(st.sampled_from(sorted(KINDS)), st.binary(max_size=60))
+@example("Job", b"\xff\xfe{\x00}\x00")
+@example("Job", b"[" * 100_000)
+@example("Job", b'{"a":' * 100_000)
+@example("Decision", b'{"stage":' + b"9" * 5_000 + b"}")
+@example("Decision", b'{"version":' + b"9" * 5_000 + b"}")
+@example("StageReport", b'{"\\ud800":1}')
+def test_any_bytes_are_refused_in_one_sentence(name: str, text: bytes) -> None:
+    assert read(KINDS[name], text) is None
+    with pytest.raises(DocumentError) as raised:
+        KINDS[name].from_sealed(text, where="run/x.json")
+    require_sentence(raised.value)
+
+
+@fuzz()
+@given(st.sampled_from(sorted(KINDS)), st.data())
+def test_bytes_that_turned_are_read_as_what_they_say_or_refused(name: str, data: st.DataObject) -> None:
+    text = bytearray(as_json(RAW[name]))
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(text) - 1))
+        text[at : at + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=3))
+    read(KINDS[name], bytes(text))
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_field_that_is_given_twice_counts_once(name: str) -> None:
+    """As every reader of JSON has it, the last one; a stored document with one has lost its seal."""
+    text = SAMPLES[name].to_json().rstrip("\n").removesuffix("}") + ',"version":1,"version":1}'
+    assert KINDS[name].from_json(text) == SAMPLES[name]
+    refused(DocumentError, lambda: KINDS[name].from_sealed(text.encode()))
+
+
+def edited(name: str, **fields: Any) -> bytes:
+    return json.dumps({**json.loads(SAMPLES[name].to_json()), **fields}).encode()
+
+
+RING = {"ring_bits": 12, "tokens": {"0": 64, "1": 64}}
+FILE = {"kind": "native", "path": "stages/0000/attempts/a/0.parquet", "rows": 1, "size_bytes": 1, "checksum": "0" * 64}
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "said"),
+    [
+        ("RoutingPlan", {"ring": {**RING, "tokens": {"0": 10**12}}}, "at most 8,388,608 tokens together, but came"),
+        ("RoutingPlan", {"ring": {**RING, "tokens": {"999999999999": 1}}}, "reducers below 1,048,576"),
+        ("RoutingPlan", {"ring": {**RING, "ring_bits": 60}}, "less than or equal to 20, but came 60"),
+        ("RoutingPlan", {"factors": {"0": 2**60}, "expected_rows": []}, "at most 1,048,576 tasks"),
+        ("RoutingPlan", {"share_salt": 2**31}, "field share_salt: required less than 2147483648"),
+        ("RoutingPlan", {"budget_rows": 2**63}, "field budget_rows: required less than or equal to"),
+        ("RoutingPlan", {"waves": [0, 10**12]}, "required a range of waves"),
+        ("RoutingPlan", {"waves": [2, 1]}, "required a range of waves"),
+        ("StageReport", {"processed_rows": 2**63}, "field processed_rows: required less than or equal to"),
+        ("StageReport", {"waves": [-1, 1]}, "required a range of waves"),
+        ("StageReport", {"stage": 10_000}, "field stage: required less than or equal to 9999"),
+        ("StepCommit", {"files": [FILE, FILE]}, "required different files of stages/0000/attempts/"),
+        ("StepCommit", {"files": [{**FILE, "path": "../../../etc/passwd"}]}, "a path below the run directory"),
+        ("StepCommit", {"files": [{**FILE, "path": "/etc/passwd"}]}, "a path below the run directory"),
+        ("StepCommit", {"files": [{**FILE, "path": "stages/0001/attempts/a/0.parquet"}]}, "different files of"),
+        ("StepCommit", {"files": [{**FILE, "checksum": "x" + "0" * 64}]}, "field files.0.checksum: required a string"),
+        ("StepCommit", {"counts": {"rows": -1}}, "field counts.rows: required greater than or equal to 0"),
+        ("StepCommit", {"attempt": "../b", "files": []}, "names of folders"),
+        ("StepCommit", {"step": "../stages/0000", "files": []}, "names of folders"),
+        ("Publication", {"rows": 1e300}, "field rows: required"),
+        ("Job", {"key_types": {}}, "required a type of each key column, ['key'], but came []"),
+        ("Job", {"algebra": {}}, "required the algebra of each aggregate, ['occurrences'], but came []"),
+        ("Job", {"x" * 10_000: 1}, "required a known field"),
+        ("Job", {"a\nb": 1}, r"the unknown field 'a\\nb'"),
+        ("Job", {"version": [1] * 10_000}, "required Job version 1, but came version [1, 1,"),
+    ],
+)  # fmt: skip
+def test_what_would_take_all_memory_or_lead_elsewhere_is_refused(name: str, fields: Any, said: str) -> None:
+    tracemalloc.start()
+    try:
+        assert said in refused(DocumentError, lambda: KINDS[name].from_json(edited(name, **fields)))
+        assert tracemalloc.get_traced_memory()[1] < 40 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_largest_count_is_a_number_that_every_reader_of_json_can_hold() -> None:
+    assert float(LARGEST_COUNT) == LARGEST_COUNT
+    found = read(Publication, edited("Publication", rows=LARGEST_COUNT))
+    assert isinstance(found, Publication)
+    assert found.rows == LARGEST_COUNT
+    assert read(Publication, edited("Publication", rows=LARGEST_COUNT + 1)) is None
+
+
+# Documents that are right one by one, and not of one run.
+
+#: Most are wrong in one of the three alone, so that somebody sees it who holds them to one another.
+_GOOD = st.sampled_from([{0, 1}, {0, 2}, {1, 2}, {0}, {1}, {2}, set()])
+
+_JOB, _REPORT, _DECISION = SAMPLES["Job"], SAMPLES["StageReport"], SAMPLES["Decision"]
+assert isinstance(_JOB, Job)
+assert isinstance(_REPORT, StageReport)
+assert isinstance(_DECISION, Decision)
+
+
+def _first_plan() -> RoutingPlan:
+    assert isinstance(_JOB, Job)
+    return first_plan(_JOB)
+
+
+_PLAN = small(json.loads(_first_plan().to_json()))
+
+
+_ANY_JOB = mutated(RAW["Job"], 2) | miscounted(RAW["Job"])
+_ANY_REPORT = mutated(RAW["StageReport"], 2) | miscounted(RAW["StageReport"])
+_ANY_PLAN = mutated(_PLAN, 2) | miscounted(_PLAN)
+
+
+@fuzz(60)
+@given(_ANY_JOB, _ANY_REPORT, _ANY_PLAN, _GOOD)
+def test_the_planner_decides_or_refuses_whatever_it_is_given(job: Any, report: Any, plan: Any, good: set[int]) -> None:
+    """What is edited by hand may be whole, and the seal made right again."""
+    tails = {"seen_tail": [0] * 4096, "backlog_tail": [0] * 4096}
+    if isinstance(report.get("histogram"), dict):
+        report["histogram"] |= tails
+    texts = [as_json(job), as_json(report), as_json(plan)]
+    kinds: list[type[Document]] = [Job, StageReport, RoutingPlan]
+    unharmed: list[Document] = [_JOB, _REPORT, _first_plan()]
+    found = [unharmed[at] if at in good else read(kind, texts[at]) for at, kind in enumerate(kinds)]
+    if None in found:
+        return
+    of, seen, by = found
+    assert isinstance(of, Job)
+    assert isinstance(seen, StageReport)
+    assert isinstance(by, RoutingPlan)
+    try:
+        decision = plan_next_stage(of, by, seen)
+    except SkewlessError as err:
+        require_sentence(err)
+    else:
+        read(Decision, decision.to_json().encode())
+    with suppress(SkewlessError):
+        assert balance(of, [seen], 500).balanced in {True, False}
+    with suppress(SkewlessError):
+        replay(of, [seen], "static", by)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    """A run directory with a committed stage and two plans."""
+    assert isinstance(_JOB, Job)
+    assert isinstance(_REPORT, StageReport)
+    assert isinstance(_DECISION, Decision)
+    one = RunDirectory(str(tmp_path / "run"))
+    one.write_once("job.json", _JOB)
+    one.write_once("plans/0000.json", _first_plan())
+    attempt = one.new_attempt(stage_step(0))
+    attempt.write("report.json", _REPORT)
+    attempt.commit([], {"rows": 3})
+    one.enact(_DECISION)
+    return one
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "said"),
+    [
+        ("plans/0001.json", "plans/0000.json", "the plan of stage 0, but came that of stage 1"),
+        ("decisions/0001.json", "decisions/0002.json", "about stage 2, but came that about stage 1"),
+        ("stages/0000/COMMIT.json", "stages/0001/COMMIT.json", "of stages/0001, but came that of 'stages/0000'"),
+    ],
+)  # fmt: skip
+def test_a_whole_document_in_the_place_of_another_is_refused(
+    run: RunDirectory, source: str, target: str, said: str
+) -> None:
+    place = Path(run.path(target))
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_bytes(Path(run.path(source)).read_bytes())
+
+    def use() -> object:
+        number = int(target.split("/")[1][:4])
+        if target.startswith("plans"):
+            return run.plan(number)
+        return run.decision(number) if target.startswith("decisions") else run.commit_of(stage_step(number))
+
+    assert said in refused(DocumentError, use)
+
+
+def test_a_count_that_a_commit_lacks_is_asked_for_in_a_sentence(run: RunDirectory) -> None:
+    commit = run.committed(stage_step(0))
+    assert commit.count("rows") == 3
+    said = refused(DocumentError, lambda: commit.count("backlog"))
+    assert said == "commit of stages/0000: required a count of backlog, but came none; run the step again."
+
+
+def test_a_report_of_a_release_that_built_data_docs_is_read_without_them() -> None:
+    old = edited("QualityReport", data_docs="data_docs/index.html")
+    assert QualityReport.from_json(old) == SAMPLES["QualityReport"]
+    assert StepCommit.from_json(SAMPLES["StepCommit"].to_json()) == SAMPLES["StepCommit"]

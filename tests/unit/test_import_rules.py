@@ -1,0 +1,147 @@
+"""The table of the design's rooms is executed: lint-imports, and what it cannot see."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def lint_imports(tree: Path) -> subprocess.CompletedProcess[str]:
+    """Run lint-imports on the packages of ``tree``, which come before the installed ones."""
+    return subprocess.run(
+        [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"],
+        cwd=tree,
+        env={**os.environ, "PYTHONPATH": f"{tree / 'plugins'}:{tree / 'jobs'}", "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A copy of the packages and their contracts."""
+    ignored = shutil.ignore_patterns("__pycache__")
+    for package in ("plugins/skewless", "plugins/skewless_leases", "plugins/skewless_airflow", "jobs/skewless_spark"):
+        shutil.copytree(ROOT / package, tmp_path / package, ignore=ignored)
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    return tmp_path
+
+
+def test_the_tree_keeps_all_contracts() -> None:
+    done = lint_imports(ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+PLANTED = [
+    ("plugins/skewless/routing/ring.py", "import pyspark", "The core knows no framework"),
+    ("plugins/skewless/documents/ledger.py", "import pyarrow", "Arrow is for code that sees rows"),
+    ("plugins/skewless/planner/planner.py", "import skewless.aggregates", "The core is layered"),
+    ("plugins/skewless_airflow/__init__.py", "import skewless.aggregates", "The Airflow face knows no Spark"),
+    (
+        "plugins/skewless/planner/forecast.py",
+        "from skewless import run_directory",
+        "Only run_directory and publication",
+    ),
+    ("plugins/skewless/replay/replay.py", "from skewless import mapping", "Decisions and the Airflow face"),
+    ("plugins/skewless/document.py", "from skewless import planner", "The core is layered"),
+    (
+        "plugins/skewless/planner/policies/static.py",
+        "from skewless.planner.policies import adaptive",
+        "A policy is one file",
+    ),
+    ("jobs/skewless_spark/__init__.py", "import skewless_airflow", "The Spark face and the Airflow face"),
+    ("jobs/skewless_spark/__init__.py", "import airflow.sdk", "The Spark face knows no Airflow"),
+    ("plugins/skewless_leases/balancing/balance.py", "import time", "What is decided about leases"),
+    (
+        "plugins/skewless_leases/liveness/silence.py",
+        "import skewless_leases.ownership.turns",
+        "What is decided about leases",
+    ),
+    (
+        "plugins/skewless_leases/stores/tables.py",
+        "import skewless.routing.hashing",
+        "The leases know neither Spark nor Airflow",
+    ),
+    ("plugins/skewless_airflow/__init__.py", "import pyarrow", "The Airflow face knows no Spark"),
+]
+
+
+def plant(tree: Path, module: str, line: str) -> None:
+    path = tree / module
+    path.write_text(f"{path.read_text(encoding='utf-8')}\n{line}\n", encoding="utf-8")
+
+
+def broken(done: subprocess.CompletedProcess[str]) -> list[str]:
+    return [row for row in done.stdout.splitlines() if " BROKEN" in row]
+
+
+def reasons(done: subprocess.CompletedProcess[str]) -> dict[str, str]:
+    """What lint-imports says about each broken contract, by the contract's name."""
+    sections = re.split(r"^(.+)\n-+\n", done.stdout.partition("Broken contracts")[2], flags=re.MULTILINE)
+    return dict(zip(sections[1::2], sections[2::2], strict=True))
+
+
+def test_a_planted_violation_fails(tree: Path) -> None:
+    plant(tree, "plugins/skewless/planner/planner.py", "import time")
+    done = lint_imports(tree)
+    assert done.returncode == 1, done.stderr
+    assert len(broken(done)) == 1
+    assert broken(done)[0].startswith("The core knows no framework, no network, no clock")
+
+
+def test_every_contract_finds_its_violation(tree: Path) -> None:
+    for module, line, _ in PLANTED:
+        plant(tree, module, line)
+    found = reasons(lint_imports(tree))
+    for module, line, name in PLANTED:
+        importer = module.partition("/")[2].removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        imported = line.removeprefix("from ").removeprefix("import ").replace(" import ", ".").partition(".sdk")[0]
+        assert [
+            contract
+            for contract in found
+            if contract.startswith(name) and f"{importer} -> {imported} (" in found[contract]
+        ], (module, line)
+
+
+@pytest.mark.parametrize(
+    ("files", "forbidden"),
+    [
+        ("dags/*.py", {"pyspark", "pyarrow", "great_expectations", "skewless_spark"}),
+        ("plugins/*.py", {"pyspark", "pyarrow", "great_expectations", "skewless_spark"}),
+        ("jobs/*.py", {"airflow", "skewless_airflow"}),
+        ("benchmarks/**/*.py", {"airflow", "skewless_airflow"}),
+    ],
+    ids=["dags know no spark", "the plugin file knows no spark", "spark entries know no airflow", "benchmarks neither"],
+)
+def test_files_that_are_in_no_package_keep_apart(files: str, forbidden: set[str]) -> None:
+    for path in ROOT.glob(files):
+        assert not imported(path) & forbidden, path
+
+
+def imported(path: Path) -> set[str]:
+    """The top-level packages a file imports, wherever in it."""
+    names = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.append(node.module)
+    return {name.partition(".")[0] for name in names}
+
+
+def test_the_core_imports_without_spark_airflow_or_arrow() -> None:
+    code = (
+        "import sys, skewless.planner.planner, skewless.run.publication\n"
+        "assert not {'pyspark', 'airflow', 'pyarrow', 'pandas'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

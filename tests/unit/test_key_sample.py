@@ -1,0 +1,178 @@
+"""Plan 0 from a sample of the keys: what it names, how much it admits, and what it is worth."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.simulation import Simulation, simulated_job
+from skewless.documents.job import Algebra, Job
+from skewless.planner.first_plan import PROBE, sampled_plan
+from skewless.planner.key_sample import KeySample, unit_spread
+from skewless.planner.planner import first_plan
+from skewless.routing.hashing import key_hash
+from skewless.routing.plan import WHOLE_SHARE, RoutingPlan
+from tests.unit.synthetic import zipf_rows
+
+NATIVE = Algebra(mergeable=True, ordered=False, row_seconds=1e-6)
+UNKNOWN = Algebra(mergeable=True, ordered=False)
+COSTLY_KEYS = Algebra(mergeable=True, ordered=False, setup_seconds=0.01)
+
+
+def job_with(algebra: Algebra, unit_rows: Sequence[int] = (100,) * 1000, **routing: Any) -> Job:
+    frozen = simulated_job(list(unit_rows), **{"reducers": 8, **routing})
+    return frozen.model_copy(update={"algebra": dict.fromkeys(frozen.algebra, algebra)})
+
+
+def sample_of(seed: int = 1, rows: int = 20_000) -> KeySample:
+    counts = zipf_rows(2000, 1.2, 101_000)
+    keys = np.random.default_rng(seed).permutation(np.repeat(np.arange(len(counts)), counts))[:rows]
+    found = np.bincount(keys)
+    seen = np.flatnonzero(found)
+    return KeySample(found[seen], [f"key-{number}" for number in seen.tolist()])
+
+
+def test_a_sample_counts_its_rows_once() -> None:
+    sample = KeySample(np.array([7, 1, 5, 1, 3]), ["a", "b", None, "c", "x" * 2000])
+    found = sample.histogram(ring_bits=4, head_limit=10)
+    assert found is not None
+    assert (found.seen_rows, found.seen_null_rows, found.head) == (17, 5, {"a": (7, 0)})
+    assert sum(found.seen_tail) == 5, "two that came once, and three rows of a key too long to be named"
+    assert found.seen_tail[key_hash("x" * 2000) >> 28] >= 3
+
+
+def test_of_more_keys_than_may_be_named_the_others_are_in_their_slots() -> None:
+    found = KeySample(np.array([9, 8, 7]), ["a", "b", "c"]).histogram(ring_bits=4, head_limit=1)
+    assert found is not None
+    assert set(found.head) == {"a"}
+    assert found.seen_tail[key_hash("b") >> 28] >= 8
+
+
+@pytest.mark.parametrize("sample", [KeySample(np.array([3]), None), KeySample(np.zeros(0, dtype=np.int64), [])])
+def test_without_texts_or_rows_a_sample_makes_no_plan(sample: KeySample) -> None:
+    job = job_with(NATIVE)
+    assert sampled_plan(job, first_plan(job), sample) == first_plan(job)
+
+
+@pytest.mark.parametrize("routing", [{"policy": "static"}, {"policy": "halving"}, {"key_sample": False}])
+def test_other_policies_and_a_spec_that_says_no_keep_the_plain_ring(
+    routing: dict[str, Any],
+) -> None:
+    job = job_with(NATIVE, **routing)
+    assert sampled_plan(job, first_plan(job), sample_of()) == first_plan(job)
+
+
+def test_where_rows_cost_next_to_nothing_all_waves_come_at_once() -> None:
+    job = job_with(NATIVE)
+    plan = sampled_plan(job, first_plan(job), sample_of())
+    assert plan.waves == (0, len(job.waves))
+    assert len(plan.head["key-0"]) > 1
+    assert sum(plan.expected_rows) == pytest.approx(job.rows, abs=len(plan.tasks))
+    assert plan.sentence.startswith("from a sample of 20,000 rows: ")
+
+
+def test_the_budget_of_the_spec_is_a_share_of_what_the_first_stage_admits() -> None:
+    job = job_with(NATIVE, budget=1.25)
+    plan = sampled_plan(job, first_plan(job), sample_of())
+    assert plan.waves == (0, len(job.waves))
+    assert plan.budget_rows == 1.25 * job.rows / 8
+
+
+def test_where_a_stage_is_free_there_are_as_many_as_waves() -> None:
+    job = job_with(NATIVE, stage_overhead=0)
+    assert sampled_plan(job, first_plan(job), sample_of()).waves == (0, 1)
+
+
+@pytest.mark.parametrize("why", ["a probe is asked for", "the sample is small beside the rows"])
+def test_where_nobody_knows_what_a_row_costs_the_first_stage_may_be_a_probe(why: str) -> None:
+    job = job_with(UNKNOWN, probe=True) if why.startswith("a probe") else job_with(UNKNOWN, reducers=64)
+    plan = sampled_plan(job, first_plan(job), sample_of())
+    assert 0 < job.admitted_rows(plan.waves) <= PROBE * job.rows
+    assert "nobody knows yet what a row costs" in plan.sentence
+
+
+def test_a_sample_that_is_good_enough_needs_no_probe() -> None:
+    job = job_with(UNKNOWN)
+    assert sampled_plan(job, first_plan(job), sample_of(rows=100_000)).waves == (0, len(job.waves))
+
+
+def test_one_large_partition_is_a_probe_too() -> None:
+    job = job_with(UNKNOWN, [100_000], probe=True)
+    assert sampled_plan(job, first_plan(job), sample_of()).waves == (0, 1)
+
+
+def test_where_keys_are_set_up_it_is_done_once() -> None:
+    job = job_with(COSTLY_KEYS)
+    plan = sampled_plan(job, first_plan(job), sample_of())
+    assert plan.waves == (0, len(job.waves))
+    assert "sets up its keys anew" in plan.sentence
+
+
+def largest_over_mean(plan: RoutingPlan, counts: np.ndarray, setup_rows: float) -> float:
+    """Of what the tasks of a plan have to do: their rows, and the set-ups of their keys."""
+    loads = np.zeros(len(plan.tasks))
+    for number, rows in enumerate(counts.tolist()):
+        shares = plan.head.get(f"key-{number}") or ((plan.tail_task(f"key-{number}"), WHOLE_SHARE),)
+        for task, weight in shares:
+            loads[task] += rows * weight / WHOLE_SHARE + setup_rows
+    return float(loads.max() / loads.mean())
+
+
+def test_where_a_set_up_takes_as_long_as_many_rows_keys_are_spread_by_both() -> None:
+    counts = zipf_rows(20_000, 1.2, 400_000)
+    keys = np.random.default_rng(3).permutation(np.repeat(np.arange(len(counts)), counts))
+    found = np.bincount(keys[:100_000])
+    seen = np.flatnonzero(found)
+    sample = KeySample(found[seen], [f"key-{number}" for number in seen.tolist()])
+    plans = []
+    for row_seconds in (5e-5, None):
+        job = job_with(
+            Algebra(mergeable=True, ordered=False, setup_seconds=0.005, row_seconds=row_seconds), [400] * 1000
+        )
+        plans.append(sampled_plan(job, first_plan(job), sample))
+    by_both, by_rows = plans
+    assert largest_over_mean(by_both, counts, 100) < 1.08
+    assert largest_over_mean(by_rows, counts, 100) > 1.12, "or the test says nothing"
+
+
+def test_the_first_stage_is_even_and_the_run_no_worse() -> None:
+    counts = zipf_rows(2000, 1.2, 101_000)
+    names = [f"key-{number}" for number in range(len(counts))]
+    numbers = np.random.default_rng(5).permutation(np.repeat(np.arange(len(counts)), counts))[:100_000]
+    job = simulated_job([100] * 1000, reducers=8, stage_overhead=0)
+    cold, sampled = Simulation(job, names, numbers), Simulation(job, names, numbers)
+    cold.play()
+    sampled.play(sampled_plan(job, first_plan(job), sample_of(2)))
+    queued = [np.array([load.queued_rows for load in run.reports[0].tasks]) for run in (cold, sampled)]
+    assert queued[1].max() / queued[1].mean() < 1.15 < queued[0].max() / queued[0].mean()
+    assert sum(sampled.makespans) <= sum(cold.makespans) * 1.002
+
+
+def test_partitions_that_are_alike_are_as_good_as_rows_drawn_one_by_one() -> None:
+    rng = np.random.default_rng(1)
+    counts = rng.multinomial(1000, [0.3, 0.2, 0.1, 0.4], size=50)[:, :3]
+    assert unit_spread(counts, np.full(50, 1000), part=0.1) == pytest.approx(1.0, abs=0.3)
+
+
+def test_keys_that_are_hot_in_some_partitions_only_make_a_part_of_them_a_bad_sample() -> None:
+    rows = np.full(50, 1000)
+    by_turns, by_epochs = np.zeros((50, 5), dtype=np.int64), np.zeros((50, 5), dtype=np.int64)
+    for number in range(50):
+        by_turns[number, number % 5] = 500
+        by_epochs[number, number // 10] = 500
+    assert unit_spread(by_turns, rows, part=0.1) > 300
+    assert unit_spread(by_turns, rows, part=0.5) > 150
+    assert unit_spread(by_turns, rows, part=1.0) == 1.0, "all partitions were looked at"
+    assert unit_spread(by_turns[:1], rows[:1], part=0.1) == 1.0, "one partition says nothing"
+    assert unit_spread(by_epochs, rows, part=0.1) < 50, "what changes slowly is seen by looking everywhere"
+
+
+def test_where_keys_drift_over_the_partitions_the_first_stage_is_no_leap() -> None:
+    job = job_with(UNKNOWN)
+    sample = sample_of(rows=100_000)
+    drifting = KeySample(sample.counts, sample.texts, spread=500.0)
+    assert sampled_plan(job, first_plan(job), sample).waves == (0, len(job.waves))
+    assert job.admitted_rows(sampled_plan(job, first_plan(job), drifting).waves) <= PROBE * job.rows

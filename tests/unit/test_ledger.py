@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skewless.documents.job import Job
+from skewless.documents.ledger import (
+    LedgerLine,
+    balance,
+    require_all_processed,
+    require_balanced,
+    require_kept,
+    stage_problems,
+)
+from skewless.documents.stage_report import StageReport
+from skewless.errors import LedgerError
+from skewless.planner.planner import first_plan
+from tests.unit import synthetic
+
+JOB = synthetic.job([100, 400], waves=(1, 4))
+
+
+def stage(number: int, admitted: int, backlog_in: int, processed: int, backlog: int, job: Job = JOB) -> StageReport:
+    return synthetic.report(first_plan(job), {}).model_copy(
+        update={
+            "stage": number,
+            "waves": (min(number, len(job.waves)), min(number + 1, len(job.waves))),
+            "admitted_rows": admitted,
+            "backlog_in_rows": backlog_in,
+            "processed_rows": processed,
+            "backlog_rows": backlog,
+        }
+    )
+
+
+GOOD = [stage(0, 100, 0, 70, 30), stage(1, 400, 30, 420, 10), stage(2, 0, 10, 10, 0)]
+
+
+def test_a_run_that_counts_each_row_once_balances() -> None:
+    ledger = balance(JOB, GOOD, 500)
+    assert ledger.balanced
+    assert [line.listed_rows for line in ledger.lines] == [100, 400, 0]
+    require_balanced(ledger)
+
+
+@pytest.mark.parametrize(
+    ("reports", "state_rows", "problem"),
+    [
+        ([GOOD[0], stage(1, 400, 0, 390, 10), GOOD[2]], 470, "stage 1 took in 0 backlog rows of the 30 left over"),
+        (GOOD[:2], 490, "10 backlog rows were never reduced"),
+        (GOOD, 1000, "the states account for 1,000 rows of the 500 processed"),
+        (GOOD, 499, "the states account for 499 rows of the 500 processed"),
+        ([stage(0, 99, 0, 69, 30), *GOOD[1:]], 499, "stage 0 admitted 99 rows of the 100 listed"),
+        ([stage(0, 100, 0, 71, 30), *GOOD[1:]], 501, "stage 0 got 100 rows but processed and left over 101"),
+        ([GOOD[0], stage(1, 400, 60, 450, 10), GOOD[2]], 530, "stage 1 took in 60 backlog rows of the 30 left over"),
+        ([GOOD[0], GOOD[1].model_copy(update={"waves": (0, 2)}), GOOD[2]], 500,
+         "stage 1 admitted waves from 0 on, after 1 waves"),
+        (GOOD[:1], 70, "1 of 2 waves were admitted"),
+        ([], 0, "0 rows were processed of the 500 of the input"),
+        (GOOD[:1], 70, "70 rows were processed of the 500 of the input"),
+    ],
+    ids=[
+        "a lost backlog", "a backlog left at the end", "doubled states", "a lost state", "a row that was not admitted",
+        "a changed count", "a backlog read twice", "a wave admitted twice", "a wave never admitted",
+        "no stage", "a stage that never ran",
+    ],
+)  # fmt: skip
+def test_an_imbalance_is_named(reports: list[StageReport], state_rows: int, problem: str) -> None:
+    ledger = balance(JOB, reports, state_rows)
+    assert problem in ledger.problems
+    with pytest.raises(LedgerError, match=r"^ledger: required every row counted once"):
+        require_balanced(ledger)
+
+
+def test_an_empty_input_balances() -> None:
+    assert balance(synthetic.job([]), [], 0).balanced
+
+
+@given(
+    st.integers(0, 2),
+    st.sampled_from(["admitted_rows", "backlog_in_rows", "processed_rows", "backlog_rows"]),
+    st.integers(1, 9),
+)
+def test_no_count_can_change_unnoticed(number: int, name: str, by: int) -> None:
+    changed = [one.model_copy(update={name: getattr(one, name) + by}) if one.stage == number else one for one in GOOD]
+    assert not balance(JOB, changed, 500).balanced
+
+
+@pytest.mark.parametrize("by", [1, -1], ids=["one too many", "one too few"])
+@pytest.mark.parametrize(
+    ("changed", "problem"),
+    [
+        (("admitted_rows", "processed_rows"), "stage 1 admitted {} rows of the 400 listed"),
+        (("backlog_in_rows", "processed_rows"), "stage 1 took in {} backlog rows of the 30 left over"),
+        (("processed_rows",), "stage 1 got 430 rows but processed and left over {}"),
+    ],
+    ids=["admitted", "taken in", "processed"],
+)
+def test_each_comparison_within_a_stage_sees_a_row_too_many_and_one_too_few(
+    changed: tuple[str, ...], problem: str, by: int
+) -> None:
+    good = LedgerLine.of(JOB, GOOD[1])
+    assert stage_problems([good], left_over=30) == ()
+    line = good.model_copy(update={name: getattr(good, name) + by for name in changed})
+    expected = {"admitted_rows": 400, "backlog_in_rows": 30, "processed_rows": 430}[changed[0]] + by
+    assert stage_problems([line], left_over=30) == (problem.format(expected),)
+
+
+@pytest.mark.parametrize("by", [1, -1], ids=["one too many", "one too few"])
+def test_rows_that_the_reader_gave_out_are_held_to_the_footers(by: int) -> None:
+    assert balance(JOB, [GOOD[0].model_copy(update={"source_rows": 100}), *GOOD[1:]], 500).balanced
+    read = [GOOD[0].model_copy(update={"source_rows": 100 + by}), *GOOD[1:]]
+    assert balance(JOB, read, 500).problems == ("stage 0 read 1 rows more or less than the footers list",)
+
+
+@pytest.mark.parametrize("by", [1, -1], ids=["one too many", "one too few"])
+def test_rows_processed_are_held_to_the_input_and_states_to_the_rows_processed(by: int) -> None:
+    assert balance(JOB, GOOD, 500 + by).problems == (f"the states account for {500 + by} rows of the 500 processed",)
+    changed = [stage(0, 100 + by, 0, 70 + by, 30), *GOOD[1:]]
+    assert balance(JOB, changed, 500 + by).problems == (
+        f"stage 0 admitted {100 + by} rows of the 100 listed",
+        f"{500 + by} rows were processed of the 500 of the input",
+    )
+    with pytest.raises(LedgerError, match=f"required all 500 rows processed, but came {500 + by} of them"):
+        require_all_processed(JOB, changed, "merge")
+
+
+@pytest.mark.parametrize("by", [1, -1], ids=["one too many", "one too few"])
+def test_a_stage_commits_only_as_many_backlog_rows_as_are_on_disk(by: int) -> None:
+    require_kept(JOB, GOOD[1], 30, 10)
+    with pytest.raises(
+        LedgerError, match=f"{10 + by} backlog rows are on disk of the 10 counted; nothing was committed"
+    ):
+        require_kept(JOB, GOOD[1], 30, 10 + by)
+
+
+def test_a_wave_that_is_left_out_is_named() -> None:
+    job = synthetic.job([100, 0, 400], waves=(1, 1, 4)).model_copy(update={"waves": ((0,), (1,), (2,))})
+    skipped = [stage(0, 100, 0, 100, 0, job), stage(2, 400, 0, 400, 0, job)]
+    assert balance(job, skipped, 500).problems == ("stage 2 admitted waves from 2 on, after 1 waves",)
+
+
+def test_rows_are_not_all_processed_while_a_wave_is_left() -> None:
+    require_all_processed(JOB, GOOD, "merge")
+    for reports in ([], GOOD[:2], [stage(0, 500, 0, 500, 0)]):
+        with pytest.raises(LedgerError, match="run the next stage first"):
+            require_all_processed(JOB, reports, "merge")

@@ -1,0 +1,260 @@
+"""Plan 0 from the last run: what it is made of, when it is not made, and what it is worth."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.simulation import NULL, Simulation, simulated_job
+from skewless.documents.job import Algebra, Job
+from skewless.documents.stage_report import Histogram
+from skewless.planner.drift import distance, drift, drifted_sentence
+from skewless.planner.first_plan import DRIFT_LIMIT, applies, plain_plan, sampled_plan, warm_plan
+from skewless.planner.key_sample import KeySample
+from skewless.planner.planner import first_plan
+from skewless.routing.plan import PlanSource, RoutingPlan
+from tests.unit import synthetic
+from tests.unit.synthetic import WHOLE, zipf_rows
+
+
+def job_from(*locations: str, **routing: Any) -> Job:
+    """The job of a night that begins from these runs."""
+    frozen = simulated_job([100] * 1000, **{"reducers": 8, "stage_overhead": 0, **routing})
+    return frozen.model_copy(update={"warm_from": locations})
+
+
+def night(seed: int, shift: int = 0, **routing: Any) -> Simulation:
+    """One night's run, not played: Zipf keys in an order of its own, the ranks shifted along the keys."""
+    counts = zipf_rows(2000, 1.1, 101_000)
+    numbers = np.random.default_rng(seed).permutation(np.repeat(np.arange(len(counts)), counts))[:100_000]
+    return Simulation(job_from(**routing), [f"key-{n}" for n in range(len(counts))], (numbers + shift) % len(counts))
+
+
+@cache
+def seen(seed: int, shift: int = 0) -> Histogram:
+    """The last histogram of a night."""
+    return night(seed, shift).play().reports[-1].histogram
+
+
+def test_a_warm_start_places_the_hot_keys_before_the_first_row_is_read() -> None:
+    plan = warm_plan(job_from("/runs/b", "/runs/a"), seen(2), seen(1))
+    assert (plan.epoch, plan.waves, plan.share_salt, plan.policy) == (0, (0, 1), 0, "adaptive")
+    assert len(plan.head["key-0"]) > 1
+    assert len(plan.expected_rows) == len(plan.tasks)
+    assert sum(plan.expected_rows) == pytest.approx(job_from().admitted_rows((0, 1)), abs=len(plan.tasks))
+    assert plan.sentence.startswith("warm start from run b: ")
+    assert plan.sentence.endswith("the keys of the last two runs differ by 0%")
+    assert RoutingPlan.from_json(plan.to_json()) == plan
+
+
+def test_it_makes_the_first_stage_even_and_no_stage_worse() -> None:
+    cold, warm = night(3), night(3)
+    cold.play()
+    warm.play(warm_plan(job_from("/runs/b", "/runs/a"), seen(2), seen(1)))
+    assert cold.reports[0].histogram.seen_rows == warm.reports[0].histogram.seen_rows
+    queued = [np.array([load.queued_rows for load in run.reports[0].tasks]) for run in (cold, warm)]
+    assert queued[0].max() > 1.8 * queued[0].mean()
+    assert queued[1].max() < queued[1].mean() + 3 * np.sqrt(queued[1].mean()), "but for the chance of a sample"
+    assert sum(warm.makespans) <= 1.005 * sum(cold.makespans), "the first of four waves is a hundredth of the rows"
+    assert warm.reports[0].backlog_rows < cold.reports[0].backlog_rows
+
+
+def test_with_one_earlier_run_there_is_nothing_to_compare_and_it_says_so() -> None:
+    plan = warm_plan(job_from("/runs/a/"), seen(1), None)
+    assert plan.head
+    assert plan.sentence.startswith("warm start from run a: ")
+    assert plan.sentence.endswith("no run before it to compare with")
+
+
+def test_where_the_keys_of_the_last_two_runs_differ_the_plain_ring_is_taken_and_says_so() -> None:
+    job = job_from("/runs/b", "/runs/a")
+    plan = warm_plan(job, seen(2), seen(1, 300))
+    assert plan.model_copy(update={"sentence": ""}) == first_plan(job).model_copy(update={"sentence": ""})
+    assert plan.sentence.startswith("the plain ring: the keys of the last two runs differ by ")
+    assert f"more than the {DRIFT_LIMIT:.0%} up to which" in plan.sentence
+
+
+@pytest.mark.parametrize("bits", [8, 16], ids=["coarser", "finer"])
+def test_a_run_on_a_ring_of_another_size_is_a_guide_as_good(bits: int) -> None:
+    """The last run counted 4,096 slots: its keys are placed as before, and its slots are folded."""
+    same, other = (warm_plan(job_from("/runs/b", ring_bits=size), seen(2), None) for size in (12, bits))
+    assert other.sentence.startswith("warm start from run b: ")
+    assert set(other.head) == set(same.head)
+    assert sum(other.expected_rows) == pytest.approx(sum(same.expected_rows), abs=len(same.expected_rows))
+    night_3 = night(3, ring_bits=bits)
+    night_3.play(other)
+    queued = np.array([load.queued_rows for load in night_3.reports[0].tasks])
+    assert queued.max() < 1.3 * queued.mean(), "cold it is above 1.8"
+
+
+@given(st.lists(st.integers(0, 1000), min_size=16, max_size=16), st.sampled_from([4, 16, 64, 1024]))
+def test_folding_keeps_every_row_in_its_part_of_the_ring(tail: list[int], slots: int) -> None:
+    counted = Histogram(
+        seen_rows=sum(tail), seen_null_rows=0, backlog_null_rows=0, head={}, seen_tail=tuple(tail),
+        backlog_tail=tuple(reversed(tail)),
+    )  # fmt: skip
+    folded = counted.on_ring(slots)
+    assert len(folded.seen_tail) == len(folded.backlog_tail) == slots
+    coarse = min(slots, 16)
+    for before, after in ((counted.seen_tail, folded.seen_tail), (counted.backlog_tail, folded.backlog_tail)):
+        quarters = [np.array(rows).reshape(coarse, -1) for rows in (before, after)]
+        assert quarters[0].sum(axis=1).tolist() == quarters[1].sum(axis=1).tolist()
+        if slots > 16:
+            assert int((quarters[1].max(axis=1) - quarters[1].min(axis=1)).max()) <= 1
+
+
+def test_a_run_without_rows_is_no_guide() -> None:
+    nothing = (0,) * 4096
+    empty = Histogram(
+        seen_rows=0, seen_null_rows=0, backlog_null_rows=0, head={}, seen_tail=nothing, backlog_tail=nothing
+    )
+    assert warm_plan(job_from("/runs/b"), empty, None).sentence == "the plain ring: run b had no rows"
+
+
+def test_a_job_without_rows_has_nothing_to_plan() -> None:
+    job = simulated_job([], reducers=3)
+    assert warm_plan(job, seen(2), None) == first_plan(job)
+
+
+@pytest.mark.parametrize(
+    "routing", [{"policy": "static"}, {"policy": "halving"}, {"warm_start": False}], ids=["static", "halving", "off"]
+)
+def test_what_makes_no_forecast_or_wants_none_starts_on_the_plain_ring(routing: dict[str, Any]) -> None:
+    job = job_from("/runs/b", **routing)
+    assert not applies(job.spec)
+    assert warm_plan(job, seen(2), seen(1)) == first_plan(job)
+
+
+def test_keys_that_may_not_be_split_are_placed_whole() -> None:
+    job = job_from("/runs/b")
+    job = job.model_copy(update={"algebra": dict.fromkeys(job.algebra, WHOLE)})
+    plan = warm_plan(job, seen(2), None)
+    assert plan.head
+    assert all(len(shares) == 1 for shares in plan.head.values())
+
+
+def test_the_budget_of_the_spec_stands() -> None:
+    job = job_from("/runs/b", budget=1.5)
+    assert warm_plan(job, seen(2), None).budget_rows == first_plan(job).budget_rows
+
+
+@pytest.mark.parametrize("seconds", [None, 1.0], ids=["not measured", "measured"])
+def test_what_a_row_cost_in_the_last_run_spares_the_probe(seconds: float | None) -> None:
+    job = job_from("/runs/b", "/runs/a", stage_overhead=4.0, probe=True)
+    job = job.model_copy(update={"algebra": dict.fromkeys(job.algebra, Algebra(mergeable=True, ordered=False))})
+    plan = warm_plan(job, seen(2).model_copy(update={"tail_seconds": seconds}), seen(1))
+    assert (plan.waves == (0, 4)) == (seconds is not None)
+    assert ("nobody knows yet what a row costs" in plan.sentence) == (seconds is None)
+
+
+def test_the_same_documents_give_the_same_plan() -> None:
+    job = job_from("/runs/b", "/runs/a")
+    assert warm_plan(job, seen(2), seen(1)).to_json() == warm_plan(job, seen(2), seen(1)).to_json()
+
+
+def test_a_plain_plan_says_why() -> None:
+    job = job_from("/runs/b")
+    assert plain_plan(job, "no reason").sentence == "the plain ring: no reason"
+
+
+# How far keys differ.
+
+
+def test_keys_of_one_source_do_not_differ_beyond_chance() -> None:
+    assert drift(seen(1), seen(1)) == 0.0
+    samples = [histogram(np.random.default_rng(seed).zipf(1.3, 20_000) % 500) for seed in (1, 2)]
+    assert 0.0 <= drift(*samples) < 0.02
+
+
+def test_keys_that_all_changed_differ_wholly() -> None:
+    first, second = histogram(np.repeat([1, 2], 50_000)), histogram(np.repeat([3, 4], 50_000))
+    assert drift(first, second) == pytest.approx(1.0, abs=0.01)
+
+
+def test_the_distance_is_the_part_of_the_rows_that_are_of_another_key() -> None:
+    first = histogram(np.repeat([1, 2, NULL], [500_000, 300_000, 200_000]))
+    second = histogram(np.repeat([1, 2, NULL], [500_000, 100_000, 400_000]))
+    assert drift(first, second) == drift(second, first) == pytest.approx(0.2, abs=0.002)
+
+
+def test_a_key_that_only_one_run_names_is_looked_for_in_its_slot() -> None:
+    keys = np.repeat(np.arange(200), 1000)
+    assert drift(histogram(keys), histogram(keys, head_limit=3)) == 0.0
+    hot = np.concatenate([keys, np.full(100_000, 777)])
+    assert drift(histogram(keys, head_limit=0), histogram(hot)) == pytest.approx(1 / 3, abs=0.02)
+
+
+def test_rings_of_different_sizes_are_compared_on_the_smaller_one() -> None:
+    keys = np.repeat(np.arange(200), 1000)
+    other = (keys * 7 + 13) % 5000
+    assert drift(histogram(keys, head_limit=0, ring_bits=12), histogram(keys, head_limit=0, ring_bits=6)) == 0.0
+    assert drift(histogram(keys, ring_bits=12), histogram(other, ring_bits=6)) > DRIFT_LIMIT
+
+
+def test_few_rows_say_little() -> None:
+    assert distance(np.array([3.0, 2.0]), np.array([2.0, 3.0])) == 0.0
+    assert distance(np.array([3e6, 2e6]), np.array([2e6, 3e6])) == pytest.approx(0.2, abs=0.001)
+    assert distance(np.zeros(2), np.ones(2)) == 0.0
+
+
+def test_after_stage_0_a_warm_start_is_held_to_what_came() -> None:
+    plan = warm_plan(job_from("/runs/b"), seen(2), None)
+    same, other = night(3), night(3, 300)
+    same.play(plan)
+    other.play(plan)
+    source = "run b of 100,000 rows, from which plan 0 was made"
+    assert drifted_sentence(plan, same.reports[0]) == f"the keys are spread as in {source}"
+    said = drifted_sentence(plan, other.reports[0])
+    assert said.startswith("the keys differ by at least ")
+    assert said.endswith(f"% from {source}")
+
+
+def test_a_first_run_planned_from_a_sample_is_held_to_the_sample_and_to_no_run() -> None:
+    first, other = night(3), night(3, 300)
+    counts = np.bincount(first.rows[::20], minlength=len(first.texts))
+    sample = KeySample(counts[counts > 0], [first.texts[n] for n in np.flatnonzero(counts).tolist()])
+    plan = sampled_plan(first.job, first_plan(first.job), sample)
+    assert plan.source == PlanSource(kind="sample", rows=5_000)
+    first.play(plan)
+    other.play(plan)
+    said = [drifted_sentence(plan, run.reports[0]) for run in (first, other)]
+    assert all(words.endswith("a sample of 5,000 rows, from which plan 0 was made") for words in said)
+    assert said[1].startswith("the keys differ by at least ")
+    assert not any("run" in decision.sentence for decision in first.decisions), "there has been none before"
+
+
+def test_a_plan_0_of_an_older_release_claims_no_source() -> None:
+    plan = warm_plan(job_from("/runs/b"), seen(2), None).model_copy(update={"source": None})
+    same = night(3)
+    same.play(plan)
+    said = drifted_sentence(plan, same.reports[0])
+    assert said == "the keys are spread as in its forecast, from which plan 0 was made"
+
+
+def test_every_plan_0_says_what_it_was_made_from_and_no_later_plan_does() -> None:
+    assert first_plan(job_from()).source == PlanSource(kind="ring")
+    assert plain_plan(job_from("/runs/b"), "a reason").source == PlanSource(kind="ring")
+    warm = warm_plan(job_from("/runs/b"), seen(2), None)
+    assert warm.source == PlanSource(kind="run", run="b", rows=100_000)
+    run = night(3)
+    run.play(warm)
+    assert {plan.source for plan in run.plans[1:]} == {None}
+
+
+def test_after_a_cold_start_or_a_later_stage_nothing_is_said() -> None:
+    run = synthetic.simulated(zipf_rows(100, 1.0, 5000), reducers=3).play()
+    assert [drifted_sentence(plan, report) for plan, report in zip(run.plans, run.reports, strict=True)] == [""] * len(
+        run.plans
+    )
+
+
+def histogram(keys: np.ndarray, head_limit: int = 4096, ring_bits: int = 12) -> Histogram:
+    """What one stage counts of these key numbers."""
+    texts = [f"key-{n}" for n in range(int(keys.max()) + 1)]
+    job = simulated_job([len(keys)], reducers=1, head_limit=head_limit, ring_bits=ring_bits)
+    return Simulation(job, texts, keys.astype(np.int64)).play().reports[-1].histogram

@@ -1,0 +1,390 @@
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from skewless.document import LARGEST_COUNT
+from skewless.documents.decision import Decision
+from skewless.documents.stage_report import StageReport
+from skewless.errors import PlanError
+from skewless.planner.forecast import SEEN_ENOUGH, Forecast
+from skewless.planner.placement.placement import Placement
+from skewless.planner.planner import Weighed, choose, first_plan, plan_next_stage, propose, refuse_unsafe
+from skewless.planner.policies import POLICIES
+from skewless.planner.policies.proposal import Proposal
+from skewless.routing.plan import WHOLE_SHARE, RoutingPlan
+from tests.unit import synthetic
+from tests.unit.synthetic import MERGEABLE, WHOLE
+
+COUNTS = st.dictionaries(
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=5), st.integers(1, 5000), min_size=1, max_size=40
+)
+
+
+def skewed(hot: int = 6000) -> dict[str, int]:
+    return {"hot": hot, **{f"cold-{number}": 20 for number in range(200)}}
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+@settings(max_examples=25)
+@given(COUNTS, st.data())
+def test_never_worse_than_standing_still(policy: str, seen: dict[str, int], data: st.DataObject) -> None:
+    backlog = {key: data.draw(st.integers(0, rows)) for key, rows in seen.items()}
+    head = sorted(seen)[: data.draw(st.integers(0, len(seen)))]
+    algebra = data.draw(st.sampled_from([MERGEABLE, WHOLE]))
+    slots = data.draw(st.sampled_from([4, 6]))
+    wave = data.draw(st.integers(0, 9000))
+    job = synthetic.job([sum(seen.values()), wave], algebra, policy=policy, reducers=4, slots=slots)
+    plan = first_plan(job)
+    report = synthetic.report(plan, seen, backlog, head)
+    decision = plan_next_stage(job, plan, report)
+    if not decision.queued_rows:
+        assert decision.next_plan is None
+        return
+    still, *_ = decision.candidates
+    (chosen,) = [one for one in decision.candidates if one.chosen]
+    assert still.action == "stand still"
+    assert chosen.cost_rows <= still.cost_rows
+    assert chosen.makespan_rows <= still.makespan_rows
+    assert all(one.sentence for one in decision.candidates)
+    again = report.model_copy(
+        update={
+            "histogram": report.histogram.model_copy(update={"head": dict(reversed(report.histogram.head.items()))})
+        }
+    )
+    assert plan_next_stage(job, plan, again) == decision
+    assert Decision.from_json(decision.to_json()) == decision
+    assert decision.next_plan is not None
+    for shares in decision.next_plan.head.values():
+        assert sum(weight for _, weight in shares) == WHOLE_SHARE
+        assert algebra is MERGEABLE or len(shares) == 1
+
+
+@settings(max_examples=40)
+@given(COUNTS, st.data())
+def test_a_second_decision_keeps_the_promises_of_the_first(seen: dict[str, int], data: st.DataObject) -> None:
+    """With keys that are split already, and what is left of them wherever it is."""
+    job = synthetic.job([sum(seen.values()), 2000, data.draw(st.integers(0, 9000))], waves=(1, 1, 1), reducers=4)
+    first = plan_next_stage(job, first_plan(job), synthetic.report(first_plan(job), seen))
+    assert first.next_plan is not None
+    backlog = {key: data.draw(st.integers(0, rows)) for key, rows in seen.items()}
+    report = synthetic.report(first.next_plan, seen, backlog)
+    second = plan_next_stage(job, first.next_plan, report)
+    if second.next_plan is None:
+        return
+    still, *others = second.candidates
+    (chosen,) = [one for one in second.candidates if one.chosen]
+    assert chosen.makespan_rows <= still.makespan_rows
+    assert all(one.forwarded_rows <= report.backlog_rows + 1e-6 for one in others)
+    pinned = [key for key in second.next_plan.head if len({task for task, _ in second.next_plan.head[key]}) == 1]
+    assert chosen.pieces <= len(second.next_plan.head) + 4 - 1 or chosen.action == "stand still" or not pinned
+    assert Decision.from_json(second.to_json()) == second
+
+
+@given(COUNTS, st.data())
+def test_predicted_loads_add_up_to_what_is_queued(seen: dict[str, int], data: st.DataObject) -> None:
+    backlog = {key: data.draw(st.integers(0, rows)) for key, rows in seen.items()}
+    head = sorted(seen)[: data.draw(st.integers(0, len(seen)))]
+    job = synthetic.job([sum(seen.values()), data.draw(st.integers(0, 9000))], reducers=4)
+    plan = first_plan(job)
+    forecast = Forecast.after(job, plan, synthetic.report(plan, seen, backlog, head))
+    anew = plan.model_copy(update={"share_salt": 1})
+    for loads in (
+        forecast.loads_unchanged(),
+        forecast.loads(plan, forecast.placement_now),
+        forecast.loads(anew, forecast.placement_now),
+    ):
+        assert loads.sum() == pytest.approx(forecast.queued_rows)
+        assert len(loads) == 4
+
+
+def test_an_unseen_input_is_taken_to_spread_evenly() -> None:
+    job = synthetic.job([0, 800])
+    plan = first_plan(job)
+    forecast = Forecast.after(job, plan, synthetic.report(plan, {}))
+    assert forecast.loads_unchanged() == pytest.approx(np.full(8, 100.0))
+    assert plan_next_stage(job, plan, synthetic.report(plan, {})).queued_rows == 800
+
+
+def test_keys_of_one_count_are_foretold_that_count() -> None:
+    """As of sensors that report every second: no count is luck, and nothing is taken from it."""
+    job = synthetic.job([100_000, 100_000])
+    plan = first_plan(job)
+    forecast = Forecast.after(job, plan, synthetic.report(plan, {f"sensor-{number}": 1000 for number in range(100)}))
+    assert forecast.head_rows == pytest.approx(np.full(100, 1000.0))
+    assert not forecast.tail_wave.any()
+
+
+def test_keys_that_were_named_for_their_luck_are_foretold_less() -> None:
+    counts = synthetic.zipf_rows(5000, 1.0, 50_000)
+    job = synthetic.job([int(counts.sum())] * 2)
+    plan = first_plan(job)
+    seen = {f"key-{number}": int(rows) for number, rows in enumerate(counts)}
+    forecast = Forecast.after(job, plan, synthetic.report(plan, seen))
+    assert 0.5 < seen["key-100"] - forecast.head_rows[100] < 2.0
+    assert forecast.head_rows.sum() + forecast.tail_wave.sum() == pytest.approx(sum(seen.values()))
+
+
+def test_the_hot_key_is_split_and_everyone_gets_the_fair_share() -> None:
+    job = synthetic.job([10_000, 90_000])
+    plan = first_plan(job)
+    decision = plan_next_stage(job, plan, synthetic.report(plan, skewed(), {"hot": 4000}))
+    assert decision.next_plan is not None
+    assert len(decision.next_plan.head["hot"]) > 1
+    assert decision.certificate is not None
+    assert decision.certificate.gap is not None
+    assert decision.certificate.gap < 0.01
+    assert decision.next_plan.epoch == 1
+    assert decision.next_plan.budget_rows is not None
+    assert decision.next_plan.budget_rows == pytest.approx(94_000 / 8, rel=0.1)
+    assert sum(decision.next_plan.expected_rows) == pytest.approx(94_000, abs=8)
+    assert "split 1 ('hot')" in decision.sentence
+
+
+def test_a_key_that_may_not_be_split_is_not_and_the_certificate_says_so() -> None:
+    job = synthetic.job([10_000, 90_000], WHOLE)
+    plan = first_plan(job)
+    decision = plan_next_stage(job, plan, synthetic.report(plan, skewed()))
+    assert decision.next_plan is not None
+    assert all(len(shares) == 1 for shares in decision.next_plan.head.values())
+    assert decision.certificate is not None
+    assert decision.certificate.conclusion == (
+        "more tasks will not help: key 'hot' alone is 60% of the rows and its aggregates may not be split"
+    )
+
+
+def test_a_plan_that_splits_what_may_not_be_split_is_refused() -> None:
+    job = synthetic.job([1], WHOLE)
+    plan = first_plan(job)
+    forecast = Forecast.after(job, plan, synthetic.report(plan, {"hot": 100}, {"hot": 100}))
+    halves = Placement.of_shares([((0, WHOLE_SHARE // 2), (1, WHOLE_SHARE // 2))])
+    with pytest.raises(PlanError, match="key 'hot' split"):
+        refuse_unsafe(job, forecast, halves)
+    refuse_unsafe(synthetic.job([1]), forecast, halves)
+
+
+def test_the_cheapest_is_taken_that_lasts_no_longer_than_standing_still_and_is_not_refused() -> None:
+    job = synthetic.job([10_000, 90_000])
+    plan = first_plan(job)
+    forecast = Forecast.after(job, plan, synthetic.report(plan, skewed()))
+    # Standing still, made dear by what nobody sees in its makespan.
+    still = replace(propose(job, forecast)[0], draw_error_rows=50_000.0)
+
+    def other(factor: float, spared: float, refusal: str = "") -> Weighed:
+        proposal = Proposal("other", "another one", refusal=refusal)
+        return replace(still, proposal=proposal, loads=still.loads * factor, draw_error_rows=50_000.0 - spared)
+
+    longer, sooner, cheapest = other(1.01, 40_000), other(0.99, 10_000), other(1.0, 30_000)
+    refused = other(0.5, 40_000, refusal="it cannot be done")
+    assert longer.cost_rows < cheapest.cost_rows < sooner.cost_rows < still.cost_rows
+    assert choose([still, longer]) is still
+    assert choose([still, refused, longer]) is still
+    assert choose([still, longer, sooner]) is sooner
+    assert choose([still, sooner, cheapest, longer, refused]) is cheapest
+    assert choose([still, other(1.0, 0)]) is still, "of equals the first"
+
+
+def test_a_balanced_load_is_left_alone() -> None:
+    job = synthetic.job([8000, 8000])
+    plan = first_plan(job)
+    by_task: dict[int, str] = {}
+    for number in range(1000):
+        by_task.setdefault(plan.tail_task(f"key-{number}"), f"key-{number}")
+    decision = plan_next_stage(job, plan, synthetic.report(plan, dict.fromkeys(by_task.values(), 1000)))
+    assert decision.candidates[0].chosen
+    assert decision.next_plan is not None
+    for part in ("ring", "head", "factors", "share_salt"):
+        assert getattr(decision.next_plan, part) == getattr(plan, part)
+    assert decision.candidates[0].forwarded_rows == 0
+
+
+def test_static_never_changes_the_plan_and_has_no_budget() -> None:
+    job = synthetic.job([10_000, 90_000], policy="static")
+    plan = first_plan(job)
+    assert plan.budget_rows is None
+    decision = plan_next_stage(job, plan, synthetic.report(plan, skewed()))
+    assert decision.next_plan is not None
+    assert (decision.next_plan.ring, decision.next_plan.head) == (plan.ring, {})
+    assert decision.next_plan.budget_rows is None
+    assert [one.action for one in decision.candidates] == ["stand still"]
+
+
+def test_one_reducer_has_nothing_to_move() -> None:
+    job = synthetic.job([10_000, 90_000], reducers=1)
+    plan = first_plan(job)
+    decision = plan_next_stage(job, plan, synthetic.report(plan, skewed()))
+    assert [one.action for one in decision.candidates] == ["stand still"]
+
+
+def test_when_nothing_is_queued_the_run_is_finished() -> None:
+    job = synthetic.job([10_000])
+    plan = first_plan(job)
+    decision = plan_next_stage(job, plan, synthetic.report(plan, skewed()))
+    assert (decision.next_plan, decision.candidates, decision.queued_rows) == (None, (), 0)
+    assert decision.sentence.startswith("no further stage")
+
+
+def test_the_drain_has_no_budget_and_is_planned_from_the_backlog_s_own_keys() -> None:
+    job = synthetic.job([10_000])
+    plan = first_plan(job)
+    decision = plan_next_stage(job, plan, synthetic.report(plan, skewed(), {"cold-3": 20, "cold-4": 16}))
+    assert decision.next_plan is not None
+    assert decision.next_plan.budget_rows is None
+    assert set(decision.next_plan.head) <= {"cold-3", "cold-4"}
+
+
+def test_keys_seen_a_few_times_are_left_to_the_ring() -> None:
+    job = synthetic.job([10_000, 90_000])
+    plan = first_plan(job)
+    seen = {**skewed(), "rare": SEEN_ENOUGH - 1, "rare but waiting": 2}
+    decision = plan_next_stage(job, plan, synthetic.report(plan, seen, {"rare but waiting": 20}))
+    assert decision.next_plan is not None
+    assert "rare" not in decision.next_plan.head
+    assert "rare but waiting" in decision.next_plan.head
+
+
+@pytest.mark.parametrize(("stage_seconds", "lifted"), [(1.6, True), (60.0, False)], ids=["cheap rows", "dear rows"])
+def test_the_last_wave_has_a_budget_if_a_stage_to_drain_pays(stage_seconds: float, lifted: bool) -> None:
+    job = synthetic.job([10_000, 80_000])
+    plan = first_plan(job)
+    report = synthetic.report(plan, skewed()).model_copy(update={"stage_seconds": stage_seconds})
+    even = tuple(load.model_copy(update={"processed_rows": 1250}) for load in report.tasks)
+    decision = plan_next_stage(job, plan, report.model_copy(update={"tasks": even}))
+    assert decision.next_plan is not None
+    assert (decision.next_plan.budget_rows is None) == ("the budget is lifted" in decision.sentence) == lifted
+
+
+@pytest.mark.parametrize(("stage_seconds", "waves"), [(1.6, (1, 4)), (6000.0, (1, 2))], ids=["cheap rows", "dear rows"])
+def test_waves_are_joined_where_stages_cost_more_than_they_save(stage_seconds: float, waves: tuple[int, int]) -> None:
+    job = synthetic.job([10_000, 10_000, 20_000, 60_000], waves=(1, 1, 2, 6))
+    plan = first_plan(job)
+    report = synthetic.report(plan, skewed()).model_copy(update={"stage_seconds": stage_seconds})
+    even = tuple(load.model_copy(update={"processed_rows": 1250}) for load in report.tasks)
+    decision = plan_next_stage(job, plan, report.model_copy(update={"tasks": even}))
+    assert decision.next_plan is not None
+    assert decision.next_plan.waves == waves
+    assert ("admitted at once" in decision.sentence) == (waves == (1, 4))
+
+
+Confusion = Callable[[RoutingPlan, StageReport], tuple[RoutingPlan, StageReport]]
+
+
+def wrong_stage(plan: RoutingPlan, report: StageReport) -> tuple[RoutingPlan, StageReport]:
+    return plan.model_copy(update={"epoch": 3}), report
+
+
+def wrong_tasks(plan: RoutingPlan, report: StageReport) -> tuple[RoutingPlan, StageReport]:
+    return plan, report.model_copy(update={"tasks": report.tasks[:-1]})
+
+
+def other_tasks(plan: RoutingPlan, report: StageReport) -> tuple[RoutingPlan, StageReport]:
+    return plan, report.model_copy(update={"tasks": report.tasks[::-1]})
+
+
+def wrong_waves(plan: RoutingPlan, report: StageReport) -> tuple[RoutingPlan, StageReport]:
+    return plan, report.model_copy(update={"waves": (0, 2)})
+
+
+def too_many_rows(plan: RoutingPlan, report: StageReport) -> tuple[RoutingPlan, StageReport]:
+    return plan, report.model_copy(update={"processed_rows": LARGEST_COUNT, "admitted_rows": LARGEST_COUNT})
+
+
+def wrong_ring(plan: RoutingPlan, report: StageReport) -> tuple[RoutingPlan, StageReport]:
+    return plan.model_copy(update={"ring": plan.ring.model_copy(update={"ring_bits": 8})}), report
+
+
+def wrong_policy(plan: RoutingPlan, report: StageReport) -> tuple[RoutingPlan, StageReport]:
+    return plan.model_copy(update={"policy": "sttic"}), report
+
+
+@pytest.mark.parametrize(
+    ("confuse", "sentence"),
+    [
+        (wrong_stage, "planner: required the report of stage 3, but came that of stage 0."),
+        (wrong_tasks, "report of stage 0: required the 8 tasks of its plan, but came 7 others."),
+        (other_tasks, "report of stage 0: required the 8 tasks of its plan, but came 8 others."),
+        (wrong_waves, "report of stage 0: required the waves (0, 1) of its plan, but came (0, 2)."),
+        (too_many_rows, "report of stage 0: required counts of at most 9,007,199,254,740,992 in all"),
+        (wrong_ring, "report of stage 0: required a tail of 256 slots, as its plan has, but came 4096 and 4096."),
+        (wrong_policy, "plan 0, policy: required a known policy, but came 'sttic'; did you mean 'static'."),
+    ],
+    ids=[
+        "another stage",
+        "fewer tasks",
+        "tasks in another order",
+        "other waves",
+        "too many rows",
+        "another ring",
+        "unknown policy",
+    ],
+)
+def test_documents_that_do_not_belong_together_are_refused(confuse: Confusion, sentence: str) -> None:
+    job = synthetic.job([10_000, 90_000])
+    plan = first_plan(job)
+    with pytest.raises(PlanError) as raised:
+        plan_next_stage(job, *confuse(plan, synthetic.report(plan, skewed())))
+    assert str(raised.value).startswith(sentence)
+
+
+@settings(max_examples=10)
+@given(st.integers(2, 2000))
+def test_a_heavy_key_is_balanced_on_any_number_of_tasks(reducers: int) -> None:
+    job = synthetic.job([100_000, 900_000], reducers=reducers, tokens=8)
+    plan = first_plan(job)
+    decision = plan_next_stage(job, plan, synthetic.report(plan, {"hot": 99_000, "cold": 1000}))
+    assert decision.certificate is not None
+    assert decision.certificate.gap is not None
+    assert decision.certificate.gap < 0.05
+
+
+def test_a_call_for_many_keys_and_tasks_takes_seconds_not_minutes() -> None:
+    counts = synthetic.zipf_rows(20_000, 1.0, 2_000_000)
+    job = synthetic.job([2_000_000, 90_000_000], reducers=2000, ring_bits=15, tokens=16)
+    plan = first_plan(job)
+    report = synthetic.report(plan, {f"key-{number}": int(rows) for number, rows in enumerate(counts)})
+    began = time.perf_counter()
+    decision = plan_next_stage(job, plan, report)
+    assert time.perf_counter() - began < 3
+    assert decision.certificate is not None
+    assert decision.certificate.gap is not None
+    assert decision.certificate.gap < 0.02
+
+
+def guarded(seconds: float | None) -> Decision:
+    """The decision after a stage that took 2.5 s, of which 0.5 s are no work on the 2,000 rows of each task."""
+    seen = skewed(3000)
+    routing: dict[str, Any] = {"reducers": 4, "stage_overhead": 0.5, "budget": 2.0, "budget_seconds": seconds}
+    job = synthetic.job([sum(seen.values()), 9000], WHOLE, **routing)
+    plan = first_plan(job)
+    report = synthetic.report(plan, seen, {}, list(seen))
+    done = [load.model_copy(update={"queued_rows": 2000, "processed_rows": 2000}) for load in report.tasks]
+    report = report.model_copy(update={"tasks": tuple(done), "stage_seconds": 0.5 + 2.0})
+    return plan_next_stage(job, plan, report)
+
+
+def test_a_task_reduces_no_longer_than_the_spec_allows() -> None:
+    """A row takes a millisecond; the hot key, which is whole, has more rows than 3 s allow."""
+    free, held = guarded(None), guarded(3.0)
+    assert free.next_plan is not None
+    assert held.next_plan is not None
+    assert free.next_plan.budget_rows == 4500
+    assert held.next_plan.budget_rows == pytest.approx(3000, abs=1)
+    assert "may reduce for 3 s" in held.sentence
+
+
+def test_no_guard_goes_below_the_fair_share() -> None:
+    held = guarded(0.001)
+    assert held.next_plan is not None
+    assert held.next_plan.budget_rows is not None
+    assert held.next_plan.budget_rows >= 9000 / 4
+
+
+def test_a_generous_guard_changes_nothing() -> None:
+    assert guarded(3600.0) == guarded(None)

@@ -1,0 +1,245 @@
+"""A replay on counts beside the run row by row."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from benchmarks.simulation import NULL, Simulation, simulated_job
+from skewless.documents.stage_report import SplitLoad, StageReport
+from skewless.errors import PlanError
+from skewless.planner.planner import combine_plan, first_choice
+from skewless.planner.policies import POLICIES
+from skewless.planner.wave_counts import WaveCounts, slot_rows
+from skewless.replay.replay import JOINED_ERROR, ORDER_ERROR, FluidRun, Replayed, as_it_ran, fluid_run, replay
+from tests.unit import synthetic
+from tests.unit.synthetic import WHOLE, zipf_rows
+
+
+@cache
+def zipf_run(policy: str = "adaptive") -> Simulation:
+    """A run over sixty thousand rows of two thousand keys."""
+    return synthetic.simulated(zipf_rows(2000, 1.1, 60_000), reducers=8, policy=policy).play()
+
+
+@cache
+def awkward_run() -> Simulation:
+    """A run with few named keys, waves that are joined, and a tenth of the rows without a key."""
+    counts = zipf_rows(3000, 1.0, 40_000)
+    numbers = np.repeat(np.arange(len(counts)), counts)
+    numbers = np.random.default_rng(7).permutation(numbers)
+    numbers[::10] = NULL
+    job = simulated_job([100] * (len(numbers) // 100), reducers=5, head_limit=200)
+    rows = numbers[: job.rows]
+    return Simulation(job, [f"key-{n}" for n in range(len(counts))], rows, overhead_seconds=500.0).play()
+
+
+def recorded(run: Simulation) -> Replayed:
+    return as_it_ran(run.job, run.plans, run.reports, [decision.sentence for decision in run.decisions])
+
+
+def played(run: Simulation, policy: str) -> FluidRun:
+    return fluid_run(run.job, run.reports, policy)
+
+
+@pytest.mark.parametrize("policy", list(POLICIES))
+def test_under_its_own_policy_a_run_comes_out_about_as_it_was(policy: str) -> None:
+    run = zipf_run(policy)
+    found, was = replay(run.job, run.reports, policy), recorded(run)
+    assert found.makespan_over_bound == pytest.approx(was.makespan_over_bound, rel=0.02)
+    assert abs(found.stages - was.stages) <= 1, "a handful of rows left over is a stage more"
+    assert found.states == pytest.approx(was.states, rel=0.05)
+    assert found.s == pytest.approx(was.s, abs=0.005)
+
+
+@pytest.mark.parametrize("policy", list(POLICIES))
+def test_the_run_of_another_policy_says_what_this_one_would_have_come_to(policy: str) -> None:
+    found, truth = replay(zipf_run().job, zipf_run().reports, policy), recorded(zipf_run(policy))
+    assert found.makespan_over_bound == pytest.approx(truth.makespan_over_bound, rel=0.02)
+    assert abs(found.stages - truth.stages) <= 1
+
+
+def stream(order: str) -> npt.NDArray[np.int64]:
+    """Twenty thousand rows of five hundred keys: in random order, or with a key that comes in the last third only."""
+    draw = np.random.default_rng(0)
+    weights = np.arange(1, 501) ** -0.8
+    numbers = draw.choice(500, 20_000, p=weights / weights.sum())
+    if order == "late":
+        numbers[14_000:] = np.where(draw.random(6000) < 0.5, 499, numbers[14_000:])
+    return numbers
+
+
+@cache
+def ordered_run(order: str, policy: str) -> Simulation:
+    job = simulated_job([20] * 1000, in_order=True, reducers=8, policy=policy, stage_overhead=0)
+    return Simulation(job, [f"key-{n}" for n in range(500)], stream(order)).play()
+
+
+@pytest.mark.parametrize("order", ["random", "late"])
+def test_a_replay_is_off_by_no_more_than_it_says_and_exact_where_it_says_nothing(order: str) -> None:
+    off = {}
+    for policy in ("static", "adaptive", "partial_key", "doubling", "halving"):
+        truth = recorded(ordered_run(order, policy)).makespan_over_bound
+        for of in ("static", "adaptive"):
+            found = replay(ordered_run(order, of).job, ordered_run(order, of).reports, policy)
+            assert truth is not None
+            assert found.makespan_over_bound is not None
+            off[policy, of] = abs(found.makespan_over_bound / truth - 1.0)
+            assert off[policy, of] <= found.error + 1e-9
+            assert (found.error == 0.0) == (policy == "static")
+    worst = max(off.values())
+    assert worst < 0.05 if order == "random" else worst > 0.05, "what is said of late keys is needed"
+    assert recorded(ordered_run(order, "static")).error == 0.0
+
+
+def test_a_replay_of_joined_stretches_of_the_input_says_that_it_may_be_off_by_more() -> None:
+    for in_order, said in ((True, JOINED_ERROR), (False, ORDER_ERROR)):
+        job = simulated_job([20] * 1000, in_order=in_order, reducers=8)
+        run = Simulation(job, [f"key-{n}" for n in range(500)], stream("late"), overhead_seconds=2000.0).play()
+        assert any(report.waves[1] - report.waves[0] > 1 for report in run.reports)
+        assert replay(run.job, run.reports, "static").error == said
+
+
+def test_on_a_plain_ring_without_backlog_the_rows_of_each_task_are_exact() -> None:
+    found, truth = played(zipf_run(), "static").reports, zipf_run("static").reports
+    total, exact = (sum(report.processed for report in reports) for reports in (found, truth))
+    np.testing.assert_array_equal(total, exact)
+    assert [report.admitted_rows for report in found] == [report.admitted_rows for report in truth]
+
+
+@pytest.mark.parametrize("policy", list(POLICIES))
+def test_every_row_is_counted_once_in_every_replayed_report(policy: str) -> None:
+    run = awkward_run()
+    left = 0
+    reports = played(run, policy).reports
+    for report in reports:
+        assert report.backlog_in_rows == left
+        assert report.admitted_rows == run.job.admitted_rows(report.waves)
+        balanced(report)
+        left = report.backlog_rows
+    assert left == 0
+    assert sum(report.processed_rows for report in reports) == run.job.rows
+
+
+def balanced(report: StageReport) -> None:
+    """All sums of a report agree with one another."""
+    histogram = report.histogram
+    assert report.admitted_rows + report.backlog_in_rows == report.processed_rows + report.backlog_rows
+    assert report.forwarded_rows <= report.backlog_in_rows
+    for name in ("processed_rows", "backlog_rows"):
+        assert sum(getattr(load, name) for load in report.tasks) == getattr(report, name)
+    seen, left = (sum(pair[side] for pair in histogram.head.values()) for side in (0, 1))
+    assert seen + sum(histogram.seen_tail) + histogram.seen_null_rows == histogram.seen_rows
+    assert left + sum(histogram.backlog_tail) + histogram.backlog_null_rows == report.backlog_rows
+    assert all(before >= over for before, over in histogram.head.values())
+
+
+@pytest.mark.parametrize("run", [zipf_run, awkward_run], ids=["all keys named", "few named, many null"])
+def test_counts_by_wave_add_up_to_what_each_report_says(run: Callable[[], Simulation]) -> None:
+    source = run()
+    counts = WaveCounts.of_reports(source.job, source.reports)
+    assert counts.by_item.min() >= 0
+    keys = len(counts.keys)
+    for report in source.reports:
+        seen = counts.rows_of((0, report.waves[1]))
+        slots = seen[keys:-1] + np.bincount(counts.slots, weights=seen[:keys], minlength=counts.ring_slots)
+        np.testing.assert_allclose(slots, slot_rows(report.histogram), atol=1e-6)
+        assert seen[-1] == pytest.approx(report.histogram.seen_null_rows)
+    last = source.reports[-1].histogram.head
+    np.testing.assert_allclose(seen[:keys], [last[key][0] for key in counts.keys], atol=1e-6)
+
+
+def test_rows_of_a_key_that_was_not_named_yet_come_out_of_its_slot() -> None:
+    run = awkward_run()
+    counts = WaveCounts.of_reports(run.job, run.reports)
+    first = run.reports[0]
+    always = [all(key in report.histogram.head for report in run.reports) for key in counts.keys]
+    named = [(number, key) for number, key in enumerate(counts.keys) if always[number]]
+    late = [number for number, known in enumerate(always) if not known]
+    assert named
+    assert late
+    seen = counts.rows_of(first.waves)
+    assert seen[[number for number, _ in named]] == pytest.approx([first.histogram.head[key][0] for _, key in named])
+    assert 0 < seen[late].sum() <= slot_rows(first.histogram).sum() - seen[[number for number, _ in named]].sum() + 1e-6
+
+
+def test_as_it_ran_tells_the_recorded_figures() -> None:
+    run = zipf_run()
+    told = recorded(run)
+    assert told.stages == len(run.reports)
+    assert told.rows_forwarded == sum(report.forwarded_rows for report in run.reports)
+    assert told.makespan_over_bound == pytest.approx(sum(run.makespans) / (len(run.rows) / 8))
+    assert told.decisions == tuple(decision.sentence for decision in run.decisions)
+
+
+def test_a_run_on_another_ring_than_a_policy_begins_with_is_counted_on_that_one() -> None:
+    """One token for each of many reducers needs a finer ring than 64 tokens do."""
+    strict = synthetic.simulated(zipf_rows(2000, 1.1, 60_000), reducers=64, policy="doubling", strict=True).play()
+    plain = synthetic.simulated(zipf_rows(2000, 1.1, 60_000), reducers=64, policy="static").play()
+    assert strict.plans[0].ring.ring_bits > plain.plans[0].ring.ring_bits
+    found, truth = replay(strict.job, strict.reports, "static"), recorded(plain)
+    assert found.makespan_over_bound == pytest.approx(truth.makespan_over_bound)
+    assert found.s == pytest.approx(truth.s)
+    assert replay(strict.job, strict.reports, "adaptive").makespan_over_bound == pytest.approx(1.0, abs=0.1)
+    assert found.error == 0.0, "slots of a finer ring add up"
+    finer = plain.job.spec.routing.model_copy(update={"ring_bits": 13})
+    job = plain.job.model_copy(update={"spec": plain.job.spec.model_copy(update={"routing": finer})})
+    assert replay(job, plain.reports, "static").error == ORDER_ERROR, "what is in half a slot nobody counted"
+
+
+def test_a_run_that_was_combined_is_replayed_as_if_routed_also_under_its_own_policy() -> None:
+    run = zipf_run()
+    last, plan = run.reports[-1], combine_plan(run.job, run.plans[0], first_choice(run.job, None))
+    rows, half = run.job.rows, SplitLoad(rows=run.job.rows // 2)
+    counted = {"waves": plan.waves, "admitted_rows": rows, "processed_rows": rows, "tasks": (), "splits": (half, half)}
+    report = last.model_copy(update={"stage": 0, "backlog_in_rows": 0, "forwarded_rows": 0, **counted})
+    found = replay(run.job, [report], "adaptive", plan)
+    assert found == replay(run.job, [report], "adaptive")
+    assert found.makespan_over_bound == pytest.approx(1.0, abs=0.02)
+
+
+def test_skew_is_that_of_the_paper() -> None:
+    run = zipf_run("static")
+    most = int(np.sum([report.processed for report in run.reports], axis=0).max())
+    rows, fair = len(run.rows), -(-len(run.rows) // 8)
+    assert replay(run.job, run.reports, "static").s == pytest.approx((most - fair) / (rows - fair))
+
+
+def test_a_replay_is_the_same_every_time() -> None:
+    run = awkward_run()
+    assert replay(run.job, run.reports, "adaptive") == replay(run.job, run.reports, "adaptive")
+
+
+def test_keys_that_may_not_be_split_are_not_split_in_a_replay_either() -> None:
+    run = zipf_run("static")
+    job = run.job.model_copy(update={"algebra": dict.fromkeys(run.job.algebra, WHOLE)})
+    plans = fluid_run(job, run.reports, "adaptive").plans
+    assert all(len(shares) == 1 for plan in plans for shares in plan.head.values())
+
+
+def test_a_run_that_has_not_ended_is_refused_in_one_sentence() -> None:
+    run = zipf_run()
+    with pytest.raises(PlanError, match=r"replay: required .* all 4 waves, .* 2 stages.*let the run end first"):
+        replay(run.job, run.reports[:2], "static")
+    with pytest.raises(PlanError, match="let the run end first"):
+        replay(run.job, [], "static")
+
+
+def test_an_empty_run_is_replayed_to_nothing() -> None:
+    job = simulated_job([], reducers=3)
+    run = Simulation(job, [], np.zeros(0, dtype=np.int64)).play()
+    found = replay(job, run.reports, "adaptive")
+    assert (found.stages, found.states, found.rows_forwarded, found.s) == (1, 0, 0, 0.0)
+
+
+def test_four_thousand_keys_and_slots_take_no_time() -> None:
+    run = synthetic.simulated(zipf_rows(8000, 0.9, 150_000), reducers=64).play()
+    assert len(run.reports[-1].histogram.head) == 4096
+    started = time.perf_counter()
+    replay(run.job, run.reports, "adaptive")
+    assert time.perf_counter() - started < 2.0

@@ -1,0 +1,314 @@
+"""What prune takes away, and what it never touches."""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+import os
+import shutil
+import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from skewless.documents.commit import CommittedFile
+from skewless.planner.planner import first_plan
+from skewless.routing.plan import WHOLE_SHARE
+from skewless.run.directory import RESULT_STEP, STAGE_REPORT, RunDirectory, stage_step
+from skewless.run.publication import PUBLISHED, Overtaken, Publication, VersionManifest, identity_of, published_path
+from skewless.run.retention import Fate, Limits, enact_fate, fates
+from tests.unit.synthetic import job, report
+
+NOW = dt.datetime(2026, 11, 21, tzinfo=dt.UTC)
+LIMITS = Limits()
+_TURNS = itertools.count(1)
+
+
+def _run(
+    root: Path, name: str, day: int, age: int, *, finished: bool = True, published: bool = True, engine: str = "staged"
+) -> RunDirectory:
+    """A run of a day, last touched so many days ago."""
+    frozen = job([10], output_path=str(_out(root))).model_copy(
+        update={"date": dt.date(2026, 9, day), "turn": next(_TURNS)}
+    )
+    run = RunDirectory(str(root / "clicks" / name))
+    run.write_once("job.json", frozen)
+    plan = first_plan(frozen).model_copy(update={"engine": engine})
+    run.write_once("plans/0000.json", plan)
+    attempt = run.new_attempt(stage_step(0))
+    _data(attempt.path("kind=native/part.parquet"))
+    attempt.write(STAGE_REPORT, report(plan, {"a": 10}))
+    if finished:
+        attempt.commit(
+            [CommittedFile(kind="native", path=f"{attempt.folder}/x", rows=1, size_bytes=100, checksum="0" * 64)],
+            {"rows": 10},
+        )
+        result = run.new_attempt(RESULT_STEP)
+        _data(result.path("part.parquet"))
+        result.commit([], {"rows": 10, "keys": 1})
+    if published:
+        run.write_once(PUBLISHED, Publication(path=published_path(frozen), rows=10, keys=1, turn=frozen.turn))
+        _show(run)
+    moment = (NOW - dt.timedelta(days=age)).timestamp()
+    for path in (root / "clicks" / name).rglob("*"):
+        os.utime(path, (moment, moment))
+    return run
+
+
+def _out(root: Path) -> Path:
+    return root.with_name(f"{root.name}-out")
+
+
+def _show(run: RunDirectory) -> None:
+    """Make a run's result the published one of its day."""
+    frozen = run.job()
+    shown = VersionManifest(by=identity_of(run), turn=frozen.turn, name="v", files=())
+    folder = Path(published_path(frozen))
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "_published").write_text(shown.sealed(), encoding="utf-8")
+
+
+def _data(path: str) -> None:
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    Path(path).write_bytes(b"x" * 100)
+
+
+def _many(root: Path, like: Path, count: int) -> None:
+    """So many runs like one, each file of theirs a name more of that one's."""
+    for number in range(count):
+        shutil.copytree(like, root / "clicks" / f"{like.name}-{number:04d}", copy_function=os.link)
+
+
+def _actions(root: Path) -> dict[str, str]:
+    return {Path(one.location).name: one.action for one in fates(str(root), NOW, LIMITS)}
+
+
+def _of(root: Path, name: str) -> Fate:
+    return next(one for one in fates(str(root), NOW, LIMITS) if one.location.endswith(f"/{name}"))
+
+
+@pytest.fixture
+def newest(tmp_path: Path) -> Path:
+    """Two newer finished runs, which stay for the warm start."""
+    _run(tmp_path, "newest", day=20, age=60)
+    _run(tmp_path, "second", day=19, age=61)
+    return tmp_path
+
+
+def test_the_two_newest_finished_runs_stay_however_old(newest: Path) -> None:
+    assert _actions(newest) == {"newest": "keep", "second": "keep"}
+    assert "warm start" in _of(newest, "second").reason
+
+
+def test_of_an_old_run_whose_result_is_the_published_one_only_the_documents_stay(newest: Path) -> None:
+    run = _run(newest, "old", day=1, age=90)
+    fate = _of(newest, "old")
+    assert (fate.action, len(fate.files), fate.size_bytes) == ("thin", 2, 200)
+    enact_fate(fate)
+    assert not list((newest / "clicks" / "old").rglob("*.parquet"))
+    assert run.report(0).processed_rows == 10
+    assert run.plan(0).epoch == 0
+    assert run.committed(RESULT_STEP).counts["keys"] == 1
+    assert _of(newest, "old").action == "keep"
+
+
+def test_a_run_whose_day_was_published_again_goes_whole(newest: Path) -> None:
+    _run(newest, "first", day=1, age=90)
+    _run(newest, "again", day=1, age=80)
+    fate = _of(newest, "first")
+    assert fate.action == "remove"
+    assert _of(newest, "again").action == "thin"
+    enact_fate(fate)
+    assert not (newest / "clicks" / "first").exists()
+
+
+def test_the_published_run_is_the_one_that_the_published_folder_names_whatever_files_say_of_their_age(
+    newest: Path,
+) -> None:
+    """Of two that published at once, the one that came last may have written its record first."""
+    first = _run(newest, "first", day=1, age=80)
+    _run(newest, "again", day=1, age=90)
+    _show(first)
+    assert (_of(newest, "first").action, _of(newest, "again").action) == ("thin", "remove")
+
+
+def test_a_run_that_was_superseded_goes_whole(newest: Path) -> None:
+    over = _run(newest, "over", day=1, age=80)
+    late = _run(newest, "late", day=1, age=80, published=False)
+    by = Overtaken(by=identity_of(over), turn=over.job().turn)
+    path = published_path(late.job())
+    late.write_once(PUBLISHED, Publication(path=path, rows=10, keys=1, turn=late.job().turn, superseded=by))
+    assert (_of(newest, "over").action, _of(newest, "late").action) == ("thin", "keep")
+    later = [
+        fate for fate in fates(str(newest), NOW + dt.timedelta(days=300), LIMITS) if fate.location.endswith("late")
+    ]
+    assert [fate.action for fate in later] == ["remove"]
+
+
+def test_where_no_manifest_can_be_read_nobody_who_published_goes_whole(newest: Path) -> None:
+    """An earlier release wrote none; or the disk is away."""
+    for name in ("first", "again"):
+        run = _run(newest, name, day=1, age=80)
+    (Path(published_path(run.job())) / "_published").unlink()
+    assert (_of(newest, "first").action, _of(newest, "again").action) == ("thin", "thin")
+
+
+def test_a_run_directory_that_was_moved_is_still_the_published_one(newest: Path) -> None:
+    _run(newest, "old", day=1, age=80)
+    (newest / "clicks").rename(newest / "visits")
+    assert _of(newest, "old").action == "thin"
+
+
+def test_versions_past_their_grace_and_drafts_that_nobody_ends_go(newest: Path) -> None:
+    sibling = _out(newest).with_name(f".{_out(newest).name}.skewless")
+    day = "date=2026-09-01"
+    for name in (
+        "kept/{}/20261119T235959Z-1-ab",
+        "kept/{}/20261120T000001Z-2-ab",
+        "drafts/{}/3-ab",
+        "drafts/{}/4-ab.aside",
+    ):
+        _data(str(sibling / name.format(day) / "part.parquet"))
+    found = {Path(fate.location).name: fate for fate in fates(str(newest), NOW, LIMITS) if "skewless" in fate.location}
+    (gone,) = found.values()
+    assert (gone.location, gone.action, gone.size_bytes) == (
+        str(sibling / f"kept/{day}/20261119T235959Z-1-ab"),
+        "remove",
+        100,
+    )
+    assert gone.reason == "published until 2026-11-19 23:59 UTC, 24 hours of grace"
+    enact_fate(gone)
+    assert not Path(gone.location).exists()
+    later = dt.datetime.now(tz=dt.UTC) + LIMITS.unfinished + dt.timedelta(minutes=1)
+    names = sorted(
+        Path(fate.location).name for fate in fates(str(newest), later, LIMITS) if "skewless" in fate.location
+    )
+    # What was set aside between two renames may be all there is of its day.
+    assert names == ["20261120T000001Z-2-ab", "3-ab"]
+
+
+def test_a_run_that_never_published_goes_whole_when_it_is_old(newest: Path) -> None:
+    _run(newest, "failed", day=1, age=31, published=False)
+    _run(newest, "fresh", day=2, age=29, published=False)
+    assert _actions(newest) == {"newest": "keep", "second": "keep", "failed": "remove", "fresh": "keep"}
+
+
+@pytest.mark.parametrize(("finished", "days"), [(True, 30), (False, 7)], ids=["finished", "unfinished"])
+def test_a_run_goes_at_its_age_and_not_a_moment_before(newest: Path, finished: bool, days: int) -> None:
+    """Finished and unfinished ones at different ages, and neither at the other's."""
+    _run(newest, "one", day=1, age=0, finished=finished, published=False)
+    for seconds, action in ((-1, "keep"), (0, "remove"), (1, "remove")):
+        moment = (NOW - dt.timedelta(days=days, seconds=seconds)).timestamp()
+        for path in (newest / "clicks" / "one").rglob("*"):
+            os.utime(path, (moment, moment))
+        assert _actions(newest)["one"] == action, seconds
+
+
+def test_a_run_is_as_old_as_the_last_file_that_was_put_into_it(newest: Path) -> None:
+    """A long one began many days before its last step."""
+    _run(newest, "long", day=1, age=90, finished=False, published=False)
+    assert _actions(newest)["long"] == "remove"
+    young = (NOW - dt.timedelta(days=1)).timestamp()
+    os.utime(newest / "clicks" / "long" / "plans" / "0000.json", (young, young))
+    fate = _of(newest, "long")
+    assert (fate.action, fate.reason) == ("keep", "unfinished, and 1 days old of 7")
+
+
+def test_limits_of_ones_own_are_kept_to(newest: Path) -> None:
+    _run(newest, "done", day=1, age=5, published=False)
+    _run(newest, "open", day=2, age=5, finished=False, published=False)
+    for limits, gone in (
+        (Limits(finished=dt.timedelta(days=4), unfinished=dt.timedelta(days=9)), {"done"}),
+        (Limits(finished=dt.timedelta(days=9), unfinished=dt.timedelta(days=4)), {"open"}),
+    ):
+        found = fates(str(newest), NOW, limits)
+        assert {Path(one.location).name for one in found if one.action == "remove"} == gone
+
+
+def test_an_unfinished_run_stays_as_long_as_somebody_may_be_working_on_it(newest: Path) -> None:
+    _run(newest, "running", day=21, age=6, finished=False, published=False)
+    _run(newest, "given-up", day=21, age=8, finished=False, published=False)
+    assert _actions(newest) == {"newest": "keep", "second": "keep", "running": "keep", "given-up": "remove"}
+
+
+def test_combined_runs_do_not_take_the_place_of_those_that_a_warm_start_looks_at(newest: Path) -> None:
+    for day in (21, 22, 23):
+        _run(newest, f"combined-{day}", day=day, age=50, engine="combine")
+    assert _actions(newest) == {
+        "newest": "keep",
+        "second": "keep",
+        "combined-21": "thin",
+        "combined-22": "keep",
+        "combined-23": "keep",
+    }
+
+
+def test_what_is_no_run_directory_or_cannot_be_read_is_left_alone(newest: Path) -> None:
+    (newest / "clicks" / "notes").mkdir()
+    (newest / "clicks" / "torn").mkdir()
+    (newest / "clicks" / "torn" / "job.json").write_text("{")
+    assert set(_actions(newest)) == {"newest", "second"}
+
+
+def test_several_prunes_at_once_come_to_the_same_and_none_of_them_breaks(newest: Path) -> None:
+    like = Path(_run(newest, "failed", day=1, age=31, published=False).root)
+    _many(newest, like, 40)
+
+    def prune() -> int:
+        found = fates(str(newest), NOW, LIMITS)
+        for fate in found:
+            enact_fate(fate)
+        return len(found)
+
+    with ThreadPoolExecutor(4) as pool:
+        seen = [one.result() for one in [pool.submit(prune) for _ in range(4)]]
+    assert max(seen) == 43
+    assert sorted(path.name for path in (newest / "clicks").iterdir()) == ["newest", "second"]
+    assert _actions(newest) == {"newest": "keep", "second": "keep"}
+
+
+def test_a_prune_beside_publications_and_other_prunes_does_not_break(newest: Path) -> None:
+    sibling = _out(newest).with_name(f".{_out(newest).name}.skewless")
+    for number in range(300):
+        for slot in (f"drafts/day/{number}-ab", f"kept/day/20200101T000000Z-{number}-ab"):
+            _data(str(sibling / slot / "inner" / "part.parquet"))
+    _data(str(sibling / "kept" / "thumbs"))  # somebody else's file
+    later = dt.datetime.now(tz=dt.UTC) + LIMITS.unfinished + dt.timedelta(minutes=1)
+    assert len(fates(str(newest), later, LIMITS)) == 602
+    # Another process, as one of ours would take its turns with a thread and hardly come between two calls.
+    remover = subprocess.Popen(["find", str(sibling), "-mindepth", "3", "-delete"])
+    while remover.poll() is None:
+        fates(str(newest), later, LIMITS)
+    assert len(fates(str(newest), later, LIMITS)) == 2
+
+
+def test_a_look_at_many_runs_takes_less_than_to_read_the_plan_of_each(newest: Path) -> None:
+    run = _run(newest, "old", day=1, age=90)
+    plan = first_plan(job([10], reducers=64, head_limit=10_000))
+    head = {f"key-{number}": ((number % 64, WHOLE_SHARE),) for number in range(10_000)}
+    Path(run.path("plans/0000.json")).unlink()
+    run.write_once("plans/0000.json", plan.model_copy(update={"head": head}))
+    _many(newest, Path(run.root), 100)
+    begun = time.process_time()
+    assert len(fates(str(newest), NOW, LIMITS)) == 103
+    looked = time.process_time() - begun
+    begun = time.process_time()
+    for _ in range(100):
+        run.plan(0)
+    assert looked < time.process_time() - begun
+
+
+def test_without_runs_there_is_nothing_to_do(tmp_path: Path) -> None:
+    assert fates(str(tmp_path / "none"), NOW, LIMITS) == []
+
+
+def test_a_removal_that_was_interrupted_is_finished_by_the_next_one(newest: Path) -> None:
+    _run(newest, "failed", day=1, age=31, published=False)
+    fate = _of(newest, "failed")
+    (newest / "clicks" / "failed" / "result" / "COMMIT.json").unlink()
+    assert _of(newest, "failed").action == "remove"
+    enact_fate(fate)
+    enact_fate(fate)
+    assert not (newest / "clicks" / "failed").exists()

@@ -1,0 +1,237 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import mmh3
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from skewless.documents.decision import Decision
+from skewless.errors import SpecError
+from skewless.planner.planner import first_plan, first_ring, plan_next_stage
+from skewless.routing.hashing import key_hash
+from skewless.routing.plan import RoutingPlan
+from skewless.routing.ring import USUAL_RING_BITS, Ring, ring_bits_for, token_hashes
+from skewless.spec.routing import LARGEST_RING_BITS, Routing
+from tests.unit import synthetic
+
+DOCS = Path(__file__).parents[2] / "docs"
+LEAVE_OUT, FEWER = "leave ring_bits out or set it to", "take fewer reducers"
+OF_THE_FINEST = "that own none of its 1,048,576"
+
+TOKENS = st.dictionaries(st.integers(0, 40), st.integers(1, 30), min_size=1, max_size=8)
+
+
+@given(TOKENS, st.integers(4, 8))
+def test_a_slot_belongs_to_the_first_token_clockwise_of_its_start(tokens: dict[int, int], bits: int) -> None:
+    ring = Ring(ring_bits=bits, tokens=tokens)
+    placed = sorted(
+        (mmh3.hash(f"token-{reducer}-{j}".encode(), 42, signed=False), reducer)
+        for reducer, count in tokens.items()
+        for j in range(count)
+    )
+    for slot, owner in enumerate(ring.slot_owners):
+        start = slot << (32 - bits)
+        assert owner == next((reducer for at, reducer in placed if at >= start), placed[0][1])
+
+
+@given(TOKENS, st.integers(0, 41), st.integers(1, 30))
+def test_adding_a_reducer_moves_slots_only_to_it(tokens: dict[int, int], new: int, count: int) -> None:
+    tokens.pop(new, None)
+    if not tokens:
+        return
+    before, after = Ring(tokens=tokens).slot_owners, Ring(tokens={**tokens, new: count}).slot_owners
+    assert set(after[before != after]) <= {new}
+
+
+@given(TOKENS, st.data())
+def test_taking_tokens_from_a_reducer_moves_slots_only_away_from_it(
+    tokens: dict[int, int], data: st.DataObject
+) -> None:
+    poorer = data.draw(st.sampled_from(sorted(tokens)))
+    left = data.draw(st.integers(1, tokens[poorer]))
+    before, after = Ring(tokens=tokens).slot_owners, Ring(tokens={**tokens, poorer: left}).slot_owners
+    assert set(before[before != after]) <= {poorer}
+
+
+@given(TOKENS, st.data(), st.integers(4, 16))
+def test_removing_a_reducer_moves_only_its_own_slots(tokens: dict[int, int], data: st.DataObject, bits: int) -> None:
+    gone = data.draw(st.sampled_from(sorted(tokens)))
+    others = {reducer: count for reducer, count in tokens.items() if reducer != gone}
+    if not others:
+        return
+    before = Ring(ring_bits=bits, tokens=tokens).slot_owners
+    after = Ring(ring_bits=bits, tokens=others).slot_owners
+    assert np.array_equal(before != after, before == gone)
+    assert gone not in after
+
+
+@given(TOKENS, st.data(), st.integers(1, 30), st.integers(4, 16))
+def test_adding_tokens_to_a_reducer_moves_slots_only_to_it(
+    tokens: dict[int, int], data: st.DataObject, more: int, bits: int
+) -> None:
+    richer = data.draw(st.sampled_from(sorted(tokens)))
+    before = Ring(ring_bits=bits, tokens=tokens).slot_owners
+    after = Ring(ring_bits=bits, tokens={**tokens, richer: tokens[richer] + more}).slot_owners
+    assert set(after[before != after]) <= {richer}
+    assert richer not in before[before != after]
+
+
+@given(TOKENS, st.integers(4, 16))
+def test_every_slot_has_exactly_one_owner_and_it_is_on_the_ring(tokens: dict[int, int], bits: int) -> None:
+    ring = Ring(ring_bits=bits, tokens=tokens)
+    owned = sum((ring.slot_owners == reducer).astype(int) for reducer in ring.reducers)
+    assert ring.slot_owners.shape == (1 << bits,)
+    assert np.array_equal(owned, np.ones(1 << bits))
+
+
+@given(TOKENS, st.text(st.characters(exclude_categories=["Cs"])), st.integers(4, 16))
+def test_the_owner_of_a_key_is_that_of_its_slot(tokens: dict[int, int], key: str, bits: int) -> None:
+    ring = Ring(ring_bits=bits, tokens=tokens)
+    assert 0 <= ring.slot_of(key) < 1 << bits
+    assert ring.owner_of(key) == ring.slot_owners[ring.slot_of(key)]
+    assert ring.owner_of(key) in ring.reducers
+
+
+@given(TOKENS)
+def test_every_slot_has_an_owner_on_the_ring_and_the_order_of_reducers_is_no_matter(tokens: dict[int, int]) -> None:
+    ring = Ring(tokens=tokens)
+    assert len(ring.slot_owners) == 4096
+    assert set(ring.slot_owners) <= set(tokens)
+    assert np.array_equal(ring.slot_owners, Ring(tokens=dict(reversed(tokens.items()))).slot_owners)
+
+
+def test_reducers_are_in_order_however_they_were_given() -> None:
+    """Their order is that of the tasks' indexes, and so of the Spark partitions."""
+    ring = Ring(tokens={7: 2, 0: 3, 3: 1})
+    assert ring.reducers == (0, 3, 7)
+    assert ring.model_dump_json() == Ring(tokens={0: 3, 3: 1, 7: 2}).model_dump_json()
+
+
+def test_a_token_at_the_very_start_of_a_slot_has_it() -> None:
+    start = 0x6813
+    assert mmh3.hash(b"token-3994-0", 42, signed=False) == start << 16
+    owners = Ring(ring_bits=16, tokens={0: 8, 3994: 1}).slot_owners
+    assert owners[start] == 3994
+    assert owners[start + 1] == 0
+
+
+def test_an_even_ring_of_64_tokens_is_known() -> None:
+    ring = Ring.even(8, 64)
+    assert ring.reducers == tuple(range(8))
+    assert np.bincount(ring.slot_owners).sum() == 4096
+    assert ring.slot_of("self") == key_hash("self") >> 20 == 3606
+    assert ring.owner_of("self") == ring.slot_owners[3606]
+
+
+def test_a_ring_cannot_be_changed() -> None:
+    ring = Ring.even(2, 4)
+    with pytest.raises(ValueError, match="read-only"):
+        ring.slot_owners[0] = 1
+    with pytest.raises(ValidationError, match="frozen"):
+        ring.ring_bits = 5
+
+
+@pytest.mark.parametrize("tokens", [{}, {0: 0}, {-1: 3}], ids=["nobody", "no token", "negative reducer"])
+def test_a_ring_without_owners_is_refused(tokens: dict[int, int]) -> None:
+    with pytest.raises(ValidationError, match="at least one reducer"):
+        Ring(tokens=tokens)
+
+
+@given(st.lists(st.tuples(st.integers(0, (1 << 20) - 1), st.integers(0, (1 << 23) - 1)), min_size=1, max_size=40))
+def test_tokens_hashed_all_at_once_lie_where_they_lie_one_by_one(tokens: list[tuple[int, int]]) -> None:
+    found = token_hashes(*np.array(tokens, dtype=np.int64).T)
+    assert found.tolist() == [mmh3.hash(f"token-{one}-{j}".encode(), 42, signed=False) for one, j in tokens]
+
+
+@given(TOKENS, st.integers(4, 12))
+def test_an_empty_reducer_is_one_that_is_nowhere_among_the_owners(tokens: dict[int, int], bits: int) -> None:
+    ring = Ring(ring_bits=bits, tokens=tokens)
+    assert ring.empty_reducers == set(tokens) - set(ring.slot_owners.tolist())
+
+
+@pytest.mark.parametrize(
+    ("reducers", "tokens", "bits"),
+    [(8, 64, 12), (64, 64, 12), (65, 64, 13), (1000, 64, 16), (5000, 64, 19), (10_000, 64, 20), (500, 1, 17)],
+)
+def test_a_ring_has_as_many_slots_as_tokens_and_no_reducer_without_one(reducers: int, tokens: int, bits: int) -> None:
+    assert ring_bits_for(reducers, tokens) == bits
+    ring = first_ring(Routing(reducers=reducers, tokens=tokens))
+    assert ring == Ring.even(reducers, tokens, bits)
+    assert not ring.empty_reducers
+    if bits > USUAL_RING_BITS and 1 << (bits - 1) >= reducers * tokens:
+        assert Ring.even(reducers, tokens, bits - 1).empty_reducers, "a coarser ring would do"
+
+
+def test_a_ring_is_fine_enough_for_every_reducer_that_may_be_added() -> None:
+    ring = first_ring(Routing(reducers=8, max_reducers=5000))
+    assert (len(ring.tokens), ring.ring_bits) == (8, ring_bits_for(5000, 64))
+
+
+@pytest.mark.parametrize(
+    ("routing", "most", "came", "hint"),
+    [
+        ({"reducers": 5000, "ring_bits": 12}, "5,000", "2,157 that own none of its 4,096", f"{LEAVE_OUT} 19."),
+        ({"reducers": 10_000, "ring_bits": 16}, "10,000", "12 that own none of its 65,536", f"{LEAVE_OUT} 20."),
+        ({"max_reducers": 100, "ring_bits": 4}, "100", "84 that own none of its 16", f"{LEAVE_OUT} 13."),
+        ({"reducers": 10_000, "tokens": 1}, "10,000", f"48 {OF_THE_FINEST}", f"{FEWER} or give each more tokens."),
+        ({"reducers": 10_000, "policy": "doubling", "strict": True}, "10,000", f"48 {OF_THE_FINEST}", f"{FEWER}."),
+    ],
+    ids=["12 bits", "16 bits", "none for those to be added", "one token each", "doubling"],
+)
+def test_a_ring_on_which_a_reducer_owns_nothing_is_refused_in_one_sentence(
+    routing: dict[str, Any], most: str, came: str, hint: str
+) -> None:
+    with pytest.raises(SpecError) as raised:
+        first_plan(synthetic.job([1000], **routing))
+    required = f"a slot of the ring for each of {most} reducers"
+    assert str(raised.value) == f"spec, routing: required {required}, but came {came}; {hint}"
+
+
+def relieved(policy: str, ring: Ring, hot: int, **routing: Any) -> Decision:
+    """The decision after a stage in which one reducer had nearly all rows, and the ring that it was made on."""
+    job = synthetic.job([10_000, 990_000], policy=policy, **routing)
+    plan = RoutingPlan(epoch=0, policy=policy, waves=(0, 1), ring=ring)
+    keys = {f"key-{number}": 1 for number in range(200)}
+    mine = [key for key in keys if ring.owner_of(key) == hot]
+    return plan_next_stage(job, plan, synthetic.report(plan, keys | dict.fromkeys(mine, 2000), head=[]))
+
+
+#: Each policy that changes rings, on one so coarse that its move would leave somebody nothing.
+SQUEEZES = {
+    "halving": lambda: relieved("halving", Ring.even(4, 4, 4), hot=0, reducers=4, tokens=4),
+    "doubling": lambda: relieved(
+        "doubling", Ring(ring_bits=4, tokens={0: 1, 1: 2, 2: 2, 3: 2}), hot=0, reducers=4, strict=True
+    ),
+    "adaptive": lambda: relieved("adaptive", Ring.even(5, 1, 4), hot=0, reducers=5, tokens=1, max_reducers=8),
+}
+
+
+@pytest.mark.parametrize("policy", SQUEEZES)
+def test_a_move_that_would_leave_a_reducer_without_a_slot_is_refused(policy: str) -> None:
+    decision = SQUEEZES[policy]()
+    assert decision.next_plan is not None
+    assert not decision.next_plan.ring.empty_reducers
+    refused = [one.sentence for one in decision.candidates if "of the ring's 16 slots" in one.sentence]
+    assert refused
+    assert all("refused, " in one and "would own none of" in one for one in refused)
+
+
+def test_the_largest_ring_of_a_spec_has_a_slot_for_each_of_its_reducers() -> None:
+    ring = first_ring(Routing(reducers=10_000))
+    assert ring.ring_bits == LARGEST_RING_BITS
+    assert int(np.bincount(ring.slot_owners).min()) > 50
+
+
+def test_a_strict_doubling_ends_where_its_page_says() -> None:
+    most = 904
+    pages = [DOCS / "policies" / "doubling.md", *(DOCS / "decisions").glob("0016-*.md")]
+    assert [f"{most} reducers" in page.read_text(encoding="utf-8") for page in pages] == [True, True]
+    first_ring(Routing(policy="doubling", strict=True, reducers=most))
+    with pytest.raises(SpecError, match="take fewer reducers"):
+        first_ring(Routing(policy="doubling", strict=True, reducers=most + 1))
+    assert first_ring(Routing(policy="doubling", reducers=most + 1)).tokens[0] == 64

@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from skewless.errors import PlanError
+from skewless.routing.hashing import bucket_hash, pack_origin
+from skewless.routing.plan import LARGEST_PLAN, WHOLE_SHARE, RoutingPlan, Shares
+from skewless.routing.ring import Ring
+from skewless.routing.virtual_task import VirtualTask
+
+
+def plan_of(head: dict[str, Shares] | None = None, factors: dict[int, int] | None = None, salt: int = 0) -> RoutingPlan:
+    return RoutingPlan(
+        epoch=1,
+        policy="adaptive",
+        waves=(1, 2),
+        ring=Ring.even(4, 16),
+        head=head or {},
+        factors=factors or {},
+        share_salt=salt,
+    )
+
+
+@pytest.mark.parametrize("task", [VirtualTask(3, 1, 4), VirtualTask(0, 0, 1), VirtualTask(12, 7, 8)])
+def test_a_virtual_task_is_read_back_from_its_name(task: VirtualTask) -> None:
+    assert VirtualTask.parse(str(task)) == task
+
+
+@pytest.mark.parametrize(
+    "name", ["", "3", "3-1", "3-1-4-1", "a-b-c", "3-4-4", "3-1-3", "3-1-0", "-3-1-4", "03-1-4", "3-1-4 "]
+)
+def test_a_name_of_no_virtual_task_is_refused(name: str) -> None:
+    with pytest.raises(PlanError, match="virtual task: required"):
+        VirtualTask.parse(name)
+
+
+def test_tasks_are_numbered_by_reducer_then_bucket() -> None:
+    assert [str(task) for task in plan_of(factors={1: 2}).tasks] == ["0-0-1", "1-0-2", "1-1-2", "2-0-1", "3-0-1"]
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_a_tail_key_goes_to_its_bucket_of_its_reducer_wherever_its_row_is(key: str) -> None:
+    plan = plan_of(factors={0: 4, 2: 2})
+    task = plan.tasks[plan.task_of(key, 0)]
+    assert task.reducer == plan.ring.owner_of(key)
+    assert task.bucket == bucket_hash(key) % task.factor
+    assert plan.task_of(key, 12345) == plan.task_of(key, 0)
+
+
+def test_the_slot_tables_say_the_same_as_the_tasks() -> None:
+    plan = plan_of(factors={0: 4, 2: 2})
+    for owner, first, factor in zip(plan.ring.slot_owners, plan.slot_tasks, plan.slot_factors, strict=True):
+        assert plan.tasks[first] == VirtualTask(owner, 0, factor)
+
+
+@pytest.mark.parametrize(
+    "shares",
+    [
+        ((2, WHOLE_SHARE),),
+        ((0, WHOLE_SHARE // 4), (3, WHOLE_SHARE * 3 // 4)),
+        ((0, 256), (1, 32768), (2, 32512)),
+    ],
+    ids=["pinned", "split in two", "split in three"],
+)
+def test_rows_of_a_head_key_are_drawn_by_its_shares(shares: Shares) -> None:
+    plan = plan_of({"hot": shares}, salt=7)
+    drawn = Counter(plan.task_of("hot", pack_origin(row % 5, row)) for row in range(20_000))
+    assert set(drawn) == {task for task, _ in shares}
+    for task, weight in shares:
+        assert drawn[task] / 20_000 == pytest.approx(weight / WHOLE_SHARE, abs=0.015)
+
+
+def test_a_draw_at_the_end_of_a_share_is_of_the_next_one() -> None:
+    """As in Spark: a share of w takes the draws 0 to w - 1, w of them."""
+    drawn = plan_of().draw(12345) >> 16
+    assert 1 < drawn < WHOLE_SHARE - 1
+    for weight, task in ((drawn, 1), (drawn + 1, 0)):
+        plan = plan_of({"hot": ((0, weight), (1, WHOLE_SHARE - weight))})
+        assert plan.task_of("hot", 12345) == task
+
+
+def test_a_plan_of_more_tasks_than_memory_holds_is_refused() -> None:
+    assert len(plan_of(factors={0: 1024}).tasks) == 1027
+    with pytest.raises(ValidationError, match=f"at most {LARGEST_PLAN:,} tasks"):
+        plan_of(factors={0: LARGEST_PLAN})
+
+
+def test_another_salt_draws_anew() -> None:
+    shares = ((0, WHOLE_SHARE // 2), (1, WHOLE_SHARE // 2))
+    before, after = plan_of({"hot": shares}, salt=1), plan_of({"hot": shares}, salt=2)
+    of_task_0 = [row for row in range(4000) if before.task_of("hot", row) == 0]
+    assert np.mean([after.task_of("hot", row) for row in of_task_0]) == pytest.approx(0.5, abs=0.05)
+
+
+def test_rows_without_a_key_spread_over_all_tasks() -> None:
+    drawn = Counter(plan_of(factors={1: 2}).task_of(None, row) for row in range(10_000))
+    assert sorted(drawn) == [0, 1, 2, 3, 4]
+    assert max(drawn.values()) < 1.1 * min(drawn.values())
+
+
+@pytest.mark.parametrize(
+    "shares",
+    [
+        (),
+        ((0, WHOLE_SHARE - 1),),
+        ((0, WHOLE_SHARE), (1, 0)),
+        ((0, 2 * WHOLE_SHARE), (1, -WHOLE_SHARE)),
+        ((4, WHOLE_SHARE),),
+        ((-1, WHOLE_SHARE),),
+    ],
+    ids=["none", "too little", "nothing", "negative", "unknown task", "task below 0"],
+)
+def test_odd_shares_are_refused_by_the_key_s_name(shares: Shares) -> None:
+    with pytest.raises(ValidationError, match="positive shares of the 4 tasks that add up to 65536"):
+        plan_of({"hot": shares})
+
+
+@pytest.mark.parametrize("factors", [{0: 3}, {0: 0}, {9: 2}], ids=["three", "zero", "unknown reducer"])
+def test_odd_factors_are_refused(factors: dict[int, int]) -> None:
+    with pytest.raises(ValidationError, match="powers of two"):
+        plan_of(factors=factors)
+
+
+def test_a_copy_forgets_what_was_cached_and_plans_compare_by_their_fields() -> None:
+    plan = plan_of()
+    wider = plan.model_copy(update={"factors": {0: 2}})
+    assert (len(plan.tasks), len(plan.slot_tasks), len(wider.tasks)) == (4, 4096, 5)
+    assert len(plan.model_copy(update={"factors": {0: 2}}).tasks) == 5
+    same = plan_of()
+    assert len(same.slot_tasks) == 4096
+    assert plan == same
+    assert hash(plan) == hash(same)
+    assert plan != wider
+    assert plan.to_json() == plan_of().to_json()

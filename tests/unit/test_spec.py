@@ -1,0 +1,164 @@
+# ruff: noqa: E501 - sentences are held to whole, one row of the table each
+from __future__ import annotations
+
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from skewless.errors import SpecError
+from skewless.planner.policies import POLICIES
+from skewless.spec.spec import JobSpec, PolicyName, load_spec, parse_spec
+
+GOOD = """
+name: tokens
+input: {path: corpus/tokens}
+key: token
+aggregates:
+  occurrences: count
+  files: {function: approx_count_distinct, column: file}
+  columns: {function: streaming_histogram, column: column, bins: 16}
+output: {path: results/tokens}
+"""
+
+
+def test_the_defaults_are_the_design_s() -> None:
+    spec = parse_spec(GOOD)
+    assert (spec.key, spec.routing.policy, spec.routing.reducers) == (("token",), "adaptive", 8)
+    assert (spec.routing.waves, spec.engine, spec.schedule.cron) == ((1, 4, 15, 80), "auto", None)
+    assert spec.aggregates["occurrences"].function == "count"
+    assert spec.aggregates["columns"].options == {"bins": 16}
+    assert JobSpec.from_json(spec.to_json()) == spec
+
+
+def test_the_catalog_s_specs_are_good() -> None:
+    found = list((Path(__file__).parents[2] / "jobs/catalog").glob("*.yaml"))
+    assert found
+    assert all(load_spec(path).name == path.stem for path in found)
+
+
+def test_every_policy_of_the_spec_exists() -> None:
+    assert set(get_args(PolicyName)) == set(POLICIES)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("key: token", "keys: token", "spec, field keys: required a known field, but came the unknown field 'keys' (and 1 more); did you mean 'key'."),
+        ("key: token", "", "spec, field key: required this field, but came nothing; add it."),
+        ("key: token", "key: []", "spec, field key: required a list of at least 1 item, not 0, but came []."),
+        ("key: token", "key: [a, A]", "spec: required result columns whose names differ, in more than their case, but came 'A' twice: as a key column and as a key column."),
+        ("key: token", "key: Occurrences", "spec: required result columns whose names differ, in more than their case, but came 'occurrences' twice: as a key column and as an aggregate."),
+        ("key: token", "key: Date", "spec: required result columns whose names differ, in more than their case, but came 'Date' twice: as the partition column of the published result and as a key column."),
+        ("key: token", 'key: [a, ""]', "spec, field key.1: required a string of at least 1 character, but came ''."),
+        ("key: token", "key: 5", "spec, field key: required a valid list, but came 5."),
+        ("name: tokens", "name: 1st job", "spec, field name: required at most 100 letters, digits and underscores, a letter first, but came '1st job'."),
+        ("  occurrences:", "  a-b:", "spec, field aggregates.a-b: required at most 100 letters, digits and underscores, a letter first, but came 'a-b'."),
+        ("  occurrences: count", "  occurrences: 7", "spec, field aggregates.occurrences: required a valid mapping, but came 7."),
+        ("{path: corpus/tokens}", "{path: x, fromat: parquet}", "spec, field input.fromat: required a known field, but came the unknown field 'fromat'; did you mean 'format'."),
+        ("{path: corpus/tokens}", "corpus", "spec, field input: required a valid mapping, but came 'corpus'."),
+        ("{path: corpus/tokens}", "{path: x, format: cvs}", "spec, field input.format: required 'parquet', 'orc', 'csv', 'json' or 'text', but came 'cvs'."),
+        ("{path: corpus/tokens}", "{format: csv}", "spec, field input: required either a path or a table, but came neither."),
+        ("{path: corpus/tokens}", "{path: x, table: y}", "spec, field input: required either a path or a table, but came both."),
+        ("{path: corpus/tokens}", "{path: x, delimiter: ;}", "spec, field input: required delimiter only with format csv, but came format parquet."),
+        ("{path: corpus/tokens}", "{path: x, format: csv, header: false}", "spec, field input: required columns for a csv without header, but came none."),
+        ("bins: 16", "bins: {a: 1}", "spec, field aggregates.columns.options: required a text, a number, true, false, null or a list of numbers, but came bins: {'a': 1}."),
+        ("output:", "routing: {polcy: static}\noutput:", "spec, field routing.polcy: required a known field, but came the unknown field 'polcy'; did you mean 'policy'."),
+        ("output:", "routing: {policy: magic}\noutput:", "spec, field routing.policy: required 'static', 'halving', 'doubling', 'virtual_tasks', 'partial_key', 'd_choices', 'w_choices', 'bounded_load' or 'adaptive', but came 'magic'."),
+        ("output:", "routing: {reducers: 0}\noutput:", "spec, field routing.reducers: required greater than or equal to 1, but came 0."),
+        ("output:", "routing: {waves: [1, 0]}\noutput:", "spec, field routing.waves.1: required greater than 0, but came 0."),
+        ("output:", "schedule: {timezone: Mars}\noutput:", "spec, field schedule.timezone: required an IANA time zone like 'Europe/Zurich', but came 'Mars'."),
+        ("output:", "quality: {expectations: [{type: expect_x, kwarg: 1}]}\noutput:", "spec, field quality.expectations.0.kwarg: required a known field, but came the unknown field 'kwarg'; did you mean 'kwargs'."),
+        ("output:", "version: 2\noutput:", "spec: required job spec version 1, but came version 2."),
+        ("output:", "key: twice\noutput:", "spec: required valid YAML, but came the key 'key' given twice at line 2."),
+        ("{path: results/tokens}", "{path: [}", "spec: required valid YAML, but came expected the node content, but found '}' at line 9."),
+    ],
+    ids=[
+        "misspelt and so missing", "missing", "no key column", "keys alike", "aggregate named as key", "key named date",
+        "empty key name", "number as key", "name with space", "aggregate name with dash", "aggregate is a number",
+        "typo in input", "text for input", "unknown format", "neither path nor table", "path and table", "an option of another format", "csv without columns", "nested option", "typo in routing", "unknown policy",
+        "no reducer", "empty wave", "unknown zone", "typo in a list", "unknown version", "key given twice", "bad yaml",
+    ],
+)  # fmt: skip
+def test_a_bad_spec_gets_one_clear_sentence(old: str, new: str, sentence: str) -> None:
+    assert GOOD.count(old) == 1
+    with pytest.raises(SpecError) as raised:
+        parse_spec(GOOD.replace(old, new))
+    assert str(raised.value) == sentence
+    assert raised.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "came"), [("", "nothing"), ("- a", "a list"), ("word", "a str")], ids=["empty", "a list", "a word"]
+)
+def test_a_file_that_is_no_mapping_is_refused(text: str, came: str) -> None:
+    with pytest.raises(SpecError, match=f"^spec: required a YAML mapping, but came {came}.$"):
+        parse_spec(text)
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(
+        SpecError, match=r"none.yaml: required a readable YAML file, but came No such file or directory"
+    ):
+        load_spec(tmp_path / "none.yaml")
+    (tmp_path / "latin.yaml").write_bytes(b"name: \xe4")
+    with pytest.raises(SpecError, match="but came UnicodeDecodeError"):
+        load_spec(tmp_path / "latin.yaml")
+
+
+def test_overrides_are_read_as_yaml() -> None:
+    spec = parse_spec(GOOD, "spec", (
+        "routing.policy=static", "routing.waves=[1, 9]", "routing.waves.1=8", "aggregates.columns.bins=32",
+        "key=[a, b]", "description=a = b", "schedule.cron=null",
+    ))  # fmt: skip
+    assert (spec.routing.policy, spec.routing.waves, spec.key) == ("static", (1, 8), ("a", "b"))
+    assert (spec.aggregates["columns"].options, spec.description) == ({"bins": 32}, "a = b")
+
+
+@pytest.mark.parametrize(
+    ("override", "sentence"),
+    [
+        ("routing.policy", "override 'routing.policy': required path.to.field=value, but came something else; for example routing.policy=static."),
+        ("routing..policy=x", "override 'routing..policy=x': required path.to.field=value, but came something else; for example routing.policy=static."),
+        ("routing.polcy=x", "spec, field routing.polcy: required a known field, but came the unknown field 'polcy'; did you mean 'policy'."),
+        ("name.x=1", "override 'name.x=1': required 'name' to hold further fields, but came the value 'tokens'."),
+        ("routing.reducers=[", "override 'routing.reducers=[': required a YAML value after '=', but came '['; quote it."),
+        ("routing={policy: static, policy: adaptive}", "override 'routing={policy: static, policy: adaptive}': required a YAML value after '=', but came '{policy: static, policy: adaptive}'; quote it."),
+        ("key=[&a k, *a]", "override 'key=[&a k, *a]': required a YAML value after '=', but came '[&a k, *a]'; quote it."),
+        ("a.b.c.d.e.f.g.h.i.j.k.l.m.n.o.p.q.r=1", "override 'a.b.c.d.e.f.g.h.i.j.k.l.m.n.o.p.q.r=1': required path.to.field=value, but came something else; for example routing.policy=static."),
+        ("routing.reducers=many", "spec, field routing.reducers: required a valid integer, unable to parse string as an integer, but came 'many'."),
+    ],
+    ids=["no value", "empty part", "typo", "below a text", "bad yaml", "a key twice", "an alias", "too deep", "wrong type"],
+)  # fmt: skip
+def test_a_bad_override_gets_one_clear_sentence(override: str, sentence: str) -> None:
+    with pytest.raises(SpecError) as raised:
+        parse_spec(GOOD, "spec", (override,))
+    assert str(raised.value) == sentence
+
+
+def test_an_override_of_a_list_names_a_position_it_has() -> None:
+    with pytest.raises(SpecError, match="required a position below 2, but came '7'"):
+        parse_spec(GOOD, "spec", ("routing.waves=[1, 2]", "routing.waves.7=3"))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        pytest.param("schedule: {start: 2026-02-30}", r"values that YAML can hold", id="a day that is none"),
+        pytest.param("description: &a [*a]", r"an alias", id="an alias of itself"),
+        pytest.param("[" * 20_000, r"required (valid YAML|values that YAML can hold)", id="brackets without end"),
+    ],
+)
+def test_yaml_that_breaks_the_parser_is_told_in_one_sentence(text: str, said: str) -> None:
+    with pytest.raises(SpecError, match=said):
+        parse_spec(text)
+
+
+@pytest.mark.parametrize("cron", ["'0 99 * * *'", "daily", "'0 0 30 2 *'", "['0 2 * * *', '0 2 * *']"])
+def test_a_cron_that_airflow_refuses_is_refused_in_the_spec(cron: str) -> None:
+    with pytest.raises(
+        SpecError, match=r"field schedule\.cron: required a cron expression that Airflow takes, but came"
+    ):
+        parse_spec(
+            f"{{name: x, schedule: {{cron: {cron}}}, input: {{path: i}}, key: k, aggregates: {{n: count}}, output: {{path: o}}}}"
+        )

@@ -1,0 +1,180 @@
+"""docs/spec.md and docs/spec.schema.json say what the models say, and what they say is true."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from jsonschema import Draft202012Validator, ValidationError
+
+from skewless.errors import SpecError
+from skewless.spec.reference import EXAMPLE, reference_page, schema_text, sections, spec_schema
+from skewless.spec.spec import JobSpec, load_spec, parse_spec
+
+ROOT = Path(__file__).parents[2]
+CATALOG = sorted((ROOT / "jobs/catalog").glob("*.yaml"))
+SCHEMA = spec_schema()
+SECTIONS = {section.path: section.schema for section in sections(SCHEMA)}
+
+MINIMAL: dict[str, Any] = {
+    "name": "small",
+    "input": {"path": "rows"},
+    "key": "k",
+    "aggregates": {"NAME": {"function": "count"}},
+    "output": {"path": "out"},
+}
+#: What an example needs beside it, by the field that it is of.
+_BESIDE: dict[str, dict[str, Any]] = {
+    "routing.strict": {"policy": "halving"},
+    "input.header": {"format": "csv", "columns": {"ms": "bigint"}},
+    "input.delimiter": {"format": "csv"},
+    "input.columns": {"format": "csv"},
+    "map.where": {"select": ["ms"]},
+    "map.options": {"mapper": "tokens"},
+    "aggregates.NAME.column": {"function": "max"},
+    "aggregates.NAME.options": {"function": "approx_percentile", "column": "ms"},
+    "quality.expectations[].kwargs": {"type": "expect_column_values_to_be_between"},
+}
+#: The fields that stand aside for an example, as just one of them is given.
+_INSTEAD = {"input.table": "path"}
+
+
+def _fields() -> dict[str, dict[str, Any]]:
+    """All fields of all models by their path."""
+    found = {}
+    for path, model in SECTIONS.items():
+        long_form = next((one for one in model.get("anyOf", ()) if "properties" in one), model)
+        found.update({f"{path}.{name}".lstrip("."): field for name, field in long_form["properties"].items()})
+    return found
+
+
+FIELDS = _fields()
+
+
+@pytest.mark.parametrize(
+    ("file", "text"), [("spec.md", reference_page), ("spec.schema.json", schema_text)], ids=["page", "schema"]
+)
+def test_the_committed_file_is_what_the_models_say(file: str, text: Any) -> None:
+    assert (ROOT / "docs" / file).read_text(encoding="utf-8") == text(), "run `make docs`, and commit what it wrote"
+
+
+@pytest.mark.parametrize(
+    ("option", "text"), [([], reference_page), (["--schema"], schema_text)], ids=["page", "schema"]
+)
+def test_the_command_prints_it(option: list[str], text: Any) -> None:
+    command = [str(Path(sys.executable).with_name("skewless")), "spec-reference", *option]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == text()
+
+
+def test_all_models_of_a_spec_are_told_of() -> None:
+    assert {model["title"] for path, model in SECTIONS.items() if path} == set(SCHEMA["$defs"])
+    assert " ".join(SECTIONS).split() == [
+        *("schedule", "input", "map", "aggregates.NAME", "routing", "spark", "sharing"),
+        *("quality", "quality.expectations[]", "output"),
+    ]
+
+
+@pytest.mark.parametrize("path", FIELDS)
+def test_a_field_has_a_sentence_and_an_example(path: str) -> None:
+    assert FIELDS[path]["description"].endswith(".")
+    assert FIELDS[path]["examples"]
+
+
+@pytest.mark.parametrize("path", FIELDS)
+def test_the_examples_of_a_field_are_good(path: str) -> None:
+    for example in FIELDS[path]["examples"]:
+        written = _with_example(path, example)
+        JobSpec.model_validate(written)
+        Draft202012Validator(SCHEMA).validate(written)
+
+
+@pytest.mark.parametrize("path", FIELDS)
+def test_the_page_has_a_row_for_a_field(path: str) -> None:
+    section, _, name = path.rpartition(".")
+    told = reference_page().split(f"\n## {f'`{section}`' if section else 'All of it'}\n")[1].split("\n## ")[0]
+    (row,) = [line for line in told.splitlines() if line.startswith(f"| `{name}` |")]
+    assert len(re.split(r"(?<!\\)\|", row)) == 7
+    assert FIELDS[path]["description"].replace("|", "\\|") in row
+
+
+def test_the_schema_is_a_schema() -> None:
+    Draft202012Validator.check_schema(SCHEMA)
+    assert json.loads(schema_text()) == SCHEMA
+
+
+@pytest.mark.parametrize("path", CATALOG, ids=lambda path: path.stem)
+def test_a_spec_of_the_catalog_names_the_schema_and_keeps_to_it(path: Path) -> None:
+    first = path.read_text().partition("\n")[0]
+    assert first.startswith("# yaml-language-server: $schema=")
+    assert (path.parent / first.partition("=")[2]).resolve() == ROOT / "docs/spec.schema.json"
+    Draft202012Validator(SCHEMA).validate(_as_editors_read(path.read_text()))
+    load_spec(path)
+
+
+def test_the_page_s_spec_is_good() -> None:
+    assert f"```yaml\n{EXAMPLE}```" in reference_page()
+    parse_spec(EXAMPLE)
+    Draft202012Validator(SCHEMA).validate(_as_editors_read(EXAMPLE))
+
+
+def test_a_frozen_spec_keeps_to_the_schema_too() -> None:
+    Draft202012Validator(SCHEMA).validate(json.loads(parse_spec(EXAMPLE).to_json()))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"polcy": "static"},
+        {"routing": {"polcy": "static"}},
+        {"routing": {"reducers": 0}},
+        {"routing": {"waves": []}},
+        {"routing": {"waves": [0]}},
+        {"input": {"path": "x", "format": "cvs"}},
+        {"map": {"select": ["a"], "form": 1}},
+        {"map": {"mapper": "tokens", "nested": {"a": 1}}},
+        {"aggregates": {"a-b": "count"}},
+        {"aggregates": {"a": {"column": "x"}}},
+        {"aggregates": {"a": 7}},
+        {"aggregates": {}},
+        {"key": []},
+        {"key": 5},
+        {"name": "1st job"},
+        {"version": 2},
+        {"quality": {"expectations": [{"type": "no_expectation"}]}},
+        {"spark": {"driver_memory": "2 gigabytes"}},
+    ],
+    ids=str,
+)
+def test_what_is_wrong_in_a_spec_is_wrong_in_the_editor(changed: dict[str, Any]) -> None:
+    Draft202012Validator(SCHEMA).validate(MINIMAL)
+    written = {**MINIMAL, **changed}
+    with pytest.raises(ValidationError):
+        Draft202012Validator(SCHEMA).validate(written)
+    with pytest.raises(SpecError):
+        parse_spec(yaml.safe_dump(written))
+
+
+def _with_example(path: str, example: Any) -> dict[str, Any]:
+    """A small spec with an example in its place, and what it needs beside it."""
+    *parents, name = path.split(".")
+    written: dict[str, Any] = json.loads(json.dumps(MINIMAL))
+    target: Any = written
+    for parent in parents:
+        listed = parent.endswith("[]")
+        target = target.setdefault(parent[:-2], [{}])[0] if listed else target.setdefault(parent, {})
+    target.pop(_INSTEAD.get(path), None)
+    target.update(_BESIDE.get(path, {}))
+    target[name] = example
+    return written
+
+
+def _as_editors_read(text: str) -> Any:
+    """YAML as its current version has it, without dates."""
+    return json.loads(json.dumps(yaml.safe_load(text), default=dt.date.isoformat))

@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skewless.errors import PlanError
+from skewless.planner.placement.token_moves import (
+    doubled,
+    doubling_rounds,
+    halved,
+    halving_rounds,
+    is_power_of_two,
+    overloaded,
+)
+from skewless.routing.ring import Ring
+
+#: Tokens of reducers that need not be numbered without gaps.
+TOKENS = st.dictionaries(st.integers(0, 40), st.integers(1, 30), min_size=1, max_size=8)
+POWERS = st.dictionaries(st.integers(0, 40), st.sampled_from([1, 2, 4, 8, 16]), min_size=1, max_size=8)
+BITS = st.integers(4, 10)
+
+
+@pytest.mark.parametrize(
+    ("queues", "expected"),
+    [
+        ([], None),
+        ([7], None),
+        ([0, 0, 0], None),
+        ([5, 5], None),
+        ([3, 5, 5], None),
+        ([0, 0, 1], 2),
+        ([10, 12], None),
+        ([10, 13], 1),
+        ([13, 10, 13], None),
+        ([1, 60, 49, 2], 1),
+    ],
+    ids=[
+        "no reducer", "one reducer", "nothing queued", "a tie", "a tie of the longest", "all others are idle",
+        "at the threshold", "above the threshold", "a tie apart", "many reducers",
+    ],
+)  # fmt: skip
+def test_a_reducer_is_overloaded_above_the_threshold_over_the_second(queues: list[int], expected: int | None) -> None:
+    assert overloaded(queues, 0.2) == expected
+
+
+@given(st.lists(st.integers(0, 9), max_size=6), st.sampled_from([0.0, 0.2, 1.0]))
+def test_at_most_the_only_longest_queue_is_overloaded(queues: list[int], threshold: float) -> None:
+    found = overloaded(queues, threshold)
+    alone = queues and queues.count(max(queues)) == 1
+    assert found is None or (alone and queues[found] == max(queues))
+    assert threshold > 0 or len(queues) < 2 or (found is not None) == alone
+
+
+@pytest.mark.parametrize(("n", "expected"), [(-2, False), (0, False), (1, True), (2, True), (6, False), (64, True)])
+def test_powers_of_two_are_known(n: int, expected: bool) -> None:
+    assert is_power_of_two(n) is expected
+
+
+@given(POWERS, BITS, st.data())
+def test_halving_moves_slots_only_away_from_the_reducer(tokens: dict[int, int], bits: int, data: st.DataObject) -> None:
+    ring, reducer = Ring(ring_bits=bits, tokens=tokens), data.draw(st.sampled_from(sorted(tokens)))
+    after = halved(ring, reducer)
+    if after is None:
+        assert tokens[reducer] == 1
+        return
+    assert after.tokens == {**ring.tokens, reducer: tokens[reducer] // 2}
+    assert after.ring_bits == bits
+    assert set(ring.slot_owners[ring.slot_owners != after.slot_owners]) <= {reducer}
+
+
+@given(TOKENS, BITS, st.data())
+def test_doubling_moves_no_slot_to_the_reducer(tokens: dict[int, int], bits: int, data: st.DataObject) -> None:
+    ring, reducer = Ring(ring_bits=bits, tokens=tokens), data.draw(st.sampled_from(sorted(tokens)))
+    after = doubled(ring, reducer, 1024)
+    if after is None:
+        assert len(tokens) == 1
+        return
+    assert after.tokens == {other: count * (1 if other == reducer else 2) for other, count in ring.tokens.items()}
+    assert after.ring_bits == bits
+    assert reducer not in after.slot_owners[ring.slot_owners != after.slot_owners]
+
+
+@given(TOKENS, BITS, st.integers(0, 41), st.integers(1, 30))
+def test_a_reducer_that_joins_takes_slots_and_one_that_leaves_gives_only_its_own(
+    tokens: dict[int, int], bits: int, new: int, count: int
+) -> None:
+    tokens.pop(new, None)
+    if not tokens:
+        return
+    without, with_it = Ring(ring_bits=bits, tokens=tokens), Ring(ring_bits=bits, tokens={**tokens, new: count})
+    differ = without.slot_owners != with_it.slot_owners
+    assert set(with_it.slot_owners[differ]) <= {new}
+    assert new not in without.slot_owners
+
+
+@pytest.mark.parametrize(
+    ("tokens", "reducer", "limit"),
+    [({3: 1}, 3, 64), ({0: 1, 1: 4}, 0, 7), ({0: 4, 1: 1, 2: 3}, 1, 7)],
+    ids=["nobody else", "the other passes the limit", "one of the others passes it"],
+)
+def test_there_is_no_doubling_where(tokens: dict[int, int], reducer: int, limit: int) -> None:
+    assert doubled(Ring(tokens=tokens), reducer, limit) is None
+
+
+def test_doubling_may_reach_the_limit_and_asks_it_only_of_those_it_doubles() -> None:
+    after = doubled(Ring(tokens={0: 64, 1: 4}), 0, 8)
+    assert after is not None
+    assert after.tokens == {0: 64, 1: 8}
+
+
+def test_halving_runs_out_at_one_token() -> None:
+    assert halved(Ring(tokens={0: 1, 1: 8}), 0) is None
+
+
+def moves(reducers: int) -> st.SearchStrategy[list[int]]:
+    return st.lists(st.integers(0, reducers - 1), max_size=8)
+
+
+@given(st.integers(1, 6).flatmap(lambda reducers: st.tuples(st.just(reducers), moves(reducers))))
+def test_halvings_are_read_off_the_ring_in_whatever_order_they_were_done(done: tuple[int, Sequence[int]]) -> None:
+    reducers, order = done
+    ring = Ring.even(reducers, 256)
+    for reducer in order:
+        ring = halved(ring, reducer) or ring
+    asked = Counter(order)
+    assert [halving_rounds(ring, 256, one) for one in range(reducers)] == [asked[one] for one in range(reducers)]
+
+
+@given(st.integers(2, 6).flatmap(lambda reducers: st.tuples(st.just(reducers), moves(reducers))))
+def test_doublings_are_read_off_the_ring_in_whatever_order_they_were_done(done: tuple[int, Sequence[int]]) -> None:
+    reducers, order = done
+    for initial in (1, 8):
+        ring = Ring.even(reducers, initial)
+        for reducer in order:
+            ring = doubled(ring, reducer, 256 * initial) or ring
+        asked = Counter(order)
+        found = [doubling_rounds(ring, initial, one) for one in range(reducers)]
+        assert found == [asked[one] for one in range(reducers)]
+
+
+def test_a_reducer_alone_was_never_doubled_for() -> None:
+    assert doubling_rounds(Ring(tokens={5: 1}), 1, 5) == 0
+
+
+@pytest.mark.parametrize(
+    ("tokens", "reducer", "sentence"),
+    [
+        ({0: 6, 1: 8}, 0, "a power of two"),
+        ({0: 16, 1: 8}, 0, "halved or not"),
+        ({0: 8, 1: 8}, 2, "on the ring"),
+    ],
+    ids=["no power of two", "more than at first", "no such reducer"],
+)
+def test_halvings_are_not_read_off_a_ring_that_halving_cannot_give(
+    tokens: dict[int, int], reducer: int, sentence: str
+) -> None:
+    with pytest.raises(PlanError, match=sentence):
+        halving_rounds(Ring(tokens=tokens), 8, reducer)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "reducer", "sentence"),
+    [
+        ({0: 3, 1: 2}, 0, "a power of two"),
+        ({0: 1, 1: 2, 2: 1}, 0, "from 1 each"),
+        ({0: 8, 1: 1, 2: 1, 3: 1}, 0, "from 1 each"),
+        ({0: 2}, 0, "from 1 each"),
+        ({0: 1, 1: 2}, 2, "on the ring"),
+    ],
+    ids=["no power of two", "a broken round", "too many of one", "alone with two", "no such reducer"],
+)
+def test_doublings_are_not_read_off_a_ring_that_doubling_cannot_give(
+    tokens: dict[int, int], reducer: int, sentence: str
+) -> None:
+    with pytest.raises(PlanError, match=sentence):
+        doubling_rounds(Ring(tokens=tokens), 1, reducer)
+
+
+def test_a_ring_whose_tokens_are_no_power_of_two_is_not_halved() -> None:
+    with pytest.raises(PlanError, match="a power of two"):
+        halved(Ring(tokens={0: 6}), 0)

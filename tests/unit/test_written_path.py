@@ -1,0 +1,63 @@
+"""A path keeps the scheme, the bucket and the account that its user wrote."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from pathlib import Path
+
+import fsspec
+import pytest
+
+from skewless.documents.failure import Failure
+from skewless.errors import RunDirectoryError
+from skewless.run.directory import RunDirectory
+from skewless.run.retention import Limits, fates
+from skewless.spec.written_path import as_written
+from tests.unit.buckets import registered
+from tests.unit.synthetic import job
+
+SCHEMES = ["s3a://bucket", "s3://bucket", "gs://bucket", "abfss://box@account.dfs.core.windows.net", "memory://place"]
+
+
+@pytest.fixture(autouse=True)
+def _buckets(tmp_path: Path) -> Iterator[None]:
+    with registered(tmp_path / "buckets"):
+        yield
+
+
+@pytest.mark.parametrize("place", SCHEMES)
+@pytest.mark.parametrize("below", ["", "/f", "/f/g h/date=1/x.parquet", "/a@b/c:d"])
+def test_what_fsspec_strips_is_put_back_as_it_was(place: str, below: str) -> None:
+    fs, inner = fsspec.core.url_to_fs(f"{place}{below}")
+    assert as_written(fs, f"{place}/elsewhere", inner) == f"{place}{below}"
+
+
+def test_a_local_path_stays_a_path(tmp_path: Path) -> None:
+    for location in (str(tmp_path), f"file://{tmp_path}"):
+        fs, inner = fsspec.core.url_to_fs(location)
+        assert as_written(fs, location, f"{inner}/x") == f"{tmp_path}/x"
+
+
+def test_a_path_of_another_bucket_is_refused() -> None:
+    fs, inner = fsspec.core.url_to_fs("s3a://bucket-two/x")
+    with pytest.raises(RunDirectoryError, match="s3a://bucket: required a path in it"):
+        as_written(fs, "s3a://bucket/y", inner)
+
+
+@pytest.mark.parametrize("place", SCHEMES)
+def test_a_run_directory_is_named_as_it_was_given(place: str) -> None:
+    location = f"{place}/runs/nightly/run-1"
+    run = RunDirectory(f"{location}/")
+    assert (str(run), run.path("states/0")) == (location, f"{location}/states/0")
+    run.write_once("failures/a.json", Failure(exit_code=1, sentence="It failed."))
+    assert RunDirectory(str(run)).read("failures/a.json", Failure).sentence == "It failed."
+    with pytest.raises(RunDirectoryError, match=f"run directory {location}: required job.json, but came no such file"):
+        run.job()
+
+
+@pytest.mark.parametrize("place", SCHEMES)
+def test_runs_that_are_listed_are_named_as_their_folder_was(place: str) -> None:
+    RunDirectory(f"{place}/runs/nightly/run-1").write_once("job.json", job([10]))
+    (fate,) = fates(f"{place}/runs", dt.datetime(2030, 1, 1, tzinfo=dt.UTC), Limits())
+    assert fate.location == f"{place}/runs/nightly/run-1"
