@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from skewless_airflow.dags.factory import build_dag
     from skewless_airflow.dags.task_group import adaptive_aggregation
-    from skewless_airflow.dags.trigger_form import form_params
+    from skewless_airflow.trigger_form import form_params
 
 __all__ = ["adaptive_aggregation", "build_dag", "form_params"]
 
-_HOMES = {"adaptive_aggregation": "task_group", "build_dag": "dag_factory", "form_params": "trigger_form"}
+_HOMES = {"adaptive_aggregation": "dags.task_group", "build_dag": "dags.factory", "form_params": "trigger_form"}
 
 
 def __getattr__(name: str) -> Any:

@@ -15,6 +15,7 @@ from airflow.models.dagrun import DagRun
 from airflow.utils.types import DagRunType
 
 from benchmarks.simulation import Simulation
+from skewless.planner.planner import plan_next_stage
 from skewless_airflow.operators.approval import ApproveForwardingOperator, forwarded_share, question
 from tests.airflow.recorded_run import NIGHT, record
 from tests.served_airflow import ServedAirflow, await_that, served_airflow
@@ -81,7 +82,7 @@ def answers(synthetic: Simulation, tmp_path_factory: pytest.TempPathFactory) -> 
         for dag_id, night in [*((name, NIGHT) for name in _DAGS), ("asking", NIGHT + dt.timedelta(days=1))]:
             run = record(synthetic, dag_id, night)
             for number in range(1, stage + 1):
-                run.decide(number)
+                run.decide(number, plan_next_stage)
         decided = question(run.decision(stage), forwarded_share(run.decision(stage)))
     settings = {"SKEWLESS_ROOT": str(folder / "root"), "AIRFLOW__SCHEDULER__TRIGGER_TIMEOUT_CHECK_INTERVAL": "1"}
     with served_airflow(folder, dags, **settings) as airflow:

@@ -19,7 +19,7 @@ from skewless.spec.options import OPTIONS, option_values, with_options
 from skewless.spec.part import Part
 from skewless.spec.spec import JobSpec, load_spec
 from skewless_airflow import build_dag
-from skewless_airflow.dags.trigger_form import chosen, form_params
+from skewless_airflow.trigger_form import chosen, form_params
 from tests.airflow.test_dag_structure import SPEC
 from tests.airflow_setting import IN_PROCESS, PROJECT
 

@@ -14,9 +14,9 @@ from fastapi.testclient import TestClient
 
 from benchmarks.simulation import Simulation
 from skewless.documents.decision import Decision
+from skewless.documents.engine_choice import EngineChoice
 from skewless.documents.failure import Failure
 from skewless.documents.stage_report import SplitLoad, StageReport
-from skewless.planner.engine_choice import EngineChoice
 from skewless.routing.plan import RoutingPlan
 from skewless.run.directory import RunDirectory
 from skewless.run.publication import Identity, Overtaken

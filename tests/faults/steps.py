@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from skewless.errors import SkewlessError
+from skewless.planner.planner import plan_next_stage
 from skewless.run.directory import RunDirectory
 from skewless_spark.entries import entry
 from skewless_spark.result.publishing import publish_now
@@ -76,7 +77,7 @@ class Step(NamedTuple):
     def _in_task(self, run: RunDirectory) -> None:
         kind, _, number = self.slug.partition("-")
         if kind == "decide":
-            run.decide(int(number))
+            run.decide(int(number), plan_next_stage)
         elif kind == "stage":
             arithmetic.run_stage(run, int(number))
         else:

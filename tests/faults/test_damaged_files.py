@@ -15,6 +15,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from skewless.planner.planner import plan_next_stage
 from skewless.run.directory import RunDirectory
 from skewless_spark.entries.pipeline import run_stages
 from skewless_spark.prepare.prepare import prepare
@@ -48,7 +49,7 @@ def scene(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Scen
     run = RunDirectory(str(place / "half"))
     prepare(run, spec, DATE, str(place))
     run_stage(spark, run, 0)
-    run.decide(1)
+    run.decide(1, plan_next_stage)
     assert run.report(0).backlog_rows > 0, "or there is no backlog to damage"
     shutil.copytree(place / "half", place / "whole")
     return Scene(place / "half", _result(spark, place / "whole"))

@@ -24,6 +24,7 @@ import yaml
 
 from deploy.local.standalone import free_port
 from skewless.documents.ledger import balance
+from skewless.planner.planner import plan_next_stage
 from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless_airflow.connect import server as connect_server
 from skewless_airflow.connect.server import ConnectServer
@@ -146,7 +147,7 @@ def test_a_job_with_native_and_python_aggregates_comes_out_as_counted(server: Co
     environment = client(server)
     run = prepared(SPEC, root, environment)
     said, stage = "", 0
-    while stage == 0 or run.decide(stage).next_plan is not None:
+    while stage == 0 or run.decide(stage, plan_next_stage).next_plan is not None:
         said += entry("run_stage.py", run, environment, "--stage", str(stage))
         stage += 1
     entry("merge_states.py", run, environment)

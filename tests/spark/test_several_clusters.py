@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from skewless.documents.shared_stage import SharedTask
 from skewless.errors import RunDirectoryError
+from skewless.planner.planner import plan_next_stage
 from skewless.run.directory import RunDirectory, stage_step
 from skewless.spec.sharing import Sharing
 from skewless_spark.prepare.prepare import prepare
@@ -187,7 +188,7 @@ def test_a_stage_without_rows_is_shared_too(spark: SparkSession, tmp_path: Path)
     share_stage(spark, run, 0, "east")
     assert run.report(0).processed_rows == 0
     assert share_stage(spark, run, 0, "west") == run.report(0)
-    assert run.decide(1).next_plan is None
+    assert run.decide(1, plan_next_stage).next_plan is None
     merge_states(spark, run)
     assert result_of(run).num_rows == 0
 

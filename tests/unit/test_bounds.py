@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from skewless.bounds.certificate import certify
 from skewless.bounds.lower_bounds import (
-    BoundName,
     costs_of,
     fair,
     split_bound,
@@ -24,6 +23,7 @@ from skewless.bounds.lower_bounds import (
     whole_bound,
     whole_bound_at_speeds,
 )
+from skewless.documents.certificate import BoundName
 from skewless.errors import PlanError
 
 WEIGHTS = st.lists(st.integers(0, 12), min_size=1, max_size=6)

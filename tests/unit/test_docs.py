@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from skewless.bounds.certificate import Certificate
+from skewless.documents.certificate import Certificate
 from skewless.documents.decision import Candidate, Decision
 from skewless.planner.planner import FORWARD_COST_ROWS, STATE_COST_ROWS, TASK_COST_ROWS
 

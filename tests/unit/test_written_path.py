@@ -13,7 +13,7 @@ from skewless.documents.failure import Failure
 from skewless.errors import RunDirectoryError
 from skewless.run.directory import RunDirectory
 from skewless.run.retention import Limits, fates
-from skewless.spec.written_path import as_written
+from skewless.run.written_path import as_written
 from tests.unit.buckets import registered
 from tests.unit.synthetic import job
 

@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 from skewless.documents.decision import Decision
 from skewless.documents.quality import QualityReport
 from skewless.documents.stage_report import StageReport
+from skewless.planner.planner import plan_next_stage
 from skewless.run.directory import RunDirectory
 from skewless.run.publication import Publication, require_passed
 from skewless_spark.quality.validate import validate
@@ -65,7 +66,7 @@ def run_stages(spark: SparkSession, run: RunDirectory, watcher: Watcher) -> None
     while True:
         watcher.step(f"stage {stage}")
         report = run_stage(spark, run, stage)
-        decision = run.decide(stage + 1)
+        decision = run.decide(stage + 1, plan_next_stage)
         watcher.stage_done(report, decision)
         if decision.next_plan is None:
             return

@@ -9,8 +9,8 @@ from skewless.documents.stage_report import Histogram
 from skewless.errors import SkewlessError
 from skewless.planner.first_plan import applies
 from skewless.run.directory import RESULT_STEP, RunDirectory
+from skewless.run.written_path import as_written
 from skewless.spec.spec import JobSpec
-from skewless.spec.written_path import as_written
 
 #: Of the folders beside a run directory so many are looked at, those with the last names first.
 SIBLINGS = 50

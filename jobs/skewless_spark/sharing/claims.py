@@ -8,7 +8,7 @@ from skewless_leases import Grant
 
 
 class Claims:
-    """The work of a lease's worker (``skewless_leases.balancing.member.Work``): grants wait here, in the order of their names.
+    """The work of a lease's worker (``skewless_leases.balancing.member.Work``): grants wait here, by name.
 
     What has been begun is kept, and ends; what waits goes back as soon as it is asked for.
     """

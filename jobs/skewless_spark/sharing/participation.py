@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from skewless.documents.shared_stage import RoutedRows, SharedTask
 from skewless.documents.stage_report import StageReport
 from skewless.errors import RunDirectoryError
+from skewless.planner.planner import plan_next_stage
 from skewless.run.directory import RunDirectory, stage_step
 from skewless.spec.sharing import FILES, Sharing
 from skewless_leases import FencedOutError, Grant, StoreError, TimeSpans, Worker, read
@@ -41,7 +42,7 @@ def share_stages(spark: SparkSession, run: RunDirectory, cluster: str) -> None:
     stage = 0
     while True:
         share_stage(spark, run, stage, cluster)
-        if run.decide(stage + 1).next_plan is None:
+        if run.decide(stage + 1, plan_next_stage).next_plan is None:
             return
         stage += 1
 

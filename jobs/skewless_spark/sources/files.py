@@ -11,7 +11,7 @@ import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
 from skewless.errors import InputError
-from skewless.spec.written_path import as_written
+from skewless.run.written_path import as_written
 from skewless_spark.sources.local_files import files_below, refuse_linked_on_the_way
 
 #: Endings of compressed texts, which are read from their beginning and never cut.

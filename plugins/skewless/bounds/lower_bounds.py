@@ -12,15 +12,15 @@ counts all rows: every bound holds for what is known, and other rows only add to
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from skewless.documents.certificate import BoundName
 from skewless.errors import PlanError
 
 #: Which of the bounds is the best: all rows over all tasks; the heaviest key; several heavy keys together.
-BoundName = Literal["fair share", "heaviest key", "several heavy keys"]
 
 #: Relative error that sums of floating-point rows are allowed before they are called wrong.
 ROUNDING = 1e-6

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from skewless.bounds.certificate import Certificate
 from skewless.document import LAST_STAGE, Document, Frozen
-from skewless.planner.engine_choice import EngineChoice
+from skewless.documents.certificate import Certificate
+from skewless.documents.engine_choice import EngineChoice
 from skewless.routing.plan import RoutingPlan
 
 

@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from skewless.documents.job import Job
 from skewless.documents.stage_report import Histogram, StageReport
-from skewless.planner.engine_choice import ROW_SECONDS, KeyCounts
+from skewless.planner.engine_choice import ROW_SECONDS
+from skewless.planner.key_counts import KeyCounts
 from skewless.planner.placement.placement import Indices, Placement, Rows, sums
 from skewless.routing.hashing import bucket_hash, key_hash
 from skewless.routing.plan import WHOLE_SHARE, RoutingPlan, Shares

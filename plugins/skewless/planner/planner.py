@@ -13,17 +13,20 @@ from functools import cached_property
 
 import numpy as np
 
-from skewless.bounds.certificate import Certificate, certify
+from skewless.bounds.certificate import certify
 from skewless.bounds.makespan import makespan
 from skewless.document import LARGEST_COUNT, shortened
+from skewless.documents.certificate import Certificate
 from skewless.documents.decision import Candidate, Decision
+from skewless.documents.engine_choice import EngineChoice
 from skewless.documents.job import Job
 from skewless.documents.stage_report import StageReport
 from skewless.errors import PlanError, SpecError, nearest
 from skewless.planner.cost import stage_cost
 from skewless.planner.drift import drifted_sentence
-from skewless.planner.engine_choice import EngineChoice, KeyCounts, choose_engine
+from skewless.planner.engine_choice import choose_engine
 from skewless.planner.forecast import Forecast
+from skewless.planner.key_counts import KeyCounts
 from skewless.planner.lasting_cost import rest_of_run
 from skewless.planner.placement.placement import Placement, Rows
 from skewless.planner.policies import POLICIES

@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skewless.bounds.certificate import Certificate, certify
+from skewless.bounds.certificate import certify
 from skewless.bounds.makespan import makespan
+from skewless.documents.certificate import Certificate
 from skewless.documents.job import Job
 from skewless.documents.stage_report import StageReport
 

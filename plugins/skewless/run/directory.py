@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -30,13 +30,15 @@ from skewless.documents.job import Job
 from skewless.documents.quality import QualityReport
 from skewless.documents.stage_report import StageReport
 from skewless.errors import DocumentError, LostRaceError, RunDirectoryError
-from skewless.planner.planner import plan_next_stage
 from skewless.routing.plan import RoutingPlan
 from skewless.run.file_checksum import content_checksum, file_checksum
 from skewless.run.folder import make_run_folder
-from skewless.spec.written_path import as_written
+from skewless.run.written_path import as_written
 
 Doc = TypeVar("Doc", bound=Document)
+
+#: Decides about the next stage from the job, the plan and report of the last stage, and the reports before.
+Planner = Callable[[Job, RoutingPlan, StageReport, Sequence[StageReport]], Decision]
 
 #: The spec of a run that was given as a value and not as a file.
 SPEC_DOCUMENT = "spec.json"
@@ -197,13 +199,18 @@ class RunDirectory:
             self.write_same(f"plans/{decision.stage:04d}.json", decision.next_plan)
         return self.write_same(f"decisions/{decision.stage:04d}.json", decision)
 
-    def decide(self, stage: int) -> Decision:
-        """Decide about a stage and write that down; what was decided before stands."""
+    def decide(self, stage: int, planner: Planner) -> Decision:
+        """Decide about a stage and write that down; what was decided before stands.
+
+        Args:
+            stage: the stage that the decision is about, at least 1.
+            planner: ``skewless.planner.planner.plan_next_stage``: a run directory stores decisions and makes none.
+        """
         name = f"decisions/{stage:04d}.json"
         if self.exists(name):
             return self.decision(stage)
         *earlier, last = [self.report(before) for before in range(stage)]
-        return self.enact(plan_next_stage(self.job(), self.plan(stage - 1), last, earlier))
+        return self.enact(planner(self.job(), self.plan(stage - 1), last, earlier))
 
     def commit_of(self, step: str) -> StepCommit | None:
         """The commit of a step, if there is one."""

@@ -36,9 +36,9 @@ from skewless.run.publication import (
     published_path,
 )
 from skewless.run.publication.places import beside, left_drafts, past_grace
+from skewless.run.written_path import as_written
 from skewless.spec.part import Part
 from skewless.spec.spec import Output
-from skewless.spec.written_path import as_written
 
 #: As many as a warm start looks at: the last run, and the one before it to see how far keys drift.
 KEPT_RUNS = 2

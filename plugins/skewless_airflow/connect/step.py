@@ -15,7 +15,7 @@ from airflow.sdk import Connection
 from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
 
 from skewless_airflow.connect import server as connect_server
-from skewless_airflow.operators.stopping import stop_tree
+from skewless_airflow.stopping import stop_tree
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from airflow.sdk import DAG, Asset
 from skewless.spec.spec import JobSpec, load_spec
 from skewless_airflow.dags.task_group import STEP_DEFAULTS, aggregation_tasks
 from skewless_airflow.dags.timetable import PartTimetable
-from skewless_airflow.dags.trigger_form import form_params
+from skewless_airflow.trigger_form import form_params
 
 #: What may mean something in markdown.
 _SIGN = re.compile(r"[!-/:-@\[-`{-~]")

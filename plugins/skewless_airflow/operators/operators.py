@@ -26,6 +26,7 @@ from skewless.documents.failure import Failure, failure_document
 from skewless.documents.job import Job
 from skewless.documents.quality import QualityReport
 from skewless.errors import RunDirectoryError, SkewlessError, SpecError
+from skewless.planner.planner import plan_next_stage
 from skewless.routing.plan import RoutingPlan
 from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, SPEC_DOCUMENT, RunDirectory, stage_step
 from skewless.run.folder import RUN_GROUP
@@ -34,7 +35,6 @@ from skewless.run.summary import run_facts
 from skewless.spec.options import refuse_more_waves, with_options
 from skewless.spec.spec import JobSpec, SparkSizing
 from skewless_airflow.connect.step import ConnectAddress, ConnectedStep, connect_address, local_server
-from skewless_airflow.dags.trigger_form import Choice, chosen
 from skewless_airflow.observability.lineage import input_lineage, published_lineage
 from skewless_airflow.observability.links import (
     DecisionLink,
@@ -48,9 +48,10 @@ from skewless_airflow.observability.links import (
 from skewless_airflow.observability.metrics import emit, stage_gauges
 from skewless_airflow.observability.planning_log import planning_lines
 from skewless_airflow.operators.spark_log import END, GROUP, application_of, folded
-from skewless_airflow.operators.stopping import stop_tree
 from skewless_airflow.places import JOBS, data_root
 from skewless_airflow.run_store import part_of_run, run_location
+from skewless_airflow.stopping import stop_tree
+from skewless_airflow.trigger_form import Choice, chosen
 from skewless_leases import Turns, open_store
 
 log = structlog.get_logger(__name__)
@@ -361,7 +362,7 @@ class PlanStageOperator(BaseOperator):
             if ended is not None:
                 raise AirflowSkipException(f"stage {ended.stage - 1} was the last: {ended.sentence}")
             begun = time.monotonic_ns()
-            report, decision = run.report(self.stage - 1), run.decide(self.stage)
+            report, decision = run.report(self.stage - 1), run.decide(self.stage, plan_next_stage)
             emit(stage_gauges(report, decision, time.monotonic_ns() - begun), self.dag_id, self.stage)
         for line in planning_lines(report, decision):
             log.info(line)

@@ -7,9 +7,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from skewless.bounds.certificate import Certificate
+from skewless.documents.certificate import Certificate
 from skewless.documents.decision import Candidate, Decision
-from skewless.planner.engine_choice import EngineChoice
+from skewless.documents.engine_choice import EngineChoice
 from skewless.routing.plan import WHOLE_SHARE, RoutingPlan, Shares
 from skewless.routing.ring import Ring
 from skewless.run.directory import RunDirectory
