@@ -16,7 +16,7 @@ import pytest
 from skewless.errors import InputError
 from skewless.spec.spec import Input
 from skewless_spark.sources import list_input
-from skewless_spark.sources.files import find
+from skewless_spark.sources.formats.files import find
 
 pytestmark = pytest.mark.timeout(20)
 
