@@ -33,7 +33,7 @@ down: setup ## Stop it
 	@$(IN_VENV) python -m deploy.local.commands down
 
 env: ## Write .env with random secrets, for docker compose up
-	@python3 docker/make_env.py
+	@python3 deploy/docker/make_env.py
 
 cluster: setup-cluster ## Start the services of docker-compose.yml as processes: PostgreSQL, Airflow, Spark with two workers
 	@$(IN_VENV) python -m deploy.cluster up
