@@ -15,7 +15,7 @@ import pytest
 from skewless.errors import RunDirectoryError
 from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless.run.publication import publication_of, publishing, superseded_by
-from tests.unit.test_publication import (
+from tests.publication.days import (
     DAY,
     NOW,
     beside,
