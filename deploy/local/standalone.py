@@ -19,9 +19,10 @@ from pathlib import Path
 
 import httpx
 
+from deploy import PROJECT
 from skewless_airflow.connect import server as connect_server
 from skewless_airflow.connect.process_session import Session, begin, end
-from skewless_airflow.places import PROJECT, data_root
+from skewless_airflow.places import data_root
 
 #: ``$SKEWLESS_AIRFLOW_HOME`` is for a second one beside it, as the tests have.
 HOME = Path(os.environ.get("SKEWLESS_AIRFLOW_HOME") or PROJECT / ".airflow").resolve()
