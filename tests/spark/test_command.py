@@ -133,6 +133,7 @@ def test_json_is_one_object_and_the_run_can_be_shown_resumed_but_not_taken_over(
     assert "ledger: 40,000 rows in the input, 40,000 processed, 40,000 in the states: balances" in shown.stdout
 
 
+@pytest.mark.long
 def test_failed_quality_ends_with_three_and_names_the_expectation(home: Path) -> None:
     never = "quality.expectations=[{type: expect_column_max_to_be_between, kwargs: {column: n, max_value: 1}}]"
     done = command("run", "spec.yaml", "--set", never, "--set", "output.path=elsewhere", "--json", cwd=home)

@@ -20,7 +20,7 @@ from skewless_airflow.run_store import safe_run_id
 from tests.served_airflow import served_airflow
 from tests.spark.clusters import install_paced
 
-pytestmark = pytest.mark.timeout(1200)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
 
 JOB, RUN = "shared_words", "by_hand"
 WORDS = [f"word-{n % 37 if n % 3 else 0}" for n in range(6_000)]
