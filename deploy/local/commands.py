@@ -17,6 +17,7 @@ from urllib.parse import quote
 import httpx
 from rich.console import Console
 
+from deploy import checkout_folders
 from deploy.local import standalone
 from deploy.local.follow import HEARTBEAT_SECONDS, RunLostError, follow, progress_for
 from deploy.local.rest import AirflowRest
@@ -35,6 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
     door = {"up": up, "down": down, "demo": demo}[parser.parse_args(arguments).door]
     # A plain kill should clean up like Ctrl-C.
     signal.signal(signal.SIGTERM, _interrupt)
+    os.environ.update(checkout_folders())
     console = Console()
     try:
         return door(console)

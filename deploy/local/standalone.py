@@ -19,9 +19,9 @@ from pathlib import Path
 
 import httpx
 
+from deploy import PROJECT, checkout_folders
 from skewless_airflow.connect import server as connect_server
 from skewless_airflow.connect.process_session import Session, begin, end
-from skewless_airflow.places import PROJECT, data_root
 
 #: ``$SKEWLESS_AIRFLOW_HOME`` is for a second one beside it, as the tests have.
 HOME = Path(os.environ.get("SKEWLESS_AIRFLOW_HOME") or PROJECT / ".airflow").resolve()
@@ -230,7 +230,7 @@ def environment(port: int) -> dict[str, str]:
         "AIRFLOW__SCHEDULER__USE_JOB_SCHEDULE": str(schedules_on()),
         "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
         **_connections(),
-        "SKEWLESS_ROOT": data_root(),
+        **checkout_folders(),
         "SKEWLESS_POOL": POOL,
         # spark-submit is beside this interpreter, which has what the entries import.
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",

@@ -16,13 +16,13 @@ from airflow.serialization.serialized_objects import DagSerialization
 from airflow.utils.types import DagRunType
 from pydantic import JsonValue
 
+from deploy import PROJECT
 from skewless.errors import SpecError
 from skewless.run.directory import RunDirectory
 from skewless.spec.part import hours_of
 from skewless.spec.spec import JobSpec, Schedule
 from skewless_airflow import adaptive_aggregation, build_dag
 from skewless_airflow.operators.operators import PrepareOperator
-from skewless_airflow.places import PROJECT
 from skewless_airflow.run_store import part_of_run, run_location
 from tests import airflow_setting
 from tests.airflow.test_dag_structure import SPEC

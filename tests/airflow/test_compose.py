@@ -21,12 +21,12 @@ import pytest
 import yaml
 from cryptography.fernet import Fernet
 
+from deploy import PROJECT
 from deploy.cluster.composition import Service, fill_in, read_composition, required_variables
 from deploy.cluster.errors import ClusterError
 from deploy.cluster.running import IMAGE_ENVIRONMENT
 from deploy.cluster.topology import Topology, lay_out
 from skewless_airflow.connect.process_session import ask, begin, end
-from skewless_airflow.places import PROJECT
 
 COMPOSE_FILE = PROJECT / "docker-compose.yml"
 DOCKERFILE = (PROJECT / "docker" / "Dockerfile").read_text()

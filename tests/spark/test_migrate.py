@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from skewless_airflow.places import PROJECT
+from deploy import PROJECT
 from tests.spark import migration
 from tests.spark.scenario import write_input
 
