@@ -13,7 +13,7 @@ help: ## List all commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
 demo: setup corpus ## Run the nightly job over Python's own sources in Airflow and show what came out
-	@$(IN_VENV) python -m deploy.local.commands demo
+	@$(IN_VENV) python -m deploy.local demo
 
 test: setup-tests ## Run the tests: core, leases, publication, Spark, Airflow, end to end, faults (not those of test-cluster)
 	@$(IN_VENV) python -m pytest -n 2 tests/unit
@@ -27,13 +27,13 @@ test-cluster: setup-cluster-tests ## Run the tests of the cluster and of the pag
 	@$(IN_VENV) python -m pytest tests/cluster
 
 up: setup ## Start Airflow with its UI on port 8080 (SKEWLESS_PORT) and say how to log in
-	@$(IN_VENV) python -m deploy.local.commands up
+	@$(IN_VENV) python -m deploy.local up
 
 down: setup ## Stop it
-	@$(IN_VENV) python -m deploy.local.commands down
+	@$(IN_VENV) python -m deploy.local down
 
 env: ## Write .env with random secrets, for docker compose up
-	@python3 docker/make_env.py
+	@python3 deploy/docker/make_env.py
 
 cluster: setup-cluster ## Start the services of docker-compose.yml as processes: PostgreSQL, Airflow, Spark with two workers
 	@$(IN_VENV) python -m deploy.cluster up

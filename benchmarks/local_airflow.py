@@ -85,7 +85,7 @@ def airflow(home: Path, settings: Mapping[str, str]) -> Iterator[Rest]:
 
     def door(name: str) -> None:
         subprocess.run(  # noqa: S603  # our own command
-            [sys.executable, "-m", "deploy.local.commands", name], env=environment, check=True, stdout=sys.stderr
+            [sys.executable, "-m", "deploy.local", name], env=environment, check=True, stdout=sys.stderr
         )
 
     try:

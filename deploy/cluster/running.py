@@ -194,7 +194,9 @@ def variables(home: Home) -> dict[str, str]:
     The secrets are made at the first call.
     """
     made = subprocess.run(  # noqa: S603  # our own script
-        [sys.executable, str(PROJECT / "docker" / "make_env.py"), str(home.secrets)], capture_output=True, check=False
+        [sys.executable, str(PROJECT / "deploy" / "docker" / "make_env.py"), str(home.secrets)],
+        capture_output=True,
+        check=False,
     )
     if made.returncode:
         raise ClusterError(f"file {home.secrets}", "one that can be written", made.stderr.decode().strip())

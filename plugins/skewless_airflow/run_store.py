@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from skewless.errors import SpecError
 from skewless.spec.part import Part, part_named
-from skewless.spec.spec import Schedule
+from skewless.spec.schedule import Schedule
 from skewless_airflow.places import data_root
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.=-]")

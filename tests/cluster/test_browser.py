@@ -109,14 +109,14 @@ def airflow(folder: Path) -> Iterator[tuple[str, str]]:
         "SKEWLESS_DRIVER_MEMORY": "1g",
         "SKEWLESS_PORT": str(port),
     }
-    door = [sys.executable, "-m", "deploy.local.commands"]
+    command = [sys.executable, "-m", "deploy.local"]
     try:
-        up = subprocess.run([*door, "up"], env=setting, capture_output=True, text=True, check=False)
+        up = subprocess.run([*command, "up"], env=setting, capture_output=True, text=True, check=False)
         assert up.returncode == 0, f"{up.stdout}\n{up.stderr}"
         held = yaml.safe_load((folder / "airflow" / "simple_auth_manager_passwords.json.generated").read_text())
         yield f"http://localhost:{port}", held[USER]
     finally:
-        subprocess.run([*door, "down"], env=setting, check=True, capture_output=True)
+        subprocess.run([*command, "down"], env=setting, check=True, capture_output=True)
 
 
 @pytest.fixture(scope="module")

@@ -203,7 +203,7 @@ class Night:
                 continue
             told = self._harness.call("GET", f"{self._path}/taskInstances/{one['task_id']}/logs/{one['try_number']}")
             words = json.dumps(told["content"])
-            assert ": required " in words or "heartbeat" in words, f"{one['task_id']} failed without a sentence"
+            assert ": expected " in words or "heartbeat" in words, f"{one['task_id']} failed without a sentence"
 
     def _told(self) -> str:
         return ", ".join(f"{one['task_id']} {one['state']} in try {one['try_number']}" for one in self.tasks())

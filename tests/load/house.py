@@ -132,5 +132,5 @@ def house(
 
 
 def _door(name: str, setting: Mapping[str, str]) -> None:
-    argv = [sys.executable, "-m", "deploy.local.commands", name]
+    argv = [sys.executable, "-m", "deploy.local", name]
     subprocess.run(argv, env=dict(setting), check=True, stdout=sys.stderr)

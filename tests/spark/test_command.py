@@ -46,7 +46,7 @@ output: {path: results}
 
 BAD = [
     ("missing path", ["--set", "input.path=nowhere"], r"no such path .*nowhere"),
-    ("missing key column", ["--set", "key=kye"], r"key: required an existing column.*'kye'; did you mean 'key'"),
+    ("missing key column", ["--set", "key=kye"], r"key: expected an existing column.*'kye'; did you mean 'key'"),
     ("unknown aggregate", ["--set", "aggregates.n=cuont"], r"aggregate 'n'.*'cuont'; did you mean 'count'"),
     (
         "missing argument column",
@@ -58,7 +58,7 @@ BAD = [
         ["--set", "aggregates.n={function: sum, column: word}"],
         r"a number for sum.*string",
     ),
-    ("no column for an aggregate", ["--set", "aggregates.n=sum"], r"required a column for sum"),
+    ("no column for an aggregate", ["--set", "aggregates.n=sum"], r"expected a column for sum"),
     ("unknown option", ["--set", "aggregates.histogram.bin=3"], r"'bin'; did you mean 'bins'"),
     ("typo in a field", ["--set", "routing.polcy=static"], r"'polcy'; did you mean 'policy'"),
     ("typo in a section", ["--set", "rooting.policy=static"], r"'rooting'; did you mean 'routing'"),
@@ -107,7 +107,7 @@ def test_a_file_that_is_no_parquet_is_named(home: Path) -> None:
     (home / "data" / "odd" / "notes.parquet").write_text("no parquet")
     done = command("check", "spec.yaml", "--set", "input.path=odd", cwd=home)
     assert done.returncode == 2
-    assert "notes.parquet: required a readable Parquet file" in done.stderr
+    assert "notes.parquet: expected a readable Parquet file" in done.stderr
 
 
 def test_json_is_one_object_and_the_run_can_be_shown_resumed_but_not_taken_over(home: Path) -> None:

@@ -217,7 +217,7 @@ def test_a_step_says_how_far_it_is_and_stops_the_server_s_work_when_it_is_told_t
 @pytest.mark.parametrize(
     ("address", "words"),
     [
-        ("sc://localhost:1", "Spark Connect: required a server at localhost:1"),
+        ("sc://localhost:1", "Spark Connect: expected a server at localhost:1"),
         ("sc://localhost:{port}/;token=wrong-token", "UNAUTHENTICATED"),
     ],
     ids=["nobody answers", "the token is wrong"],

@@ -151,7 +151,7 @@ def test_without_variables_and_default_folders_the_missing_variable_is_named(
     for name, variable in (("data_root", "SKEWLESS_ROOT"), ("catalog_folder", "SKEWLESS_CATALOG")):
         elsewhere = installed._replace(home=tmp_path)
         done = elsewhere.run(installed.python, "-c", reads.format(name=name))
-        assert f"variable {variable}: required" in done.stderr.splitlines()[-1]
+        assert f"variable {variable}: expected" in done.stderr.splitlines()[-1]
         assert (
             elsewhere.run(installed.python, "-c", reads.format(name=name), **{variable: str(tmp_path)}).returncode == 0
         )

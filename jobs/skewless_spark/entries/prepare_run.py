@@ -8,7 +8,8 @@ import datetime as dt
 from skewless.run.directory import SPEC_DOCUMENT, RunDirectory
 from skewless.spec.options import parse_options, refuse_more_waves, with_options
 from skewless.spec.part import part_named
-from skewless.spec.spec import JobSpec, load_spec
+from skewless.spec.reading import load_spec
+from skewless.spec.spec import JobSpec
 from skewless_spark.entries.entry import entry_parser, run_entry
 from skewless_spark.prepare.prepare import prepare
 

@@ -33,8 +33,9 @@ from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, SPEC_DOCUMENT, 
 from skewless.run.folder import RUN_GROUP
 from skewless.run.publication import publish, record_of, require_passed, turns_folder
 from skewless.run.summary import run_facts
+from skewless.spec.clusters import SparkSizing
 from skewless.spec.options import refuse_more_waves, with_options
-from skewless.spec.spec import JobSpec, SparkSizing
+from skewless.spec.spec import JobSpec
 from skewless_airflow.connect.step import ConnectAddress, ConnectedStep, connect_address, local_server
 from skewless_airflow.observability.lineage import input_lineage, published_lineage
 from skewless_airflow.observability.links import (

@@ -1,4 +1,4 @@
-"""``python -m deploy.local.commands up|down|demo``: Airflow on a laptop, for the commands of the Makefile."""
+"""``python -m deploy.local up|down|demo``: Airflow on a laptop, for the commands of the Makefile."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ PARSE_SECONDS = 120.0
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one of the commands; the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m deploy.local.commands", description=__doc__)
-    parser.add_argument("door", choices=("up", "down", "demo"))
-    door = {"up": up, "down": down, "demo": demo}[parser.parse_args(arguments).door]
+    parser = argparse.ArgumentParser(prog="python -m deploy.local", description=__doc__)
+    parser.add_argument("command", choices=("up", "down", "demo"))
+    command = {"up": up, "down": down, "demo": demo}[parser.parse_args(arguments).command]
     # A plain kill should clean up like Ctrl-C.
     signal.signal(signal.SIGTERM, _interrupt)
     os.environ.update(checkout_folders())
     console = Console()
     try:
-        return door(console)
+        return command(console)
     except standalone.LocalAirflowError as err:
         _say(console, str(err))
     except KeyboardInterrupt:
