@@ -20,9 +20,9 @@ from skewless_spark.result.output_formats import published_files
 from skewless_spark.session.step_lease import leased_step
 from skewless_spark.stage.reduction import empty_states
 from skewless_spark.stage.routing import TASK
-from skewless_spark.states.arrow_states import evaluate_batches
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import NATIVE, PYTHON, RESULT, read_files, written
+from skewless_spark.states.python_evaluation import evaluate_batches
 
 log = logging.getLogger(__name__)
 
