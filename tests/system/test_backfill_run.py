@@ -25,7 +25,7 @@ from skewless_airflow.run_store import safe_run_id
 from tests.listening import LOOPBACK
 from tests.served_airflow import ServedAirflow, await_that, dag_of, served_airflow
 
-pytestmark = pytest.mark.timeout(2000)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(2000)]
 
 JOB = "visits"
 BACKFILLED = ("2026-03-01", "2026-03-02", "2026-03-03")

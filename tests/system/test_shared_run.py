@@ -14,7 +14,7 @@ from skewless.documents.shared_stage import STAGE_SHARES, StageShares
 from skewless.run.directory import RunDirectory, stage_step
 from tests.served_airflow import ServedAirflow
 
-pytestmark = pytest.mark.timeout(1200)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
 
 JOB, RUN = "shared_words", "by_hand"
 WORDS = [f"word-{n % 37 if n % 3 else 0}" for n in range(6_000)]

@@ -16,7 +16,7 @@ import numpy as np
 from skewless.documents.job import Job
 from skewless.documents.stage_report import Histogram, StageReport
 from skewless.planner.placement.placement import Rows
-from skewless.planner.wave_counts import slot_rows
+from skewless.planner.wave_counts import rows_by_stage
 
 #: Weights of a stage relative to the one after it: from all alike (1) down to the last one alone (0).
 WEIGHTS = (1.0, 0.5, 0.25, 0.0)
@@ -38,8 +38,7 @@ def weighted(job: Job, reports: Sequence[StageReport]) -> Histogram | None:
     if len({len(report.histogram.seen_tail) for report in reports}) > 1:
         return None
     keys = list(last.head)
-    stages = np.diff(np.array([_cells(report.histogram, keys, last) for report in reports]), axis=0, prepend=0.0)
-    stages = np.maximum(stages, 0.0)
+    stages = rows_by_stage(keys, reports)
     even = np.zeros(stages.shape[1])
     even[len(keys) : -1] = 1.0 / len(last.seen_tail)
     fits = [(*_fitted(_aged(stages[:-1], weight), stages[-1], even), -weight) for weight in WEIGHTS]
@@ -72,11 +71,3 @@ def _fitted(before: Rows, after: Rows, even: Rows) -> tuple[float, float]:
     size = float(told @ told)
     believed = min(1.0, max(0.0, float(told @ came) / size)) if size else 0.0
     return float(((came - believed * told) ** 2).sum()), believed
-
-
-def _cells(histogram: Histogram, keys: Sequence[str], last: Histogram) -> Rows:
-    """Rows seen of each of the last report's keys, of the other keys of each slot, and without a key."""
-    named = np.array([histogram.head.get(key, (0, 0))[0] for key in keys], dtype=np.float64)
-    others = {key: rows for key, rows in histogram.head.items() if key not in last.head}
-    tail = slot_rows(histogram.model_copy(update={"head": others}))
-    return np.concatenate([named, tail, [float(histogram.seen_null_rows)]])

@@ -58,7 +58,7 @@ class WaveCounts:
         keys = tuple(sorted(reports[-1].histogram.head))
         size = len(reports[-1].histogram.seen_tail)
         slots = _slots_of(keys, size)
-        by_stage = np.maximum(np.diff(_cumulated(keys, slots, reports), axis=0, prepend=0.0), 0.0)
+        by_stage = rows_by_stage(keys, reports)
         by_item = np.zeros((len(job.waves), len(keys) + size + 1))
         for report, rows in zip(reports, by_stage, strict=True):
             waves = np.array([job.wave_rows(wave) for wave in range(*report.waves)], dtype=np.float64)
@@ -80,6 +80,30 @@ class WaveCounts:
 def _slots_of(keys: Sequence[str], size: int) -> Indices:
     hashes = np.fromiter(map(key_hash, keys), dtype=np.int64, count=len(keys))
     return hashes >> (32 - (size.bit_length() - 1))
+
+
+def rows_by_stage(keys: Sequence[str], reports: Sequence[StageReport]) -> Rows:
+    """Rows of each item in each stage; see ``WaveCounts``.
+
+    Args:
+        keys: named by the last report, all of them, in any order.
+        reports: of the stages so far, in order, with rings of one size.
+
+    Returns:
+        Shape ``(reports, keys + slots of the ring + 1)``, never negative.
+
+    Raises:
+        PlanError: a report has seen fewer rows of a key, or of none, than the one before it.
+    """
+    slots = _slots_of(keys, len(reports[-1].histogram.seen_tail))
+    rows: Rows = np.diff(_cumulated(keys, slots, reports), axis=0, prepend=0.0)
+    if rows.min() < 0.0:
+        stage = reports[int(np.argwhere(rows < 0.0)[0][0])].stage
+        raise PlanError(
+            f"report of stage {stage}", "at least as many rows seen of each key as in the stage before", "fewer",
+            "restore the file from a copy, or begin a new run directory",
+        )  # fmt: skip
+    return rows
 
 
 def _cumulated(keys: Sequence[str], slots: Indices, reports: Sequence[StageReport]) -> Rows:

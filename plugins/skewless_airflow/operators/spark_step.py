@@ -17,7 +17,7 @@ from skewless.documents.quality import QualityReport
 from skewless.errors import RunDirectoryError
 from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, RunDirectory
 from skewless.run.publication import require_passed
-from skewless.spec.spec import SparkSizing
+from skewless.spec import SparkSizing
 from skewless_airflow.connect.step import ConnectAddress, ConnectedStep, connect_address, local_server
 from skewless_airflow.observability.links import (
     QualityReportLink,
