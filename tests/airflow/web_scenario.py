@@ -22,7 +22,7 @@ from skewless.documents.quality import Check, QualityReport
 from skewless.planner.planner import first_plan, plan_next_stage
 from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, RunDirectory, stage_step
 from skewless.run.publication import Overtaken, Publication
-from skewless.spec.spec import Expectation, Quality
+from skewless.spec.result import Expectation, Quality
 from tests import airflow_setting
 from tests.airflow.test_dag_structure import SPEC
 from tests.unit import synthetic
