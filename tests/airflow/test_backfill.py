@@ -23,7 +23,7 @@ from skewless.spec.part import hours_of
 from skewless.spec.schedule import Schedule
 from skewless.spec.spec import JobSpec
 from skewless_airflow import adaptive_aggregation, build_dag
-from skewless_airflow.operators.operators import PrepareOperator
+from skewless_airflow.operators.prepare import PrepareOperator
 from skewless_airflow.run_store import part_of_run, run_location
 from tests import airflow_setting
 from tests.airflow.test_dag_structure import SPEC

@@ -34,7 +34,7 @@ from skewless_airflow.run_store import safe_run_id
 from tests.cluster.earlier_nights import FAILED, INPUT, NIGHTS
 from tests.cluster.words import write_words, zipf_words
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 JOB = "nightly_words"
 #: A key that would be code if anybody took it for that.

@@ -35,7 +35,7 @@ from skewless_airflow.run_store import safe_run_id
 from tests.cluster.words import write_words
 from tests.listening import LOOPBACK, listening
 
-pytestmark = pytest.mark.timeout(1500)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1500)]
 
 JOB = "cluster_words"
 #: Rows of each key: one holds a third of them.

@@ -23,6 +23,8 @@ from skewless.spec.spec import JobSpec
 from tests.spark.scenario import reduce_job, result_of
 from tests.spark.test_forwarding import moved_keys
 
+pytestmark = pytest.mark.long
+
 CATALOG = Path(__file__).parents[2] / "jobs" / "catalog"
 PACKAGES = ("email", "http", "json", "unittest")
 WHOLE = os.environ.get("SKEWLESS_WHOLE_CORPUS") == "1"

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from tests.spark.scenario import write_input
+from tests.tiers import mostly_long
 
 MODULE = """
 import pyarrow as pa
@@ -80,7 +81,11 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(("function", "engine", "sentence", "trace"), CASES, ids=[f"{c[0]}-{c[1]}" for c in CASES])
+@pytest.mark.parametrize(
+    ("function", "engine", "sentence", "trace"),
+    mostly_long(CASES, CASES[1]),
+    ids=[f"{case[0]}-{case[1]}" for case in CASES],
+)
 def test_one_sentence_and_nothing_committed(
     home: Path, tmp_path: Path, function: str, engine: str, sentence: str, trace: str
 ) -> None:

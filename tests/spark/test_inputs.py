@@ -23,6 +23,7 @@ from skewless_spark.session.spark_errors import exit_code_of, sentence_for
 from skewless_spark.sources import Tally, read_units
 from skewless_spark.stage.stage import run_stage
 from tests.spark.scenario import DATE, as_rows, reduce_job, result_of, run_job
+from tests.tiers import mostly_long
 
 ROUTING = {"reducers": 3, "waves": [1, 9], "stage_overhead": 0, "warm_start": False, "key_sample": False}
 COUNTS = {"n": "count", "total": {"function": "sum", "column": "v"}}
@@ -207,7 +208,7 @@ def test_a_bad_line_ends_the_stage_in_its_sentence_and_commits_nothing(spark: Sp
     assert run.commit_of("stages/0000") is None
 
 
-@pytest.mark.parametrize("kind", ["orc", "csv", "json"])
+@pytest.mark.parametrize("kind", mostly_long(["orc", "csv", "json"], "csv"))
 def test_the_result_is_published_in_the_format_of_the_spec(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     pq.write_table(rows(), tmp_path / "in.parquet")
     job = spec({"path": str(tmp_path / "in.parquet")}, tmp_path, output={"path": str(tmp_path / "out"), "format": kind})

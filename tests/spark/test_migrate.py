@@ -18,6 +18,8 @@ from deploy import PROJECT
 from tests.spark import migration
 from tests.spark.scenario import write_input
 
+pytestmark = pytest.mark.long
+
 ROWS = 12_000
 #: A JVM for a few thousand rows: what counts is how soon it is up.
 _SOON_UP = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
