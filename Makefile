@@ -66,13 +66,13 @@ setup:
 	@.ci/setup.sh
 
 setup-tests:
-	@.ci/setup.sh redis
+	@.ci/setup.sh redis archive
 
 setup-cluster:
 	@.ci/setup.sh postgresql
 
 setup-cluster-tests:
-	@.ci/setup.sh postgresql chromium
+	@.ci/setup.sh postgresql chromium archive
 
 corpus: setup
 	@$(IN_VENV) python -m examples.demo_corpus

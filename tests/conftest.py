@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from tests import spark_classes
+
 #: Folders by how long their longest file takes: two files run at a time, and the last one should be short.
 LONGEST_FIRST = ("system", "cluster", "spark", "faults", "leases", "airflow", "benchmarks", "publication", "unit")
 #: Files whose tests share one served Airflow run one after the other, or each of two workers would start one.
@@ -18,8 +20,7 @@ settings.register_profile("fixed", derandomize=True, max_examples=30, deadline=N
 settings.register_profile("explore", max_examples=2000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
-# Each JVM lives for seconds or minutes: what counts is how soon it is up, not how fast its code is in the end.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+os.environ.setdefault("SPARK_SUBMIT_OPTS", spark_classes.options())
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
