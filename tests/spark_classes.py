@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 ARCHIVE = Path(sys.prefix) / "spark.jsa"
-#: Each JVM of a test lives for seconds or minutes: it has to be up soon; how fast its code is in the end does not matter.
+#: Each JVM of a test lives for seconds or minutes: how soon it is up matters, and not how fast its code is in the end.
 SOON_UP = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:disable"
 
 
