@@ -71,4 +71,3 @@ def _fitted(before: Rows, after: Rows, even: Rows) -> tuple[float, float]:
     size = float(told @ told)
     believed = min(1.0, max(0.0, float(told @ came) / size)) if size else 0.0
     return float(((came - believed * told) ** 2).sum()), believed
-
