@@ -2,23 +2,25 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test readers mutants up down cluster cluster-down env test-cluster bench faults soak docs lint setup setup-tests setup-cluster setup-cluster-tests corpus
+.PHONY: help demo test readers mutants up down cluster cluster-down env test-all test-long test-cluster bench faults soak docs lint setup setup-tests setup-cluster setup-cluster-tests corpus
 
-# Tiers by folder. The fast one goes first and alone; the others start many JVMs and wait for them,
-# so two files run at a time, the longest first. A tier that does not exist yet is left out.
-SLOW_TIERS := $(wildcard $(addprefix tests/,end_to_end spark_face airflow_face faults benchmarks))
+# Two files of tests run at a time; tests/conftest.py puts the longest first.
+PYTEST := python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 IN_VENV := . .venv/environment.sh &&
 
 help: ## List all commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
 demo: setup corpus ## Run the nightly job over Python's own sources in Airflow and show what came out
-	@$(IN_VENV) python -m deploy.local.commands demo
+	@$(IN_VENV) python -m deploy.local demo
 
-test: setup-tests ## Run the tests: core, leases, publication, Spark, Airflow, end to end, faults (not those of test-cluster)
-	@$(IN_VENV) python -m pytest -n 2 tests/unit
-	@$(IN_VENV) python -m pytest -n 2 tests/leases tests/publication
-	@$(IN_VENV) python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(SLOW_TIERS)
+test: setup-tests ## Run the tests but the long ones (ten minutes): units, leases, Spark, a DAG in Airflow, pages, some faults
+	@$(IN_VENV) $(PYTEST) -m "not long"
+
+test-all: test test-long test-cluster ## Run all tests (forty minutes)
+
+test-long: setup-tests ## Run those that make test leaves out, but for those of test-cluster
+	@$(IN_VENV) $(PYTEST) -m long --ignore tests/cluster
 
 mutants: setup-tests ## Plant faults in a copy of the code, one at a time, and print those that their test misses (an hour); ONLY=word for some
 	@$(IN_VENV) python -m tests.planted $(if $(ONLY),--only $(ONLY))
@@ -27,13 +29,13 @@ test-cluster: setup-cluster-tests ## Run the tests of the cluster and of the pag
 	@$(IN_VENV) python -m pytest tests/cluster
 
 up: setup ## Start Airflow with its UI on port 8080 (SKEWLESS_PORT) and say how to log in
-	@$(IN_VENV) python -m deploy.local.commands up
+	@$(IN_VENV) python -m deploy.local up
 
 down: setup ## Stop it
-	@$(IN_VENV) python -m deploy.local.commands down
+	@$(IN_VENV) python -m deploy.local down
 
 env: ## Write .env with random secrets, for docker compose up
-	@python3 docker/make_env.py
+	@python3 deploy/docker/make_env.py
 
 cluster: setup-cluster ## Start the services of docker-compose.yml as processes: PostgreSQL, Airflow, Spark with two workers
 	@$(IN_VENV) python -m deploy.cluster up

@@ -26,8 +26,9 @@ import pyarrow.parquet as pq
 import yaml
 
 from benchmarks.balance import RESULTS
-from benchmarks.local_airflow import airflow
+from benchmarks.local_airflow import RUN_SECONDS, run_to_end
 from benchmarks.overhead_page import page, sentence
+from deploy.local import standalone
 
 NAME = "b8_overhead"
 REPETITIONS = 5
@@ -98,15 +99,16 @@ def measure(repetitions: int = REPETITIONS, patience_seconds: float = math.inf) 
             "SKEWLESS_STEPS": "connect",  # and runs with a size of their own are submitted
             "SPARK_CONF_DIR": str(scratch / "spark"),
         }
-        with airflow(scratch / "airflow", settings) as rest:
-            rest.await_dag(DAG)
+        with standalone.up(standalone.Home(scratch / "airflow"), settings) as rest:
+            rest.wait_for_dag(DAG, RUN_SECONDS)
+            rest.set_paused(DAG, paused=False)
             began = time.monotonic()
-            rest.run(DAG, WAYS[CONNECT])
+            run_to_end(rest, DAG, WAYS[CONNECT])
             for number in range(repetitions):
                 if number and time.monotonic() - began > patience_seconds:
                     break
                 for way, conf in WAYS.items():
-                    steps = steps_of(rest.run(DAG, conf), job_spans(events))
+                    steps = steps_of(run_to_end(rest, DAG, conf), job_spans(events))
                     runs[way].append(steps)
                     outside = sum(one.outside_seconds for one in steps)
                     sys.stderr.write(f"run {number + 1} by {way}: {outside:.1f} s in tasks outside Spark's work\n")

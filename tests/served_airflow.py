@@ -1,148 +1,173 @@
-"""A whole Airflow for a test: API server, scheduler, DAG processor and triggerer, in a home of its own.
+"""A whole Airflow for tests: API server, scheduler, DAG processor and triggerer, in a home of its own.
 
-It is what ``make up`` starts, but with a DAG folder of the test's. It takes half a minute to be up. Its database is
-SQLite, which takes one writer at a time: a call that finds it locked is made again, and commands that write much are
-given before the others write.
+It is what ``make up`` starts, but with DAGs of the tests. To be up takes it half a minute, so the tests of a session
+share one: the fixture ``served`` of tests/airflow and tests/system. Scenarios keep apart by the names of their DAGs
+and by the folders of inputs and results that these name below the data root.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import secrets
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
-from urllib.parse import quote
 
-import httpx
-from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
+import yaml
 
-from deploy.local import standalone
-from deploy.local.rest import FINISHED_RUN, AirflowRest
-from skewless_airflow.connect import process_session as session
+from deploy.local import rest, standalone
+from deploy.local.rest import AirflowRest
+from skewless.run.directory import RunDirectory
+from skewless_airflow.connect.process_session import Session
+from skewless_airflow.run_store import safe_run_id
 from tests.listening import listening
 
 #: On two slow cores, beside other tests.
-_PATIENCE_SECONDS = 900.0
+PATIENCE_SECONDS = 900.0
+#: The connections of the shared Airflow: a small Spark, the same once more, and one that leads nowhere.
+_HERE, _NOWHERE = (json.dumps({"conn_type": "spark", "host": host}) for host in ("local[1]", "spork://nowhere"))
+SETTINGS = {
+    "SKEWLESS_STEPS": standalone.SUBMIT,
+    "SKEWLESS_DRIVER_MEMORY": "700m",
+    "AIRFLOW_CONN_SPARK_DEFAULT": _HERE,
+    "AIRFLOW_CONN_SPARK_SECOND": _HERE,
+    "AIRFLOW_CONN_SPARK_NOWHERE": _NOWHERE,
+    # Dozens of JVMs, each for a few thousand rows: what counts is how soon they are up.
+    "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    # DAGs are added while it runs, and nobody changes one.
+    "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "1",
+    "AIRFLOW__DAG_PROCESSOR__BUNDLE_REFRESH_CHECK_INTERVAL": "1",
+    "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "900",
+    "AIRFLOW__SCHEDULER__TRIGGER_TIMEOUT_CHECK_INTERVAL": "1",
+}
 
 
-class ServedAirflow(NamedTuple):
-    """An Airflow that is up, its API, what its processes print, and they themselves."""
+@dataclass(frozen=True)
+class ServedAirflow:
+    """An Airflow that is up.
+
+    Attributes:
+        rest: its API.
+        home: where it lives.
+        root: its data root.
+    """
 
     rest: AirflowRest
-    log: Path
-    session: session.Session
+    home: standalone.Home
+    root: Path
+
+    @property
+    def session(self) -> Session:
+        """Its processes."""
+        found = standalone.recorded(self.home)
+        assert found is not None
+        return found.session
 
     def listening(self) -> set[str]:
         """Where its processes listen at this moment, with all that they have started."""
         return listening(self.session.processes())
 
-    def trigger(self, dag_id: str, run_id: str, **body: Any) -> None:
-        """Start a run by hand, with an id of the test's."""
-        self.ask("POST", f"/dags/{dag_id}/dagRuns", {"logical_date": None, "dag_run_id": run_id, **body})
+    def add_dags(self, dags: Mapping[str, str]) -> None:
+        """Add DAGs, and wait until they can be triggered.
 
-    def call(self, method: str, dag_id: str, run_id: str, path: str, body: dict[str, Any] | None = None) -> Any:
-        """A call about one run."""
-        return self.ask(method, f"/dags/{dag_id}/dagRuns/{quote(run_id, safe='')}{path}", body)
+        Args:
+            dags: for each DAG the text of its file.
+        """
+        for dag_id, text in dags.items():
+            draft = self.home.folder / "dags" / f".{dag_id}"
+            draft.write_text(f"# airflow\n{text}")
+            draft.rename(draft.with_name(f"{dag_id}.py"))
+        for dag_id in dags:
+            self.rest.wait_for_dag(dag_id, PATIENCE_SECONDS)
+            self.rest.set_paused(dag_id, paused=False)
 
-    def ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
-        """A call of the API; again where the server could not, and so has done nothing."""
-        again = Retrying(retry=retry_if_exception(_failed), stop=stop_after_delay(60), wait=wait_fixed(1), reraise=True)
-        return again(self.rest._call, method, path, body)
+    def add_job(self, spec: Mapping[str, object]) -> None:
+        """Add the DAG of a job spec."""
+        name = str(spec["name"])
+        file = self.home.folder / "specs" / f"{name}.yaml"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(yaml.safe_dump(dict(spec)))
+        self.add_dags({name: dag_of(file)})
 
-    def states(self, dag_id: str, run_id: str) -> dict[str, str]:
-        """The state of each task of a run."""
-        return {one.task: one.state for one in self.rest.tasks(dag_id, run_id)}
+    def run(self, dag_id: str, run_id: str) -> RunDirectory:
+        """The run directory of a run."""
+        return RunDirectory(f"{self.root}/runs/{dag_id}/{safe_run_id(run_id)}")
 
     def has_noticed(self, dag_id: str, run_id: str, task: str, attempt: int) -> bool:
         """Whether the scheduler knows that the process of an attempt of a task has ended well."""
         named = f"dag_id='{dag_id}', task_id='{task}', run_id='{run_id}', try_number={attempt},"
-        return any("event with state success" in line and named in line for line in self.log.read_text().splitlines())
+        lines = self.home.output.read_text().splitlines()
+        return any("event with state success" in line and named in line for line in lines)
 
     def await_end(self, dag_id: str, run_id: str) -> str:
         """Wait until a run has ended; its state."""
-        await_that(lambda: self.rest.run_state(dag_id, run_id) in FINISHED_RUN, f"the end of {run_id} of {dag_id}")
-        return self.rest.run_state(dag_id, run_id)
+        return self.rest.await_end(dag_id, run_id, PATIENCE_SECONDS)
+
+    def command(self, *words: str) -> None:
+        """Give an Airflow command, as somebody types it."""
+        _give(words, standalone.environment(self.home, 0, self._settings()))
+
+    def _settings(self) -> dict[str, str]:
+        return own_settings(self.home, self.root)
 
 
 @contextmanager
 def served_airflow(
-    folder: Path, dags: dict[str, str], first: Sequence[Sequence[str]] = (), **settings: str
+    folder: Path,
+    settings: Mapping[str, str],
+    first: Sequence[Sequence[str]] = (),
+    dags: Mapping[str, str] | None = None,
 ) -> Iterator[ServedAirflow]:
-    """Start an Airflow below a folder, wait until it has parsed its DAGs, and stop it at the end.
+    """Have an Airflow up below a folder for as long as this lasts.
 
     Args:
-        folder: for its home and its DAG folder.
-        dags: for each DAG the text of its file; they begin to run when they are triggered.
-        first: commands after ``airflow`` that are given once the DAGs are known, and before anything else runs.
-        settings: of its environment.
+        folder: for its home, its DAG folder and its data root.
+        settings: of its environment, instead of the usual ones.
+        first: commands after ``airflow`` that are given before it starts, when the DAGs are known: those that write
+            much, for SQLite takes one writer at a time.
+        dags: for each DAG that is there from the beginning the text of its file.
     """
-    home, port = folder / "airflow", standalone.free_port()
-    (home / "dags").mkdir(parents=True)
-    for dag_id, text in dags.items():
-        (home / "dags" / f"{dag_id}.py").write_text(f"# airflow\n{text}")
-    password = _make_password(home / "passwords.json")
-    environment = {
-        **standalone.environment(port),
-        "AIRFLOW_HOME": str(home),
-        "AIRFLOW__CORE__DAGS_FOLDER": str(home / "dags"),
-        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(home / "passwords.json"),
-        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / 'airflow.db'}",
-        "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(home / "logs"),
-        **settings,
-    }
+    home, root = standalone.Home(folder / "airflow"), folder / "root"
+    (home.folder / "dags").mkdir(parents=True)
+    root.mkdir(exist_ok=True)
+    given = {**own_settings(home, root), **settings}
+    for dag_id, text in (dags or {}).items():
+        (home.folder / "dags" / f"{dag_id}.py").write_text(f"# airflow\n{text}")
     for command in [("db", "migrate"), ("dags", "reserialize"), *first] if first else ():
-        _give(command, environment)
-    log = home / "standalone.log"
-    began = session.begin(standalone.COMMAND, environment, home, log)
-    try:
-        up = standalone.Running(began.pid, began.born, port)
-        await_that(lambda: up.healthy() or not began.leads(), "Airflow to be healthy")
-        assert began.leads(), f"Airflow has ended:\n{log.read_text()[-3000:]}"
-        with AirflowRest(up.url, standalone.USER, password) as rest:
-            served = ServedAirflow(rest, log, began)
-            pool = {"name": standalone.POOL, "slots": standalone.POOL_SLOTS, "include_deferred": False}
-            served.ask("POST", "/pools", pool)
-            for dag_id in dags:
-                rest.wait_for_dag(dag_id, _PATIENCE_SECONDS)
-                served.ask("PATCH", f"/dags/{dag_id}", {"is_paused": False})
-            yield served
-    finally:
-        session.end([began], standalone.STOP_SECONDS)
+        _give(command, standalone.environment(home, 0, given))
+    with standalone.up(home, given, seconds=PATIENCE_SECONDS) as client:
+        served = ServedAirflow(client, home, root)
+        for dag_id in dags or {}:
+            client.wait_for_dag(dag_id, PATIENCE_SECONDS)
+            client.set_paused(dag_id, paused=False)
+        yield served
+
+
+def own_settings(home: standalone.Home, root: Path) -> dict[str, str]:
+    """What an Airflow of the tests has instead of the usual settings."""
+    return {**SETTINGS, "SKEWLESS_ROOT": str(root), "AIRFLOW__CORE__DAGS_FOLDER": str(home.folder / "dags")}
+
+
+def dag_of(spec: Path) -> str:
+    """The text of a DAG file for a spec."""
+    return f"from skewless_airflow.dags.factory import build_dag\ndag = build_dag({str(spec)!r})\n"
 
 
 def await_that(condition: Callable[[], bool], what: str) -> None:
-    """Wait until something holds.
+    """Wait until something holds, for minutes."""
+    rest.await_that(condition, what, PATIENCE_SECONDS)
 
-    Raises:
-        AssertionError: it does not, for minutes.
-    """
-    deadline = time.monotonic() + _PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {_PATIENCE_SECONDS:.0f} s for {what}"
-        time.sleep(0.5)
+
+def with_packages(folder: Path) -> str:
+    """A ``PYTHONPATH`` on which Spark's Python workers find the packages of a folder, too."""
+    return os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))
 
 
 def _give(command: Sequence[str], environment: dict[str, str]) -> None:
-    """An Airflow command, as somebody types it."""
     done = subprocess.run(
         [sys.executable, "-m", "airflow", *command], env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, f"airflow {' '.join(command)}:\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
-
-
-def _failed(error: BaseException) -> bool:
-    return isinstance(error, httpx.HTTPStatusError) and error.response.is_server_error
-
-
-def _make_password(path: Path) -> str:
-    password = secrets.token_urlsafe(12)
-    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-    with os.fdopen(descriptor, "w") as out:
-        out.write(json.dumps({standalone.USER: password}))
-    return password

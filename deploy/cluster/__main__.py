@@ -17,12 +17,12 @@ from deploy.cluster.errors import ClusterError
 def main(arguments: list[str] | None = None) -> int:
     """Run one of the commands; the exit code."""
     parser = argparse.ArgumentParser(prog="python -m deploy.cluster", description=__doc__)
-    parser.add_argument("door", choices=("up", "down"))
-    door = {"up": up, "down": down}[parser.parse_args(arguments).door]
+    parser.add_argument("command", choices=("up", "down"))
+    command = {"up": up, "down": down}[parser.parse_args(arguments).command]
     signal.signal(signal.SIGTERM, _interrupt)
     console = Console()
     try:
-        return door(console)
+        return command(console)
     except ClusterError as err:
         _say(console, str(err))
     except KeyboardInterrupt:

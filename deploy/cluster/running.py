@@ -17,13 +17,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from deploy import PROJECT
 from deploy.cluster.composition import Service, read_composition
 from deploy.cluster.database import find_postgres
 from deploy.cluster.errors import ClusterError
 from deploy.cluster.topology import LOOPBACK, Program, Topology, lay_out, with_environment
 from deploy.local.standalone import free_port, port_free
 from skewless_airflow.connect.process_session import Session, ask, begin, end
-from skewless_airflow.places import PROJECT
 
 COMPOSE_FILE = PROJECT / "docker-compose.yml"
 USER = "admin"
@@ -194,7 +194,9 @@ def variables(home: Home) -> dict[str, str]:
     The secrets are made at the first call.
     """
     made = subprocess.run(  # noqa: S603  # our own script
-        [sys.executable, str(PROJECT / "docker" / "make_env.py"), str(home.secrets)], capture_output=True, check=False
+        [sys.executable, str(PROJECT / "deploy" / "docker" / "make_env.py"), str(home.secrets)],
+        capture_output=True,
+        check=False,
     )
     if made.returncode:
         raise ClusterError(f"file {home.secrets}", "one that can be written", made.stderr.decode().strip())

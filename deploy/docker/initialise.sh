@@ -8,5 +8,5 @@ airflow pools set spark "$SKEWLESS_SPARK_SLOTS" "Spark applications that may run
 printf '%s\n%s\n' "$SKEWLESS_ADMIN_PASSWORD" "$SKEWLESS_ADMIN_PASSWORD" |
   airflow users create --username admin --role Admin --firstname Skewless --lastname admin --email admin@localhost
 if [ "$SKEWLESS_DEMO_CORPUS" = yes ]; then
-  python -m examples.demo_corpus
+  cd "$(dirname "$0")/../.." && python -m examples.demo_corpus
 fi

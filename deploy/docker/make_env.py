@@ -1,4 +1,4 @@
-"""``python docker/make_env.py [FILE]``: writes ``.env`` with a random secret for each name of ``.env.example``.
+"""``python deploy/docker/make_env.py [FILE]``: writes ``.env`` with a random secret for each name of ``.env.example``.
 
 A name that has a value there already keeps it, so it may be run after every upgrade. The file is readable
 by its owner only. Standard library only: it runs before anything is installed.

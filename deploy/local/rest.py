@@ -1,9 +1,13 @@
-"""The few calls of Airflow's REST API that the demo makes."""
+"""A client of Airflow's REST API: the calls that the demo, the benchmarks and the tests make."""
 
 from __future__ import annotations
 
+import datetime as dt
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
+from urllib.parse import quote
 
 import httpx
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
@@ -13,20 +17,40 @@ FINISHED_RUN = frozenset({"success", "failed"})
 
 @dataclass(frozen=True)
 class TaskState:
-    """A task of a run as the API tells it; state "" before the scheduler has seen it."""
+    """The last try of a task of a run, as the API reports it.
+
+    Attributes:
+        task: its id.
+        state: "" before the scheduler has seen it.
+        seconds: how long the try took; None before it has ended.
+        tries: the number of the try, from 1; 0 before the first one.
+        try_id: the id of the try.
+        span: begin and end in seconds since 1970; None before it has ended.
+    """
 
     task: str
     state: str
     seconds: float | None
     tries: int
+    try_id: str
+    span: tuple[float, float] | None
 
 
 class AirflowRest:
-    """A logged-in client of one Airflow."""
+    """A logged-in client of one Airflow.
 
-    def __init__(self, url: str, user: str, password: str) -> None:
+    Args:
+        url: of Airflow.
+        user: the login.
+        password: of the user.
+        patience_seconds: how long a call is repeated while the server is away or answers with an error of its own
+            (5xx), as it does when SQLite is locked; 0 for never.
+    """
+
+    def __init__(self, url: str, user: str, password: str, patience_seconds: float = 0.0) -> None:
         self.url = url
         self._login = {"username": user, "password": password}
+        self._patience_seconds = patience_seconds
         # trust_env off: a proxy of the laptop is not for its own localhost.
         self._client = httpx.Client(base_url=url, timeout=30, trust_env=False)
         try:
@@ -39,60 +63,125 @@ class AirflowRest:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close its connections."""
         self._client.close()
+
+    def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        """One call of the API.
+
+        Args:
+            method: of HTTP.
+            path: below ``/api/v2``.
+            body: sent as JSON.
+
+        Raises:
+            httpx.HTTPError: it was refused, or the server is still away when patience ends.
+        """
+
+        def failed(error: BaseException) -> bool:
+            if isinstance(error, httpx.HTTPStatusError):
+                return error.response.is_server_error
+            # Of a POST that was sent nobody knows whether it was heard, and twice is not once.
+            return isinstance(error, httpx.TransportError if method != "POST" else httpx.ConnectError)
+
+        again = Retrying(
+            retry=retry_if_exception(failed),
+            stop=stop_after_delay(self._patience_seconds),
+            wait=wait_fixed(0.5),
+            reraise=True,
+        )
+        return again(self._call, method, path, body)
 
     def wait_for_dag(self, dag_id: str, seconds: float) -> bool:
         """Wait until the DAG processor has found a DAG; whether it was paused then."""
         for attempt in Retrying(
-            stop=stop_after_delay(seconds), wait=wait_fixed(1), retry=retry_if_exception(_not_found), reraise=True
+            stop=stop_after_delay(seconds), wait=wait_fixed(0.5), retry=retry_if_exception(_not_found), reraise=True
         ):
             with attempt:
-                return bool(self._call("GET", f"/dags/{dag_id}")["is_paused"])
+                return bool(self.call("GET", f"/dags/{dag_id}")["is_paused"])
         raise AssertionError("Retrying either returns or raises")
 
     def set_paused(self, dag_id: str, paused: bool) -> None:
         """Pause a DAG or let it run."""
-        self._call("PATCH", f"/dags/{dag_id}", {"is_paused": paused})
+        self.call("PATCH", f"/dags/{dag_id}", {"is_paused": paused})
 
     def ensure_pool(self, name: str, slots: int) -> None:
         """Make a pool unless there is one of that name; its slots are then somebody's choice."""
         try:
-            self._call("GET", f"/pools/{name}")
+            self.call("GET", f"/pools/{name}")
         except httpx.HTTPStatusError as err:
             if err.response.status_code != httpx.codes.NOT_FOUND:
                 raise
-            self._call("POST", "/pools", {"name": name, "slots": slots, "include_deferred": False})
+            self.call("POST", "/pools", {"name": name, "slots": slots, "include_deferred": False})
 
-    def trigger(self, dag_id: str) -> str:
-        """Start a run by hand and return its id."""
-        return str(self._call("POST", f"/dags/{dag_id}/dagRuns", {"logical_date": None})["dag_run_id"])
+    def trigger(self, dag_id: str, run_id: str | None = None, **body: Any) -> str:
+        """Start a run by hand and return its id.
+
+        Args:
+            dag_id: of the DAG.
+            run_id: an id of the caller's; Airflow chooses one otherwise.
+            body: further fields of the call, as ``conf``.
+        """
+        asked = {"logical_date": None, **({"dag_run_id": run_id} if run_id else {}), **body}
+        return str(self.call("POST", f"/dags/{dag_id}/dagRuns", asked)["dag_run_id"])
+
+    def of_run(
+        self, method: str, dag_id: str, run_id: str, path: str = "", body: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """A call about one run.
+
+        Args:
+            method: of HTTP.
+            dag_id: of the run.
+            run_id: of the run.
+            path: below that of the run.
+            body: sent as JSON.
+        """
+        return self.call(method, f"/dags/{dag_id}/dagRuns/{quote(run_id, safe='')}{path}", body)
 
     def run_state(self, dag_id: str, run_id: str) -> str:
         """The state of a run."""
-        return str(self._call("GET", f"/dags/{dag_id}/dagRuns/{run_id}")["state"])
+        return str(self.of_run("GET", dag_id, run_id)["state"])
+
+    def await_end(self, dag_id: str, run_id: str, seconds: float) -> str:
+        """Wait until a run has ended.
+
+        Returns:
+            Its state.
+
+        Raises:
+            TimeoutError: it has not ended after so many seconds.
+        """
+        await_that(lambda: self.run_state(dag_id, run_id) in FINISHED_RUN, f"run {run_id} of {dag_id} to end", seconds)
+        return self.run_state(dag_id, run_id)
 
     def active_runs(self, dag_id: str) -> list[str]:
         """The runs of a DAG that are queued or running, oldest first."""
-        found = self._call("GET", f"/dags/{dag_id}/dagRuns?state=queued&state=running&order_by=run_after&limit=100")
+        found = self.call("GET", f"/dags/{dag_id}/dagRuns?state=queued&state=running&order_by=run_after&limit=100")
         return [run["dag_run_id"] for run in found["dag_runs"]]
 
     def fail_run(self, dag_id: str, run_id: str) -> None:
         """Mark a run as failed, which also stops its tasks."""
-        self._call("PATCH", f"/dags/{dag_id}/dagRuns/{run_id}", {"state": "failed"})
+        self.of_run("PATCH", dag_id, run_id, "", {"state": "failed"})
 
     def tasks(self, dag_id: str, run_id: str) -> list[TaskState]:
         """All tasks of a run."""
-        found = self._call("GET", f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances?limit=100")
+        found = self.of_run("GET", dag_id, run_id, "/taskInstances?limit=100")
         return [
-            TaskState(one["task_id"], one["state"] or "", one["duration"], one["try_number"])
+            TaskState(one["task_id"], one["state"] or "", one["duration"], one["try_number"], one["id"], _span(one))
             for one in found["task_instances"]
         ]
 
+    def states(self, dag_id: str, run_id: str) -> dict[str, str]:
+        """The state of each task of a run."""
+        return {one.task: one.state for one in self.tasks(dag_id, run_id)}
+
     def log_lines(self, dag_id: str, run_id: str, task: str, tries: int) -> list[str]:
         """The log of one try of a task, one line for each event."""
-        found = self._call(
-            "GET", f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task}/logs/{tries}?full_content=true"
-        )
+        found = self.of_run("GET", dag_id, run_id, f"/taskInstances/{task}/logs/{tries}?full_content=true")
         lines = []
         for event in found["content"]:
             if isinstance(event, str):
@@ -115,6 +204,32 @@ class AirflowRest:
             answer = self._client.request(method, f"/api/v2{path}", json=body)
         answer.raise_for_status()
         return dict(answer.json()) if answer.content else {}
+
+
+def await_that(condition: Callable[[], bool], what: str, seconds: float, every_seconds: float = 0.5) -> None:
+    """Wait until a condition holds.
+
+    Args:
+        condition: asked again and again.
+        what: is waited for, for the message.
+        seconds: how long to wait.
+        every_seconds: how often to ask.
+
+    Raises:
+        TimeoutError: it does not hold after so many seconds.
+    """
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"Waited {seconds:.0f} s for {what}.")
+        time.sleep(every_seconds)
+
+
+def _span(task: dict[str, Any]) -> tuple[float, float] | None:
+    if not task["start_date"] or not task["end_date"]:
+        return None
+    begin, end = (dt.datetime.fromisoformat(task[name]).timestamp() for name in ("start_date", "end_date"))
+    return begin, end
 
 
 def _not_found(error: BaseException) -> bool:

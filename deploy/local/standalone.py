@@ -1,6 +1,6 @@
-"""A local Airflow as a detached process tree: start, find again, stop. SQLite, for one laptop.
+"""A local Airflow as a detached process tree: started, found again, stopped. SQLite, for one machine.
 
-It lives in ``<checkout>/.airflow`` and nowhere else, so that a fresh clone starts empty and two
+It lives in one folder and nowhere else, by default in ``<checkout>/.airflow``: a fresh clone starts empty, and two
 clones do not see each other.
 """
 
@@ -13,31 +13,28 @@ import secrets
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import httpx
 
+from deploy import PROJECT
+from deploy.local.rest import AirflowRest
 from skewless_airflow.connect import server as connect_server
 from skewless_airflow.connect.process_session import Session, begin, end
-from skewless_airflow.places import PROJECT, data_root
 
-#: ``$SKEWLESS_AIRFLOW_HOME`` is for a second one beside it, as the tests have.
-HOME = Path(os.environ.get("SKEWLESS_AIRFLOW_HOME") or PROJECT / ".airflow").resolve()
-LOGS = HOME / "logs"
-SERVER_LOG = HOME / "standalone.log"
-_STATE = HOME / "running.json"
-_PASSWORDS = HOME / "simple_auth_manager_passwords.json.generated"
 USER = "admin"
 #: The pool of Spark steps, made once Airflow is up: each step takes all cores of a laptop.
 POOL = os.environ.get("SKEWLESS_POOL") or "spark"
 POOL_SLOTS = 2
 #: How steps get to Spark: each by a spark-submit of its own, or all as clients of one Spark Connect server.
 SUBMIT, CONNECT = "submit", "connect"
-_CONNECT_FOLDER = HOME / connect_server.FOLDER
 #: The connection of steps that are submitted whatever the others do, because they want a size of their own.
 _SUBMITTED = "spark_submitted"
+
+#: Where the data of the checkout's Airflow are: relative paths of specs start here.
+DATA_ROOT = (os.environ.get("SKEWLESS_ROOT") or str(PROJECT / "data")).rstrip("/")
 
 #: What starts it.
 COMMAND = (sys.executable, "-m", "skewless_airflow.observability.log_files")
@@ -46,10 +43,52 @@ COMMAND = (sys.executable, "-m", "skewless_airflow.observability.log_files")
 START_SECONDS = 240.0
 #: A stopping Airflow first lets its tasks stop Spark.
 STOP_SECONDS = 30.0
+#: SQLite takes one writer at a time: a call that found the database locked is repeated for this long.
+LOCKED_SECONDS = 60.0
 
 
 class LocalAirflowError(Exception):
     """The local Airflow cannot be started or reached; one sentence that says why."""
+
+
+@dataclass(frozen=True)
+class Home:
+    """The folder of a local Airflow.
+
+    Attributes:
+        folder: absolute.
+    """
+
+    folder: Path
+
+    @property
+    def logs(self) -> Path:
+        """The logs of tasks."""
+        return self.folder / "logs"
+
+    @property
+    def output(self) -> Path:
+        """What Airflow's own processes print."""
+        return self.folder / "standalone.log"
+
+    @property
+    def passwords(self) -> Path:
+        """The file that holds the password of ``USER``, readable by its owner only."""
+        return self.folder / "simple_auth_manager_passwords.json.generated"
+
+    @property
+    def state(self) -> Path:
+        """Which processes it is made of."""
+        return self.folder / "running.json"
+
+    @property
+    def connect(self) -> Path:
+        """The folder of its Spark Connect server."""
+        return self.folder / connect_server.FOLDER
+
+    def password(self) -> str:
+        """The password of ``USER``."""
+        return str(json.loads(self.passwords.read_text())[USER])
 
 
 @dataclass(frozen=True)
@@ -71,34 +110,44 @@ class Running:
         """Where UI and REST API answer."""
         return f"http://localhost:{self.port}"
 
+    @property
+    def session(self) -> Session:
+        """All of its processes; components make groups of their own, but stay in its session."""
+        return Session(self.pid, self.born)
+
     def healthy(self) -> bool:
-        """Whether API, scheduler and DAG processor all report for work."""
+        """Whether API, scheduler and DAG processor all report that they are healthy."""
         with contextlib.suppress(httpx.HTTPError, ValueError):
             parts = httpx.get(f"{self.url}/api/v2/monitor/health", timeout=5, trust_env=False).json()
             return all(parts[part]["status"] == "healthy" for part in ("metadatabase", "scheduler", "dag_processor"))
         return False
 
-    def processes(self) -> list[int]:
-        """The living processes of its session; components make groups of their own, but stay in it."""
-        return self.session.processes()
 
-    @property
-    def session(self) -> Session:
-        """The session that all of its processes belong to."""
-        return Session(self.pid, self.born)
+def default_home() -> Home:
+    """The home of this checkout's Airflow; ``$SKEWLESS_AIRFLOW_HOME`` is for a second one beside it."""
+    return Home(Path(os.environ.get("SKEWLESS_AIRFLOW_HOME") or PROJECT / ".airflow").resolve())
 
 
-def running() -> Running | None:
-    """The local Airflow of this checkout, if one is up."""
+def running(home: Home) -> Running | None:
+    """The local Airflow of a home, if it is up."""
+    found = recorded(home)
+    return found if found is not None and found.session.leads() else None
+
+
+def recorded(home: Home) -> Running | None:
+    """The local Airflow of a home as it was last started, whether it is up or not."""
     with contextlib.suppress(OSError, ValueError, TypeError):
-        found = Running(**json.loads(_STATE.read_text()))
-        if found.session.leads():
-            return found
+        return Running(**json.loads(home.state.read_text()))
     return None
 
 
-def start(port: int) -> Running:
+def start(home: Home, port: int, settings: Mapping[str, str] | None = None) -> Running:
     """Start a local Airflow; it outlives this process. Does not wait until it is healthy.
+
+    Args:
+        home: where it lives.
+        port: of UI and REST API.
+        settings: of its environment, beside those of this process and instead of the usual ones.
 
     Raises:
         LocalAirflowError: the port is taken.
@@ -107,63 +156,93 @@ def start(port: int) -> Running:
         raise LocalAirflowError(
             f"Port {port} is taken by another program: stop that one, or choose a port with SKEWLESS_PORT=8081."
         )
-    stop()  # what is left of one whose first process was killed
-    LOGS.mkdir(parents=True, exist_ok=True)
-    _make_password()
-    if steps() == CONNECT:
-        # As much as two steps at a time would take that are submitted.
-        memory = os.environ.get("SKEWLESS_CONNECT_MEMORY") or "4g"
-        connect_server.describe(_CONNECT_FOLDER, free_port(), free_port(), memory)
-        connect_server.launch(_CONNECT_FOLDER)  # the first step waits for it
-    session = begin(COMMAND, environment(port), HOME, SERVER_LOG)
+    stop(home)  # what is left of one whose first process was killed
+    home.logs.mkdir(parents=True, exist_ok=True)
+    _make_password(home)
+    given = {**os.environ, **(settings or {})}
+    if steps(given) == CONNECT:
+        # As much as two submitted steps take that run at the same time.
+        memory = given.get("SKEWLESS_CONNECT_MEMORY") or "4g"
+        connect_server.describe(home.connect, free_port(), free_port(), memory)
+        connect_server.launch(home.connect)  # the first step waits for it
+    session = begin(COMMAND, environment(home, port, settings), home.folder, home.output)
     started = Running(session.pid, session.born, port)
-    _STATE.write_text(json.dumps(asdict(started)))
+    home.state.write_text(json.dumps(asdict(started)))
     return started
 
 
-def wait_until_healthy(started: Running, tick: Callable[[float], None]) -> None:
-    """Wait for a started Airflow, calling ``tick`` with the seconds passed about once a second.
+def wait_until_healthy(
+    home: Home, started: Running, tick: Callable[[float], None] | None = None, seconds: float = START_SECONDS
+) -> None:
+    """Wait for a started Airflow.
+
+    Args:
+        home: where it lives.
+        started: what was started.
+        tick: called about once a second with the seconds that have passed.
+        seconds: how long it may take.
 
     Raises:
-        LocalAirflowError: it ended, or it takes too long; with its last words.
+        LocalAirflowError: it ended, or it takes too long; with the end of its log.
     """
     begun = time.monotonic()
     while not started.healthy():
         passed = time.monotonic() - begun
         if not started.session.leads():
-            raise LocalAirflowError(f"Airflow ended while it started; {_last_words()}")
-        if passed > START_SECONDS:
-            stop()
-            raise LocalAirflowError(f"Airflow was not healthy after {passed:.0f} s; {_last_words()}")
-        tick(passed)
+            raise LocalAirflowError(f"Airflow ended while it started; {_last_words(home)}")
+        if passed > seconds:
+            stop(home)
+            raise LocalAirflowError(f"Airflow was not healthy after {passed:.0f} s; {_last_words(home)}")
+        if tick:
+            tick(passed)
         time.sleep(1)
 
 
-def stop() -> bool:
+def client(home: Home, started: Running, patience_seconds: float = LOCKED_SECONDS) -> AirflowRest:
+    """A client of a healthy Airflow, which has its pool of Spark steps from then on."""
+    rest = AirflowRest(started.url, USER, home.password(), patience_seconds)
+    rest.ensure_pool(POOL, POOL_SLOTS)
+    return rest
+
+
+@contextlib.contextmanager
+def up(
+    home: Home,
+    settings: Mapping[str, str] | None = None,
+    seconds: float = START_SECONDS,
+    patience_seconds: float = LOCKED_SECONDS,
+) -> Iterator[AirflowRest]:
+    """Have an Airflow up on a free port for as long as this lasts.
+
+    Args:
+        home: where it lives.
+        settings: as of ``start``.
+        seconds: how long it may take to be healthy.
+        patience_seconds: of its client.
+    """
+    try:
+        started = start(home, free_port(), settings)
+        wait_until_healthy(home, started, seconds=seconds)
+        with client(home, started, patience_seconds) as rest:
+            yield rest
+    finally:
+        stop(home)
+
+
+def stop(home: Home) -> bool:
     """Stop the local Airflow and everything it started.
 
     Returns:
         Whether anything was running.
     """
-    try:
-        found = Running(**json.loads(_STATE.read_text()))
-    except (OSError, ValueError, TypeError):
-        return connect_server.stop(_CONNECT_FOLDER)  # it was started first, and Airflow perhaps not any more
-    was_running = bool(found.processes())
-    end([found.session], STOP_SECONDS)
-    connect_server.stop(_CONNECT_FOLDER)  # after the tasks, which may just be using it
-    _STATE.unlink(missing_ok=True)
-    return was_running
-
-
-def password() -> str:
-    """The password of ``USER``."""
-    return str(json.loads(_PASSWORDS.read_text())[USER])
-
-
-def password_file() -> Path:
-    """The file that holds the password, readable by its owner only."""
-    return _PASSWORDS
+    found = recorded(home)
+    was_running = found is not None and bool(found.session.processes())
+    if found is not None:
+        end([found.session], STOP_SECONDS)
+    # After the tasks, which may be using it; without an Airflow, it was started first and Airflow never.
+    server_was_running = connect_server.stop(home.connect)
+    home.state.unlink(missing_ok=True)
+    return was_running if found is not None else server_was_running
 
 
 def schedules_on() -> bool:
@@ -171,13 +250,13 @@ def schedules_on() -> bool:
     return os.environ.get("SKEWLESS_SCHEDULE", "off") == "on"
 
 
-def steps() -> str:
+def steps(settings: Mapping[str, str]) -> str:
     """How steps get to Spark: ``SKEWLESS_STEPS=connect``, which takes a third of the time (B8), or ``submit``.
 
     Raises:
         LocalAirflowError: it is neither.
     """
-    given = os.environ.get("SKEWLESS_STEPS") or CONNECT
+    given = settings.get("SKEWLESS_STEPS") or CONNECT
     if given not in (SUBMIT, CONNECT):
         raise LocalAirflowError(f"SKEWLESS_STEPS is {given!r}: it has to be {SUBMIT} or {CONNECT}.")
     return given
@@ -201,13 +280,19 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def environment(port: int) -> dict[str, str]:
-    """The whole configuration of the local Airflow; what the file in its home says is overruled."""
-    url = f"http://localhost:{port}"
-    local = "localhost,127.0.0.1"
+def environment(home: Home, port: int, settings: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The whole configuration of a local Airflow; it overrules what ``airflow.cfg`` in its home says.
+
+    Args:
+        home: where it lives.
+        port: of UI and REST API.
+        settings: as of ``start``.
+    """
+    url, local = f"http://localhost:{port}", "localhost,127.0.0.1"
+    given = {**os.environ, **(settings or {})}
     return {
-        **os.environ,
-        "AIRFLOW_HOME": str(HOME),
+        **given,
+        "AIRFLOW_HOME": str(home.folder),
         "AIRFLOW__CORE__DAGS_FOLDER": str(PROJECT / "dags"),
         "AIRFLOW__CORE__PLUGINS_FOLDER": str(PROJECT / "plugins"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
@@ -215,13 +300,13 @@ def environment(port: int) -> dict[str, str]:
         "AIRFLOW__CORE__PARALLELISM": "4",
         "AIRFLOW__CORE__DAGBAG_IMPORT_ERROR_TRACEBACKS": "False",
         "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",
-        # Of what starts together the API server is the last to answer, twenty seconds after the scheduler on a busy
-        # laptop: a task that was interrupted waits for it then, instead of using up its tries.
+        # The API server is the last component to answer, twenty seconds after the scheduler on a busy laptop: a task
+        # that was interrupted waits for it then, instead of using up its tries.
         "AIRFLOW__WORKERS__EXECUTION_API_RETRIES": "40",
         "AIRFLOW__WORKERS__EXECUTION_API_RETRY_WAIT_MAX": "5",
         "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "30",
-        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{HOME / 'airflow.db'}",
-        "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(LOGS),
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home.folder / 'airflow.db'}",
+        "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(home.logs),
         "AIRFLOW__API__HOST": _host(),
         "AIRFLOW__API__PORT": str(port),
         "AIRFLOW__API__BASE_URL": url,
@@ -229,8 +314,9 @@ def environment(port: int) -> dict[str, str]:
         # Unpausing a DAG starts the night that was missed, at once; on a laptop nobody asked for that.
         "AIRFLOW__SCHEDULER__USE_JOB_SCHEDULE": str(schedules_on()),
         "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
-        **_connections(),
-        "SKEWLESS_ROOT": data_root(),
+        **_connections(home, steps(given)),
+        "SKEWLESS_CATALOG": given.get("SKEWLESS_CATALOG") or str(PROJECT / "jobs" / "catalog"),
+        "SKEWLESS_ROOT": DATA_ROOT,
         "SKEWLESS_POOL": POOL,
         # spark-submit is beside this interpreter, which has what the entries import.
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
@@ -241,13 +327,14 @@ def environment(port: int) -> dict[str, str]:
         # A proxy of the laptop is not for its own tasks talking to its own API.
         "NO_PROXY": ",".join(filter(None, (os.environ.get("NO_PROXY"), local))),
         "no_proxy": ",".join(filter(None, (os.environ.get("no_proxy"), local))),
+        **(settings or {}),
     }
 
 
-def _connections() -> dict[str, str]:
+def _connections(home: Home, way: str) -> dict[str, str]:
     """The connections by which steps get to Spark."""
     submitted = {"conn_type": "spark", "host": "local[*]"}
-    server = connect_server.described(_CONNECT_FOLDER) if steps() == CONNECT else None
+    server = connect_server.described(home.connect) if way == CONNECT else None
     if server is None:
         return {"AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(submitted)}
     extra = {
@@ -270,16 +357,16 @@ def _host() -> str:
     return os.environ.get("SKEWLESS_HOST", "127.0.0.1")
 
 
-def _make_password() -> None:
+def _make_password(home: Home) -> None:
     """Make the password before Airflow does, because Airflow prints it into its log."""
-    if _PASSWORDS.exists():
+    if home.passwords.exists():
         return
-    descriptor = os.open(_PASSWORDS, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    descriptor = os.open(home.passwords, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     with os.fdopen(descriptor, "w") as out:
         out.write(json.dumps({USER: secrets.token_urlsafe(12)}) + "\n")
 
 
-def _last_words() -> str:
-    lines = SERVER_LOG.read_text(errors="replace").splitlines() if SERVER_LOG.exists() else []
+def _last_words(home: Home) -> str:
+    lines = home.output.read_text(errors="replace").splitlines() if home.output.exists() else []
     tail = "\n".join(lines[-15:])
-    return f"the end of {SERVER_LOG} is:\n{tail}"
+    return f"the end of {home.output} is:\n{tail}"

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
+import os
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from skewless.errors import SpecError
+from skewless.run.directory import RunDirectory
+from skewless.run.folder import RUN_GROUP
 from skewless.spec.part import Part, part_named
-from skewless.spec.spec import Schedule
+from skewless.spec.schedule import Schedule
 from skewless_airflow.places import data_root
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.=-]")
@@ -26,11 +29,15 @@ class AssetEvent(Protocol):
         """What whoever published says of it."""
 
 
-class AirflowRun(Protocol):
-    """What is asked of a DAG run."""
+class RunIds(Protocol):
+    """A run by its ids, as a DAG run or a task instance has them."""
 
     dag_id: str
     run_id: str
+
+
+class AirflowRun(RunIds, Protocol):
+    """What is asked of a DAG run."""
 
     @property
     def run_type(self) -> str:
@@ -77,6 +84,16 @@ def run_location(dag_id: str, run_id: str, group: str = "") -> str:
         group: the name of one aggregation of several in a DAG; empty for the only one.
     """
     return f"{runs_folder()}/{dag_id}{f'+{group}' if group else ''}/{safe_run_id(run_id)}"
+
+
+def run_directory(run: RunIds, group: str = "") -> RunDirectory:
+    """The run directory of an Airflow run, whose files belong to the group of ``$SKEWLESS_RUN_GROUP``.
+
+    Args:
+        run: the run, or whatever has its ids.
+        group: as of ``run_location``.
+    """
+    return RunDirectory(run_location(run.dag_id, run.run_id, group), os.environ.get(RUN_GROUP, ""))
 
 
 def runs_folder() -> str:

@@ -21,8 +21,9 @@ from skewless.run.folder import RUN_GROUP
 from skewless.run.publication import record_of
 from skewless.run.retention import Limits, enact_fate, fates
 from skewless.spec.part import Part, part_named
+from skewless.spec.reading import load_spec
 from skewless.spec.reference import reference_page, schema_text
-from skewless.spec.spec import JobSpec, load_spec
+from skewless.spec.spec import JobSpec
 from skewless_cli import replay_view, run_summary, run_view
 from skewless_spark.result.publishing import publish_now
 from skewless_spark.session.spark_errors import exit_code_of, sentence_for

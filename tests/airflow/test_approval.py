@@ -6,7 +6,6 @@ A whole Airflow waits and is answered through its API, as by the page *Required 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import httpx
@@ -18,7 +17,7 @@ from benchmarks.simulation import Simulation
 from skewless.planner.planner import plan_next_stage
 from skewless_airflow.operators.approval import ApproveForwardingOperator, forwarded_share, question
 from tests.airflow.recorded_run import NIGHT, record
-from tests.served_airflow import ServedAirflow, await_that, served_airflow
+from tests.served_airflow import ServedAirflow, await_that
 from tests.unit.synthetic import simulated, zipf_rows
 
 _DAG = """
@@ -33,12 +32,15 @@ with DAG({name!r}, schedule=None) as dag:
         pass
 
     approve = ApproveForwardingOperator(
-        task_id="approve", stage={stage}, limit={limit}, retries=3, response_timeout=dt.timedelta(seconds={seconds})
+        task_id="approve", pool="{pool}", stage={stage}, limit={limit}, retries=3,
+        response_timeout=dt.timedelta(seconds={seconds}),
     )
     approve >> stage()
 """
 #: The limit of each DAG, and for how many seconds an answer is waited for.
 _DAGS = {"permitting": (1.0, 3600), "asking": (0.0, 3600), "hurried": (0.0, 1)}
+#: Of its own, so that no other test holds a slot of it.
+POOL = "approvals"
 HITL = "/taskInstances/approve/-1/hitlDetails"
 
 
@@ -67,26 +69,25 @@ def synthetic() -> Simulation:
 
 
 @pytest.fixture(scope="module")
-def answers(synthetic: Simulation, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Answers]:
-    """All runs in one Airflow, each told what to do once it waits."""
-    folder = tmp_path_factory.mktemp("approval")
+def answers(synthetic: Simulation, served: ServedAirflow) -> Answers:
+    """All runs at once, each told what to do once it waits."""
     stage = _forwarding(synthetic)
     dags = {
-        name: _DAG.format(name=name, stage=stage, limit=limit, seconds=seconds)
+        name: _DAG.format(name=name, pool=POOL, stage=stage, limit=limit, seconds=seconds)
         for name, (limit, seconds) in _DAGS.items()
     }
     runs = {name: _run_id(NIGHT) for name in _DAGS}
     to_reject = _run_id(NIGHT + dt.timedelta(days=1))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SKEWLESS_ROOT", str(folder / "root"))
+        patch.setenv("SKEWLESS_ROOT", str(served.root))
         for dag_id, night in [*((name, NIGHT) for name in _DAGS), ("asking", NIGHT + dt.timedelta(days=1))]:
             run = record(synthetic, dag_id, night)
             for number in range(1, stage + 1):
                 run.decide(number, plan_next_stage)
         decided = question(run.decision(stage), forwarded_share(run.decision(stage)))
-    settings = {"SKEWLESS_ROOT": str(folder / "root"), "AIRFLOW__SCHEDULER__TRIGGER_TIMEOUT_CHECK_INTERVAL": "1"}
-    with served_airflow(folder, dags, **settings) as airflow:
-        yield _played(airflow, runs, to_reject, decided)
+    served.rest.ensure_pool(POOL, 4)
+    served.add_dags(dags)
+    return _played(served, runs, to_reject, decided)
 
 
 def test_below_the_limit_nobody_is_asked(answers: Answers) -> None:
@@ -155,34 +156,34 @@ def _played(airflow: ServedAirflow, runs: dict[str, str], to_reject: str, decide
     """Trigger all runs, look at those that wait, answer, and look again."""
     to_approve = runs["asking"]
     for dag_id, run_id in [*runs.items(), ("asking", to_reject)]:
-        airflow.trigger(dag_id, run_id)
+        airflow.rest.trigger(dag_id, run_id)
     for run_id in (to_approve, to_reject):
         _await_question(airflow, run_id)
     for dag_id in ("permitting", "hurried"):
         airflow.await_end(dag_id, runs[dag_id])
-    waiting = airflow.states("asking", to_approve)
-    pool = airflow.ask("GET", "/pools/default_pool")
-    request = airflow.call("GET", "asking", to_approve, HITL)
+    waiting = airflow.rest.states("asking", to_approve)
+    pool = airflow.rest.call("GET", f"/pools/{POOL}")
+    request = airflow.rest.of_run("GET", "asking", to_approve, HITL)
     _answer(airflow, to_approve, "Approve")
     _answer(airflow, to_reject, "Reject")
     answered_twice = _refused(airflow, to_reject, "Approve")
     airflow.await_end("asking", to_approve)
     rejected_run = airflow.await_end("asking", to_reject)
-    rejected = airflow.states("asking", to_reject)
+    rejected = airflow.rest.states("asking", to_reject)
     (approve,) = [one for one in airflow.rest.tasks("asking", to_reject) if one.task == "approve"]
-    airflow.call("POST", "asking", to_reject, "/clear", {"dry_run": False, "only_failed": True})
+    airflow.rest.of_run("POST", "asking", to_reject, "/clear", {"dry_run": False, "only_failed": True})
     _await_question(airflow, to_reject, attempt=2)
-    asked_again = airflow.call("GET", "asking", to_reject, HITL)
+    asked_again = airflow.rest.of_run("GET", "asking", to_reject, HITL)
     _answer(airflow, to_reject, "Approve")
     airflow.await_end("asking", to_reject)
     return Answers(
         decided=decided, waiting=waiting, pool=pool, request=request,
-        permitted=airflow.states("permitting", runs["permitting"]),
+        permitted=airflow.rest.states("permitting", runs["permitting"]),
         permitted_request=_status(airflow, "permitting", runs["permitting"]),
-        unanswered=airflow.states("hurried", runs["hurried"]),
-        approved=airflow.states("asking", to_approve),
+        unanswered=airflow.rest.states("hurried", runs["hurried"]),
+        approved=airflow.rest.states("asking", to_approve),
         rejected=rejected, rejected_tries=approve.tries, rejected_run=rejected_run, answered_twice=answered_twice,
-        asked_again=asked_again, approved_after_all=airflow.states("asking", to_reject),
+        asked_again=asked_again, approved_after_all=airflow.rest.states("asking", to_reject),
     )  # fmt: skip
 
 
@@ -194,7 +195,7 @@ def _await_question(airflow: ServedAirflow, run_id: str, attempt: int = 1) -> No
     """
     await_that(
         lambda: (
-            airflow.states("asking", run_id).get("approve") == "awaiting_input"
+            airflow.rest.states("asking", run_id).get("approve") == "awaiting_input"
             and airflow.has_noticed("asking", run_id, "approve", attempt)
         ),
         f"a question of {run_id}",
@@ -202,7 +203,7 @@ def _await_question(airflow: ServedAirflow, run_id: str, attempt: int = 1) -> No
 
 
 def _answer(airflow: ServedAirflow, run_id: str, option: str) -> None:
-    airflow.call("PATCH", "asking", run_id, HITL, {"chosen_options": [option], "params_input": {}})
+    airflow.rest.of_run("PATCH", "asking", run_id, HITL, {"chosen_options": [option], "params_input": {}})
 
 
 def _refused(airflow: ServedAirflow, run_id: str, option: str) -> int:
@@ -214,7 +215,7 @@ def _refused(airflow: ServedAirflow, run_id: str, option: str) -> int:
 def _status(airflow: ServedAirflow, dag_id: str, run_id: str) -> int:
     """How Airflow answers who asks for the question of a run."""
     with pytest.raises(httpx.HTTPStatusError) as refused:
-        airflow.call("GET", dag_id, run_id, HITL)
+        airflow.rest.of_run("GET", dag_id, run_id, HITL)
     return refused.value.response.status_code
 
 

@@ -21,15 +21,15 @@ import pytest
 import yaml
 from cryptography.fernet import Fernet
 
+from deploy import PROJECT
 from deploy.cluster.composition import Service, fill_in, read_composition, required_variables
 from deploy.cluster.errors import ClusterError
 from deploy.cluster.running import IMAGE_ENVIRONMENT
 from deploy.cluster.topology import Topology, lay_out
 from skewless_airflow.connect.process_session import ask, begin, end
-from skewless_airflow.places import PROJECT
 
 COMPOSE_FILE = PROJECT / "docker-compose.yml"
-DOCKERFILE = (PROJECT / "docker" / "Dockerfile").read_text()
+DOCKERFILE = (PROJECT / "deploy" / "docker" / "Dockerfile").read_text()
 SERVICES = [
     "postgres", "airflow-init", "api-server", "scheduler", "dag-processor", "triggerer",
     "spark-master", "spark-worker-1", "spark-worker-2", "spark-history",
@@ -110,7 +110,7 @@ def test_every_secret_is_named_in_the_example_without_a_value() -> None:
 
 def test_a_missing_secret_is_named_with_what_to_do(variables: dict[str, str]) -> None:
     del variables["AIRFLOW_FERNET_KEY"]
-    with pytest.raises(ClusterError, match=r"AIRFLOW_FERNET_KEY, but came none; write \.env first, make env does it"):
+    with pytest.raises(ClusterError, match=r"AIRFLOW_FERNET_KEY, but got none; write \.env first, make env does it"):
         read_composition(COMPOSE_FILE, variables)
 
 
@@ -185,7 +185,7 @@ def test_services_that_wait_for_each_other_are_refused(tmp_path: Path) -> None:
 def test_two_services_with_one_port_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "compose.yml"
     file.write_text(yaml.safe_dump({"services": {n: {"image": "i", "command": ["c"], "expose": ["80"]} for n in "ab"}}))
-    with pytest.raises(ClusterError, match="service b: required a port number of its own, but came 80"):
+    with pytest.raises(ClusterError, match="service b: expected a port number of its own, but got 80"):
         lay_out(read_composition(file, {}), PROJECT, tmp_path, lambda _published: 1)
 
 
@@ -252,7 +252,7 @@ def test_what_the_image_copies_and_what_the_services_name_is_there(plain: dict[s
     named = set(re.findall(r"/opt/skewless/([\w./-]+)", yaml.safe_dump(plain["services"])))
     for path in named - {"catalog"}:  # which is mounted
         assert (PROJECT / path).exists()
-        assert path.split("/")[0] in sources
+        assert any(f"{path}/".startswith(f"{source}/") for source in sources), path
 
 
 @pytest.fixture
@@ -289,7 +289,7 @@ def health_page() -> Iterator[str]:
 def test_health_checks_tell_well_from_unwell(
     health_page: str, arguments: list[str], code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    healthy = runpy.run_path(str(PROJECT / "docker" / "healthy.py"))["main"]
+    healthy = runpy.run_path(str(PROJECT / "deploy" / "docker" / "healthy.py"))["main"]
     path, *component = arguments
     assert healthy(f"{health_page}{path}", *component) == code
     assert bool(capsys.readouterr().err) == bool(code)
@@ -323,7 +323,7 @@ def _bash() -> str:
 
 
 def _made(target: Path) -> dict[str, str]:
-    make = [sys.executable, str(PROJECT / "docker" / "make_env.py"), str(target)]
+    make = [sys.executable, str(PROJECT / "deploy" / "docker" / "make_env.py"), str(target)]
     done = subprocess.run(make, check=True, capture_output=True, text=True)
     made = dict(line.split("=", 1) for line in _lines(target))
     assert not any(value and value in done.stdout + done.stderr for value in made.values() if len(value) > 10)

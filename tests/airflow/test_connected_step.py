@@ -18,7 +18,7 @@ from skewless_airflow.connect import process_session as session
 from skewless_airflow.connect.server import ConnectServer, ConnectServerError, in_use, stop
 from skewless_airflow.connect.step import ConnectAddress, ConnectedStep, connect_address
 from skewless_airflow.connect.worker_code import code_stamp, worker_folders
-from skewless_airflow.operators.operators import SkewlessSparkOperator
+from skewless_airflow.operators.spark_step import SkewlessSparkOperator
 from tests import airflow_setting
 
 pytestmark = [airflow_setting.IN_PROCESS, pytest.mark.usefixtures("airflow_database")]
@@ -109,7 +109,7 @@ def test_killing_the_task_asks_the_step_s_python_to_end(tmp_path: Path) -> None:
 def test_a_step_ends_with_its_task_when_its_log_breaks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # The entry names its application and would go on for minutes: the link that cannot be made ends the task.
     (tmp_path / "talks.py").write_text(_TALKS)
-    monkeypatch.setattr("skewless_airflow.operators.operators.JOBS", tmp_path)
+    monkeypatch.setattr("skewless_airflow.operators.spark_step.JOBS", tmp_path)
     operator = SkewlessSparkOperator(task_id="talks", entry="talks.py")
     operator.application_args = []
     untellable: Any = {}  # no task instance in it, so that the link to the application cannot be made
@@ -151,12 +151,11 @@ def test_a_folder_without_a_server_has_nothing_to_stop_and_nothing_to_start(tmp_
         in_use(tmp_path).__enter__()
 
 
-def test_a_way_for_steps_that_nobody_knows_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SKEWLESS_STEPS", "conect")
+def test_a_way_for_steps_that_nobody_knows_is_refused() -> None:
     with pytest.raises(
         standalone.LocalAirflowError, match="SKEWLESS_STEPS is 'conect': it has to be submit or connect"
     ):
-        standalone.steps()
+        standalone.steps({"SKEWLESS_STEPS": "conect"})
 
 
 def test_code_that_was_changed_added_or_taken_away_has_another_stamp(tmp_path: Path) -> None:

@@ -17,14 +17,15 @@ from airflow.sdk import Asset
 from skewless.run.directory import RunDirectory
 from skewless.spec.spec import JobSpec
 from skewless_airflow.observability.lineage import dataset_name
-from skewless_airflow.operators.operators import PrepareOperator, PublishOperator
+from skewless_airflow.operators.prepare import PrepareOperator
+from skewless_airflow.operators.publish import PublishOperator
 from tests.airflow.recorded_run import NIGHT, record, validate
 from tests.airflow.test_dag_structure import SPEC
 from tests.unit.synthetic import simulated, zipf_rows
 
 _DAG = """
 from airflow.sdk import DAG, Asset
-from skewless_airflow.operators.operators import PublishOperator
+from skewless_airflow.operators.publish import PublishOperator
 
 with DAG({name!r}, schedule=None) as dag:
     PublishOperator(task_id="publish", asset=Asset("skewless:{name}"))

@@ -25,7 +25,7 @@ LAST = 4
 
 _DAG = f"""
 from airflow.sdk import DAG
-from skewless_airflow.operators.operators import PlanStageOperator
+from skewless_airflow.operators.plan_stage import PlanStageOperator
 
 with DAG("planning", schedule=None) as dag:
     before = None

@@ -23,7 +23,7 @@ from tests.unit.synthetic import simulated, zipf_rows
 KILLED, LATE = NIGHT + dt.timedelta(days=1), NIGHT + dt.timedelta(days=2)
 _PUBLISHING = """
 from airflow.sdk import DAG, Asset
-from skewless_airflow.operators.operators import PublishOperator
+from skewless_airflow.operators.publish import PublishOperator
 
 with DAG("publishing", schedule=None) as dag:
     PublishOperator(task_id="publish", asset=Asset(name="skewless:python_tokens"))

@@ -8,6 +8,8 @@ import pytest
 
 from benchmarks import memory
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.timeout(280)
 def test_a_run_s_memory_is_that_of_all_its_processes(tmp_path: Path) -> None:

@@ -24,6 +24,8 @@ from benchmarks.spark.rows import ROWS
 from benchmarks.spark.rows.emulated import paced
 from benchmarks.spark.setting import session
 
+pytestmark = pytest.mark.long
+
 TINY = Size(scale=0.0005)
 ONCE = Effort(repetitions=1)
 

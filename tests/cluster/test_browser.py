@@ -26,15 +26,15 @@ from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support import expected_conditions as expected
 from selenium.webdriver.support.ui import WebDriverWait
 
+from deploy import PROJECT
 from deploy.local.rest import FINISHED_RUN, AirflowRest
 from deploy.local.standalone import USER, free_port
 from skewless.run.directory import RunDirectory
-from skewless_airflow.places import PROJECT
 from skewless_airflow.run_store import safe_run_id
 from tests.cluster.earlier_nights import FAILED, INPUT, NIGHTS
 from tests.cluster.words import write_words, zipf_words
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 JOB = "nightly_words"
 #: A key that would be code if anybody took it for that.
@@ -109,14 +109,14 @@ def airflow(folder: Path) -> Iterator[tuple[str, str]]:
         "SKEWLESS_DRIVER_MEMORY": "1g",
         "SKEWLESS_PORT": str(port),
     }
-    door = [sys.executable, "-m", "deploy.local.commands"]
+    command = [sys.executable, "-m", "deploy.local"]
     try:
-        up = subprocess.run([*door, "up"], env=setting, capture_output=True, text=True, check=False)
+        up = subprocess.run([*command, "up"], env=setting, capture_output=True, text=True, check=False)
         assert up.returncode == 0, f"{up.stdout}\n{up.stderr}"
         held = yaml.safe_load((folder / "airflow" / "simple_auth_manager_passwords.json.generated").read_text())
         yield f"http://localhost:{port}", held[USER]
     finally:
-        subprocess.run([*door, "down"], env=setting, check=True, capture_output=True)
+        subprocess.run([*command, "down"], env=setting, check=True, capture_output=True)
 
 
 @pytest.fixture(scope="module")

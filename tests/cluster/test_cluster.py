@@ -35,7 +35,7 @@ from skewless_airflow.run_store import safe_run_id
 from tests.cluster.words import write_words
 from tests.listening import LOOPBACK, listening
 
-pytestmark = pytest.mark.timeout(1500)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1500)]
 
 JOB = "cluster_words"
 #: Rows of each key: one holds a third of them.
@@ -92,15 +92,15 @@ def cluster(home: Home) -> Iterator[Cluster]:
         "SKEWLESS_DRIVER_MEMORY": "1g",
         "SPARK_WORKER_MEMORY": "1500m",
     }
-    door = [sys.executable, "-m", "deploy.cluster"]
+    command = [sys.executable, "-m", "deploy.cluster"]
     try:
-        up = subprocess.run([*door, "up"], env=setting, capture_output=True, text=True, check=False)
+        up = subprocess.run([*command, "up"], env=setting, capture_output=True, text=True, check=False)
         assert up.returncode == 0, f"{up.stdout}\n{up.stderr}"
         found = running.running(home)
         assert found is not None
         yield found
     finally:
-        subprocess.run([*door, "down"], env=setting, check=True, capture_output=True)
+        subprocess.run([*command, "down"], env=setting, check=True, capture_output=True)
     assert not found.alive(), "cluster-down leaves nothing behind"
 
 

@@ -15,11 +15,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deploy.local.rest import FINISHED_RUN
+from deploy.local.rest import AirflowRest, TaskState
 from skewless.run.publication import PUBLISHED
 from tests.faults.airflow_parts import Parts
 from tests.faults.harness import Outcome
@@ -73,18 +72,6 @@ class AirflowHarness:
         """Stop it."""
         self._held.close()
 
-    def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        """A call of the API; again while that is not there."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while True:
-            try:
-                return self.house.rest._call(method, path, body)
-            except (httpx.TransportError, httpx.HTTPStatusError) as err:
-                gone = isinstance(err, httpx.TransportError) or err.response.is_server_error
-                if not gone or time.monotonic() > deadline:
-                    raise
-                time.sleep(0.5)
-
     def ready(self) -> None:
         """Let nothing of an earlier trial, one that went wrong, be in the way of the next one."""
         deadline = time.monotonic() + HEALTHY_SECONDS
@@ -94,9 +81,8 @@ class AirflowHarness:
                 self.house.up()
                 break
             time.sleep(1)
-        runs = self.call("GET", f"/dags/{JOB}/dagRuns?state=queued&state=running")["dag_runs"]
-        for run in runs:
-            self.call("PATCH", f"/dags/{JOB}/dagRuns/{run['dag_run_id']}", {"state": "failed"})
+        for run_id in self.house.rest.active_runs(JOB):
+            self.house.rest.fail_run(JOB, run_id)
 
 
 class Night:
@@ -141,15 +127,15 @@ class Night:
         self.awaited((Path(self.run.root) / after).exists, f"{after} of {self.ident}", 0.05)
 
         def at_work() -> str:
-            one = next(one for one in self.tasks() if one["task_id"] == task)
-            assert one["state"] != "success", f"{task} ended before it was looked at"
-            return one["id"] if one["state"] == "running" else ""
+            one = next(one for one in self.tasks() if one.task == task)
+            assert one.state != "success", f"{task} ended before it was looked at"
+            return one.try_id if one.state == "running" else ""
 
         return str(self.awaited(at_work, f"{task} to be at work", 0.2))
 
-    def tasks(self) -> list[dict[str, Any]]:
+    def tasks(self) -> list[TaskState]:
         """What Airflow says of the tasks."""
-        return list(self._harness.call("GET", f"{self._path}/taskInstances?limit=100")["task_instances"])
+        return self._rest.tasks(JOB, self.ident)
 
     def end(self) -> Outcome:
         """Wait for the end; if that is a failure with a sentence, clear the run once."""
@@ -157,7 +143,7 @@ class Night:
             return "right"
         self._check_sentence()
         assert self._readers.last == "before", "a run that failed has published"
-        self._harness.call("POST", f"{self._path}/clear", {"dry_run": False, "only_failed": True})
+        self._rest.of_run("POST", JOB, self.ident, "/clear", {"dry_run": False, "only_failed": True})
         assert self._ended() == "success", f"cleared, it failed again: {self._told()}"
         return "stopped"
 
@@ -186,27 +172,26 @@ class Night:
         return found
 
     @property
-    def _path(self) -> str:
-        return f"/dags/{JOB}/dagRuns/{self.ident}"
+    def _rest(self) -> AirflowRest:
+        return self._harness.house.rest
 
     def _ended(self) -> str:
-        def ended() -> str:
-            state = str(self._harness.call("GET", self._path)["state"])
-            return state if state in FINISHED_RUN else ""
-
-        return str(self.awaited(ended, "the run to end", 1.0))
+        try:
+            return self._rest.await_end(JOB, self.ident, PATIENCE_SECONDS)
+        except TimeoutError as err:
+            raise AssertionError(f"{err} {self._told()}") from None
 
     def _check_sentence(self) -> None:
         """What failed says why, in the log of its last try."""
         for one in self.tasks():
-            if one["state"] != "failed":
+            if one.state != "failed":
                 continue
-            told = self._harness.call("GET", f"{self._path}/taskInstances/{one['task_id']}/logs/{one['try_number']}")
+            told = self._rest.of_run("GET", JOB, self.ident, f"/taskInstances/{one.task}/logs/{one.tries}")
             words = json.dumps(told["content"])
-            assert ": required " in words or "heartbeat" in words, f"{one['task_id']} failed without a sentence"
+            assert ": expected " in words or "heartbeat" in words, f"{one.task} failed without a sentence"
 
     def _told(self) -> str:
-        return ", ".join(f"{one['task_id']} {one['state']} in try {one['try_number']}" for one in self.tasks())
+        return ", ".join(f"{one.task} {one.state} in try {one.tries}" for one in self.tasks())
 
 
 class Readers:

@@ -50,8 +50,8 @@ class Parts:
         """Start a component again, in the environment of the whole."""
         house = self._house
         environment = psutil.Process(house.session().pid).environ()
-        log = house.home / f"{name}-{time.monotonic_ns()}.log"
-        self._again[name] = begin([sys.executable, "-m", "airflow", name], environment, house.home, log)
+        log = house.home.folder / f"{name}-{time.monotonic_ns()}.log"
+        self._again[name] = begin([sys.executable, "-m", "airflow", name], environment, house.home.folder, log)
 
     def kill_all(self, *, spark: bool) -> None:
         """SIGKILL of every process of Airflow, at once; with those of Spark Connect, if they are meant too."""

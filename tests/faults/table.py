@@ -52,7 +52,7 @@ reader in between must see the old one or the new one, whole.
 - **right**: the run came to the result that plain Python computes from the input, its ledger balanced, and nothing else
   was to be seen among what is published. With Spark, what happens to a stage or to the merge is judged by the merged
   result; one trial in 25 goes on to the publication all the same, and without Spark each of them does.
-- **stopped**: it ended with one sentence (`... required ..., but came ...`), and what was published was untouched.
+- **stopped**: it ended with one sentence (`... expected ..., but got ...`), and what was published was untouched.
 - **wrong**: anything else.
 
 Steps named *no Spark* belong to runs in which plain Python writes what Spark writes, so that a trial takes a fraction

@@ -18,6 +18,8 @@ from tests.faults.trial import Trial
 SEED = int(os.environ.get("SKEWLESS_FAULTS_SEED", "6"))
 #: Trials without Spark take a fraction of a second, those with it some seconds.
 LIGHT = {"kill": 30, "twice": 10, "pause": 20, "full disk": 15, "source": 7, "clock": 4, "damage": 30}
+#: What part of them the default run takes.
+SHORT = 4
 HEAVY = {"kill": 2, "kill driver": 2, "kill worker": 1, "damage": 2}
 
 
@@ -50,19 +52,22 @@ def some(harness: Harness, kind: str, wanted: int) -> list[Trial]:
     return random.Random(SEED).sample(of, min(wanted, len(of)))
 
 
+@pytest.mark.parametrize("part", [SHORT, pytest.param(1, marks=pytest.mark.long)], ids=["some", "many"])
 @pytest.mark.parametrize("kind", LIGHT)
-def test_a_run_without_spark_survives(light: Harness, kind: str) -> None:
-    trials = some(light, kind, LIGHT[kind])
+def test_a_run_without_spark_survives(light: Harness, kind: str, part: int) -> None:
+    trials = some(light, kind, -(-LIGHT[kind] // part))
     assert trials
     assert sum(outcomes(light, trials).values()) == len(trials)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", HEAVY)
 def test_a_run_on_spark_survives(heavy: Harness, kind: str) -> None:
     trials = some(heavy, kind, HEAVY[kind])
     assert sum(outcomes(heavy, trials).values()) == HEAVY[kind]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("resealed", [False, True], ids=["by its checksum", "by the ledger when checksums are right"])
 def test_what_was_changed_on_purpose_is_noticed(heavy: Harness, resealed: bool) -> None:
     words = "with all checksums made right again" if resealed else "as it is"

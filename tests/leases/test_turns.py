@@ -89,7 +89,7 @@ def test_names_stand_apart() -> None:
 def test_turns_edited_by_hand_are_refused(value: bytes) -> None:
     store = MemoryStore()
     store.put("turns/day", value, None)
-    with pytest.raises(LeaseError, match="turns of day: required two numbers and two names, but came b'"):
+    with pytest.raises(LeaseError, match="turns of day: expected two numbers and two names, but got b'"):
         Turns(store).claim("day", 3, "a")
 
 
@@ -97,7 +97,7 @@ def test_turns_edited_by_hand_are_refused(value: bytes) -> None:
 def test_a_counter_edited_by_hand_is_refused(value: bytes) -> None:
     store = MemoryStore()
     store.put("turns-drawn", value, None)
-    with pytest.raises(LeaseError, match="turns that were drawn: required a number, but came b'"):
+    with pytest.raises(LeaseError, match="turns that were drawn: expected a number, but got b'"):
         Turns(store).draw()
 
 

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from deploy.local import standalone
-from deploy.local.rest import FINISHED_RUN, AirflowRest
+from deploy.local.rest import AirflowRest
 from skewless.run.directory import RunDirectory
 from skewless_airflow.connect import server as connect_server
 from skewless_airflow.connect.process_session import Session
@@ -22,6 +17,8 @@ from tests.load.days import faults_of, write_catalog, write_lake
 from tests.load.footprint import Footprint, footprint
 
 PATIENCE_SECONDS = 3600.0
+#: How long calls are repeated while a component that was killed is away.
+RESTART_SECONDS = 420.0
 
 
 class House:
@@ -29,25 +26,29 @@ class House:
 
     Args:
         folder: of all of it.
+        home: of the Airflow.
         rest: its API.
-        setting: the environment of its doors.
+        settings: of its environment.
     """
 
-    def __init__(self, folder: Path, rest: AirflowRest, setting: Mapping[str, str]) -> None:
-        self.root, self.home = folder / "data", folder / "airflow"
+    def __init__(self, folder: Path, home: standalone.Home, rest: AirflowRest, settings: Mapping[str, str]) -> None:
+        self.root, self.home = folder / "data", home
         self.temporary = [folder / "tmp", folder / "spark"]
         self.rest = rest
         self.ended = 0
         self.faults: list[str] = []
-        self._setting = setting
+        self._settings = settings
 
     def up(self) -> None:
-        """Start it once more; what is left of it is stopped before."""
-        _door("up", self._setting)
+        """Start it once more on its port; what is left of it is stopped before."""
+        started = standalone.start(self.home, self.running().port, self._settings)
+        standalone.wait_until_healthy(self.home, started)
 
     def running(self) -> standalone.Running:
         """As it was last started."""
-        return standalone.Running(**json.loads((self.home / "running.json").read_text()))
+        found = standalone.recorded(self.home)
+        assert found is not None
+        return found
 
     def session(self) -> Session:
         """Its own processes."""
@@ -55,23 +56,16 @@ class House:
 
     def spark_session(self) -> Session | None:
         """The processes of its Spark Connect server, if one was started."""
-        server = connect_server.described(self.home / connect_server.FOLDER)
+        server = connect_server.described(self.home.connect)
         return server.session if server is not None and server.pid else None
 
     def trigger(self, name: str, day: str, number: int) -> str:
         """Start a run; its id."""
-        ident = f"load_{number:04d}_{day}"
-        body = {"logical_date": None, "dag_run_id": ident, "conf": {"date": day}}
-        self.rest._call("POST", f"/dags/{name}/dagRuns", body)
-        return ident
+        return self.rest.trigger(name, f"load_{number:04d}_{day}", conf={"date": day})
 
     def await_end(self, name: str, ident: str) -> None:
         """Wait until a run has ended well, or note that it did not."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while (state := self.rest.run_state(name, ident)) not in FINISHED_RUN:
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"{ident} of {name} has not ended after {PATIENCE_SECONDS:.0f} s")
-            time.sleep(0.5)
+        state = self.rest.await_end(name, ident, PATIENCE_SECONDS)
         self.ended += 1
         if state != "success":
             self.faults.append(f"{ident} of {name} ended as {state}")
@@ -107,30 +101,18 @@ def house(
     write_catalog(folder / "catalog", jobs, **spec)
     for place in ("tmp", "spark"):
         (folder / place).mkdir()
-    port = standalone.free_port()
-    setting = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")} | {
-        "SKEWLESS_AIRFLOW_HOME": str(folder / "airflow"),
+    given = {
         "SKEWLESS_ROOT": str(folder / "data"),
         "SKEWLESS_CATALOG": str(folder / "catalog"),
-        "SKEWLESS_PORT": str(port),
-        "SKEWLESS_STEPS": "connect",
+        "SKEWLESS_STEPS": standalone.CONNECT,
         "SKEWLESS_CONNECT_MEMORY": "1g",
         "TMPDIR": str(folder / "tmp"),
         "SPARK_LOCAL_DIRS": str(folder / "spark"),
         **(settings or {}),
     }
-    _door("up", setting)
-    try:
-        held = json.loads((folder / "airflow" / "simple_auth_manager_passwords.json.generated").read_text())
-        with AirflowRest(f"http://localhost:{port}", standalone.USER, held[standalone.USER]) as rest:
-            for name in jobs:
-                rest.wait_for_dag(name, 120)
-                rest.set_paused(name, False)
-            yield House(folder, rest, setting)
-    finally:
-        _door("down", setting)
-
-
-def _door(name: str, setting: Mapping[str, str]) -> None:
-    argv = [sys.executable, "-m", "deploy.local.commands", name]
-    subprocess.run(argv, env=dict(setting), check=True, stdout=sys.stderr)
+    home = standalone.Home(folder / "airflow")
+    with standalone.up(home, given, patience_seconds=RESTART_SECONDS) as rest:
+        for name in jobs:
+            rest.wait_for_dag(name, 120)
+            rest.set_paused(name, paused=False)
+        yield House(folder, home, rest, given)

@@ -163,6 +163,7 @@ def test_a_job_with_native_and_python_aggregates_comes_out_as_counted(server: Co
     assert medians == {word: float(len(word)) for word in counted}
 
 
+@pytest.mark.long
 def test_a_select_list_is_frozen_by_a_parser_of_its_own_and_run_by_the_server(
     server: ConnectServer, root: Path
 ) -> None:
@@ -217,7 +218,7 @@ def test_a_step_says_how_far_it_is_and_stops_the_server_s_work_when_it_is_told_t
 @pytest.mark.parametrize(
     ("address", "words"),
     [
-        ("sc://localhost:1", "Spark Connect: required a server at localhost:1"),
+        ("sc://localhost:1", "Spark Connect: expected a server at localhost:1"),
         ("sc://localhost:{port}/;token=wrong-token", "UNAUTHENTICATED"),
     ],
     ids=["nobody answers", "the token is wrong"],
@@ -261,6 +262,7 @@ def test_only_the_owner_can_read_the_token(tmp_path: Path) -> None:
     assert (tmp_path / "server.json").stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.long
 def test_a_server_whose_workers_may_know_older_code_is_exchanged_once_nobody_uses_it(tmp_path: Path) -> None:
     connect_server.describe(tmp_path, free_port(), free_port(), "1g")
     used: list[ConnectServer] = []

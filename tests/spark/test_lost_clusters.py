@@ -26,6 +26,8 @@ from tests.spark.shared_runs import (
 )
 from tests.spark.test_forwarding import events
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.parametrize("scenario", DISTURBED)
 def test_one_that_is_killed_in_the_middle_of_a_task_is_replaced(

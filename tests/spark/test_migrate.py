@@ -14,9 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from skewless_airflow.places import PROJECT
+from deploy import PROJECT
 from tests.spark import migration
 from tests.spark.scenario import write_input
+
+pytestmark = pytest.mark.long
 
 ROWS = 12_000
 #: A JVM for a few thousand rows: what counts is how soon it is up.

@@ -35,6 +35,7 @@ def rows(count: int = 20_000) -> pa.Table:
     )
 
 
+@pytest.mark.long
 def test_counts_and_heavy_hitters_of_split_keys_are_those_of_one_process(spark: SparkSession, tmp_path: Path) -> None:
     table = rows()
     calls = {
@@ -86,6 +87,7 @@ def small_corpus(folder: Path) -> None:
         pq.write_table(pa.table({"token": tokens, "file": files}), folder / f"part-{part}.parquet")
 
 
+@pytest.mark.long
 def test_naive_bayes_counts_are_those_of_one_process_and_tell_held_out_files(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -117,6 +119,7 @@ def xor_samples(count: int = 6000) -> Samples:
     return Samples({"left": left, "noise": noise, "right": right}, np.where(odd, "odd", "even").tolist())
 
 
+@pytest.mark.long
 def test_the_tree_s_splits_equal_those_of_one_task(spark: SparkSession, tmp_path: Path) -> None:
     samples = xor_samples()
     many = train(spark, tmp_path / "many", samples, 2, ("routing.stage_overhead=0", "routing.reducers=3"))

@@ -58,6 +58,7 @@ def install(folder: Path) -> None:
     (info / "entry_points.txt").write_text("[skewless.aggregates]\nweighted_sum = weighted:WEIGHTED_SUM\n")
 
 
+@pytest.mark.long
 def test_an_installed_package_s_aggregate_runs_in_a_job(tmp_path: Path) -> None:
     packages = tmp_path / "packages"
     packages.mkdir()

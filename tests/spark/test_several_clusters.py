@@ -16,7 +16,7 @@ from skewless.documents.shared_stage import SharedTask
 from skewless.errors import RunDirectoryError
 from skewless.planner.planner import plan_next_stage
 from skewless.run.directory import RunDirectory, stage_step
-from skewless.spec.sharing import Sharing
+from skewless.spec.clusters import Sharing
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.result.merge import merge_states
 from skewless_spark.sharing import share_stage
@@ -42,9 +42,13 @@ from tests.spark.shared_runs import (
     sums_in_the_states,
 )
 from tests.spark.test_forwarding import events
+from tests.tiers import mostly_long
 
 
-@pytest.mark.parametrize("scenario", ["native", *(name for name in SCENARIOS if name not in DISTURBED)])
+@pytest.mark.parametrize(
+    "scenario",
+    mostly_long(["native", *(name for name in SCENARIOS if name not in DISTURBED)], "python alone, no budget"),
+)
 def test_two_clusters_share_a_run_and_say_what_one_alone_says(
     spark: SparkSession, tmp_path: Path, scenario: str
 ) -> None:
@@ -58,6 +62,7 @@ def test_two_clusters_share_a_run_and_say_what_one_alone_says(
     require_the_answer_of_one_alone(spark, run, spec, tmp_path)
 
 
+@pytest.mark.long
 def test_with_leases_in_redis_it_is_the_same_and_the_run_directory_has_none(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -70,6 +75,7 @@ def test_with_leases_in_redis_it_is_the_same_and_the_run_directory_has_none(
     assert not [path for path in Path(run.root).rglob("*") if path.name in {"leases", "owner"}]
 
 
+@pytest.mark.long
 def test_the_faster_one_does_more(packages: Path, tmp_path: Path) -> None:
     run = paced_run(tmp_path, aggregates=PACED_SUM)
     with (
@@ -83,6 +89,7 @@ def test_the_faster_one_does_more(packages: Path, tmp_path: Path) -> None:
     assert sums_in_the_states(run) == plain_sums()
 
 
+@pytest.mark.long
 def test_one_that_is_stopped_beyond_its_leases_is_fenced_out_when_it_wakes(packages: Path, tmp_path: Path) -> None:
     run = paced_run(tmp_path, aggregates=PACED_SUM)
     with (
@@ -102,7 +109,7 @@ def test_one_that_is_stopped_beyond_its_leases_is_fenced_out_when_it_wakes(packa
         assert other.ended_well(), other.log.read_text()
     assert after.fence(held) > before.fence(held)
     assert SharedTask.from_sealed(after.committed()[held].encode()).cluster == "other"
-    assert f"partition {held}: required fencing number {before.fence(held)} of sleeper-" in sleeper.log.read_text()
+    assert f"partition {held}: expected fencing number {before.fence(held)} of sleeper-" in sleeper.log.read_text()
     assert leases(run, 0).committed()[held] == after.committed()[held]
     assert sums_in_the_states(run) == plain_sums()
 
@@ -141,6 +148,7 @@ def command(*words: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*COMMAND, *map(str, words)], cwd=cwd, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.long
 def test_the_command_runs_a_job_on_those_clusters_that_are_there(tmp_path: Path) -> None:
     write_input(tmp_path / "data" / "input", events(ROWS), files=4)
     (tmp_path / "spec.yaml").write_text(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import collections
 import datetime as dt
 import hashlib
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,9 +23,9 @@ from skewless.documents.ledger import balance
 from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless_airflow.run_store import safe_run_id
 from tests.listening import LOOPBACK
-from tests.served_airflow import ServedAirflow, await_that, served_airflow
+from tests.served_airflow import ServedAirflow, await_that, dag_of, served_airflow
 
-pytestmark = pytest.mark.timeout(2000)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(2000)]
 
 JOB = "visits"
 BACKFILLED = ("2026-03-01", "2026-03-02", "2026-03-03")
@@ -43,13 +42,6 @@ SPEC = {
     # One stage: what is tried here is that runs keep apart, and each step costs the start of a JVM.
     "routing": {"waves": [1], "reducers": 2},
     "output": {"path": "published", "files": 2},
-}
-
-
-#: Two dozen JVMs, each for a few thousand rows: what counts is how soon they are up.
-_SMALL_SPARK = {
-    "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[1]"}),
-    "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
 
 
@@ -98,19 +90,19 @@ def nights(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nig
     """All runs at once: the re-run begins as soon as there is something to run again."""
     folder = tmp_path_factory.mktemp("served")
     (folder / "spec.yaml").write_text(yaml.safe_dump(SPEC))
-    dag = f"from skewless_airflow.dags.factory import build_dag\ndag = build_dag({str(folder / 'spec.yaml')!r})\n"
-    settings = {"SKEWLESS_ROOT": str(root), "SKEWLESS_DRIVER_MEMORY": "700m", **_SMALL_SPARK}
     backfill = f"backfill create --dag-id {JOB} --from-date {BACKFILLED[0]} --to-date {BACKFILLED[-1]}"
-    with served_airflow(folder, {JOB: dag}, [backfill.split()], **settings) as airflow:
+    with served_airflow(
+        folder, {"SKEWLESS_ROOT": str(root)}, [backfill.split()], {JOB: dag_of(folder / "spec.yaml")}
+    ) as airflow:
         for run_id, date in MANUAL.items():
-            airflow.trigger(JOB, run_id, conf={"date": date})
+            airflow.rest.trigger(JOB, run_id, conf={"date": date})
         dates = _dates(airflow)
         listening, running_log = set[str](), list[str]()
         first = _first_ended(airflow, dates, lambda: _look_around(airflow, dates, listening, running_log))
         before = _left(root, first, dates[first])
-        airflow.call("POST", JOB, first, "/clear", {"dry_run": False})
+        airflow.rest.of_run("POST", JOB, first, "/clear", {"dry_run": False})
         states = {run_id: airflow.await_end(JOB, run_id) for run_id in dates}
-        events = airflow.ask("GET", "/assets/events?limit=100")["asset_events"]
+        events = airflow.rest.call("GET", "/assets/events?limit=100")["asset_events"]
         yield Nights(root, dates, states, first, before, events, listening, running_log)
 
 
@@ -207,7 +199,7 @@ def _left(root: Path, run_id: str, date: str) -> list[str]:
 
 def _dates(airflow: ServedAirflow) -> dict[str, str]:
     """The date that each run computes: a night's, the day before."""
-    found = airflow.ask("GET", f"/dags/{JOB}/dagRuns?limit=100")["dag_runs"]
+    found = airflow.rest.call("GET", f"/dags/{JOB}/dagRuns?limit=100")["dag_runs"]
     return {run["dag_run_id"]: MANUAL.get(run["dag_run_id"]) or _day_before(run["logical_date"]) for run in found}
 
 

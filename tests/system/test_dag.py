@@ -34,6 +34,7 @@ from skewless.documents.quality import QualityReport
 from skewless.run.directory import QUALITY_STEP, RESULT_STEP, RunDirectory
 from skewless_airflow.run_store import run_location
 from tests import airflow_setting
+from tests.tiers import mostly_long
 
 pytestmark = [
     airflow_setting.IN_PROCESS,
@@ -136,7 +137,7 @@ def test_the_ledger_balances(first_night: Night) -> None:
     assert (ledger.problems, ledger.input_rows) == ((), sum(COUNTS.values()))
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", mostly_long(TASKS, "stage_01.run"))
 def test_clearing_any_one_task_and_letting_it_run_leaves_the_same_result(
     first_night: Night, root: Path, task: str
 ) -> None:
@@ -146,6 +147,7 @@ def test_clearing_any_one_task_and_letting_it_run_leaves_the_same_result(
     assert _contents(first_night.run, root) == before
 
 
+@pytest.mark.long
 def test_a_killed_driver_is_tried_again_and_the_result_is_the_same(first_night: Night, disturbed: Night) -> None:
     assert disturbed.states["stage_01.run"] == "success"
     attempts = disturbed.run.fs.ls(f"{disturbed.run.root}/stages/0001/attempts", detail=False)
@@ -153,11 +155,13 @@ def test_a_killed_driver_is_tried_again_and_the_result_is_the_same(first_night: 
     assert _tables(disturbed.run) == _tables(first_night.run), "the same rows in the same order in the same files"
 
 
+@pytest.mark.long
 def test_failed_quality_fails_the_task_and_publishes_nothing(disturbed: Night) -> None:
     assert (disturbed.states["validate"], disturbed.states["publish"]) == ("failed", "upstream_failed")
     assert not disturbed.run.exists("publish/published.json")
 
 
+@pytest.mark.long
 def test_failed_quality_is_told_by_name_and_numbers(disturbed: Night) -> None:
     (name,) = disturbed.run.fs.glob(f"{disturbed.run.root}/failures/validate-*.json")
     failure = disturbed.run.read(str(name).removeprefix(f"{disturbed.run.root}/"), Failure)
@@ -166,6 +170,7 @@ def test_failed_quality_is_told_by_name_and_numbers(disturbed: Night) -> None:
     assert re.search(r"\b1\b", failure.sentence), "one key is above the limit"
 
 
+@pytest.mark.long
 def test_failed_quality_still_leaves_the_report(disturbed: Night) -> None:
     commit = disturbed.run.committed(QUALITY_STEP)
     report = disturbed.run.read(f"{commit.step}/attempts/{commit.attempt}/result.json", QualityReport)
@@ -173,6 +178,7 @@ def test_failed_quality_still_leaves_the_report(disturbed: Night) -> None:
     assert report.ledger.balanced
 
 
+@pytest.mark.long
 def test_failed_quality_leaves_the_day_that_was_published_before(
     root: Path, first_night: Night, disturbed: Night
 ) -> None:
@@ -180,6 +186,7 @@ def test_failed_quality_leaves_the_day_that_was_published_before(
     assert _folder(_published(root)) == sorted(_digests(first_night.run))
 
 
+@pytest.mark.long
 def test_validation_that_failed_fails_again_when_it_is_cleared(
     disturbed: Night, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -18,7 +18,7 @@ from skewless_airflow.observability.links import SkewReportLink
 from skewless_airflow.run_store import run_location
 from tests import airflow_setting
 
-pytestmark = [airflow_setting.IN_PROCESS, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.long, airflow_setting.IN_PROCESS, pytest.mark.timeout(900)]
 
 NIGHT = dt.datetime(2026, 11, 20, 2, tzinfo=dt.UTC)
 #: As the form sends it: every field, most of them with the spec's own value.
@@ -39,7 +39,7 @@ WORDS = ["self"] * 900 + ["if"] * 300 + [f"word-{n % 40}" for n in range(400)]
 
 _DAG = """
 from airflow.sdk import DAG, task
-from skewless.spec.spec import AggregateCall, Input, JobSpec, Output, Routing
+from skewless.spec import AggregateCall, Input, JobSpec, Output, Routing
 from skewless_airflow import adaptive_aggregation, form_params
 
 SPEC = JobSpec(

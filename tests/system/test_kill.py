@@ -10,7 +10,7 @@ import psutil
 import pytest
 from airflow.sdk.exceptions import AirflowException
 
-from skewless_airflow.operators.operators import SkewlessSparkOperator
+from skewless_airflow.operators.spark_step import SkewlessSparkOperator
 from tests import airflow_setting
 
 #: It would go on for ten minutes, without ever asking the JVM.

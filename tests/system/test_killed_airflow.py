@@ -19,6 +19,7 @@ def harness() -> Iterator[AirflowHarness]:
     one.close()
 
 
+@pytest.mark.long
 def test_a_run_whose_scheduler_was_killed_ends_with_the_right_result(harness: AirflowHarness) -> None:
     trial = next(one for one in trials() if (one.step, one.fault) == ("stage", "of the scheduler"))
     assert trial.act(harness, trial.seed) == "right"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import os
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -125,11 +126,9 @@ def as_json(tree: Any) -> bytes:
 
 
 def require_sentence(err: SkewlessError) -> None:
-    """One line that says where, what was required and what came, and no more than can be read."""
+    """One sentence on one line that says where and what, and is not too long to be read."""
     text = str(err)
-    assert ": required " in text, text
-    assert ", but came " in text, text
-    assert "\n" not in text, text
+    assert re.fullmatch(r"[^\n]+: [^\n]+[.?]", text), text
     assert "Traceback" not in text
     assert len(text) <= LONGEST_SENTENCE, f"{len(text)} characters: {text[:300]}"
 

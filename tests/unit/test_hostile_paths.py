@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from skewless.documents.commit import inner_path
 from skewless.errors import SpecError
-from skewless.spec.dated_path import resolve_path
-from skewless.spec.part import Part
+from skewless.spec.part import Part, resolve_path
 from skewless_airflow.run_store import safe_run_id
 from tests.unit.hostile import fuzz, refused, require_sentence
 

@@ -13,6 +13,15 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+PACKAGES = (
+    "plugins/skewless",
+    "plugins/skewless_leases",
+    "plugins/skewless_airflow",
+    "plugins/skewless_cli",
+    "jobs/skewless_spark",
+)
+#: Modules beside ``__init__`` that a folder has at most; more hide two nouns.
+MOST_MODULES = 12
 
 
 def lint_imports(tree: Path) -> subprocess.CompletedProcess[str]:
@@ -31,7 +40,7 @@ def lint_imports(tree: Path) -> subprocess.CompletedProcess[str]:
 def tree(tmp_path: Path) -> Path:
     """A copy of the packages and their contracts."""
     ignored = shutil.ignore_patterns("__pycache__")
-    for package in ("plugins/skewless", "plugins/skewless_leases", "plugins/skewless_airflow", "jobs/skewless_spark"):
+    for package in PACKAGES:
         shutil.copytree(ROOT / package, tmp_path / package, ignore=ignored)
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     return tmp_path
@@ -45,15 +54,14 @@ def test_the_tree_keeps_all_contracts() -> None:
 PLANTED = [
     ("plugins/skewless/routing/ring.py", "import pyspark", "The core knows no framework"),
     ("plugins/skewless/documents/ledger.py", "import pyarrow", "Arrow is for code that sees rows"),
-    ("plugins/skewless/planner/planner.py", "import skewless.aggregates", "The core is layered"),
-    ("plugins/skewless_airflow/__init__.py", "import skewless.aggregates", "The Airflow face knows no Spark"),
-    (
-        "plugins/skewless/planner/forecast.py",
-        "from skewless import run_directory",
-        "Only run_directory and publication",
-    ),
-    ("plugins/skewless/replay/replay.py", "from skewless import mapping", "Decisions and the Airflow face"),
-    ("plugins/skewless/document.py", "from skewless import planner", "The core is layered"),
+    ("plugins/skewless/planner/planner.py", "import skewless.aggregates", "Arrow is for code that sees rows"),
+    ("plugins/skewless_airflow/__init__.py", "import skewless.aggregates", "Arrow is for code that sees rows"),
+    ("plugins/skewless/replay/replay.py", "from skewless import mapping", "Arrow is for code that sees rows"),
+    ("plugins/skewless/planner/forecast.py", "import skewless.run.directory", "Of the core only skewless.run"),
+    ("plugins/skewless/spec/spec.py", "import fsspec", "Of the core only skewless.run"),
+    ("plugins/skewless/document.py", "from skewless import planner", "The rooms of the core"),
+    ("plugins/skewless/run/directory.py", "import skewless.planner.planner", "The rooms of the core"),
+    ("plugins/skewless/planner/placement/__init__.py", "import skewless.planner.policies", "The planner chooses"),
     (
         "plugins/skewless/planner/policies/static.py",
         "from skewless.planner.policies import adaptive",
@@ -61,18 +69,22 @@ PLANTED = [
     ),
     ("jobs/skewless_spark/__init__.py", "import skewless_airflow", "The Spark face and the Airflow face"),
     ("jobs/skewless_spark/__init__.py", "import airflow.sdk", "The Spark face knows no Airflow"),
+    ("jobs/skewless_spark/sources/__init__.py", "import skewless_spark.stage", "The rooms of the Spark face"),
+    ("plugins/skewless_airflow/places.py", "import skewless_airflow.operators", "The rooms of the Airflow face"),
+    ("plugins/skewless_airflow/__init__.py", "import pyarrow", "The Airflow face knows no Spark"),
+    ("plugins/skewless_cli/__init__.py", "import examples", "Nothing in the wheel"),
     ("plugins/skewless_leases/balancing/balance.py", "import time", "What is decided about leases"),
     (
         "plugins/skewless_leases/liveness/silence.py",
         "import skewless_leases.ownership.turns",
         "What is decided about leases",
     ),
+    ("plugins/skewless_leases/ownership/__init__.py", "import skewless_leases.balancing", "Leases and fences need"),
     (
         "plugins/skewless_leases/stores/tables.py",
         "import skewless.routing.hashing",
         "The leases know neither Spark nor Airflow",
     ),
-    ("plugins/skewless_airflow/__init__.py", "import pyarrow", "The Airflow face knows no Spark"),
 ]
 
 
@@ -145,3 +157,11 @@ def test_the_core_imports_without_spark_airflow_or_arrow() -> None:
         "assert not {'pyspark', 'airflow', 'pyarrow', 'pandas'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("package", [*PACKAGES, "deploy", "examples"])
+def test_a_folder_is_one_noun_of_at_most_twelve_modules_and_says_what_is_in_it(package: str) -> None:
+    for init in (ROOT / package).rglob("__init__.py"):
+        modules = [path.name for path in init.parent.glob("*.py") if path != init]
+        assert len(modules) <= MOST_MODULES, (init.parent, len(modules))
+        assert ast.get_docstring(ast.parse(init.read_text(encoding="utf-8"))), init

@@ -328,13 +328,13 @@ def wrong_policy(plan: RoutingPlan, report: StageReport) -> tuple[RoutingPlan, S
 @pytest.mark.parametrize(
     ("confuse", "sentence"),
     [
-        (wrong_stage, "planner: required the report of stage 3, but came that of stage 0."),
-        (wrong_tasks, "report of stage 0: required the 8 tasks of its plan, but came 7 others."),
-        (other_tasks, "report of stage 0: required the 8 tasks of its plan, but came 8 others."),
-        (wrong_waves, "report of stage 0: required the waves (0, 1) of its plan, but came (0, 2)."),
-        (too_many_rows, "report of stage 0: required counts of at most 9,007,199,254,740,992 in all"),
-        (wrong_ring, "report of stage 0: required a tail of 256 slots, as its plan has, but came 4096 and 4096."),
-        (wrong_policy, "plan 0, policy: required a known policy, but came 'sttic'; did you mean 'static'."),
+        (wrong_stage, "planner: expected the report of stage 3, but got that of stage 0."),
+        (wrong_tasks, "report of stage 0: expected the 8 tasks of its plan, but got 7 others."),
+        (other_tasks, "report of stage 0: expected the 8 tasks of its plan, but got 8 others."),
+        (wrong_waves, "report of stage 0: expected the waves (0, 1) of its plan, but got (0, 2)."),
+        (too_many_rows, "report of stage 0: expected counts of at most 9,007,199,254,740,992 in all"),
+        (wrong_ring, "report of stage 0: expected a tail of 256 slots, as its plan has, but got 4096 and 4096."),
+        (wrong_policy, "plan 0, policy: expected a known policy, but got 'sttic'; did you mean 'static'?"),
     ],
     ids=[
         "another stage",

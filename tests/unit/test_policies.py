@@ -19,7 +19,7 @@ from skewless.planner.planner import Weighed, choose, first_plan, plan_next_stag
 from skewless.planner.policies import POLICIES
 from skewless.routing.plan import WHOLE_SHARE, RoutingPlan
 from skewless.routing.ring import Ring
-from skewless.spec.spec import PolicyName
+from skewless.spec.routing import PolicyName
 from tests.unit import synthetic
 from tests.unit.synthetic import MERGEABLE, WHOLE
 

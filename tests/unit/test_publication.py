@@ -142,7 +142,7 @@ def test_failed_quality_publishes_nothing_and_names_the_expectation(tmp_path: Pa
     published(validated(tmp_path / "1", out, {"a.txt": "good"}))
     bad = validated(tmp_path / "2", out, {"a.txt": "bad"}, turn=2, success=False)
     with pytest.raises(
-        QualityError, match=r"required all 1 expectations to hold, but came 1 that failed: expect_x\(n\): 3 of 7"
+        QualityError, match=r"expected all 1 expectations to hold, but got 1 that failed: expect_x\(n\): 3 of 7"
     ):
         published(bad)
     assert texts(out / DAY) == ["good"]
@@ -154,7 +154,7 @@ def test_a_result_that_was_changed_since_it_was_validated_is_not_published(tmp_p
     (file,) = run.committed(RESULT_STEP).files
     Path(run.path(file.path)).write_text(_PARQUET.replace("pages", "other"), encoding="utf-8")
     run.verify(file)  # its footer is as it was
-    with pytest.raises(RunDirectoryError, match=r"required the file of 24 bytes that was committed, but came other co"):
+    with pytest.raises(RunDirectoryError, match=r"expected the file of 24 bytes that was committed, but got other co"):
         published(run)
     assert not list((tmp_path / "out").iterdir())
     assert left_over(tmp_path / "out") == []
@@ -163,9 +163,7 @@ def test_a_result_that_was_changed_since_it_was_validated_is_not_published(tmp_p
 def test_a_folder_that_cannot_be_written_is_told_in_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("a file", encoding="utf-8")
     run = validated(tmp_path / "run", tmp_path / "out", {"a.txt": "one"})
-    with pytest.raises(
-        RunDirectoryError, match=r"out/date=.*: required a folder that can be written, but came File ex"
-    ):
+    with pytest.raises(RunDirectoryError, match=r"out/date=.*: expected a folder that can be written, but got File ex"):
         published(run)
 
 
@@ -179,7 +177,7 @@ def test_what_was_not_validated_is_not_published(tmp_path: Path) -> None:
     run = RunDirectory(str(tmp_path / "run"))
     run.write_once("job.json", synthetic.job([], output_path=str(tmp_path / "out")))
     run.new_attempt(RESULT_STEP).commit([], {"rows": 0, "keys": 0})
-    with pytest.raises(RunDirectoryError, match=r"required quality/COMMIT.json, but came no such file"):
+    with pytest.raises(RunDirectoryError, match=r"expected quality/COMMIT.json, but got no such file"):
         published(run)
     assert not (tmp_path / "out").exists()
 
@@ -187,14 +185,14 @@ def test_what_was_not_validated_is_not_published(tmp_path: Path) -> None:
 def test_an_output_that_cannot_be_moved_into_at_once_is_refused(tmp_path: Path) -> None:
     run = validated(tmp_path / "run", "s3://bucket/out", {"a.txt": "one"})
     with pytest.raises(
-        RunDirectoryError, match=r"output.path: required a path of a local or shared .*, but came 's3://bucket"
+        RunDirectoryError, match=r"output.path: expected a path of a local or shared .*, but got 's3://bucket"
     ):
         publish(run, turns_of(tmp_path / "x"), NOW)
 
 
 def test_a_run_that_an_earlier_release_prepared_has_no_turn_and_is_refused(tmp_path: Path) -> None:
     run = validated(tmp_path / "run", tmp_path / "out", {"a.txt": "one"}, turn=0)
-    with pytest.raises(RunDirectoryError, match=r"required a run with a turn, .* begin a new run"):
+    with pytest.raises(RunDirectoryError, match=r"expected a run with a turn, .* begin a new run"):
         published(run)
 
 

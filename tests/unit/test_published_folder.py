@@ -95,7 +95,7 @@ def test_a_damaged_day_whose_result_is_gone_is_told_in_one_sentence(tmp_path: Pa
     published(run)
     _emptied(out)
     _remove_source(run)
-    with pytest.raises(RunDirectoryError, match=r"a.txt: required the file of 3 bytes that was .*, but came no such f"):
+    with pytest.raises(RunDirectoryError, match=r"a.txt: expected the file of 3 bytes that was .*, but got no such f"):
         published(run)
     assert left_over(out) == []
 
@@ -274,7 +274,7 @@ def test_where_folders_cannot_be_exchanged_it_is_refused_in_one_sentence(tmp_pat
     out = tmp_path / "out"
     published(validated(tmp_path / "1", out, {"a.txt": "one"}))
     ended = _publish_without_exchange(validated(tmp_path / "2", out, {"a.txt": "two"}, turn=2), out)
-    assert "required a file system that can exchange two folders at once (renameat2), but came" in ended.stdout
+    assert "expected a file system that can exchange two folders at once (renameat2), but got" in ended.stdout
     assert "set output.allow_gap: true" in ended.stdout
     assert texts(out / DAY) == ["one"]
 
@@ -300,7 +300,7 @@ for allow_gap in (False, True):
 def test_where_folders_cannot_be_exchanged_no_turn_is_drawn_without_leave(tmp_path: Path) -> None:
     """The night's work would be for nothing."""
     refused, drawn = _lines(_DRAWS, str(tmp_path / "out"))
-    assert refused.startswith(f"2 field output.path, {tmp_path}/.out.skewless: required a file system that can exch")
+    assert refused.startswith(f"2 field output.path, {tmp_path}/.out.skewless: expected a file system that can exch")
     assert drawn == "1"
     assert list((tmp_path / ".out.skewless").iterdir()) == []
 
@@ -336,7 +336,7 @@ def test_a_second_rename_that_fails_is_rolled_back(tmp_path: Path) -> None:
     published(validated(tmp_path / "1", out, {"a.txt": "one"}))
     overtaken = validated(tmp_path / "2", out, {"a.txt": "two"}, turn=2, allow_gap=True)
     ended = _publish_without_exchange(overtaken, out, "move away")
-    assert "came another attempt or run, which moved its draft away" in ended.stdout, ended.stderr
+    assert "got another attempt or run, which moved its draft away" in ended.stdout, ended.stderr
     assert texts(out / DAY) == ["one"]
     assert not list(out.parent.rglob("*.aside"))
 
@@ -367,5 +367,5 @@ def test_an_output_folder_that_goes_away_meanwhile_is_told_in_one_sentence(tmp_p
     while next(steps) != "cleared":
         pass
     out.rmdir()
-    with pytest.raises(RunDirectoryError, match="required a folder that can be written, but came No such file or dir"):
+    with pytest.raises(RunDirectoryError, match="expected a folder that can be written, but got No such file or dir"):
         next(steps)

@@ -89,7 +89,7 @@ def test_reports_that_forget_rows_are_refused() -> None:
     frozen = job(4)
     first, second = reports(frozen, [STEADY, STEADY])
     fewer = second.histogram.model_copy(update={"head": {**second.histogram.head, "cold-3": (10, 0)}})
-    with pytest.raises(PlanError, match="report of stage 1: required at least as many rows seen"):
+    with pytest.raises(PlanError, match="report of stage 1: expected at least as many rows seen"):
         weighted(frozen, [first, second.model_copy(update={"histogram": fewer})])
 
 

@@ -224,7 +224,7 @@ def test_keys_that_may_not_be_split_are_not_split_in_a_replay_either() -> None:
 
 def test_a_run_that_has_not_ended_is_refused_in_one_sentence() -> None:
     run = zipf_run()
-    with pytest.raises(PlanError, match=r"replay: required .* all 4 waves, .* 2 stages.*let the run end first"):
+    with pytest.raises(PlanError, match=r"replay: expected .* all 4 waves, .* 2 stages.*let the run end first"):
         replay(run.job, run.reports[:2], "static")
     with pytest.raises(PlanError, match="let the run end first"):
         replay(run.job, [], "static")

@@ -189,7 +189,7 @@ def test_a_ring_on_which_a_reducer_owns_nothing_is_refused_in_one_sentence(
     with pytest.raises(SpecError) as raised:
         first_plan(synthetic.job([1000], **routing))
     required = f"a slot of the ring for each of {most} reducers"
-    assert str(raised.value) == f"spec, routing: required {required}, but came {came}; {hint}"
+    assert str(raised.value) == f"spec, routing: expected {required}, but got {came}; {hint}"
 
 
 def relieved(policy: str, ring: Ring, hot: int, **routing: Any) -> Decision:

@@ -36,7 +36,7 @@ def test_a_virtual_task_is_read_back_from_its_name(task: VirtualTask) -> None:
     "name", ["", "3", "3-1", "3-1-4-1", "a-b-c", "3-4-4", "3-1-3", "3-1-0", "-3-1-4", "03-1-4", "3-1-4 "]
 )
 def test_a_name_of_no_virtual_task_is_refused(name: str) -> None:
-    with pytest.raises(PlanError, match="virtual task: required"):
+    with pytest.raises(PlanError, match="virtual task: expected"):
         VirtualTask.parse(name)
 
 

@@ -15,8 +15,9 @@ import yaml
 from jsonschema import Draft202012Validator, ValidationError
 
 from skewless.errors import SpecError
+from skewless.spec.reading import load_spec, parse_spec
 from skewless.spec.reference import EXAMPLE, reference_page, schema_text, sections, spec_schema
-from skewless.spec.spec import JobSpec, load_spec, parse_spec
+from skewless.spec.spec import JobSpec
 
 ROOT = Path(__file__).parents[2]
 CATALOG = sorted((ROOT / "jobs/catalog").glob("*.yaml"))

@@ -39,7 +39,7 @@ class AggregateRegistry(Mapping[str, Aggregate]):
         if name in self._registered and name not in self._told:
             self._told.add(name)
             log.warning(
-                "aggregate %r: required a name that no native aggregate has, but came %s; the native one is used: "
+                "aggregate %r: expected a name that no native aggregate has, but got %s; the native one is used: "
                 "rename the entry point.",
                 name,
                 self._registered.registered_as(name),

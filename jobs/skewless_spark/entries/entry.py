@@ -23,7 +23,8 @@ from skewless.run.folder import RUN_GROUP
 from skewless.run.publication import require_passed
 from skewless.spec.options import parse_options, refuse_more_waves, with_options
 from skewless.spec.part import part_named
-from skewless.spec.spec import JobSpec, load_spec
+from skewless.spec.reading import load_spec
+from skewless.spec.spec import JobSpec
 from skewless_spark.entries.clusters import cluster_name, stay_with
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.quality.validate import validate

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from skewless.documents.job import Selected
 from skewless.errors import SpecError
-from skewless.spec.spec import Map
+from skewless.spec.input import Map
 from skewless_spark.mapping.mapped import Mapped
 
 _GENERATORS = ("explode", "explode_outer", "posexplode", "posexplode_outer")

@@ -19,8 +19,7 @@ from skewless.routing.plan import RoutingPlan
 from skewless.routing.waves import cut_waves
 from skewless.run.directory import RunDirectory
 from skewless.run.publication import beside, draw_turn, turns_folder, with_turn
-from skewless.spec.dated_path import resolve_path
-from skewless.spec.part import Part
+from skewless.spec.part import Part, resolve_path
 from skewless.spec.spec import JobSpec
 from skewless_leases import Turns, open_store
 from skewless_spark.aggregates.binding import argument_columns, assumed_types, check_calls, check_types

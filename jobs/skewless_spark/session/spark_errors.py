@@ -58,7 +58,7 @@ def sentence_for(err: BaseException) -> str:
         return _STATE.sub("", str(ours[-1][1]))
     if _NO_CODE.search(_text(err)):
         return (
-            "Spark's Python workers: required this project's code, but came none; install it where they run, or have "
+            "Spark's Python workers: expected this project's code, but got none; install it where they run, or have "
             "the connection send it (ship_code)."
         )
     if _jvm_gone(err):

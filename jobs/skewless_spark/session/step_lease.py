@@ -12,7 +12,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from skewless.errors import LostRaceError
 from skewless.run.directory import Fence, RunDirectory
-from skewless.spec.sharing import FILES, Sharing
+from skewless.spec.clusters import FILES, Sharing
 from skewless_leases import FencedOutError, Lease, LeaseError, TimeSpans
 
 #: Below a step's folder: who is at it. With the step's files it goes, if somebody removes them to have it done anew.

@@ -16,7 +16,7 @@ from skewless.documents.stage_report import StageReport
 from skewless.errors import RunDirectoryError
 from skewless.planner.planner import plan_next_stage
 from skewless.run.directory import RunDirectory, stage_step
-from skewless.spec.sharing import FILES, Sharing
+from skewless.spec.clusters import FILES, Sharing
 from skewless_leases import FencedOutError, Grant, StoreError, TimeSpans, Worker, read
 from skewless_leases.stores.tables import look_at
 from skewless_spark.session.connect import connected, slots

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from skewless_spark.sources.formats.spark_types import EMPTY_COLUMN_TYPE, EMPTY_KEY_TYPE, UNSUPPORTED
 from skewless_spark.sources.identity import require_unchanged
 from skewless_spark.sources.listing import Listing, list_input
 from skewless_spark.sources.reading import ORIGIN, ORIGIN_INDEX, Tally, read_units
-from skewless_spark.sources.spark_types import EMPTY_COLUMN_TYPE, EMPTY_KEY_TYPE, UNSUPPORTED
 from skewless_spark.sources.uris import literally
 
 __all__ = [

@@ -10,15 +10,16 @@ from dataclasses import dataclass
 from skewless.documents.job import Source, Unit
 from skewless.errors import InputError, nearest
 from skewless.run.written_path import as_written
-from skewless.spec.spec import Input
-from skewless_spark.sources import json_lines, partition_columns
+from skewless.spec.input import Input
+from skewless_spark.sources import partition_columns
 from skewless_spark.sources.cutting import cut_bytes_evenly, cut_groups, is_large, piece_bytes
-from skewless_spark.sources.delimited import header_of
-from skewless_spark.sources.files import COMPRESSED, find, open_file, open_input
-from skewless_spark.sources.footers import Footer, footer_of
+from skewless_spark.sources.formats import json_lines
+from skewless_spark.sources.formats.delimited import header_of
+from skewless_spark.sources.formats.files import COMPRESSED, find, open_file, open_input
+from skewless_spark.sources.formats.footers import Footer, footer_of
+from skewless_spark.sources.formats.lines import Block
+from skewless_spark.sources.formats.spark_types import declared_type
 from skewless_spark.sources.identity import LOOKERS, checksums, listed_identity
-from skewless_spark.sources.lines import Block
-from skewless_spark.sources.spark_types import declared_type
 from skewless_spark.sources.uris import FILE_COLUMNS, file_column_type
 
 #: Files that are sampled for how long a line is, and the bytes of each: at most 5 % of a large input.

@@ -14,10 +14,10 @@ from pyarrow import orc
 from skewless.documents.job import Source, Unit
 from skewless.errors import InputError
 from skewless.routing.hashing import pack_origin
-from skewless_spark.sources import delimited, json_lines
-from skewless_spark.sources.lines import blocks
-from skewless_spark.sources.spark_types import arrow_type_of
-from skewless_spark.sources.text_values import cast_text
+from skewless_spark.sources.formats import delimited, json_lines
+from skewless_spark.sources.formats.lines import blocks
+from skewless_spark.sources.formats.spark_types import arrow_type_of
+from skewless_spark.sources.formats.text_values import cast_text
 from skewless_spark.sources.uris import FILE_COLUMNS, file_column_type, file_value
 
 Batches = Iterable[pa.RecordBatch]

@@ -9,8 +9,9 @@ from pydantic import Field, model_validator
 
 from skewless.document import LARGEST_COUNT, LAST_STAGE, Count, Document, Frozen, unmet
 from skewless.errors import PlanError
+from skewless.spec.input import InputFormat
 from skewless.spec.part import Part
-from skewless.spec.spec import InputFormat, JobSpec
+from skewless.spec.spec import JobSpec
 
 #: Engine ``combine``: input splits for each slot, and bytes of a split at most.
 SPLITS_PER_SLOT = 2

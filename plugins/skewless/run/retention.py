@@ -38,7 +38,7 @@ from skewless.run.publication import (
 from skewless.run.publication.places import beside, left_drafts, past_grace
 from skewless.run.written_path import as_written
 from skewless.spec.part import Part
-from skewless.spec.spec import Output
+from skewless.spec.result import Output
 
 #: As many as a warm start looks at: the last run, and the one before it to see how far keys drift.
 KEPT_RUNS = 2

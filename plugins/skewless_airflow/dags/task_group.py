@@ -13,16 +13,14 @@ from airflow.configuration import conf
 from airflow.sdk import Asset, BaseOperator, TaskGroup, TriggerRule
 
 from skewless.run.directory import RESULT_STEP, stage_step
-from skewless.spec.spec import JobSpec, load_spec
+from skewless.spec.reading import load_spec
+from skewless.spec.spec import JobSpec
 from skewless_airflow.operators.approval import ApproveForwardingOperator
-from skewless_airflow.operators.operators import (
-    PlanStageOperator,
-    PrepareOperator,
-    PublishOperator,
-    ShareStageOperator,
-    SkewlessSparkOperator,
-    ValidateOperator,
-)
+from skewless_airflow.operators.plan_stage import PlanStageOperator
+from skewless_airflow.operators.prepare import PrepareOperator
+from skewless_airflow.operators.publish import PublishOperator
+from skewless_airflow.operators.share_stage import ShareStageOperator
+from skewless_airflow.operators.spark_step import SkewlessSparkOperator, ValidateOperator
 
 #: No step of a nightly job takes longer; without a limit a hung driver blocks all nights after it.
 STEP_TIMEOUT = dt.timedelta(hours=6)

@@ -174,5 +174,5 @@ def known_policies(names: list[str]) -> tuple[str, ...]:
     for name in names:
         if name not in POLICIES:
             hint = nearest(name[:50], POLICIES)
-            raise HTTPException(status.HTTP_422_UNPROCESSABLE_CONTENT, f"There is no such policy; {hint}.")
+            raise HTTPException(status.HTTP_422_UNPROCESSABLE_CONTENT, f"There is no such policy; {hint}")
     return tuple(dict.fromkeys(names))

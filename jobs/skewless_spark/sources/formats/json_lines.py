@@ -10,9 +10,9 @@ import pyarrow.json as pa_json
 
 from skewless.documents.job import Source, Unit
 from skewless.errors import InputError
-from skewless_spark.sources.lines import Block, blocks
-from skewless_spark.sources.spark_types import arrow_type_of, spark_type_of
-from skewless_spark.sources.text_values import cast_text, first_bad
+from skewless_spark.sources.formats.lines import Block, blocks
+from skewless_spark.sources.formats.spark_types import arrow_type_of, spark_type_of
+from skewless_spark.sources.formats.text_values import cast_text, first_bad
 
 #: Types whose values JSON writes as texts.
 _AS_TEXT = ("date", "timestamp", "timestamp_ntz", "binary")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import IO, NamedTuple
 
-from skewless_spark.sources.files import open_file
+from skewless_spark.sources.formats.files import open_file
 
 BLOCK_BYTES = 4 << 20
 #: A range ends in the middle of a line: so much is read at a time to find where that ends.

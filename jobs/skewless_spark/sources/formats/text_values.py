@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from skewless_spark.sources.spark_types import arrow_type_of
+from skewless_spark.sources.formats.spark_types import arrow_type_of
 
 _ZONED = r":\d\d(\.\d+)?(Z|[+-]\d\d(:?\d\d)?)$"
 

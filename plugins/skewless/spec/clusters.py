@@ -1,4 +1,4 @@
-"""Where the leases of a run are kept and how long they last, and which Spark clusters share its stages by them."""
+"""The Spark clusters of a job: how large their applications are, and how several of them share a run by leases."""
 
 from __future__ import annotations
 
@@ -10,6 +10,27 @@ from skewless.document import Frozen, unmet
 
 #: What ``store`` says for a folder of the run directory.
 FILES = "files"
+
+
+#: As Java reads it, from a mebibyte up.
+MEMORY = r"^[1-9][0-9]{0,6}[mgMG]$"
+
+
+class SparkSizing(Frozen):
+    """How large the Spark application of a step is; what is not given is left to the connection and to Spark."""
+
+    driver_memory: str | None = Field(
+        default=None, pattern=MEMORY, description="Memory of the driver, like 2g.", examples=["4g"]
+    )
+    executor_memory: str | None = Field(
+        default=None, pattern=MEMORY, description="Memory of each executor, like 4g; local Spark has none.",
+        examples=["8g"],
+    )  # fmt: skip
+    executor_cores: int | None = Field(default=None, ge=1, le=1024, description="Cores of each executor.", examples=[4])
+    cores: int | None = Field(
+        default=None, ge=1, le=100_000, description="Cores of all executors together, on a standalone cluster.",
+        examples=[64],
+    )  # fmt: skip
 
 
 class Sharing(Frozen):

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 from pyarrow import orc
 
 from skewless.errors import InputError
-from skewless_spark.sources.orc_footer import stripes_of
-from skewless_spark.sources.spark_types import spark_type_of, spark_types_of
+from skewless_spark.sources.formats.orc_footer import stripes_of
+from skewless_spark.sources.formats.spark_types import spark_type_of, spark_types_of
 
 
 class Footer(NamedTuple):

@@ -1,4 +1,4 @@
-"""``python -m deploy.local.commands up|down|demo``: Airflow on a laptop, for the commands of the Makefile."""
+"""``python -m deploy.local up|down|demo``: Airflow on a laptop, for the commands of the Makefile."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -21,7 +20,8 @@ from deploy.local import standalone
 from deploy.local.follow import HEARTBEAT_SECONDS, RunLostError, follow, progress_for
 from deploy.local.rest import AirflowRest
 from skewless.run.directory import RunDirectory
-from skewless_airflow.run_store import run_location
+from skewless_airflow.run_store import safe_run_id
+from skewless_cli import run_view
 
 DEMO_DAG = "python_tokens"
 #: The first parse of the DAG folder on two slow cores.
@@ -30,14 +30,14 @@ PARSE_SECONDS = 120.0
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one of the commands; the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m deploy.local.commands", description=__doc__)
-    parser.add_argument("door", choices=("up", "down", "demo"))
-    door = {"up": up, "down": down, "demo": demo}[parser.parse_args(arguments).door]
+    parser = argparse.ArgumentParser(prog="python -m deploy.local", description=__doc__)
+    parser.add_argument("command", choices=("up", "down", "demo"))
+    command = {"up": up, "down": down, "demo": demo}[parser.parse_args(arguments).command]
     # A plain kill should clean up like Ctrl-C.
     signal.signal(signal.SIGTERM, _interrupt)
     console = Console()
     try:
-        return door(console)
+        return command(console)
     except standalone.LocalAirflowError as err:
         _say(console, str(err))
     except KeyboardInterrupt:
@@ -48,49 +48,50 @@ def main(arguments: list[str] | None = None) -> int:
 
 def up(console: Console) -> int:
     """Start Airflow and say how to log in; it stays up."""
-    found = standalone.running()
+    home = standalone.default_home()
+    found = standalone.running(home)
     if found is None:
-        found = standalone.start(int(os.environ.get("SKEWLESS_PORT") or 8080))
+        found = standalone.start(home, int(os.environ.get("SKEWLESS_PORT") or 8080))
         try:
-            _await(console, found)
-            with _client(found) as rest:
-                rest.ensure_pool(standalone.POOL, standalone.POOL_SLOTS)
+            _await(console, home, found)
+            standalone.client(home, found).close()
         except KeyboardInterrupt:
-            standalone.stop()
+            standalone.stop(home)
             raise
         _say(console, f"Airflow is up: {found.url}")
     else:
         _say(console, f"Airflow is up already: {found.url}")
-    _say(console, f"Log in as {standalone.USER}; the password is in {standalone.password_file()}")
+    _say(console, f"Log in as {standalone.USER}; the password is in {home.passwords}")
     if console.is_terminal:  # never into a file or a CI log
-        _say(console, f"  user      {standalone.USER}\n  password  {standalone.password()}")
+        _say(console, f"  user      {standalone.USER}\n  password  {home.password()}")
     if not standalone.schedules_on():
-        _say(console, "DAGs run when triggered; for their schedules too: make down, then SKEWLESS_SCHEDULE=on make up")
+        _say(
+            console,
+            "DAGs run only when they are triggered. To have their schedules, too: "
+            "make down, then SKEWLESS_SCHEDULE=on make up",
+        )
     _say(console, "Stop it with: make down")
     return 0
 
 
 def down(console: Console) -> int:
     """Stop Airflow."""
-    _say(console, "Airflow is stopped." if standalone.stop() else "Airflow was not running.")
+    _say(console, "Airflow is stopped." if standalone.stop(standalone.default_home()) else "Airflow was not running.")
     return 0
 
 
 def demo(console: Console) -> int:
-    """Run the demo's DAG in Airflow and show it to its end."""
-    with _some_airflow(console) as server, _client(server) as rest:
-        rest.ensure_pool(standalone.POOL, standalone.POOL_SLOTS)
+    """Run the demo's DAG in Airflow, follow it to its end, and show its result."""
+    home = standalone.default_home()
+    with _some_airflow(console, home) as server, standalone.client(home, server, patience_seconds=0) as rest:
         run_id, state = _run_demo(console, rest)
-        location = run_location(DEMO_DAG, run_id)
         if state != "success":
             _show_failure(console, rest, run_id)
             return 1
-    show = [str(Path(sys.executable).parent / "skewless"), "show", location]
-    shown = subprocess.run(show, check=False)  # noqa: S603  # our own command; the run directory is no option
-    logs = standalone.LOGS / f"dag_id={DEMO_DAG}" / f"run_id={run_id}"
-    _say(console, f"task logs:      {logs}")
+    run_view.show(_run_of(run_id), console)
+    _say(console, f"task logs:      {_logs(run_id)}")
     _say(console, f"in the UI:      make up, then {_page_url(run_id)}")
-    return shown.returncode
+    return 0
 
 
 def _run_demo(console: Console, rest: AirflowRest) -> tuple[str, str]:
@@ -101,7 +102,7 @@ def _run_demo(console: Console, rest: AirflowRest) -> tuple[str, str]:
     try:
         if was_paused:
             rest.set_paused(DEMO_DAG, False)
-        with progress_for(console, RunDirectory(run_location(DEMO_DAG, run_id))) as progress:
+        with progress_for(console, _run_of(run_id)) as progress:
             return run_id, follow(rest, DEMO_DAG, run_id, progress)
     except RunLostError as err:
         raise standalone.LocalAirflowError(str(err)) from None
@@ -126,35 +127,44 @@ def _show_failure(console: Console, rest: AirflowRest, run_id: str) -> None:
         _say(console, f"Task {one.task} failed in try {one.tries}; its log ends with:")
         for line in [line for line in lines if not line.startswith("::")][-20:]:
             _say(console, f"  {line}")
-    logs = standalone.LOGS / f"dag_id={DEMO_DAG}" / f"run_id={run_id}"
-    _say(console, f"All logs of the run are in {logs}")
+    _say(console, f"All logs of the run are in {_logs(run_id)}")
+
+
+def _run_of(run_id: str) -> RunDirectory:
+    return RunDirectory(f"{standalone.DATA_ROOT}/runs/{DEMO_DAG}/{safe_run_id(run_id)}")
+
+
+def _logs(run_id: str) -> Path:
+    return standalone.default_home().logs / f"dag_id={DEMO_DAG}" / f"run_id={run_id}"
 
 
 @contextlib.contextmanager
-def _some_airflow(console: Console) -> Iterator[standalone.Running]:
+def _some_airflow(console: Console, home: standalone.Home) -> Iterator[standalone.Running]:
     """The Airflow that is up, or one for as long as this lasts."""
-    found = standalone.running()
+    found = standalone.running(home)
     if found is not None:
         _say(console, f"Using the Airflow that is up: {found.url}")
         yield found
         return
-    server = standalone.start(standalone.free_port())
+    server = standalone.start(home, standalone.free_port())
     try:
-        _await(console, server)
+        _await(console, home, server)
         yield server
     finally:
         # A second Ctrl-C must not leave half an Airflow behind.
         with _uninterrupted():
             _say(console, "Stopping Airflow ...")
-            standalone.stop()
+            standalone.stop(home)
 
 
-def _await(console: Console, server: standalone.Running) -> None:
+def _await(console: Console, home: standalone.Home, server: standalone.Running) -> None:
     """Wait until Airflow is healthy, visibly."""
     begun = spoken = time.monotonic()
     if console.is_terminal:
         with console.status("Starting Airflow ...") as status:
-            standalone.wait_until_healthy(server, lambda passed: status.update(f"Starting Airflow ... {passed:.0f} s"))
+            standalone.wait_until_healthy(
+                home, server, lambda passed: status.update(f"Starting Airflow ... {passed:.0f} s")
+            )
     else:
         _say(console, f"Starting Airflow on port {server.port} ...")
 
@@ -164,12 +174,8 @@ def _await(console: Console, server: standalone.Running) -> None:
                 spoken = time.monotonic()
                 _say(console, f"{passed:5.0f} s  ... Airflow is starting")
 
-        standalone.wait_until_healthy(server, tick)
+        standalone.wait_until_healthy(home, server, tick)
     _say(console, f"Airflow is healthy after {time.monotonic() - begun:.0f} s.")
-
-
-def _client(server: standalone.Running) -> AirflowRest:
-    return AirflowRest(server.url, standalone.USER, standalone.password())
 
 
 def _page_url(run_id: str) -> str:

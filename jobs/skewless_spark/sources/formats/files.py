@@ -12,7 +12,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from skewless.errors import InputError
 from skewless.run.written_path import as_written
-from skewless_spark.sources.local_files import files_below, refuse_linked_on_the_way
+from skewless_spark.sources.formats.local_files import files_below, refuse_linked_on_the_way
 
 #: Endings of compressed texts, which are read from their beginning and never cut.
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")

@@ -11,8 +11,8 @@ import pyarrow.csv as pa_csv
 
 from skewless.documents.job import Source, Unit
 from skewless.errors import InputError
-from skewless_spark.sources.lines import Block, blocks
-from skewless_spark.sources.text_values import cast_text, first_bad
+from skewless_spark.sources.formats.lines import Block, blocks
+from skewless_spark.sources.formats.text_values import cast_text, first_bad
 
 
 def header_of(line: bytes, delimiter: str, file: str) -> list[str]:

@@ -1,0 +1,68 @@
+"""A task that decides about one stage."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import structlog
+from airflow.sdk import BaseOperator, Context
+from airflow.sdk.exceptions import AirflowSkipException
+
+from skewless.documents.decision import Decision
+from skewless.planner.planner import plan_next_stage
+from skewless.run.directory import RunDirectory
+from skewless_airflow.observability.links import (
+    DecisionLink,
+    SkewReportLink,
+    push_links,
+)
+from skewless_airflow.observability.metrics import emit, stage_gauges
+from skewless_airflow.observability.planning_log import planning_lines
+from skewless_airflow.operators.ending import end_with_sentence
+from skewless_airflow.run_store import run_directory
+
+log = structlog.get_logger(__name__)
+
+
+class PlanStageOperator(BaseOperator):
+    """Decides about one stage from the documents of the one before, and says why.
+
+    Args:
+        stage: the stage that is decided about, from 1.
+        group: the name of one aggregation of several in a DAG.
+    """
+
+    operator_extra_links = (SkewReportLink(), DecisionLink())
+
+    def __init__(self, *, stage: int, group: str = "", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.stage = stage
+        self.group = group
+
+    def execute(self, context: Context) -> None:
+        """Decide, write it down, and skip the stage when it is not needed."""
+        push_links(context)
+        run = run_directory(context["dag_run"], self.group)
+        with end_with_sentence():
+            ended = _ended_before(run, self.stage)
+            if ended is not None:
+                raise AirflowSkipException(f"stage {ended.stage - 1} was the last: {ended.sentence}")
+            begun = time.monotonic_ns()
+            report, decision = run.report(self.stage - 1), run.decide(self.stage, plan_next_stage)
+            emit(stage_gauges(report, decision, time.monotonic_ns() - begun), self.dag_id, self.stage)
+        for line in planning_lines(report, decision):
+            log.info(line)
+        if decision.next_plan is None:
+            raise AirflowSkipException(decision.sentence)
+
+
+def _ended_before(run: RunDirectory, stage: int) -> Decision | None:
+    """The decision before ``stage`` by which no further stage was needed, if there is one."""
+    for earlier in range(1, stage):
+        if not run.exists(f"decisions/{earlier:04d}.json"):
+            return None
+        decision = run.decision(earlier)
+        if decision.next_plan is None:
+            return decision
+    return None

@@ -1,0 +1,102 @@
+"""The first task of a run: it freezes the spec, the options of the trigger form and the day."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import structlog
+from airflow.sdk import Context
+
+from skewless.documents.job import Job
+from skewless.errors import SpecError
+from skewless.routing.plan import RoutingPlan
+from skewless.run.directory import SPEC_DOCUMENT, RunDirectory
+from skewless.spec import JobSpec, SparkSizing
+from skewless.spec.options import refuse_more_waves, with_options
+from skewless_airflow.observability.lineage import input_lineage
+from skewless_airflow.operators.spark_step import SkewlessSparkOperator
+from skewless_airflow.places import data_root
+from skewless_airflow.run_store import part_of_run, run_directory
+from skewless_airflow.trigger_form import Choice, chosen
+
+log = structlog.get_logger(__name__)
+
+
+class PrepareOperator(SkewlessSparkOperator):
+    """Freezes the spec, lists the input and writes plan 0.
+
+    What the run was triggered with is checked before Spark starts, and once more in the job.
+
+    Args:
+        spec: the spec; the DAG has stages for its waves.
+        spec_path: its file; without one the spec itself is sent, as a document of the run directory.
+        form: whether the DAG has the spec's trigger form, so that the run's conf chooses among its options.
+    """
+
+    def __init__(self, *, spec: JobSpec, spec_path: str = "", form: bool = False, **kwargs: Any) -> None:
+        super().__init__(entry="prepare_run.py", **kwargs)
+        self.spec = spec
+        self.spec_path = spec_path
+        self.form = form
+        self._chosen = spec
+
+    def arguments(self, context: Context, run: RunDirectory) -> list[str]:
+        """The spec, the options, the day, and where relative paths start."""
+        choice = self.choice(context)
+        self._chosen = with_options(self.spec, choice.options, f"trigger form of {self.dag_id}")
+        refuse_more_waves(self._chosen, len(self.spec.routing.waves), f"trigger form of {self.dag_id}")
+        if self.spec_path:
+            where = ["--spec", self.spec_path]
+        else:
+            run.write_once(SPEC_DOCUMENT, self.spec)
+            where = []
+        schedule = self.spec.schedule.of_dag(scheduled=context["dag"].timetable.can_be_scheduled)
+        part = choice.part or part_of_run(context["dag_run"], schedule, f"asset events of {self.dag_id}")
+        log.info("computes %s", part)
+        options = json.dumps(choice.options)
+        if choice.options:
+            log.info("chosen for this run", **choice.options)
+        return [
+            *where,
+            *("--date", part.date.isoformat(), *(("--hour", part.hour) if part.hour else ()), "--root", data_root()),
+            *("--options", options, "--most-waves", str(len(self.spec.routing.waves))),
+        ]
+
+    def choice(self, context: Context) -> Choice:
+        """What the run was triggered with.
+
+        Raises:
+            SpecError: that is not for this form.
+        """
+        if not self.form:
+            return Choice(None, {})
+        dag_run, where = context["dag_run"], f"trigger form of {self.dag_id}"
+        choice = chosen(dag_run.conf or {}, context["dag"].params, self.spec, where)
+        if choice.part is not None and dag_run.run_type == "backfill":
+            # All runs of the range would publish under it, one over the other.
+            raise SpecError(
+                f"{where}, field date", "no date for a backfill, whose runs have their own", str(choice.part)
+            )
+        return choice
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
+        """What the run reads, for OpenLineage's provider."""
+        return input_lineage(run_directory(task_instance, self.group))
+
+    def sizing(self, run: RunDirectory) -> SparkSizing:
+        """As it was chosen: there is no job yet."""
+        del run
+        return self._chosen.spark
+
+    def verify(self, run: RunDirectory) -> None:
+        """Hold ``prepare`` to its two documents."""
+        job, plan = run.read("job.json", Job), run.read("plans/0000.json", RoutingPlan)
+        log.info(
+            "prepared",
+            rows=job.rows,
+            files=len({unit.path for unit in job.units}),
+            waves=len(job.waves),
+            tasks=len(plan.tasks),
+            part=str(job.part),
+        )

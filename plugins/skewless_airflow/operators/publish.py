@@ -1,0 +1,85 @@
+"""The last task of a run: it publishes the result and emits the asset event."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import structlog
+from airflow.sdk import Asset, AssetAlias, BaseOperator, Context
+from airflow.sdk.execution_time.context import InletEventsAccessors
+from pydantic import JsonValue
+
+from skewless.run.publication import publish, record_of, turns_folder
+from skewless.run.summary import run_facts
+from skewless_airflow.observability.lineage import published_lineage
+from skewless_airflow.observability.links import (
+    QualityReportLink,
+    SkewReportLink,
+    push_links,
+    quality_page,
+    skew_page,
+)
+from skewless_airflow.operators.ending import end_with_sentence
+from skewless_airflow.run_store import run_directory
+from skewless_leases import Turns, open_store
+
+log = structlog.get_logger(__name__)
+
+
+class PublishOperator(BaseOperator):
+    """Moves the validated result into place and tells whoever waits for it.
+
+    Its outlet is an alias: an asset itself would have an event whenever the task ends well. So there is one for each
+    run that was published, and none for one that a later run of the day has superseded, or that is cleared.
+
+    Args:
+        asset: the published result.
+        group: the name of one aggregation of several in a DAG.
+    """
+
+    operator_extra_links = (SkewReportLink(), QualityReportLink())
+
+    def __init__(self, *, asset: Asset, group: str = "", **kwargs: Any) -> None:
+        self.alias = AssetAlias(name=asset.name)
+        super().__init__(outlets=[self.alias], **kwargs)
+        self.asset = asset
+        self.group = group
+
+    def execute(self, context: Context) -> None:
+        """Publish, and say on the asset event what: path, counts, verdict, balance and links."""
+        push_links(context)
+        run, dag_run = run_directory(context["dag_run"], self.group), context["dag_run"]
+        with end_with_sentence():
+            again = record_of(run) is not None
+            turns = Turns(open_store(turns_folder(run.job().output_path)))
+            published = publish(run, turns, dt.datetime.now(tz=dt.UTC))
+            if (over := published.superseded) is not None:
+                log.warning(
+                    "superseded: a later run of the day has published", path=published.path, turn=published.turn,
+                    by=over.by.run, in_turn=over.turn,
+                )  # fmt: skip
+                return
+            facts: dict[str, JsonValue] = {
+                "rows": published.rows, "keys": published.keys, "path": published.path,
+                "run": str(run), "turn": published.turn, **run_facts(run),
+            }  # fmt: skip
+        log.info("published", **facts)
+        if again and self._told(dag_run):
+            log.info("its event exists already, so none is added")
+            return
+        facts["links"] = {
+            "skew": skew_page(dag_run.dag_id, dag_run.run_id),
+            "quality": quality_page(dag_run.dag_id, dag_run.run_id),
+        }
+        context["outlet_events"][self.alias].add(self.asset, extra=facts)
+
+    def _told(self, dag_run: Any) -> bool:
+        """Whether the run's event is there: Airflow writes it together with the success of the task."""
+        events = InletEventsAccessors(inlets=[self.asset])[self.asset]
+        mine = (dag_run.dag_id, dag_run.run_id, self.task_id)
+        return any((one.source_dag_id, one.source_run_id, one.source_task_id) == mine for one in events)
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
+        """What the run has read and written, for OpenLineage's provider."""
+        return published_lineage(run_directory(task_instance, self.group))

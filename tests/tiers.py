@@ -1,0 +1,28 @@
+"""Which tests ``make test`` leaves to ``make test-all``: those with the marker ``long``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+
+def mostly_long(cases: Iterable[Any], *short: Any) -> list[Any]:
+    """The parameters of a test of which the default run takes a few only.
+
+    Args:
+        cases: all parameters, as ``pytest.mark.parametrize`` takes them.
+        short: those that the default run takes; each of them is among ``cases``.
+    """
+    marked = []
+    left = list(short)
+    for case in cases:
+        if case in left:
+            left.remove(case)
+            marked.append(case)
+        else:
+            values = case if isinstance(case, tuple) else (case,)
+            marked.append(pytest.param(*values, marks=pytest.mark.long))
+    assert not left, f"not among the cases: {left}"
+    return marked
