@@ -19,7 +19,7 @@ from skewless.planner.placement.placement import Placement
 from skewless.planner.planner import Weighed, choose, first_plan, plan_next_stage, propose, refuse_unsafe
 from skewless.planner.policies import POLICIES
 from skewless.planner.policies.proposal import Proposal
-from skewless.routing.plan import WHOLE_SHARE, RoutingPlan
+from skewless.routing.plan import WHOLE_WEIGHT, RoutingPlan
 from tests.unit import synthetic
 from tests.unit.synthetic import MERGEABLE, WHOLE
 
@@ -63,7 +63,7 @@ def test_never_worse_than_standing_still(policy: str, seen: dict[str, int], data
     assert Decision.from_json(decision.to_json()) == decision
     assert decision.next_plan is not None
     for shares in decision.next_plan.head.values():
-        assert sum(weight for _, weight in shares) == WHOLE_SHARE
+        assert sum(weight for _, weight in shares) == WHOLE_WEIGHT
         assert algebra is MERGEABLE or len(shares) == 1
 
 
@@ -185,7 +185,7 @@ def test_a_plan_that_splits_what_may_not_be_split_is_refused() -> None:
     job = synthetic.job([1], WHOLE)
     plan = first_plan(job)
     forecast = Forecast.after(job, plan, synthetic.report(plan, {"hot": 100}, {"hot": 100}))
-    halves = Placement.of_shares([((0, WHOLE_SHARE // 2), (1, WHOLE_SHARE // 2))])
+    halves = Placement.of_shares([((0, WHOLE_WEIGHT // 2), (1, WHOLE_WEIGHT // 2))])
     with pytest.raises(PlanError, match="key 'hot' split"):
         refuse_unsafe(job, forecast, halves)
     refuse_unsafe(synthetic.job([1]), forecast, halves)

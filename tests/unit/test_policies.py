@@ -17,7 +17,7 @@ from skewless.planner.placement.greedy_d import candidates, enough_choices, heav
 from skewless.planner.placement.pin_or_split import SLIVER, water_level
 from skewless.planner.planner import Weighed, choose, first_plan, plan_next_stage, propose
 from skewless.planner.policies import POLICIES
-from skewless.routing.plan import WHOLE_SHARE, RoutingPlan
+from skewless.routing.plan import WHOLE_WEIGHT, RoutingPlan
 from skewless.routing.ring import Ring
 from skewless.spec.routing import PolicyName
 from tests.unit import synthetic
@@ -119,7 +119,7 @@ def test_a_proposal_is_a_valid_plan_and_no_row_is_lost(policy: str, data: st.Dat
         valid = RoutingPlan.model_validate(one.plan.model_dump())
         assert len(valid.tasks) == len(one.loads)
         for shares in valid.head.values():
-            assert sum(weight for _, weight in shares) == WHOLE_SHARE
+            assert sum(weight for _, weight in shares) == WHOLE_WEIGHT
             assert algebra is MERGEABLE or len(shares) == 1
     weighed = list(propose(job, forecast))
     assert choose(weighed).makespan_rows <= weighed[0].makespan_rows
@@ -472,7 +472,7 @@ def test_keys_that_may_not_be_split_go_whole_to_one_candidate(policy: str) -> No
 
 def test_one_choice_is_plain_hashing() -> None:
     (one,) = asked("partial_key", {f"key-{n}": 10 + n for n in range(100)}, choices=1)
-    assert one.head() == {key: ((candidates(key, 8, 1)[0], WHOLE_SHARE),) for key in one.forecast.keys}
+    assert one.head() == {key: ((candidates(key, 8, 1)[0], WHOLE_WEIGHT),) for key in one.forecast.keys}
 
 
 @pytest.mark.parametrize("policy", [*CHOOSERS, "bounded_load"])
@@ -522,7 +522,7 @@ def test_a_key_that_fits_nowhere_goes_to_the_least_loaded() -> None:
     seen = {"hot": 6000, **{f"cold-{n}": 10 for n in range(100)}}
     (one,) = asked("bounded_load", seen, 7000, named=["hot"], reducers=4)
     tail = one.forecast.tail_rows(one.routing)
-    assert one.head() == {"hot": ((int(np.argmin(tail)), WHOLE_SHARE),)}
+    assert one.head() == {"hot": ((int(np.argmin(tail)), WHOLE_WEIGHT),)}
     assert one.sentence.endswith("; 1 fit nowhere and go to the least loaded")
 
 
