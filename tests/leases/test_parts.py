@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import skewless_leases
+from benchmarks.leases.memory_store import MemoryStore
 from skewless_leases.balancing.balance import share_out
 from skewless_leases.balancing.decisions import Memory, decide
 from skewless_leases.balancing.member import Member
@@ -29,9 +30,8 @@ from skewless_leases.liveness.silence import Silences
 from skewless_leases.liveness.spans import TimeSpans
 from skewless_leases.ownership.fence import Grant, check, commit, read, release, take
 from skewless_leases.stores.file_store import FileStore
-from skewless_leases.stores.memory_store import MemoryStore
 from skewless_leases.stores.tables import Allocation, Grab, Look, Presence, Row, decode, encode, look_at
-from tests.leases.village import Diary
+from tests.leases.simulated_workers import Diary
 
 REFUSED_SPANS = [
     ({"normal_lease": 0}, "time span normal_lease: expected more than 0 seconds, but got 0."),

@@ -33,7 +33,7 @@ def skewed(hot: int = 6000) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("policy", sorted(POLICIES))
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(COUNTS, st.data())
 def test_never_worse_than_standing_still(policy: str, seen: dict[str, int], data: st.DataObject) -> None:
     backlog = {key: data.draw(st.integers(0, rows)) for key, rows in seen.items()}
@@ -67,7 +67,7 @@ def test_never_worse_than_standing_still(policy: str, seen: dict[str, int], data
         assert algebra is MERGEABLE or len(shares) == 1
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(COUNTS, st.data())
 def test_a_second_decision_keeps_the_promises_of_the_first(seen: dict[str, int], data: st.DataObject) -> None:
     """With keys that are split already, and what is left of them wherever it is."""

@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.peers.head_choices import choices_needed
@@ -105,6 +105,7 @@ def test_every_policy_of_the_spec_is_registered() -> None:
 
 
 @pytest.mark.parametrize("policy", ALL)
+@settings(max_examples=12)
 @given(st.data())
 def test_a_proposal_is_a_valid_plan_and_no_row_is_lost(policy: str, data: st.DataObject) -> None:
     algebra = data.draw(st.sampled_from([MERGEABLE, WHOLE]))
@@ -125,6 +126,7 @@ def test_a_proposal_is_a_valid_plan_and_no_row_is_lost(policy: str, data: st.Dat
 
 
 @pytest.mark.parametrize("policy", ALL)
+@settings(max_examples=12)
 @given(st.data())
 def test_the_order_of_the_input_never_changes_a_proposal(policy: str, data: st.DataObject) -> None:
     job, plan, report = reported(policy, data, reducers=4, slots=6)
@@ -152,7 +154,7 @@ def test_one_reducer_has_nothing_to_do(policy: str) -> None:
 @pytest.mark.parametrize("policy", ALL)
 @pytest.mark.parametrize("algebra", [MERGEABLE, WHOLE], ids=["may be split", "whole"])
 def test_plans_stay_small_however_long_it_goes_on(policy: str, algebra: Any) -> None:
-    rounds = 50
+    rounds = 30
     job = synthetic.job([2000] * (rounds + 1), algebra, policy=policy, reducers=4, slots=6, max_factor=4, ring_bits=8)
     plan = first_plan(job)
     seen: dict[str, int] = {f"cold-{number}": 0 for number in range(300)}

@@ -14,11 +14,7 @@ from skewless_spark.sources import ORIGIN, Tally, read_units
 from skewless_spark.stage.routing import TASK, route
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import BACKLOG, PYTHON, read_files
-
-#: How a row came into the stage: with the wave, or with the backlog of the last stage, there
-#: either to the task that had it already or, forwarded, to another. The last is no row of the input:
-#: it is the state of a key that lives in one task (``state: forward``).
-ADMITTED, STAYED, FORWARDED, CARRIED = 0, 1, 2, 3
+from skewless_spark.states.python_reduction import ADMITTED, CARRIED, FORWARDED, STAYED
 
 #: The origin of a carried state: before all rows.
 _BEFORE_ALL = -1

@@ -18,11 +18,11 @@ from skewless.document import LARGEST_COUNT
 from skewless.documents.stage_report import LONGEST_HEAD_KEY
 from skewless.routing.plan import RoutingPlan
 from skewless_spark.sources import read_units
-from skewless_spark.stage.queue import ADMITTED, CARRIED, FORWARDED
 from skewless_spark.stage.routing import TASK, slot
-from skewless_spark.states.arrow_states import PythonCall, reduce_batches
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import BACKLOG, NATIVE, PYTHON
+from skewless_spark.states.python_calls import PythonCall
+from skewless_spark.states.python_reduction import ADMITTED, CARRIED, FORWARDED, reduce_batches
 
 #: ``monotonically_increasing_id`` counts the rows of a partition in its low 33 bits.
 _POSITION_MASK = (1 << 33) - 1
