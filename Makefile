@@ -4,8 +4,8 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help demo test readers mutants up down cluster cluster-down env test-all test-long test-cluster bench faults soak docs lint setup setup-tests setup-cluster setup-cluster-tests corpus
 
-# Two files of tests run at a time; tests/conftest.py puts the longest first.
-PYTEST := python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+# Two files of tests run at a time, the longest first: see tests/conftest.py.
+PYTEST := python -m pytest -n 2 --no-loadscope-reorder
 IN_VENV := . .venv/environment.sh &&
 
 help: ## List all commands
@@ -66,13 +66,13 @@ setup:
 	@.ci/setup.sh
 
 setup-tests:
-	@.ci/setup.sh redis
+	@.ci/setup.sh redis archive
 
 setup-cluster:
 	@.ci/setup.sh postgresql
 
 setup-cluster-tests:
-	@.ci/setup.sh postgresql chromium
+	@.ci/setup.sh postgresql chromium archive
 
 corpus: setup
 	@$(IN_VENV) python -m examples.demo_corpus

@@ -160,6 +160,27 @@ def test_a_key_that_may_not_be_split_is_not_and_the_certificate_says_so() -> Non
     )
 
 
+def test_a_key_above_the_level_that_stays_whole_has_its_task_to_itself() -> None:
+    """No input is left: the task of the hot key is done last, and every other key on it is done later still."""
+    job = synthetic.job([60_000], WHOLE, reducers=4)
+    plan = first_plan(job)
+    seen = {"hot": 30_000} | {f"key-{number}": 30 for number in range(1000)}
+    report = synthetic.report(plan, seen, {key: rows - 1 for key, rows in seen.items()}, head=["hot"])
+    decision = plan_next_stage(job, plan, report)
+    assert decision.next_plan is not None
+    assert max(decision.next_plan.expected_rows) <= 1.01 * 30_000
+    assert decision.candidates[0].makespan_rows > 1.2 * 30_000
+
+
+def test_a_decision_is_held_to_all_tasks_that_run_side_by_side_as_the_run_is() -> None:
+    job = synthetic.job([10_000, 90_000], reducers=4, slots=8)
+    plan = first_plan(job)
+    decision = plan_next_stage(job, plan, synthetic.report(plan, skewed()))
+    assert decision.certificate is not None
+    assert decision.certificate.tasks == 8
+    assert decision.certificate.bound_rows == pytest.approx(90_000 / 8)
+
+
 def test_a_plan_that_splits_what_may_not_be_split_is_refused() -> None:
     job = synthetic.job([1], WHOLE)
     plan = first_plan(job)

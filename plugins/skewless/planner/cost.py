@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -9,7 +10,8 @@ import numpy as np
 
 from skewless.bounds.makespan import makespan
 from skewless.documents.job import Job
-from skewless.documents.stage_report import StageReport
+from skewless.documents.stage_report import Histogram, StageReport
+from skewless.planner.engine_choice import ROW_SECONDS
 
 #: Seconds of a stage that are taken to be no work on rows until stages of different sizes have
 #: been seen: a stage of a handful of rows in a warm session. A low guess means more stages.
@@ -61,3 +63,29 @@ def stage_cost(job: Job, reports: Sequence[StageReport]) -> StageCost:
         slope = float(np.cov(rows, seconds, bias=True)[0, 1] / rows.var())
         per_row = max(per_row, slope)
     return StageCost(max(0.0, last_seconds - per_row * last_rows), per_row)
+
+
+def overhead_rows_before(job: Job, last: Histogram | None = None) -> float:
+    """What a stage costs before any was run, in rows of the largest task.
+
+    Args:
+        job: its spec may say what a stage costs.
+        last: what the last run saw, if it is known.
+
+    Returns:
+        All rows there are where nobody knows what a row costs.
+    """
+    given = job.spec.routing.stage_overhead
+    overhead, row_seconds = USUAL_OVERHEAD_SECONDS if given is None else given, row_seconds_before(job, last)
+    if row_seconds is None:
+        return float(job.rows) if overhead else 0.0
+    return overhead / row_seconds
+
+
+def row_seconds_before(job: Job, last: Histogram | None = None) -> float | None:
+    """What a row costs: as the last run measured it, or as the aggregates declare it; None where neither is known."""
+    if last is not None and last.tail_seconds is not None and last.seen_rows:
+        measured = math.fsum(last.head_seconds.values()) + last.tail_seconds
+        return max(ROW_SECONDS, measured / last.seen_rows)
+    declared = [one.row_seconds for one in job.algebra.values() if one.row_seconds is not None]
+    return ROW_SECONDS + math.fsum(declared) if len(declared) == len(job.algebra) else None

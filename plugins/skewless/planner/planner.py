@@ -22,7 +22,7 @@ from skewless.documents.engine_choice import EngineChoice
 from skewless.documents.job import Job
 from skewless.documents.stage_report import StageReport
 from skewless.errors import PlanError, SpecError, nearest
-from skewless.planner.cost import stage_cost
+from skewless.planner.cost import overhead_rows_before, stage_cost
 from skewless.planner.drift import drifted_sentence
 from skewless.planner.engine_choice import choose_engine
 from skewless.planner.forecast import Forecast
@@ -46,6 +46,8 @@ TASK_COST_ROWS = 100.0
 #: Budget of a first stage on the plain ring where waves come in order, as a multiple of the fair share: most
 #: tasks get less of keys that nobody knows, and waves that are no samples are not small for nothing.
 FIRST_BUDGET_IN_ORDER = 0.5
+#: The price of a stage that drains what the only stage with input leaves over, at most, as a part of its budget.
+DRAIN_PART = 0.01
 #: Budget of the policies that do not choose their own, as a multiple of the fair share.
 USUAL_BUDGET = 1.02
 
@@ -135,20 +137,12 @@ def first_plan(job: Job, waves: tuple[int, int] | None = None) -> RoutingPlan:
     job = job.enacted
     routing = job.spec.routing
     waves = waves or (0, min(1, len(job.waves)))
-    # How many rows a map makes of one is seen in the first stage: until then there is nothing to take a share of.
-    # And what is left over at the last input stays where it is, if the policy places nothing.
-    stays = waves[1] == len(job.waves) and not POLICIES[routing.policy].places and not routing.budget
-    budget = (
-        None
-        if job.spec.map or stays
-        else _fair_budget(job, job.admitted_rows(waves), routing.reducers, routing.budget or _first_budget(job))
-    )
     return RoutingPlan(
         epoch=0,
         policy=routing.policy,
         waves=waves,
         ring=first_ring(routing),
-        budget_rows=budget,
+        budget_rows=_first_budget(job, waves),
         sentence="the plain ring: nothing is known of the keys yet",
         source=PlanSource(kind="ring"),
     )
@@ -180,9 +174,26 @@ def first_ring(routing: Routing, where: str = "spec") -> Ring:
     return widest if most == routing.reducers else Ring.even(routing.reducers, tokens, bits)
 
 
-def _first_budget(job: Job) -> float:
-    """Of a stage of which nothing is known, as a multiple of the fair share."""
-    return FIRST_BUDGET_IN_ORDER if job.in_order and POLICIES[job.spec.routing.policy].places else 1.0
+def _first_budget(job: Job, waves: tuple[int, int]) -> int | None:
+    """The budget of a stage on the plain ring.
+
+    At the last input whatever is left over needs a stage to drain it, and nobody knows yet how much that would be.
+    So a task first takes so many rows that the price of the stage is at most ``DRAIN_PART`` of them: the run is then
+    at most that part longer than without a budget.
+    """
+    routing, policy = job.spec.routing, POLICIES[job.spec.routing.policy]
+    # How many rows a map makes of one is seen in the first stage: until then there is no fair share to speak of.
+    if job.spec.map or not policy.replans:
+        return None
+    rows = job.admitted_rows(waves)
+    fair = rows / routing.reducers
+    if routing.budget is not None:
+        return math.ceil(fair * routing.budget)
+    if waves[1] < len(job.waves):
+        return math.ceil(fair * (FIRST_BUDGET_IN_ORDER if job.in_order and policy.places else 1.0))
+    # A policy that places no keys leaves the rest where it is, and gains nothing by draining it.
+    budget = max(fair, overhead_rows_before(job) / DRAIN_PART)
+    return math.ceil(budget) if policy.places and budget < rows else None
 
 
 def first_choice(job: Job, counts: KeyCounts | None) -> EngineChoice:
@@ -501,17 +512,20 @@ def _all_counts(report: StageReport) -> int:
 def _certificate(job: Job, forecast: Forecast, taken: Weighed) -> Certificate:
     keys = forecast.head_loads
     heaviest = int(np.argmax(keys)) if len(keys) else None
-    tasks = min(forecast.slots, len(taken.loads))
     speeds = forecast.speeds_under(taken.routing)
-    if speeds is not None and tasks < len(taken.loads):
+    if speeds is not None and len(speeds) > forecast.slots:
         # Nobody knows which slot a task will run in: what holds is that all slots work all the time.
         return certify(
-            float(taken.loads.sum()), tasks, taken.makespan_rows, heaviest=None, splittable=True, predicted=True
-        )
+            float(taken.loads.sum()), forecast.slots, taken.makespan_rows, heaviest=None, splittable=True,
+            predicted=True,
+        )  # fmt: skip
     total = taken.loads if speeds is None else taken.loads * speeds
+    if speeds is not None:
+        # A slot that has had no task is taken to be as fast as the median one.
+        speeds = np.append(speeds, np.ones(forecast.slots - len(speeds)))
     return certify(
         total=max(float(total.sum()), float(keys.sum())),
-        tasks=tasks,
+        tasks=forecast.slots,
         makespan=taken.makespan_rows,
         heaviest=None if heaviest is None else (forecast.keys[heaviest], float(keys[heaviest])),
         splittable=job.splittable,

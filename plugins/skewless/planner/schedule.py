@@ -36,6 +36,8 @@ UNCHECKED_IN_ORDER = 400.0
 BUDGETS = tuple(np.arange(0.70, 1.31, 0.01).tolist())
 #: The same where waves come in order: most tasks may get far fewer rows than predicted.
 BUDGETS_IN_ORDER = tuple(np.arange(0.30, 1.31, 0.01).tolist())
+#: The same at the last input: what is left over then is left over only once more.
+BUDGETS_AT_THE_END = tuple(np.arange(0.02, 1.31, 0.01).tolist())
 
 
 class Admission(NamedTuple):
@@ -185,7 +187,8 @@ def choose_budget(
     if missed is not None and len(missed):
         loads = np.maximum(fair + missed * forecast.wave_rows / tasks, 0.0)
         whole = 0.0 if splittable else float(missed.max()) * forecast.wave_rows / tasks
-        costs = {factor: _cost_as_seen(fair * factor, loads, whole) + drain for factor in BUDGETS_IN_ORDER}
+        factors = BUDGETS_AT_THE_END if last_input else BUDGETS_IN_ORDER
+        costs = {factor: _cost_as_seen(fair * factor, loads, whole) + drain for factor in factors}
         unlimited = float(loads.max())
     else:
         whole = 0.0 if splittable or not last_input else float(forecast.head_rows.max(initial=0.0))

@@ -83,6 +83,12 @@ class Placement:
         """The numbers of the keys that are split."""
         return np.flatnonzero(self.pieces > 1)
 
+    @property
+    def first_tasks(self) -> Indices:
+        """The task of each key's first piece, shape ``(keys,)``."""
+        tasks: Indices = self.task[np.cumsum(self.pieces) - self.pieces]
+        return tasks
+
     def loads(self, rows: Rows, tasks: int) -> Rows:
         """Rows of each of ``tasks`` tasks, given the rows of each key, shape ``(tasks,)``."""
         return sums(self.task, rows[self.key] * self.weight / WHOLE_SHARE, tasks)
@@ -132,23 +138,11 @@ class Placement:
         there = theirs[np.minimum(found, len(theirs) - 1)] == mine if len(theirs) else np.zeros(len(mine), dtype=bool)
         return len(mine) - int(np.count_nonzero(there))
 
-    def only(self, keys: npt.NDArray[np.bool_]) -> Placement:
-        """The pieces of some keys, the keys numbered anew in their order."""
-        mine = keys[self.key]
-        numbers = np.cumsum(keys) - 1
-        return Placement(int(keys.sum()), numbers[self.key[mine]], self.task[mine], self.weight[mine])
-
-    def with_tasks(self, keys: npt.NDArray[np.bool_], tasks: Indices) -> Placement:
-        """Some keys, all pinned here, pinned to other tasks, in the order of the keys; the others as they are."""
-        moved = self.task.copy()
-        moved[keys[self.key]] = tasks
-        return Placement(self.keys, self.key, moved, self.weight)
-
     def as_head(self, keys: Sequence[str]) -> dict[str, Shares]:
         """The ``head`` of a plan, by key text, in text order."""
         whole = [((task, WHOLE_SHARE),) for task in range(int(self.task.max(initial=-1)) + 1)]
         starts = np.cumsum(self.pieces) - self.pieces
-        first = [whole[task] for task in self.task[starts].tolist()]
+        first = [whole[task] for task in self.first_tasks.tolist()]
         for number in self.split.tolist():
             mine = slice(int(starts[number]), int(starts[number] + self.pieces[number]))
             first[number] = tuple(zip(self.task[mine].tolist(), self.weight[mine].tolist(), strict=True))
