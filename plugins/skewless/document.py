@@ -137,8 +137,8 @@ class Document(Frozen):
         body, seal = text[:-_SEAL_LENGTH] + b"}\n", text[-_SEAL_LENGTH:]
         if seal != f',"checksum":"{_sha256(body)}"}}\n'.encode():
             cls._refuse_other_version(text, where)
-            raise DocumentError(
-                where, "the document as it was written", "one that was cut or changed since",
+            raise DocumentError.saying(
+                where, "the document was cut or changed since it was written",
                 "restore the file from a copy, or begin a new run directory",
             )  # fmt: skip
         return body

@@ -140,7 +140,7 @@ def test_a_job_of_hours_has_a_field_for_the_hour_and_a_job_of_days_has_none() ->
     assert "hour" not in form_params(_spec())
     given: dict[str, JsonValue] = {"date": "2026-10-25", "hour": "02b"}
     assert chosen(given, form, hourly, "form").part == Part(dt.date(2026, 10, 25), "02b")
-    with pytest.raises(SpecError, match="form, field hour: expected one like 02"):
+    with pytest.raises(SpecError, match="form, field hour: a job of hours needs an hour"):
         chosen({"date": "2026-10-25"}, form, hourly, "form")
 
 

@@ -80,7 +80,7 @@ def _changed_count(run: RunDirectory, resealed: bool) -> None:
 
 #: What a file that was committed has to be; what a sealed document has to be.
 _FILE = r"^\S+: expected the file of [\d,]+ bytes that was committed, but got "
-_SEALED = r"^\S+: expected the document as it was written, but got one that was cut or changed since; "
+_SEALED = r"^\S+: the document was cut or changed since it was written; "
 
 #: Each is noticed by a checksum, and by the ledger where there is none that tells.
 CASES = (

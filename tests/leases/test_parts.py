@@ -258,7 +258,7 @@ def test_a_damaged_record_is_refused_by_name(stored: bytes) -> None:
 def test_a_record_without_a_value_cannot_be_read_just_now() -> None:
     store = MemoryStore()
     store.put("allocation/p", b"", None)
-    with pytest.raises(StoreError, match="lease record allocation/p: expected a value, but got none; look again"):
+    with pytest.raises(StoreError, match="lease record allocation/p: it is empty; look again"):
         look_at(store, 0.0)
 
 

@@ -120,8 +120,8 @@ def test_a_part_can_be_named() -> None:
         pytest.param(
             "31.1.2026", None, "day", "--date: expected a day like 2026-01-31, but got '31.1.2026'", id="date"
         ),
-        pytest.param("2026-01-31", "02", "day", "--hour: expected none for a job of days", id="hour-of-days"),
-        pytest.param("2026-01-31", None, "hour", "--hour: expected one like 02 for a job of hours", id="no-hour"),
+        pytest.param("2026-01-31", "02", "day", "--hour: a job of days has no hours", id="hour-of-days"),
+        pytest.param("2026-01-31", None, "hour", "--hour: a job of hours needs an hour", id="no-hour"),
         pytest.param("2026-01-31", "02b", "hour", "expected an hour of 2026-01-31 in Europe/Zurich", id="not-twice"),
         pytest.param("2026-03-29", "02", "hour", "expected an hour of 2026-03-29 in Europe/Zurich", id="left-out"),
         pytest.param("2026-01-31", "2", "hour", "from 00 to 23, but got '2'", id="one-digit"),

@@ -169,7 +169,7 @@ def test_what_is_missing_or_torn_is_named(run: RunDirectory) -> None:
         run.job()
     run.fs.makedirs(f"{run.root}/plans", exist_ok=True)
     run.fs.pipe_file(f"{run.root}/plans/0000.json", b'{"epoch":')
-    with pytest.raises(DocumentError, match=r"plans/0000.json: expected the document as it was written"):
+    with pytest.raises(DocumentError, match=r"plans/0000.json: the document was cut or changed since it was written"):
         run.plan(0)
 
 

@@ -121,7 +121,7 @@ def test_overrides_are_read_as_yaml() -> None:
         ("routing.policy", "override 'routing.policy': expected path.to.field=value, but got something else; write for example routing.policy=static."),
         ("routing..policy=x", "override 'routing..policy=x': expected path.to.field=value, but got something else; write for example routing.policy=static."),
         ("routing.polcy=x", "spec, field routing.polcy: there is no such field; did you mean 'policy'?"),
-        ("name.x=1", "override 'name.x=1': expected 'name' to hold further fields, but got the value 'tokens'."),
+        ("name.x=1", "override 'name.x=1': 'name' has no fields of its own; its value is 'tokens'."),
         ("routing.reducers=[", "override 'routing.reducers=[': a value is missing before '<stream end>'; quote the value."),
         ("routing={policy: static, policy: adaptive}", "override 'routing={policy: static, policy: adaptive}': the key 'policy' is given twice; keep one of the two."),
         ("key=[&a k, *a]", "override 'key=[&a k, *a]': an alias (*name) is not allowed; repeat the value."),

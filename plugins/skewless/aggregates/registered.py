@@ -78,7 +78,7 @@ def _loaded(name: str, points: list[EntryPoint]) -> PythonAggregate:
         loaded = point.load()
     except Exception as err:
         came = f"{type(err).__name__}: {err}"
-        raise AggregateError(at, "an object that can be imported", came, "mend or uninstall the package") from err
+        raise AggregateError.saying(at, f"it cannot be imported ({came})", "mend or uninstall the package") from err
     if not isinstance(loaded, PythonAggregate):
         kind = loaded.__name__ if isinstance(loaded, type) else type(loaded).__name__
         hint = "register an instance, MODULE:OBJECT"

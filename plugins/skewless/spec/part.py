@@ -90,14 +90,16 @@ def part_named(date: str, hour: str | None, timezone: str, unit: PartUnit, where
         raise SpecError(f"{where}date", "a day like 2026-01-31", repr(date)[:80]) from None
     if unit == "day":
         if hour:
-            raise SpecError(f"{where}hour", "none for a job of days", repr(hour)[:80], "or set schedule.hour")
+            raise SpecError.saying(f"{where}hour", "a job of days has no hours", "leave it out, or set schedule.hour")
         return Part(day)
     if not hour:
-        raise SpecError(f"{where}hour", "one like 02 for a job of hours, beside its date", "none")
+        raise SpecError.saying(f"{where}hour", "a job of hours needs an hour beside the date", "give one like 02")
     known = hours_of(day, timezone)
     if hour not in known:
         required = f"an hour of {day} in {timezone}, from {known[0]} to {known[-1]}"
-        raise SpecError(f"{where}hour", required, repr(hour)[:80], f"one that comes twice is 02 and then 02{SECOND}")
+        raise SpecError(
+            f"{where}hour", required, repr(hour)[:80], f"an hour that comes twice is 02 and then 02{SECOND}"
+        )
     return Part(day, hour)
 
 
@@ -149,13 +151,13 @@ def resolve_path(path: str, part: Part, where: str) -> str:
         if name == "date":
             return _formed(part.date, found, where) if form is not None else part.date.isoformat()
         if name != "hour":
-            raise SpecError(where, "no other field than {date} and {hour}", found[0], "write {date} or {date:%Y/%m/%d}")
+            raise SpecError.saying(where, f"there is no field {found[0]}", "write {date}, {date:%Y/%m/%d} or {hour}")
         if part.hour is None:
-            raise SpecError(where, "{hour} only in a job of hours", found[0], "set schedule.hour: previous")
+            raise SpecError.saying(where, f"a job of days has no {found[0]}", "set schedule.hour: previous")
         if form is None:
             return part.hour
         if _HOUR not in form:
-            raise SpecError(where, "the directive %H in {hour}", found[0], "for example {hour:%H}")
+            raise SpecError.saying(where, f"the directive %H is missing in {found[0]}", "write for example {hour:%H}")
         return _formed(part.date, found, where, part.hour)
 
     resolved = _FIELD.sub(put, path)
@@ -171,5 +173,5 @@ def _formed(date: dt.date, found: re.Match[str], where: str, hour: str | None = 
     odd = next((one for one in re.findall(r"%(.?)", form) if one not in known or not one), None)
     if odd is not None or not form:
         came = f"%{odd} in {found[0]}" if odd is not None else found[0]
-        raise SpecError(where, "directives of a day like %Y, %m and %d", came, "for example {date:%Y/%m/%d}")
+        raise SpecError(where, "directives of a day like %Y, %m and %d", came, "write for example {date:%Y/%m/%d}")
     return "".join(hour if one == _HOUR and hour else date.strftime(one) for one in re.split("(%.)", form) if one)

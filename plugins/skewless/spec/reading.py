@@ -75,7 +75,7 @@ def _apply_override(raw: dict[str, Any], override: str) -> None:
 def _step(target: Any, part: str, where: str) -> Any:
     below = target[_index(target, part, where)] if isinstance(target, list) else target.setdefault(part, {})
     if not isinstance(below, dict | list):
-        raise SpecError(where, f"{shortened(part)} to hold further fields", f"the value {shortened(below)}")
+        raise SpecError.saying(where, f"{shortened(part)} has no fields of its own; its value is {shortened(below)}")
     return below
 
 

@@ -67,12 +67,10 @@ class Heartbeat:
         answer = from_it.readline() if ready else b""
         if not answer:
             self.stop()
-            raise LeaseError(
-                f"heartbeat of {self.worker}",
-                f"to begin within {START_SECONDS:.0f} seconds",
-                "no beat",
-                "its own words are on standard error",
-            )
+            raise LeaseError.saying(
+                f"heartbeat of {self.worker}", f"it did not begin within {START_SECONDS:.0f} seconds",
+                "read its messages on standard error",
+            )  # fmt: skip
         if refusal := json.loads(answer):
             self.stop()
             raise LeaseError(*refusal)

@@ -76,7 +76,7 @@ class Lease:
             LeaseError: the lease has not been entered.
         """
         if self._grant is None:
-            raise LeaseError(f"lease of {self.partition}", "to be entered first", "a lease that is not held")
+            raise LeaseError.saying(f"lease of {self.partition}", "it is not held", "enter it first")
         return self._grant
 
     def committed(self) -> str | None:

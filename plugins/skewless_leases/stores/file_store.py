@@ -171,7 +171,7 @@ class FileStore:
             yield
         except OSError as err:
             reason = err.strerror or type(err).__name__
-            raise StoreError(f"store {self.root}", "a folder that can be read and written", reason) from err
+            raise StoreError.saying(f"store {self.root}", f"its folder cannot be read or written ({reason})") from err
 
 
 def _renamed(source: Path, target: Path) -> bool:

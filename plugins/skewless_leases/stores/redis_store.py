@@ -20,7 +20,9 @@ try:
     from redis.backoff import NoBackoff
     from redis.retry import Retry
 except ImportError:
-    raise StoreError("leases in Redis", "the package redis", "no such package", "install skewless[redis]") from None
+    raise StoreError.saying(
+        "leases in Redis", "the package redis is not installed", "install skewless[redis]"
+    ) from None
 
 _PUT = """
 local row = redis.call('HGET', KEYS[1], ARGV[1])

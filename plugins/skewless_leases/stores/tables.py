@@ -150,7 +150,7 @@ def decode(kind: type[Record], stored: bytes, where: str) -> Record:
     """
     if not stored:
         hint = "look again: its listing may be older than the last write; if it stays so, the disk has lost it"
-        raise StoreError(f"lease record {where}", "a value", "none", hint)
+        raise StoreError.saying(f"lease record {where}", "it is empty", hint)
     try:
         raw = json.loads(stored)
     except ValueError:

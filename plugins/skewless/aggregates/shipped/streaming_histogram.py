@@ -113,7 +113,7 @@ class StreamingHistograms(GroupsAccumulator):
     def _take(self, rows: ValueRows, groups_total: int) -> None:
         if groups_total < self._groups_total:
             required, came = f"at least {self._groups_total}", str(groups_total)
-            raise AggregateError("streaming_histogram: groups_total", required, came, "groups never go")
+            raise AggregateError("streaming_histogram: groups_total", required, came, "groups are never removed")
         self._groups_total = groups_total
         if len(rows.x):
             self._pending.append(rows)
