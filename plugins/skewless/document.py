@@ -16,11 +16,11 @@ from skewless.errors import DocumentError, SkewlessError, nearest
 
 #: Stages, and the plans that route them, are numbered with four digits.
 LAST_STAGE = 9999
-#: No count of rows, keys, bytes or states is larger: as far as JSON readers and doubles agree on whole numbers.
+#: No count of rows, keys, bytes or states is larger: up to here JSON readers and doubles agree on whole numbers.
 LARGEST_COUNT = 1 << 53
 
 Count = Annotated[int, Field(ge=0, le=LARGEST_COUNT)]
-#: What is reckoned from counts, say the rows of a task a hundred times over, still fits into 64 bits.
+#: No figure computed from counts is larger (the rows of a task a hundred times over, say); it fits into 64 bits.
 LARGEST_SUM = 1 << 62
 
 
@@ -30,17 +30,17 @@ class Frozen(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     def __eq__(self, other: object) -> bool:
-        """By fields alone: pydantic also looks at cached properties, and an array has no truth value."""
+        """Compare the fields alone: pydantic also compares cached properties, and an array has no truth value."""
         if type(self) is not type(other):
             return NotImplemented
         return all(getattr(self, name) == getattr(other, name) for name in type(self).model_fields)
 
     def __hash__(self) -> int:
-        """Of the canonical JSON: fields may be mappings, which have no hash of their own."""
+        """The hash of the canonical JSON: fields may be mappings, which cannot be hashed."""
         return hash(self.model_dump_json())
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """A copy with some fields changed, and nothing cached that may have followed from them."""
+        """A copy with some fields changed, without what was cached from the old fields."""
         copied = super().model_copy(update=update, deep=deep)
         for name in set(copied.__dict__) - set(type(self).model_fields):
             del copied.__dict__[name]
@@ -48,10 +48,10 @@ class Frozen(BaseModel):
 
 
 class Document(Frozen):
-    """A value that crosses rooms as a file of the run directory.
+    """A value that is stored as a file of the run directory.
 
-    ``version`` is written into each file. A reader refuses, by name, a version it does
-    not know: guessing at the meaning of a number is how rows get counted twice.
+    ``version`` is written into each file. A reader refuses a version that it does not know: who guesses what a number
+    means counts rows twice.
     """
 
     VERSION: ClassVar[int] = 1
@@ -74,18 +74,18 @@ class Document(Frozen):
         """Read a document back.
 
         Raises:
-            DocumentError: the text is no JSON object, of another version, or breaks the schema.
+            DocumentError: the text is not a JSON object, is of another version, or breaks the schema.
         """
         try:
-            # Everything at once: what is wrong is looked for only where something is, as documents are large.
-            # A lone surrogate is no UTF-8; it stays one that pydantic refuses.
+            # Documents are large, so the cause of a fault is looked for only after one was found.
+            # A lone surrogate is not UTF-8; it is passed on, and pydantic refuses it.
             return cls.model_validate_json(text if isinstance(text, bytes) else text.encode(errors="surrogatepass"))
         except ValidationError as err:
             raise cls._refused(text, where) or sentence_of(err, cls, where, DocumentError) from None
 
     @classmethod
     def _refused(cls, text: str | bytes, where: str) -> DocumentError | None:
-        """Why the text is no document of this kind and version at all, if that is so."""
+        """Why the text is not a document of this kind and version at all; None if it is one that breaks the schema."""
         try:
             raw = json.loads(text)
         except (ValueError, RecursionError) as err:
@@ -103,7 +103,7 @@ class Document(Frozen):
         return None
 
     def sealed(self) -> str:
-        """As JSON with a checksum of itself as its last field: how it is stored."""
+        """The JSON as it is stored: with a checksum of itself as the last field."""
         text = self.to_json()
         body = text.removesuffix("}\n")
         return f'{body},"checksum":"{_sha256(text)}"}}\n'
@@ -119,9 +119,10 @@ class Document(Frozen):
 
     @classmethod
     def sealed_fields(cls, text: bytes, where: str = "document") -> dict[str, Any]:
-        """The fields of a stored document as JSON has them, for whoever needs one field of each of thousands.
+        """The fields of a stored document as JSON has them, for callers that need one field of thousands of documents.
 
-        Only that it is whole, and of this version, is checked: a plan takes a twentieth of the time of ``from_sealed``.
+        Checks only that the document is whole and of this version. A plan takes a twentieth of the time of
+        ``from_sealed``.
 
         Raises:
             DocumentError: it was cut or changed since it was written, or is of another version.
@@ -145,7 +146,7 @@ class Document(Frozen):
 
     @classmethod
     def _refuse_other_version(cls, text: bytes, where: str) -> None:
-        """A reader of another version may not even know where the checksum is."""
+        """Name another version first: there the checksum may be somewhere else."""
         try:
             raw = json.loads(text)
         except (ValueError, RecursionError):
@@ -184,11 +185,11 @@ def sentence_of(err: ValidationError, model: type[BaseModel], where: str, kind: 
 
 
 def unmet(required: str, came: str) -> PydanticCustomError:
-    """What a validator raises when the value it was given is too long to be shown whole."""
+    """The error of a validator that says itself what was found, as the whole value is too long to be shown."""
     return PydanticCustomError("unmet", "{required}", {"required": required, "came": came})
 
 
-#: Pydantic speaks of Python; our readers wrote YAML.
+#: Pydantic names the types of Python; our readers wrote YAML.
 _REWORDED = (
     (r"^be ", ""),
     (r"\bgreater than or equal to\b", "at least"),
@@ -207,7 +208,7 @@ _REWORDED = (
 
 
 def _required(message: str) -> str:
-    """What pydantic demands, as the object of "required": "Tuple should have ..." is "a list with ..."."""
+    """What pydantic demands, to stand behind "expected": "Tuple should have ..." becomes "a list of ..."."""
     ours = "Value error, should be "
     if message.startswith(ours):
         return message.removeprefix(ours)
@@ -222,14 +223,14 @@ def _required(message: str) -> str:
     return demand
 
 
-#: ``repr`` of no more than a sentence can hold, however large or deep the value is.
+#: A ``repr`` short enough for a sentence, however large or deep the value is.
 _SHORT = reprlib.Repr()
 _SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother, _SHORT.maxlong = 6, 240, 240, 240
 _SHORT.maxdict = _SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxset = _SHORT.maxfrozenset = 24
 
 
 def shortened(value: object) -> str:
-    """``repr`` of a value as a part of a sentence: not too long, however large or deep the value is."""
+    """The ``repr`` of a value, short enough for a sentence, however large or deep the value is."""
     try:
         text = _SHORT.repr(value)
     except ValueError:  # Python writes no number of more than some thousand digits
@@ -238,7 +239,7 @@ def shortened(value: object) -> str:
 
 
 def one_line(text: str, longest: int = 120) -> str:
-    """A text as a part of a sentence: no line ends or other control characters, and not too long."""
+    """A text for use in a sentence: without line ends and other control characters, and not too long."""
     text = text[: longest + 1]
     shown = text if text.isprintable() else repr(text)[1:-1]
     return shown if len(shown) <= longest else shown[: longest - 3] + "..."

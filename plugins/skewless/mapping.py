@@ -1,7 +1,7 @@
-"""Python mappers: one row in, any number out, over Arrow batches, registered by name.
+"""Python mappers, registered by name: functions over Arrow batches that make any number of rows of each row.
 
 A package registers its mappers as entry points of the group ``skewless.mappers``; a spec names one
-and gives options, and nothing in a spec is ever imported or evaluated.
+and gives options. Nothing in a spec is ever imported or evaluated.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from skewless.errors import MapError, SpecError, nearest
 
 GROUP = "skewless.mappers"
 
-#: Takes a batch of the mapper's columns; gives the mapped rows and, for each, the row of the batch
-#: that it was made of: ascending integers, shape ``(mapped rows,)``.
+#: Takes a batch of the mapper's columns. Returns the mapped rows and, for each, the row of the batch that it was made
+#: from: ascending integers, shape ``(mapped rows,)``.
 MapCall = Callable[[pa.RecordBatch], tuple[pa.RecordBatch, npt.NDArray[np.int64]]]
 
 
 @dataclass(frozen=True)
 class PythonMapper:
-    """A mapper that specs can name.
+    """A mapper that a spec can name.
 
     Attributes:
         name: as specs call it.
@@ -46,10 +46,10 @@ class PythonMapper:
 
 
 def mapper_named(name: str, at: str) -> PythonMapper:
-    """The mapper that is registered under a name; loaded now, and no other one is.
+    """The mapper registered under a name. It is loaded now, and no other one is.
 
     Raises:
-        SpecError: there is none, or several, or it is no mapper.
+        SpecError: there is none or there are several, or the object is not a mapper.
     """
     known = entry_points(group=GROUP)
     found = {(one.name, one.value): one for one in known if one.name == name}
@@ -64,7 +64,7 @@ def mapper_named(name: str, at: str) -> PythonMapper:
 
 
 def places(mapped: pa.RecordBatch, source_rows: Any, rows: int, mapper: PythonMapper, schema: pa.Schema) -> Any:
-    """Hold a mapper to its contract and number the rows that it made of each row.
+    """Check that a mapper keeps its contract, and number the rows that it made from each row.
 
     Args:
         mapped: what it gave.

@@ -1,13 +1,12 @@
-"""Who inherits from whom when virtual tasks are split and merged, and where they go on reading.
+"""Which virtual task inherits from which when tasks are split and merged, and from which offset each goes on.
 
 After Samza's SEP-32, "Checkpointing": a split task inherits its parent's offset. A merged task there
-starts at the least offset of its children and reads again what the others had read; here it keeps
-each child's offset, so that nothing is read twice or lost. A missing sibling counts as "nothing read".
+starts at the least offset of its children and reads rows again that the others had read; here it keeps
+each child's offset, so that no row is read twice or lost. A sibling without a checkpoint counts as "nothing read".
 
 A checkpoint is a virtual task and the next offset that it reads: each row of its keys with a smaller
 offset has been read. A later checkpoint of another task never takes that back, so checkpoints are
-kept across splits and merges, and for each key the highest offset of any task that contains it is
-what has been read.
+kept across splits and merges: a key has been read up to the highest offset of any task that contains it.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ def bucket_of(key: str | None, offset: int, factor: int) -> int:
 
     ``bucket_hash(key) mod factor``, as ``RoutingPlan.tail_task``; a row without key goes by its offset
     (SEP-32, "Proposed Changes"). A plan spreads rows without key over the tasks of all reducers
-    (``RoutingPlan.row_hash``); this is for those that have come to a reducer.
+    (``RoutingPlan.row_hash``); this function is for rows that have come to a reducer.
 
     Args:
         key: key text, or None.

@@ -1,8 +1,8 @@
 """The consistent-hash ring: immutable; a change of tokens is a new ring.
 
-After the DPA load balancer, section 4.2: a reducer owns tokens ``"token-{reducer}-{j}"``;
-a key belongs to the first token clockwise of its hash. We look up slots of the hash
-space instead of single keys, so that Spark can do the same with one array or one join.
+After the DPA load balancer, section 4.2: a reducer owns tokens ``"token-{reducer}-{j}"``, and a key belongs to the
+first token clockwise of its hash. We look up slots of the hash space instead of single keys, so that Spark can do the
+same with one array or one join.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from skewless.spec.routing import LARGEST_RING_BITS, SMALLEST_RING_BITS
 
 Ints = npt.NDArray[np.int64]
 
-#: A ring has no fewer slots than this unless a spec says so: a reducer of few has some hundred slots.
+#: Bits of a ring unless a spec or many tokens need others: with few reducers, each has some hundred slots.
 USUAL_RING_BITS = 12
-#: Numbers of reducers are below this; tokens of all of them together at most so many: a ring is held in memory.
+#: Reducer numbers are below the first of these; the second is the most tokens of a ring, which is held in memory.
 REDUCERS_END = 1 << 20
 LARGEST_RING = 1 << 23
 
@@ -62,7 +62,7 @@ class Ring(Frozen):
         """The reducer of each slot, shape ``(2**ring_bits,)``.
 
         A slot belongs to the first token at or after the slot's start, walking clockwise and
-        wrapping round; tokens of equal hash are ordered by reducer, so that ties are settled.
+        wrapping round. Tokens of equal hash are ordered by reducer, which settles ties.
         """
         _, owners = self.places
         found = np.repeat(owners, self._slots_of_tokens)
@@ -82,15 +82,15 @@ class Ring(Frozen):
 
     @property
     def _slots_of_tokens(self) -> Ints:
-        """Slots from each token back to the one before it, clockwise; those after the last token are the first one's.
+        """The number of slots between each token and the one before it; slots after the last token belong to the first.
 
-        A slot is named by its start: up to a token lie as many as there are starts up to its hash.
+        A slot is identified by its start: as many slots lie before a token as starts do.
         """
         return np.diff((self.places[0] >> (32 - self.ring_bits)) + 1, prepend=0)
 
     @cached_property
     def empty_reducers(self) -> frozenset[int]:
-        """The reducers that own no slot: no key would ever be theirs."""
+        """The reducers that own no slot: no key would ever go to them."""
         owners = self.places[1][self._slots_of_tokens > 0]
         return frozenset(self.tokens).difference(owners.tolist())
 
@@ -105,15 +105,14 @@ class Ring(Frozen):
 
 @lru_cache(maxsize=64)
 def ring_bits_for(reducers: int, tokens_each: int) -> int:
-    """How fine a ring has to be: no fewer slots than tokens, and no reducer without a slot.
+    """How many bits a ring needs to have at least as many slots as tokens, and no reducer without a slot.
 
     Args:
-        reducers: as many as there may be at once; with fewer, each owns as much or more.
-        tokens_each: of each of them, to begin with.
+        reducers: the most that there may be at once; with fewer, each owns as much or more.
+        tokens_each: tokens of each reducer at the start.
 
     Returns:
-        The number of bits, from ``USUAL_RING_BITS`` to ``LARGEST_RING_BITS``; the most where not even that is
-        enough for every reducer.
+        From ``USUAL_RING_BITS`` to ``LARGEST_RING_BITS``; the latter also where it is not enough for every reducer.
     """
     bits = USUAL_RING_BITS
     while bits < LARGEST_RING_BITS and 1 << bits < reducers * tokens_each:
@@ -124,7 +123,7 @@ def ring_bits_for(reducers: int, tokens_each: int) -> int:
 
 
 def token_hashes(reducers: Ints, numbers: Ints) -> Ints:
-    """The places of tokens on the ring: the hash of ``"token-{reducer}-{number}"`` of each pair, shape as given."""
+    """The places of tokens on the ring: for each pair the hash of ``"token-{reducer}-{number}"``, shape as given."""
     found = np.empty(len(reducers), dtype=np.int64)
     reducer_digits, number_digits = _digits(reducers), _digits(numbers)
     for before in np.unique(reducer_digits).tolist():
@@ -136,7 +135,7 @@ def token_hashes(reducers: Ints, numbers: Ints) -> Ints:
     return found
 
 
-#: What a token's name has before its reducer and before its number.
+#: The parts of a token's name before its reducer and before its number.
 _NAME = (b"token-", b"-")
 _POWERS = 10 ** np.arange(1, 10)
 

@@ -12,18 +12,17 @@ GOLDEN_SECTION = 2_654_435_769
 def cut_waves(rows: Sequence[int], weights: Sequence[float], *, in_order: bool = False) -> tuple[tuple[int, ...], ...]:
     """Assign each source partition to one wave, so that waves have about the given weights.
 
-    The partitions are not taken as listed: the first, small wave should be a fair sample of the
-    input, and neighbours in a listing are alike, as its order is often that of time. Each next one
-    lies a golden section of the listing further on, so that every wave is spread over the whole
-    listing more evenly than by chance (Weyl 1916), and in step with no period of it.
-    A wave that would be empty is left out, so few partitions give few waves; a partition
-    without rows is in none.
+    The partitions are not taken in the order of the listing: the first, small wave should be a fair sample of the
+    input, but neighbours in a listing are alike, as its order is often that of time. Each next partition lies a golden
+    section of the listing further on. So every wave is spread over the whole listing more evenly than by chance (Weyl
+    1916), and periods of the listing do not matter. Empty waves are left out, so few partitions give few waves. A
+    partition without rows is in no wave.
 
     Args:
         rows: rows of each partition, in the order of the listing.
         weights: relative sizes of the waves, in order.
-        in_order: whether each wave must come after the one before in the listing too, as it must where
-            rows have to be seen in the order of the input.
+        in_order: whether each wave must follow the one before in the listing, too: it must where rows have to be seen
+            in the order of the input.
 
     Returns:
         For each wave the ascending ordinals of its partitions; every ordinal with rows exactly once.
@@ -46,9 +45,9 @@ def cut_waves(rows: Sequence[int], weights: Sequence[float], *, in_order: bool =
 
 
 def _fitting(order: Sequence[int], rows: Sequence[int], room: float) -> list[int]:
-    """The next partitions that are mostly within the room; the smallest if none is.
+    """The next partitions of which more than half fits into the room; the smallest one if there is none.
 
-    A giant must not slip into the small first wave because there is a row of room left.
+    A giant partition must not get into the small first wave because there is room for one more row.
     """
     wave, left = [], room
     for ordinal in order:
@@ -61,7 +60,7 @@ def _fitting(order: Sequence[int], rows: Sequence[int], room: float) -> list[int
 
 
 def _leading(order: Sequence[int], rows: Sequence[int], room: float) -> list[int]:
-    """The next partitions, none left out, as long as they are mostly within the room; at least one."""
+    """The next partitions, without gaps, as long as more than half of each fits into the room; at least one."""
     wave: list[int] = []
     left = room
     for ordinal in order:

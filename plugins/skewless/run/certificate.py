@@ -1,9 +1,9 @@
-"""How near a run came to what no plan can beat: the one definition that page, command line and replay share.
+"""How close a run came to the bound that no plan can beat: one definition for pages, command line and replay.
 
-A cluster runs ``parallelism`` tasks side by side, however many reducers there are by now. So the bound is all
-rows over the slots, or the heaviest key where it may not be split; and a stage takes as long as its tasks do
-if they are started in their order, each in the next slot that is free (``skewless.bounds.makespan``). Stages
-follow each other, so their makespans add up.
+A cluster runs ``parallelism`` tasks side by side, whatever the number of reducers is by now. So the bound is all rows
+divided by the parallelism, or the heaviest key where it may not be split. The makespan of a stage is that of its tasks
+started in order, each where one ends first (``skewless.bounds.makespan``). Stages follow each other, so their makespans
+add up.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from skewless.documents.stage_report import StageReport
 
 
 def stage_makespan(job: Job, report: StageReport) -> float | None:
-    """When the slots are done with a stage, in rows; None where nobody counted the rows of its tasks."""
+    """The makespan of a stage, in rows; None where the rows of its tasks were not counted."""
     return makespan(report.processed.astype(np.float64), job.spec.routing.parallelism) if report.measured else None
 
 
 def stage_certificate(job: Job, report: StageReport) -> Certificate:
-    """One stage beside all slots busy all the time; without the bound of a heaviest key, not counted by stage."""
+    """The certificate of one stage by the fair share alone: the rows of the heaviest key are not counted by stage."""
     slots, took = job.spec.routing.parallelism, stage_makespan(job, report)
     return certify(float(report.processed_rows), slots, took, heaviest=None, splittable=True)
 
@@ -58,11 +58,11 @@ def run_certificate(job: Job, reports: Sequence[StageReport]) -> Certificate:
 
 
 def certificate_of(job: Job, stages: Sequence[StageFigures]) -> Certificate:
-    """All stages so far against the best there could be.
+    """The certificate of all stages so far.
 
-    The bound holds for the sum of the makespans: each stage takes at least its rows over the slots, and at least
-    its rows of any one key that may not be split. Bounds about several keys together hold for one stage alone,
-    since keys may meet others in the next.
+    The bound holds for the sum of the makespans: each stage takes at least its rows divided by the parallelism, and at
+    least its rows of any one key that may not be split. Bounds about several keys together hold for one stage only,
+    since the next stage may place them with other keys.
 
     Args:
         job: the frozen job.

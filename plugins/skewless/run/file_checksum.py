@@ -1,4 +1,4 @@
-"""What tells a file from any other: the checksum that a commit lists, and how little must be read for it."""
+"""The checksums of committed files, and how little has to be read for them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _BLOCK = 1 << 20
 def file_checksum(fs: Any, path: str) -> str:
     """SHA-256 of a file in hex; of a Parquet file, of its footer alone.
 
-    A footer says where each page is, how long it is, and what it holds at least and at most; each page carries
-    a CRC of its own, which whoever reads it checks. So nothing is read twice, however large it is.
+    A footer says where each page is, how long it is, and its least and greatest values. Each page carries its own CRC,
+    which every reader checks. So nothing is read twice, however large the file is.
 
     Args:
         fs: the fsspec file system.
@@ -28,7 +28,7 @@ def file_checksum(fs: Any, path: str) -> str:
 
 
 def content_checksum(fs: Any, path: str) -> str:
-    """SHA-256 of all of a file in hex, for whoever copies it without looking at its pages.
+    """SHA-256 of a whole file in hex, for files that are copied without a look at their pages.
 
     Raises:
         OSError: it cannot be read.

@@ -1,8 +1,8 @@
 """The folder of a run: made for its owner alone, or for a group that owns it together.
 
-A run directory holds keys, and whoever can write there decides what is published. Where executors or pages run as
-other users, the folder belongs to a group: whatever anybody makes below it belongs to the group too, and a default
-ACL keeps it open to the group, whatever the umask.
+A run directory holds keys, and who can write there decides what is published. Where executors or pages run as other
+users, the folder belongs to a group. All files below it then belong to the group, too, and a default ACL keeps them
+open to the group, whatever the umask.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _OPEN_TO_GROUP = struct.pack("<I", _ACL_VERSION) + b"".join(
 
 
 def make_run_folder(root: str, group: str = "") -> None:
-    """Make the folder of a run, unless it is there: who made it has decided who may enter.
+    """Make the folder of a run, unless it exists: whoever made it has decided who may enter.
 
     Args:
         root: its path; folders above it are made as the umask says.
@@ -49,7 +49,7 @@ def make_run_folder(root: str, group: str = "") -> None:
         with suppress(FileExistsError):
             Path(root).mkdir(mode=0o700)
         return
-    # It gets its name only once it belongs to the group: files that others make in it before would not.
+    # It gets its name after it belongs to the group: files that others make in it before would not belong to it.
     draft = Path(f"{root}.{secrets.token_hex(8)}{MAKING}")
     draft.mkdir(mode=0o700)
     try:

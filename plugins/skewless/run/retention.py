@@ -1,12 +1,12 @@
 """How long run directories are kept, and what of them.
 
-A run directory is evidence (documents: small) and material (states, backlog, result files: large).
-Never touched are the two newest finished runs of each folder, from which the next one is warm-started,
-and unfinished runs that somebody may still be working on. Of a run whose result is the published one
-of its day, only the material goes, as the result was copied out of it: its documents, pages and quality
-report stay for as long as the result. The manifest in the published folder says which run that is; times of
-files do not. Runs that failed, or whose day was published again since, go whole. Old versions of a day go after
-``output.grace_hours``, and drafts of killed publications when they are old.
+A run directory holds evidence (documents, which are small) and material (states, backlog and result files, which are
+large). The two newest finished runs of each job always stay, as the next run is warm-started from them, and so do
+unfinished runs that somebody may still be working on. If a run's result is the published one of its day, only its
+material is removed, as the result was copied out of it; its documents, pages and quality report stay as long as the
+result. The manifest in the published folder says which run that is; the times of files do not. Runs that failed, and
+runs whose day was published again since, are removed whole. Old versions of a day are removed after
+``output.grace_hours``, and what killed attempts left behind when it is old.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _LEFT = "left by somebody who was killed"
 
 
 class Limits(Frozen):
-    """How old a run may get.
+    """The age at which a run may be removed.
 
     Attributes:
-        finished: age of a finished run from which on it may go.
-        unfinished: age of an unfinished run, since its last sign of life, from which on it may go.
+        finished: of a finished run.
+        unfinished: of an unfinished run, since its last sign of life.
     """
 
     finished: dt.timedelta = dt.timedelta(days=30)
@@ -53,14 +53,14 @@ class Limits(Frozen):
 
 
 class Fate(NamedTuple):
-    """What is to become of a run directory.
+    """What prune does with a run directory, a version of a day, or a folder that a killed attempt left.
 
     Attributes:
         location: of the run directory, as fsspec opens it.
-        action: ``keep``; ``thin``: without its states, backlog and result files; ``remove``: all of it.
+        action: ``keep``; ``thin``, which removes states, backlog and result files; or ``remove``.
         reason: in words.
-        files: paths that go, as its file system knows them.
-        size_bytes: of those.
+        files: paths that are removed, as the file system knows them.
+        size_bytes: of those files.
         of_run: whether it is a run directory, and not a version of a day or a folder that somebody left.
     """
 
@@ -79,9 +79,9 @@ class Fate(NamedTuple):
 
 
 def fates(runs_folder: str, now: dt.datetime, limits: Limits) -> list[Fate]:
-    """What is to become of each run below a folder of runs (``ROOT/runs``), the folders of jobs in order.
+    """The fate of each run below a folder of runs (``ROOT/runs``), job by job.
 
-    Reads, and changes nothing. What is no run directory is left out.
+    Changes nothing. Folders that are not run directories are left out.
 
     Args:
         runs_folder: a path or URL that fsspec opens; jobs are folders in it, and runs are folders in those.
@@ -107,7 +107,7 @@ def fates(runs_folder: str, now: dt.datetime, limits: Limits) -> list[Fate]:
 
 
 def enact_fate(fate: Fate) -> None:
-    """Do what a fate says; what is gone already is no error."""
+    """Do what a fate says. It is not an error if something is gone already."""
     if fate.action == "keep":
         return
     if not fate.of_run:

@@ -1,4 +1,4 @@
-"""What a run came to as a whole, in a few figures, from its documents alone."""
+"""A run in a few figures, from its documents alone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def run_facts(run: RunDirectory) -> dict[str, JsonValue]:
     """Quality verdict, balance and stages of a validated run, as JSON values.
 
     ``balance.max_over_mean`` is the sum of the stages' makespans over the fair share of all rows,
-    1 at best; ``balance.gap`` is what is missing to the best there could be. Both are null where
+    1 at best; ``balance.gap`` is the distance from the bound, relative to it. Both are null where
     ``balance.conclusion`` says that nothing was measured.
     """
     job, reports, quality = run.job(), run.reports(), run.quality()

@@ -1,4 +1,4 @@
-"""Paths as users wrote them: fsspec opens them, but its own spelling of them is neither recorded nor shown."""
+"""Paths as users wrote them. fsspec opens them, but its own spelling of them is neither recorded nor shown."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from skewless.errors import RunDirectoryError
 
 
 def as_written(fs: fsspec.AbstractFileSystem, location: str, inner: str) -> str:
-    """The path of something in a file system, spelled as the location that the file system was opened by.
+    """The path of a file, spelled like the location by which its file system was opened.
 
-    fsspec strips a location to a path in its file system. The URI that it makes of that path may have another scheme,
-    ``s3://`` for ``s3a://``, or a part of the authority only: no account for ``abfss://container@account/``. Spark
-    reads by Hadoop's file systems, and would look elsewhere.
+    fsspec reduces a location to a path in its file system. The URI that it makes from this path may have another scheme
+    (``s3://`` for ``s3a://``) or lack a part of the authority (the account of ``abfss://container@account/``). Spark,
+    which reads through Hadoop's file systems, would look elsewhere.
 
     Args:
         fs: what fsspec made of the location.

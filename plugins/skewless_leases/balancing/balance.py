@@ -1,8 +1,8 @@
-"""Who should hold what: sticky and even, from the tables alone.
+"""Which worker should hold which partition: stable and even, from the tables alone.
 
-Every worker computes this for all workers and enacts only its own lines. Those who see the same
-tables come to the same answer, so that no two reach for the same partition; those who do not are
-sorted out by the store.
+Every worker computes the assignment of all workers, and enacts only its own part. Workers that see the same tables come
+to the same assignment, so no two of them try to take the same partition. Where they see different tables, the store
+decides.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Assignment:
-    """Who should take which partition.
+    """The partitions that workers should take.
 
     Attributes:
-        free: for each free partition that somebody has room for, who should take it.
+        free: for each free partition that a worker has room for, that worker.
         moves: for each partition that should move, from whom (the victim) to whom (the thief).
     """
 
@@ -30,14 +30,13 @@ def assign(
     room: Mapping[str, int],
     movable: Mapping[str, Sequence[str]],
 ) -> Assignment:
-    """Give each free partition to whoever has least, then move partitions while that strictly improves.
+    """Give each free partition to the worker with the fewest, then move partitions while that improves the balance.
 
-    A move strictly improves the balance if the thief, with the partition, still has less than the
-    victim had: their loads differ by at least two. With less it would only swap their places, and they
-    could go on doing that for ever.
+    A move improves the balance if the thief, with the partition, still has fewer than the victim had: their loads
+    differ by at least two. With a difference of one, the two would only swap their loads, again and again.
 
     Args:
-        free: the partitions that nobody holds and nobody has a claim on.
+        free: the partitions that no worker holds and no live worker has challenged.
         loads: how many partitions each live worker holds, those that it is about to get included and
             those that it is about to lose not.
         room: how many partitions each live worker can hold at most.
@@ -65,6 +64,6 @@ def assign(
 
 
 def _poorest(loads: Mapping[str, int], room: Mapping[str, int]) -> str | None:
-    """Who has least, of those with room; the first by name, if several."""
+    """The worker with the fewest partitions among those with room; the first by name among equals."""
     with_room = [worker for worker, load in loads.items() if load < room[worker]]
     return min(with_room, key=lambda worker: (loads[worker], worker), default=None)

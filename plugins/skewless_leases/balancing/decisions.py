@@ -2,7 +2,7 @@
 
 It follows the algorithm for balancing without a coordinator by leases (a blog post of 2015; our
 ``docs/leases.md`` tells what of it is kept and what is mended). Decisions are values; ``member``
-enacts them, and the store refuses those that somebody else has overtaken.
+enacts them, and the store refuses those that came too late.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Situation:
-    """A look, and what this worker makes of it with what it remembers."""
+    """A look, with what this worker remembers."""
 
     me: str
     partitions: frozenset[str]
@@ -91,7 +91,7 @@ class Situation:
     dead: frozenset[str]
     spans: TimeSpans
 
-    # Each is asked for once for every partition: they must not be made anew each time.
+    # Cached, as each is read once for every partition.
     @cached_property
     def live(self) -> frozenset[str]:
         """The workers that may hold partitions."""
@@ -123,7 +123,7 @@ class Situation:
         return self.look.time - self.memory.grab_since[partition, version]
 
     def planned_holder(self, partition: str) -> str | None:
-        """Who will hold a partition when all open challenges have come to their end."""
+        """The worker that will hold a partition when all open challenges are settled."""
         holder = self.look.holder(partition)
         return self.claims.get(partition, None if holder in self.dead else holder)
 
@@ -131,9 +131,9 @@ class Situation:
 def decide(
     me: str, partitions: Collection[str], look: Look, memory: Memory, spans: TimeSpans
 ) -> tuple[tuple[Action, ...], Memory]:
-    """What to do after a look, and what to remember of it.
+    """What to do after a look, and what to remember.
 
-    A worker that does not see its own heartbeat takes nothing: others hold it for dead.
+    A worker that does not see its own heartbeat takes nothing: others consider it dead.
 
     Args:
         me: this worker's name.
@@ -168,7 +168,7 @@ def _with_free_since(seen: Situation) -> Situation:
 
 
 def _surrendered(seen: Situation) -> list[Surrender]:
-    """What I hold and another live worker has asked for."""
+    """What this worker holds and another live worker has challenged."""
     return [
         Surrender(partition, challenger)
         for partition, challenger in sorted(seen.claims.items())
@@ -208,7 +208,7 @@ def _shares(seen: Situation) -> Assignment:
 
 
 def _taken(seen: Situation, shares: Assignment) -> list[Take]:
-    """What I may take: first what I have asked for, then my share of what is free."""
+    """What this worker may take: first the partitions that it challenged, then its part of the free ones."""
     found = []
     load = sum(seen.look.holder(partition) == seen.me for partition in seen.partitions)
     room = seen.look.presences[seen.me].record.room - load
@@ -229,7 +229,7 @@ def _taken(seen: Situation, shares: Assignment) -> list[Take]:
 
 
 def _challenged(seen: Situation, moves: Mapping[str, str]) -> tuple[list[Challenge], Memory]:
-    """The moves that are mine to make, once they have stood for a while and at most once in a normal lease time."""
+    """This worker's own moves, after they have been due for a while, at most one round in a normal lease time."""
     time, memory = seen.look.time, seen.memory
     since = (time if memory.uneven_since is None else memory.uneven_since) if moves else None
     load = sum(holder == seen.me for holder in map(seen.planned_holder, seen.partitions))

@@ -7,8 +7,8 @@
 A rename fails if its source is gone, so renaming ``heads/KEY/OLD`` to ``heads/KEY/NEW`` is a
 compare-and-set: of all who have read OLD one succeeds. A folder that is renamed over another one
 succeeds only if that is empty, so a new head's folder appears only where there is none. The value
-is in its place before the head names it. Whoever is killed between two calls leaves a value or a
-birth that nobody names: litter of some bytes, and never anything half written or locked.
+is in its place before the head names it. A process that is killed between two calls leaves a value or a birth that no
+head names: a few bytes, but nothing half written and no lock.
 
 Bounds: a key is at most 200 bytes long, quoted. On NFS a rename whose answer was lost may be
 reported as failed although it happened; the writer then looks for its own head before it gives up.

@@ -1,8 +1,8 @@
 """Publishing a validated result: a version of the day is built beside the output folder, and exchanged at once.
 
-Readers that list a day see one version whole or find no file, never a mix: the names of files are those of their
-version. Runs of one day are ordered by their turns, so that an older one never undoes a newer one. What can happen
-between any two steps is told in ``docs/decisions/0013-publication.md``.
+Readers that list a day see one version, whole, or find no file, but never a mix: each version has its own file names.
+Turns order the runs of a day, so that an older run never undoes a newer one. ``docs/decisions/0013-publication.md``
+tells what can happen between any two steps.
 """
 
 from skewless.run.publication.places import beside, place_of, turns_folder

@@ -1,4 +1,4 @@
-"""What is written down of a publication: the manifest in the published folder, and the record in the run directory."""
+"""The records of a publication: the manifest in the published folder, and the record in the run directory."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Identity(Frozen):
     """Which run published, or claimed, a day.
 
     Attributes:
-        job: SHA-256 of its ``job.json`` as it is stored, which has its turn: the same wherever the run directory is
-            moved to, and whichever release reads it.
+        job: SHA-256 of its stored ``job.json``, which contains its turn. It stays the same if the run directory
+            is moved, whichever release reads it.
         run: where the run directory was then, for people.
     """
 
@@ -37,15 +37,15 @@ class Identity(Frozen):
     run: str
 
     def __str__(self) -> str:
-        """As a store of turns keeps it."""
+        """The text that a store of turns keeps."""
         return f"{self.job} {self.run}"
 
     @classmethod
     def parse(cls, text: str, where: str) -> Identity:
-        """What ``str`` made.
+        """Read what ``str`` gave.
 
         Raises:
-            DocumentError: it is something else.
+            DocumentError: the text is not an identity.
         """
         found = re.fullmatch(r"([0-9a-f]{64}) (.*)", text, re.DOTALL)
         if found is None:
@@ -85,7 +85,7 @@ class VersionManifest(Document):
 
 
 class Overtaken(Frozen):
-    """By whom a run was superseded.
+    """The run by which another one was superseded.
 
     Attributes:
         by: the run that has published the day, in a later turn.
@@ -127,7 +127,7 @@ def identity_of(run: RunDirectory) -> Identity:
 
 
 def record_of(run: RunDirectory) -> Publication | None:
-    """What has come of the publication, if anything has: the run was published, or superseded."""
+    """The record of a publication; None as long as the run is neither published nor superseded."""
     return run.read(PUBLISHED, Publication) if run.exists(PUBLISHED) else None
 
 
@@ -138,13 +138,13 @@ def publication_of(run: RunDirectory) -> Publication | None:
 
 
 def superseded_by(run: RunDirectory) -> Overtaken | None:
-    """By whom the run was superseded, if it was."""
+    """The run by which this one was superseded, if it was."""
     record = record_of(run)
     return record.superseded if record is not None else None
 
 
 def manifest_of(folder: Path) -> VersionManifest | None:
-    """The manifest of a version; None where there is none that can be read: it was lost, or never was one of ours."""
+    """The manifest of a version; None if it cannot be read: it was lost, or the folder is not a version of ours."""
     try:
         return VersionManifest.from_sealed((folder / MANIFEST).read_bytes(), where=str(folder / MANIFEST))
     except (OSError, DocumentError):
