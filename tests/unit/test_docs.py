@@ -84,6 +84,14 @@ def test_modules_that_are_named_exist(page: Path) -> None:
     assert {name for name in named - NAMES_OF_OTHER_THINGS if not _is_there(name)} == set()
 
 
+def test_the_new_names_of_what_has_moved_exist() -> None:
+    moved = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").split("### Moved")[1].split("###")[0]
+    new = " ".join(line.split("|")[2] for line in moved.splitlines() if line.startswith("| "))
+    named = set(re.findall(rf"\b((?:{'|'.join(PACKAGES)})(?:\.\w+)+)", new))
+    assert named
+    assert {name for name in named if not _is_there(name)} == set()
+
+
 def test_modules_and_files_that_code_names_exist() -> None:
     gone = set()
     for folder in ("plugins", "jobs", "dags", "deploy", "examples", "benchmarks"):
