@@ -12,9 +12,10 @@ from pyspark.sql import SparkSession
 from skewless.documents.decision import Decision
 from skewless.documents.job import Algebra, Job, Selected, Source
 from skewless.errors import InputError, SkewlessError, SpecError, nearest
-from skewless.planner.first_plan import plain_plan, sampled_plan, samples, warm_plan
-from skewless.planner.key_sample import KeySample
-from skewless.planner.planner import first_choice, first_decision, first_plan, first_ring
+from skewless.planner.engine_choice import first_choice
+from skewless.planner.first_plan import first_decision, plain_plan, sampled_plan, samples, warm_plan
+from skewless.planner.forecast.key_sample import KeySample
+from skewless.planner.plain_ring import first_plan, first_ring
 from skewless.routing.plan import RoutingPlan
 from skewless.routing.waves import cut_waves
 from skewless.run.directory import RunDirectory
