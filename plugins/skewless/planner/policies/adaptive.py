@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from skewless.documents.job import Job
-from skewless.planner.forecast import Forecast
+from skewless.planner.forecast.forecast import Forecast
 from skewless.planner.placement.pin_or_split import place_whole, place_whole_in_place, pour, water_level
 from skewless.planner.placement.placement import Placement, Rows, sums
 from skewless.planner.placement.rebalancing import rebalance

@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from skewless.documents.job import Job
 from skewless.documents.stage_report import Histogram, StageReport
-from skewless.planner.engine_choice import ROW_SECONDS
-from skewless.planner.key_counts import KeyCounts
+from skewless.planner.cost import ROW_SECONDS
+from skewless.planner.forecast.key_counts import KeyCounts
 from skewless.planner.placement.placement import Indices, Placement, Rows, sums
 from skewless.routing.hashing import bucket_hash, key_hash
 from skewless.routing.plan import WHOLE_WEIGHT, RoutingPlan, Weights
@@ -50,8 +50,8 @@ class Forecast:
             measured seconds of rows contain it.
         expected_keys: different keys in the next stage, about; matters with ``setup_rows`` alone.
         later_rows: rows that the stages after the next one will admit.
-        memory: the report's histogram with its seen rows weighed by age (``skewless.planner.recency``); None where all
-            weigh alike.
+        memory: the report's histogram, the rows of older stages weighted less (``skewless.planner.forecast.recency``);
+            None where all rows weigh alike.
     """
 
     plan: RoutingPlan
@@ -458,7 +458,7 @@ class Forecast:
             moved += self.null_backlog * (1.0 - 1.0 / len(plan.tasks))
         return moved + float(self.tail_backlog[self._tail_moves(plan)].sum())
 
-    def draw_error(self, plan: RoutingPlan, placement: Placement) -> float:
+    def split_error(self, plan: RoutingPlan, placement: Placement) -> float:
         """By how many rows the luck of the draw may put the largest task's load above its forecast.
 
         A cut of a segment hands over its part of the rows that are left only in the mean, and so does
