@@ -10,7 +10,8 @@ from typing import Any
 from skewless.documents.commit import CommittedFile
 from skewless.documents.ledger import balance
 from skewless.documents.quality import Check, QualityReport
-from skewless.run.directory import QUALITY_STEP, RESULT_STEP, Attempt, RunDirectory
+from skewless.run.attempt import Attempt
+from skewless.run.directory import QUALITY_STEP, RESULT_STEP, RunDirectory
 from skewless.run.publication import Publication, VersionManifest, manifest_of, publish
 from skewless_leases import Turns, open_store
 from tests.unit import synthetic
@@ -32,7 +33,7 @@ def validated(
         path.write_text(text, encoding="utf-8")
         if name in parts:
             files.append(result.described("result", str(path), 1, copied=True))
-    commit_result(result, files, rows=7, keys=len(parts), success=success)
+    commit_result(run, result, files, rows=7, keys=len(parts), success=success)
     return run
 
 
@@ -46,16 +47,16 @@ def prepared(folder: Path, out: Path | str, turn: int, **output: Any) -> RunDire
 
 
 def commit_result(
-    result: Attempt, files: Sequence[CommittedFile], *, rows: int, keys: int, success: bool = True
+    run: RunDirectory, result: Attempt, files: Sequence[CommittedFile], *, rows: int, keys: int, success: bool = True
 ) -> None:
     """Commit a result, and the quality report that lets it be published."""
     result.commit(files, {"rows": rows, "keys": keys})
-    quality = result.run.new_attempt(QUALITY_STEP)
+    quality = run.new_attempt(QUALITY_STEP)
     check = Check(
         subject="result", expectation="expect_x", column="n", success=success, observed="3",
         sentence="expect_x(n): 3 of 7",
     )  # fmt: skip
-    ledger = balance(result.run.job(), [], 0)
+    ledger = balance(run.job(), [], 0)
     quality.write("result.json", QualityReport(success=success, keys=keys, checks=(check,), ledger=ledger))
     quality.commit([], {})
 

@@ -100,7 +100,7 @@ def test_what_was_not_validated_is_not_published(tmp_path: Path) -> None:
     run = RunDirectory(str(tmp_path / "run"))
     run.write_once("job.json", synthetic.job([], output_path=str(tmp_path / "out")))
     run.new_attempt(RESULT_STEP).commit([], {"rows": 0, "keys": 0})
-    with pytest.raises(RunDirectoryError, match=r"expected quality/COMMIT.json, but got no such file"):
+    with pytest.raises(RunDirectoryError, match=r"there is no quality/COMMIT.json"):
         published(run)
     assert not (tmp_path / "out").exists()
 

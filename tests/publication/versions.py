@@ -36,7 +36,7 @@ def ready(folder: Path, out: Path, version: int) -> RunDirectory:
         rows = {"version": [version] * FILE_ROWS, "part": [part] * FILE_ROWS}
         pq.write_table(pa.table(rows), path, compression="none", use_dictionary=False)
         files.append(result.described("result", path, FILE_ROWS, copied=True))
-    commit_result(result, files, rows=FILES * FILE_ROWS, keys=FILES * FILE_ROWS)
+    commit_result(run, result, files, rows=FILES * FILE_ROWS, keys=FILES * FILE_ROWS)
     return run
 
 

@@ -10,8 +10,8 @@ import pytest
 from skewless.aggregates import RegisteredAggregates
 from skewless.documents.certificate import Certificate
 from skewless.documents.decision import Candidate, Decision
-from skewless.planner.planner import FORWARD_COST_ROWS, STATE_COST_ROWS, TASK_COST_ROWS
 from skewless.planner.policies import POLICIES
+from skewless.planner.priced_plan import FORWARD_COST_ROWS, STATE_COST_ROWS, TASK_COST_ROWS
 from skewless.spec import parse_spec
 
 ROOT = Path(__file__).parents[2]

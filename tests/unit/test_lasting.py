@@ -12,12 +12,13 @@ from benchmarks.staged import simulate
 from benchmarks.workloads import zipf
 from skewless.documents.decision import Decision
 from skewless.documents.job import Algebra, Job
-from skewless.planner.engine_choice import ROW_SECONDS
-from skewless.planner.forecast import Forecast
+from skewless.planner.cost import ROW_SECONDS
+from skewless.planner.forecast.forecast import Forecast
 from skewless.planner.lasting_cost import SURE, rest_of_run
 from skewless.planner.placement.placement import Placement
 from skewless.planner.placement.token_moves import halved
-from skewless.planner.planner import first_plan, plan_next_stage
+from skewless.planner.plain_ring import first_plan
+from skewless.planner.planner import plan_next_stage
 from skewless.planner.policies import POLICIES
 from tests.unit import synthetic
 

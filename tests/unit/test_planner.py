@@ -14,12 +14,14 @@ from skewless.document import LARGEST_COUNT
 from skewless.documents.decision import Decision
 from skewless.documents.stage_report import StageReport
 from skewless.errors import PlanError
-from skewless.planner.forecast import SEEN_ENOUGH, Forecast
+from skewless.planner.forecast.forecast import SEEN_ENOUGH, Forecast
 from skewless.planner.placement.placement import Placement
-from skewless.planner.planner import Weighed, choose, first_plan, plan_next_stage, propose, refuse_unsafe
+from skewless.planner.plain_ring import first_plan
+from skewless.planner.planner import plan_next_stage
 from skewless.planner.policies import POLICIES
 from skewless.planner.policies.proposal import Proposal
-from skewless.routing.plan import WHOLE_SHARE, RoutingPlan
+from skewless.planner.priced_plan import PricedPlan, choose, propose, refuse_unsafe
+from skewless.routing.plan import WHOLE_WEIGHT, RoutingPlan
 from tests.unit import synthetic
 from tests.unit.synthetic import MERGEABLE, WHOLE
 
@@ -63,7 +65,7 @@ def test_never_worse_than_standing_still(policy: str, seen: dict[str, int], data
     assert Decision.from_json(decision.to_json()) == decision
     assert decision.next_plan is not None
     for shares in decision.next_plan.head.values():
-        assert sum(weight for _, weight in shares) == WHOLE_SHARE
+        assert sum(weight for _, weight in shares) == WHOLE_WEIGHT
         assert algebra is MERGEABLE or len(shares) == 1
 
 
@@ -185,7 +187,7 @@ def test_a_plan_that_splits_what_may_not_be_split_is_refused() -> None:
     job = synthetic.job([1], WHOLE)
     plan = first_plan(job)
     forecast = Forecast.after(job, plan, synthetic.report(plan, {"hot": 100}, {"hot": 100}))
-    halves = Placement.of_shares([((0, WHOLE_SHARE // 2), (1, WHOLE_SHARE // 2))])
+    halves = Placement.of_shares([((0, WHOLE_WEIGHT // 2), (1, WHOLE_WEIGHT // 2))])
     with pytest.raises(PlanError, match="key 'hot' split"):
         refuse_unsafe(job, forecast, halves)
     refuse_unsafe(synthetic.job([1]), forecast, halves)
@@ -196,11 +198,11 @@ def test_the_cheapest_is_taken_that_lasts_no_longer_than_standing_still_and_is_n
     plan = first_plan(job)
     forecast = Forecast.after(job, plan, synthetic.report(plan, skewed()))
     # Standing still, made dear by what nobody sees in its makespan.
-    still = replace(propose(job, forecast)[0], draw_error_rows=50_000.0)
+    still = replace(propose(job, forecast)[0], split_error_rows=50_000.0)
 
-    def other(factor: float, spared: float, refusal: str = "") -> Weighed:
+    def other(factor: float, spared: float, refusal: str = "") -> PricedPlan:
         proposal = Proposal("other", "another one", refusal=refusal)
-        return replace(still, proposal=proposal, loads=still.loads * factor, draw_error_rows=50_000.0 - spared)
+        return replace(still, proposal=proposal, loads=still.loads * factor, split_error_rows=50_000.0 - spared)
 
     longer, sooner, cheapest = other(1.01, 40_000), other(0.99, 10_000), other(1.0, 30_000)
     refused = other(0.5, 40_000, refusal="it cannot be done")

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from skewless.documents.commit import CommittedFile
-from skewless.planner.planner import first_plan
-from skewless.routing.plan import WHOLE_SHARE
+from skewless.planner.plain_ring import first_plan
+from skewless.routing.plan import WHOLE_WEIGHT
 from skewless.run.directory import RESULT_STEP, STAGE_REPORT, RunDirectory, stage_step
 from skewless.run.publication import PUBLISHED, Overtaken, Publication, VersionManifest, identity_of, published_path
 from skewless.run.retention import Fate, Limits, enact_fate, fates
@@ -287,7 +287,7 @@ def test_a_prune_beside_publications_and_other_prunes_does_not_break(newest: Pat
 def test_a_look_at_many_runs_takes_less_than_to_read_the_plan_of_each(newest: Path) -> None:
     run = _run(newest, "old", day=1, age=90)
     plan = first_plan(job([10], reducers=64, head_limit=10_000))
-    head = {f"key-{number}": ((number % 64, WHOLE_SHARE),) for number in range(10_000)}
+    head = {f"key-{number}": ((number % 64, WHOLE_WEIGHT),) for number in range(10_000)}
     Path(run.path("plans/0000.json")).unlink()
     run.write_once("plans/0000.json", plan.model_copy(update={"head": head}))
     _many(newest, Path(run.root), 20)

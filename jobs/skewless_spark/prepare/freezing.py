@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from skewless.documents.job import Algebra, Job, Selected, Source
 from skewless.errors import InputError, nearest
-from skewless.planner.planner import first_ring
+from skewless.planner.plain_ring import first_ring
 from skewless.routing.waves import cut_waves
 from skewless.spec.part import Part
 from skewless.spec.spec import JobSpec
@@ -27,10 +27,10 @@ from skewless_spark.sources.uris import FILE_COLUMNS
 
 
 def check_spec(spec: JobSpec, where: str) -> None:
-    """Everything that can be said of a spec without its input.
+    """Check all of a spec that can be checked without its input.
 
     Raises:
-        SpecError: one sentence.
+        SpecError: the spec cannot be run.
     """
     check_calls(spec, where)
     check_expectations(spec, where)
@@ -40,16 +40,24 @@ def check_spec(spec: JobSpec, where: str) -> None:
 
 
 def needs_session(spec: JobSpec) -> bool:
-    """Whether only Spark can say what the columns are: of a table, of a select list, or of a result for CSV."""
+    """Whether only Spark knows the columns: of a table, of a select list, or of a result as CSV."""
     csv = spec.output.format == "csv"
     return csv or spec.input.table is not None or (spec.map is not None and spec.map.select is not None)
 
 
 def freeze(spec: JobSpec, date: dt.date, root: str, where: str, *, hour: str | None = None) -> Job:
-    """List the input, hold the spec to its columns, and cut the waves.
+    """List the input, check the spec against its columns, and cut the waves.
+
+    Args:
+        spec: the spec with its overrides applied.
+        date: the day to compute.
+        root: where relative paths of the spec start.
+        where: what error messages call the spec.
+        hour: the hour of that day, for an hourly job (``Part.hour``).
 
     Raises:
-        InputError: the input is missing or not what the spec says.
+        SpecError: the spec cannot be run.
+        InputError: the input is missing, or it is not what the spec says.
     """
     part = Part(date, hour)
     spark = _session(spec)
@@ -98,7 +106,7 @@ def _session(spec: JobSpec) -> SparkSession | None:
 
 
 def _listed(spark: SparkSession | None, spec: JobSpec, part: Part, root: str, where: str) -> tuple[str, Listing]:
-    """Where the input is, and its listing."""
+    """The location of the input, and its listing."""
     share = min(spec.routing.waves) / sum(spec.routing.waves)
     if spec.input.table is not None and spark is not None:
         return list_table(spark, spec.input, share)
@@ -107,16 +115,16 @@ def _listed(spark: SparkSession | None, spec: JobSpec, part: Part, root: str, wh
 
 
 def _in_order(spec: JobSpec, algebra: Mapping[str, Algebra]) -> bool:
-    """Whether a wave may only come after all rows of the waves before: where somebody sees the order."""
+    """Whether waves must keep the order of the input, because an aggregate depends on it or states are forwarded."""
     return spec.state == "forward" or any(one.ordered for one in algebra.values())
 
 
 def _read_of(source: Source, reads: tuple[str, ...]) -> Source:
-    """The source with the columns that a job reads; a csv and a JSON line have to be read as a whole."""
+    """The source with only the columns that a job reads. CSV and JSON lines are always read whole."""
     if source.format in {"csv", "json"}:
         return source.model_copy(update={"reads": reads})
     columns = {name: kind for name, kind in source.columns.items() if name in reads}
-    # Where only paths are read, rows are counted by some column.
+    # A job that reads only the paths of files needs some column to count rows by.
     some = columns or dict(next(iter([[one] for one in source.columns.items() if _readable(one[1])]), []))
     return source.model_copy(update={"reads": reads, "columns": some})
 
@@ -133,7 +141,7 @@ def _check_key(column: str, types: dict[str, str], at: str) -> None:
 
 
 def _refuse_twins(used: list[str], types: dict[str, str], at: str) -> None:
-    """Spark does not tell names apart by their case, and has a hidden column of its own."""
+    """Refuse names that Spark confuses: it ignores case, and has a hidden column ``_metadata``."""
     for column in used:
         twin = next((name for name in types if name != column and name.lower() == column.lower()), None)
         if twin is not None:
@@ -145,5 +153,5 @@ def _refuse_twins(used: list[str], types: dict[str, str], at: str) -> None:
 
 
 def _assumed_types(spec: JobSpec) -> dict[str, str]:
-    """An input without files has no schema; its empty result needs one all the same."""
+    """Types for an input without files: it has no schema, but its empty result needs one."""
     return assumed_types(spec) | dict.fromkeys(spec.key, EMPTY_KEY_TYPE)

@@ -1,4 +1,4 @@
-"""Preparing a run: the job frozen, its turn taken, the first decision and plan 0 written."""
+"""Prepares a run: freezes the job, draws its turn, and writes the first decision and plan 0."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import datetime as dt
 from skewless.documents.decision import Decision
 from skewless.documents.job import Job
 from skewless.errors import SkewlessError, SpecError
-from skewless.planner.first_plan import plain_plan, sampled_plan, samples, warm_plan
-from skewless.planner.key_sample import KeySample
-from skewless.planner.planner import first_choice, first_decision, first_plan
+from skewless.planner.engine_choice import first_choice
+from skewless.planner.first_plan import first_decision, plain_plan, sampled_plan, samples, warm_plan
+from skewless.planner.forecast.key_sample import KeySample
+from skewless.planner.plain_ring import first_plan
 from skewless.routing.plan import RoutingPlan
 from skewless.run.directory import RunDirectory
 from skewless.run.publication import draw_turn, turns_folder, with_turn
@@ -25,22 +26,22 @@ from skewless_spark.prepare.locations import check_apart, input_location, output
 def prepare(
     run: RunDirectory, spec: JobSpec, date: dt.date, root: str, where: str = "spec", *, hour: str | None = None
 ) -> Job:
-    """Freeze a run, or find that it was frozen from the same spec for the same part of the input.
+    """Freeze a run, unless it is frozen already from the same spec for the same part of the input.
 
-    A new run's job names the earlier runs that its plan 0 is made from, so that a retry finds the
-    same ones. What was written stands: the job, and plan 0.
+    The job names the earlier runs that plan 0 is made from, so that a retry uses the same ones. A job and a plan 0
+    that have been written are never changed.
 
     Args:
-        run: its directory, new or of an earlier attempt.
+        run: the run directory, new or of an earlier attempt.
         spec: the spec with its overrides applied.
-        date: the day that is computed, under which the result is published.
+        date: the day to compute, under which the result is published.
         root: where relative paths of the spec start.
-        where: the spec's file, for messages.
-        hour: of a job of hours, the hour of that day (``Part.hour``).
+        where: what error messages call the spec.
+        hour: the hour of that day, for an hourly job (``Part.hour``).
 
     Raises:
         SpecError: the spec cannot be run, or the directory belongs to another spec or part.
-        InputError: the input is missing or not what the spec says.
+        InputError: the input is missing, or it is not what the spec says.
     """
     check_spec(spec, where)
     part = Part(date, hour)
@@ -51,11 +52,12 @@ def prepare(
         # Before the input is listed: see ``draw_turn``.
         turn = draw_turn(output_path, turns, allow_gap=spec.output.allow_gap)
         job = with_turn(freeze(spec, date, root, where, hour=hour), turn, turns)
-        # Of two who prepare one run at once the first to write counts: they may find different earlier runs.
+        # Two processes that prepare one run may find different earlier runs: the first to write decides.
         run.write_once("job.json", job.model_copy(update={"warm_from": earlier_runs.last_two(run, spec)}))
     job = _same(run, spec, part, root)
     if not run.exists("plans/0000.json"):
-        # The decision first: killed between the two documents, it stands, whatever has become of what it was made from.
+        # The decision comes first: if the process dies before the plan is written, a retry enacts the same decision,
+        # even if the earlier runs or the sample would lead to another by then.
         if not run.exists("decisions/0000.json"):
             run.write_once("decisions/0000.json", _first_decision(job))
         run.enact(run.decision(0))
@@ -71,7 +73,7 @@ def _first_decision(job: Job) -> Decision:
 
 
 def _staged_plan_0(job: Job, sample: KeySample | None) -> RoutingPlan:
-    """From the earlier runs that the job names; else from a sample, taken now if it was not; else the plain ring."""
+    """Plan 0 from the earlier runs that the job names; else from a sample, taken now if needed; else the plain ring."""
     plan = _from_earlier(job) if job.warm_from else first_plan(job)
     if plan.expected_rows or not samples(job.spec):
         return plan

@@ -11,11 +11,13 @@ import numpy as np
 from skewless.bounds.makespan import makespan
 from skewless.documents.job import Job
 from skewless.documents.stage_report import Histogram, StageReport
-from skewless.planner.engine_choice import ROW_SECONDS
 
 #: Seconds of a stage that are taken to be no work on rows until stages of different sizes have
 #: been seen: a stage of a handful of rows in a warm session. A low guess means more stages.
 USUAL_OVERHEAD_SECONDS = 1.5
+#: Seconds that one core takes to send a raw row through the exchange, and back from it in order. Only
+#: the ratio of the three matters; measured with pyspark 4.3 over Parquet (benchmarks B1 and B3).
+ROW_SECONDS = 6e-7
 
 
 class StageCost(NamedTuple):
@@ -43,7 +45,7 @@ def stage_cost(job: Job, reports: Sequence[StageReport]) -> StageCost:
         job: its spec may say what a stage costs.
         reports: of the stages so far that were routed, in order, at least one.
     """
-    slots = job.spec.routing.slot_count
+    slots = job.spec.routing.parallelism
     rows = np.array([makespan(report.processed.astype(np.float64), slots) for report in reports])
     seconds = np.array([report.stage_seconds for report in reports])
     given = job.spec.routing.stage_overhead

@@ -17,15 +17,21 @@ from typing import NamedTuple
 
 import numpy as np
 
+from skewless.documents.decision import Decision
+from skewless.documents.engine_choice import EngineChoice
 from skewless.documents.job import Job
 from skewless.documents.stage_report import Histogram, StageReport, TaskLoad
+from skewless.planner.budget import Budget, choose_budget
 from skewless.planner.cost import overhead_rows_before, row_seconds_before
 from skewless.planner.drift import drift
-from skewless.planner.forecast import Forecast
-from skewless.planner.key_sample import KeySample
-from skewless.planner.planner import Weighed, choose, first_plan, propose
+from skewless.planner.engine_choice import combine_plan
+from skewless.planner.forecast.forecast import Forecast
+from skewless.planner.forecast.forecast_error import UNCHECKED
+from skewless.planner.forecast.key_sample import KeySample
+from skewless.planner.plain_ring import first_plan
 from skewless.planner.policies import POLICIES
-from skewless.planner.schedule import UNCHECKED, Admission, Budget, choose_budget, next_waves, wasted_rows
+from skewless.planner.priced_plan import PricedPlan, choose, propose
+from skewless.planner.schedule import Admission, next_waves, wasted_rows
 from skewless.routing.plan import PlanSource, RoutingPlan
 from skewless.spec.spec import JobSpec
 
@@ -187,7 +193,7 @@ def _planned(job: Job, plain: RoutingPlan, known: _Known, start: str, trust: str
     )
 
 
-def _words(taken: Weighed) -> str:
+def _words(taken: PricedPlan) -> str:
     if taken.action == "stand still":
         return "the plain ring, as no other plan costs less"
     return f"{taken.action}: {taken.sentence}; the largest task is to get {taken.makespan_rows:,.0f} rows"
@@ -230,3 +236,21 @@ def _as_report(job: Job, plan: RoutingPlan, last: Histogram) -> StageReport:
 def _name(job: Job) -> str:
     """The last run, by its folder."""
     return job.warm_from[0].rstrip("/").rpartition("/")[2] if job.warm_from else "of last time"
+
+
+def first_decision(job: Job, plan: RoutingPlan, choice: EngineChoice) -> Decision:
+    """The decision about stage 0.
+
+    Args:
+        job: the frozen job.
+        plan: plan 0 as a staged run has it.
+        choice: of the engine.
+    """
+    if choice.engine == "combine":
+        chosen, sentence = combine_plan(job, plan, choice), choice.sentence
+    else:
+        chosen, sentence = plan, f"{choice.sentence}; {plan.sentence}" if plan.sentence else choice.sentence
+    return Decision(
+        stage=0, policy=plan.policy, engine=choice, queued_rows=job.admitted_rows(chosen.waves), candidates=(),
+        certificate=None, sentence=sentence, next_plan=chosen,
+    )  # fmt: skip

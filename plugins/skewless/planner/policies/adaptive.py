@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from skewless.documents.job import Job
-from skewless.planner.forecast import Forecast
+from skewless.planner.forecast.forecast import Forecast
 from skewless.planner.placement.pin_or_split import place_whole, place_whole_in_place, pour, water_level
 from skewless.planner.placement.placement import Placement, Rows, sums
 from skewless.planner.placement.rebalancing import rebalance
@@ -99,7 +99,7 @@ def _reducers_wanted(job: Job, forecast: Forecast) -> int:
     routing = job.spec.routing
     low, high = routing.min_reducers or routing.reducers, routing.max_reducers or routing.reducers
     useful = max(1, forecast.queued_rows // WORTH_A_TASK_ROWS)
-    return max(low, min(high, routing.slot_count, useful))
+    return max(low, min(high, routing.parallelism, useful))
 
 
 def _other_reducers(job: Job, forecast: Forecast, wanted: int) -> Iterator[Proposal]:
