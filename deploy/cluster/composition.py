@@ -73,12 +73,6 @@ def read_composition(path: Path, variables: Mapping[str, str]) -> dict[str, Serv
     return _in_order({name: _service(name, fields) for name, fields in services.items()})
 
 
-def required_variables(path: Path) -> set[str]:
-    """The variables that a compose file insists on."""
-    text = path.read_text(encoding="utf-8")
-    return {found["name"] for found in _VARIABLE.finditer(text) if found["form"] == ":?"}
-
-
 def fill_in(text: str, variables: Mapping[str, str]) -> str:
     """Replace ``${NAME}``, ``${NAME:-default}`` and ``${NAME:?message}``; ``$$`` is a dollar.
 

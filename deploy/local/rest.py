@@ -109,13 +109,12 @@ class AirflowRest:
         self.call("PATCH", f"/dags/{dag_id}", {"is_paused": paused})
 
     def ensure_pool(self, name: str, slots: int) -> None:
-        """Make a pool unless there is one of that name; its slots are then somebody's choice."""
+        """Make a pool unless there is one of that name, which then keeps its slots."""
         try:
-            self.call("GET", f"/pools/{name}")
-        except httpx.HTTPStatusError as err:
-            if err.response.status_code != httpx.codes.NOT_FOUND:
-                raise
             self.call("POST", "/pools", {"name": name, "slots": slots, "include_deferred": False})
+        except httpx.HTTPStatusError as err:
+            if err.response.status_code != httpx.codes.CONFLICT:
+                raise
 
     def trigger(self, dag_id: str, run_id: str | None = None, **body: Any) -> str:
         """Start a run by hand and return its id.

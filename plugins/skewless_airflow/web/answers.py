@@ -75,10 +75,10 @@ class WhatIf(_OfRun):
 
 #: What any route may answer instead: no login, no permission, nothing there, an address that cannot be read.
 _REFUSALS = {
-    401: "No login.",
-    403: "A login without the permission.",
+    401: "Not logged in.",
+    403: "The user has no permission to read this.",
     404: "There is no such DAG, run or document.",
-    422: "A part of the address is none.",
+    422: "A part of the address is not valid.",
 }
 
 

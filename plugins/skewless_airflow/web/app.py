@@ -74,9 +74,9 @@ def _unreadable(request: Request, err: Exception) -> Any:
 
 
 def _broken(request: Request, err: Exception) -> Any:
-    """What nobody foresaw: the log has the trace, the page has a sentence."""
+    """An unexpected error: the log has the traceback, the page has a sentence."""
     log.error("a page failed", path=request.url.path, kind=type(err).__name__)
-    sentence = "Skewless could not make this page; the API server's log says why."
+    sentence = "Skewless could not make this page; see the log of the API server."
     return _answer(request, HTTPStatus.INTERNAL_SERVER_ERROR, sentence)
 
 

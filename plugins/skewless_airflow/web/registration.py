@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, MutableMapping
 from functools import cached_property
 from typing import Any
-from urllib.parse import quote
 
 #: Where the app is mounted.
 PREFIX = "/skewless"
@@ -35,15 +34,6 @@ class SkewlessWeb:
     ) -> None:
         """Serve one request."""
         await self._app(scope, receive, send)
-
-
-def run_address(dag_id: str, run_id: str, page: str = "skew") -> str:
-    """The address of a page about a run, relative to Airflow's root: for links of operators and of asset events.
-
-    >>> run_address("nightly", "manual__2026-11-20T02:00:00+00:00", "quality")
-    'skewless/dags/nightly/runs/manual__2026-11-20T02%3A00%3A00%2B00%3A00/quality'
-    """
-    return f"{PREFIX.strip('/')}/dags/{quote(dag_id, safe='')}/runs/{quote(run_id, safe='')}/{page}"
 
 
 def fastapi_apps() -> list[dict[str, Any]]:

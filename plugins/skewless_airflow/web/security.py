@@ -55,7 +55,7 @@ def shaped_dag_id(dag_id: Annotated[str, Path()]) -> str:
     if not _DAG_ID.fullmatch(dag_id):
         raise HTTPException(
             status.HTTP_422_UNPROCESSABLE_CONTENT,
-            "The DAG id in the address is none: it should be letters, digits, dots, dashes and underscores.",
+            "The DAG id in the address is not valid: it may contain letters, digits, dots, dashes and underscores.",
         )
     return dag_id
 
@@ -73,8 +73,8 @@ def shaped_run_id(run_id: Annotated[str, Path()]) -> str:
     if bad or run_id in {"~", ".", ".."}:
         raise HTTPException(
             status.HTTP_422_UNPROCESSABLE_CONTENT,
-            f"The run id in the address is none: it should be at most {_LONGEST_RUN_ID} printable characters without "
-            "a slash.",
+            f"The run id in the address is not valid: it may be at most {_LONGEST_RUN_ID} printable characters "
+            "without a slash.",
         )
     return run_id
 
@@ -84,7 +84,7 @@ def shaped_group(group: Annotated[str, Query()] = "") -> str:
     if group and not _DAG_ID.fullmatch(group):
         raise HTTPException(
             status.HTTP_422_UNPROCESSABLE_CONTENT,
-            "The group in the address is none: it should be letters, digits, dots, dashes and underscores.",
+            "The group in the address is not valid: it may contain letters, digits, dots, dashes and underscores.",
         )
     return group
 

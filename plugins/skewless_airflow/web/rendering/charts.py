@@ -82,7 +82,7 @@ def key_strip(stage: StageView) -> Chart:
     parts = [(f"c{place}", shown_key(hot.key), hot.seen) for place, hot in enumerate(first)]
     others = stage.named_rows - sum(hot.seen for hot in first)
     light = stage.seen - stage.named_rows - stage.seen_null
-    parts.append(("others", f"{stage.named_keys - len(first):,} other keys of the head", others))
+    parts.append(("others", f"{stage.named_keys - len(first):,} other head keys", others))
     parts.append(("rest", "all keys that are not named", light))
     parts.append(("null", "rows without a key", stage.seen_null))
     rects, x, scale = [], 0.0, _STRIP / max(1, stage.seen)

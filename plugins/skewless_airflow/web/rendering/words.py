@@ -71,7 +71,7 @@ def waves(span: tuple[int, int]) -> str:
     """The waves of a stage, ``first <= wave < end``."""
     first, end = span
     if end <= first:
-        return "no wave, the input is used up"
+        return "no wave: the whole input is admitted already"
     return f"wave {first}" if end == first + 1 else f"waves {first} to {end - 1}"
 
 

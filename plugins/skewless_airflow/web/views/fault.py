@@ -13,8 +13,11 @@ from skewless_airflow.web.views.quality import QualityView
 
 #: Tries that a page names, the latest of them.
 _MOST_TRIES = 10
-_WITHOUT_A_WORD = "its task failed and left no sentence: its log in Airflow says more"
-_NO_STEP = "Airflow says that this run failed, and none of these steps did: somebody marked it, or another task failed"
+_WITHOUT_A_WORD = "its task failed without an error message; see its log in Airflow"
+_NO_STEP = (
+    "Airflow marks this run as failed, but none of these steps failed: somebody marked it by hand, or another task of "
+    "the DAG failed"
+)
 
 
 @dataclass(frozen=True)

@@ -236,4 +236,4 @@ def _waiting(task: AirflowTask | None, needed: bool, over: bool) -> str:
         return "not needed"
     if task is not None and task.state:
         return task.state.replace("_", " ")
-    return "never came to it" if over else "not yet"
+    return "never started" if over else "not yet"
