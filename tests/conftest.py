@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from tests import spark_classes
+
 if TYPE_CHECKING:
     from tests.served_airflow import ServedAirflow
 
@@ -20,8 +22,7 @@ settings.register_profile("fixed", derandomize=True, max_examples=30, deadline=N
 settings.register_profile("explore", max_examples=2000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
-# Each JVM lives for seconds or minutes: what counts is how soon it is up, not how fast its code is in the end.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+os.environ.setdefault("SPARK_SUBMIT_OPTS", spark_classes.options())
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,4 +1,4 @@
-"""What ``docker-compose.yml`` says, as values: only as much of the format as our own file uses."""
+"""Reads ``docker-compose.yml``: only as much of the format as our own file uses."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """From services in containers to programs on this machine: the same commands and environment, other places.
 
-A container has a network and a file system of its own, a process has not. So host names become this
+A container has its own network and file system, a process does not. So host names become this
 machine's, ports become free ones, and the folders of image and volumes become folders of the checkout
 and of the state directory. Nothing else is changed.
 """

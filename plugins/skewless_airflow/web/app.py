@@ -1,4 +1,4 @@
-"""The app: routes behind a login, and an answer in one sentence to everything that goes wrong."""
+"""The app: routes behind a login; every error is answered in one sentence."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def create_app() -> FastAPI:
     app.include_router(files.router)
     app.include_router(api.router)
     app.include_router(pages.router)
-    # Whatever else is asked for is not found, and that too is told to nobody without a login.
+    # Every other address is not found, and no one without a login learns even that.
     app.add_api_route("/{_:path}", _nothing, methods=["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
     app.add_exception_handler(HTTPException, _refused)
     app.add_exception_handler(RequestValidationError, _not_understood)

@@ -1,7 +1,7 @@
-"""How the pages are made known to Airflow: tabs, the navigation entry, and the mounted app.
+"""Registers the pages with Airflow: tabs, the navigation entry, and the mounted app.
 
-Every process of Airflow loads plugins, and only the API server serves pages. So nothing here imports
-FastAPI or Airflow's own API: the app is built when it is first asked for something.
+Every process of Airflow loads plugins, but only the API server serves pages. So nothing here imports FastAPI or
+Airflow's own API: the app is built at the first request.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class SkewlessWeb:
 
     @cached_property
     def _app(self) -> _Asgi:
-        from skewless_airflow.web.app import create_app  # noqa: PLC0415  # see above: not in every process
+        from skewless_airflow.web.app import create_app  # noqa: PLC0415  # see above: only in the API server
 
         return create_app()
 
@@ -54,7 +54,7 @@ def external_views() -> list[dict[str, Any]]:
             "name": "Skewless",
             "href": f"{at}/",
             "destination": "nav",
-            "nav_top_level": True,  # and not in a menu, where there are several plugins
+            "nav_top_level": True,  # not in the menu that Airflow makes for several plugins
             "url_route": "skewless",
             **icons,
         },
