@@ -56,7 +56,7 @@ class AirflowRest:
         try:
             self._log_in()
         except BaseException:
-            self._client.close()  # nobody has it yet who could
+            self._client.close()  # the caller has no object yet that it could close
             raise
 
     def __enter__(self) -> Self:
@@ -84,7 +84,7 @@ class AirflowRest:
         def failed(error: BaseException) -> bool:
             if isinstance(error, httpx.HTTPStatusError):
                 return error.response.is_server_error
-            # Of a POST that was sent nobody knows whether it was heard, and twice is not once.
+            # A POST that was sent may have been carried out, and must not be carried out twice.
             return isinstance(error, httpx.TransportError if method != "POST" else httpx.ConnectError)
 
         again = Retrying(

@@ -1,4 +1,4 @@
-"""Nobody without a login gets anything out of the pages, and nobody gets a DAG that is not theirs to read."""
+"""No one without a login can read the pages, and no user can read a DAG without permission."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def unit(value: float | None, kind: str) -> str:
 
 
 def measured(value: float | None, kind: str) -> str:
-    """A figure of what tasks did: without one, nobody counted, and no dash may look like nothing to tell."""
+    """A measured figure, or "not measured": a dash would look like zero."""
     return "not measured" if value is None else unit(value, kind)
 
 
