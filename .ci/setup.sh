@@ -112,7 +112,7 @@ export PYSPARK_PYTHON='$PWD/.venv/bin/python'
 EOF
 }
 
-# What only some doors need comes from Debian, where we may install it. Where not, those doors say what is missing.
+# What only some commands need comes from Debian if we may install it. If not, those commands say what is missing.
 install() {
   if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
     say "Installing $* ..."
