@@ -33,7 +33,7 @@ def test_combine_gives_the_result_of_staged(
 ) -> None:
     results = {}
     for engine in ("combine", "staged"):
-        spec = spec_of(path, "key", aggregates, engine=engine, routing={"reducers": 3})
+        spec = spec_of(path, "key", aggregates, engine=engine, routing={"reducers": 3, "waves": [1, 3]})
         run, reports = reduce_job(spark, spec, tmp_path / engine)
         results[engine] = as_rows(result_of(run))
         assert sum(report.processed_rows for report in reports) == 30_000
@@ -93,7 +93,8 @@ def test_auto_combines_after_a_first_stage_where_keys_could_not_be_sampled(spark
 
 def test_a_job_that_cannot_be_merged_is_never_combined(spark: SparkSession, path: Path, tmp_path: Path) -> None:
     aggregates = {"middle": {"function": "exact_median", "column": "value"}}
-    run, _ = reduce_job(spark, spec_of(path, "key", aggregates, engine="auto"), tmp_path / "run")
+    spec = spec_of(path, "key", aggregates, engine="auto", routing={"waves": [1, 3]})
+    run, _ = reduce_job(spark, spec, tmp_path / "run")
     assert {run.plan(epoch).engine for epoch in range(run.committed_stages())} == {"staged"}
 
 

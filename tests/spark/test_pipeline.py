@@ -73,15 +73,15 @@ def skewed(rows: int = 30_000, seed: int = 1) -> pa.Table:
 
 @pytest.fixture(scope="module")
 def skewed_input(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_input(tmp_path_factory.mktemp("skewed") / "input", skewed(), files=40)
+    return write_input(tmp_path_factory.mktemp("skewed") / "input", skewed(), files=20)
 
 
 @pytest.mark.parametrize(
     "routing",
     [
-        {"policy": "static", "reducers": 4},
+        {"policy": "static", "reducers": 4, "waves": [1, 3]},
         {"policy": "adaptive", "reducers": 4},
-        {"policy": "adaptive", "reducers": 1},
+        {"policy": "adaptive", "reducers": 1, "waves": [1, 3]},
         {"policy": "adaptive", "reducers": 16, "waves": [1, 1]},
         {"policy": "adaptive", "reducers": 3, "waves": [1]},
     ],
@@ -179,7 +179,8 @@ def test_the_same_plans_give_the_same_bytes(spark: SparkSession, skewed_input: P
         "words": {"function": "approx_count_distinct", "column": "word"},
         "histogram": {"function": "streaming_histogram", "column": "value", "bins": 4},
     }
-    spec = spec_of(skewed_input, "key", aggregates, routing={"reducers": 4, "warm_start": False, "stage_overhead": 0})
+    routing = {"reducers": 4, "waves": [1, 1, 2], "warm_start": False, "stage_overhead": 0}
+    spec = spec_of(skewed_input, "key", aggregates, routing=routing)
     first, _ = reduce_job(spark, spec, tmp_path / "first")
     second, _ = reduce_job(spark, spec, tmp_path / "second")
     assert contents(first) == contents(second)
