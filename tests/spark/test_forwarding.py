@@ -64,8 +64,11 @@ def moved_keys(run: RunDirectory, reports: list[StageReport]) -> list[int]:
     "routing",
     [
         {"policy": "adaptive", "reducers": 4, "stage_overhead": 0},
-        {"policy": "adaptive", "reducers": 5, "stage_overhead": 0, "budget": 1.0, "waves": [1, 1, 1, 1]},
-        {"policy": "halving", "reducers": 4},
+        pytest.param(
+            {"policy": "adaptive", "reducers": 5, "stage_overhead": 0, "budget": 1.0, "waves": [1, 1, 1, 1]},
+            marks=pytest.mark.long,
+        ),
+        pytest.param({"policy": "halving", "reducers": 4}, marks=pytest.mark.long),
         {"policy": "virtual_tasks", "reducers": 3},
         {"policy": "static", "reducers": 1},
     ],
