@@ -31,7 +31,7 @@ from benchmarks.spark.datasets import Dataset, files_of, written
 from benchmarks.spark.setting import know_plugin
 from skewless.documents.shared_stage import STAGE_SHARES, StageShares
 from skewless.run.directory import RunDirectory, stage_step
-from skewless.spec.spec import parse_spec
+from skewless.spec.reading import parse_spec
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.states.committed_files import PYTHON
 

@@ -24,7 +24,7 @@ from benchmarks.staged import UNITS, WAVES, numbered, simulate
 from skewless.document import sentence_of
 from skewless.errors import InputError, SkewlessError, SpecError, nearest
 from skewless.planner.policies import POLICIES
-from skewless.spec.spec import Routing
+from skewless.spec.routing import Routing
 
 Floats = npt.NDArray[np.float64]
 

@@ -1,19 +1,21 @@
-"""What holds for all tests: their order, the examples of Hypothesis, and JVMs that are soon up."""
+"""What holds for all tests: their order, the examples of Hypothesis, JVMs that are soon up, and the shared Airflow."""
 
 from __future__ import annotations
 
 import os
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
 from tests import spark_classes
 
+if TYPE_CHECKING:
+    from tests.served_airflow import ServedAirflow
+
 #: Folders by how long their longest file takes: two files run at a time, and the last one should be short.
 LONGEST_FIRST = ("system", "cluster", "spark", "faults", "leases", "airflow", "benchmarks", "publication", "unit")
-#: Files whose tests share one served Airflow run one after the other, or each of two workers would start one.
-ONE_AIRFLOW = ("tests/system/test_backfill_run.py", "tests/system/test_shared_run.py", "tests/airflow/test_approval.py")
 
 # The same examples every time; HYPOTHESIS_PROFILE=explore looks further.
 settings.register_profile("fixed", derandomize=True, max_examples=30, deadline=None, database=None)
@@ -25,22 +27,16 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", spark_classes.options())
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Order files by their folders, the longest first."""
-    items.sort(key=lambda item: (_work(item.nodeid) != ONE_AIRFLOW[0], LONGEST_FIRST.index(item.path.parent.name)))
+    items.sort(key=lambda item: LONGEST_FIRST.index(item.path.parent.name))
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Give each worker a file at a time; files that share an Airflow together."""
-    from xdist.scheduler import LoadFileScheduling
+# Here and not in the tiers: imported into two of them it would be two fixtures.
+@pytest.fixture(scope="session")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedAirflow]:
+    """A whole Airflow, shared by all tests of the session and by its workers."""
+    from tests.served_airflow import shared_airflow
 
-    class ByFile(LoadFileScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            return _work(nodeid)
-
-    return ByFile(config, log)
-
-
-def _work(nodeid: str) -> str:
-    """What a test is run together with: the tests of its file, and of all files that share an Airflow."""
-    file = nodeid.partition("::")[0]
-    return ONE_AIRFLOW[0] if file in ONE_AIRFLOW else file
+    folder = tmp_path_factory.getbasetemp()
+    # The folders of the workers are side by side in that of the session.
+    with shared_airflow((folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "served") as airflow:
+        yield airflow

@@ -17,7 +17,7 @@ from skewless.documents.decision import Decision
 from skewless.documents.stage_report import StageReport
 from skewless.run.directory import RunDirectory
 from skewless.run.folder import RUN_GROUP
-from skewless.spec.spec import load_spec
+from skewless.spec.reading import load_spec
 from skewless_spark.entries.pipeline import run_pipeline
 from skewless_spark.prepare.prepare import prepare
 

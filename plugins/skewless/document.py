@@ -167,7 +167,7 @@ _SEAL_LENGTH = len(f',"checksum":"{_sha256("")}"}}\n')
 
 
 def sentence_of(err: ValidationError, model: type[BaseModel], where: str, kind: type[SkewlessError]) -> SkewlessError:
-    """Turn the first fault pydantic found into our one sentence; a typo names the nearest field."""
+    """The first fault that pydantic found, as our error; for a misspelt field it names the nearest known one."""
     faults = sorted(err.errors(), key=lambda fault: fault["type"] != "extra_forbidden")
     fault = faults[0]  # a misspelt field explains the missing one beside it
     path = [one_line(str(part)) for part in fault["loc"] if part != "[key]"]
@@ -175,10 +175,9 @@ def sentence_of(err: ValidationError, model: type[BaseModel], where: str, kind: 
     more = len(faults) - 1
     also = f" (and {more} more)" if more else ""
     if fault["type"] == "extra_forbidden":
-        hint = nearest(path[-1], _fields_at(model, path[:-1]))
-        return kind(spot, "a known field", f"the unknown field {path[-1]!r}{also}", hint)
+        return kind.saying(spot, f"there is no such field{also}", nearest(path[-1], _fields_at(model, path[:-1])))
     if fault["type"] == "missing":
-        return kind(spot, "this field", f"nothing{also}", "add it")
+        return kind.saying(spot, f"this field is missing{also}", "add it")
     told = fault.get("ctx", {}).get("came")
     came = shortened(fault.get("input")) if told is None else one_line(str(told), 160)
     return kind(spot, _required(one_line(str(fault["msg"]), 400)), f"{came}{also}")
@@ -192,11 +191,18 @@ def unmet(required: str, came: str) -> PydanticCustomError:
 #: Pydantic speaks of Python; our readers wrote YAML.
 _REWORDED = (
     (r"^be ", ""),
+    (r"\bgreater than or equal to\b", "at least"),
+    (r"\bless than or equal to\b", "at most"),
+    (r"\bgreater than\b", "more than"),
+    (r", unable to parse string as an? \w+", ""),
     (r" have at ", " of at "),
     (r" match pattern ", " that matches "),
     (r" after validation", ""),
+    (r"(items?|characters?), not \d+", r"\1"),
     (r"\b(dictionary or instance of \w+|dictionary)\b", "mapping"),
     (r"\btuple\b", "list"),
+    (r"\ba valid integer\b", "an integer"),
+    (r"\bvalid (?=(list|mapping|number|string|boolean|date)\b)", ""),
 )
 
 

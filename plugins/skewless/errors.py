@@ -1,49 +1,66 @@
-"""What can go wrong, in one sentence each: where, what was required, what came, what to do."""
+"""What can go wrong, each in one sentence: where, what was expected, what was found, what to do."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from typing import ClassVar
+from typing import ClassVar, Self
 
 
 class SkewlessError(Exception):
-    """The root of everything Skewless raises on purpose.
+    """The root of all errors that Skewless raises: "WHERE: expected REQUIRED, but got CAME; HINT" is their sentence.
 
-    ``exit_code`` is what ``skewless`` ends with: 2 bad spec or input, 3 data quality
-    failed, 1 anything else.
+    Args:
+        where: the file, field, step or service that the error is about.
+        required: what was expected there, as a noun; empty if ``came`` says everything (see ``saying``).
+        came: what was found there, as a noun.
+        hint: what the reader can do, as an imperative; may be empty.
+
+    Attributes:
+        exit_code: with what the command ``skewless`` ends: 2 for a bad spec or input, 3 for failed data quality,
+            1 for everything else.
     """
 
     exit_code: ClassVar[int] = 1
 
     def __init__(self, where: str, required: str, came: str, hint: str = "") -> None:
         self.where, self.required, self.came, self.hint = where, required, came, hint
-        sentence = f"{where}: required {required}, but came {came}"
-        super().__init__(f"{sentence}; {hint}." if hint else f"{sentence}.")
+        sentence = f"{where}: expected {required}, but got {came}" if required else f"{where}: {came}"
+        sentence = f"{sentence}; {hint}" if hint else sentence
+        super().__init__(sentence if hint.endswith("?") else f"{sentence}.")
+
+    @classmethod
+    def saying(cls, where: str, fact: str, hint: str = "") -> Self:
+        """An error that compares nothing: "WHERE: FACT; HINT" is its sentence.
+
+        >>> str(SpecError.saying("spec a.yaml, line 4", "a tab is not allowed in YAML", "indent with spaces"))
+        'spec a.yaml, line 4: a tab is not allowed in YAML; indent with spaces.'
+        """
+        return cls(where, "", fact, hint)
 
 
 class SpecError(SkewlessError):
-    """The job spec, or an override of it, does not say something that can be run."""
+    """The job spec, or an override of it, cannot be run as it is written."""
 
     exit_code = 2
 
 
 class InputError(SkewlessError):
-    """The input of the job is missing or is not what the spec says it is."""
+    """The input of the job is missing, or differs from what the spec says."""
 
     exit_code = 2
 
 
 class DocumentError(SkewlessError):
-    """A document of a run directory cannot be read as what it should be."""
+    """A document of a run directory is damaged, of another version, or of another kind."""
 
 
 class RunDirectoryError(SkewlessError):
-    """A run directory is used for something that it is not."""
+    """A run directory cannot be used as it is: something is missing in it, or belongs to another run."""
 
 
 class LostRaceError(SkewlessError):
-    """Another attempt of the same step committed first; this one's files do not count."""
+    """Another attempt at the same step committed first; the files of this one do not count."""
 
 
 class LedgerError(SkewlessError):
@@ -51,7 +68,7 @@ class LedgerError(SkewlessError):
 
 
 class PlanError(SkewlessError):
-    """A routing plan that would be unsafe or inconsistent was refused."""
+    """A routing plan, or the numbers for one, would be unsafe or inconsistent."""
 
 
 class AggregateError(SkewlessError):
@@ -63,7 +80,7 @@ class MapError(SkewlessError):
 
 
 class UnreachableError(SkewlessError):
-    """Spark, or what it runs on, does not answer."""
+    """Spark, or a service that it needs, does not answer."""
 
 
 class QualityError(SkewlessError):
@@ -76,10 +93,10 @@ def nearest(word: str, known: Iterable[str]) -> str:
     """A hint that names the nearest known word, or lists all of them.
 
     >>> nearest("polcy", ["policy", "waves"])
-    "did you mean 'policy'"
+    "did you mean 'policy'?"
     """
     choices = sorted(known)
     close = difflib.get_close_matches(word, choices, n=1, cutoff=0.6)
     if close:
-        return f"did you mean {close[0]!r}"
-    return "known are " + ", ".join(repr(choice) for choice in choices)
+        return f"did you mean {close[0]!r}?"
+    return "the known ones are " + ", ".join(repr(choice) for choice in choices)

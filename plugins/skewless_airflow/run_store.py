@@ -13,7 +13,7 @@ from skewless.errors import SpecError
 from skewless.run.directory import RunDirectory
 from skewless.run.folder import RUN_GROUP
 from skewless.spec.part import Part, part_named
-from skewless.spec.spec import Schedule
+from skewless.spec.schedule import Schedule
 from skewless_airflow.places import data_root
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.=-]")

@@ -15,7 +15,8 @@ from pydantic import JsonValue
 from skewless.errors import SpecError, nearest
 from skewless.spec.options import OPTIONS, option_schema, option_values
 from skewless.spec.part import SECOND, Part, covered_words, part_named
-from skewless.spec.spec import JobSpec, Schedule
+from skewless.spec.schedule import Schedule
+from skewless.spec.spec import JobSpec
 
 DATE, HOUR = "date", "hour"
 

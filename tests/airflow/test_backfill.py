@@ -20,7 +20,8 @@ from deploy import PROJECT
 from skewless.errors import SpecError
 from skewless.run.directory import RunDirectory
 from skewless.spec.part import hours_of
-from skewless.spec.spec import JobSpec, Schedule
+from skewless.spec.schedule import Schedule
+from skewless.spec.spec import JobSpec
 from skewless_airflow import adaptive_aggregation, build_dag
 from skewless_airflow.operators.prepare import PrepareOperator
 from skewless_airflow.run_store import part_of_run, run_location
@@ -143,7 +144,7 @@ def _computed(schedule: dict[str, JsonValue], first: dt.datetime, last: dt.datet
 
 
 def test_a_date_for_all_runs_of_a_backfill_is_refused() -> None:
-    with pytest.raises(SpecError, match="no date for a backfill, whose runs have their own, but came 2026-02-01"):
+    with pytest.raises(SpecError, match="no date for a backfill, whose runs have their own, but got 2026-02-01"):
         _choice("backfill", {"date": "2026-02-01"})
 
 

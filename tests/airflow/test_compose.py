@@ -110,7 +110,7 @@ def test_every_secret_is_named_in_the_example_without_a_value() -> None:
 
 def test_a_missing_secret_is_named_with_what_to_do(variables: dict[str, str]) -> None:
     del variables["AIRFLOW_FERNET_KEY"]
-    with pytest.raises(ClusterError, match=r"AIRFLOW_FERNET_KEY, but came none; write \.env first, make env does it"):
+    with pytest.raises(ClusterError, match=r"AIRFLOW_FERNET_KEY, but got none; write \.env first, make env does it"):
         read_composition(COMPOSE_FILE, variables)
 
 
@@ -185,7 +185,7 @@ def test_services_that_wait_for_each_other_are_refused(tmp_path: Path) -> None:
 def test_two_services_with_one_port_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "compose.yml"
     file.write_text(yaml.safe_dump({"services": {n: {"image": "i", "command": ["c"], "expose": ["80"]} for n in "ab"}}))
-    with pytest.raises(ClusterError, match="service b: required a port number of its own, but came 80"):
+    with pytest.raises(ClusterError, match="service b: expected a port number of its own, but got 80"):
         lay_out(read_composition(file, {}), PROJECT, tmp_path, lambda _published: 1)
 
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from airflow.sdk import DAG
 
-from skewless.spec.spec import load_spec
+from skewless.spec.reading import load_spec
 from skewless_airflow.dags.factory import build_dag
 from skewless_airflow.dags.timetable import PartTimetable
 from skewless_airflow.operators.share_stage import ShareStageOperator

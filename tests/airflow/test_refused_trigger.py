@@ -30,6 +30,6 @@ def test_a_field_that_the_form_does_not_have_fails_prepare_in_one_sentence_witho
     assert states["prepare"] == "failed", "and not up for a retry"
     assert states["publish"] == "upstream_failed"
     told = capsys.readouterr().out
-    assert "trigger form of small: required fields of the trigger form, but came 'polcy'; did you mean 'policy'" in told
+    assert "trigger form of small: expected fields of the trigger form, but got 'polcy'; did you mean 'policy'" in told
     assert "Spark-Submit cmd" not in told
     assert not Path(run_location("small", done.run_id)).exists()

@@ -79,7 +79,7 @@ def test_who_asks_the_same_waits_for_the_same_process(slow: str, new_replays: Ca
 def test_a_replay_that_takes_too_long_is_ended_and_says_so(slow: str, new_replays: Callable[..., Replays]) -> None:
     (late,) = new_replays(limit_seconds=1.0).ask(slow, "", ["static"])
     assert late.result(PATIENCE_SECONDS) == (
-        "what if: required an answer within the limits of this page, but came more than 1 s; "
+        "what if: expected an answer within the limits of this page, but got more than 1 s; "
         "run skewless replay, which has none."
     )
     await_that(lambda: not players(), "the end of its process")

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from skewless.documents.commit import StepCommit
 from skewless.errors import SpecError
-from skewless.spec.spec import Schedule
+from skewless.spec import Schedule
 from skewless_airflow.run_store import part_of_run, run_directory, run_location, safe_run_id
 
 UTC = dt.UTC
@@ -117,7 +117,7 @@ def test_a_run_after_events_computes_the_day_that_they_name(
 def test_events_of_several_days_are_refused_since_a_run_computes_one() -> None:
     events = [Event({"date": "2026-03-02"}), Event({"date": "2026-03-01"})]
     run = Run(None, LATER, run_type="asset_triggered", consumed_asset_events=events)
-    with pytest.raises(SpecError, match=r"required events of one day, .* but came 2026-03-01, 2026-03-02; trigger"):
+    with pytest.raises(SpecError, match=r"expected events of one day, .* but got 2026-03-01, 2026-03-02; trigger"):
         part_of_run(run, NIGHTLY, "asset events of job")
 
 

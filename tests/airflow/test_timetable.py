@@ -8,7 +8,7 @@ from airflow.sdk import CronTriggerTimetable
 from airflow.serialization.encoders import coerce_to_core_timetable
 from airflow.timetables.base import DataInterval, TimeRestriction
 
-from skewless.spec.cron import cron_fault
+from skewless.spec.schedule import cron_fault
 from skewless_airflow.dags.timetable import PartTimetable
 
 EARLIEST = TimeRestriction(pendulum.datetime(2026, 1, 1), None, True)

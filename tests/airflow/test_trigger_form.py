@@ -17,7 +17,8 @@ from pydantic import JsonValue
 from skewless.errors import SpecError
 from skewless.spec.options import OPTIONS, option_values, with_options
 from skewless.spec.part import Part
-from skewless.spec.spec import JobSpec, load_spec
+from skewless.spec.reading import load_spec
+from skewless.spec.spec import JobSpec
 from skewless_airflow import build_dag
 from skewless_airflow.trigger_form import chosen, form_params
 from tests.airflow.test_dag_structure import SPEC
@@ -103,10 +104,10 @@ def test_what_was_chosen_is_what_differs_from_the_spec() -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        pytest.param({"polcy": "static"}, "but came 'polcy'; did you mean 'policy'", id="misspelt"),
-        pytest.param({"input": {"path": "/etc"}}, "but came 'input'", id="path"),
-        pytest.param({"spec": "x.yaml"}, "but came 'spec'", id="spec"),
-        pytest.param({"date": "31.1.2026"}, "field date: required a day like 2026-01-31", id="date"),
+        pytest.param({"polcy": "static"}, "but got 'polcy'; did you mean 'policy'", id="misspelt"),
+        pytest.param({"input": {"path": "/etc"}}, "but got 'input'", id="path"),
+        pytest.param({"spec": "x.yaml"}, "but got 'spec'", id="spec"),
+        pytest.param({"date": "31.1.2026"}, "field date: expected a day like 2026-01-31", id="date"),
     ],
 )
 def test_conf_that_is_not_of_the_form_is_refused_in_one_sentence(given: dict[str, JsonValue], words: str) -> None:
@@ -139,7 +140,7 @@ def test_a_job_of_hours_has_a_field_for_the_hour_and_a_job_of_days_has_none() ->
     assert "hour" not in form_params(_spec())
     given: dict[str, JsonValue] = {"date": "2026-10-25", "hour": "02b"}
     assert chosen(given, form, hourly, "form").part == Part(dt.date(2026, 10, 25), "02b")
-    with pytest.raises(SpecError, match="form, field hour: required one like 02"):
+    with pytest.raises(SpecError, match="form, field hour: expected one like 02"):
         chosen({"date": "2026-10-25"}, form, hourly, "form")
 
 

@@ -49,8 +49,8 @@ def complaint(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     out, err = capsys.readouterr()
     assert not out
     assert err.count("\n") == 1
-    assert ": required " in err
-    assert ", but came " in err
+    assert ": expected " in err
+    assert ", but got " in err
     return err.removesuffix("\n")
 
 
@@ -196,17 +196,17 @@ def test_a_file_that_is_no_array_is_refused(
     [
         (["--policy", "adaptve"], "did you mean 'adaptive'"),
         (["--policy", "pkq"], "did you mean 'pkg'"),
-        (["--tasks", "0"], "--tasks: required a whole number from 1"),
-        (["--tasks", "many"], "but came 'many'"),
-        (["--waves", "1,four"], "--waves: required finite numbers above 0"),
-        (["--waves", "1,,4"], "but came '1,,4'"),
-        (["--waves", "1,-4"], "but came '1,-4'"),
-        (["--waves", "nan"], "but came 'nan'"),
+        (["--tasks", "0"], "--tasks: expected a whole number from 1"),
+        (["--tasks", "many"], "but got 'many'"),
+        (["--waves", "1,four"], "--waves: expected finite numbers above 0"),
+        (["--waves", "1,,4"], "but got '1,,4'"),
+        (["--waves", "1,-4"], "but got '1,-4'"),
+        (["--waves", "nan"], "but got 'nan'"),
         (["--waves", ",".join("1" * 33)], "a list of at most 32 items"),
-        (["--budget", "0.5"], "routing, field budget: required greater than or equal to 1"),
-        (["--overhead", "inf"], "--overhead: required a finite number"),
-        (["--units", "0"], "--units: required a whole number"),
-        (["--seed", "-1"], "--seed: required a whole number"),
+        (["--budget", "0.5"], "routing, field budget: expected at least 1"),
+        (["--overhead", "inf"], "--overhead: expected a finite number"),
+        (["--units", "0"], "--units: expected a whole number"),
+        (["--seed", "-1"], "--seed: expected a whole number"),
         (["--wafes", "1"], "unrecognized arguments: --wafes 1; see --help"),
         (["--policy", "pkg", "--not-mergeable"], "a peer counts messages only"),
     ],
@@ -221,12 +221,12 @@ def test_a_bad_option_is_refused_in_one_sentence(
 @pytest.mark.parametrize(
     ("option", "array", "came"),
     [
-        ("--costs", np.ones(3), "but came 3 numbers"),
-        ("--costs", np.array([1.0, np.nan, 1.0, 1.0]), "but came nan among them"),
-        ("--costs", np.zeros(4), "but came nothing but 0"),
-        ("--speeds", np.ones(4), "but came 4 numbers"),
-        ("--speeds", np.array([1.0, 0.0]), "but came 0.0 among them"),
-        ("--speeds", np.array(["fast", "slow"]), "but came an array of <U4"),
+        ("--costs", np.ones(3), "but got 3 numbers"),
+        ("--costs", np.array([1.0, np.nan, 1.0, 1.0]), "but got nan among them"),
+        ("--costs", np.zeros(4), "but got nothing but 0"),
+        ("--speeds", np.ones(4), "but got 4 numbers"),
+        ("--speeds", np.array([1.0, 0.0]), "but got 0.0 among them"),
+        ("--speeds", np.array(["fast", "slow"]), "but got an array of <U4"),
     ],
     ids=["few-costs", "nan-cost", "all-free", "many-speeds", "a-stop", "words"],
 )
@@ -247,4 +247,4 @@ def test_the_command_ends_with_2_and_one_line_on_standard_error(tmp_path: Path) 
         capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2],
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "python -m benchmarks.simulate: required --policy, but came nothing for it; see --help.\n"
+    assert done.stderr == "python -m benchmarks.simulate: expected --policy, but got nothing for it; see --help.\n"

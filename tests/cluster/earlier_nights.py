@@ -13,7 +13,7 @@ from skewless.documents.decision import Decision
 from skewless.documents.stage_report import StageReport
 from skewless.errors import QualityError
 from skewless.run.directory import RunDirectory
-from skewless.spec.spec import load_spec
+from skewless.spec.reading import load_spec
 from skewless_spark.entries.pipeline import run_pipeline
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.session.session import build_session

@@ -188,7 +188,7 @@ class Night:
                 continue
             told = self._rest.of_run("GET", JOB, self.ident, f"/taskInstances/{one.task}/logs/{one.tries}")
             words = json.dumps(told["content"])
-            assert ": required " in words or "heartbeat" in words, f"{one.task} failed without a sentence"
+            assert ": expected " in words or "heartbeat" in words, f"{one.task} failed without a sentence"
 
     def _told(self) -> str:
         return ", ".join(f"{one.task} {one.state} in try {one.tries}" for one in self.tasks())

@@ -130,7 +130,7 @@ class Harness:
         if ended.code != 0:
             assert ended.code > 0, f"{step.name} was ended by signal {-ended.code}"
             assert ended.sentence, f"{step.name} failed without a sentence:\n{ended.said[-3000:]}"
-            assert ": required " in ended.sentence, f"{step.name}: {ended.sentence}"
+            assert ended.sentence.endswith((".", "?")), f"{step.name}: {ended.sentence}"
         self.world.check_published()
 
     def must_recover(self, step: Step, seed: int) -> Outcome:

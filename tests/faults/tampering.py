@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from skewless.document import Document
 from skewless.documents.commit import CommittedFile, StepCommit
-from skewless.run.directory import DOCUMENT, STAGE_REPORT, RunDirectory, stage_step
+from skewless.run.attempt import DOCUMENT
+from skewless.run.directory import STAGE_REPORT, RunDirectory, stage_step
 
 
 class Case(NamedTuple):
@@ -78,30 +79,30 @@ def _changed_count(run: RunDirectory, resealed: bool) -> None:
 
 
 #: What a file that was committed has to be; what a sealed document has to be.
-_FILE = r"^\S+: required the file of [\d,]+ bytes that was committed, but came "
-_SEALED = r"^\S+: required the document as it was written, but came one that was cut or changed since; "
+_FILE = r"^\S+: expected the file of [\d,]+ bytes that was committed, but got "
+_SEALED = r"^\S+: expected the document as it was written, but got one that was cut or changed since; "
 
 #: Each is noticed by a checksum, and by the ledger where there is none that tells.
 CASES = (
     Case(
         "a backlog file is lost", "stage-1", _lost_backlog, _FILE + "no such file; ",
-        r"^stage 1: required every row counted once, but came stage 1 took in [\d,]+ backlog rows of the [\d,]+ left "
+        r"^stage 1: expected every row counted once, but got stage 1 took in [\d,]+ backlog rows of the [\d,]+ left "
         r"over; nothing was committed\.$",
     ),
     Case(
         "a backlog file is lost and its rows taken off the counts", "stage-1", _lost_backlog_in_all_counts,
         _FILE + "no such file; ",
-        r"^merge of \S+: required all 2,000 rows processed, but came [\d,]+ of them after \d stages; ",
+        r"^merge of \S+: expected all 2,000 rows processed, but got [\d,]+ of them after \d stages; ",
     ),
     Case(
         "a file of states counts twice", "merge", _doubled_states, _SEALED,
-        r"^data quality of \S+: required all \d+ expectations to hold, but came \d+ that failed: .*"
+        r"^data quality of \S+: expected all \d+ expectations to hold, but got \d+ that failed: .*"
         r"ledger_balances: the states account for [\d,]+ rows of the 2,000 processed.*; "
         r"the published result of the day is untouched\.$",
     ),
     Case(
         "a count in the report of a stage is changed", "merge", _changed_count, _FILE + "other content, ",
-        r"^merge of \S+: required all 2,000 rows processed, but came 1,999 of them after 3 stages; ",
+        r"^merge of \S+: expected all 2,000 rows processed, but got 1,999 of them after 3 stages; ",
     ),
 )  # fmt: skip
 

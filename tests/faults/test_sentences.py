@@ -10,24 +10,24 @@ from pyspark.errors import PythonException
 
 from skewless_spark.session.spark_errors import sentence_for
 
-FULL = "the step: required room for what it writes, but came no space left on device; make room, and try again."
-GONE = "Spark: required an answer of its JVM, but came none, as it has ended; see its log above, and try again."
+FULL = "the step: expected room for what it writes, but got no space left on device; make room, and try again."
+GONE = "Spark: expected an answer of its JVM, but got none, as it has ended; see its log above, and try again."
 DIED = (
-    "the step: required Python workers that live until their task ends, but came one that was killed or crashed; "
+    "the step: expected Python workers that live until their task ends, but got one that was killed or crashed; "
     "try again, with more memory if the kernel killed it for that."
 )
 
 
 MEMORY = (
-    "the step: required memory for what it holds at a time, but came less; give its Spark more (driver_memory, "
+    "the step: expected memory for what it holds at a time, but got less; give its Spark more (driver_memory, "
     "executor_memory), or smaller values."
 )
 OUTGROWN = (
-    "the step: required values that Spark's buffers can hold, but came one, or a row of several, that outgrew them; "
+    "the step: expected values that Spark's buffers can hold, but got one, or a row of several, that outgrew them; "
     "look for texts of hundreds of megabytes among its columns, and leave them out."
 )
 RAISED = (
-    "[USER_RAISED_EXCEPTION] skewless.errors.InputError: key column 'k': required values of at most 9 bytes, but came "
+    "[USER_RAISED_EXCEPTION] skewless.errors.InputError: key column 'k': expected values of at most 9 bytes, but got "
     "one of 10 bytes; group by a part. SQLSTATE: P0001]\n\tat org.apache.spark.sql"
 )
 
@@ -79,7 +79,7 @@ def _put_in_order_after(first: Exception, then: Exception) -> Exception:
         ),
         pytest.param(
             PythonException(RAISED),
-            "key column 'k': required values of at most 9 bytes, but came one of 10 bytes; group by a part.",
+            "key column 'k': expected values of at most 9 bytes, but got one of 10 bytes; group by a part.",
             id="an error of ours that the JVM raised",
         ),
     ],

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
+from benchmarks.leases.memory_store import MemoryStore
 from skewless_leases.errors import FencedOutError, LeaseError
 from skewless_leases.ownership import fence
 from skewless_leases.ownership.fence import LONGEST_VALUE_CHARACTERS, Grant
-from skewless_leases.stores.memory_store import MemoryStore
 from skewless_leases.stores.store import Versioned
 from skewless_leases.stores.tables import look_at
 
@@ -56,7 +56,7 @@ def test_a_holder_that_is_succeeded_between_its_look_and_its_write_writes_nothin
     mine = take(store, "first")
     fence.commit(store, mine, "early")
     store.meanwhile = lambda: take(store, "second")
-    with pytest.raises(FencedOutError, match=r"required fencing number 1 of first .* but came 2, held by second"):
+    with pytest.raises(FencedOutError, match=r"expected fencing number 1 of first .* but got 2, held by second"):
         write(store, mine)
     record = fence.read(store, PARTITION)
     assert (record.fence, record.holder, record.value, record.kept) == (2, "second", "early", False)
@@ -102,6 +102,6 @@ def test_a_grant_that_was_never_given_writes_nothing(store: OvertakenOnce, other
 def test_a_value_is_a_pointer_and_not_the_data(store: OvertakenOnce) -> None:
     mine = take(store, "first")
     fence.commit(store, mine, "x" * LONGEST_VALUE_CHARACTERS)
-    with pytest.raises(LeaseError, match="required a value of at most 65536 characters, but came 65537"):
+    with pytest.raises(LeaseError, match="expected a value of at most 65536 characters, but got 65537"):
         fence.commit(store, mine, "y" * (LONGEST_VALUE_CHARACTERS + 1))
     assert fence.read(store, PARTITION).value == "x" * LONGEST_VALUE_CHARACTERS

@@ -132,7 +132,7 @@ def test_one_that_was_stopped_and_wakes_writes_nothing(begin: Begin, address: st
     assert second.said("granted") == "granted 2\n"
     first.tell("commit late")
     first.process.send_signal(signal.SIGCONT)
-    assert "required fencing number 1" in first.said("refused")
+    assert "expected fencing number 1" in first.said("refused")
     assert read(open_store(address), PARTITION).value is None
     second.tell("commit mine")
     second.said("committed")
@@ -193,11 +193,11 @@ def test_a_store_that_is_away_for_a_moment_is_waited_for_and_one_that_is_gone_is
         assert lease.grant.fence == 1
     lease.store = AwayFor(real, math.inf)
     began = time.monotonic()
-    with pytest.raises(StoreError, match="required an answer, but came none"), lease:
+    with pytest.raises(StoreError, match="expected an answer, but got none"), lease:
         pytest.fail("it is held")
     assert time.monotonic() - began > SPANS.maximum_lease
 
 
 def test_a_lease_that_was_not_entered_has_no_grant(address: str) -> None:
-    with pytest.raises(LeaseError, match="required to be entered first"):
+    with pytest.raises(LeaseError, match="expected to be entered first"):
         Lease(address, PARTITION, "holder", SPANS).commit("early")

@@ -26,7 +26,7 @@ from skewless_leases.stores.file_store import FileStore
 from skewless_leases.stores.store import KeyValueStore
 from skewless_leases.stores.tables import look_at
 from tests.leases.player import PARTITIONS, SPANS
-from tests.leases.village import Diary
+from tests.leases.simulated_workers import Diary
 
 #: A loaded machine may take its time for anything; only what is promised is measured.
 PATIENCE_SECONDS = 30.0
@@ -331,7 +331,7 @@ def test_a_value_that_is_out_of_sight_for_some_looks_ends_nobody(
         # As with a listing that is older than the last write: it names a value that is gone.
         value, hidden = tmp_path / "values" / row.version, tmp_path / "hidden"
         value.rename(hidden)
-        with pytest.raises(StoreError, match="required a value"):
+        with pytest.raises(StoreError, match="expected a value"):
             look_at(store, 0.0)
         until(lambda: bool(worker.grants()) and caplog.text.count("and tries again") > 1, "two looks in vain")
         hidden.rename(value)
@@ -343,10 +343,10 @@ def test_a_value_that_is_out_of_sight_for_some_looks_ends_nobody(
 
 def test_a_name_that_the_store_can_never_hold_is_refused_at_once(tmp_path: Path) -> None:
     began = time.monotonic()
-    with pytest.raises(LeaseError, match="required a key of at most 200 bytes, quoted, but came 'workers/nnn"):
+    with pytest.raises(LeaseError, match="expected a key of at most 200 bytes, quoted, but got 'workers/nnn"):
         begun(str(tmp_path), "n" * 300, ["p0"]).__enter__()
     assert time.monotonic() - began < PATIENCE_SECONDS
-    with pytest.raises(LeaseError, match="came 'allocation/qqq"), begun(str(tmp_path), "one", ["q" * 300]) as worker:
+    with pytest.raises(LeaseError, match="got 'allocation/qqq"), begun(str(tmp_path), "one", ["q" * 300]) as worker:
         until(lambda: bool(worker.grants()), "its refusal")
 
 

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from benchmarks.leases.memory_store import MemoryStore
 from skewless_leases.errors import LeaseError, StoreError
 from skewless_leases.liveness.heartbeat_process import ANSWER_BEATS
 from skewless_leases.liveness.spans import BEATS_PER_LEASE
 from skewless_leases.stores.address import open_store
 from skewless_leases.stores.file_store import FileStore
-from skewless_leases.stores.memory_store import MemoryStore
 from skewless_leases.stores.store import KeyValueStore
 
 
@@ -118,13 +118,13 @@ def test_keys_do_not_leave_the_folder(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_made_is_said_so(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way", encoding="utf-8")
-    with pytest.raises(StoreError, match=r"required a folder that can be read and written, but came Not a directory"):
+    with pytest.raises(StoreError, match=r"expected a folder that can be read and written, but got Not a directory"):
         FileStore(str(tmp_path / "file" / "store"))
 
 
 def test_a_server_that_is_not_there_is_said_so_without_its_password(tmp_path: Path) -> None:
     store = open_store(f"unix://someone:very-secret@{tmp_path}/none.sock#x")
-    with pytest.raises(StoreError, match="required an answer of Redis") as refused:
+    with pytest.raises(StoreError, match="expected an answer of Redis") as refused:
         store.get("a")
     assert "very-secret" not in str(refused.value)
 
@@ -135,7 +135,7 @@ def test_a_server_that_is_not_there_is_said_so_without_its_password(tmp_path: Pa
      "redis://h/0?db=x"],
 )  # fmt: skip
 def test_an_address_that_cannot_be_read_is_said_so_without_its_password(address: str) -> None:
-    with pytest.raises(StoreError, match="store redis: required an address of Redis, but came one that") as refused:
+    with pytest.raises(StoreError, match="store redis: expected an address of Redis, but got one that") as refused:
         open_store(address)
     assert "very" not in str(refused.value)
 
@@ -229,7 +229,7 @@ def test_what_cannot_be_written_whole_is_not_written_and_leaves_no_litter(tmp_pa
     said = done.stdout.splitlines()
     assert len(said) == 4
     assert all(
-        line.endswith("required a folder that can be read and written, but came File too large.") for line in said[:3]
+        line.endswith("expected a folder that can be read and written, but got File too large.") for line in said[:3]
     )
     assert said[3] == "b'one' 6"  # three folders, the key's, its head and its value
 
@@ -322,4 +322,4 @@ def test_without_its_client_redis_is_refused_in_a_sentence() -> None:
         "try:\n    open_store('redis://localhost/0')\nexcept StoreError as err:\n    print(err)\n"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert said == "leases in Redis: required the package redis, but came no such package; install skewless[redis].\n"
+    assert said == "leases in Redis: expected the package redis, but got no such package; install skewless[redis].\n"

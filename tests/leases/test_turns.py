@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
+from benchmarks.leases.memory_store import MemoryStore
 from skewless_leases.errors import LeaseError
 from skewless_leases.ownership.turns import Standing, Turns
-from skewless_leases.stores.memory_store import MemoryStore
 from skewless_leases.stores.store import Versioned
 
 
@@ -89,7 +89,7 @@ def test_names_stand_apart() -> None:
 def test_turns_edited_by_hand_are_refused(value: bytes) -> None:
     store = MemoryStore()
     store.put("turns/day", value, None)
-    with pytest.raises(LeaseError, match="turns of day: required two numbers and two names, but came b'"):
+    with pytest.raises(LeaseError, match="turns of day: expected two numbers and two names, but got b'"):
         Turns(store).claim("day", 3, "a")
 
 
@@ -97,7 +97,7 @@ def test_turns_edited_by_hand_are_refused(value: bytes) -> None:
 def test_a_counter_edited_by_hand_is_refused(value: bytes) -> None:
     store = MemoryStore()
     store.put("turns-drawn", value, None)
-    with pytest.raises(LeaseError, match="turns that were drawn: required a number, but came b'"):
+    with pytest.raises(LeaseError, match="turns that were drawn: expected a number, but got b'"):
         Turns(store).draw()
 
 

@@ -26,6 +26,9 @@ COPIED = (
     "examples",
     "pyproject.toml",
     "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "LICENSE",
     "Makefile",
     "docker-compose.yml",
 )

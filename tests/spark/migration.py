@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 
 from skewless.routing.plan import RoutingPlan
 from skewless.run.directory import RunDirectory
-from skewless.spec.spec import parse_spec
+from skewless.spec.reading import parse_spec
 from skewless_spark.entries.pipeline import run_pipeline
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.session.session import build_session

@@ -15,7 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 from skewless.documents.decision import Decision
 from skewless.documents.stage_report import StageReport
 from skewless.run.directory import RunDirectory
-from skewless.spec.spec import JobSpec, parse_spec
+from skewless.spec.reading import parse_spec
+from skewless.spec.spec import JobSpec
 from skewless_spark.entries.pipeline import Finished, run_pipeline, run_stages
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.result.merge import merge_states

@@ -9,7 +9,7 @@ import pytest
 
 from skewless.aggregates import ENTRY_POINT_GROUP, PythonAggregate, RegisteredAggregates
 from skewless.errors import AggregateError, SpecError
-from skewless.spec.spec import parse_spec
+from skewless.spec.reading import parse_spec
 from skewless_spark.aggregates import REGISTRY, AggregateRegistry, NativeAggregate
 from skewless_spark.aggregates.binding import check_calls, check_types
 from skewless_spark.aggregates.native import NATIVE_AGGREGATES
@@ -32,7 +32,7 @@ def test_a_native_name_wins_and_who_registered_it_is_told_once(caplog: pytest.Lo
         assert all(isinstance(registry["sum"], NativeAggregate) for _ in range(3))
     (record,) = caplog.records
     assert record.getMessage() == (
-        "aggregate 'sum': required a name that no native aggregate has, but came "
+        "aggregate 'sum': expected a name that no native aggregate has, but got "
         "skewless.aggregates.shipped.latest:LATEST; the native one is used: rename the entry point."
     )
 
@@ -48,7 +48,7 @@ def spec(call: str) -> str:
 
 
 def test_a_name_that_nobody_has_gets_the_nearest() -> None:
-    with pytest.raises(SpecError, match=r"required a known aggregate, but came 'sesions'; did you mean 'sessions'\."):
+    with pytest.raises(SpecError, match=r"expected a known aggregate, but got 'sesions'; did you mean 'sessions'\?"):
         check_calls(parse_spec(spec("{function: sesions, column: at, gap: 1}")), "spec")
 
 

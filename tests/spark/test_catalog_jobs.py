@@ -18,7 +18,8 @@ from pyspark.sql import SparkSession
 
 from examples.demo_corpus import SOURCES, source_files, tokens_of
 from skewless.run.directory import RunDirectory
-from skewless.spec.spec import JobSpec, parse_spec
+from skewless.spec.reading import parse_spec
+from skewless.spec.spec import JobSpec
 from tests.spark.scenario import reduce_job, result_of
 from tests.spark.test_forwarding import moved_keys
 

@@ -76,7 +76,7 @@ output: {path: results}
 
 BAD = [
     ("missing path", ["--set", "input.path=nowhere"], r"no such path .*nowhere"),
-    ("missing key column", ["--set", "key=kye"], r"key: required an existing column.*'kye'; did you mean 'key'"),
+    ("missing key column", ["--set", "key=kye"], r"key: expected an existing column.*'kye'; did you mean 'key'"),
     ("unknown aggregate", ["--set", "aggregates.n=cuont"], r"aggregate 'n'.*'cuont'; did you mean 'count'"),
     (
         "missing argument column",
@@ -88,7 +88,7 @@ BAD = [
         ["--set", "aggregates.n={function: sum, column: word}"],
         r"a number for sum.*string",
     ),
-    ("no column for an aggregate", ["--set", "aggregates.n=sum"], r"required a column for sum"),
+    ("no column for an aggregate", ["--set", "aggregates.n=sum"], r"expected a column for sum"),
     ("unknown option", ["--set", "aggregates.histogram.bin=3"], r"'bin'; did you mean 'bins'"),
     ("typo in a field", ["--set", "routing.polcy=static"], r"'polcy'; did you mean 'policy'"),
     ("typo in a section", ["--set", "rooting.policy=static"], r"'rooting'; did you mean 'routing'"),
@@ -143,7 +143,7 @@ def test_a_file_that_is_no_parquet_is_named(home: Path, here: Here) -> None:
     (home / "data" / "odd" / "notes.parquet").write_text("no parquet")
     done = here("check", "spec.yaml", "--set", "input.path=odd")
     assert done.returncode == 2
-    assert "notes.parquet: required a readable Parquet file" in done.stderr
+    assert "notes.parquet: expected a readable Parquet file" in done.stderr
 
 
 @pytest.fixture(scope="module")
@@ -206,3 +206,24 @@ def test_a_run_killed_in_the_middle_of_a_stage_is_resumed_to_the_same_result(hom
     assert resumed.returncode == 0, resumed.stderr
     second = json.loads(resumed.stdout)["result_path"]
     assert pq.read_table(second).equals(pq.read_table(whole["result_path"]))
+
+
+_VIEWS = """
+import sys
+from typer.testing import CliRunner
+from skewless_cli.main import app
+views = (
+    ["show", "run"], ["show", "run", "--json"], ["replay", "run"], ["prune", "runs", "--dry-run"], ["spec-reference"],
+)
+for words in views:
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+print("pyspark" in sys.modules, "skewless_spark" in sys.modules)
+"""
+
+
+def test_views_of_runs_import_no_spark(home: Path) -> None:
+    done = command("run", "spec.yaml", "--run-dir", "run", "--master", "local[2]", "--json", cwd=home)
+    assert done.returncode == 0, done.stderr
+    seen = subprocess.run([sys.executable, "-c", _VIEWS], cwd=home, capture_output=True, text=True, check=True)
+    assert seen.stdout.split() == ["False", "False"]

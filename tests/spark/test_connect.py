@@ -218,7 +218,7 @@ def test_a_step_says_how_far_it_is_and_stops_the_server_s_work_when_it_is_told_t
 @pytest.mark.parametrize(
     ("address", "words"),
     [
-        ("sc://localhost:1", "Spark Connect: required a server at localhost:1"),
+        ("sc://localhost:1", "Spark Connect: expected a server at localhost:1"),
         ("sc://localhost:{port}/;token=wrong-token", "UNAUTHENTICATED"),
     ],
     ids=["nobody answers", "the token is wrong"],
@@ -247,7 +247,7 @@ def test_the_code_that_is_sent_has_the_names_that_it_registers(tmp_path: Path) -
         names = archive.namelist()
         (registered,) = [name for name in names if name.endswith(".dist-info/entry_points.txt")]
         assert "exact_median" in archive.read(registered).decode()
-    assert {"skewless/documents/job.py", "skewless_spark/states/arrow_states.py"} <= set(names)
+    assert {"skewless/documents/job.py", "skewless_spark/states/python_reduction.py"} <= set(names)
 
 
 def test_the_server_its_driver_and_its_ui_listen_on_the_loopback_only(server: ConnectServer) -> None:

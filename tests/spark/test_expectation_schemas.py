@@ -126,7 +126,7 @@ output: {path: out}
 _BOTH = """
 import datetime as dt, sys
 from skewless.run.directory import RunDirectory
-from skewless.spec.spec import load_spec
+from skewless.spec.reading import load_spec
 from skewless_cli.main import app
 from skewless_spark.prepare.prepare import prepare
 

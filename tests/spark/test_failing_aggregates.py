@@ -56,12 +56,12 @@ LIAR = made("liar", WrongType)
 """
 ENTRY_POINTS = "[skewless.aggregates]\npicky = failing:PICKY\nhoarder = failing:HOARDER\nliar = failing:LIAR\n"
 
-RAISED = "required update to take it, but came ValueError: thirteen is bad luck; its traceback is above;"
+RAISED = "expected update to take it, but got ValueError: thirteen is bad luck; its traceback is above;"
 CASES = [
     ("picky", "staged", f"aggregate 'x' (picky), key 'unlucky': {RAISED}", 'raise ValueError("thirteen is bad luck")'),
     ("picky", "combine", f"aggregate 'x' (picky), key 'unlucky': {RAISED}", 'raise ValueError("thirteen is bad luck")'),
-    ("hoarder", "staged", "aggregate 'x' (hoarder), key 'big': required a state of at most 1,048,576 bytes", ""),
-    ("liar", "staged", "aggregate 'x' (liar): required state to take it, but came ArrowInvalid: Could not convert", ""),
+    ("hoarder", "staged", "aggregate 'x' (hoarder), key 'big': expected a state of at most 1,048,576 bytes", ""),
+    ("liar", "staged", "aggregate 'x' (liar): expected state to take it, but got ArrowInvalid: Could not convert", ""),
 ]
 
 

@@ -12,7 +12,8 @@ import pytest
 
 from skewless.errors import SpecError
 from skewless.run.directory import RunDirectory
-from skewless_spark.prepare.prepare import prepare, resolved
+from skewless_spark.prepare.locations import resolved
+from skewless_spark.prepare.prepare import prepare
 from tests.spark.scenario import DATE, spec_of
 
 
@@ -51,10 +52,10 @@ def test_a_relative_path_that_a_link_leads_outside_is_refused(root: Path, way: s
     (root / "one.parquet").symlink_to(secret / "part.parquet")
     (root / "up").symlink_to(root.parent)
     paths = {"folder": "out", "file": "one.parquet", "parent": "up/secret", "chain": "again", "relative": "out"}
-    with pytest.raises(SpecError, match=r"field input\.path: required a relative path that stays below the data root"):
+    with pytest.raises(SpecError, match=r"field input\.path: expected a relative path that stays below the data root"):
         froze(root, paths[way])
     assert not (root / "runs").exists()
-    with pytest.raises(SpecError, match=r"field output\.path: required a relative path that stays below the data root"):
+    with pytest.raises(SpecError, match=r"field output\.path: expected a relative path that stays below the data root"):
         froze(root, "input", f"{paths[way]}/published")
 
 
@@ -66,12 +67,12 @@ def test_what_is_meant_can_be_written(root: Path) -> None:
 
 def test_a_link_around_itself_is_no_input(root: Path) -> None:
     (root / "round").symlink_to(root / "round")
-    with pytest.raises(Exception, match=r": required .*, but came .*round"):
+    with pytest.raises(Exception, match=r": expected .*, but got .*round"):
         froze(root, "round")
 
 
 def test_a_link_from_the_output_into_the_input_is_refused(root: Path) -> None:
     (root / "published").symlink_to(root / "input")
-    sentence = re.escape(f"required a folder apart from the input {root / 'input'}, but came {root / 'published'}")
+    sentence = re.escape(f"expected a folder apart from the input {root / 'input'}, but got {root / 'published'}")
     with pytest.raises(SpecError, match=sentence):
         froze(root, "input", "published")

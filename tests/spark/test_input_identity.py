@@ -13,7 +13,7 @@ import pytest
 
 from skewless.documents.job import Job, Unit
 from skewless.errors import InputError
-from skewless.spec.spec import Input
+from skewless.spec.input import Input
 from skewless_spark.sources import list_input, require_unchanged
 from skewless_spark.sources.identity import (
     CHECKSUM_FILE_BYTES,
@@ -89,7 +89,7 @@ def test_a_rewrite_that_keeps_size_and_time_is_noticed(file: Path, change: Calla
     job = pinned(str(file.parent))
     held(job)
     keeping_times(file, change)
-    with pytest.raises(InputError, match=r"but came input file .*words.txt was rewritten; nothing was committed"):
+    with pytest.raises(InputError, match=r"but got input file .*words.txt was rewritten; nothing was committed"):
         held(job)
 
 

@@ -16,8 +16,10 @@ from pyspark.sql import SparkSession
 
 from skewless.errors import InputError, LedgerError, SpecError
 from skewless.run.directory import RunDirectory
-from skewless.spec.spec import JobSpec, parse_spec
-from skewless_spark.prepare.prepare import freeze, prepare
+from skewless.spec.reading import parse_spec
+from skewless.spec.spec import JobSpec
+from skewless_spark.prepare.freezing import freeze
+from skewless_spark.prepare.prepare import prepare
 from skewless_spark.session.spark_errors import exit_code_of, sentence_for
 from skewless_spark.sources import Tally, read_units
 from skewless_spark.stage.stage import run_stage
@@ -166,22 +168,22 @@ def test_mapped_rows_that_are_lost_stop_the_stage(
 @pytest.mark.parametrize(
     ("select", "said"),
     [
-        (["value AS k", "rand() AS v"], r"the same answer whenever it is asked, but came the function rand"),
+        (["value AS k", "rand() AS v"], r"the same answer whenever it is asked, but got the function rand"),
         (["value AS k", "current_timestamp AS v"], r"the same answer .* current_timestamp"),
-        (["value AS k", "(SELECT 1) AS v"], r"required an expression over one row, but came a subquery"),
+        (["value AS k", "(SELECT 1) AS v"], r"expected an expression over one row, but got a subquery"),
         (
             ["value AS k", "count(1) AS v"],
-            r"required expressions over the columns of the input, but came \[MISSING_GROUP_BY\]",
+            r"expected expressions over the columns of the input, but got \[MISSING_GROUP_BY\]",
         ),
-        (["valu AS k", "1 AS v"], r"required expressions over the columns of the input"),
+        (["valu AS k", "1 AS v"], r"expected expressions over the columns of the input"),
         (["value AS k", "1 AS K", "2 AS v"], r"'k' twice"),
-        (["value AS k", "1 +"], r"required a Spark SQL expression"),
+        (["value AS k", "1 +"], r"expected a Spark SQL expression"),
         (["value AS k", "upper(value)"], r"an expression with a name"),
-        (["*"], r"columns by name, but came a star"),
+        (["*"], r"columns by name, but got a star"),
         (["explode(split(value, ' ')) AS k", "explode(split(value, ' ')) AS v"], r"at most one explode"),
         (["value AS k", "stack(2, 1, 2) AS v"], r"explode or posexplode as the only ones"),
-        (["value AS k", "value AS v"], r"a number for sum, but came column 'v' of type string"),
-        (["value AS kk", "1 AS v"], r"key: required an existing column, but came 'k'"),
+        (["value AS k", "value AS v"], r"a number for sum, but got column 'v' of type string"),
+        (["value AS kk", "1 AS v"], r"key: expected an existing column, but got 'k'"),
     ],
 )
 def test_a_select_list_that_may_not_be_run_is_refused_before_it_starts(
@@ -202,7 +204,7 @@ def test_a_bad_line_ends_the_stage_in_its_sentence_and_commits_nothing(spark: Sp
     with pytest.raises(Exception, match=r"zwei") as told:  # Spark's own error around our sentence
         run_stage(spark, run, 0)
     sentence = sentence_for(told.value)
-    assert "in.csv, line 3: required a bigint in column 'v', but came 'zwei'; nothing was committed" in sentence
+    assert "in.csv, line 3: expected a bigint in column 'v', but got 'zwei'; nothing was committed" in sentence
     assert exit_code_of(told.value) == 2
     assert run.commit_of("stages/0000") is None
 
@@ -229,7 +231,7 @@ def test_nested_columns_in_csv_are_refused_before_the_run(spark: SparkSession, t
     output = {"path": str(tmp_path / "out"), "format": "csv"}
     aggregates = {"all": {"function": "collect_set", "column": "v"}}
     job = spec({"path": str(tmp_path / "in.parquet")}, tmp_path, output=output, aggregates=aggregates)
-    with pytest.raises(SpecError, match=r"output\.format: required columns of one value each for csv.*'all'.*array"):
+    with pytest.raises(SpecError, match=r"output\.format: expected columns of one value each for csv.*'all'.*array"):
         freeze(job, DATE, "/", "spec")
 
 
@@ -243,7 +245,7 @@ def test_a_table_of_files_is_read_as_its_files_and_a_view_is_refused(spark: Spar
         run, _ = reduce_job(spark, spec({"table": "skewless_t"}, tmp_path / "out"), tmp_path / "run")
         assert as_rows(result_of(run)) == expected(rows())
         assert run.job().source.partition_columns == {"p": "bigint"}
-        for table, said in [("skewless_rows", "a view"), ("nowhere", "required a table that Spark knows")]:
+        for table, said in [("skewless_rows", "a view"), ("nowhere", "expected a table that Spark knows")]:
             with pytest.raises(InputError, match=said):
                 freeze(spec({"table": table}, tmp_path / "out"), DATE, "/", "spec")
     finally:

@@ -69,19 +69,19 @@ def test_a_key_of_a_hundred_megabytes_is_refused_in_one_sentence(
 ) -> None:
     spec = scenario(tmp_path, 100 * _MIB, engine, kind)
     assert said(spark, spec, tmp_path) == (
-        "key column 'key': required values of at most 67,108,864 bytes, but came one of 104,857,600 bytes; group by a "
+        "key column 'key': expected values of at most 67,108,864 bytes, but got one of 104,857,600 bytes; group by a "
         "hash of it, or by a part."
     )
 
 
 def test_the_bound_is_that_of_each_column_and_one_more_byte_breaks_it(spark: SparkSession, tmp_path: Path) -> None:
     spec = scenario(tmp_path, LONGEST_KEY + 1, "combine", key=["colour", "key"])
-    assert said(spark, spec, tmp_path).startswith("key column 'key': required values of at most 67,108,864 bytes")
+    assert said(spark, spec, tmp_path).startswith("key column 'key': expected values of at most 67,108,864 bytes")
 
 
 def test_a_python_aggregate_is_not_reached_by_a_key_that_is_too_long(spark: SparkSession, tmp_path: Path) -> None:
     spec = scenario(tmp_path, 100 * _MIB, "staged", aggregates=PYTHON)
-    assert said(spark, spec, tmp_path).startswith("key column 'key': required values of at most 67,108,864 bytes")
+    assert said(spark, spec, tmp_path).startswith("key column 'key': expected values of at most 67,108,864 bytes")
 
 
 _ASKED = os.environ.get("SKEWLESS_LARGE_KEY", "")
@@ -94,5 +94,5 @@ def test_a_key_of_a_gigabyte_is_refused_in_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "spec.yaml").write_text(yaml.safe_dump(spec.model_dump(mode="json")))
     done = command("run", "spec.yaml", "--root", tmp_path, "--run-dir", tmp_path / "run", cwd=tmp_path)
     assert done.returncode in {1, 2}, done.stdout
-    assert ": required " in done.stderr.splitlines()[-1]
+    assert ": expected " in done.stderr.splitlines()[-1]
     assert not (tmp_path / "published").exists()

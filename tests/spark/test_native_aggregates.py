@@ -392,63 +392,65 @@ NO_QUANTITY = "a number, date or timestamp for approx_percentile"
 REFUSED = {
     "no other column": (
         {"function": "corr", "column": "x"},
-        ", field other: required this field, but came nothing; add it.",
+        ", field other: this field is missing; add it.",
     ),
     "an option misspelt": (
         {"function": "max_by", "column": "x", "bye": "n"},
-        ": required a known option, but came 'bye'; did you mean 'by'.",
+        ": expected a known option, but got 'bye'; did you mean 'by'?",
     ),
     "another column that is not there": (
         {"function": "corr", "column": "x", "other": "y"},
-        ": required an existing column, but came 'y'; known are 'flag', 'local', 'n', 'raw', 'tags', 'word', 'x'.",
+        ": expected an existing column, but got 'y'; the known ones are "
+        + ", ".join(map(repr, sorted(["flag", "local", "n", "raw", "tags", "word", "x"])))
+        + ".",
     ),
     "another column of the wrong type": (
         {"function": "covar_pop", "column": "x", "other": "word"},
-        f": required a number for covar_pop, but came column 'word' of type string{OTHERWISE}",
+        f": expected a number for covar_pop, but got column 'word' of type string{OTHERWISE}",
     ),
     "no boolean": (
         {"function": "count_if", "column": "n"},
-        f": required a boolean for count_if, but came column 'n' of type int{OTHERWISE}",
+        f": expected a boolean for count_if, but got column 'n' of type int{OTHERWISE}",
     ),
     "no integer": (
         {"function": "bit_xor", "column": "x"},
-        f": required an integer for bit_xor, but came column 'x' of type double{OTHERWISE}",
+        f": expected an integer for bit_xor, but got column 'x' of type double{OTHERWISE}",
     ),
     "no quantity": (
         {"function": "approx_percentile", "column": "local", "percentage": 0.5},
-        f": required {NO_QUANTITY}, but came column 'local' of type timestamp_ntz{OTHERWISE}",
+        f": expected {NO_QUANTITY}, but got column 'local' of type timestamp_ntz{OTHERWISE}",
     ),
     "no item": (
         {"function": "approx_top_k", "column": "raw"},
-        f": required {NO_ITEM}, but came column 'raw' of type binary{OTHERWISE}",
+        f": expected {NO_ITEM}, but got column 'raw' of type binary{OTHERWISE}",
     ),
     "no value to hash": (
         {"function": "theta_sketch_estimate", "column": "tags"},
-        f": required {NO_HASH}, but came column 'tags' of type array<string>{OTHERWISE}",
+        f": expected {NO_HASH}, but got column 'tags' of type array<string>{OTHERWISE}",
     ),
     "no percentage": (
         {"function": "approx_percentile", "column": "x"},
-        ": required percentage (one share) or percentages (a list of them), but came neither.",
+        ": expected percentage (one share) or percentages (a list of them), but got neither.",
     ),
     "two kinds of percentage": (
         {"function": "approx_percentile", "column": "x", "percentage": 0.5, "percentages": [0.5]},
-        ": required percentage (one share) or percentages (a list of them), but came both.",
+        ": expected percentage (one share) or percentages (a list of them), but got both.",
     ),
     "a percentage above one": (
         {"function": "approx_percentile", "column": "x", "percentages": [0.5, 99]},
-        ", field percentages.1: required less than or equal to 1, but came 99.0.",
+        ", field percentages.1: expected at most 1, but got 99.0.",
     ),
     "an accuracy that is no number": (
         {"function": "approx_percentile", "column": "x", "percentage": 0.5, "accuracy": "high"},
-        ", field accuracy: required a valid integer, but came 'high'.",
+        ", field accuracy: expected an integer, but got 'high'.",
     ),
     "edges that descend": (
         {"function": "histogram", "column": "x", "edges": [1, 3, 2]},
-        ": required edges that ascend, but came [1.0, 3.0, 2.0].",
+        ": expected edges that ascend, but got [1.0, 3.0, 2.0].",
     ),
     "more items than are tracked": (
         {"function": "approx_top_k", "column": "word", "k": 10, "max_items_tracked": 5},
-        ": required k <= max_items_tracked, but came 10 and 5.",
+        ": expected k <= max_items_tracked, but got 10 and 5.",
     ),
 }
 

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from skewless.errors import InputError
-from skewless.spec.spec import Input
+from skewless.spec.input import Input
 from skewless_spark.sources import list_input
 from skewless_spark.sources.formats.files import find
 
@@ -53,12 +53,12 @@ def listening(path: Path) -> None:
 
 
 ODD: dict[str, tuple[Callable[[Path], object], str]] = {
-    "dangling link": (dangling, "a plain file, but came a link to gone.parquet, which leads to nothing that can be"),
-    "link to itself": (itself, "a plain file, but came a link to odd.parquet, which leads round in a circle"),
-    "linked folder": (folder_beside, "a folder that lies where it is listed, but came a link to"),
-    "link to its own folder": (around, "a folder that lies where it is listed, but came a link to"),
-    "fifo": (os.mkfifo, "a plain file, but came a FIFO"),
-    "socket": (listening, "a plain file, but came a socket"),
+    "dangling link": (dangling, "a plain file, but got a link to gone.parquet, which leads to nothing that can be"),
+    "link to itself": (itself, "a plain file, but got a link to odd.parquet, which leads round in a circle"),
+    "linked folder": (folder_beside, "a folder that lies where it is listed, but got a link to"),
+    "link to its own folder": (around, "a folder that lies where it is listed, but got a link to"),
+    "fifo": (os.mkfifo, "a plain file, but got a FIFO"),
+    "socket": (listening, "a plain file, but got a socket"),
 }
 
 
@@ -71,7 +71,7 @@ def test_what_is_no_plain_file_is_told(folder: Path, kind: str, at: str) -> None
     path = {"glob": f"{folder}/*", "deep glob": f"{folder}/**/*.parquet"}.get(at, str(folder))
     if at == "glob" and "folder" in kind:
         return  # a linked folder that a pattern names is meant; see below
-    with pytest.raises(InputError, match=f"input .*odd.parquet: required {re.escape(sentence)}"):
+    with pytest.raises(InputError, match=f"input .*odd.parquet: expected {re.escape(sentence)}"):
         list_input(Input(path=path), path)
 
 
@@ -79,7 +79,7 @@ def test_what_is_no_plain_file_is_told(folder: Path, kind: str, at: str) -> None
 def test_an_input_that_is_no_plain_file_itself_is_told(folder: Path, kind: str) -> None:
     make, sentence = ODD[kind]
     make(folder / "odd.parquet")
-    with pytest.raises(InputError, match=f"required {re.escape(sentence)}"):
+    with pytest.raises(InputError, match=f"expected {re.escape(sentence)}"):
         find(str(folder / "odd.parquet"))
 
 
@@ -94,7 +94,7 @@ def test_links_that_the_path_itself_names_and_links_to_files_are_followed(folder
 
 def test_a_linked_folder_on_the_way_of_a_glob_is_told(folder: Path) -> None:
     (folder / "day=2").symlink_to(folder.parent / "beside")
-    with pytest.raises(InputError, match=r"input folder .*/day=2: required a folder that lies where it is listed"):
+    with pytest.raises(InputError, match=r"input folder .*/day=2: expected a folder that lies where it is listed"):
         find(f"{folder}/day=*/*.parquet")
     assert find(f"{folder}/day=1/*.parquet") == [str(folder / "day=1" / "part.parquet")]
 
@@ -129,7 +129,7 @@ def test_a_folder_that_cannot_be_listed_is_told_and_not_passed_over(folder: Path
     (folder / "day=2").mkdir(mode=0o700)
     os.seteuid(65534)
     try:
-        with pytest.raises(InputError, match=r"day=2: required a path that can be read, but came Permission denied"):
+        with pytest.raises(InputError, match=r"day=2: expected a path that can be read, but got Permission denied"):
             find(f"{folder}{pattern}")
     finally:
         os.seteuid(0)
@@ -140,7 +140,7 @@ def test_a_file_that_cannot_be_read_is_told(folder: Path) -> None:
     (folder / "words.txt").touch(mode=0o600)
     os.seteuid(65534)
     try:
-        with pytest.raises(InputError, match=r"words.txt: required a readable file, but came Permission denied"):
+        with pytest.raises(InputError, match=r"words.txt: expected a readable file, but got Permission denied"):
             list_input(Input(path=str(folder), format="text"), str(folder / "words.txt"))
     finally:
         os.seteuid(0)
@@ -148,5 +148,5 @@ def test_a_file_that_cannot_be_read_is_told(folder: Path) -> None:
 
 def test_a_file_that_goes_while_it_is_listed_is_told(folder: Path) -> None:
     files = [str(folder / "gone.parquet")]
-    with pytest.raises(InputError, match=r"gone.parquet: required a file that stays there, but came No such file"):
+    with pytest.raises(InputError, match=r"gone.parquet: expected a file that stays there, but got No such file"):
         list_input(Input(path=str(folder)), str(folder), files=files)

@@ -12,10 +12,12 @@ import pytest
 
 from skewless.errors import InputError
 from skewless.run.directory import RunDirectory
-from skewless.spec.spec import Input, parse_spec
+from skewless.spec.input import Input
+from skewless.spec.reading import parse_spec
 from skewless_airflow.observability.lineage import dataset_name
 from skewless_spark.prepare.earlier_runs import _siblings
-from skewless_spark.prepare.prepare import freeze, prepare
+from skewless_spark.prepare.freezing import freeze
+from skewless_spark.prepare.prepare import prepare
 from skewless_spark.sources import list_input, require_unchanged
 from skewless_spark.sources.ranges import read_unit
 from skewless_spark.sources.uris import as_spark_says
@@ -90,13 +92,13 @@ def test_what_is_wrong_with_a_file_names_it_as_its_user_would(bucket: Path, tmp_
     with pytest.raises(InputError, match=f"input file {place}/lake/1.parquet is gone"):
         require_unchanged(job, range(2))
     (folder / "1.parquet").write_bytes(b"no parquet")
-    with pytest.raises(InputError, match=f"^input file {place}/lake/1.parquet: required a readable Parquet file"):
+    with pytest.raises(InputError, match=f"^input file {place}/lake/1.parquet: expected a readable Parquet file"):
         freeze(spec, DAY, str(tmp_path), "spec")
     pq.write_table(pa.table({"k": [1]}), folder / "1.parquet")
-    with pytest.raises(InputError, match=f"^input file {place}/lake/1.parquet: required column 'k' of type string"):
+    with pytest.raises(InputError, match=f"^input file {place}/lake/1.parquet: expected column 'k' of type string"):
         freeze(spec, DAY, str(tmp_path), "spec")
     (folder / "1.parquet").rename(folder / "b:c.parquet")
-    with pytest.raises(InputError, match=f"^input file {place}/lake/b:c.parquet: required a file name without"):
+    with pytest.raises(InputError, match=f"^input file {place}/lake/b:c.parquet: expected a file name without"):
         freeze(spec, DAY, str(tmp_path), "spec")
     with pytest.raises(InputError, match=f"no such path {place}/nowhere"):
         list_input(Input(path="x"), f"{place}/nowhere")

@@ -21,8 +21,9 @@ from pyspark.sql import functions as F
 from skewless.errors import InputError, LedgerError, QualityError, SpecError
 from skewless.run.directory import RunDirectory
 from skewless.run.publication import published_path
-from skewless.spec.spec import Input
-from skewless_spark.prepare.prepare import freeze, prepare
+from skewless.spec.input import Input
+from skewless_spark.prepare.freezing import freeze
+from skewless_spark.prepare.prepare import prepare
 from skewless_spark.result.merge import merge_states
 from skewless_spark.sources import list_input
 from skewless_spark.stage.histogram import head_and_slots
@@ -275,7 +276,7 @@ def test_a_file_name_that_hadoop_cannot_read_is_told(tmp_path: Path) -> None:
     path = tmp_path / "input"
     path.mkdir()
     pq.write_table(pa.table({"key": ["a"]}), path / "b:c.parquet")
-    with pytest.raises(InputError, match=r"b:c\.parquet: required a file name without ':'"):
+    with pytest.raises(InputError, match=r"b:c\.parquet: expected a file name without ':'"):
         list_input(Input(path=str(path)), str(path))
 
 
@@ -319,7 +320,7 @@ def test_a_merge_before_all_stages_have_run_is_refused(spark: SparkSession, skew
     run = RunDirectory(str(tmp_path / "run"))
     prepare(run, spec_of(skewed_input, "key", {"n": "count"}, routing={"policy": "static"}), DATE, str(tmp_path))
     run_stage(spark, run, 0)
-    with pytest.raises(LedgerError, match=r"required all 30,000 rows processed, but came [\d,]+ of them after 1"):
+    with pytest.raises(LedgerError, match=r"expected all 30,000 rows processed, but got [\d,]+ of them after 1"):
         merge_states(spark, run)
 
 
@@ -393,7 +394,7 @@ def test_columns_that_spark_cannot_read_or_tell_apart_are_told_before_it_starts(
 def test_a_result_among_the_input_or_on_an_object_store_is_refused(tmp_path: Path) -> None:
     path = write_input(tmp_path / "input", skewed(100), files=1)
     for output in (path, path / "out", tmp_path, "s3://bucket/out"):
-        with pytest.raises(SpecError, match=r"field output\.path: required"):
+        with pytest.raises(SpecError, match=r"field output\.path: expected"):
             freeze(spec_of(path, "key", {"n": "count"}, output={"path": str(output)}), DATE, str(tmp_path), "spec")
 
 

@@ -15,7 +15,8 @@ from skewless.documents.job import Algebra, Job, Unit
 from skewless.documents.quality import QualityReport
 from skewless.documents.stage_report import Histogram, StageReport
 from skewless.errors import LostRaceError, RunDirectoryError, SpecError
-from skewless.run.directory import RESULT_STEP, Attempt, RunDirectory, stage_step
+from skewless.run.attempt import Attempt
+from skewless.run.directory import RESULT_STEP, RunDirectory, stage_step
 from skewless.spec.spec import JobSpec
 from skewless_spark.quality.expectations import ALLOWED, REFUSED, great_expectations
 from skewless_spark.quality.validate import check_expectations, validate
@@ -395,13 +396,13 @@ def test_the_session_and_the_cache_are_left_as_they_were(spark: SparkSession, tm
             "expect_column_values_to_not_be_null", {"colum": "files"}, "did you mean 'column'", id="unknown-kwarg"
         ),
         pytest.param(
-            "expect_column_values_to_not_be_null", {}, "kwargs.column: required this kwarg", id="missing-kwarg"
+            "expect_column_values_to_not_be_null", {}, "kwargs.column: expected this kwarg", id="missing-kwarg"
         ),
         pytest.param(
             "expect_column_values_to_not_be_null", {"column": "filez"}, "did you mean 'files'", id="unknown-column"
         ),
         pytest.param(
-            "expect_column_values_to_not_be_null", {"column": 5}, "required a text, but came 5", id="column-no-text"
+            "expect_column_values_to_not_be_null", {"column": 5}, "expected a text, but got 5", id="column-no-text"
         ),
         pytest.param(
             "expect_compound_columns_to_be_unique",
@@ -430,19 +431,19 @@ def test_the_session_and_the_cache_are_left_as_they_were(spark: SparkSession, tm
         pytest.param(
             "expect_column_values_to_be_between",
             {"column": "files"},
-            "required min_value, max_value or both",
+            "expected min_value, max_value or both",
             id="neither-bound",
         ),
         pytest.param(
             "expect_table_row_count_to_equal",
             {"value": 1.5},
-            "required a whole number, but came 1.5",
+            "expected a whole number, but got 1.5",
             id="silently-cut",
         ),
         pytest.param(
             "expect_column_max_to_be_between",
             {"column": "files", "max_value": 1, "strict_max": "no"},
-            "required true or false, but came 'no'",
+            "expected true or false, but got 'no'",
             id="no-bool",
         ),
         pytest.param(

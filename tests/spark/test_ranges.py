@@ -19,7 +19,7 @@ from pyarrow import orc
 from skewless.documents.job import Source, Unit
 from skewless.errors import InputError
 from skewless.routing.hashing import pack_origin
-from skewless.spec.spec import Input
+from skewless.spec.input import Input
 from skewless_spark.sources import list_input, ranges
 from skewless_spark.sources.listing import Listing
 
@@ -91,7 +91,7 @@ def test_a_unit_of_other_rows_than_its_footer_lists_is_refused(tmp_path: Path, b
     listing = list_input(given("parquet", path), str(path), share=0.01)
     (unit,) = listing.units
     read = ranges.read_parts([[(0, unit.model_copy(update={"rows": 100 + by}))]], listing.source, ["id"], "origin")
-    with pytest.raises(InputError, match=f"required {100 + by} rows as its footer lists, but came 100"):
+    with pytest.raises(InputError, match=f"expected {100 + by} rows as its footer lists, but got 100"):
         list(read([pa.record_batch({"part": [0]})]))
 
 
@@ -196,13 +196,13 @@ def test_csv_values_have_the_types_that_are_declared_and_an_empty_field_is_null(
 
 
 BAD = [
-    ("csv", "id;word;x\n1;a;0.5\n2;b\n", r"x\.csv, line 3: required 3 fields, but came 2"),
-    ("csv", "id;word;x\n1;a;0.5\n\nzwei;b;1\n", r"x\.csv, line 4: required a bigint in column 'id', but came 'zwei'"),
-    ("csv", 'id;word;x\n1;a;0.5\n2;"b\nc";1\n', r"x\.csv, line 3: required .*"),
-    ("csv", "id;word;x\n1;\udce9;0.5\n", r"x\.csv, line 2: required text in UTF-8"),
-    ("json", '{"id": 1}\n{"id": }\n', r"x\.json, line 2: required a JSON object, but came text that does not parse"),
-    ("json", '{"id": 1}\n\n{"id": "a"}\n', r"x\.json, line 3: required a bigint in field 'id', but came 'a'"),
-    ("json", '{"id": 1}\n[1]\n', r"x\.json, line 2: required a JSON object, but came a list"),
+    ("csv", "id;word;x\n1;a;0.5\n2;b\n", r"x\.csv, line 3: expected 3 fields, but got 2"),
+    ("csv", "id;word;x\n1;a;0.5\n\nzwei;b;1\n", r"x\.csv, line 4: expected a bigint in column 'id', but got 'zwei'"),
+    ("csv", 'id;word;x\n1;a;0.5\n2;"b\nc";1\n', r"x\.csv, line 3: expected .*"),
+    ("csv", "id;word;x\n1;\udce9;0.5\n", r"x\.csv, line 2: expected text in UTF-8"),
+    ("json", '{"id": 1}\n{"id": }\n', r"x\.json, line 2: expected a JSON object, but got text that does not parse"),
+    ("json", '{"id": 1}\n\n{"id": "a"}\n', r"x\.json, line 3: expected a bigint in field 'id', but got 'a'"),
+    ("json", '{"id": 1}\n[1]\n', r"x\.json, line 2: expected a JSON object, but got a list"),
 ]
 
 
@@ -236,5 +236,5 @@ def test_folders_of_different_columns_are_refused(tmp_path: Path) -> None:
     for folder in ("a=1", "b=1"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "x.txt").write_text("line\n")
-    with pytest.raises(InputError, match=r"required the partition columns \['a'\]"):
+    with pytest.raises(InputError, match=r"expected the partition columns \['a'\]"):
         list_input(given("text", tmp_path), str(tmp_path))

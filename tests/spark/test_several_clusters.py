@@ -16,7 +16,7 @@ from skewless.documents.shared_stage import SharedTask
 from skewless.errors import RunDirectoryError
 from skewless.planner.planner import plan_next_stage
 from skewless.run.directory import RunDirectory, stage_step
-from skewless.spec.sharing import Sharing
+from skewless.spec.clusters import Sharing
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.result.merge import merge_states
 from skewless_spark.sharing import share_stage
@@ -109,7 +109,7 @@ def test_one_that_is_stopped_beyond_its_leases_is_fenced_out_when_it_wakes(packa
         assert other.ended_well(), other.log.read_text()
     assert after.fence(held) > before.fence(held)
     assert SharedTask.from_sealed(after.committed()[held].encode()).cluster == "other"
-    assert f"partition {held}: required fencing number {before.fence(held)} of sleeper-" in sleeper.log.read_text()
+    assert f"partition {held}: expected fencing number {before.fence(held)} of sleeper-" in sleeper.log.read_text()
     assert leases(run, 0).committed()[held] == after.committed()[held]
     assert sums_in_the_states(run) == plain_sums()
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from skewless.errors import DocumentError, LostRaceError
-from skewless.run.directory import MANIFEST, RunDirectory
+from skewless.run.attempt import MANIFEST
+from skewless.run.directory import RunDirectory
 from skewless_leases import FencedOutError, open_store
 from skewless_leases.ownership import fence
 from skewless_leases.stores.tables import look_at
@@ -76,7 +77,7 @@ def test_a_late_attempt_is_stopped_by_the_fence_although_nobody_has_committed(ru
     with leased_step(run, STEP) as lease:
         attempt = run.new_attempt(STEP, lease)
         succeed(address)
-        with pytest.raises(FencedOutError, match=r"required fencing number 1 .* but came 2, held by successor"):
+        with pytest.raises(FencedOutError, match=r"expected fencing number 1 .* but got 2, held by successor"):
             attempt.commit([], {"rows": 1})
         assert run.commit_of(STEP) is None
         run.new_attempt(STEP).commit([], {"rows": 2})
@@ -111,7 +112,7 @@ def test_a_manifest_that_is_gone_is_done_anew_and_another_one_is_told(run: RunDi
         assert run.committed(STEP).counts == {"rows": 2}
         return
     run.write_once(f"{attempt.folder}/{MANIFEST}", run.new_attempt("result").manifest([], {}))
-    with pytest.raises(DocumentError, match="but came another one of 'result'"), leased_step(run, STEP):
+    with pytest.raises(DocumentError, match="but got another one of 'result'"), leased_step(run, STEP):
         pytest.fail("it was held")
 
 

@@ -388,7 +388,7 @@ def test_a_state_that_is_none_is_refused(point: tuple[float | None, int | None] 
 
 
 def test_groups_never_go() -> None:
-    with pytest.raises(AggregateError, match="required at least 3, but came 2"):
+    with pytest.raises(AggregateError, match="expected at least 3, but got 2"):
         fed([[(2, 1.0)]], 4, groups=3).update(pa.array([1.0]), np.array([0]), 2)
 
 

@@ -20,7 +20,7 @@ from skewless_cli import run_view
 from skewless_leases import Turns, open_store
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.result.publishing import publish_now
-from tests.unit.test_publication import validated
+from tests.publication.days import validated
 
 DATE = dt.date(2026, 11, 20)
 
@@ -69,7 +69,7 @@ def test_an_output_among_the_input_gets_nothing_written_beside_it(root: Path) ->
         "name": "job", "input": {"path": "input"}, "key": "key", "aggregates": {"n": "count"},
         "output": {"path": "input/out"},
     })  # fmt: skip
-    with pytest.raises(Exception, match="required a folder apart from the input"):
+    with pytest.raises(Exception, match="expected a folder apart from the input"):
         prepare(run, spec, DATE, str(root))
     assert [path.name for path in (root / "input").iterdir()] == ["one.parquet"]
 

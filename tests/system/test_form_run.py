@@ -39,7 +39,7 @@ WORDS = ["self"] * 900 + ["if"] * 300 + [f"word-{n % 40}" for n in range(400)]
 
 _DAG = """
 from airflow.sdk import DAG, task
-from skewless.spec.spec import AggregateCall, Input, JobSpec, Output, Routing
+from skewless.spec import AggregateCall, Input, JobSpec, Output, Routing
 from skewless_airflow import adaptive_aggregation, form_params
 
 SPEC = JobSpec(

@@ -232,7 +232,7 @@ def test_what_an_aggregate_raises_says_what_was_checked() -> None:
 
 @pytest.mark.parametrize(
     ("values", "sentence"),
-    [([1, 2, 3], "required at least 12, but came 3"), ([0] * 20, "values that change the result, but came 0 for all")],
+    [([1, 2, 3], "expected at least 12, but got 3"), ([0] * 20, "values that change the result, but got 0 for all")],
     ids=["too few", "all nothing"],
 )
 def test_values_that_would_show_nothing_are_refused(values: list[int], sentence: str) -> None:

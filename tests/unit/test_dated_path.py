@@ -7,8 +7,7 @@ import datetime as dt
 import pytest
 
 from skewless.errors import SpecError
-from skewless.spec.dated_path import resolve_path
-from skewless.spec.part import Part
+from skewless.spec.part import Part, resolve_path
 
 DAY = Part(dt.date(2026, 1, 31))
 SECOND_TWO = Part(dt.date(2026, 10, 25), "02b")
@@ -43,10 +42,10 @@ def test_the_second_of_two_hours_keeps_its_letter_in_every_form(path: str, resol
 @pytest.mark.parametrize(
     ("part", "path", "words"),
     [
-        pytest.param(DAY, "/{hour}", "required {hour} only in a job of hours", id="job-of-days"),
-        pytest.param(SECOND_TWO, "/{hour:%d}", "required the directive %H in {hour}", id="no-hour-in-it"),
-        pytest.param(SECOND_TWO, "/{hour:%H%M}", "came %M in {hour:%H%M}", id="minutes"),
-        pytest.param(SECOND_TWO, "/{date:%H}", "came %H in {date:%H}", id="hour-of-a-date"),
+        pytest.param(DAY, "/{hour}", "expected {hour} only in a job of hours", id="job-of-days"),
+        pytest.param(SECOND_TWO, "/{hour:%d}", "expected the directive %H in {hour}", id="no-hour-in-it"),
+        pytest.param(SECOND_TWO, "/{hour:%H%M}", "got %M in {hour:%H%M}", id="minutes"),
+        pytest.param(SECOND_TWO, "/{date:%H}", "got %H in {date:%H}", id="hour-of-a-date"),
     ],
 )
 def test_an_hour_that_cannot_be_put_in_is_refused(part: Part, path: str, words: str) -> None:
@@ -60,5 +59,5 @@ def test_an_hour_that_cannot_be_put_in_is_refused(part: Part, path: str, words: 
     ["/{date.year}", "/{date!r}", "/{ds}", "/{date.__class__}", "/{date[0]}", "/{date:%H}", "/{date:%}", "/{date:}"],
 )
 def test_other_fields_and_directives_are_refused_in_a_sentence(path: str) -> None:
-    with pytest.raises(SpecError, match=r"^spec, field input\.path: required .* but came .*\.$"):
+    with pytest.raises(SpecError, match=r"^spec, field input\.path: expected .* but got .*\.$"):
         resolve_path(path, DAY, "spec, field input.path")

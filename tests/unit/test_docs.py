@@ -7,13 +7,40 @@ from pathlib import Path
 
 import pytest
 
+from skewless.aggregates import RegisteredAggregates
 from skewless.documents.certificate import Certificate
 from skewless.documents.decision import Candidate, Decision
-from skewless.planner.planner import FORWARD_COST_ROWS, STATE_COST_ROWS, TASK_COST_ROWS
+from skewless.planner.policies import POLICIES
+from skewless.planner.priced_plan import FORWARD_COST_ROWS, STATE_COST_ROWS, TASK_COST_ROWS
+from skewless.spec import parse_spec
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
+#: Pages on what is there now; the changelog tells of modules that are gone.
+PAGES_OF_TODAY = [page for page in PAGES if page.name != "CHANGELOG.md"]
+PACKAGES = {
+    "skewless": "plugins",
+    "skewless_airflow": "plugins",
+    "skewless_cli": "plugins",
+    "skewless_leases": "plugins",
+    "skewless_spark": "jobs",
+    "benchmarks": "",
+    "deploy": "",
+    "examples": "",
+    "tests": "",
+}
+#: A name that begins so is a path of the repository.
+FOLDERS = ("plugins", "jobs", "dags", "deploy", "examples", "benchmarks", "docs", "tests", "docker")
+#: Look like names of ours, and are a file of the reader's, a group of entry points, metrics and pages of the docs.
+NAMES_OF_OTHER_THINGS = {
+    "jobs/catalog/clicks_by_page.yaml",
+    "skewless.mappers",
+    *(f"skewless.{gauge}" for gauge in ("task_count", "plan_generation_ns", "backlog", "forwarded", "max_over_mean")),
+    *(f"{page.stem}.md" for page in DOCS.glob("*.md")),
+}
+#: More than that is for a page of the docs.
+README_LINES = 150
 DECIDE = (DOCS / "decide.md").read_text(encoding="utf-8")
 
 
@@ -43,10 +70,60 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert anchor in _anchors(found), f"{target} leads to a page without that heading"
 
 
+@pytest.mark.parametrize("page", PAGES_OF_TODAY, ids=lambda page: str(page.relative_to(ROOT)))
+def test_files_that_are_named_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    named = set(re.findall(rf"(?<![\w/.~-])(?:{'|'.join(FOLDERS)})/(?!DAG)[\w./-]*\w", text)) - NAMES_OF_OTHER_THINGS
+    assert {name for name in named if not (ROOT / name).exists()} == set()
+
+
+@pytest.mark.parametrize("page", PAGES_OF_TODAY, ids=lambda page: str(page.relative_to(ROOT)))
+def test_modules_that_are_named_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    named = set(re.findall(rf"(?<![\w/.:\"-])((?:{'|'.join(PACKAGES)})(?:\.\w+)+)(?![\w*/])", text))
+    assert {name for name in named - NAMES_OF_OTHER_THINGS if not _is_there(name)} == set()
+
+
+def test_the_readme_is_short_and_its_job_is_a_good_spec() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert text.count("\n") <= README_LINES
+    (spec,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    assert parse_spec(spec).output.path == "/lake/marts/clicks_by_page"
+
+
+def test_every_policy_has_a_page_and_a_line_in_the_table() -> None:
+    table = (DOCS / "policies" / "README.md").read_text(encoding="utf-8")
+    assert {name for name in POLICIES if not (DOCS / "policies" / f"{name}.md").exists()} == set()
+    assert {name for name in POLICIES if f"| [`{name}`]({name}.md) |" not in table} == set()
+
+
+def test_the_page_on_aggregates_has_every_shipped_one() -> None:
+    page = (DOCS / "aggregates.md").read_text(encoding="utf-8")
+    shipped = list(RegisteredAggregates())
+    assert shipped
+    assert {name for name in shipped if f"| `{name}` |" not in page} == set()
+
+
 def test_the_index_leads_to_every_page() -> None:
     index = (DOCS / "README.md").read_text(encoding="utf-8")
     pages = {page.name for page in DOCS.glob("*.md")} - {"README.md"}
     assert {page for page in pages if f"]({page})" not in index} == set()
+
+
+def _is_there(name: str) -> bool:
+    """Whether a dotted name is a package, a module, or something that a module has."""
+    package, *rest = name.split(".")
+    at = ROOT / PACKAGES[package] / package
+    for number, part in enumerate(rest):
+        if (at / part).is_dir():
+            at /= part
+            continue
+        module = at / f"{part}.py"
+        source = module if module.exists() else at / "__init__.py"
+        wanted = rest[number + 1 :] if module.exists() else rest[number:]
+        text = source.read_text(encoding="utf-8") if source.exists() else ""
+        return all(re.search(rf"\b{one}\b", text) for one in wanted)
+    return True
 
 
 def _anchors(page: Path) -> set[str]:

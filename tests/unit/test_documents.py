@@ -17,7 +17,8 @@ from skewless.documents.quality import Check, QualityReport
 from skewless.documents.shared_stage import RoutedRows, SharedTask, StageShares, TaskShare
 from skewless.documents.stage_report import StageReport
 from skewless.errors import DocumentError
-from skewless.planner.planner import first_plan, plan_next_stage
+from skewless.planner.plain_ring import first_plan
+from skewless.planner.planner import plan_next_stage
 from skewless.routing.plan import RoutingPlan
 from skewless.run.publication import Overtaken, Publication, VersionManifest
 from skewless.run.publication.records import Identity, PublishedFile
@@ -83,7 +84,7 @@ def test_every_file_says_its_version(document: Document) -> None:
 def test_another_version_is_refused_by_name(document: Document) -> None:
     text = json.dumps({**json.loads(document.to_json()), "version": 2})
     with pytest.raises(
-        DocumentError, match=f"^some.json: required {type(document).__name__} version 1, but came version 2;"
+        DocumentError, match=f"^some.json: expected {type(document).__name__} version 1, but got version 2;"
     ):
         type(document).from_json(text, where="some.json")
 
@@ -92,19 +93,19 @@ def test_an_unknown_field_is_refused_and_the_nearest_named(document: Document) -
     raw = json.loads(document.to_json())
     known = min(raw)
     text = json.dumps({**raw, known + "s": 1})
-    with pytest.raises(DocumentError, match=f"unknown field '{known}s'; did you mean '{known}'"):
+    with pytest.raises(DocumentError, match=f"field .*{known}s: there is no such field; did you mean '{known}'"):
         type(document).from_json(text)
 
 
 def test_a_missing_field_is_named() -> None:
-    with pytest.raises(DocumentError, match=r"^x, field attempt: required this field, but came nothing"):
+    with pytest.raises(DocumentError, match=r"^x, field attempt: this field is missing"):
         StepCommit.from_json('{"version":1,"step":"a","files":[]}', where="x")
 
 
 def test_a_version_inside_counts_too() -> None:
     raw = json.loads(samples()["Job"].to_json())
     raw["spec"]["version"] = 7
-    with pytest.raises(DocumentError, match=r"field spec.version: required JobSpec version 1, but came 7"):
+    with pytest.raises(DocumentError, match=r"field spec.version: expected JobSpec version 1, but got 7"):
         Job.from_json(json.dumps(raw))
 
 
@@ -132,7 +133,7 @@ def test_numbers_that_are_none_are_refused(number: str) -> None:
 
 
 def test_a_negative_count_is_refused() -> None:
-    with pytest.raises(DocumentError, match=r"field files.0.rows: required greater than or equal to 0, but came -1"):
+    with pytest.raises(DocumentError, match=r"field files.0.rows: expected at least 0, but got -1"):
         StepCommit.from_json(
             '{"step":"a","attempt":"b","files":[{"kind":"k","path":"p","rows":-1,"size_bytes":0,"checksum":"%s"}]}'
             % ("0" * 64)
@@ -151,12 +152,12 @@ def test_a_stored_document_that_was_cut_or_changed_anywhere_is_refused(data: st.
     at = data.draw(st.integers(0, len(stored) - 1))
     bit = 1 << data.draw(st.integers(0, 7))
     for damaged in (stored[:at], stored[:at] + bytes([stored[at] ^ bit]) + stored[at + 1 :]):
-        with pytest.raises(DocumentError, match=r"^run/x\.json: required "):
+        with pytest.raises(DocumentError, match=r"^run/x\.json: expected "):
             StageReport.from_sealed(damaged, where="run/x.json")
 
 
 def test_a_stored_document_of_another_version_is_refused_by_its_version() -> None:
-    with pytest.raises(DocumentError, match="required StageReport version 1, but came version 99"):
+    with pytest.raises(DocumentError, match="expected StageReport version 1, but got version 99"):
         StageReport.from_sealed(b'{"version":99,"seal":"of tomorrow"}', where="run/x.json")
 
 
@@ -173,7 +174,7 @@ def test_reading_what_was_cached_does_not_change_a_document() -> None:
 def test_a_job_whose_waves_admit_a_unit_twice_is_refused() -> None:
     raw = json.loads(samples()["Job"].to_json())
     raw["waves"] = [[0], [0]]
-    with pytest.raises(DocumentError, match="required waves of different ones of the 2 units"):
+    with pytest.raises(DocumentError, match="expected waves of different ones of the 2 units"):
         Job.from_json(json.dumps(raw))
 
 
@@ -225,7 +226,7 @@ def test_a_verdict_that_does_not_follow_from_its_checks_is_refused(held: tuple[b
     text = report.model_copy(update={"checks": checks, "success": success}).to_json()
     failed = held.count(False)
     with pytest.raises(
-        DocumentError, match=f"required a verdict that follows from its checks, of which {failed} failed"
+        DocumentError, match=f"expected a verdict that follows from its checks, of which {failed} failed"
     ):
         QualityReport.from_json(text)
     right = report.model_copy(update={"checks": checks, "success": not success})

@@ -20,7 +20,8 @@ from skewless.documents.ledger import balance
 from skewless.documents.quality import QualityReport
 from skewless.documents.stage_report import StageReport
 from skewless.errors import DocumentError, SkewlessError
-from skewless.planner.planner import first_plan, plan_next_stage
+from skewless.planner.plain_ring import first_plan
+from skewless.planner.planner import plan_next_stage
 from skewless.replay.replay import replay
 from skewless.routing.plan import RoutingPlan
 from skewless.run.directory import RunDirectory, stage_step
@@ -125,31 +126,31 @@ FILE = {"kind": "native", "path": "stages/0000/attempts/a/0.parquet", "rows": 1,
 @pytest.mark.parametrize(
     ("name", "fields", "said"),
     [
-        ("RoutingPlan", {"ring": {**RING, "tokens": {"0": 10**12}}}, "at most 8,388,608 tokens together, but came"),
+        ("RoutingPlan", {"ring": {**RING, "tokens": {"0": 10**12}}}, "at most 8,388,608 tokens together, but got"),
         ("RoutingPlan", {"ring": {**RING, "tokens": {"999999999999": 1}}}, "reducers below 1,048,576"),
-        ("RoutingPlan", {"ring": {**RING, "ring_bits": 60}}, "less than or equal to 20, but came 60"),
+        ("RoutingPlan", {"ring": {**RING, "ring_bits": 60}}, "at most 20, but got 60"),
         ("RoutingPlan", {"factors": {"0": 2**60}, "expected_rows": []}, "at most 1,048,576 tasks"),
-        ("RoutingPlan", {"share_salt": 2**31}, "field share_salt: required less than 2147483648"),
-        ("RoutingPlan", {"budget_rows": 2**63}, "field budget_rows: required less than or equal to"),
-        ("RoutingPlan", {"waves": [0, 10**12]}, "required a range of waves"),
-        ("RoutingPlan", {"waves": [2, 1]}, "required a range of waves"),
-        ("StageReport", {"processed_rows": 2**63}, "field processed_rows: required less than or equal to"),
-        ("StageReport", {"waves": [-1, 1]}, "required a range of waves"),
-        ("StageReport", {"stage": 10_000}, "field stage: required less than or equal to 9999"),
-        ("StepCommit", {"files": [FILE, FILE]}, "required different files of stages/0000/attempts/"),
+        ("RoutingPlan", {"share_salt": 2**31}, "field share_salt: expected less than 2147483648"),
+        ("RoutingPlan", {"budget_rows": 2**63}, "field budget_rows: expected at most"),
+        ("RoutingPlan", {"waves": [0, 10**12]}, "expected a range of waves"),
+        ("RoutingPlan", {"waves": [2, 1]}, "expected a range of waves"),
+        ("StageReport", {"processed_rows": 2**63}, "field processed_rows: expected at most"),
+        ("StageReport", {"waves": [-1, 1]}, "expected a range of waves"),
+        ("StageReport", {"stage": 10_000}, "field stage: expected at most 9999"),
+        ("StepCommit", {"files": [FILE, FILE]}, "expected different files of stages/0000/attempts/"),
         ("StepCommit", {"files": [{**FILE, "path": "../../../etc/passwd"}]}, "a path below the run directory"),
         ("StepCommit", {"files": [{**FILE, "path": "/etc/passwd"}]}, "a path below the run directory"),
         ("StepCommit", {"files": [{**FILE, "path": "stages/0001/attempts/a/0.parquet"}]}, "different files of"),
-        ("StepCommit", {"files": [{**FILE, "checksum": "x" + "0" * 64}]}, "field files.0.checksum: required a string"),
-        ("StepCommit", {"counts": {"rows": -1}}, "field counts.rows: required greater than or equal to 0"),
+        ("StepCommit", {"files": [{**FILE, "checksum": "x" + "0" * 64}]}, "field files.0.checksum: expected a string"),
+        ("StepCommit", {"counts": {"rows": -1}}, "field counts.rows: expected at least 0"),
         ("StepCommit", {"attempt": "../b", "files": []}, "names of folders"),
         ("StepCommit", {"step": "../stages/0000", "files": []}, "names of folders"),
-        ("Publication", {"rows": 1e300}, "field rows: required"),
-        ("Job", {"key_types": {}}, "required a type of each key column, ['key'], but came []"),
-        ("Job", {"algebra": {}}, "required the algebra of each aggregate, ['occurrences'], but came []"),
-        ("Job", {"x" * 10_000: 1}, "required a known field"),
-        ("Job", {"a\nb": 1}, r"the unknown field 'a\\nb'"),
-        ("Job", {"version": [1] * 10_000}, "required Job version 1, but came version [1, 1,"),
+        ("Publication", {"rows": 1e300}, "field rows: expected"),
+        ("Job", {"key_types": {}}, "expected a type of each key column, ['key'], but got []"),
+        ("Job", {"algebra": {}}, "expected the algebra of each aggregate, ['occurrences'], but got []"),
+        ("Job", {"x" * 10_000: 1}, "there is no such field"),
+        ("Job", {"a\nb": 1}, "field a\\nb: there is no such field"),
+        ("Job", {"version": [1] * 10_000}, "expected Job version 1, but got version [1, 1,"),
     ],
 )  # fmt: skip
 def test_what_would_take_all_memory_or_lead_elsewhere_is_refused(name: str, fields: Any, said: str) -> None:
@@ -193,7 +194,7 @@ _ANY_REPORT = mutated(RAW["StageReport"], 2) | miscounted(RAW["StageReport"])
 _ANY_PLAN = mutated(_PLAN, 2) | miscounted(_PLAN)
 
 
-@fuzz(60)
+@fuzz(40)
 @given(_ANY_JOB, _ANY_REPORT, _ANY_PLAN, _GOOD)
 def test_the_planner_decides_or_refuses_whatever_it_is_given(job: Any, report: Any, plan: Any, good: set[int]) -> None:
     """What is edited by hand may be whole, and the seal made right again."""
@@ -241,9 +242,9 @@ def run(tmp_path: Path) -> RunDirectory:
 @pytest.mark.parametrize(
     ("source", "target", "said"),
     [
-        ("plans/0001.json", "plans/0000.json", "the plan of stage 0, but came that of stage 1"),
-        ("decisions/0001.json", "decisions/0002.json", "about stage 2, but came that about stage 1"),
-        ("stages/0000/COMMIT.json", "stages/0001/COMMIT.json", "of stages/0001, but came that of 'stages/0000'"),
+        ("plans/0001.json", "plans/0000.json", "the plan of stage 0, but got that of stage 1"),
+        ("decisions/0001.json", "decisions/0002.json", "about stage 2, but got that about stage 1"),
+        ("stages/0000/COMMIT.json", "stages/0001/COMMIT.json", "of stages/0001, but got that of 'stages/0000'"),
     ],
 )  # fmt: skip
 def test_a_whole_document_in_the_place_of_another_is_refused(
@@ -266,7 +267,7 @@ def test_a_count_that_a_commit_lacks_is_asked_for_in_a_sentence(run: RunDirector
     commit = run.committed(stage_step(0))
     assert commit.count("rows") == 3
     said = refused(DocumentError, lambda: commit.count("backlog"))
-    assert said == "commit of stages/0000: required a count of backlog, but came none; run the step again."
+    assert said == "commit of stages/0000: expected a count of backlog, but got none; run the step again."
 
 
 def test_a_report_of_a_release_that_built_data_docs_is_read_without_them() -> None:

@@ -15,7 +15,7 @@ from skewless.documents.ledger import (
 )
 from skewless.documents.stage_report import StageReport
 from skewless.errors import LedgerError
-from skewless.planner.planner import first_plan
+from skewless.planner.plain_ring import first_plan
 from tests.unit import synthetic
 
 JOB = synthetic.job([100, 400], waves=(1, 4))
@@ -69,7 +69,7 @@ def test_a_run_that_counts_each_row_once_balances() -> None:
 def test_an_imbalance_is_named(reports: list[StageReport], state_rows: int, problem: str) -> None:
     ledger = balance(JOB, reports, state_rows)
     assert problem in ledger.problems
-    with pytest.raises(LedgerError, match=r"^ledger: required every row counted once"):
+    with pytest.raises(LedgerError, match=r"^ledger: expected every row counted once"):
         require_balanced(ledger)
 
 
@@ -122,7 +122,7 @@ def test_rows_processed_are_held_to_the_input_and_states_to_the_rows_processed(b
         f"stage 0 admitted {100 + by} rows of the 100 listed",
         f"{500 + by} rows were processed of the 500 of the input",
     )
-    with pytest.raises(LedgerError, match=f"required all 500 rows processed, but came {500 + by} of them"):
+    with pytest.raises(LedgerError, match=f"expected all 500 rows processed, but got {500 + by} of them"):
         require_all_processed(JOB, changed, "merge")
 
 

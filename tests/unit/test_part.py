@@ -15,7 +15,7 @@ from skewless.documents.job import Job
 from skewless.errors import DocumentError, SpecError
 from skewless.run.publication import published_path
 from skewless.spec.part import Part, hours_of, part_at, part_named
-from skewless.spec.spec import Schedule
+from skewless.spec.schedule import Schedule
 from tests.unit.synthetic import job
 
 ZURICH = "Europe/Zurich"
@@ -118,13 +118,13 @@ def test_a_part_can_be_named() -> None:
     ("date", "hour", "unit", "words"),
     [
         pytest.param(
-            "31.1.2026", None, "day", "--date: required a day like 2026-01-31, but came '31.1.2026'", id="date"
+            "31.1.2026", None, "day", "--date: expected a day like 2026-01-31, but got '31.1.2026'", id="date"
         ),
-        pytest.param("2026-01-31", "02", "day", "--hour: required none for a job of days", id="hour-of-days"),
-        pytest.param("2026-01-31", None, "hour", "--hour: required one like 02 for a job of hours", id="no-hour"),
-        pytest.param("2026-01-31", "02b", "hour", "required an hour of 2026-01-31 in Europe/Zurich", id="not-twice"),
-        pytest.param("2026-03-29", "02", "hour", "required an hour of 2026-03-29 in Europe/Zurich", id="left-out"),
-        pytest.param("2026-01-31", "2", "hour", "from 00 to 23, but came '2'", id="one-digit"),
+        pytest.param("2026-01-31", "02", "day", "--hour: expected none for a job of days", id="hour-of-days"),
+        pytest.param("2026-01-31", None, "hour", "--hour: expected one like 02 for a job of hours", id="no-hour"),
+        pytest.param("2026-01-31", "02b", "hour", "expected an hour of 2026-01-31 in Europe/Zurich", id="not-twice"),
+        pytest.param("2026-03-29", "02", "hour", "expected an hour of 2026-03-29 in Europe/Zurich", id="left-out"),
+        pytest.param("2026-01-31", "2", "hour", "from 00 to 23, but got '2'", id="one-digit"),
     ],
 )
 def test_a_part_that_is_none_is_refused_in_a_sentence(date: str, hour: str | None, unit: Any, words: str) -> None:

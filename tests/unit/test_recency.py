@@ -9,8 +9,9 @@ import pytest
 from benchmarks.simulation import simulated_job
 from skewless.documents.job import Job
 from skewless.documents.stage_report import Histogram, StageReport
-from skewless.planner.planner import first_plan
-from skewless.planner.recency import WEIGHTS, weighted
+from skewless.errors import PlanError
+from skewless.planner.forecast.recency import WEIGHTS, weighted
+from skewless.planner.plain_ring import first_plan
 from tests.unit import synthetic
 
 STEADY = {f"cold-{number}": 40 for number in range(100)}
@@ -67,6 +68,29 @@ def test_of_keys_that_change_each_time_only_their_number_is_believed() -> None:
     assert max(share(found, f"hot-{number}") for number in range(4)) < 0.1
     assert found is not None
     assert sum(found.seen_tail) > 0.5 * found.seen_rows
+
+
+def test_a_key_that_is_named_late_did_not_begin_then() -> None:
+    """It was steady all along and only now heavy enough to be named: to the forecast it must stay what it was."""
+    frozen, steady = job(6), {f"key-{number}": 100 for number in range(40)}
+    found = reports(frozen, [steady] * 3)
+    late = found[-1].histogram
+    for number, report in enumerate(found[:-1]):
+        head = {key: rows for key, rows in report.histogram.head.items() if key != "key-7"}
+        tail = list(report.histogram.seen_tail)
+        tail[first_plan(frozen).ring.slot_of("key-7")] += report.histogram.head["key-7"][0]
+        unnamed = report.histogram.model_copy(update={"head": head, "seen_tail": tuple(tail)})
+        found[number] = report.model_copy(update={"histogram": unnamed})
+    assert "key-7" in late.head
+    assert weighted(frozen, found) == weighted(frozen, reports(frozen, [steady] * 3))
+
+
+def test_reports_that_forget_rows_are_refused() -> None:
+    frozen = job(4)
+    first, second = reports(frozen, [STEADY, STEADY])
+    fewer = second.histogram.model_copy(update={"head": {**second.histogram.head, "cold-3": (10, 0)}})
+    with pytest.raises(PlanError, match="report of stage 1: expected at least as many rows seen"):
+        weighted(frozen, [first, second.model_copy(update={"histogram": fewer})])
 
 
 def test_what_is_left_over_is_counted_and_not_weighed() -> None:

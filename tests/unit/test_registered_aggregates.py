@@ -50,7 +50,7 @@ def test_two_packages_with_one_name_are_refused_in_one_sentence() -> None:
     with pytest.raises(AggregateError) as raised:
         RegisteredAggregates(points)["twice"]
     assert str(raised.value) == (
-        "aggregate 'twice': required one package that registers it, but came one:A and other:B; "
+        "aggregate 'twice': expected one package that registers it, but got one:A and other:B; "
         "uninstall one, or rename its entry point."
     )
 
@@ -60,18 +60,18 @@ def test_an_object_of_another_type_is_refused_in_one_sentence() -> None:
     with pytest.raises(AggregateError) as raised:
         registered(streaming_histogram=value)["streaming_histogram"]
     assert str(raised.value) == (
-        f"aggregate 'streaming_histogram', registered as {value}: required a skewless.aggregates.PythonAggregate, "
-        "but came a StreamingHistograms; register an instance, MODULE:OBJECT."
+        f"aggregate 'streaming_histogram', registered as {value}: expected a skewless.aggregates.PythonAggregate, "
+        "but got a StreamingHistograms; register an instance, MODULE:OBJECT."
     )
 
 
 def test_another_name_than_its_own_is_refused() -> None:
-    with pytest.raises(AggregateError, match="required an aggregate of the name 'sketch', but came 'streaming_hist"):
+    with pytest.raises(AggregateError, match="expected an aggregate of the name 'sketch', but got 'streaming_hist"):
         registered(sketch=HISTOGRAM)["sketch"]
 
 
 def test_what_cannot_be_imported_is_told() -> None:
-    with pytest.raises(AggregateError, match="required an object that can be imported, but came ModuleNotFoundError"):
+    with pytest.raises(AggregateError, match="expected an object that can be imported, but got ModuleNotFoundError"):
         registered(gone="nowhere_at_all:IT")["gone"]
 
 

@@ -13,9 +13,9 @@ import pytest
 from benchmarks.simulation import NULL, Simulation, simulated_job
 from skewless.documents.stage_report import SplitLoad, StageReport
 from skewless.errors import PlanError
-from skewless.planner.planner import combine_plan, first_choice
+from skewless.planner.engine_choice import combine_plan, first_choice
+from skewless.planner.forecast.wave_counts import WaveCounts, slot_rows
 from skewless.planner.policies import POLICIES
-from skewless.planner.wave_counts import WaveCounts, slot_rows
 from skewless.replay.replay import JOINED_ERROR, ORDER_ERROR, FluidRun, Replayed, as_it_ran, fluid_run, replay
 from tests.unit import synthetic
 from tests.unit.synthetic import WHOLE, zipf_rows
@@ -224,7 +224,7 @@ def test_keys_that_may_not_be_split_are_not_split_in_a_replay_either() -> None:
 
 def test_a_run_that_has_not_ended_is_refused_in_one_sentence() -> None:
     run = zipf_run()
-    with pytest.raises(PlanError, match=r"replay: required .* all 4 waves, .* 2 stages.*let the run end first"):
+    with pytest.raises(PlanError, match=r"replay: expected .* all 4 waves, .* 2 stages.*let the run end first"):
         replay(run.job, run.reports[:2], "static")
     with pytest.raises(PlanError, match="let the run end first"):
         replay(run.job, [], "static")

@@ -34,7 +34,7 @@ def elastic(**routing: int | str) -> Simulation:
 def test_reducers_that_come_and_go_change_no_bound(routing: dict[str, int], reducers: int) -> None:
     run = elastic(**routing)
     assert len(run.plans[-1].ring.tokens) == reducers != len(run.plans[0].ring.tokens)
-    slots = run.job.spec.routing.slot_count
+    slots = run.job.spec.routing.parallelism
     found = run_certificate(run.job, run.reports)
     assert (found.tasks, found.total_rows) == (slots, run.job.rows)
     assert found.fair_rows == found.bound_rows == run.job.rows / slots
@@ -80,7 +80,7 @@ def test_reports_that_claim_less_than_any_run_takes_are_refused() -> None:
     run = elastic()
     report = run.reports[-1]
     short = report.model_copy(update={"processed_rows": 10 * report.processed_rows})
-    with pytest.raises(PlanError, match=r"certificate: required a makespan of at least .*, but came "):
+    with pytest.raises(PlanError, match=r"certificate: expected a makespan of at least .*, but got "):
         run_certificate(run.job, [*run.reports[:-1], short])
 
 
@@ -117,7 +117,7 @@ def test_what_nobody_measured_is_called_so_and_never_balanced() -> None:
 def test_a_run_whose_keys_nobody_counted_is_not_replayed() -> None:
     run, report = combined()
     nothing = report.histogram.model_copy(update={"seen_rows": 0, "head": {}})
-    with pytest.raises(PlanError, match=r"replay: required reports that count the keys .*not measured"):
+    with pytest.raises(PlanError, match=r"replay: expected reports that count the keys .*not measured"):
         replay(run.job, [report.model_copy(update={"histogram": nothing})], "static")
 
 

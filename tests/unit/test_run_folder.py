@@ -92,7 +92,7 @@ def test_the_group_of_a_setting_reads_and_writes_below_it_and_nobody_else_does(p
 def test_a_group_that_there_is_not_is_told(tmp_path: Path) -> None:
     run = RunDirectory(str(tmp_path / "run"), "no-such-group")
     with pytest.raises(
-        RunDirectoryError, match=rf"given to the group 'no-such-group', but came no such group; .*{RUN_GROUP}"
+        RunDirectoryError, match=rf"given to the group 'no-such-group', but got no such group; .*{RUN_GROUP}"
     ):
         run.write_once("job.json", document())
     assert not list(tmp_path.iterdir())

@@ -10,7 +10,7 @@ import yaml
 from skewless.documents.commit import CommittedFile
 from skewless.documents.shared_stage import RoutedRows, StageShares, TaskShare
 from skewless.errors import SpecError
-from skewless.spec.spec import parse_spec
+from skewless.spec.reading import parse_spec
 
 SPEC: dict[str, Any] = {
     "name": "small",

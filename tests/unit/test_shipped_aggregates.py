@@ -227,7 +227,7 @@ def test_sessions_of_the_farthest_whole_numbers_do_not_overflow() -> None:
 
 def test_sessions_do_not_merge() -> None:
     made = fed("sessions", [(0, 1.0)], pa.float64(), "double", gap=1.0)
-    with pytest.raises(AggregateError, match="required a key that has seen nothing, but came one that has sessions"):
+    with pytest.raises(AggregateError, match="expected a key that has seen nothing, but got one that has sessions"):
         made.merge(made.state(), np.zeros(1, np.int64), 1)
 
 

@@ -236,44 +236,44 @@ def test_the_rows_of_other_tasks_are_not_read(factor: int) -> None:
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
-        (lambda: bucket_of("a", -1, 2), "bucket: required an offset of 0 or more, but came -1."),
-        (lambda: bucket_of("a", 0, 3), "bucket: required a factor that is a power of two, but came 3."),
+        (lambda: bucket_of("a", -1, 2), "bucket: expected an offset of 0 or more, but got -1."),
+        (lambda: bucket_of("a", 0, 3), "bucket: expected a factor that is a power of two, but got 3."),
         (
             lambda: descendants(task("3-0-4"), 2),
-            "descendants of 3-0-4: required a power of two of at least 4, but came 2.",
+            "descendants of 3-0-4: expected a power of two of at least 4, but got 2.",
         ),
         (
             lambda: descendants(task("3-0-4"), 6),
-            "descendants of 3-0-4: required a power of two of at least 4, but came 6.",
+            "descendants of 3-0-4: expected a power of two of at least 4, but got 6.",
         ),
         (
             lambda: ancestors(VirtualTask(3, 4, 4)),
-            "virtual task: required reducer-bucket-factor with bucket < factor = 2**n, but came '3-4-4'.",
+            "virtual task: expected reducer-bucket-factor with bucket < factor = 2**n, but got '3-4-4'.",
         ),
-        (lambda: split([]), "virtual tasks: required all tasks of one reducer, but came none."),
-        (lambda: split(tasks("3-0-2")), "virtual tasks: required all 2 tasks of reducer 3, once each, but came 3-0-2."),
+        (lambda: split([]), "virtual tasks: expected all tasks of one reducer, but got none."),
+        (lambda: split(tasks("3-0-2")), "virtual tasks: expected all 2 tasks of reducer 3, once each, but got 3-0-2."),
         (
             lambda: merge(tasks("3-0-2 3-0-2")),
-            "virtual tasks: required all 2 tasks of reducer 3, once each, but came 3-0-2, 3-0-2.",
+            "virtual tasks: expected all 2 tasks of reducer 3, once each, but got 3-0-2, 3-0-2.",
         ),
         (
             lambda: merge(tasks("3-0-2 4-1-2")),
-            "virtual tasks: required all 2 tasks of reducer 3, once each, but came 3-0-2, 4-1-2.",
+            "virtual tasks: expected all 2 tasks of reducer 3, once each, but got 3-0-2, 4-1-2.",
         ),
         (
             lambda: merge([VirtualTask(3, 0, 1 << 60)]),
-            f"virtual tasks: required all {1 << 60} tasks of reducer 3, once each, but came 3-0-{1 << 60}.",
+            f"virtual tasks: expected all {1 << 60} tasks of reducer 3, once each, but got 3-0-{1 << 60}.",
         ),
-        (lambda: merge(tasks("3-0-1")), "merge of reducer 3: required a factor of 2 or more, but came factor 1."),
+        (lambda: merge(tasks("3-0-1")), "merge of reducer 3: expected a factor of 2 or more, but got factor 1."),
         (
             lambda: start_offsets(task("3-0-1"), {task("4-0-1"): -1}),
-            "checkpoint of 4-0-1: required an offset of 0 or more, but came -1.",
+            "checkpoint of 4-0-1: expected an offset of 0 or more, but got -1.",
         ),
         (
             lambda: start_offsets(task("3-0-1"), {VirtualTask(3, 0, 3): 1}),
-            "virtual task: required reducer-bucket-factor with bucket < factor = 2**n, but came '3-0-3'.",
+            "virtual task: expected reducer-bucket-factor with bucket < factor = 2**n, but got '3-0-3'.",
         ),
-        (lambda: unread({task("3-0-1"): 0}, None, -1), "row: required an offset of 0 or more, but came -1."),
+        (lambda: unread({task("3-0-1"): 0}, None, -1), "row: expected an offset of 0 or more, but got -1."),
     ],
     ids=[
         "negative offset",

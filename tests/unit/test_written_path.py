@@ -41,7 +41,7 @@ def test_a_local_path_stays_a_path(tmp_path: Path) -> None:
 
 def test_a_path_of_another_bucket_is_refused() -> None:
     fs, inner = fsspec.core.url_to_fs("s3a://bucket-two/x")
-    with pytest.raises(RunDirectoryError, match="s3a://bucket: required a path in it"):
+    with pytest.raises(RunDirectoryError, match="s3a://bucket: expected a path in it"):
         as_written(fs, "s3a://bucket/y", inner)
 
 
@@ -52,7 +52,7 @@ def test_a_run_directory_is_named_as_it_was_given(place: str) -> None:
     assert (str(run), run.path("states/0")) == (location, f"{location}/states/0")
     run.write_once("failures/a.json", Failure(exit_code=1, sentence="It failed."))
     assert RunDirectory(str(run)).read("failures/a.json", Failure).sentence == "It failed."
-    with pytest.raises(RunDirectoryError, match=f"run directory {location}: required job.json, but came no such file"):
+    with pytest.raises(RunDirectoryError, match=f"run directory {location}: there is no job.json"):
         run.job()
 
 

@@ -27,7 +27,8 @@ from skewless.documents.stage_report import StageReport
 from skewless.run.certificate import run_certificate
 from skewless.run.directory import RunDirectory, stage_step
 from skewless.run.publication import require_passed
-from skewless.spec.spec import JobSpec, parse_spec
+from skewless.spec.reading import parse_spec
+from skewless.spec.spec import JobSpec
 from skewless_spark.entries.pipeline import run_stages
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.quality.validate import validate

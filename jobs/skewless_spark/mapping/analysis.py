@@ -1,4 +1,4 @@
-"""``python -m skewless_spark.mapping.analysis``: what ``analyzed_apart`` starts; question and answer are JSON."""
+"""``python -m skewless_spark.mapping.analysis``: the process that ``analyzed_apart`` starts; it talks JSON."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from skewless.errors import SpecError
-from skewless.spec.spec import Map
+from skewless.spec.input import Map
 from skewless_spark.mapping import select_list
 from skewless_spark.session.session import build_session
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from skewless.errors import SpecError, nearest
-from skewless.spec.spec import Expectation as ExpectationSpec
+from skewless.spec.result import Expectation as ExpectationSpec
 from skewless.spec.spec import JobSpec
 from skewless_spark.quality.expectation_schemas import MAPPING_KWARG, require_fitting
 

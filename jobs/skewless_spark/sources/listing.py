@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from skewless.documents.job import Source, Unit
 from skewless.errors import InputError, nearest
 from skewless.run.written_path import as_written
-from skewless.spec.spec import Input
+from skewless.spec.input import Input
 from skewless_spark.sources import partition_columns
 from skewless_spark.sources.cutting import cut_bytes_evenly, cut_groups, is_large, piece_bytes
 from skewless_spark.sources.formats import json_lines

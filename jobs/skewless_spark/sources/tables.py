@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from skewless.errors import InputError
 from skewless.run.written_path import as_written
-from skewless.spec.spec import Input
+from skewless.spec.input import Input
 from skewless_spark.sources.listing import Listing, list_input
 
 _FORMATS = ("parquet", "orc", "csv", "json", "text")

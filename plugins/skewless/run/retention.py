@@ -26,7 +26,8 @@ from skewless.document import Frozen
 from skewless.documents.job import Job
 from skewless.errors import RunDirectoryError, SkewlessError
 from skewless.routing.plan import RoutingPlan
-from skewless.run.directory import DOCUMENT, RESULT_STEP, RunDirectory, stage_step
+from skewless.run.attempt import DOCUMENT
+from skewless.run.directory import RESULT_STEP, RunDirectory, stage_step
 from skewless.run.publication import (
     Publication,
     VersionManifest,
@@ -38,7 +39,7 @@ from skewless.run.publication import (
 from skewless.run.publication.places import beside, left_drafts, past_grace
 from skewless.run.written_path import as_written
 from skewless.spec.part import Part
-from skewless.spec.spec import Output
+from skewless.spec.result import Output
 
 #: As many as a warm start looks at: the last run, and the one before it to see how far keys drift.
 KEPT_RUNS = 2

@@ -1,39 +1,77 @@
-"""YAML as far as a spec needs it: plain values, no key given twice, no aliases, no tags, and not without end."""
+"""YAML as far as a spec needs it: plain values, each key once, no aliases, no tags, and a limit to its length."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import yaml
 
-#: Characters of a text: a spec is read by people, and each DAG file is parsed every few seconds.
+from skewless.document import one_line
+
+#: Characters of a text: people read specs, and Airflow parses each DAG file every few seconds.
 LONGEST_TEXT = 1 << 18
-#: A plain scalar (without quotes) that is no text has fewer characters: no number needs as many.
+#: A plain scalar (without quotes) that is not text has fewer characters: no number needs as many.
 _LONGEST_NUMBER = 400
 _TEXT = "tag:yaml.org,2002:str"
 
 
-class _PlainLoader(yaml.SafeLoader):
-    """YAML without keys that are given twice, of which PyYAML keeps the last, without aliases and without tags.
+class YamlFault(ValueError):  # noqa: N818  # whoever knows which file it is raises the error
+    """Why a text is not the YAML of a spec.
 
-    A spec has no use for aliases, and a few lines of them can stand for gigabytes, or for themselves; nor for tags,
-    which name what a value is made by.
+    Attributes:
+        fact: what is wrong, as a sentence.
+        hint: what to do; may be empty.
+        line: where, from 1; None where there is no place to name.
+    """
+
+    def __init__(self, fact: str, hint: str = "", line: int | None = None) -> None:
+        super().__init__(fact)
+        self.fact, self.hint, self.line = fact, hint, line
+
+
+def read_yaml(text: str) -> Any:
+    """The value of a YAML text.
+
+    Raises:
+        YamlFault: it is not YAML, has a key twice, an alias or a tag, a value that cannot exist (the 30th of
+            February), or is too long or nested too deeply.
+    """
+    if len(text) > LONGEST_TEXT:
+        raise YamlFault(f"it has more than {LONGEST_TEXT:,} characters")
+    try:
+        return yaml.load(text, _PlainLoader)  # noqa: S506  # a SafeLoader that is stricter still
+    except yaml.YAMLError as err:
+        raise _in_words(err) from None
+    except RecursionError:
+        raise YamlFault("it is nested too deeply") from None
+    except YamlFault:
+        raise
+    except ValueError as err:  # PyYAML's own, of dates and numbers
+        raise YamlFault(f"a value cannot be read ({one_line(str(err), 200)})", "quote it if it is text") from None
+
+
+class _PlainLoader(yaml.SafeLoader):
+    """A loader that refuses keys given twice (PyYAML keeps the last one), aliases and tags.
+
+    A spec has no use for aliases, and a few lines of them can stand for gigabytes or for themselves. Nor has it for
+    tags, which name the type that a value is made of.
     """
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
-            node_mark = self.get_event().start_mark  # type: ignore[no-untyped-call]
-            raise yaml.constructor.ConstructorError(None, None, "an alias (*name)", node_mark)
+            mark = self.get_event().start_mark  # type: ignore[no-untyped-call]
+            raise YamlFault("an alias (*name) is not allowed", "repeat the value", mark.line + 1)
         event = self.peek_event()  # type: ignore[no-untyped-call]
         tag = getattr(event, "tag", None)
         if tag is not None and tag != "!":
-            raise yaml.constructor.ConstructorError(None, None, f"the tag {tag[:80]!r}", event.start_mark)
+            raise YamlFault(f"the tag {tag[:80]!r} is not allowed", "remove it", event.start_mark.line + 1)
         node = super().compose_node(parent, index)
         if isinstance(node, yaml.ScalarNode):
             node.value = _whole(node)
-        if isinstance(node, yaml.ScalarNode) and node.tag != _TEXT and len(node.value) > _LONGEST_NUMBER:
-            problem = f"a number or date of {len(node.value):,} characters"
-            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+            if node.tag != _TEXT and len(node.value) > _LONGEST_NUMBER:
+                fact = f"a number or a date cannot have {len(node.value):,} characters"
+                raise YamlFault(fact, "quote it if it is text", node.start_mark.line + 1)
         return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
@@ -41,31 +79,42 @@ class _PlainLoader(yaml.SafeLoader):
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode):
                 if key.value in written:
-                    problem = f"the key {key.value[:80]!r} given twice"
-                    raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+                    fact = f"the key {key.value[:80]!r} is given twice"
+                    raise YamlFault(fact, "keep one of the two", key.start_mark.line + 1)
                 written.add(key.value)
         return super().construct_mapping(node, deep)
 
 
 def _whole(node: yaml.ScalarNode) -> str:
-    """The text of a scalar; one character that JSON's escapes give as two halves is one again."""
+    """The text of a scalar; a character that JSON's escapes give as two halves becomes one again."""
     text: str = node.value
     if text.isascii() or not any("\ud800" <= sign <= "\udfff" for sign in text):
         return text
     try:
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
     except UnicodeDecodeError:
-        raise yaml.constructor.ConstructorError(None, None, "half of a character", node.start_mark) from None
+        raise YamlFault("an escape is half of a character", "write both halves", node.start_mark.line + 1) from None
 
 
-def read_yaml(text: str) -> Any:
-    """The value that a YAML text stands for.
+#: What PyYAML finds wrong, as a sentence with a hint. Its own words tell how it parses, not what the author wrote.
+_SENTENCES = (
+    (r"found character '\\t'.*", "a tab is not allowed in YAML", "indent with spaces"),
+    (r"found character (?P<sign>'.+') that.*", "a value cannot begin with {sign}", "quote it"),
+    (r"mapping values are not allowed here", "a ':' is not allowed here", "quote the value, or check the indentation"),
+    (r"expected the node content, but found (?P<sign>'.+')", "a value is missing before {sign}", ""),
+    (r"expected (?P<signs>.+), but got .*", "{signs} is missing", "close the list or the mapping"),
+    (r"expected <block end>, but found .*", "the indentation does not fit the lines before", ""),
+    (r"found unexpected end of stream", "a quoted text does not end", "close the quotes"),
+    (r"could not find expected ':'", "a ':' is missing", "write 'field: value'"),
+    (r"but found another document", "a second document begins here", "remove the '---'"),
+)
 
-    Raises:
-        yaml.YAMLError: it is no YAML, has a key twice, an alias, or a tag.
-        ValueError: a value that cannot be, like a 30th of February, or a text that is too long.
-        RecursionError: it is nested without end.
-    """
-    if len(text) > LONGEST_TEXT:
-        raise ValueError(f"more than {LONGEST_TEXT:,} characters")
-    return yaml.load(text, _PlainLoader)  # noqa: S506 - a SafeLoader that is stricter still
+
+def _in_words(err: yaml.YAMLError) -> YamlFault:
+    problem = one_line(str(getattr(err, "problem", None) or getattr(err, "reason", None) or "bad syntax"), 200)
+    mark = getattr(err, "problem_mark", None)
+    line = mark.line + 1 if mark else None
+    for pattern, fact, hint in _SENTENCES:
+        if found := re.fullmatch(pattern, problem):
+            return YamlFault(fact.format(**found.groupdict()), hint, line)
+    return YamlFault(f"this is not valid YAML ({problem})", "", line)

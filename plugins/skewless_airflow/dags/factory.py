@@ -10,7 +10,8 @@ from zoneinfo import ZoneInfo
 
 from airflow.sdk import DAG, Asset
 
-from skewless.spec.spec import JobSpec, load_spec
+from skewless.spec.reading import load_spec
+from skewless.spec.spec import JobSpec
 from skewless_airflow.dags.task_group import STEP_DEFAULTS, aggregation_tasks
 from skewless_airflow.dags.timetable import PartTimetable
 from skewless_airflow.trigger_form import form_params

@@ -13,7 +13,8 @@ from airflow.configuration import conf
 from airflow.sdk import Asset, BaseOperator, TaskGroup, TriggerRule
 
 from skewless.run.directory import RESULT_STEP, stage_step
-from skewless.spec.spec import JobSpec, load_spec
+from skewless.spec.reading import load_spec
+from skewless.spec.spec import JobSpec
 from skewless_airflow.operators.approval import ApproveForwardingOperator
 from skewless_airflow.operators.plan_stage import PlanStageOperator
 from skewless_airflow.operators.prepare import PrepareOperator

@@ -11,7 +11,7 @@ from pendulum import DateTime, datetime, instance
 from pendulum.tz.timezone import FixedTimezone, Timezone
 
 from skewless.spec.part import PartUnit, covered_words
-from skewless.spec.spec import Schedule
+from skewless.spec.schedule import Schedule
 
 _INSTANT = dt.timedelta(microseconds=1)
 

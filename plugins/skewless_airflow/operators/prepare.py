@@ -12,8 +12,8 @@ from skewless.documents.job import Job
 from skewless.errors import SpecError
 from skewless.routing.plan import RoutingPlan
 from skewless.run.directory import SPEC_DOCUMENT, RunDirectory
+from skewless.spec import JobSpec, SparkSizing
 from skewless.spec.options import refuse_more_waves, with_options
-from skewless.spec.spec import JobSpec, SparkSizing
 from skewless_airflow.observability.lineage import input_lineage
 from skewless_airflow.operators.spark_step import SkewlessSparkOperator
 from skewless_airflow.places import data_root

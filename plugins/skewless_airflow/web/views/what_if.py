@@ -102,7 +102,7 @@ def main() -> None:
             said = {"refused": str(err)}
         except MemoryError:
             limit = f"at most {asked['memory_bytes'] >> 30} GiB of memory"
-            said = {"refused": f"what if: required {limit}, but came more; run skewless replay."}
+            said = {"refused": f"what if: expected {limit}, but got more; run skewless replay."}
         sys.stdout.write(f"{json.dumps(said)}\n")
         sys.stdout.flush()
 

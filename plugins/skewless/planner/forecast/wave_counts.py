@@ -1,0 +1,158 @@
+"""How many rows of which key each wave had: recovered from the reports of a finished run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from skewless.documents.job import Job
+from skewless.documents.stage_report import Histogram, StageReport
+from skewless.errors import PlanError
+from skewless.routing.hashing import key_hash
+
+Rows = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class WaveCounts:
+    """Rows of each item in each wave, as far as the reports tell.
+
+    An item is a key that the last report names, or a slot of the ring (all other keys in it), or
+    the rows without a key. Exact are: the rows of each item over the run; of each slot, its named
+    keys included, in each stage; of each stage; and of a key from the report on since when every
+    one named it. Estimated are a key's rows before that, in proportion to what its slot has beside
+    the keys that are known, and taken out of the slot's; and the waves of a stage that admitted
+    several, each in proportion to its rows.
+
+    Attributes:
+        keys: the named keys, in text order.
+        slots: the slot of each of them, shape ``(keys,)``.
+        by_item: rows, shape ``(waves, keys + slots of the ring + 1)``, in that order, the last
+            those without a key.
+    """
+
+    keys: tuple[str, ...]
+    slots: Indices
+    by_item: Rows
+
+    @classmethod
+    def of_reports(cls, job: Job, reports: Sequence[StageReport], ring_slots: int | None = None) -> WaveCounts:
+        """Recover the counts.
+
+        Args:
+            job: the frozen job.
+            reports: of all its stages, in order; every wave has been admitted.
+            ring_slots: of the ring to count by; by default the reports' own. What a slot of a finer ring has is
+                estimated (``Histogram.on_ring``).
+
+        Raises:
+            PlanError: a wave has not been admitted yet, or the reports are not of one run.
+        """
+        _refuse_unfinished(job, reports)
+        if ring_slots is not None:
+            reports = [one.model_copy(update={"histogram": one.histogram.on_ring(ring_slots)}) for one in reports]
+        keys = tuple(sorted(reports[-1].histogram.head))
+        size = len(reports[-1].histogram.seen_tail)
+        slots = _slots_of(keys, size)
+        by_stage = rows_by_stage(keys, reports)
+        by_item = np.zeros((len(job.waves), len(keys) + size + 1))
+        for report, rows in zip(reports, by_stage, strict=True):
+            waves = np.array([job.wave_rows(wave) for wave in range(*report.waves)], dtype=np.float64)
+            if waves.any():
+                by_item[slice(*report.waves)] = np.outer(waves / waves.sum(), rows)
+        return cls(keys, slots, by_item)
+
+    @property
+    def ring_slots(self) -> int:
+        """Slots of the ring."""
+        return int(self.by_item.shape[1]) - len(self.keys) - 1
+
+    def rows_of(self, waves: tuple[int, int]) -> Rows:
+        """Rows of each item in the waves ``first <= wave < end``."""
+        rows: Rows = self.by_item[slice(*waves)].sum(axis=0)
+        return rows
+
+
+def _slots_of(keys: Sequence[str], size: int) -> Indices:
+    hashes = np.fromiter(map(key_hash, keys), dtype=np.int64, count=len(keys))
+    return hashes >> (32 - (size.bit_length() - 1))
+
+
+def rows_by_stage(keys: Sequence[str], reports: Sequence[StageReport]) -> Rows:
+    """Rows of each item in each stage; see ``WaveCounts``.
+
+    Args:
+        keys: named by the last report, all of them, in any order.
+        reports: of the stages so far, in order, with rings of one size.
+
+    Returns:
+        Shape ``(reports, keys + slots of the ring + 1)``, never negative.
+
+    Raises:
+        PlanError: a report has seen fewer rows of a key, or of none, than the one before it.
+    """
+    slots = _slots_of(keys, len(reports[-1].histogram.seen_tail))
+    rows: Rows = np.diff(_cumulated(keys, slots, reports), axis=0, prepend=0.0)
+    if rows.min() < 0.0:
+        stage = reports[int(np.argwhere(rows < 0.0)[0][0])].stage
+        raise PlanError(
+            f"report of stage {stage}", "at least as many rows seen of each key as in the stage before", "fewer",
+            "restore the file from a copy, or begin a new run directory",
+        )  # fmt: skip
+    return rows
+
+
+def _cumulated(keys: Sequence[str], slots: Indices, reports: Sequence[StageReport]) -> Rows:
+    """Rows seen of each item up to each report, shape ``(reports, items)``, ascending along the reports.
+
+    Backwards from the last report, which is exact. Only what has been exact ever since is taken as
+    exact: then what a slot has beside it can only have been less before, and no wave gets fewer than no rows.
+    """
+    last = reports[-1].histogram
+    found = [_items([last.head[key][0] for key in keys], last.seen_tail, last.seen_null_rows)]
+    exact = np.ones(len(keys), dtype=bool)
+    for report in reversed(reports[:-1]):
+        head, size = report.histogram.head, len(last.seen_tail)
+        exact &= np.array([key in head for key in keys], dtype=bool)
+        seen = np.array([head.get(key, (0, 0))[0] for key in keys], dtype=np.float64)
+        after, rest_after = found[-1][: len(keys)], found[-1][len(keys) : -1]
+        hidden = slot_rows(report.histogram) - np.bincount(slots[exact], weights=seen[exact], minlength=size)
+        hidden_after = np.bincount(slots[~exact], weights=after[~exact], minlength=size) + rest_after
+        part = np.clip(hidden / np.maximum(hidden_after, 1e-9), 0.0, 1.0)
+        counts = np.where(exact, seen, after * part[slots])
+        found.append(_items(counts, rest_after * part, report.histogram.seen_null_rows))
+    return np.array(found[::-1])
+
+
+def _items(keys: npt.ArrayLike, slots: npt.ArrayLike, without: float) -> Rows:
+    return np.concatenate([np.asarray(part, dtype=np.float64) for part in (keys, slots, [without])])
+
+
+def slot_rows(histogram: Histogram) -> Rows:
+    """Rows seen in each slot, those of named keys included, shape ``(2**ring_bits,)``."""
+    size = len(histogram.seen_tail)
+    seen = np.array([rows for rows, _ in histogram.head.values()], dtype=np.float64)
+    heads = np.bincount(_slots_of(tuple(histogram.head), size), weights=seen, minlength=size)
+    return np.array(histogram.seen_tail, dtype=np.float64) + heads
+
+
+def _refuse_unfinished(job: Job, reports: Sequence[StageReport]) -> None:
+    reached = reports[-1].waves[1] if reports else 0
+    if not reports or reached < len(job.waves):
+        raise PlanError(
+            "replay", f"the reports of a run that admitted all {len(job.waves)} waves",
+            f"those of {len(reports)} stages, which admitted {reached}", "let the run end first",
+        )  # fmt: skip
+    counted, admitted = reports[-1].histogram.seen_rows, sum(report.admitted_rows for report in reports)
+    if counted != admitted:
+        raise PlanError(
+            "replay", f"reports that count the keys of all {admitted:,} rows", f"the keys of {counted:,}: not measured",
+            "run the job again: older releases did not count the keys of engine combine",
+        )  # fmt: skip
+    sizes = {len(report.histogram.seen_tail) for report in reports}
+    if len(sizes) > 1:
+        raise PlanError("replay", "reports with one number of ring slots", " and ".join(map(str, sorted(sizes))))

@@ -1,0 +1,144 @@
+"""When a job runs, and which part of the input a run computes."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Annotated, Literal, Self
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from croniter import CroniterBadCronError, CroniterBadDateError, croniter
+from pydantic import Field, field_validator, model_validator
+
+from skewless.document import Frozen, shortened, unmet
+from skewless.spec.part import Part, PartUnit, part_at
+
+#: A name that Airflow accepts and croniter does not.
+_NAMES = {"@quarterly": "0 0 1 */3 *"}
+#: Any day serves: whether there is a next moment does not depend on it.
+_BEGIN = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+
+
+#: Which part a run computes, seen from the moment it is for.
+_Covered = Literal["previous", "current"] | Annotated[int, Field(strict=True, ge=-10_000, le=10_000)]
+
+
+class Schedule(Frozen):
+    """When Airflow starts the job: by cron expressions, or after assets; with neither, only by hand.
+
+    And which part of the input a run computes: a day, or an hour.
+    """
+
+    cron: str | tuple[Annotated[str, Field(min_length=1)], ...] | None = Field(
+        default=None,
+        min_length=1,
+        description="Cron expression, five fields, or a list of them.",
+        examples=["0 2 * * *", ["0 2 * * 1-5", "0 6 * * 0"]],
+    )
+    asset: str | tuple[Annotated[str, Field(min_length=1)], ...] | None = Field(
+        default=None,
+        min_length=1,
+        description="Instead of cron: the name of an asset, such as skewless:NAME, after each event of which the job "
+        "runs; of several, after an event of each.",
+        examples=["skewless:clicks_by_page"],
+    )
+    timezone: str = Field(
+        default="UTC",
+        description="IANA time zone the cron expression is read in; days and hours are those of this zone.",
+        examples=["Europe/Zurich"],
+    )
+    day: _Covered | None = Field(
+        default=None,
+        description="The day that a run computes: previous, the day before the run; current, the day of the run; or an "
+        "offset in days, where previous is -1. By default previous where the DAG has a schedule, else current.",
+        examples=["previous", -2],
+    )
+    hour: _Covered | None = Field(
+        default=None,
+        description="Instead of day: a run computes an hour. previous, current, or an offset in hours; {hour} in paths "
+        "is that hour.",
+        examples=["previous", -2],
+    )
+    start: dt.date = Field(
+        default=dt.date(2026, 1, 1),
+        description="The schedule computes no day before this one.",
+        examples=[dt.date(2026, 3, 1)],
+    )
+
+    @field_validator("cron")
+    @classmethod
+    def _known_cron(cls, cron: str | tuple[str, ...] | None) -> str | tuple[str, ...] | None:
+        for expression in _several(cron):
+            fault = cron_fault(expression)
+            if fault:
+                raise unmet("a cron expression that Airflow takes", f"{shortened(expression)}: {fault}"[:200])
+        return cron
+
+    @field_validator("timezone")
+    @classmethod
+    def _known_zone(cls, zone: str) -> str:
+        try:
+            ZoneInfo(zone)
+        except (ZoneInfoNotFoundError, ValueError, OSError):  # an OSError is a folder of zones, or too long a name
+            raise ValueError("should be an IANA time zone like 'Europe/Zurich'") from None
+        return zone
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if self.cron is not None and self.asset is not None:
+            raise unmet("either cron or asset", "both")
+        if self.day is not None and self.hour is not None:
+            raise unmet("either day or hour", "both")
+        return self
+
+    @property
+    def unit(self) -> PartUnit:
+        """What a run computes: a day, or an hour."""
+        return "day" if self.hour is None else "hour"
+
+    @property
+    def offset(self) -> int:
+        """The part that a run computes, counted from the part of its moment: -1 for the one before."""
+        covered = self.hour if self.day is None else self.day
+        if covered is None:
+            covered = "previous" if self.crons or self.assets else "current"
+        return {"previous": -1, "current": 0}[covered] if isinstance(covered, str) else covered
+
+    def of_dag(self, *, scheduled: bool) -> Schedule:
+        """This schedule in a DAG of somebody's own, whose cron expression or asset it does not know."""
+        by_default = self.day is None and self.hour is None
+        return self.model_copy(update={"day": "previous"}) if by_default and scheduled else self
+
+    def part_of(self, moment: dt.datetime) -> Part:
+        """The part that a run of a moment computes."""
+        return part_at(moment, self.timezone, self.unit, self.offset)
+
+    @property
+    def crons(self) -> tuple[str, ...]:
+        """All cron expressions."""
+        return _several(self.cron)
+
+    @property
+    def assets(self) -> tuple[str, ...]:
+        """The names of all assets that are waited for."""
+        return _several(self.asset)
+
+
+def _several(given: str | tuple[str, ...] | None) -> tuple[str, ...]:
+    return () if given is None else (given,) if isinstance(given, str) else given
+
+
+def cron_fault(expression: str) -> str:
+    """What is wrong with a cron expression; "" if Airflow takes it and such a moment ever comes.
+
+    >>> cron_fault("0 0 30 2 *")
+    'there is no such moment'
+    """
+    try:
+        moments = croniter(_NAMES.get(expression, expression), _BEGIN)
+        moments.get_next()
+        moments.get_prev()  # Airflow looks from one to the other
+    except CroniterBadDateError:
+        return "there is no such moment"
+    except CroniterBadCronError as err:
+        return str(err)
+    return ""

@@ -1,0 +1,190 @@
+"""A result becomes visible at once and for good: versions of a day, their turns, what is left and what is kept."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from skewless.errors import LostRaceError, QualityError, RunDirectoryError
+from skewless.run.directory import RESULT_STEP, RunDirectory
+from skewless.run.publication import (
+    Publication,
+    identity_of,
+    publication_of,
+    publish,
+    published_path,
+    superseded_by,
+)
+from tests.publication.days import DAY, NOW, kept, left_over, manifest, published, texts, turns_of, validated
+from tests.unit import synthetic
+
+#: As far as a checksum looks at one: pages, a footer of three bytes, its length, and the end.
+_PARQUET = "PAR1the pagesfoo\x03\0\0\0PAR1"
+
+
+def test_exactly_the_committed_files_are_published_and_the_manifest_names_them(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    run = validated(tmp_path / "run", out, {"a.txt": "one", "b.txt": "two"})
+    record = published(run)
+    assert record == Publication(path=f"{out}/{DAY}", rows=7, keys=2, turn=1)
+    assert record.path == published_path(run.job())
+    assert texts(out / DAY) == ["one", "two"]
+    found = manifest(out)
+    assert (found.by, found.turn) == (identity_of(run), 1)
+    assert [file.name for file in found.files] == [
+        f"part-00000-{found.name}.parquet", f"part-00001-{found.name}.parquet",
+    ]  # fmt: skip
+    assert [path.name for path in out.iterdir()] == [DAY]
+    assert left_over(out) == []
+
+
+def test_no_two_versions_of_a_day_have_a_file_name_in_common(tmp_path: Path) -> None:
+    out, names = tmp_path / "out", []
+    for turn in (1, 2, 3):
+        published(validated(tmp_path / str(turn), out, {"a.txt": "same"}, turn=turn))
+        names.append(manifest(out).files[0].name)
+    assert len(set(names)) == 3
+
+
+def test_a_newer_run_replaces_the_day_whole_and_the_older_cannot_undo_it(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    older = validated(tmp_path / "1", out, {"a.txt": "old", "b.txt": "old"}, turn=1)
+    newer = validated(tmp_path / "2", out, {"a.txt": "new"}, turn=2)
+    first = published(older)
+    published(newer)
+    assert published(older) == first
+    assert texts(out / DAY) == ["new"]
+    assert kept(out) == [["old", "old"]]
+    assert [path.name for path in out.iterdir()] == [DAY]
+
+
+def test_failed_quality_publishes_nothing_and_names_the_expectation(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    published(validated(tmp_path / "1", out, {"a.txt": "good"}))
+    bad = validated(tmp_path / "2", out, {"a.txt": "bad"}, turn=2, success=False)
+    with pytest.raises(
+        QualityError, match=r"expected all 1 expectations to hold, but got 1 that failed: expect_x\(n\): 3 of 7"
+    ):
+        published(bad)
+    assert texts(out / DAY) == ["good"]
+    assert not bad.exists("publish/published.json")
+
+
+def test_a_result_that_was_changed_since_it_was_validated_is_not_published(tmp_path: Path) -> None:
+    run = validated(tmp_path / "run", tmp_path / "out", {"a.parquet": _PARQUET})
+    (file,) = run.committed(RESULT_STEP).files
+    Path(run.path(file.path)).write_text(_PARQUET.replace("pages", "other"), encoding="utf-8")
+    run.verify(file)  # its footer is as it was
+    with pytest.raises(RunDirectoryError, match=r"expected the file of 24 bytes that was committed, but got other co"):
+        published(run)
+    assert not list((tmp_path / "out").iterdir())
+    assert left_over(tmp_path / "out") == []
+
+
+def test_a_folder_that_cannot_be_written_is_told_in_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("a file", encoding="utf-8")
+    run = validated(tmp_path / "run", tmp_path / "out", {"a.txt": "one"})
+    with pytest.raises(RunDirectoryError, match=r"out/date=.*: expected a folder that can be written, but got File ex"):
+        published(run)
+
+
+def test_an_empty_result_is_published(tmp_path: Path) -> None:
+    published(validated(tmp_path / "run", tmp_path / "out", {}))
+    assert texts(tmp_path / "out" / DAY) == []
+    assert manifest(tmp_path / "out").files == ()
+
+
+def test_what_was_not_validated_is_not_published(tmp_path: Path) -> None:
+    run = RunDirectory(str(tmp_path / "run"))
+    run.write_once("job.json", synthetic.job([], output_path=str(tmp_path / "out")))
+    run.new_attempt(RESULT_STEP).commit([], {"rows": 0, "keys": 0})
+    with pytest.raises(RunDirectoryError, match=r"there is no quality/COMMIT.json"):
+        published(run)
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_output_that_cannot_be_moved_into_at_once_is_refused(tmp_path: Path) -> None:
+    run = validated(tmp_path / "run", "s3://bucket/out", {"a.txt": "one"})
+    with pytest.raises(
+        RunDirectoryError, match=r"output.path: expected a path of a local or shared .*, but got 's3://bucket"
+    ):
+        publish(run, turns_of(tmp_path / "x"), NOW)
+
+
+def test_a_run_that_an_earlier_release_prepared_has_no_turn_and_is_refused(tmp_path: Path) -> None:
+    run = validated(tmp_path / "run", tmp_path / "out", {"a.txt": "one"}, turn=0)
+    with pytest.raises(RunDirectoryError, match=r"expected a run with a turn, .* begin a new run"):
+        published(run)
+
+
+def test_an_output_folder_that_is_a_link_is_published_where_it_leads(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "out").symlink_to(tmp_path / "disk")
+    published(validated(tmp_path / "run", tmp_path / "out", {"a.txt": "one"}))
+    assert texts(tmp_path / "disk" / DAY) == ["one"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".disk.skewless", ".out.skewless", "disk", "out", "run"]
+
+
+def test_a_reader_sees_the_old_day_or_the_new_one_never_none_or_both(tmp_path: Path) -> None:
+    out, rounds = tmp_path / "out", 30
+    published(validated(tmp_path / "first", out, {"a.txt": "1", "b.txt": "1"}))
+    runs = [
+        validated(tmp_path / str(number), out, {"a.txt": str(number), "b.txt": str(number)}, turn=number)
+        for number in range(2, rounds)
+    ]
+    done, faults = threading.Event(), []
+    seen: set[str] = set()
+
+    def read() -> None:
+        while not done.is_set():
+            try:
+                found = texts(out / DAY)
+            except FileNotFoundError:
+                continue  # listed, and then exchanged
+            except OSError as err:
+                faults.append(str(err))
+                continue
+            seen.update(found)
+            if len(found) != 2 or len(set(found)) != 1:
+                faults.append(str(found))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for run in runs:
+        published(run)
+    done.set()
+    reader.join()
+    assert not faults
+    assert len(seen) > 1
+    assert texts(out / DAY) == [str(rounds - 1)] * 2
+
+
+def test_of_runs_that_publish_the_same_day_at_once_the_one_with_the_last_turn_is_left_whole(tmp_path: Path) -> None:
+    out, start, turns = tmp_path / "out", threading.Barrier(8), turns_of(tmp_path / "out")
+    runs = [validated(tmp_path / str(n), out, {"a.txt": str(n), "b.txt": str(n)}, turn=turns.draw()) for n in range(8)]
+    faults: list[Exception] = []
+
+    def go(run: RunDirectory) -> None:
+        start.wait()
+        while True:
+            try:
+                published(run)
+            except LostRaceError:
+                continue  # as Airflow does
+            except Exception as err:  # noqa: BLE001 - whatever it is, the test shows it
+                faults.append(err)
+            return
+
+    threads = [threading.Thread(target=go, args=(run,)) for run in runs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not faults
+    assert [path.name for path in out.iterdir()] == [DAY]
+    assert texts(out / DAY) == ["7", "7"]
+    assert left_over(out) == []
+    for number, run in enumerate(runs):
+        assert (publication_of(run) is None) != (superseded_by(run) is None), number

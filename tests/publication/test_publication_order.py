@@ -1,0 +1,251 @@
+"""Runs of one day that are stopped, killed and woken at any step: the day is whole, and ends up the last turn's."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from skewless.errors import LostRaceError, RunDirectoryError
+from skewless.run.directory import RunDirectory
+from skewless.run.publication import Publication, publication_of, publishing, superseded_by
+from skewless_leases import Turns
+from tests.publication.days import (
+    DAY,
+    NOW,
+    beside,
+    kept,
+    left_over,
+    manifest,
+    published,
+    texts,
+    turns_of,
+    validated,
+)
+
+STEPS = ("built", "claimed", "cleared", "exchanged", "made durable", "finished", "recorded")
+#: How many steps somebody has done when it is stopped.
+STOPS = range(len(STEPS) + 1)
+
+
+@pytest.fixture
+def fast() -> Iterator[Path]:
+    """A folder in memory where there is one: these tests wait for a disk some thousand times else."""
+    memory = Path("/dev/shm")  # a real file system, which exchanges folders too
+    folder = Path(tempfile.mkdtemp(dir=memory if memory.is_dir() else None))
+    yield folder
+    shutil.rmtree(folder)
+
+
+class Attempt:
+    """An attempt to publish, step by step."""
+
+    def __init__(self, run: RunDirectory, turns: Turns) -> None:
+        self.steps: Generator[str, None, Publication] = publishing(run, turns, NOW)
+        self.done: list[str] = []
+        self.record: Publication | None = None
+        self.lost = False
+
+    def go(self, steps: int | None = None) -> None:
+        """Do so many steps more, or all that are left."""
+        while steps is None or steps:
+            try:
+                self.done.append(next(self.steps))
+            except StopIteration as ended:
+                self.record = ended.value
+                return
+            except LostRaceError:
+                self.lost = True
+                return
+            if steps is not None:
+                steps -= 1
+
+
+class World(NamedTuple):
+    """A day that was published, and two runs that publish it again."""
+
+    out: Path
+    turns: Turns
+    older: RunDirectory
+    newer: RunDirectory
+
+    def seen(self) -> str:
+        """What readers see, which must be one whole version."""
+        found = texts(self.out / DAY)
+        assert len(found) == 2, found
+        assert len(set(found)) == 1, found
+        return found[0]
+
+    def end(self, run: RunDirectory) -> None:
+        """Call a run's task again until it is done, as Airflow does."""
+        for _ in range(3):
+            attempt = Attempt(run, self.turns)
+            attempt.go()
+            if not attempt.lost:
+                return
+        raise AssertionError("it is never done")
+
+    def check_end(self) -> None:
+        """The day is the newer run's, and nothing is left over but the versions that were published before."""
+        assert self.seen() == "newer"
+        assert publication_of(self.newer) is not None
+        assert (publication_of(self.older) is None) != (superseded_by(self.older) is None)
+        assert left_over(self.out) == []
+        versions = [version[0] for version in kept(self.out)]
+        assert set(versions) <= {"first", "older", "newer"}
+        assert "first" in versions
+        assert [path.name for path in self.out.iterdir()] == [DAY]
+
+
+def a_world(folder: Path) -> World:
+    out = folder / "out"
+    parts = {"a.txt": "{}", "b.txt": "{}"}
+    runs = {
+        name: validated(folder / name, out, dict.fromkeys(parts, name), turn=turn)
+        for turn, name in enumerate(("first", "older", "newer"), start=1)
+    }
+    published(runs["first"])
+    return World(out, turns_of(out), runs["older"], runs["newer"])
+
+
+def test_these_are_the_steps(fast: Path) -> None:
+    world = a_world(fast)
+    attempt = Attempt(world.newer, world.turns)
+    attempt.go()
+    assert tuple(attempt.done) == STEPS
+
+
+@pytest.mark.parametrize("stop", STOPS)
+def test_a_run_that_was_killed_anywhere_ends_well_when_it_is_called_again(fast: Path, stop: int) -> None:
+    world = a_world(fast)
+    Attempt(world.newer, world.turns).go(stop)
+    assert world.seen() == ("newer" if stop > STEPS.index("exchanged") else "first")
+    world.end(world.newer)
+    assert world.seen() == "newer"
+    assert left_over(world.out) == []
+    assert ["first", "first"] in kept(world.out)
+
+
+@pytest.mark.parametrize("stop", STOPS)
+def test_killed_anywhere_overtaken_and_cleared_the_day_stays_the_newer_ones(fast: Path, stop: int) -> None:
+    """A-B-A: the older run is killed, the newer one publishes, the older one's task is cleared."""
+    world = a_world(fast)
+    Attempt(world.older, world.turns).go(stop)
+    world.end(world.newer)
+    before = manifest(world.out)
+    world.end(world.older)
+    assert manifest(world.out) == before
+    over = superseded_by(world.older)
+    if stop < len(STEPS):  # not recorded
+        assert over is not None
+        assert (over.by.run, over.turn) == (str(world.newer), 3)
+    else:
+        assert over is None
+    world.check_end()
+
+
+@pytest.mark.parametrize("newer", STOPS)
+@pytest.mark.parametrize("older", STOPS)
+def test_two_that_are_paused_anywhere_and_wake_in_any_order_leave_the_last_turn(
+    fast: Path, older: int, newer: int
+) -> None:
+    for number, order in enumerate(((0, 1), (1, 0))):
+        world = a_world(fast / str(number))
+        attempts = [Attempt(world.older, world.turns), Attempt(world.newer, world.turns)]
+        attempts[0].go(older)
+        world.seen()
+        attempts[1].go(newer)
+        world.seen()
+        for one in order:
+            attempts[one].go()
+            world.seen()
+        for run in (world.older, world.newer):
+            world.end(run)
+            world.seen()
+        world.check_end()
+
+
+@pytest.mark.parametrize("stop", STOPS)
+def test_one_that_wakes_when_all_is_over_changes_nothing(fast: Path, stop: int) -> None:
+    world = a_world(fast)
+    late = Attempt(world.older, world.turns)
+    late.go(stop)
+    world.end(world.newer)
+    world.end(world.older)
+    before = manifest(world.out), published(world.older), published(world.newer)
+    late.go()
+    assert (manifest(world.out), published(world.older), published(world.newer)) == before
+    world.check_end()
+
+
+@pytest.mark.parametrize("stop", STOPS)
+def test_two_attempts_of_one_run_publish_it_once(fast: Path, stop: int) -> None:
+    world = a_world(fast)
+    late = Attempt(world.newer, world.turns)
+    late.go(stop)
+    world.end(world.newer)
+    record = publication_of(world.newer)
+    late.go()
+    assert world.seen() == "newer"
+    assert publication_of(world.newer) == record
+    world.end(world.newer)
+    assert left_over(world.out) == []
+
+
+def test_a_claimant_that_sleeps_before_its_exchange_has_no_draft_when_it_wakes(fast: Path) -> None:
+    world = a_world(fast)
+    late, newer = Attempt(world.older, world.turns), Attempt(world.newer, world.turns)
+    late.go(STEPS.index("exchanged"))
+    newer.go(STEPS.index("exchanged"))  # claimed, and not exchanged yet
+    late.go()
+    assert late.lost
+    assert world.seen() == "first"
+    with pytest.raises(LostRaceError, match=r"turn 2 to be the last one .*, but got turn 3 of .*newer, which has not"):
+        published(world.older)
+
+
+def test_an_earlier_turn_leaves_the_draft_of_a_later_one(fast: Path) -> None:
+    world = a_world(fast)
+    older, newer = Attempt(world.older, world.turns), Attempt(world.newer, world.turns)
+    newer.go(STEPS.index("built") + 1)
+    older.go()
+    newer.go()
+    assert not newer.lost
+    world.check_end()
+
+
+def test_what_is_visible_may_be_finished_although_a_later_turn_is_claimed(fast: Path) -> None:
+    world = a_world(fast)
+    older, newer = Attempt(world.older, world.turns), Attempt(world.newer, world.turns)
+    older.go(STEPS.index("exchanged") + 1)
+    newer.go(STEPS.index("claimed") + 1)
+    older.go()
+    assert older.record is not None
+    assert older.record.superseded is None
+    newer.go()
+    world.check_end()
+
+
+def test_where_the_store_of_turns_was_lost_the_published_folder_knows_the_turn(fast: Path) -> None:
+    world = a_world(fast)
+    world.end(world.newer)
+    shutil.rmtree(beside(world.out) / "turns")
+    again = World(world.out, turns_of(world.out), world.older, world.newer)
+    again.end(again.older)
+    assert again.seen() == "newer"
+    assert superseded_by(again.older) is not None
+    assert again.turns.look(DAY).finished == 3
+
+
+def test_one_turn_of_two_runs_is_refused(fast: Path) -> None:
+    """The store was lost between their draws, and put back."""
+    world = a_world(fast)
+    twin = validated(fast / "twin", world.out, {"a.txt": "twin"}, turn=3, grace_hours=1)
+    world.end(world.newer)
+    with pytest.raises(RunDirectoryError, match=r"turn 3 of .*: expected to be this run's, but got that of .*newer"):
+        published(twin)
+    assert world.seen() == "newer"
