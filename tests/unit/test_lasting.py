@@ -11,12 +11,14 @@ from benchmarks.simulation import simulated_job
 from benchmarks.staged import simulate
 from benchmarks.workloads import zipf
 from skewless.documents.decision import Decision
-from skewless.documents.job import Job
-from skewless.planner.forecast import Forecast
+from skewless.documents.job import Algebra, Job
+from skewless.planner.cost import ROW_SECONDS
+from skewless.planner.forecast.forecast import Forecast
 from skewless.planner.lasting_cost import SURE, rest_of_run
 from skewless.planner.placement.placement import Placement
 from skewless.planner.placement.token_moves import halved
-from skewless.planner.planner import first_plan, plan_next_stage
+from skewless.planner.plain_ring import first_plan
+from skewless.planner.planner import plan_next_stage
 from skewless.planner.policies import POLICIES
 from tests.unit import synthetic
 
@@ -57,6 +59,28 @@ def test_where_all_input_is_one_wave_nothing_is_left_over_to_stay_where_it_is(po
         costs[name] = sum(run.makespans) + run.overhead_seconds * outcome.stages
     assert costs[policy] == costs["static"]
     assert first_plan(job(1, policy=policy, budget=1.5)).budget_rows == 7500, "a budget of the spec is one"
+
+
+@pytest.mark.parametrize("policy", [name for name, policy in POLICIES.items() if policy.places])
+def test_where_all_input_is_one_wave_a_stage_that_drains_is_paid_for_or_not_added(policy: str) -> None:
+    keys = zipf(500, 0.5, 20_000, seed=0)
+    costs = {}
+    for name in ("static", policy):
+        outcome, run = simulate(keys, 8, name, (1.0,), overhead=0.15)
+        costs[name] = sum(run.makespans) + run.overhead_seconds * outcome.stages
+    assert costs[policy] == costs["static"]
+
+
+def test_the_only_stage_with_input_stops_where_a_drain_costs_a_hundredth_of_it() -> None:
+    def budget(seconds: float, row_seconds: float | None = 1e-4) -> int | None:
+        algebra = Algebra(mergeable=True, ordered=False, row_seconds=row_seconds)
+        return first_plan(job(1, policy="adaptive", algebra=algebra, stage_overhead=seconds)).budget_rows
+
+    row_seconds = 1e-4 + ROW_SECONDS
+    assert budget(0.0) == 5000, "a stage that costs nothing: the fair share"
+    assert budget(70 * row_seconds) == 7000
+    assert budget(200 * row_seconds) is None, "more than there is"
+    assert budget(1.0, row_seconds=None) is None, "nobody knows what a row costs"
 
 
 def test_a_gain_that_lasts_is_taken() -> None:

@@ -14,12 +14,14 @@ from skewless.document import LARGEST_COUNT
 from skewless.documents.decision import Decision
 from skewless.documents.stage_report import StageReport
 from skewless.errors import PlanError
-from skewless.planner.forecast import SEEN_ENOUGH, Forecast
+from skewless.planner.forecast.forecast import SEEN_ENOUGH, Forecast
 from skewless.planner.placement.placement import Placement
-from skewless.planner.planner import Weighed, choose, first_plan, plan_next_stage, propose, refuse_unsafe
+from skewless.planner.plain_ring import first_plan
+from skewless.planner.planner import plan_next_stage
 from skewless.planner.policies import POLICIES
 from skewless.planner.policies.proposal import Proposal
-from skewless.routing.plan import WHOLE_SHARE, RoutingPlan
+from skewless.planner.priced_plan import PricedPlan, choose, propose, refuse_unsafe
+from skewless.routing.plan import WHOLE_WEIGHT, RoutingPlan
 from tests.unit import synthetic
 from tests.unit.synthetic import MERGEABLE, WHOLE
 
@@ -33,7 +35,7 @@ def skewed(hot: int = 6000) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("policy", sorted(POLICIES))
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(COUNTS, st.data())
 def test_never_worse_than_standing_still(policy: str, seen: dict[str, int], data: st.DataObject) -> None:
     backlog = {key: data.draw(st.integers(0, rows)) for key, rows in seen.items()}
@@ -63,11 +65,11 @@ def test_never_worse_than_standing_still(policy: str, seen: dict[str, int], data
     assert Decision.from_json(decision.to_json()) == decision
     assert decision.next_plan is not None
     for shares in decision.next_plan.head.values():
-        assert sum(weight for _, weight in shares) == WHOLE_SHARE
+        assert sum(weight for _, weight in shares) == WHOLE_WEIGHT
         assert algebra is MERGEABLE or len(shares) == 1
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(COUNTS, st.data())
 def test_a_second_decision_keeps_the_promises_of_the_first(seen: dict[str, int], data: st.DataObject) -> None:
     """With keys that are split already, and what is left of them wherever it is."""
@@ -160,11 +162,32 @@ def test_a_key_that_may_not_be_split_is_not_and_the_certificate_says_so() -> Non
     )
 
 
+def test_a_key_above_the_level_that_stays_whole_has_its_task_to_itself() -> None:
+    """No input is left: the task of the hot key is done last, and every other key on it is done later still."""
+    job = synthetic.job([60_000], WHOLE, reducers=4)
+    plan = first_plan(job)
+    seen = {"hot": 30_000} | {f"key-{number}": 30 for number in range(1000)}
+    report = synthetic.report(plan, seen, {key: rows - 1 for key, rows in seen.items()}, head=["hot"])
+    decision = plan_next_stage(job, plan, report)
+    assert decision.next_plan is not None
+    assert max(decision.next_plan.expected_rows) <= 1.01 * 30_000
+    assert decision.candidates[0].makespan_rows > 1.2 * 30_000
+
+
+def test_a_decision_is_held_to_all_tasks_that_run_side_by_side_as_the_run_is() -> None:
+    job = synthetic.job([10_000, 90_000], reducers=4, slots=8)
+    plan = first_plan(job)
+    decision = plan_next_stage(job, plan, synthetic.report(plan, skewed()))
+    assert decision.certificate is not None
+    assert decision.certificate.tasks == 8
+    assert decision.certificate.bound_rows == pytest.approx(90_000 / 8)
+
+
 def test_a_plan_that_splits_what_may_not_be_split_is_refused() -> None:
     job = synthetic.job([1], WHOLE)
     plan = first_plan(job)
     forecast = Forecast.after(job, plan, synthetic.report(plan, {"hot": 100}, {"hot": 100}))
-    halves = Placement.of_shares([((0, WHOLE_SHARE // 2), (1, WHOLE_SHARE // 2))])
+    halves = Placement.of_shares([((0, WHOLE_WEIGHT // 2), (1, WHOLE_WEIGHT // 2))])
     with pytest.raises(PlanError, match="key 'hot' split"):
         refuse_unsafe(job, forecast, halves)
     refuse_unsafe(synthetic.job([1]), forecast, halves)
@@ -175,11 +198,11 @@ def test_the_cheapest_is_taken_that_lasts_no_longer_than_standing_still_and_is_n
     plan = first_plan(job)
     forecast = Forecast.after(job, plan, synthetic.report(plan, skewed()))
     # Standing still, made dear by what nobody sees in its makespan.
-    still = replace(propose(job, forecast)[0], draw_error_rows=50_000.0)
+    still = replace(propose(job, forecast)[0], split_error_rows=50_000.0)
 
-    def other(factor: float, spared: float, refusal: str = "") -> Weighed:
+    def other(factor: float, spared: float, refusal: str = "") -> PricedPlan:
         proposal = Proposal("other", "another one", refusal=refusal)
-        return replace(still, proposal=proposal, loads=still.loads * factor, draw_error_rows=50_000.0 - spared)
+        return replace(still, proposal=proposal, loads=still.loads * factor, split_error_rows=50_000.0 - spared)
 
     longer, sooner, cheapest = other(1.01, 40_000), other(0.99, 10_000), other(1.0, 30_000)
     refused = other(0.5, 40_000, refusal="it cannot be done")

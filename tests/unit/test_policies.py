@@ -6,18 +6,20 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.peers.head_choices import choices_needed
 from skewless.documents.job import Job
 from skewless.documents.stage_report import StageReport
-from skewless.planner.forecast import Forecast
+from skewless.planner.forecast.forecast import Forecast
 from skewless.planner.placement.greedy_d import candidates, enough_choices, heavy, pour_over_candidates
 from skewless.planner.placement.pin_or_split import SLIVER, water_level
-from skewless.planner.planner import Weighed, choose, first_plan, plan_next_stage, propose
+from skewless.planner.plain_ring import first_plan
+from skewless.planner.planner import plan_next_stage
 from skewless.planner.policies import POLICIES
-from skewless.routing.plan import WHOLE_SHARE, RoutingPlan
+from skewless.planner.priced_plan import PricedPlan, choose, propose
+from skewless.routing.plan import WHOLE_WEIGHT, RoutingPlan
 from skewless.routing.ring import Ring
 from skewless.spec.routing import PolicyName
 from tests.unit import synthetic
@@ -51,7 +53,7 @@ def foretold(
     return frozen, Forecast.after(frozen, first, report)
 
 
-def asked(policy: str, seen: Mapping[str, int], wave: int = 100_000, **more: Any) -> list[Weighed]:
+def asked(policy: str, seen: Mapping[str, int], wave: int = 100_000, **more: Any) -> list[PricedPlan]:
     """What it proposes, standing still left out."""
     return list(propose(*foretold(policy, seen, wave, **more)))[1:]
 
@@ -74,7 +76,7 @@ def loaded(policy: str, rows: Sequence[int], **routing: Any) -> dict[str, int]:
     return {key: n // 3 for keys, n in zip(keys_by_task(plan, 3), rows, strict=True) for key in keys}
 
 
-def content(one: Weighed) -> tuple[Any, ...]:
+def content(one: PricedPlan) -> tuple[Any, ...]:
     """All that is proposed."""
     said = one.proposal
     return said.action, said.sentence, said.refusal, said.ring, said.factors, said.redraw, one.head()
@@ -105,6 +107,7 @@ def test_every_policy_of_the_spec_is_registered() -> None:
 
 
 @pytest.mark.parametrize("policy", ALL)
+@settings(max_examples=12)
 @given(st.data())
 def test_a_proposal_is_a_valid_plan_and_no_row_is_lost(policy: str, data: st.DataObject) -> None:
     algebra = data.draw(st.sampled_from([MERGEABLE, WHOLE]))
@@ -118,13 +121,14 @@ def test_a_proposal_is_a_valid_plan_and_no_row_is_lost(policy: str, data: st.Dat
         valid = RoutingPlan.model_validate(one.plan.model_dump())
         assert len(valid.tasks) == len(one.loads)
         for shares in valid.head.values():
-            assert sum(weight for _, weight in shares) == WHOLE_SHARE
+            assert sum(weight for _, weight in shares) == WHOLE_WEIGHT
             assert algebra is MERGEABLE or len(shares) == 1
-    weighed = list(propose(job, forecast))
-    assert choose(weighed).makespan_rows <= weighed[0].makespan_rows
+    priced = list(propose(job, forecast))
+    assert choose(priced).makespan_rows <= priced[0].makespan_rows
 
 
 @pytest.mark.parametrize("policy", ALL)
+@settings(max_examples=12)
 @given(st.data())
 def test_the_order_of_the_input_never_changes_a_proposal(policy: str, data: st.DataObject) -> None:
     job, plan, report = reported(policy, data, reducers=4, slots=6)
@@ -152,7 +156,7 @@ def test_one_reducer_has_nothing_to_do(policy: str) -> None:
 @pytest.mark.parametrize("policy", ALL)
 @pytest.mark.parametrize("algebra", [MERGEABLE, WHOLE], ids=["may be split", "whole"])
 def test_plans_stay_small_however_long_it_goes_on(policy: str, algebra: Any) -> None:
-    rounds = 50
+    rounds = 30
     job = synthetic.job([2000] * (rounds + 1), algebra, policy=policy, reducers=4, slots=6, max_factor=4, ring_bits=8)
     plan = first_plan(job)
     seen: dict[str, int] = {f"cold-{number}": 0 for number in range(300)}
@@ -214,13 +218,13 @@ def test_a_strict_policy_does_what_it_proposes_at_its_price(policy: str) -> None
     """One hot key on one of two reducers: whoever moves it whole gains nothing, and pays for the rows it forwards."""
     hot = {"hot": 9000}
     job, forecast = foretold(policy, hot, 0, backlog=hot, reducers=2, slots=4, threshold=0, choices=1, strict=True)
-    weighed = list(propose(job, forecast))
-    taken = choose(weighed, strict=True)
-    assert taken is weighed[-1]
+    priced = list(propose(job, forecast))
+    taken = choose(priced, strict=True)
+    assert taken is priced[-1]
     assert taken.action != "stand still"
     decision = plan_next_stage(job, forecast.plan, forecast.report)
     assert [one.action for one in decision.candidates if one.chosen] == [taken.action]
-    assert choose(weighed).cost_rows <= min(weighed[0].cost_rows, taken.cost_rows)
+    assert choose(priced).cost_rows <= min(priced[0].cost_rows, taken.cost_rows)
 
 
 @pytest.mark.parametrize(
@@ -470,7 +474,7 @@ def test_keys_that_may_not_be_split_go_whole_to_one_candidate(policy: str) -> No
 
 def test_one_choice_is_plain_hashing() -> None:
     (one,) = asked("partial_key", {f"key-{n}": 10 + n for n in range(100)}, choices=1)
-    assert one.head() == {key: ((candidates(key, 8, 1)[0], WHOLE_SHARE),) for key in one.forecast.keys}
+    assert one.head() == {key: ((candidates(key, 8, 1)[0], WHOLE_WEIGHT),) for key in one.forecast.keys}
 
 
 @pytest.mark.parametrize("policy", [*CHOOSERS, "bounded_load"])
@@ -520,7 +524,7 @@ def test_a_key_that_fits_nowhere_goes_to_the_least_loaded() -> None:
     seen = {"hot": 6000, **{f"cold-{n}": 10 for n in range(100)}}
     (one,) = asked("bounded_load", seen, 7000, named=["hot"], reducers=4)
     tail = one.forecast.tail_rows(one.routing)
-    assert one.head() == {"hot": ((int(np.argmin(tail)), WHOLE_SHARE),)}
+    assert one.head() == {"hot": ((int(np.argmin(tail)), WHOLE_WEIGHT),)}
     assert one.sentence.endswith("; 1 fit nowhere and go to the least loaded")
 
 

@@ -13,9 +13,9 @@ import pytest
 from benchmarks.simulation import NULL, Simulation, simulated_job
 from skewless.documents.stage_report import SplitLoad, StageReport
 from skewless.errors import PlanError
-from skewless.planner.planner import combine_plan, first_choice
+from skewless.planner.engine_choice import combine_plan, first_choice
+from skewless.planner.forecast.wave_counts import WaveCounts, slot_rows
 from skewless.planner.policies import POLICIES
-from skewless.planner.wave_counts import WaveCounts, slot_rows
 from skewless.replay.replay import JOINED_ERROR, ORDER_ERROR, FluidRun, Replayed, as_it_ran, fluid_run, replay
 from tests.unit import synthetic
 from tests.unit.synthetic import WHOLE, zipf_rows

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from skewless.documents.job import Algebra, Job, Selected, Source
 from skewless.errors import InputError, nearest
-from skewless.planner.planner import first_ring
+from skewless.planner.plain_ring import first_ring
 from skewless.routing.waves import cut_waves
 from skewless.spec.part import Part
 from skewless.spec.spec import JobSpec

@@ -15,7 +15,8 @@ from skewless.documents.job import Job
 from skewless.documents.ledger import require_all_processed
 from skewless.documents.stage_report import StageReport
 from skewless.errors import LostRaceError
-from skewless.run.directory import RESULT_STEP, Fence, RunDirectory, stage_step
+from skewless.run.attempt import Fence
+from skewless.run.directory import RESULT_STEP, RunDirectory, stage_step
 from skewless_spark.result.output_formats import published_files
 from skewless_spark.session.step_lease import leased_step
 from skewless_spark.stage.reduction import empty_states

@@ -11,7 +11,8 @@ from contextlib import contextmanager, suppress
 from fsspec.implementations.local import LocalFileSystem
 
 from skewless.errors import LostRaceError
-from skewless.run.directory import Fence, RunDirectory
+from skewless.run.attempt import Fence
+from skewless.run.directory import RunDirectory
 from skewless.spec.clusters import FILES, Sharing
 from skewless_leases import FencedOutError, Lease, LeaseError, TimeSpans
 

@@ -16,7 +16,8 @@ from skewless.documents.ledger import require_kept
 from skewless.documents.stage_report import StageReport
 from skewless.errors import LostRaceError
 from skewless.routing.plan import RoutingPlan
-from skewless.run.directory import STAGE_REPORT, Attempt, Fence, RunDirectory, stage_step
+from skewless.run.attempt import Attempt, Fence
+from skewless.run.directory import STAGE_REPORT, RunDirectory, stage_step
 from skewless_spark.session.step_lease import leased_step
 from skewless_spark.sources import Tally, require_unchanged
 from skewless_spark.stage.combined_report import combined_report

@@ -42,8 +42,8 @@ def certify(
 
     Args:
         total: rows of all keys.
-        tasks: tasks to place them on, at least 1; or the slots they run in, if those are fewer: a slot is
-            then what a key is placed on, and all bounds hold for the end of the last slot.
+        tasks: tasks that run side by side, at least 1, however many a plan has: a decision and a finished run are
+            both held to all of them being busy all the time.
         makespan: the largest load of a task, in rows; with speeds the largest rows / speed; None where nobody
             measured it: then nothing is claimed.
         heaviest: key text and rows of the heaviest key, if one is known.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -9,11 +10,14 @@ import numpy as np
 
 from skewless.bounds.makespan import makespan
 from skewless.documents.job import Job
-from skewless.documents.stage_report import StageReport
+from skewless.documents.stage_report import Histogram, StageReport
 
 #: Seconds of a stage that are taken to be no work on rows until stages of different sizes have
 #: been seen: a stage of a handful of rows in a warm session. A low guess means more stages.
 USUAL_OVERHEAD_SECONDS = 1.5
+#: Seconds that one core takes to send a raw row through the exchange, and back from it in order. Only
+#: the ratio of the three matters; measured with pyspark 4.3 over Parquet (benchmarks B1 and B3).
+ROW_SECONDS = 6e-7
 
 
 class StageCost(NamedTuple):
@@ -41,7 +45,7 @@ def stage_cost(job: Job, reports: Sequence[StageReport]) -> StageCost:
         job: its spec may say what a stage costs.
         reports: of the stages so far that were routed, in order, at least one.
     """
-    slots = job.spec.routing.slot_count
+    slots = job.spec.routing.parallelism
     rows = np.array([makespan(report.processed.astype(np.float64), slots) for report in reports])
     seconds = np.array([report.stage_seconds for report in reports])
     given = job.spec.routing.stage_overhead
@@ -61,3 +65,29 @@ def stage_cost(job: Job, reports: Sequence[StageReport]) -> StageCost:
         slope = float(np.cov(rows, seconds, bias=True)[0, 1] / rows.var())
         per_row = max(per_row, slope)
     return StageCost(max(0.0, last_seconds - per_row * last_rows), per_row)
+
+
+def overhead_rows_before(job: Job, last: Histogram | None = None) -> float:
+    """What a stage costs before any was run, in rows of the largest task.
+
+    Args:
+        job: its spec may say what a stage costs.
+        last: what the last run saw, if it is known.
+
+    Returns:
+        All rows there are where nobody knows what a row costs.
+    """
+    given = job.spec.routing.stage_overhead
+    overhead, row_seconds = USUAL_OVERHEAD_SECONDS if given is None else given, row_seconds_before(job, last)
+    if row_seconds is None:
+        return float(job.rows) if overhead else 0.0
+    return overhead / row_seconds
+
+
+def row_seconds_before(job: Job, last: Histogram | None = None) -> float | None:
+    """What a row costs: as the last run measured it, or as the aggregates declare it; None where neither is known."""
+    if last is not None and last.tail_seconds is not None and last.seen_rows:
+        measured = math.fsum(last.head_seconds.values()) + last.tail_seconds
+        return max(ROW_SECONDS, measured / last.seen_rows)
+    declared = [one.row_seconds for one in job.algebra.values() if one.row_seconds is not None]
+    return ROW_SECONDS + math.fsum(declared) if len(declared) == len(job.algebra) else None

@@ -12,22 +12,26 @@ because nothing used to be known. How much more depends on what is known of the 
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
+from skewless.documents.decision import Decision
+from skewless.documents.engine_choice import EngineChoice
 from skewless.documents.job import Job
 from skewless.documents.stage_report import Histogram, StageReport, TaskLoad
-from skewless.planner.cost import USUAL_OVERHEAD_SECONDS
+from skewless.planner.budget import Budget, choose_budget
+from skewless.planner.cost import overhead_rows_before, row_seconds_before
 from skewless.planner.drift import drift
-from skewless.planner.engine_choice import ROW_SECONDS
-from skewless.planner.forecast import Forecast
-from skewless.planner.key_sample import KeySample
-from skewless.planner.planner import Weighed, choose, first_plan, propose
+from skewless.planner.engine_choice import combine_plan
+from skewless.planner.forecast.forecast import Forecast
+from skewless.planner.forecast.forecast_error import UNCHECKED
+from skewless.planner.forecast.key_sample import KeySample
+from skewless.planner.plain_ring import first_plan
 from skewless.planner.policies import POLICIES
-from skewless.planner.schedule import UNCHECKED, Admission, Budget, choose_budget, next_waves, wasted_rows
+from skewless.planner.priced_plan import PricedPlan, choose, propose
+from skewless.planner.schedule import Admission, next_waves, wasted_rows
 from skewless.routing.plan import PlanSource, RoutingPlan
 from skewless.spec.spec import JobSpec
 
@@ -95,7 +99,7 @@ def warm_plan(job: Job, last: Histogram, before: Histogram | None) -> RoutingPla
     start, source = f"warm start from run {name}", PlanSource(kind="run", run=name, rows=last.seen_rows)
     if apart is None or apart > STEADY:
         return _planned(job, plain, _Known(last, source), start, trust)
-    known = _Known(last, source, overhead_rows=_overhead_rows(job, last))
+    known = _Known(last, source, overhead_rows=overhead_rows_before(job, last))
     admission = _first_waves(job, plain, known)
     trust = "; ".join(filter(None, (admission.sentence, trust)))
     return _planned(job, first_plan(job, admission.waves), known, start, trust)
@@ -122,7 +126,7 @@ def sampled_plan(job: Job, plain: RoutingPlan, sample: KeySample) -> RoutingPlan
     if histogram is None:
         return plain
     source = PlanSource(kind="sample", rows=histogram.seen_rows)
-    known = _Known(histogram, source, max(UNCHECKED, sample.spread), _overhead_rows(job, histogram))
+    known = _Known(histogram, source, max(UNCHECKED, sample.spread), overhead_rows_before(job, histogram))
     admission = _first_waves(job, plain, known)
     known = known._replace(expected_keys=sample.key_counts.keys_in(job.admitted_rows(admission.waves)))
     return _planned(job, first_plan(job, admission.waves), known, f"from {source.words}", admission.sentence)
@@ -146,24 +150,6 @@ class _Known(NamedTuple):
     expected_keys: float | None = None
 
 
-def _overhead_rows(job: Job, seen: Histogram) -> float:
-    """What a stage costs, in rows of the largest task; all rows there are where nobody knows what those cost."""
-    given = job.spec.routing.stage_overhead
-    overhead, row_seconds = USUAL_OVERHEAD_SECONDS if given is None else given, _row_seconds(job, seen)
-    if row_seconds is None:
-        return float(job.rows) if overhead else 0.0
-    return overhead / row_seconds
-
-
-def _row_seconds(job: Job, seen: Histogram) -> float | None:
-    """What a row costs: as the last run measured it, or as the aggregates declare it; None where neither is known."""
-    if seen.tail_seconds is not None and seen.seen_rows:
-        measured = math.fsum(seen.head_seconds.values()) + seen.tail_seconds
-        return max(ROW_SECONDS, measured / seen.seen_rows)
-    declared = [one.row_seconds for one in job.algebra.values() if one.row_seconds is not None]
-    return ROW_SECONDS + math.fsum(declared) if len(declared) == len(job.algebra) else None
-
-
 def _first_waves(job: Job, plain: RoutingPlan, known: _Known) -> Admission:
     """The waves of the first stage, from a sample or the last run, and why in words."""
     last = len(job.waves)
@@ -171,7 +157,7 @@ def _first_waves(job: Job, plain: RoutingPlan, known: _Known) -> Admission:
         return Admission(plain.waves, "")
     if any(one.setup_seconds for one in job.algebra.values()):
         return Admission((0, last), "all waves are admitted at once, as each stage sets up its keys anew")
-    unknown = _row_seconds(job, known.seen) is None
+    unknown = row_seconds_before(job, known.seen) is None
     if unknown and (job.spec.routing.probe or _wasted_part(job, plain, known) > SURE):
         probed = [end for end in range(1, last + 1) if job.admitted_rows((0, end)) <= PROBE * job.rows]
         waves = (0, max(probed, default=1))
@@ -207,7 +193,7 @@ def _planned(job: Job, plain: RoutingPlan, known: _Known, start: str, trust: str
     )
 
 
-def _words(taken: Weighed) -> str:
+def _words(taken: PricedPlan) -> str:
     if taken.action == "stand still":
         return "the plain ring, as no other plan costs less"
     return f"{taken.action}: {taken.sentence}; the largest task is to get {taken.makespan_rows:,.0f} rows"
@@ -250,3 +236,21 @@ def _as_report(job: Job, plan: RoutingPlan, last: Histogram) -> StageReport:
 def _name(job: Job) -> str:
     """The last run, by its folder."""
     return job.warm_from[0].rstrip("/").rpartition("/")[2] if job.warm_from else "of last time"
+
+
+def first_decision(job: Job, plan: RoutingPlan, choice: EngineChoice) -> Decision:
+    """The decision about stage 0.
+
+    Args:
+        job: the frozen job.
+        plan: plan 0 as a staged run has it.
+        choice: of the engine.
+    """
+    if choice.engine == "combine":
+        chosen, sentence = combine_plan(job, plan, choice), choice.sentence
+    else:
+        chosen, sentence = plan, f"{choice.sentence}; {plan.sentence}" if plan.sentence else choice.sentence
+    return Decision(
+        stage=0, policy=plan.policy, engine=choice, queued_rows=job.admitted_rows(chosen.waves), candidates=(),
+        certificate=None, sentence=sentence, next_plan=chosen,
+    )  # fmt: skip

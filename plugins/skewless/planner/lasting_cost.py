@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from skewless.bounds.makespan import makespan
 from skewless.documents.job import Job
-from skewless.planner.forecast import Forecast
+from skewless.planner.forecast.forecast import Forecast
+from skewless.planner.forecast.forecast_error import dispersion
 from skewless.planner.placement.placement import Placement
-from skewless.planner.schedule import dispersion
 from skewless.routing.plan import RoutingPlan
 
 #: Standard errors that a gain must exceed. Of 4,000 decisions on 400 random workloads none was wrong by more; with 0.5

@@ -1,7 +1,7 @@
 """What another policy would have made of a run: its documents played again, on counts and not on rows.
 
 A *fluid* run. The items are the keys that the last report names, every slot of the ring with all
-other keys in it, and the rows without a key; ``skewless.planner.wave_counts`` says how their rows per wave
+other keys in it, and the rows without a key; ``skewless.planner.forecast.wave_counts`` says how their rows per wave
 are found. Rows of an item flow to its tasks in proportion to its shares, and what a task leaves over
 is the same part of every item in its queue.
 
@@ -31,8 +31,9 @@ from skewless.document import Frozen
 from skewless.documents.job import Job
 from skewless.documents.stage_report import Histogram, StageReport, TaskLoad
 from skewless.planner.cost import StageCost, stage_cost
-from skewless.planner.planner import first_plan, plan_next_stage
-from skewless.planner.wave_counts import Indices, Rows, WaveCounts
+from skewless.planner.forecast.wave_counts import Indices, Rows, WaveCounts
+from skewless.planner.plain_ring import first_plan
+from skewless.planner.planner import plan_next_stage
 from skewless.replay.routed_counts import Backlog, Layout, added
 from skewless.routing.hashing import bucket_hash
 from skewless.routing.plan import RoutingPlan
@@ -311,7 +312,7 @@ class FluidRun:
     ) -> StageReport:
         queued, processed, _ = by_task
         admitted, backlog_in, forwarded = came
-        slots = self.job.spec.routing.slot_count
+        slots = self.job.spec.routing.parallelism
         longest = makespan(processed.astype(np.float64), slots)
         busy = (self.cost.seconds_per_row * processed).tolist() if self.timed else [None] * len(processed)
         backlog_rows = int((queued - processed).sum())

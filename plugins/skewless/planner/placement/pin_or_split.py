@@ -74,8 +74,7 @@ def place_whole_in_place(rows: Rows, base: Rows, old: Placement, speeds: Rows | 
     """
     level, room = rooms(rows, base, speeds)
     room = np.maximum(room, max(level, float(rows.max(initial=0.0))) - base)
-    first = np.flatnonzero(np.diff(old.key, prepend=-1))
-    home = Placement.pinned(old.task[first])
+    home = Placement.pinned(old.first_tasks)
     stays = staying(home, rows, room, level * SLIVER, home.key)
     tasks = np.where(stays >= rows, home.task, -1)
     kept = np.bincount(home.task, weights=np.where(tasks >= 0, rows, 0.0), minlength=len(base))

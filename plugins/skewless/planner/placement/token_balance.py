@@ -24,7 +24,7 @@ ROWS_PER_REDUCER = 30
 LOOK_AHEAD = 12
 
 
-def evened(ring: Ring, slot_rows: Rows) -> Ring:
+def evened(ring: Ring, slot_rows: Rows, fixed: Rows | None = None) -> Ring:
     """The ring with token counts changed one by one as long as that makes the reducers' rows more even.
 
     Descent on the sum of squares of the reducers' rows, one token at a time: the fullest reducer
@@ -34,10 +34,11 @@ def evened(ring: Ring, slot_rows: Rows) -> Ring:
     Args:
         ring: as it is.
         slot_rows: rows of each slot, shape ``(2**ring_bits,)``.
+        fixed: rows that each reducer has beside those of its slots, shape ``(reducers,)``; none by default.
     """
     if float(slot_rows.sum()) < ROWS_PER_REDUCER * len(ring.tokens):
         return ring
-    search = _Search(ring, slot_rows)
+    search = _Search(ring, slot_rows, np.zeros(len(ring.tokens)) if fixed is None else fixed)
     for _ in range(PASSES):
         if not search.go_through():
             break
@@ -47,7 +48,7 @@ def evened(ring: Ring, slot_rows: Rows) -> Ring:
 class _Search:
     """Tokens on the ring, sorted, each with the rows of its arc."""
 
-    def __init__(self, ring: Ring, slot_rows: Rows) -> None:
+    def __init__(self, ring: Ring, slot_rows: Rows, fixed: Rows) -> None:
         self.bits = ring.ring_bits
         self.tokens = dict(ring.tokens)
         self.sums = np.concatenate([[0.0], np.cumsum(slot_rows)])
@@ -57,7 +58,8 @@ class _Search:
         upto = self.sums[(hashes >> (32 - self.bits)) + 1]
         # What lies after the last token is the first one's.
         by_reducer = np.bincount(owners, weights=np.diff(upto, prepend=upto[-1] - self.total))
-        self.rows = {reducer: float(by_reducer[reducer]) for reducer in self.tokens}
+        beside = zip(self.tokens, fixed.tolist(), strict=True)
+        self.rows = {reducer: float(by_reducer[reducer]) + rows for reducer, rows in beside}
         self.changes = 0
         self.tries = 0
 

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from skewless.documents.job import Job
-from skewless.planner.forecast import Forecast
+from skewless.planner.forecast.forecast import Forecast
 from skewless.planner.placement.pin_or_split import place_whole, place_whole_in_place, pour, water_level
 from skewless.planner.placement.placement import Placement, Rows, sums
 from skewless.planner.placement.rebalancing import rebalance
@@ -40,9 +40,10 @@ def propose(job: Job, forecast: Forecast) -> Sequence[Proposal]:
     proposals = list(_on_this_ring(job, forecast))
     tail = forecast.tail_rows(forecast.plan)
     level = water_level(tail, float(forecast.head_loads.sum()), forecast.speeds_under(forecast.plan))
+    heaviest = float(_alone(job, forecast, level).max(initial=0.0))
     # Within half a percent a ring is as even as its slots allow, and moves would be for nothing.
-    if len(tail) > 1 and not forecast.plan.factors and float(tail.max()) > level * LEVEL_ENOUGH:
-        proposals += _evener_tail(job, forecast)
+    if len(tail) > 1 and not forecast.plan.factors and max(float(tail.max()), heaviest) > level * LEVEL_ENOUGH:
+        proposals += _evener_tail(job, forecast, level)
     reducers = _reducers_wanted(job, forecast)
     if reducers != len(forecast.plan.ring.tokens):
         proposals += _other_reducers(job, forecast, reducers)
@@ -72,13 +73,25 @@ def _held(forecast: Forecast) -> Rows:
     return sums(forecast.placement_now.task, forecast.piece_loads, len(forecast.plan.tasks))
 
 
-def _evener_tail(job: Job, forecast: Forecast) -> Iterator[Proposal]:
-    """The tail evened out by tokens, the head on top."""
+def _evener_tail(job: Job, forecast: Forecast, level: float) -> Iterator[Proposal]:
+    """The tail evened out by tokens, the head on top; a key above the level that must stay whole is left alone."""
     slots = (forecast.tail_backlog + forecast.tail_wave) * forecast.tail_cost
-    ring = evened(forecast.plan.ring, slots)
+    fixed = sums(forecast.placement_now.first_tasks, _alone(job, forecast, level), len(forecast.plan.tasks))
+    ring = evened(forecast.plan.ring, slots, fixed)
     if ring != forecast.plan.ring:
         words = f"change the tokens of {_changed(forecast.plan.ring, ring):,} reducers"
         yield _elsewhere(job, forecast, "even out tail", words, ring, {})
+
+
+def _alone(job: Job, forecast: Forecast, level: float) -> Rows:
+    """Load of each key that must stay whole and is above the level by itself, 0 of the others, shape ``(keys,)``.
+
+    Its task should have nothing else. That pays once no input comes after this stage: before that a budget ends the
+    stage long before the key is done.
+    """
+    if job.splittable or forecast.later_rows:
+        return np.zeros(len(forecast.keys))
+    return np.where(forecast.head_loads > level, forecast.head_loads, 0.0)
 
 
 def _reducers_wanted(job: Job, forecast: Forecast) -> int:
@@ -86,7 +99,7 @@ def _reducers_wanted(job: Job, forecast: Forecast) -> int:
     routing = job.spec.routing
     low, high = routing.min_reducers or routing.reducers, routing.max_reducers or routing.reducers
     useful = max(1, forecast.queued_rows // WORTH_A_TASK_ROWS)
-    return max(low, min(high, routing.slot_count, useful))
+    return max(low, min(high, routing.parallelism, useful))
 
 
 def _other_reducers(job: Job, forecast: Forecast, wanted: int) -> Iterator[Proposal]:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skewless.documents.job import Job
-from skewless.planner.forecast import Forecast
+from skewless.planner.forecast.forecast import Forecast
 from skewless.planner.placement.placement import Indices, Rows
 from skewless.planner.policies.proposal import Proposal
 from skewless.routing.lineage import merge, split

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from skewless.documents.job import Job
-from skewless.planner.forecast import Forecast
+from skewless.planner.forecast.forecast import Forecast
 from skewless.planner.placement.greedy_d import heavy, pour_over_candidates, shares_in_words
 from skewless.planner.policies.proposal import Proposal
 

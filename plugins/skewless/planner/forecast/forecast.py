@@ -11,11 +11,11 @@ import numpy.typing as npt
 
 from skewless.documents.job import Job
 from skewless.documents.stage_report import Histogram, StageReport
-from skewless.planner.engine_choice import ROW_SECONDS
-from skewless.planner.key_counts import KeyCounts
+from skewless.planner.cost import ROW_SECONDS
+from skewless.planner.forecast.key_counts import KeyCounts
 from skewless.planner.placement.placement import Indices, Placement, Rows, sums
 from skewless.routing.hashing import bucket_hash, key_hash
-from skewless.routing.plan import WHOLE_SHARE, RoutingPlan, Shares
+from skewless.routing.plan import WHOLE_WEIGHT, RoutingPlan, Weights
 from skewless.routing.ring import Ring
 
 #: A key must have been seen so often before the next wave's rows are foretold from that alone.
@@ -50,8 +50,8 @@ class Forecast:
             measured seconds of rows contain it.
         expected_keys: different keys in the next stage, about; matters with ``setup_rows`` alone.
         later_rows: rows that the stages after the next one will admit.
-        memory: the report's histogram with its seen rows weighed by age (``skewless.planner.recency``); None where all
-            weigh alike.
+        memory: the report's histogram, the rows of older stages weighted less (``skewless.planner.forecast.recency``);
+            None where all rows weigh alike.
     """
 
     plan: RoutingPlan
@@ -87,12 +87,12 @@ class Forecast:
         end = plan.waves[1]
         waves = waves or (end, min(end + 1, len(job.waves)))
         seen = report.histogram.seen_rows, report.waves[1]
-        rows, later = (job.foretold_rows(some, *seen) for some in (waves, (waves[1], len(job.waves))))
+        rows, later = (job.predicted_rows(some, *seen) for some in (waves, (waves[1], len(job.waves))))
         setup_rows = 0.0 if report.histogram.head_seconds else _setup_rows(job)
         if setup_rows and expected_keys is None:
             expected_keys = KeyCounts.of_report(report).keys_in(rows + report.backlog_rows)
         return cls(
-            plan, report, waves, rows, job.spec.routing.slot_count, setup_rows, expected_keys or 0.0, later, memory
+            plan, report, waves, rows, job.spec.routing.parallelism, setup_rows, expected_keys or 0.0, later, memory
         )
 
     @property
@@ -332,8 +332,8 @@ class Forecast:
         if not plan.head:
             return Placement.pinned(on_ring)
         tasks = on_ring.tolist()
-        shares: list[Shares] = [
-            plan.head.get(key) or ((task, WHOLE_SHARE),) for key, task in zip(self.keys, tasks, strict=True)
+        shares: list[Weights] = [
+            plan.head.get(key) or ((task, WHOLE_WEIGHT),) for key, task in zip(self.keys, tasks, strict=True)
         ]
         return Placement.of_shares(shares)
 
@@ -404,7 +404,7 @@ class Forecast:
         """
         now, count = self.placement_now, len(self.plan.tasks)
         pieces = now.pieces[now.key]
-        rows = self.head_backlog[now.key] * now.weight / WHOLE_SHARE
+        rows = self.head_backlog[now.key] * now.weight / WHOLE_WEIGHT
         split = pieces > 1
         if not split.any():
             return rows
@@ -425,7 +425,7 @@ class Forecast:
     def piece_loads(self) -> Rows:
         """Load of each piece of ``placement_now``: its backlog, its share of what is admitted, and its set-up."""
         now = self.placement_now
-        wave = self.head_wave[now.key] * now.weight / WHOLE_SHARE
+        wave = self.head_wave[now.key] * now.weight / WHOLE_WEIGHT
         return (self.piece_backlog + wave) * self.head_costs[now.key] + self.setup_rows
 
     def expected_rows(self, plan: RoutingPlan, placement: Placement) -> Rows:
@@ -458,7 +458,7 @@ class Forecast:
             moved += self.null_backlog * (1.0 - 1.0 / len(plan.tasks))
         return moved + float(self.tail_backlog[self._tail_moves(plan)].sum())
 
-    def draw_error(self, plan: RoutingPlan, placement: Placement) -> float:
+    def split_error(self, plan: RoutingPlan, placement: Placement) -> float:
         """By how many rows the luck of the draw may put the largest task's load above its forecast.
 
         A cut of a segment hands over its part of the rows that are left only in the mean, and so does
@@ -470,7 +470,7 @@ class Forecast:
             variance = self.piece_backlog[before] * part * (1.0 - part)
             task = placement.task[after]
         else:
-            share = placement.weight / WHOLE_SHARE
+            share = placement.weight / WHOLE_WEIGHT
             variance = self.head_backlog[placement.key] * share * (1.0 - share)
             task = placement.task
         worst = float(sums(task, variance, len(plan.tasks)).max(initial=0.0))

@@ -15,8 +15,8 @@ import numpy as np
 
 from skewless.documents.job import Job
 from skewless.documents.stage_report import Histogram, StageReport
+from skewless.planner.forecast.wave_counts import rows_by_stage
 from skewless.planner.placement.placement import Rows
-from skewless.planner.wave_counts import rows_by_stage
 
 #: Weights of a stage relative to the one after it: from all alike (1) down to the last one alone (0).
 WEIGHTS = (1.0, 0.5, 0.25, 0.0)
