@@ -18,15 +18,13 @@ from skewless.documents.quality import Check, QualityReport
 from skewless.errors import LostRaceError
 from skewless.run.attempt import Fence
 from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, RunDirectory
-from skewless_spark.quality.expectations import build_expectations, check_expectations, great_expectations
+from skewless_spark.quality.expectations import build_expectations, great_expectations
 from skewless_spark.quality.verdict import Verdict
 from skewless_spark.session.step_lease import leased_step
 from skewless_spark.states.committed_files import RESULT, read_files
 
 if TYPE_CHECKING:
     from great_expectations.expectations.expectation import Expectation
-
-__all__ = ["check_expectations", "validate"]
 
 log = logging.getLogger(__name__)
 
