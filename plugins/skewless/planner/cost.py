@@ -12,8 +12,8 @@ from skewless.bounds.makespan import makespan
 from skewless.documents.job import Job
 from skewless.documents.stage_report import Histogram, StageReport
 
-#: Seconds of a stage that are taken to be no work on rows until stages of different sizes have
-#: been seen: a stage of a handful of rows in a warm session. A low guess means more stages.
+#: Seconds of a stage that are assumed not to depend on its rows, until stages of different sizes were measured: a stage
+#: of a handful of rows in a warm session takes about so long. A low guess means more stages.
 USUAL_OVERHEAD_SECONDS = 1.5
 #: Seconds that one core takes to send a raw row through the exchange, and back from it in order. Only
 #: the ratio of the three matters; measured with pyspark 4.3 over Parquet (benchmarks B1 and B3).
@@ -37,9 +37,9 @@ class StageCost(NamedTuple):
 def stage_cost(job: Job, reports: Sequence[StageReport]) -> StageCost:
     """The cost of the next stage, from the spec or from what was measured.
 
-    The first stages of a session are slow for reasons that never come again, so the line through
-    the stages may even fall: then the last stage alone speaks, beside the usual overhead. Where the
-    tasks' own times were measured, the rest of the stage's time is overhead, and nothing is fitted.
+    The first stages of a session are slow for reasons that do not come again, so the line fitted through the stages
+    may even fall. Then only the last stage counts, with the usual overhead. If the tasks' own times were measured,
+    the rest of the stage's time is overhead, and nothing is fitted.
 
     Args:
         job: its spec may say what a stage costs.
@@ -54,7 +54,7 @@ def stage_cost(job: Job, reports: Sequence[StageReport]) -> StageCost:
         return StageCost(given, work / float(rows.sum()) if rows.any() else 0.0)
     last_rows, last_seconds = float(rows[-1]), float(seconds[-1])
     if not last_rows:
-        return StageCost(0.0, 0.0)  # nothing to go by
+        return StageCost(0.0, 0.0)  # nothing was measured
     loads = reports[-1].tasks or reports[-1].splits
     busy = [load.busy_seconds for load in loads if load.busy_seconds is not None]
     if busy and len(busy) == len(loads):

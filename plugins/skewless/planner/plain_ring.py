@@ -12,15 +12,15 @@ from skewless.routing.plan import PlanSource, RoutingPlan
 from skewless.routing.ring import Ring, ring_bits_for
 from skewless.spec.routing import Routing
 
-#: Budget of a first stage on the plain ring where waves come in order, as a multiple of the fair share: most
-#: tasks get less of keys that nobody knows, and waves that are no samples are not small for nothing.
+#: Budget of a first stage on the plain ring if waves come in order, as a multiple of the fair share: most tasks have
+#: fewer rows of unknown keys than the mean, and a first wave in order may be as large as any other.
 FIRST_BUDGET_IN_ORDER = 0.5
 #: The price of a stage that drains what the only stage with input leaves over, at most, as a part of its budget.
 DRAIN_PART = 0.01
 
 
 def first_plan(job: Job, waves: tuple[int, int] | None = None) -> RoutingPlan:
-    """Plan 0 where nothing is known: the plain ring.
+    """The first plan where nothing is known: the plain ring.
 
     Args:
         job: the frozen job.
@@ -41,7 +41,7 @@ def first_plan(job: Job, waves: tuple[int, int] | None = None) -> RoutingPlan:
 
 
 def first_ring(routing: Routing, where: str = "spec") -> Ring:
-    """The ring of plan 0: fine enough for as many reducers as ``adaptive`` may add.
+    """The ring of the first plan: fine enough for as many reducers as ``adaptive`` may add.
 
     Args:
         routing: of the spec.
