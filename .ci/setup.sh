@@ -146,6 +146,16 @@ find_chromium() {
   install chromium chromium-driver
 }
 
+# With an archive of Spark's classes the many JVMs of the tests are soon up.
+find_archive() {
+  if [ .venv/spark.jsa -nt .venv/stamp ]; then return; fi
+  say "Making an archive of Spark's classes ..."
+  (
+    . .venv/environment.sh
+    .venv/bin/python -m tests.spark_classes
+  ) </dev/null >.venv/archive.log 2>&1 || { tail -5 .venv/archive.log >&2; say "There is none: tests take longer."; }
+}
+
 make_venv
 find_java
 for extra in "$@"; do

@@ -1,16 +1,15 @@
-"""The draws of many rows at once: what ``RoutingPlan.draw`` says row by row."""
+"""The row hashes of many rows at once: what ``RoutingPlan.row_hash`` says row by row."""
 
 from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
 
-from skewless.routing.hashing import KEY_SEED
-from skewless.routing.murmur import finished, mixed
+from skewless.routing.hashing import KEY_SEED, finished, mixed
 
 
-def draws(origins: npt.NDArray[np.int64], salt: int) -> npt.NDArray[np.int64]:
-    """``RoutingPlan.draw`` of many origins, shape as given."""
+def row_hashes(origins: npt.NDArray[np.int64], salt: int) -> npt.NDArray[np.int64]:
+    """``RoutingPlan.row_hash`` of many origins, shape as given."""
     blocks = origins >> 2
     low = (blocks & 0xFFFFFFFF).astype(np.uint32)
     high = (blocks >> 32).astype(np.uint32)

@@ -1,6 +1,6 @@
 """A whole run without Spark: the real planner, stage by stage, over arrays of keys.
 
-Every row goes where Spark would send it: same waves, same hashes, same draws, same order within a
+Every row goes where Spark would send it: same waves, same hashes, same row hashes, same order within a
 task. A test holds both to each other, task by task.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.murmur import draws
+from benchmarks.murmur import row_hashes
 from skewless.bounds.makespan import makespan
 from skewless.documents.decision import Decision
 from skewless.documents.job import Algebra, Job, Unit
@@ -202,7 +202,7 @@ class Simulation:
         tasks: Ints = by_key[numbers].astype(np.int64)
         at = np.flatnonzero(drawn_by_key[numbers])
         at = at[np.argsort(numbers[at], kind="stable")]
-        drawn = draws(self._origins(queued[at]), plan.share_salt)
+        drawn = row_hashes(self._origins(queued[at]), plan.share_salt)
         begins = np.flatnonzero(np.diff(numbers[at], prepend=-2))
         for begin, end in pairwise([*begins.tolist(), len(at)]):
             number = int(numbers[at[begin]])
@@ -230,7 +230,7 @@ class Simulation:
         left = np.bincount(numbers[~kept], minlength=keys + 1)
         queued_rows, processed = (np.bincount(part, minlength=count) for part in (tasks, tasks[kept]))
         busy = self._busy_seconds(numbers[kept], tasks[kept], processed)
-        self.makespans.append(makespan(busy, self.job.spec.routing.slot_count))
+        self.makespans.append(makespan(busy, self.job.spec.routing.parallelism))
         states = self._count_states(plan, numbers[kept], tasks[kept])
         return StageReport(
             stage=plan.epoch,

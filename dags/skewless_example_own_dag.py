@@ -12,11 +12,7 @@ from airflow.sdk import DAG, task
 from airflow.sdk.definitions.callback import SyncCallback
 from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 
-from skewless.spec.aggregate_call import AggregateCall
-from skewless.spec.input import Input, Map
-from skewless.spec.result import Output
-from skewless.spec.routing import Routing
-from skewless.spec.spec import JobSpec
+from skewless.spec import AggregateCall, Input, JobSpec, Map, Output, Routing
 from skewless_airflow import adaptive_aggregation, form_params
 from skewless_airflow.observability.callbacks import report_failure, report_lateness
 

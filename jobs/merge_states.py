@@ -1,6 +1,6 @@
-"""spark-submit entry: Merge the partial states."""
+"""The entry of the same name in ``skewless_spark.entries``, for spark-submit from a checkout."""
 
-from skewless_spark.entries.entry import states_merge
+from skewless_spark.entries.merge_states import main
 
 if __name__ == "__main__":
-    states_merge()
+    main()

@@ -1,6 +1,6 @@
-"""spark-submit entry: Freeze a run."""
+"""The entry of the same name in ``skewless_spark.entries``, for spark-submit from a checkout."""
 
-from skewless_spark.entries.entry import prepare_run
+from skewless_spark.entries.prepare_run import main
 
 if __name__ == "__main__":
-    prepare_run()
+    main()

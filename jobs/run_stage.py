@@ -1,6 +1,6 @@
-"""spark-submit entry: Run one stage."""
+"""The entry of the same name in ``skewless_spark.entries``, for spark-submit from a checkout."""
 
-from skewless_spark.entries.entry import stage_run
+from skewless_spark.entries.run_stage import main
 
 if __name__ == "__main__":
-    stage_run()
+    main()

@@ -1,6 +1,6 @@
-"""spark-submit entry: Take part in one stage, beside other clusters."""
+"""The entry of the same name in ``skewless_spark.entries``, for spark-submit from a checkout."""
 
-from skewless_spark.entries.entry import stage_share
+from skewless_spark.entries.share_stage import main
 
 if __name__ == "__main__":
-    stage_share()
+    main()

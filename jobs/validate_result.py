@@ -1,6 +1,6 @@
-"""spark-submit entry: Validate ledger and result."""
+"""The entry of the same name in ``skewless_spark.entries``, for spark-submit from a checkout."""
 
-from skewless_spark.entries.entry import result_validate
+from skewless_spark.entries.validate_result import main
 
 if __name__ == "__main__":
-    result_validate()
+    main()

@@ -1,17 +1,14 @@
-"""The only file of this folder that Airflow scans; everything else is an ordinary package."""
+"""The only file of this folder that Airflow scans; everything else is an ordinary package.
+
+An installed package, also an editable one, has an entry point for the plugin. Airflow would report an error if it met
+the plugin here a second time, so this file offers it only where no entry point does.
+"""
 
 from __future__ import annotations
 
-from airflow.plugins_manager import AirflowPlugin
+from importlib.metadata import entry_points
 
-from skewless_airflow.dags import timetable
-from skewless_airflow.web import registration
+if not entry_points(group="airflow.plugins", name="skewless"):
+    from skewless_airflow.plugin import SkewlessPlugin
 
-
-class SkewlessPlugin(AirflowPlugin):
-    """Registers the pages of Skewless and the timetable of its jobs with Airflow."""
-
-    name = "skewless"
-    fastapi_apps = registration.fastapi_apps()
-    external_views = registration.external_views()
-    timetables = timetable.registered()
+    __all__ = ["SkewlessPlugin"]

@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests import airflow_setting
-from tests.served_airflow import ServedAirflow, served_airflow, with_packages
-from tests.spark.clusters import install_paced
 
 
 @pytest.fixture(scope="session")
@@ -24,12 +22,3 @@ def dags_folder() -> Iterator[Path]:
     yield airflow_setting.DAGS
     for path in airflow_setting.DAGS.glob("*.py"):
         path.unlink()
-
-
-@pytest.fixture(scope="session")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedAirflow]:
-    """A whole Airflow, shared by all tests of the session."""
-    folder = tmp_path_factory.mktemp("served")
-    settings = {"PYTHONPATH": with_packages(install_paced(folder / "packages")), "PACE_ROW_SECONDS": "0.006"}
-    with served_airflow(folder, settings) as airflow:
-        yield airflow

@@ -1,12 +1,13 @@
 """A whole Airflow for tests: API server, scheduler, DAG processor and triggerer, in a home of its own.
 
 It is what ``make up`` starts, but with DAGs of the tests. To be up takes it half a minute, so the tests of a session
-share one: the fixture ``served`` of tests/airflow and tests/system. Scenarios keep apart by the names of their DAGs
+share one: the fixture ``served``. Scenarios keep apart by the names of their DAGs
 and by the folders of inputs and results that these name below the data root.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import subprocess
@@ -24,6 +25,7 @@ from skewless.run.directory import RunDirectory
 from skewless_airflow.connect.process_session import Session
 from skewless_airflow.run_store import safe_run_id
 from tests.listening import listening
+from tests.spark.clusters import install_paced
 
 #: On two slow cores, beside other tests.
 PATIENCE_SECONDS = 900.0
@@ -35,8 +37,8 @@ SETTINGS = {
     "AIRFLOW_CONN_SPARK_DEFAULT": _HERE,
     "AIRFLOW_CONN_SPARK_SECOND": _HERE,
     "AIRFLOW_CONN_SPARK_NOWHERE": _NOWHERE,
-    # Dozens of JVMs, each for a few thousand rows: what counts is how soon they are up.
-    "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    # Only steps with the aggregate ``paced_sum`` take their time.
+    "PACE_ROW_SECONDS": "0.006",
     # DAGs are added while it runs, and nobody changes one.
     "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "1",
     "AIRFLOW__DAG_PROCESSOR__BUNDLE_REFRESH_CHECK_INTERVAL": "1",
@@ -106,12 +108,41 @@ class ServedAirflow:
         """Wait until a run has ended; its state."""
         return self.rest.await_end(dag_id, run_id, PATIENCE_SECONDS)
 
-    def command(self, *words: str) -> None:
-        """Give an Airflow command, as somebody types it."""
-        _give(words, standalone.environment(self.home, 0, self._settings()))
 
-    def _settings(self) -> dict[str, str]:
-        return own_settings(self.home, self.root)
+@contextmanager
+def shared_airflow(folder: Path) -> Iterator[ServedAirflow]:
+    """Have an Airflow up that other processes use, too: the first one starts it, and the last one stops it.
+
+    Args:
+        folder: for its home, its DAG folder and its data root.
+    """
+    home, root = _laid_out(folder)
+    settings = {**own_settings(home, root), "PYTHONPATH": _with_packages(install_paced(folder / "packages"))}
+    with (folder / "users").open("w") as users:
+        with _alone(folder):
+            started = standalone.running(home)
+            if started is None:
+                started = standalone.start(home, standalone.free_port(), settings)
+                standalone.wait_until_healthy(home, started, seconds=PATIENCE_SECONDS)
+            fcntl.flock(users, fcntl.LOCK_SH)
+        try:
+            with standalone.client(home, started) as client:
+                yield ServedAirflow(client, home, root)
+        finally:
+            with _alone(folder):
+                try:
+                    fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    pass  # somebody else uses it still
+                else:
+                    standalone.stop(home)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    with (folder / "lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
 
 
 @contextmanager
@@ -130,9 +161,7 @@ def served_airflow(
             much, for SQLite takes one writer at a time.
         dags: for each DAG that is there from the beginning the text of its file.
     """
-    home, root = standalone.Home(folder / "airflow"), folder / "root"
-    (home.folder / "dags").mkdir(parents=True)
-    root.mkdir(exist_ok=True)
+    home, root = _laid_out(folder)
     given = {**own_settings(home, root), **settings}
     for dag_id, text in (dags or {}).items():
         (home.folder / "dags" / f"{dag_id}.py").write_text(f"# airflow\n{text}")
@@ -144,6 +173,13 @@ def served_airflow(
             client.wait_for_dag(dag_id, PATIENCE_SECONDS)
             client.set_paused(dag_id, paused=False)
         yield served
+
+
+def _laid_out(folder: Path) -> tuple[standalone.Home, Path]:
+    home, root = standalone.Home(folder / "airflow"), folder / "root"
+    (home.folder / "dags").mkdir(parents=True, exist_ok=True)
+    root.mkdir(exist_ok=True)
+    return home, root
 
 
 def own_settings(home: standalone.Home, root: Path) -> dict[str, str]:
@@ -161,7 +197,7 @@ def await_that(condition: Callable[[], bool], what: str) -> None:
     rest.await_that(condition, what, PATIENCE_SECONDS)
 
 
-def with_packages(folder: Path) -> str:
+def _with_packages(folder: Path) -> str:
     """A ``PYTHONPATH`` on which Spark's Python workers find the packages of a folder, too."""
     return os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))
 

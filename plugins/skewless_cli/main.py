@@ -8,59 +8,29 @@ import os
 import secrets
 import sys
 import traceback
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
 
-from skewless.errors import SkewlessError, SpecError
+from skewless.errors import SkewlessError
 from skewless.run.directory import RunDirectory
 from skewless.run.folder import RUN_GROUP
-from skewless.run.publication import record_of
 from skewless.run.retention import Limits, enact_fate, fates
-from skewless.spec.part import Part, part_named
 from skewless.spec.reading import load_spec
 from skewless.spec.reference import reference_page, schema_text
-from skewless.spec.spec import JobSpec
 from skewless_cli import replay_view, run_summary, run_view
-from skewless_spark.result.publishing import publish_now
-from skewless_spark.session.spark_errors import exit_code_of, sentence_for
-
-if TYPE_CHECKING:  # its imports take as long as Spark's
-    from skewless_spark.entries.clusters import Cluster
+from skewless_cli.options import AsJson, Date, Hour, Overrides, Root, Spec, chosen_part
 
 app = typer.Typer(
     name="skewless",
-    help="Nightly aggregations over badly skewed keys. Exit codes: 0 good, 2 bad spec or input, "
-    "3 data quality failed, 1 anything else.",
+    help="Nightly aggregations over badly skewed keys. Exit codes: 0 success, 2 bad spec or input, "
+    "3 failed data quality, 1 any other error.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-
-Spec = Annotated[Path, typer.Argument(help="The job spec, a YAML file.", show_default=False)]
-Overrides = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="PATH.TO.FIELD=VALUE", help="Override a field of the spec; may be repeated."),
-]
-Root = Annotated[
-    Path,
-    typer.Option("--root", envvar="SKEWLESS_ROOT", help="Where relative paths of the spec start."),
-]
-
-
-Date = Annotated[
-    str | None,
-    typer.Option(
-        help="The day to compute, YYYY-MM-DD, under which the result is published.",
-        show_default="what the spec's schedule would compute now, or the resumed run's",
-    ),
-]
-Hour = Annotated[
-    str | None, typer.Option(help="Of a job of hours, the hour of --date: 00 to 23, or 02b.", show_default=False)
-]
 
 
 @app.command()
@@ -69,18 +39,14 @@ def check(
 ) -> None:
     """Check a spec and its input without running it: fields, schedule, aggregates, columns, expectations.
 
-    It starts Spark only where nothing else can say what the columns are: for a table, a select list or a
-    result as CSV. Without Spark it takes a second or two.
+    Spark starts only where nothing else knows the columns: for a table, a select list, or a result as CSV.
+    Without Spark the check takes a second or two.
     """
-    from skewless_spark.prepare.prepare import check_spec, freeze  # noqa: PLC0415  # pyspark takes a second to import
-
     loaded = load_spec(spec, tuple(overrides or ()))
-    where = f"spec {spec}"
-    check_spec(loaded, where)
-    part = _part(loaded, date, hour)
-    job = freeze(loaded, part.date, str(root), where, hour=part.hour)
-    waves = ", ".join(f"{job.wave_rows(stage):,}" for stage in range(len(job.waves))) or "none"
-    typer.echo(f"{spec}: good for {part}. {job.extent}; waves of {waves} rows.")
+    part = chosen_part(loaded, date, hour)
+    from skewless_cli import running  # noqa: PLC0415  # a misspelt field is told before Spark is imported
+
+    typer.echo(f"{spec}: good for {part}. {running.check_job(loaded, f'spec {spec}', part, str(root))}.")
 
 
 @app.command()
@@ -101,98 +67,23 @@ def run(
         ),
     ] = None,
     root: Root = Path("data"),
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Run a job in one Spark session, or its stages on several clusters: the same stages as in Airflow."""
-    clusters = _clusters(cluster or (), master)
+    """Run a job in one Spark session, or its stages on several clusters. The stages are the same as in Airflow."""
     loaded = load_spec(spec, tuple(overrides or ()))
-    where = run_dir or str(root / "runs" / loaded.name / _new_run_id())
-    directory = RunDirectory(where, os.environ.get(RUN_GROUP, ""))
+    from skewless_cli import running  # noqa: PLC0415  # as in ``check``
+
+    clusters = running.clusters_named(cluster or (), master)
+    directory = RunDirectory(run_dir or str(root / "runs" / loaded.name / _new_run_id()), os.environ.get(RUN_GROUP, ""))
     console = _console(stderr=as_json)
     try:
-        where_from, part = f"spec {spec}", _part(loaded, date, hour, directory)
-        if clusters:
-            _run_shared(directory, loaded, where_from, part, str(root), clusters, console)
-        else:
-            _run(directory, loaded, where_from, part, str(root), master, console)
+        part = chosen_part(loaded, date, hour, directory)
+        running.run_job(directory, loaded, f"spec {spec}", part, str(root), master, clusters, console)
     finally:
         if as_json and directory.exists("job.json"):
-            sys.stdout.write(json.dumps(run_summary.as_object(directory)) + "\n")
+            _print_json(run_summary.as_object(directory))
     if not as_json:
         run_view.show(directory, console)
-
-
-def _run(
-    directory: RunDirectory,
-    spec: JobSpec,
-    where: str,
-    part: Part,
-    root: str,
-    master: str | None,
-    console: Console,
-) -> None:
-    # Imported late: a misspelt field should be told at once, not after Spark's imports.
-    from skewless_cli.progress import RunProgress  # noqa: PLC0415
-    from skewless_spark.entries.pipeline import run_pipeline  # noqa: PLC0415
-    from skewless_spark.prepare.prepare import needs_session, prepare  # noqa: PLC0415
-    from skewless_spark.session.session import build_session  # noqa: PLC0415
-
-    if needs_session(spec):
-        build_session(f"skewless {spec.name}", master)  # the one that is used below, too
-    prepare(directory, spec, part.date, root, where, hour=part.hour)
-    if record_of(directory):
-        publish_now(directory)  # done by an earlier call: it looks whether all of it is there, and needs no Spark
-        return
-    with RunProgress(console) as progress:
-        spark = build_session(f"skewless {spec.name}", master)
-        try:
-            progress.follow(spark)
-            run_pipeline(spark, directory, progress)
-        finally:
-            spark.stop()
-
-
-def _clusters(given: Sequence[str], master: str | None) -> Sequence[Cluster]:
-    if not given:
-        return ()
-    from skewless_spark.entries.clusters import parse_clusters  # noqa: PLC0415
-
-    if master:
-        raise SpecError("option --master", "none beside --cluster", repr(master), "name it as one of the clusters")
-    return parse_clusters(given)
-
-
-def _run_shared(
-    directory: RunDirectory,
-    spec: JobSpec,
-    where: str,
-    part: Part,
-    root: str,
-    clusters: Sequence[Cluster],
-    console: Console,
-) -> None:
-    from skewless_cli.progress import RunProgress  # noqa: PLC0415
-    from skewless_spark.entries.clusters import run_shared_stages  # noqa: PLC0415
-    from skewless_spark.entries.pipeline import finish_run  # noqa: PLC0415
-    from skewless_spark.prepare.prepare import needs_session, prepare  # noqa: PLC0415
-    from skewless_spark.session.session import build_session  # noqa: PLC0415
-
-    session = build_session(f"skewless {spec.name}", clusters[0].master) if needs_session(spec) else None
-    try:
-        prepare(directory, spec, part.date, root, where, hour=part.hour)
-    finally:
-        if session:
-            session.stop()  # its slots are for those who share the stages
-    if record_of(directory):
-        publish_now(directory)
-        return
-    with RunProgress(console) as progress:
-        there = run_shared_stages(directory, clusters, progress)
-        spark = build_session(f"skewless {spec.name}", there.master)
-        try:
-            finish_run(spark, directory, progress)
-        finally:
-            spark.stop()
 
 
 @app.command()
@@ -206,32 +97,20 @@ def share(
     ] = "local=local[*]",
 ) -> None:
     """Take part in the stages of a run that other clusters work on, too."""
-    from skewless_spark.entries.clusters import parse_clusters  # noqa: PLC0415
-    from skewless_spark.session.session import build_session  # noqa: PLC0415
-    from skewless_spark.sharing import share_stage, share_stages  # noqa: PLC0415
+    from skewless_cli import running  # noqa: PLC0415  # views of runs do without Spark
 
-    directory, (here,) = RunDirectory(run_dir), parse_clusters([cluster])
-    job = directory.job()
-    spark = build_session(f"skewless {job.spec.name} on {here.name}", here.master)
-    try:
-        if stage is None:
-            share_stages(spark, directory, here.name)
-        else:
-            share_stage(spark, directory, stage, here.name)
-    finally:
-        spark.stop()
+    running.share_run(RunDirectory(run_dir), stage, cluster)
 
 
 @app.command()
 def show(
-    run_dir: Annotated[str, typer.Argument(help="A run directory.", show_default=False)],
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    run_dir: Annotated[str, typer.Argument(help="A run directory.", show_default=False)], as_json: AsJson = False
 ) -> None:
     """Show a run from its documents: hottest keys, stages, ledger, quality, paths."""
     directory = RunDirectory(run_dir)
     directory.job()
     if as_json:
-        sys.stdout.write(json.dumps(run_summary.as_object(directory)) + "\n")
+        _print_json(run_summary.as_object(directory))
     else:
         run_view.show(directory, _console())
 
@@ -240,15 +119,14 @@ def show(
 def replay(
     run_dir: Annotated[str, typer.Argument(help="The directory of a finished run.", show_default=False)],
     policies: Annotated[
-        str | None, typer.Option(metavar="A,B,C", help="Policies to play.", show_default="all there are")
+        str | None, typer.Option(metavar="A,B,C", help="The policies to replay.", show_default="all")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Show what each policy would have made of a run, from the run's own documents; nothing is run again."""
-    names = replay_view.policies_of(policies)
-    told = replay_view.as_object(RunDirectory(run_dir), names)
+    """Show how a run would have gone under each policy. It is computed from the run's documents; no data is read."""
+    told = replay_view.as_object(RunDirectory(run_dir), replay_view.policies_of(policies))
     if as_json:
-        sys.stdout.write(json.dumps(told) + "\n")
+        _print_json(told)
     else:
         replay_view.show(told, _console())
 
@@ -257,16 +135,16 @@ def replay(
 def prune(
     runs: Annotated[
         str | None,
-        typer.Argument(help="The folder of all runs: jobs in it, and runs in those.", show_default="ROOT/runs"),
+        typer.Argument(help="The folder of all runs, which has a folder for each job.", show_default="ROOT/runs"),
     ] = None,
-    finished_days: Annotated[int, typer.Option(min=1, help="Days that finished runs are kept.")] = 30,
-    unfinished_days: Annotated[int, typer.Option(min=1, help="Days that unfinished runs are kept.")] = 7,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    finished_days: Annotated[int, typer.Option(min=1, help="Keep finished runs for this many days.")] = 30,
+    unfinished_days: Annotated[int, typer.Option(min=1, help="Keep unfinished runs for this many days.")] = 7,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
     root: Root = Path("data"),
 ) -> None:
-    """Take away run directories that nobody needs any more, and say of each what becomes of it and why.
+    """Remove run directories that nobody needs any more, and say for each what happens to it and why.
 
-    The two newest finished runs of a job stay, and so do the documents of runs whose result is the published one.
+    The two newest finished runs of a job stay, and so do the documents of every run whose result is the published one.
     """
     limits = Limits(finished=dt.timedelta(days=finished_days), unfinished=dt.timedelta(days=unfinished_days))
     for fate in fates(runs or str(root / "runs"), dt.datetime.now(tz=dt.UTC), limits):
@@ -285,8 +163,12 @@ def spec_reference(
     sys.stdout.write(schema_text() if schema else reference_page())
 
 
+def _print_json(told: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(told) + "\n")
+
+
 def _console(stderr: bool = False) -> Console:
-    """A terminal's own width; a pipe or a log has none, and takes long lines."""
+    """A console as wide as the terminal. A pipe or a log has no width of its own, and takes long lines."""
     console = Console(stderr=stderr)
     return console if console.is_terminal else Console(stderr=stderr, width=160)
 
@@ -295,26 +177,18 @@ def _new_run_id() -> str:
     return f"local__{dt.datetime.now(tz=dt.UTC):%Y-%m-%dT%H%M%S}-{secrets.token_hex(3)}"
 
 
-def _part(spec: JobSpec, date: str | None, hour: str | None, resumed: RunDirectory | None = None) -> Part:
-    """What to compute: as it is given, as the run was begun, or as the schedule would have it now."""
-    schedule = spec.schedule
-    if date is not None:
-        return part_named(date, hour, schedule.timezone, schedule.unit, "--")
-    if hour is not None:
-        raise SpecError("--hour", "a --date beside it", repr(hour)[:80])
-    if resumed is not None and resumed.exists("job.json"):
-        return resumed.job().part
-    return schedule.part_of(dt.datetime.now(tz=dt.UTC))
-
-
 def main() -> NoReturn:
-    """The console script: our errors are one sentence on standard error, and their exit code."""
+    """The console script: an error is one sentence on standard error, and an exit code."""
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
     try:
         app()
+    except SkewlessError as err:
+        sys.stderr.write(f"skewless: {err}\n")
+        sys.exit(err.exit_code)
     except Exception as err:  # noqa: BLE001  # the last line of defence: every failure ends in its sentence
-        if not isinstance(err, SkewlessError):
-            traceback.print_exc()
+        from skewless_spark.session.spark_errors import exit_code_of, sentence_for  # noqa: PLC0415  # imports Spark
+
+        traceback.print_exc()
         sys.stderr.write(f"skewless: {sentence_for(err)}\n")
         sys.exit(exit_code_of(err))
     sys.exit(0)

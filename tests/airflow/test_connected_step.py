@@ -109,7 +109,7 @@ def test_killing_the_task_asks_the_step_s_python_to_end(tmp_path: Path) -> None:
 def test_a_step_ends_with_its_task_when_its_log_breaks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # The entry names its application and would go on for minutes: the link that cannot be made ends the task.
     (tmp_path / "talks.py").write_text(_TALKS)
-    monkeypatch.setattr("skewless_airflow.operators.spark_step.JOBS", tmp_path)
+    monkeypatch.setattr("skewless_airflow.operators.spark_step.spark_entry", tmp_path.joinpath)
     operator = SkewlessSparkOperator(task_id="talks", entry="talks.py")
     operator.application_args = []
     untellable: Any = {}  # no task instance in it, so that the link to the application cannot be made

@@ -21,7 +21,7 @@ from skewless.routing.plan import RoutingPlan
 from skewless.run.directory import RunDirectory
 from skewless.run.publication import Identity, Overtaken
 from skewless_airflow.run_store import run_location
-from skewless_airflow.web.rendering.expectation_words import required_words
+from skewless_airflow.web.rendering.words import required_words
 from skewless_airflow.web.replaying import REPLAYS
 from tests import airflow_setting
 from tests.airflow.players import await_that, end_all, the_player
@@ -164,7 +164,7 @@ def test_every_page_renders_at_every_moment_and_keys_stay_text(viewer: TestClien
             "superseded",
             ["superseded by a later run", "<code>/runs/&lt;img src=x&gt;/later</code>", "turn 2"],
         ),
-        ("finished", ["published", "it balances.", "4 of 4 expectations held", "Certificate"]),
+        ("finished", ["published", "it balances.", "4 of 4 checks passed", "Certificate"]),
     ],
 )
 def test_the_run_page_tells_where_the_run_stands(viewer: TestClient, run_id: str, words: list[str]) -> None:
@@ -198,7 +198,7 @@ def test_of_a_failed_run_the_step_and_its_sentence_come_before_the_certificate(
 
 def test_of_a_failed_validation_the_expectations_come_before_the_certificate(viewer: TestClient) -> None:
     above = _before_the_certificate(_page(viewer, "failed-quality"))
-    assert "Step validate failed 1 of 4 expectations did not hold: expect_column_values_to_be_between" in above
+    assert "Step validate failed 1 of 4 checks failed: occurrences: values between" in above
     assert "1 of 400 values unexpected" in above
 
 
@@ -327,7 +327,7 @@ def test_several_aggregations_of_a_dag_are_kept_apart(viewer: TestClient, simula
     task = viewer.get(f"/skewless/dags/{DAG}/runs/several/tasks/clicks.stage_01.plan/decision").text
     assert "Decision about stage 1" in task
     assert "skew?group=clicks" in task
-    assert "4 of 4 expectations held" in _page(viewer, "several", "quality?group=clicks")
+    assert "4 of 4 checks passed" in _page(viewer, "several", "quality?group=clicks")
     over_time = viewer.get(f"/skewless/dags/{DAG}/over-time", params={"group": "clicks"}).text
     assert over_time.count("runs/several/skew?group=clicks") == 1
     assert "runs/finished/skew" not in over_time
@@ -364,6 +364,18 @@ def test_an_expectation_is_shown_with_its_history(viewer: TestClient) -> None:
     marks = re.findall(r'<rect class="(good|bad|none)"[^>]*><title>([^<]*)', text)
     assert {kind for kind, _ in marks} == {"good", "bad", "none"}
     assert any("&lt;img" in title or "1 of 400" in title for _, title in marks)
+
+
+def test_the_checks_of_the_spec_are_listed_apart_from_the_built_in_ones_and_those_that_failed_come_first(
+    viewer: TestClient,
+) -> None:
+    text = _page(viewer, "failed-quality", "quality")
+    own, result, ledger = (
+        text.index(f"<h2>{title}")
+        for title in ("Checks of this job&#39;s spec", "Built-in checks of the result", "Built-in checks of the ledger")
+    )
+    assert own < text.index("occurrences: values between") < result < text.index("every key has a value of key")
+    assert result < ledger < text.index("the ledger balances<")
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from skewless.planner.plain_ring import first_plan
 from skewless.planner.planner import plan_next_stage
 from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, RunDirectory, stage_step
 from skewless.run.publication import Overtaken, Publication
+from skewless.spec.result import Expectation, Quality
 from tests import airflow_setting
 from tests.airflow.test_dag_structure import SPEC
 from tests.unit import synthetic
@@ -140,6 +141,10 @@ def large_run(tasks: int, keys: int, stages: int = 3) -> Simulation:
     return run
 
 
+#: What the spec of each run expects, beside what every run is held to.
+_OWN = Expectation(type="expect_column_values_to_be_between", kwargs={"column": "occurrences", "max_value": 5})
+
+
 class Moments:
     """Writes a simulated run into a run directory step by step, as the Spark steps would."""
 
@@ -147,8 +152,10 @@ class Moments:
         self.run, self.simulation = RunDirectory(location), simulation
 
     def prepare(self) -> Moments:
-        """Job and plan 0."""
-        self.run.write_once("job.json", self.simulation.job)
+        """Job, with an expectation of its spec, and plan 0."""
+        job = self.simulation.job
+        spec = job.spec.model_copy(update={"quality": Quality(expectations=(_OWN,))})
+        self.run.write_once("job.json", job.model_copy(update={"spec": spec}))
         self.run.write_once("plans/0000.json", self.simulation.plans[0])
         return self
 
@@ -180,15 +187,15 @@ class Moments:
         attempt = self.run.new_attempt(QUALITY_STEP)
         checks = (
             _check("ledger", "ledger_balances", "", True, f"ledger_balances: {rows:,} rows of input"),
+            _check("result", "expect_column_values_to_not_be_null", "key", True,
+                   "expect_column_values_to_not_be_null(key): 0 of 400 values unexpected"),
+            _check("result", "expect_column_values_to_not_be_null", "key", True,
+                   "expect_column_values_to_not_be_null(key): 0 of 400 values unexpected"),
             _check(
                 "result", "expect_column_values_to_be_between", "occurrences", success,
                 "expect_column_values_to_be_between(occurrences, max_value=5): "
                 f"1 of 400 values unexpected, for example ({EVIL}): 7",
             ),
-            _check("result", "expect_column_values_to_not_be_null", "key", True,
-                   "expect_column_values_to_not_be_null(key): 0 of 400 values unexpected"),
-            _check("result", "expect_column_values_to_not_be_null", "key", True,
-                   "expect_column_values_to_not_be_null(key): 0 of 400 values unexpected"),
         )  # fmt: skip
         attempt.write(QUALITY_REPORT, QualityReport(success=success, keys=400, checks=checks, ledger=ledger))
         attempt.commit([], {"checks": len(checks), "failed": int(not success)})

@@ -33,6 +33,7 @@ def test_adaptive_is_within_2_percent_of_the_ideal_on_100_tasks(exponent: float)
     assert line.outcome.stages <= 7
 
 
+@pytest.mark.long
 def test_adaptive_has_fewer_partial_states_than_d_choices() -> None:
     ours = staged_line(Cell("Zipf z=2.0", 100, 2.0), zipf_keys(2.0), "adaptive").outcome
     assert ours.states_per_key <= PEERS["d_choices_stream"](zipf_keys(2.0), 100).states_per_key

@@ -17,7 +17,7 @@ from benchmarks.dpa.search import search
 from benchmarks.dpa.workloads import ITEMS, LETTERS, PUBLISHED, largest_load
 from benchmarks.dpa_table import RESULTS, SPEEDS_TABLE, main, markdown
 from skewless.planner.planner import plan_next_stage
-from skewless.routing.plan import WHOLE_SHARE, RoutingPlan
+from skewless.routing.plan import WHOLE_WEIGHT, RoutingPlan
 from skewless.routing.ring import Ring
 
 IDS = [f"{workload} {start}" for workload, start in CELLS]
@@ -136,7 +136,7 @@ def test_any_letter_alone_is_split_exactly(letter: str) -> None:
 
 @given(st.integers(0, 2**31 - 1), st.integers(0, 2**40), st.integers(1, 40))
 def test_of_four_rows_in_a_row_every_quarter_gets_one_whatever_the_salt(salt: int, block: int, blocks: int) -> None:
-    quarters = tuple((task, WHOLE_SHARE // 4) for task in range(4))
+    quarters = tuple((task, WHOLE_WEIGHT // 4) for task in range(4))
     plan = RoutingPlan(
         epoch=0, policy="adaptive", waves=(0, 1), ring=Ring.even(4, 1), head={"a": quarters}, share_salt=salt
     )

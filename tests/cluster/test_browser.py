@@ -230,7 +230,7 @@ def test_the_log_of_a_plan_task_says_what_was_decided(visit: Visit) -> None:
     [
         pytest.param("stage_00.run", "Skew report", "Ledger", id="skew report of a stage"),
         pytest.param("stage_01.plan", "Skew report", "Ledger", id="skew report of a plan"),
-        pytest.param("validate", "Quality report", "expectations held", id="quality report"),
+        pytest.param("validate", "Quality report", "checks passed", id="quality report"),
     ],
 )
 def test_a_link_on_the_page_of_a_task_opens_what_it_names(visit: Visit, task: str, link: str, says: str) -> None:
@@ -246,11 +246,11 @@ def test_the_quality_report_is_reached_from_the_run_and_tells_of_the_nights_befo
     visit.in_airflow("/plugin/skew")
     _into_our_frame(visit.driver)
     _click_text(visit.driver, "Data quality")
-    _await(lambda: "expectations held" in _text(visit.driver), "the quality report")
+    _await(lambda: "checks passed" in _text(visit.driver), "the quality report")
     assert len(visit.driver.find_elements(By.CSS_SELECTOR, ".marks rect.bad")) == len(FAILED)
     visit.driver.switch_to.default_content()
     visit.driver.get(visit.ours("RUN/quality"))
-    _await(lambda: "expectations held" in _text(visit.driver), "the quality report by itself")
+    _await(lambda: "checks passed" in _text(visit.driver), "the quality report by itself")
     _shoot(visit.driver, "quality")
 
 
@@ -324,7 +324,7 @@ def test_each_page_holds_at_the_width_of_a_telephone_without_a_word_on_the_conso
         # These name the heaviest keys or none, and this one is neither; nothing of theirs may run all the same.
         # The tests of the pages by themselves (tests/airflow) have such a key on each of them.
         pytest.param("RUN/tasks/stage_01.plan/decision", "Decision about stage 1", id="decision"),
-        pytest.param("RUN/quality", "expectations held", id="quality report"),
+        pytest.param("RUN/quality", "checks passed", id="quality report"),
         pytest.param("RUN/what-if", "static", id="what if"),
     ],
 )

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from skewless.errors import SkewlessError
 from skewless.planner.planner import plan_next_stage
 from skewless.run.directory import RunDirectory
-from skewless_spark.entries import entry
+from skewless_spark.entries import merge_states, prepare_run, run_stage, share_stage, validate_result
 from skewless_spark.result.publishing import publish_now
 from skewless_spark.session.spark_errors import sentence_for
 from tests.faults import arithmetic
@@ -85,11 +85,11 @@ class Step(NamedTuple):
 
 
 _ENTRIES: dict[str, Callable[[], None]] = {
-    "prepare_run.py": entry.prepare_run,
-    "run_stage.py": entry.stage_run,
-    "share_stage.py": entry.stage_share,
-    "merge_states.py": entry.states_merge,
-    "validate_result.py": entry.result_validate,
+    "prepare_run.py": prepare_run.main,
+    "run_stage.py": run_stage.main,
+    "share_stage.py": share_stage.main,
+    "merge_states.py": merge_states.main,
+    "validate_result.py": validate_result.main,
 }
 JOBS = Path(__file__).parents[2] / "jobs"
 

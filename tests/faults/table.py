@@ -24,52 +24,54 @@ class Tried(NamedTuple):
 
 #: What a kind is, for the page.
 KINDS = {
-    "kill": "SIGKILL of the process right before or right after an event of its own",
-    "kill driver": "SIGKILL of the Python driver while Spark writes, and goes on writing beside the next attempt",
+    "kill": "SIGKILL of the process right before or right after one of its file events",
+    "kill driver": "SIGKILL of the Python driver while Spark writes; Spark goes on writing beside the next attempt",
     "kill worker": "SIGKILL of all Python workers of Spark",
     "kill all": "SIGKILL of driver, JVM and Python workers",
-    "kill JVM": "SIGKILL of the JVM below a driver that lives",
-    "kill Airflow": "SIGKILL of processes of Airflow that is up, at work on a run; what is a server is started again",
+    "kill JVM": "SIGKILL of the JVM while its driver lives on",
+    "kill Airflow": "SIGKILL of Airflow's processes while a run goes on; servers are started again",
     "twice": "two attempts of one step at once",
     "pause": "SIGSTOP of an attempt; its successor goes on; then it wakes",
-    "full disk": "a file system of a few pages, or a limit to the length of files; then there is room again",
-    "source": "an input file that changes; brought back where that stopped the run",
+    "full disk": "a file system of a few pages, or a limit on the length of files; then there is room again",
+    "source": "an input file that changes; it is restored if the run stopped",
     "clock": "times that make no sense",
-    "damage": "a file of the run directory that is not as it was written, and stays so",
-    "tampering": "a run directory that was changed on purpose, and stays so",
+    "damage": "a file of the run directory is damaged, and stays so",
+    "tampering": "a run directory is changed on purpose, and stays so",
 }
 
 _HEAD = """# Faults
 
-What `make faults` did to runs, and what they came to. The page is written by it, from a real run; a short form is part
-of `make test`. Nothing in the product knows of it: Python's audit hook tells a launcher of every file that a step
+`make faults` breaks runs in every way we know and writes this page from what happened. `make test` does a short form of
+it. Nothing in the product knows of these trials: Python's audit hook tells a launcher about every file that a step
 opens, links, renames or removes below the run directory and the output folder, and the launcher sends the signal.
 
-Each trial begins with a run directory as it was before a step, does one thing to that step, and then goes on as
-Airflow does: it tries the step again, then those after it. Published before is an old result of the day, so that every
-reader in between must see the old one or the new one, whole.
+Each trial begins with a run directory as it was before a step and does one thing to that step. Then it goes on as
+Airflow does: it tries the step again, then those after it. An old result of the day is published beforehand, so
+every reader in between must see the old one or the new one, whole.
 
-- **right**: the run came to the result that plain Python computes from the input, its ledger balanced, and nothing else
-  was to be seen among what is published. With Spark, what happens to a stage or to the merge is judged by the merged
-  result; one trial in 25 goes on to the publication all the same, and without Spark each of them does.
-- **stopped**: it ended with one sentence (`... expected ..., but got ...`), and what was published was untouched.
+- **right**: the result equals what plain Python computes from the input, the ledger balances, and nothing else is among
+  the published files. With Spark, a trial on a stage or on the merge is judged by the merged result, and one in 25 goes
+  on to the publication; without Spark, all do.
+- **stopped**: the run ended with one sentence (`... expected ..., but got ...`), and the published files are
+  unchanged.
 - **wrong**: anything else.
 
-Steps named *no Spark* belong to runs in which plain Python writes what Spark writes, so that a trial takes a fraction
-of a second; plans, decisions, commits, checks of the input and the publication are the product's own in all of them.
+Steps named *no Spark* belong to runs in which plain Python writes what Spark would write, so that a trial takes a
+fraction of a second. Plans, decisions, commits, checks of the input and the publication are the product's own in all of
+them.
 
-A stage named *shared* is one that several Spark clusters share: one of them is struck, and another one ends it. Paths
-below `owner/` and `leases/` are records of who holds a step, or a virtual task of a shared stage.
+A stage named *shared* is shared by several Spark clusters: the fault hits one of them, and another one finishes the
+stage. Paths below `owner/` and `leases/` are records of who holds a step, or a virtual task of a shared stage.
 
-Trials of the kind *kill Airflow* have a whole Airflow that is up, with its LocalExecutor and a Spark Connect server,
-and one run in it for each trial: `success` by itself is *right*; failed, with a sentence in the task's log, and right
-once it was cleared, is *stopped*. Readers look at the published day from the trigger on. Airflow's own waits (for
+Each trial of the kind *kill Airflow* has a running Airflow, with its LocalExecutor and a Spark Connect server, and one
+run in it. If the run succeeds by itself, it is *right*; if it fails with a sentence in the task's log, and is right
+after it was cleared, it is *stopped*. Readers read the published day from the trigger on. Airflow's own waits (for
 heartbeats, orphans and the queue) are shortened to seconds.
 
 `python -m tests.faults --seed N` repeats a trial.
 
-Not tried here: a wall clock that jumps while a step runs (no step reads one; ages of files are looked at by retention
-and warm starts alone), and the death of executors on other machines.
+Not tried: a wall clock that jumps while a step runs (no step reads one; only retention and warm starts look at the age
+of files), and the death of executors on other machines.
 """
 
 

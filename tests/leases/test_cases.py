@@ -14,7 +14,7 @@ import yaml
 from skewless_leases.balancing.decisions import Action, Challenge, Memory, Surrender, Take, decide
 from skewless_leases.liveness.spans import TimeSpans
 from skewless_leases.stores.tables import Allocation, Grab, Look, Presence, Row
-from tests.leases.village import Village
+from tests.leases.simulated_workers import SimulatedWorkers
 
 CASES = yaml.safe_load(Path(__file__).with_name("cases.yaml").read_text(encoding="utf-8"))
 SPANS = TimeSpans.around(60)
@@ -83,63 +83,63 @@ class Course:
     """Enacts the steps of a case; each of them is a method."""
 
     def __init__(self, partitions: int) -> None:
-        self.village = Village([f"p{number:03d}" for number in range(partitions)], SPANS)
+        self.simulated = SimulatedWorkers([f"p{number:03d}" for number in range(partitions)], SPANS)
         self.marked = 0
 
     def join(self, rooms: Mapping[str, int]) -> None:
         for name, room in rooms.items():
-            self.village.join(name, room)
+            self.simulated.join(name, room)
 
     def join_stubborn(self, rooms: Mapping[str, int]) -> None:
         for name, room in rooms.items():
-            self.village.join(name, room, stops=False)
+            self.simulated.join(name, room, stops=False)
 
     def kill(self, name: str) -> None:
-        self.village.kill(name)
+        self.simulated.kill(name)
 
     def leave(self, name: str) -> None:
-        self.village.leave(name)
+        self.simulated.leave(name)
 
     def freeze(self, name: str) -> None:
-        self.village.frozen.add(name)
+        self.simulated.frozen.add(name)
 
     def wake(self, name: str) -> None:
-        self.village.frozen.remove(name)
+        self.simulated.frozen.remove(name)
 
     def mute(self, name: str) -> None:
-        self.village.silent.add(name)
+        self.simulated.silent.add(name)
 
     def unmute(self, name: str) -> None:
-        self.village.silent.remove(name)
+        self.simulated.silent.remove(name)
 
     def wait(self, leases: float) -> None:
-        self.village.run(leases * SPANS.normal_lease)
+        self.simulated.run(leases * SPANS.normal_lease)
 
     def mark(self, _: None) -> None:
-        self.marked = len(self.village.grants())
+        self.marked = len(self.simulated.grants())
 
     def held(self, loads: Mapping[str, int]) -> None:
-        assert self.village.loads() == loads
+        assert self.simulated.loads() == loads
 
     def even(self, _: None) -> None:
-        loads = self.village.loads().values()
-        assert sum(loads) == len(self.village.partitions)
+        loads = self.simulated.loads().values()
+        assert sum(loads) == len(self.simulated.partitions)
         assert max(loads) - min(loads) <= 1
 
     def moved(self, count: int) -> None:
-        assert len(self.village.grants()) - self.marked == count
+        assert len(self.simulated.grants()) - self.marked == count
 
     def lost(self, counts: Mapping[str, int]) -> None:
-        assert {name: len(self.village.diaries[name].lost_grants) for name in counts} == counts
+        assert {name: len(self.simulated.diaries[name].lost_grants) for name in counts} == counts
 
     def hang(self, name: str) -> None:
-        self.village.hung.add(name)
+        self.simulated.hung.add(name)
 
     def grabs(self, count: int) -> None:
-        assert len(self.village.store.scan("grab/")) == count
+        assert len(self.simulated.store.scan("grab/")) == count
 
     def workers(self, names: list[str]) -> None:
-        assert sorted(self.village.store.scan("workers/")) == [f"workers/{name}" for name in names]
+        assert sorted(self.simulated.store.scan("workers/")) == [f"workers/{name}" for name in names]
 
 
 @pytest.mark.parametrize("case", CASES["courses"], ids=lambda case: case["case"])

@@ -18,7 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import skewless_leases
-from skewless_leases.balancing.balance import share_out
+from benchmarks.leases.memory_store import MemoryStore
+from skewless_leases.balancing.balance import assign
 from skewless_leases.balancing.decisions import Memory, decide
 from skewless_leases.balancing.member import Member
 from skewless_leases.balancing.worker import Worker
@@ -29,9 +30,8 @@ from skewless_leases.liveness.silence import Silences
 from skewless_leases.liveness.spans import TimeSpans
 from skewless_leases.ownership.fence import Grant, check, commit, read, release, take
 from skewless_leases.stores.file_store import FileStore
-from skewless_leases.stores.memory_store import MemoryStore
 from skewless_leases.stores.tables import Allocation, Grab, Look, Presence, Row, decode, encode, look_at
-from tests.leases.village import Diary
+from tests.leases.simulated_workers import Diary
 
 REFUSED_SPANS = [
     ({"normal_lease": 0}, "time span normal_lease: expected more than 0 seconds, but got 0."),
@@ -74,7 +74,7 @@ def test_shares_are_even_sticky_and_within_the_room(workers: dict[str, tuple[int
     held = {worker: [f"{worker}{place}" for place in range(load)] for worker, (load, _) in workers.items()}
     free = [f"free{place}" for place in range(free_count)]
     loads = {worker: len(names) for worker, names in held.items()}
-    shares = share_out(free, loads, room, held)
+    shares = assign(free, loads, room, held)
     after = dict(loads)
     for receiver in shares.free.values():
         after[receiver] += 1
@@ -92,9 +92,7 @@ def test_shares_are_even_sticky_and_within_the_room(workers: dict[str, tuple[int
     assert not with_room or max(after.values()) - min(with_room) <= 1
     assert not gained & lost
     # What is even already stays where it is.
-    again = share_out(
-        [], after, room, {worker: [f"x{worker}{n}" for n in range(load)] for worker, load in after.items()}
-    )
+    again = assign([], after, room, {worker: [f"x{worker}{n}" for n in range(load)] for worker, load in after.items()})
     assert again.moves == {}
 
 

@@ -26,7 +26,7 @@ from skewless_leases.stores.file_store import FileStore
 from skewless_leases.stores.store import KeyValueStore
 from skewless_leases.stores.tables import look_at
 from tests.leases.player import PARTITIONS, SPANS
-from tests.leases.village import Diary
+from tests.leases.simulated_workers import Diary
 
 #: A loaded machine may take its time for anything; only what is promised is measured.
 PATIENCE_SECONDS = 30.0

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from skewless_leases.balancing.simulation import LEASES, ORIGINAL, OWN_PACE, Setting, simulate
+from benchmarks.leases.simulation import LEASES, ORIGINAL, OWN_PACE, Setting, simulate
 
 HOUR = 3600.0
 
@@ -54,7 +54,7 @@ def test_the_same_seed_gives_the_same_outcome() -> None:
 
 
 def test_the_table_is_printed() -> None:
-    command = [sys.executable, "-m", "skewless_leases.balancing.simulation", "--partitions", "8", "--minutes", "5"]
+    command = [sys.executable, "-m", "benchmarks.leases.simulation", "--partitions", "8", "--minutes", "5"]
     table = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     assert table[0].startswith("| piece of work")
     assert len(table) == 2 + 4 * 3

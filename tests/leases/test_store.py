@@ -13,12 +13,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from benchmarks.leases.memory_store import MemoryStore
 from skewless_leases.errors import LeaseError, StoreError
 from skewless_leases.liveness.heartbeat_process import ANSWER_BEATS
 from skewless_leases.liveness.spans import BEATS_PER_LEASE
 from skewless_leases.stores.address import open_store
 from skewless_leases.stores.file_store import FileStore
-from skewless_leases.stores.memory_store import MemoryStore
 from skewless_leases.stores.store import KeyValueStore
 
 

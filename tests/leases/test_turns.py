@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
+from benchmarks.leases.memory_store import MemoryStore
 from skewless_leases.errors import LeaseError
 from skewless_leases.ownership.turns import Standing, Turns
-from skewless_leases.stores.memory_store import MemoryStore
 from skewless_leases.stores.store import Versioned
 
 

@@ -10,12 +10,12 @@ from tests.load.footprint import Footprint
 
 _HEAD = """# Load
 
-What `make soak` did, and what it came to; the page is written by it, from a real run. The Airflow of `make up`, with
-its steps on the local Spark Connect server, has four small jobs. First runs of different days are triggered at once,
-spread over the jobs; then runs follow each other. After each run, the published day is held to what plain Python counts
-from the input, the ledger to itself, and the run directory and the output folder to having no drafts. In between, with
-no run under way, the processes are looked at: memory that a process alone holds, but of the JVM the heap that lives
-after a collection.
+`make soak` writes this page from a real run. The Airflow of `make up`, with its steps on the local Spark Connect
+server, has four small jobs. First, runs of different days are triggered at once, spread over the jobs; then runs follow
+each other. After each run, the published day is compared with what plain Python counts from the input, the ledger must
+balance, and the run directory and the output folder must have no drafts. In between, while no run is under way, the
+processes are measured: the memory that belongs to a process alone, and of the JVM the heap that is alive after a
+collection.
 """
 
 
@@ -57,8 +57,8 @@ def page(load: Load) -> str:
         f"{load.at_once} runs at once: {load.at_once_seconds:,.0f} s.",
         f"{len(load.seconds)} runs in a row: {each:.1f} s each (median; first third {first:.1f}, last {last:.1f}).",
         "",
-        f"{wrong} {grew} Told as growth is what the last third of the looks has more than the middle one: a tenth of a",
-        "part's memory, and 24 MiB, or eight descriptors, eight temporary files, two processes.",
+        f"{wrong} {grew} A part has grown if the last third of the measurements exceeds the middle third by",
+        "a tenth of its memory and 24 MiB, or by eight descriptors, eight temporary files or two processes.",
         "",
         *(f"- {words}" for words in (*load.faults, *load.growth)),
         *_table(load.looks),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import errno
 import os
 from collections.abc import Generator, Iterable
@@ -14,16 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from skewless.documents.ledger import balance
-from skewless.documents.quality import QualityReport
-from skewless.run.directory import QUALITY_STEP, RESULT_STEP, RunDirectory
+from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless.run.publication import Publication, published_path, publishing, turns_folder
 from skewless_leases import Turns, open_store
-from tests.unit import synthetic
+from tests.publication.days import NOW, commit_result, prepared
 
 FILES, FILE_ROWS = 8, 500
-#: When all of them are published: the old ones stay for their time of grace.
-NOW = dt.datetime(2026, 11, 21, 3, 0, tzinfo=dt.UTC)
 
 #: What a reader got: one version whole; an error that says that a file is not there; one that says that
 #: there is none at all, from pyarrow, which leaves out what goes while it lists; or what no reader may ever get.
@@ -32,9 +27,7 @@ Outcome = Literal["whole", "not found", "none listed", "torn"]
 
 def ready(folder: Path, out: Path, version: int) -> RunDirectory:
     """A validated run that only has to be published, its result the version given, which is its turn too."""
-    run = RunDirectory(str(folder))
-    job = synthetic.job([], output_path=str(out)).model_copy(update={"turn": version})
-    run.write_once("job.json", job)
+    run = prepared(folder, out, version)
     result = run.new_attempt(RESULT_STEP)
     Path(result.path("files")).mkdir(parents=True)
     files = []
@@ -43,11 +36,7 @@ def ready(folder: Path, out: Path, version: int) -> RunDirectory:
         rows = {"version": [version] * FILE_ROWS, "part": [part] * FILE_ROWS}
         pq.write_table(pa.table(rows), path, compression="none", use_dictionary=False)
         files.append(result.described("result", path, FILE_ROWS, copied=True))
-    result.commit(files, {"rows": FILES * FILE_ROWS, "keys": FILES * FILE_ROWS})
-    quality = run.new_attempt(QUALITY_STEP)
-    report = QualityReport(success=True, keys=FILES * FILE_ROWS, checks=(), ledger=balance(job, [], 0))
-    quality.write("result.json", report)
-    quality.commit([], {})
+    commit_result(run, result, files, rows=FILES * FILE_ROWS, keys=FILES * FILE_ROWS)
     return run
 
 

@@ -77,7 +77,7 @@ UP_TO_TWICE = PythonMapper(
 def install_paced(folder: Path) -> Path:
     """What an installer leaves of the package: aggregate ``paced_sum`` and mapper ``up_to_twice``."""
     info = folder / "paced-1.0.dist-info"
-    info.mkdir(parents=True)
+    info.mkdir(parents=True, exist_ok=True)
     (folder / "paced.py").write_text(_PACED)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: paced\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(
@@ -96,7 +96,7 @@ class ClusterProcess:
         self._log = self.log.open("w")
         self.process = subprocess.Popen(
             [
-                *(sys.executable, "-m", "skewless_spark.sharing", "--run-dir", run.root),
+                *(sys.executable, "-m", "skewless_spark.entries.share_stage", "--run-dir", run.root),
                 *("--cluster", name, "--master", "local[1]"),
             ],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PACE_ROW_SECONDS": str(row_seconds)},

@@ -206,3 +206,24 @@ def test_a_run_killed_in_the_middle_of_a_stage_is_resumed_to_the_same_result(hom
     assert resumed.returncode == 0, resumed.stderr
     second = json.loads(resumed.stdout)["result_path"]
     assert pq.read_table(second).equals(pq.read_table(whole["result_path"]))
+
+
+_VIEWS = """
+import sys
+from typer.testing import CliRunner
+from skewless_cli.main import app
+views = (
+    ["show", "run"], ["show", "run", "--json"], ["replay", "run"], ["prune", "runs", "--dry-run"], ["spec-reference"],
+)
+for words in views:
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+print("pyspark" in sys.modules, "skewless_spark" in sys.modules)
+"""
+
+
+def test_views_of_runs_import_no_spark(home: Path) -> None:
+    done = command("run", "spec.yaml", "--run-dir", "run", "--master", "local[2]", "--json", cwd=home)
+    assert done.returncode == 0, done.stderr
+    seen = subprocess.run([sys.executable, "-c", _VIEWS], cwd=home, capture_output=True, text=True, check=True)
+    assert seen.stdout.split() == ["False", "False"]

@@ -247,7 +247,7 @@ def test_the_code_that_is_sent_has_the_names_that_it_registers(tmp_path: Path) -
         names = archive.namelist()
         (registered,) = [name for name in names if name.endswith(".dist-info/entry_points.txt")]
         assert "exact_median" in archive.read(registered).decode()
-    assert {"skewless/documents/job.py", "skewless_spark/states/arrow_states.py"} <= set(names)
+    assert {"skewless/documents/job.py", "skewless_spark/states/python_reduction.py"} <= set(names)
 
 
 def test_the_server_its_driver_and_its_ui_listen_on_the_loopback_only(server: ConnectServer) -> None:

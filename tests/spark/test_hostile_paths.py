@@ -12,7 +12,8 @@ import pytest
 
 from skewless.errors import SpecError
 from skewless.run.directory import RunDirectory
-from skewless_spark.prepare.prepare import prepare, resolved
+from skewless_spark.prepare.locations import resolved
+from skewless_spark.prepare.prepare import prepare
 from tests.spark.scenario import DATE, spec_of
 
 

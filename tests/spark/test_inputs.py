@@ -18,7 +18,8 @@ from skewless.errors import InputError, LedgerError, SpecError
 from skewless.run.directory import RunDirectory
 from skewless.spec.reading import parse_spec
 from skewless.spec.spec import JobSpec
-from skewless_spark.prepare.prepare import freeze, prepare
+from skewless_spark.prepare.freezing import freeze
+from skewless_spark.prepare.prepare import prepare
 from skewless_spark.session.spark_errors import exit_code_of, sentence_for
 from skewless_spark.sources import Tally, read_units
 from skewless_spark.stage.stage import run_stage

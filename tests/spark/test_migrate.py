@@ -21,8 +21,6 @@ from tests.spark.scenario import write_input
 pytestmark = pytest.mark.long
 
 ROWS = 12_000
-#: A JVM for a few thousand rows: what counts is how soon it is up.
-_SOON_UP = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +31,7 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     packages = _installed(tmp_path_factory.mktemp("packages"))
     done = subprocess.run(
         [sys.executable, "-m", "tests.spark.migration", str(root)],
-        cwd=PROJECT, env={**os.environ, **_SOON_UP, "PYTHONPATH": str(packages)},
+        cwd=PROJECT, env={**os.environ, "PYTHONPATH": str(packages)},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]

@@ -16,7 +16,8 @@ from skewless.spec.input import Input
 from skewless.spec.reading import parse_spec
 from skewless_airflow.observability.lineage import dataset_name
 from skewless_spark.prepare.earlier_runs import _siblings
-from skewless_spark.prepare.prepare import freeze, prepare
+from skewless_spark.prepare.freezing import freeze
+from skewless_spark.prepare.prepare import prepare
 from skewless_spark.sources import list_input, require_unchanged
 from skewless_spark.sources.ranges import read_unit
 from skewless_spark.sources.uris import as_spark_says

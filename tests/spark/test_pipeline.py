@@ -22,7 +22,8 @@ from skewless.errors import InputError, LedgerError, QualityError, SpecError
 from skewless.run.directory import RunDirectory
 from skewless.run.publication import published_path
 from skewless.spec.input import Input
-from skewless_spark.prepare.prepare import freeze, prepare
+from skewless_spark.prepare.freezing import freeze
+from skewless_spark.prepare.prepare import prepare
 from skewless_spark.result.merge import merge_states
 from skewless_spark.sources import list_input
 from skewless_spark.stage.histogram import head_and_slots

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from skewless.planner.plain_ring import first_ring
 from skewless.routing.hashing import bucket_hash, encode_columns, key_hash
-from skewless.routing.plan import WHOLE_SHARE, RoutingPlan
+from skewless.routing.plan import WHOLE_WEIGHT, RoutingPlan
 from skewless.routing.ring import Ring
 from skewless.spec.routing import LARGEST_RING_BITS, Routing
 from skewless_spark.aggregates.key_text import key_text
@@ -61,7 +61,7 @@ def test_spark_routes_every_row_as_the_plan_says(spark: SparkSession) -> None:
         waves=(3, 4),
         ring=Ring.even(5, 16, ring_bits=10),
         factors={1: 4, 3: 2},
-        head={"hot": ((0, 1024), (4, 40_000), (8, WHOLE_SHARE - 51_024), (4, 10_000)), "warm": ((7, WHOLE_SHARE),)},
+        head={"hot": ((0, 1024), (4, 40_000), (8, WHOLE_WEIGHT - 51_024), (4, 10_000)), "warm": ((7, WHOLE_WEIGHT),)},
         share_salt=3,
     )
     origins = [(number % 7 << 40) | number for number in range(len(keys))]
@@ -94,8 +94,8 @@ def test_the_largest_ring_routes_alike_and_its_table_is_in_no_plan(
 
 
 def test_the_cells_of_a_share_are_as_few_as_can_be_and_hold_each_task_by_its_weight() -> None:
-    assert share_cells(((3, WHOLE_SHARE),)) == [3]
-    assert share_cells(((1, WHOLE_SHARE // 4), (2, 3 * WHOLE_SHARE // 4))) == [1, 2, 2, 2]
-    fine = share_cells(((0, 1), (1, WHOLE_SHARE - 1)))
-    assert len(fine) == WHOLE_SHARE
+    assert share_cells(((3, WHOLE_WEIGHT),)) == [3]
+    assert share_cells(((1, WHOLE_WEIGHT // 4), (2, 3 * WHOLE_WEIGHT // 4))) == [1, 2, 2, 2]
+    fine = share_cells(((0, 1), (1, WHOLE_WEIGHT - 1)))
+    assert len(fine) == WHOLE_WEIGHT
     assert fine.count(0) == 1

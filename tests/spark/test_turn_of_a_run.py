@@ -20,7 +20,7 @@ from skewless_cli import run_view
 from skewless_leases import Turns, open_store
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.result.publishing import publish_now
-from tests.unit.test_publication import validated
+from tests.publication.days import validated
 
 DATE = dt.date(2026, 11, 20)
 

@@ -1,4 +1,4 @@
-"""All that ``test_dag`` says of a DAG, with its steps as clients of a Spark Connect server."""
+"""What ``test_dag`` says of where a DAG's steps run, with its steps as clients of a Spark Connect server."""
 
 from __future__ import annotations
 
@@ -12,41 +12,33 @@ from deploy.local.standalone import free_port
 from skewless_airflow.connect import server as connect_server
 from skewless_airflow.connect.server import ConnectServer
 from tests import airflow_setting
-from tests.system.test_dag import (  # the tests and their fixtures, once more in this module
+from tests.system import test_dag
+from tests.system.test_dag import (  # these tests and their fixtures, once more in this module
     Night,
     disturbed,
     first_night,
-    pytestmark,
     root,
     run_dag,
     test_a_killed_driver_is_tried_again_and_the_result_is_the_same,
     test_a_run_ends_well_and_skips_only_what_is_not_needed,
-    test_clearing_any_one_task_and_letting_it_run_leaves_the_same_result,
     test_failed_quality_fails_the_task_and_publishes_nothing,
-    test_failed_quality_is_told_by_name_and_numbers,
-    test_failed_quality_leaves_the_day_that_was_published_before,
-    test_failed_quality_still_leaves_the_report,
     test_the_ledger_balances,
     test_the_published_counts_are_those_of_a_counter,
-    test_validation_that_failed_fails_again_when_it_is_cleared,
 )
 
 __all__ = [
     "disturbed",
     "first_night",
-    "pytestmark",
     "root",
     "test_a_killed_driver_is_tried_again_and_the_result_is_the_same",
     "test_a_run_ends_well_and_skips_only_what_is_not_needed",
-    "test_clearing_any_one_task_and_letting_it_run_leaves_the_same_result",
     "test_failed_quality_fails_the_task_and_publishes_nothing",
-    "test_failed_quality_is_told_by_name_and_numbers",
-    "test_failed_quality_leaves_the_day_that_was_published_before",
-    "test_failed_quality_still_leaves_the_report",
     "test_the_ledger_balances",
     "test_the_published_counts_are_those_of_a_counter",
-    "test_validation_that_failed_fails_again_when_it_is_cleared",
 ]
+
+
+pytestmark = [pytest.mark.long, *test_dag.pytestmark]
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from skewless.aggregates import RegisteredAggregates
 from skewless.documents.certificate import Certificate
 from skewless.documents.decision import Candidate, Decision
+from skewless.planner.policies import POLICIES
 from skewless.planner.priced_plan import FORWARD_COST_ROWS, STATE_COST_ROWS, TASK_COST_ROWS
-from skewless.spec.reading import parse_spec
+from skewless.spec import parse_spec
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -87,6 +89,19 @@ def test_the_readme_is_short_and_its_job_is_a_good_spec() -> None:
     assert text.count("\n") <= README_LINES
     (spec,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
     assert parse_spec(spec).output.path == "/lake/marts/clicks_by_page"
+
+
+def test_every_policy_has_a_page_and_a_line_in_the_table() -> None:
+    table = (DOCS / "policies" / "README.md").read_text(encoding="utf-8")
+    assert {name for name in POLICIES if not (DOCS / "policies" / f"{name}.md").exists()} == set()
+    assert {name for name in POLICIES if f"| [`{name}`]({name}.md) |" not in table} == set()
+
+
+def test_the_page_on_aggregates_has_every_shipped_one() -> None:
+    page = (DOCS / "aggregates.md").read_text(encoding="utf-8")
+    shipped = list(RegisteredAggregates())
+    assert shipped
+    assert {name for name in shipped if f"| `{name}` |" not in page} == set()
 
 
 def test_the_index_leads_to_every_page() -> None:

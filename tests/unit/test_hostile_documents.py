@@ -194,7 +194,7 @@ _ANY_REPORT = mutated(RAW["StageReport"], 2) | miscounted(RAW["StageReport"])
 _ANY_PLAN = mutated(_PLAN, 2) | miscounted(_PLAN)
 
 
-@fuzz(60)
+@fuzz(40)
 @given(_ANY_JOB, _ANY_REPORT, _ANY_PLAN, _GOOD)
 def test_the_planner_decides_or_refuses_whatever_it_is_given(job: Any, report: Any, plan: Any, good: set[int]) -> None:
     """What is edited by hand may be whole, and the seal made right again."""

@@ -23,7 +23,7 @@ _PIECES = st.sampled_from([
 PATHS = st.lists(_PIECES | st.text(max_size=3), max_size=8).map("".join)
 
 
-@fuzz(200)
+@fuzz(80)
 @given(PATHS, st.dates())
 @example("{date:..}/x", DAY)
 @example(".{date:.}/x", DAY)
@@ -45,7 +45,7 @@ def test_a_form_of_dots_is_no_step_up(path: str) -> None:
     assert "a path without a step up" in refused(SpecError, lambda: resolve_path(path, Part(DAY), "spec"))
 
 
-@fuzz(200)
+@fuzz(80)
 @given(st.text(max_size=300) | PATHS)
 @example("")
 @example(".")
@@ -61,7 +61,7 @@ def test_a_run_id_is_one_folder_that_no_reader_passes_over(run_id: str) -> None:
     assert safe_run_id(folder) == folder, "a page takes the name of a folder for a run id"
 
 
-@fuzz(200)
+@fuzz(80)
 @given(PATHS, PATHS)
 @example("a/b", "a-b")
 @example("", "run-")

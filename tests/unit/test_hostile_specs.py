@@ -53,7 +53,7 @@ def test_the_good_one_is_good() -> None:
     assert read(TEXT) is not None
 
 
-@fuzz(100)
+@fuzz(50)
 @given(mutated(GOOD))
 def test_a_changed_spec_goes_both_ways_or_is_refused_in_one_sentence(tree: Any) -> None:
     read(json.dumps(tree))  # of which YAML is a superset; what is none of JSON's it tells
@@ -71,7 +71,7 @@ def test_any_text_is_no_spec_and_told_so(text: str) -> None:
     assert read(text) is None
 
 
-@fuzz(100)
+@fuzz(50)
 @given(st.data())
 def test_a_spec_with_some_letters_changed_is_read_or_refused(data: st.DataObject) -> None:
     text = TEXT
@@ -88,10 +88,10 @@ BOMBS = {
     "a billion laughs": "a: &a [x, x]\nb: &b [*a, *a]\nc: &c [*b, *b]\n",
     "an alias of itself": "a: &a [*a]",
     "a merge of itself": "a: &a {<<: *a}",
-    "brackets": "[" * 20_000,
-    "braces": "{a: " * 10_000,
-    "dashes": "- " * 20_000,
-    "questions": "? " * 20_000,
+    "brackets": "[" * 2_000,
+    "braces": "{a: " * 2_000,
+    "dashes": "- " * 2_000,
+    "questions": "? " * 2_000,
     "a huge scalar": "name: " + "x" * 10_000_000,
     "a huge quoted scalar": 'name: "' + "x" * 200_000 + '"',
     "a huge number": "version: " + "9" * 200_000,

@@ -26,10 +26,10 @@ def stage(number: int, admitted: int, source: int | None, given: int | None, job
 
 def test_rows_are_foretold_as_they_came_for_each_one_listed() -> None:
     assert COUNTED.counted
-    assert COUNTED.foretold_rows((1, 2), seen_rows=90, seen_waves=1) == 400
+    assert COUNTED.predicted_rows((1, 2), seen_rows=90, seen_waves=1) == 400
     assert not MAPPED.counted
-    assert MAPPED.foretold_rows((1, 2), seen_rows=250, seen_waves=1) == 1000
-    assert MAPPED.foretold_rows((0, 1), seen_rows=0, seen_waves=0) == 100
+    assert MAPPED.predicted_rows((1, 2), seen_rows=250, seen_waves=1) == 1000
+    assert MAPPED.predicted_rows((0, 1), seen_rows=0, seen_waves=0) == 100
 
 
 def test_the_first_stage_of_a_mapped_run_has_no_budget() -> None:

@@ -14,7 +14,7 @@ from skewless.planner.first_plan import PROBE, sampled_plan
 from skewless.planner.forecast.key_sample import KeySample, unit_spread
 from skewless.planner.plain_ring import first_plan
 from skewless.routing.hashing import key_hash
-from skewless.routing.plan import WHOLE_SHARE, RoutingPlan
+from skewless.routing.plan import WHOLE_WEIGHT, RoutingPlan
 from tests.unit.synthetic import zipf_rows
 
 NATIVE = Algebra(mergeable=True, ordered=False, row_seconds=1e-6)
@@ -115,9 +115,9 @@ def largest_over_mean(plan: RoutingPlan, counts: np.ndarray, setup_rows: float) 
     """Of what the tasks of a plan have to do: their rows, and the set-ups of their keys."""
     loads = np.zeros(len(plan.tasks))
     for number, rows in enumerate(counts.tolist()):
-        shares = plan.head.get(f"key-{number}") or ((plan.tail_task(f"key-{number}"), WHOLE_SHARE),)
+        shares = plan.head.get(f"key-{number}") or ((plan.tail_task(f"key-{number}"), WHOLE_WEIGHT),)
         for task, weight in shares:
-            loads[task] += rows * weight / WHOLE_SHARE + setup_rows
+            loads[task] += rows * weight / WHOLE_WEIGHT + setup_rows
     return float(loads.max() / loads.mean())
 
 

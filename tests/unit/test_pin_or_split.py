@@ -13,7 +13,7 @@ from skewless.planner.placement.pin_or_split import (
     water_level,
 )
 from skewless.planner.placement.placement import Placement, Rows, whole_weights
-from skewless.routing.plan import WHOLE_SHARE
+from skewless.routing.plan import WHOLE_WEIGHT
 
 LOADS = st.lists(st.floats(0, 1e6), min_size=1, max_size=12).map(np.array)
 HEAVY_FIRST = st.lists(st.integers(0, 10**6).map(float), min_size=1, max_size=30).map(
@@ -26,7 +26,7 @@ def loads_of(placed: Placement, rows: Rows, base: Rows) -> Rows:
 
 
 def check_shares(placed: Placement, tasks: int) -> None:
-    assert np.bincount(placed.key, weights=placed.weight).tolist() == [WHOLE_SHARE] * placed.keys
+    assert np.bincount(placed.key, weights=placed.weight).tolist() == [WHOLE_WEIGHT] * placed.keys
     assert (placed.weight > 0).all()
     assert (np.diff(placed.key) >= 0).all()
     assert ((placed.task >= 0) & (placed.task < tasks)).all()
@@ -148,9 +148,9 @@ def test_no_keys_are_no_head() -> None:
 def test_shares_add_up_whatever_is_rounded(pieces: list[float]) -> None:
     amounts = np.array(pieces)
     weights = whole_weights(amounts)
-    assert weights.sum() == WHOLE_SHARE
-    cell = 1 / min(WHOLE_SHARE, 256 * len(pieces))
-    assert (np.abs(weights / WHOLE_SHARE - amounts / amounts.sum()) <= cell).all()
+    assert weights.sum() == WHOLE_WEIGHT
+    cell = 1 / min(WHOLE_WEIGHT, 256 * len(pieces))
+    assert (np.abs(weights / WHOLE_WEIGHT - amounts / amounts.sum()) <= cell).all()
 
 
 def test_two_pieces_are_multiples_of_a_512th() -> None:
@@ -158,15 +158,15 @@ def test_two_pieces_are_multiples_of_a_512th() -> None:
 
 
 def test_a_placement_is_written_as_a_plan_has_it_and_read_back() -> None:
-    shares = [((0, WHOLE_SHARE),), ((2, 3 * WHOLE_SHARE // 4), (0, WHOLE_SHARE // 4)), ((1, WHOLE_SHARE),)]
+    shares = [((0, WHOLE_WEIGHT),), ((2, 3 * WHOLE_WEIGHT // 4), (0, WHOLE_WEIGHT // 4)), ((1, WHOLE_WEIGHT),)]
     placed = Placement.of_shares(shares)
     assert placed.as_head(["b", "c", "a"]) == {"a": shares[2], "b": shares[0], "c": shares[1]}
     assert (placed.split.tolist(), placed.states) == ([1], 4)
 
 
 def test_rows_that_stay_are_those_whose_draws_name_the_same_task() -> None:
-    half = WHOLE_SHARE // 2
-    old = Placement.of_shares([((0, WHOLE_SHARE),), ((1, WHOLE_SHARE),), ((0, half), (1, half))])
-    new = Placement.of_shares([((0, WHOLE_SHARE),), ((0, WHOLE_SHARE),), ((1, half), (2, half))])
+    half = WHOLE_WEIGHT // 2
+    old = Placement.of_shares([((0, WHOLE_WEIGHT),), ((1, WHOLE_WEIGHT),), ((0, half), (1, half))])
+    new = Placement.of_shares([((0, WHOLE_WEIGHT),), ((0, WHOLE_WEIGHT),), ((1, half), (2, half))])
     assert old.kept_part(new).tolist() == [1.0, 0.0, 0.25]
     assert new.pairs_beyond(old) == 2

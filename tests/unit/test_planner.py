@@ -22,7 +22,7 @@ from skewless.planner.planner import plan_next_stage
 from skewless.planner.policies import POLICIES
 from skewless.planner.policies.proposal import Proposal
 from skewless.planner.priced_plan import PricedPlan, choose, propose, refuse_unsafe
-from skewless.routing.plan import WHOLE_SHARE, RoutingPlan
+from skewless.routing.plan import WHOLE_WEIGHT, RoutingPlan
 from tests.unit import synthetic
 from tests.unit.synthetic import MERGEABLE, WHOLE
 
@@ -36,7 +36,7 @@ def skewed(hot: int = 6000) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("policy", sorted(POLICIES))
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(COUNTS, st.data())
 def test_never_worse_than_standing_still(policy: str, seen: dict[str, int], data: st.DataObject) -> None:
     backlog = {key: data.draw(st.integers(0, rows)) for key, rows in seen.items()}
@@ -66,11 +66,11 @@ def test_never_worse_than_standing_still(policy: str, seen: dict[str, int], data
     assert Decision.from_json(decision.to_json()) == decision
     assert decision.next_plan is not None
     for shares in decision.next_plan.head.values():
-        assert sum(weight for _, weight in shares) == WHOLE_SHARE
+        assert sum(weight for _, weight in shares) == WHOLE_WEIGHT
         assert algebra is MERGEABLE or len(shares) == 1
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(COUNTS, st.data())
 def test_a_second_decision_keeps_the_promises_of_the_first(seen: dict[str, int], data: st.DataObject) -> None:
     """With keys that are split already, and what is left of them wherever it is."""
@@ -188,7 +188,7 @@ def test_a_plan_that_splits_what_may_not_be_split_is_refused() -> None:
     job = synthetic.job([1], WHOLE)
     plan = first_plan(job)
     forecast = Forecast.after(job, plan, synthetic.report(plan, {"hot": 100}, {"hot": 100}))
-    halves = Placement.of_shares([((0, WHOLE_SHARE // 2), (1, WHOLE_SHARE // 2))])
+    halves = Placement.of_shares([((0, WHOLE_WEIGHT // 2), (1, WHOLE_WEIGHT // 2))])
     with pytest.raises(PlanError, match="key 'hot' split"):
         refuse_unsafe(job, forecast, halves)
     refuse_unsafe(synthetic.job([1]), forecast, halves)

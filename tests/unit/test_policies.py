@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.peers.head_choices import choices_needed
@@ -19,7 +19,7 @@ from skewless.planner.plain_ring import first_plan
 from skewless.planner.planner import plan_next_stage
 from skewless.planner.policies import POLICIES
 from skewless.planner.priced_plan import PricedPlan, choose, propose
-from skewless.routing.plan import WHOLE_SHARE, RoutingPlan
+from skewless.routing.plan import WHOLE_WEIGHT, RoutingPlan
 from skewless.routing.ring import Ring
 from skewless.spec.routing import PolicyName
 from tests.unit import synthetic
@@ -107,6 +107,7 @@ def test_every_policy_of_the_spec_is_registered() -> None:
 
 
 @pytest.mark.parametrize("policy", ALL)
+@settings(max_examples=12)
 @given(st.data())
 def test_a_proposal_is_a_valid_plan_and_no_row_is_lost(policy: str, data: st.DataObject) -> None:
     algebra = data.draw(st.sampled_from([MERGEABLE, WHOLE]))
@@ -120,13 +121,14 @@ def test_a_proposal_is_a_valid_plan_and_no_row_is_lost(policy: str, data: st.Dat
         valid = RoutingPlan.model_validate(one.plan.model_dump())
         assert len(valid.tasks) == len(one.loads)
         for shares in valid.head.values():
-            assert sum(weight for _, weight in shares) == WHOLE_SHARE
+            assert sum(weight for _, weight in shares) == WHOLE_WEIGHT
             assert algebra is MERGEABLE or len(shares) == 1
     priced = list(propose(job, forecast))
     assert choose(priced).makespan_rows <= priced[0].makespan_rows
 
 
 @pytest.mark.parametrize("policy", ALL)
+@settings(max_examples=12)
 @given(st.data())
 def test_the_order_of_the_input_never_changes_a_proposal(policy: str, data: st.DataObject) -> None:
     job, plan, report = reported(policy, data, reducers=4, slots=6)
@@ -154,7 +156,7 @@ def test_one_reducer_has_nothing_to_do(policy: str) -> None:
 @pytest.mark.parametrize("policy", ALL)
 @pytest.mark.parametrize("algebra", [MERGEABLE, WHOLE], ids=["may be split", "whole"])
 def test_plans_stay_small_however_long_it_goes_on(policy: str, algebra: Any) -> None:
-    rounds = 50
+    rounds = 30
     job = synthetic.job([2000] * (rounds + 1), algebra, policy=policy, reducers=4, slots=6, max_factor=4, ring_bits=8)
     plan = first_plan(job)
     seen: dict[str, int] = {f"cold-{number}": 0 for number in range(300)}
@@ -472,7 +474,7 @@ def test_keys_that_may_not_be_split_go_whole_to_one_candidate(policy: str) -> No
 
 def test_one_choice_is_plain_hashing() -> None:
     (one,) = asked("partial_key", {f"key-{n}": 10 + n for n in range(100)}, choices=1)
-    assert one.head() == {key: ((candidates(key, 8, 1)[0], WHOLE_SHARE),) for key in one.forecast.keys}
+    assert one.head() == {key: ((candidates(key, 8, 1)[0], WHOLE_WEIGHT),) for key in one.forecast.keys}
 
 
 @pytest.mark.parametrize("policy", [*CHOOSERS, "bounded_load"])
@@ -522,7 +524,7 @@ def test_a_key_that_fits_nowhere_goes_to_the_least_loaded() -> None:
     seen = {"hot": 6000, **{f"cold-{n}": 10 for n in range(100)}}
     (one,) = asked("bounded_load", seen, 7000, named=["hot"], reducers=4)
     tail = one.forecast.tail_rows(one.routing)
-    assert one.head() == {"hot": ((int(np.argmin(tail)), WHOLE_SHARE),)}
+    assert one.head() == {"hot": ((int(np.argmin(tail)), WHOLE_WEIGHT),)}
     assert one.sentence.endswith("; 1 fit nowhere and go to the least loaded")
 
 

@@ -9,7 +9,7 @@ from skewless.planner.placement.cycle_removal import without_cycles
 from skewless.planner.placement.pin_or_split import SLIVER, pour, water_level
 from skewless.planner.placement.placement import Indices, Placement, Rows, cells_of, sums
 from skewless.planner.placement.rebalancing import rebalance
-from skewless.routing.plan import WHOLE_SHARE
+from skewless.routing.plan import WHOLE_WEIGHT
 
 LOADS = st.lists(st.floats(0, 1e6), min_size=1, max_size=12).map(np.array)
 HEAVY_FIRST = st.lists(st.integers(1, 10**6).map(float), min_size=1, max_size=30).map(
@@ -30,14 +30,14 @@ def scenes(draw: st.DrawFn) -> tuple[Placement, Rows, Rows]:
     old = pour(rows, before)
     factors = draw(st.lists(st.floats(0, 3), min_size=len(old.key), max_size=len(old.key)))
     base = draw(st.lists(st.floats(0, 1e6), min_size=len(before), max_size=len(before)))
-    return old, rows[old.key] * old.weight / WHOLE_SHARE * np.array(factors), np.array(base)
+    return old, rows[old.key] * old.weight / WHOLE_WEIGHT * np.array(factors), np.array(base)
 
 
 @given(scenes())
 def test_tasks_come_to_the_level_with_few_pairs_and_every_share_adds_up(scene: tuple[Placement, Rows, Rows]) -> None:
     old, amounts, base = scene
     placed = rebalance(old, amounts, base)
-    assert np.bincount(placed.key, weights=placed.weight).tolist() == [WHOLE_SHARE] * old.keys
+    assert np.bincount(placed.key, weights=placed.weight).tolist() == [WHOLE_WEIGHT] * old.keys
     assert (placed.weight > 0).all()
     assert (np.diff(placed.key) >= 0).all()
     assert placed.states <= old.keys + len(base) - 1
@@ -65,7 +65,7 @@ def test_what_is_at_the_level_already_stays_where_it_is(rows: Rows, tasks: int) 
 
 
 def test_only_what_is_too_much_moves_and_draws_stay() -> None:
-    old = Placement.of_shares([((0, WHOLE_SHARE // 2), (1, WHOLE_SHARE // 4), (2, WHOLE_SHARE // 4))])
+    old = Placement.of_shares([((0, WHOLE_WEIGHT // 2), (1, WHOLE_WEIGHT // 4), (2, WHOLE_WEIGHT // 4))])
     amounts = np.array([600.0, 100.0, 200.0])
     placed = rebalance(old, amounts, np.zeros(3))
     assert loads_after(old, amounts, np.zeros(3), placed) == pytest.approx([300, 300, 300], abs=2)
@@ -89,12 +89,12 @@ def test_cuts_keep_spark_s_tables_of_shares_small(scene: tuple[Placement, Rows, 
         weights = placed.weight[placed.key == number]
         tasks = len(set(placed.task[placed.key == number].tolist()))
         before = old.weight[old.key == number]
-        finest = min(WHOLE_SHARE // cells_of(tasks), int(np.min(before & -before)))
+        finest = min(WHOLE_WEIGHT // cells_of(tasks), int(np.min(before & -before)))
         assert (weights % finest == 0).all()
 
 
 def test_a_key_that_was_cut_many_times_is_laid_out_anew() -> None:
-    old = Placement.of_shares([tuple((number % 2, WHOLE_SHARE // 64) for number in range(64))])
+    old = Placement.of_shares([tuple((number % 2, WHOLE_WEIGHT // 64) for number in range(64))])
     placed = rebalance(old, np.where(old.task == 0, 30.0, 10.0), np.zeros(2))
     assert placed.pieces.tolist() == [2]
 

@@ -231,7 +231,7 @@ def test_the_largest_ring_of_a_spec_has_a_slot_for_each_of_its_reducers() -> Non
 def test_a_strict_doubling_ends_where_its_page_says() -> None:
     most = 904
     pages = [DOCS / "policies" / "doubling.md", *(DOCS / "decisions").glob("0016-*.md")]
-    assert [f"{most} reducers" in page.read_text(encoding="utf-8") for page in pages] == [True, True]
+    assert all(f"{most} reducers" in " ".join(page.read_text(encoding="utf-8").split()) for page in pages)
     first_ring(Routing(policy="doubling", strict=True, reducers=most))
     with pytest.raises(SpecError, match="take fewer reducers"):
         first_ring(Routing(policy="doubling", strict=True, reducers=most + 1))

@@ -10,12 +10,14 @@ from pydantic import ValidationError
 
 from skewless.errors import PlanError
 from skewless.routing.hashing import bucket_hash, pack_origin
-from skewless.routing.plan import LARGEST_PLAN, WHOLE_SHARE, RoutingPlan, Shares
+from skewless.routing.plan import LARGEST_PLAN, WHOLE_WEIGHT, RoutingPlan, Weights
 from skewless.routing.ring import Ring
 from skewless.routing.virtual_task import VirtualTask
 
 
-def plan_of(head: dict[str, Shares] | None = None, factors: dict[int, int] | None = None, salt: int = 0) -> RoutingPlan:
+def plan_of(
+    head: dict[str, Weights] | None = None, factors: dict[int, int] | None = None, salt: int = 0
+) -> RoutingPlan:
     return RoutingPlan(
         epoch=1,
         policy="adaptive",
@@ -62,26 +64,26 @@ def test_the_slot_tables_say_the_same_as_the_tasks() -> None:
 @pytest.mark.parametrize(
     "shares",
     [
-        ((2, WHOLE_SHARE),),
-        ((0, WHOLE_SHARE // 4), (3, WHOLE_SHARE * 3 // 4)),
+        ((2, WHOLE_WEIGHT),),
+        ((0, WHOLE_WEIGHT // 4), (3, WHOLE_WEIGHT * 3 // 4)),
         ((0, 256), (1, 32768), (2, 32512)),
     ],
     ids=["pinned", "split in two", "split in three"],
 )
-def test_rows_of_a_head_key_are_drawn_by_its_shares(shares: Shares) -> None:
+def test_rows_of_a_head_key_are_drawn_by_its_shares(shares: Weights) -> None:
     plan = plan_of({"hot": shares}, salt=7)
     drawn = Counter(plan.task_of("hot", pack_origin(row % 5, row)) for row in range(20_000))
     assert set(drawn) == {task for task, _ in shares}
     for task, weight in shares:
-        assert drawn[task] / 20_000 == pytest.approx(weight / WHOLE_SHARE, abs=0.015)
+        assert drawn[task] / 20_000 == pytest.approx(weight / WHOLE_WEIGHT, abs=0.015)
 
 
 def test_a_draw_at_the_end_of_a_share_is_of_the_next_one() -> None:
     """As in Spark: a share of w takes the draws 0 to w - 1, w of them."""
-    drawn = plan_of().draw(12345) >> 16
-    assert 1 < drawn < WHOLE_SHARE - 1
+    drawn = plan_of().row_hash(12345) >> 16
+    assert 1 < drawn < WHOLE_WEIGHT - 1
     for weight, task in ((drawn, 1), (drawn + 1, 0)):
-        plan = plan_of({"hot": ((0, weight), (1, WHOLE_SHARE - weight))})
+        plan = plan_of({"hot": ((0, weight), (1, WHOLE_WEIGHT - weight))})
         assert plan.task_of("hot", 12345) == task
 
 
@@ -92,7 +94,7 @@ def test_a_plan_of_more_tasks_than_memory_holds_is_refused() -> None:
 
 
 def test_another_salt_draws_anew() -> None:
-    shares = ((0, WHOLE_SHARE // 2), (1, WHOLE_SHARE // 2))
+    shares = ((0, WHOLE_WEIGHT // 2), (1, WHOLE_WEIGHT // 2))
     before, after = plan_of({"hot": shares}, salt=1), plan_of({"hot": shares}, salt=2)
     of_task_0 = [row for row in range(4000) if before.task_of("hot", row) == 0]
     assert np.mean([after.task_of("hot", row) for row in of_task_0]) == pytest.approx(0.5, abs=0.05)
@@ -108,16 +110,16 @@ def test_rows_without_a_key_spread_over_all_tasks() -> None:
     "shares",
     [
         (),
-        ((0, WHOLE_SHARE - 1),),
-        ((0, WHOLE_SHARE), (1, 0)),
-        ((0, 2 * WHOLE_SHARE), (1, -WHOLE_SHARE)),
-        ((4, WHOLE_SHARE),),
-        ((-1, WHOLE_SHARE),),
+        ((0, WHOLE_WEIGHT - 1),),
+        ((0, WHOLE_WEIGHT), (1, 0)),
+        ((0, 2 * WHOLE_WEIGHT), (1, -WHOLE_WEIGHT)),
+        ((4, WHOLE_WEIGHT),),
+        ((-1, WHOLE_WEIGHT),),
     ],
     ids=["none", "too little", "nothing", "negative", "unknown task", "task below 0"],
 )
-def test_odd_shares_are_refused_by_the_key_s_name(shares: Shares) -> None:
-    with pytest.raises(ValidationError, match="positive shares of the 4 tasks that add up to 65536"):
+def test_odd_shares_are_refused_by_the_key_s_name(shares: Weights) -> None:
+    with pytest.raises(ValidationError, match="positive weights of the 4 tasks that add up to 65536"):
         plan_of({"hot": shares})
 
 

@@ -16,7 +16,8 @@ from skewless.documents.commit import CommittedFile, StepCommit
 from skewless.errors import DocumentError, LostRaceError, RunDirectoryError, SkewlessError
 from skewless.planner.plain_ring import first_plan
 from skewless.planner.planner import plan_next_stage
-from skewless.run.directory import MANIFEST, STAGE_REPORT, RunDirectory, stage_step
+from skewless.run.attempt import MANIFEST
+from skewless.run.directory import STAGE_REPORT, RunDirectory, stage_step
 from skewless.run.file_checksum import file_checksum
 from tests.unit import synthetic
 
@@ -101,7 +102,7 @@ def test_the_same_document_may_be_written_again_another_may_not(run: RunDirector
     assert run.write_same("plan.json", numbered(1)) == numbered(1)
     assert run.write_same("plan.json", numbered(1)) == numbered(1)
     with pytest.raises(
-        RunDirectoryError, match=r"plan.json: expected the document this step would write, but got a different"
+        RunDirectoryError, match=r"plan.json: expected the document that this step would write, but got a different"
     ):
         run.write_same("plan.json", numbered(2))
 
@@ -118,9 +119,7 @@ def test_the_first_attempt_to_commit_counts_and_the_second_hears_of_it(run: RunD
     assert run.committed(step) == run.commit_of(step) == committed
     assert committed.of_kind("states") == (file,)
     assert committed.of_kind("backlog") == ()
-    with pytest.raises(
-        LostRaceError, match=f"expected to be the first attempt to commit, but got attempt {first.ident}'s"
-    ):
+    with pytest.raises(LostRaceError, match=f"attempt {first.ident} committed first"):
         second.commit([], {"rows": 6})
     assert run.committed(step) == committed
 
@@ -167,9 +166,7 @@ def test_a_crash_between_plan_and_decision_is_healed(run: RunDirectory) -> None:
 
 
 def test_what_is_missing_or_torn_is_named(run: RunDirectory) -> None:
-    with pytest.raises(
-        RunDirectoryError, match=r"expected job.json, but got no such file; run the step before this one"
-    ):
+    with pytest.raises(RunDirectoryError, match=r"there is no job.json; run the step before this one"):
         run.job()
     run.fs.makedirs(f"{run.root}/plans", exist_ok=True)
     run.fs.pipe_file(f"{run.root}/plans/0000.json", b'{"epoch":')

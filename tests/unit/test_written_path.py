@@ -52,7 +52,7 @@ def test_a_run_directory_is_named_as_it_was_given(place: str) -> None:
     assert (str(run), run.path("states/0")) == (location, f"{location}/states/0")
     run.write_once("failures/a.json", Failure(exit_code=1, sentence="It failed."))
     assert RunDirectory(str(run)).read("failures/a.json", Failure).sentence == "It failed."
-    with pytest.raises(RunDirectoryError, match=f"run directory {location}: expected job.json, but got no such file"):
+    with pytest.raises(RunDirectoryError, match=f"run directory {location}: there is no job.json"):
         run.job()
 
 

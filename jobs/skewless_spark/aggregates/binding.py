@@ -20,20 +20,20 @@ from skewless_spark.aggregates import REGISTRY, Aggregate
 from skewless_spark.aggregates.definition import NativeAggregate
 from skewless_spark.sources import EMPTY_COLUMN_TYPE, UNSUPPORTED
 
-#: Seconds of one core in which Spark takes a row into a native state: of a sketch; sums are faster still. Only
-#: its order of magnitude matters, beside what a stage costs.
+#: Seconds of one core that Spark needs to add a row to a native state. This is a sketch's; a sum needs less. Only the
+#: order of magnitude matters, in comparison with the cost of a stage.
 NATIVE_ROW_SECONDS = 1e-6
 
 
 @dataclass(frozen=True)
 class BoundAggregate:
-    """An aggregate of a job: its definition, its validated options, its arguments.
+    """An aggregate of a job, with its definition, validated options and arguments.
 
     Attributes:
         name: the result column.
-        definition: what it does.
+        definition: the registered aggregate.
         options: an instance of ``definition.options``.
-        columns: the input columns that it reads: ``column``, if it has one, then those that its options name.
+        columns: the input columns that it reads: first ``column``, if it has one, then those that its options name.
         spark_types: their Spark SQL types.
     """
 
@@ -45,19 +45,19 @@ class BoundAggregate:
 
     @property
     def spark_type(self) -> str:
-        """That of ``column``; "" without one."""
+        """The Spark SQL type of ``column``; "" if there is no column."""
         return self.spark_types[0] if self.spark_types else ""
 
     @property
     def arrow_types(self) -> ArrowTypes:
-        """Those of a Python aggregate, for its options and columns."""
+        """The Arrow types of a Python aggregate with these options and columns."""
         if not isinstance(self.definition, PythonAggregate):
             raise TypeError(f"{self.definition.name} is native: its states are Spark SQL columns")
         return self.definition.types(self.options, self.spark_types)
 
 
 def check_calls(spec: JobSpec, where: str) -> None:
-    """Check what can be said without the input: functions, options, whether a column is named.
+    """Check what needs no input: functions, options, and whether a column is named.
 
     Raises:
         SpecError: names the aggregate and what to change.
@@ -83,9 +83,9 @@ def argument_columns(spec: JobSpec) -> list[str]:
 
 
 def assumed_types(spec: JobSpec) -> dict[str, str]:
-    """For each argument column a type that all its aggregates take, where the input has no schema.
+    """A type for each argument column of an input without a schema: one that all aggregates of the column accept.
 
-    A column that no type would suit has the first one, and is refused by ``check_types``.
+    If no type suits all of them, the column gets the first type, and ``check_types`` refuses it.
     """
     return {
         column: next((kind for kind in _ASSUMED if not any(accepts(kind) for accepts in takers)), _ASSUMED[0])
@@ -93,23 +93,23 @@ def assumed_types(spec: JobSpec) -> dict[str, str]:
     }
 
 
-#: Types that a column without a schema may be assumed to have; any aggregate takes one of them.
+#: Types that a column without a schema may be assumed to have. Every aggregate accepts at least one of them.
 _ASSUMED = (EMPTY_COLUMN_TYPE, "boolean", "string")
 
 
 def check_types(spec: JobSpec, types: Mapping[str, str], where: str) -> dict[str, Algebra]:
-    """Hold the calls to the input's columns.
+    """Check the calls against the columns of the input.
 
     Args:
-        spec: the spec, its calls already checked.
-        types: Spark SQL type of each column of the input.
-        where: the input, for the message.
+        spec: the spec; ``check_calls`` has checked its calls.
+        types: the Spark SQL type of each column of the input.
+        where: what error messages call the input.
 
     Returns:
         The algebra of each aggregate.
 
     Raises:
-        InputError: a column is missing or has a type the aggregate does not take.
+        InputError: a column is missing, or the aggregate does not accept its type.
     """
     algebra = {}
     for name, call in spec.aggregates.items():
@@ -127,12 +127,12 @@ def check_types(spec: JobSpec, types: Mapping[str, str], where: str) -> dict[str
 
 
 def native_of(bound: list[BoundAggregate]) -> list[BoundAggregate]:
-    """Those whose states are Spark SQL columns."""
+    """The native aggregates, whose states are Spark SQL columns."""
     return [one for one in bound if isinstance(one.definition, NativeAggregate)]
 
 
 def python_of(bound: list[BoundAggregate]) -> list[BoundAggregate]:
-    """Those whose states live in a ``GroupsAccumulator``."""
+    """The Python aggregates, whose states live in a ``GroupsAccumulator``."""
     return [one for one in bound if isinstance(one.definition, PythonAggregate)]
 
 
@@ -158,7 +158,7 @@ def _options(at: str, model: type[BaseModel], given: Mapping[str, Any]) -> BaseM
 
 
 def _arguments(call: AggregateCall, definition: Aggregate, options: BaseModel) -> list[tuple[str, Accepts]]:
-    """The argument columns of a call in order, each with what says whether a type will do."""
+    """The argument columns of a call in order, each with the function that accepts or refuses a type."""
     own = [] if call.column is None else [(call.column, definition.accepts)]
     return [*own, *((str(getattr(options, name)), _accepts(one)) for name, one in definition.further.items())]
 

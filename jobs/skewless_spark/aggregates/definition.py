@@ -1,4 +1,4 @@
-"""What a native aggregate is: expressions of Spark SQL. Those in Python are ``skewless.aggregates.PythonAggregate``."""
+"""Native aggregates: expressions of Spark SQL. Python aggregates are ``skewless.aggregates.PythonAggregate``."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from skewless.aggregates.python_aggregate import NoOptions
 class Arguments:
     """What the update of a native aggregate sees: expressions over the rows of a task.
 
-    A row that the budget does not reach is there too, and must not count.
+    Rows beyond the stage's budget are among them, and must not count.
 
     Attributes:
-        columns: the argument columns, ``column`` first, then those that options name; null in a row that does
-            not count. An aggregate without an argument has a constant.
-        names: the same columns as SQL can call them, whether the row counts or not.
+        columns: the argument columns, first ``column``, then those that options name; null in a row that does
+            not count. An aggregate without an argument gets a constant.
+        names: the names of the same columns in SQL, with values in every row, whether it counts or not.
         spark_types: their Spark SQL types.
-        origin: ascends in the order of the input, no two rows have the same; null in a row that does not count.
-        counts: whether a row counts, as SQL can call it.
+        origin: ascending in the order of the input and different in every row; null in a row that does not count.
+        counts: the name in SQL of the column that says whether a row counts.
     """
 
     columns: tuple[Column, ...]
@@ -41,18 +41,18 @@ class NativeAggregate:
 
     Attributes:
         name: as in Spark SQL.
-        accepts: says what type of argument is required if it does not take a Spark SQL type; "" if it does.
+        accepts: "" for a Spark SQL type that the argument may have; else the kind of type that is required.
         update: aggregate expressions, one per state column, over the rows of a task.
-        merge: aggregate expressions over the named state columns, one per state column; a state may be null,
-            which counts as none. Also told the argument's Spark SQL type.
-        evaluate: the result, from the merged state columns; also told the argument's Spark SQL type.
+        merge: aggregate expressions over the named state columns, one per state column; a null state counts as no
+            state. Its last argument is the Spark SQL type of ``column``.
+        evaluate: the result, from the merged state columns. Its last argument is the Spark SQL type of ``column``.
         options: the pydantic model of its options.
-        further: the options that name a further argument column, in order, with what that column accepts.
+        further: the options that name further argument columns, in order, each with the types that it accepts.
         needs_column: whether it must have an argument.
         mergeable: as for ``PythonAggregate``.
         ordered: as for ``PythonAggregate``.
-        state_bytes: as for ``PythonAggregate``, of a key with few rows: most keys are such.
-        reads_origin: whether its update looks at ``Arguments.origin``, so that rows must have one.
+        state_bytes: as for ``PythonAggregate``, for a key with few rows, as most keys have.
+        reads_origin: whether its update reads ``Arguments.origin``, so that rows must have one.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Numbers for keys, so that states can live in flat arrays."""
+"""Keys as numbers, so that states can live in flat arrays."""
 
 from __future__ import annotations
 
@@ -48,6 +48,6 @@ class KeyIndex:
 
 
 def _first_rows(codes: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
-    """Where each code first appears; Arrow gives codes out in that order, so each is a new maximum there."""
+    """The row at which each code first appears. Arrow numbers codes in that order, so there it is a new maximum."""
     highest = np.maximum.accumulate(codes)
     return np.flatnonzero(np.diff(highest, prepend=-1))

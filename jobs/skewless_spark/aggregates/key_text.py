@@ -1,7 +1,7 @@
-"""The text of a key, as a Spark SQL expression; ``skewless.routing.hashing`` says the same in Python.
+"""The text of a key, as a Spark SQL expression; ``skewless.routing.hashing`` computes the same in Python.
 
-The text routes a row and names a key in plans and reports. It is never grouped by or put
-into a result: there the typed key columns themselves are used.
+The text routes a row and names a key in plans and reports. Grouping and results never use it: they use the typed key
+columns themselves.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ KEY_TYPES = (
 )  # fmt: skip
 
 
-#: Bytes of a key column's value, at most. A row is copied several times on its way through a shuffle, a hash map and
-#: a Python worker, and no buffer of any of them holds two gigabytes; keys of kilobytes are unheard of.
+#: A value of a key column has at most this many bytes. A row is copied several times on its way through a shuffle, a
+#: hash map and a Python worker, and none of their buffers holds two gigabytes; real keys are far shorter.
 LONGEST_KEY = 64 << 20
 
 
 def bounded(column: Column, spark_type: str, name: str) -> Column:
-    """A key column whose values are not longer than ``LONGEST_KEY``; asking for the length of one reads nothing.
+    """The column, with an error raised for a value of more than ``LONGEST_KEY`` bytes. The check reads no value.
 
     Args:
         column: the column.
         spark_type: its type.
-        name: as the spec calls it, for the sentence that ends the step where a value is longer.
+        name: its name in the spec, for the error.
     """
     if spark_type not in {"string", "binary"}:
         return column
@@ -39,7 +39,7 @@ def bounded(column: Column, spark_type: str, name: str) -> Column:
         f"key column {name!r}", f"values of at most {LONGEST_KEY:,} bytes", "one of {bytes} bytes",
         "group by a hash of it, or by a part",
     )  # fmt: skip
-    # Raised in the JVM, it is told as if one of our own workers had raised it; see ``spark_errors``.
+    # Raised in the JVM, it is reported as if one of our Python workers had raised it; see ``spark_errors``.
     before, _, after = f"skewless.errors.InputError: {whole}".partition("{bytes}")
     length = F.octet_length(column)
     sentence = F.concat(F.lit(before), F.format_number(length, 0), F.lit(after))
@@ -47,10 +47,10 @@ def bounded(column: Column, spark_type: str, name: str) -> Column:
 
 
 def canonical_text(column: Column, spark_type: str) -> Column:
-    """One text per value, and equal texts only for values that Spark's grouping takes as equal.
+    """One text per value; two values have equal texts only if Spark groups them together.
 
-    A timestamp becomes its microseconds, since its display has an hour that occurs twice a
-    year; negative zero becomes zero; bytes become hexadecimal digits.
+    A timestamp becomes its microseconds, since one hour of local time occurs twice a year. Negative zero becomes
+    zero. Bytes become hexadecimal digits.
     """
     match spark_type:
         case "string":
@@ -68,8 +68,8 @@ def canonical_text(column: Column, spark_type: str) -> Column:
 def key_text(columns: Sequence[Column], spark_types: Sequence[str]) -> Column:
     """The key text of one or several key columns; see ``skewless.routing.hashing.encode_columns``.
 
-    A single null key column gives null, which is routed by the row's origin. Several columns
-    never give null: a null among them is a value like any other.
+    A single key column gives null for null, and such a row is routed by its origin. Several columns never give null:
+    a null among them is a value like any other.
     """
     texts = [canonical_text(column, kind) for column, kind in zip(columns, spark_types, strict=True)]
     if len(texts) == 1:

@@ -1,4 +1,4 @@
-"""Native aggregates and registered ones under one roof."""
+"""One registry of native aggregates and of the Python aggregates that packages register."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ Aggregate = NativeAggregate | PythonAggregate
 
 
 class AggregateRegistry(Mapping[str, Aggregate]):
-    """Every aggregate by its name. A Python one is imported when it is first asked for.
+    """Every aggregate by its name. A Python aggregate is imported at its first use.
 
     Args:
-        native: they win: whoever writes ``sum`` gets Spark's, whatever is installed.
-        registered: the Python ones.
+        native: the native aggregates, which take precedence: ``sum`` is Spark's, whatever packages register.
+        registered: the Python aggregates.
     """
 
     def __init__(self, native: Iterable[NativeAggregate], registered: RegisteredAggregates) -> None:
@@ -28,7 +28,7 @@ class AggregateRegistry(Mapping[str, Aggregate]):
         self._told: set[str] = set()
 
     def __getitem__(self, name: str) -> Aggregate:
-        """The aggregate of a name; a package that registers a native one's name is told of, once.
+        """The aggregate of a name. A registered name that a native aggregate has already is logged once.
 
         Raises:
             KeyError: there is none.

@@ -1,4 +1,4 @@
-"""Where a task's time goes: key by key for those that have many of its rows, and in all."""
+"""Where a task's time goes: in total, and for each key that has many of its rows."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ import pyarrow as pa
 
 Groups = npt.NDArray[np.int64]
 
-#: A key is timed apart in a batch of which it has at least this part: what a key of fewer rows costs
-#: moves no task, and every further call of an aggregate costs some microseconds.
+#: A key is timed apart in a batch if it has at least this fraction of the rows. A key of fewer rows cannot make a task
+#: slow, and every further call of an aggregate costs some microseconds.
 TIMED_PART = 1 / 64
 
 
 class Stopwatch:
     """Seconds of one task, and of the keys that were timed apart.
 
-    Which rows are timed together depends on the batches alone and never on the time itself, so that
-    a task that is run again cuts them the same way.
+    The batches alone decide which rows are timed together, never the time itself, so that a task that is run again
+    groups its rows in the same way.
 
     Args:
-        clock: seconds, ascending.
+        clock: the time in seconds, which never decreases.
 
     Attributes:
-        seconds: of the task, all in all.
+        seconds: the total for the task.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -45,14 +45,14 @@ class Stopwatch:
             self.seconds += self._clock() - started
 
     def timed(self, groups: Groups, total: int, update: Callable[[Groups, Groups | None], None]) -> None:
-        """Have a batch updated, its heavy keys apart.
+        """Update with a batch, and time its heavy keys apart.
 
-        Rows of one key stay in order; those of different keys may change places.
+        Rows of one key stay in order; rows of different keys may be reordered.
 
         Args:
-            groups: of each row, shape ``(rows,)``, not empty.
-            total: groups there are.
-            update: called with groups and their places in the batch; None for all of it.
+            groups: the group of each row, shape ``(rows,)``, not empty.
+            total: the number of groups.
+            update: called with groups and the row numbers they have in the batch, or None for the whole batch.
         """
         counts = np.bincount(groups, minlength=total)
         heavy = np.flatnonzero(counts >= max(2.0, TIMED_PART * len(groups)))
@@ -73,10 +73,10 @@ class Stopwatch:
     def of_groups(self, rows: Groups) -> pa.Array:
         """Seconds of each group, null where it was never timed apart, shape ``(groups,)``.
 
-        A key that was light in some batches is taken to have cost as much per row there.
+        In batches in which a key was light, it is assumed to have cost the same per row.
 
         Args:
-            rows: of each group in all, shape ``(groups,)``.
+            rows: the total rows of each group, shape ``(groups,)``.
         """
         self._grow(len(rows))
         timed = self._timed_rows > 0

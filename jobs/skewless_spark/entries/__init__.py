@@ -1,1 +1,1 @@
-"""What spark-submit and the command line start: one step, or all of them."""
+"""What spark-submit runs: one file for each step of a run, and the whole run in one session."""

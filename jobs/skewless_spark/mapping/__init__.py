@@ -16,26 +16,26 @@ __all__ = ["map_types", "mapped_rows", "source_columns"]
 
 
 def source_columns(job: Job, columns: Sequence[str]) -> Sequence[str]:
-    """The input columns that a job reads for some columns of its rows."""
+    """The input columns that a job reads to get these columns of its rows."""
     return columns if job.spec.map is None else job.source.reads
 
 
 def map_types(spark: SparkSession | None, given: Map, types: Mapping[str, str], at: str) -> Mapped:
-    """Hold a map to the columns of its input.
+    """Check a map against the columns of its input.
 
     Args:
-        spark: to analyze a select list with; a mapper needs none.
-        given: the spec's section.
-        types: Spark SQL type of each input column.
-        at: where, for messages.
+        spark: analyzes a select list; a mapper needs no session.
+        given: the spec's section ``map``.
+        types: the Spark SQL type of each input column.
+        at: what error messages call the input.
 
     Raises:
-        SpecError: it says nothing that may be run.
-        InputError: it reads a column that is not there.
+        SpecError: the map is not valid, or a task could not repeat it.
+        InputError: the map reads a column that does not exist.
     """
     if given.select is None or spark is None:
         return python_mapper.types_of(given, types, at)
-    # Spark's parser and analyzer are in a JVM, which a client has not.
+    # Spark's parser and analyzer run in a JVM, which a Spark Connect client does not have.
     return analyzed_apart.types_of(given, types, at) if connected() else select_list.types_of(spark, given, types, at)
 
 
@@ -53,11 +53,11 @@ def mapped_rows(
     Args:
         spark: the session.
         job: the frozen job.
-        rows: ``s0``, ``s1``, ... and the origin.
-        names: what the numbered columns are called in the input.
-        columns: the mapped columns that are wanted; they come back as ``c0``, ``c1``, ...
-        origin: name of the column with the origin of a row; a mapped row has that of its source row.
-        index: name of the column for the place of a mapped row among those of its source row.
+        rows: the input columns as ``s0``, ``s1``, ... and the origin.
+        names: the names of the numbered columns in the input.
+        columns: the requested mapped columns, which are returned as ``c0``, ``c1``, ...
+        origin: the name of the column with the origin of a row; a mapped row has the origin of its source row.
+        index: the name of the column for the number of a mapped row among the rows of its source row, from 0.
     """
     given = job.spec.map
     if given is None:

@@ -1,4 +1,4 @@
-"""``python -m skewless_spark.mapping.analysis``: what ``analyzed_apart`` starts; question and answer are JSON."""
+"""``python -m skewless_spark.mapping.analysis``: the process that ``analyzed_apart`` starts; it talks JSON."""
 
 from __future__ import annotations
 

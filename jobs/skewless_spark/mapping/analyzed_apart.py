@@ -1,6 +1,6 @@
-"""A select list, parsed and analyzed by a Spark of its own that ends with that: for a client, which has no JVM.
+"""Analyzes a select list in a local Spark started for it alone: a Spark Connect client has no JVM.
 
-It knows the functions that are built into Spark, and none that a catalog has.
+That Spark knows Spark's built-in functions, and no functions of a catalog.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a map makes of the columns of an input."""
+"""The columns that a map makes from the columns of an input."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from skewless.documents.job import Selected
 
 
 class Mapped(NamedTuple):
-    """The columns of the mapped rows, and what they are made from.
+    """The columns of the mapped rows, and the input columns that they are made from.
 
     Attributes:
-        types: Spark SQL type of each mapped column.
+        types: the Spark SQL type of each mapped column.
         reads: the input columns that the map reads.
-        selected: the select list as it was parsed, if the map is one.
+        selected: the parsed select list; empty for a mapper.
     """
 
     types: dict[str, str]

@@ -1,4 +1,4 @@
-"""Running a registered Python mapper over the rows of a wave."""
+"""Runs a registered Python mapper over the rows of a wave."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def bound(given: Map, at: str) -> tuple[PythonMapper, BaseModel]:
     """The mapper that a spec names, with its options validated.
 
     Raises:
-        SpecError: there is no such mapper or option.
+        SpecError: the mapper or one of the options does not exist.
     """
     where = f"{at}, field map"
     mapper = mapper_named(str(given.mapper), where)
@@ -53,7 +53,7 @@ def apply(
     given: Map, rows: DataFrame, names: Sequence[str], columns: Sequence[str], types: Mapping[str, str], origin: str,
     index: str,
 ) -> DataFrame:  # fmt: skip
-    """Map rows; see ``mapping.mapped_rows``. The mapper travels to the workers by its name."""
+    """Map rows; see ``mapping.mapped_rows``. The workers get the mapper by its name."""
     fields = [*(f"c{number} {types[name]}" for number, name in enumerate(columns)), f"{origin} bigint", f"{index} int"]
     return rows.mapInArrow(_map_batches(given, list(names), list(columns), origin, index), ", ".join(fields))
 

@@ -1,4 +1,4 @@
-"""A map as a Spark SQL select list: parsed and analyzed by Spark, and held to what may be run again."""
+"""A map as a Spark SQL select list: Spark parses and analyzes it, and what a task could not repeat is refused."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from skewless.spec.input import Map
 from skewless_spark.mapping.mapped import Mapped
 
 _GENERATORS = ("explode", "explode_outer", "posexplode", "posexplode_outer")
-#: Depend on the moment, on who asks or on which task asks, though Spark takes some as constant.
+#: Functions that depend on the time, the user or the task, although Spark treats some of them as constant.
 _FLEETING = frozenset(
     [
         "current_timestamp",
@@ -48,7 +48,7 @@ _FLEETING = frozenset(
         "try_reflect",
     ]
 )
-#: Our own columns beside those of the input, whose names may be any.
+#: Our own columns beside those of the input, which may have any name.
 _ORIGIN = "skewless origin"
 _METADATA = "_metadata"
 
@@ -57,8 +57,8 @@ class Item(NamedTuple):
     """One expression of the list.
 
     Attributes:
-        selected: what it makes, and how.
-        reads: names that may be columns of the input.
+        selected: the columns that it makes, and the expression.
+        reads: the names in it that may be columns of the input.
     """
 
     selected: Selected
@@ -91,7 +91,7 @@ def types_of(spark: SparkSession, given: Map, types: Mapping[str, str], at: str)
 
 
 def selected_of(spark: SparkSession, given: Map) -> tuple[Selected, ...]:
-    """The list of a job that was frozen without it, by an earlier release."""
+    """The select list of a job that an earlier release froze without it."""
     return tuple(_parsed(spark, text, "job.json").selected for text in given.select or ())
 
 
@@ -149,7 +149,7 @@ def _parsed(spark: SparkSession, text: str, at: str) -> Item:
     """An item of the list.
 
     Raises:
-        SpecError: it is no expression with a name, or one that may not be in a map.
+        SpecError: it is not an expression with a name, or not allowed in a map.
     """
     item = _checked(spark, text, at)
     if not item.selected.names:
@@ -223,7 +223,7 @@ def _parts(one: Any) -> list[str]:
 
 
 def _refuse_unrepeatable(frame: DataFrame, explodes: bool, at: str) -> None:
-    """What only the analyzer knows: other functions that differ each time, aggregates, further generators."""
+    """Refuse what only the analyzer recognizes: further non-deterministic functions, aggregates, generators."""
     generators = 0
     for node in _tree(cast("Any", frame)._jdf.queryExecution().analyzed()):  # noqa: SLF001  # the analyzed plan
         kind = node.getClass().getSimpleName()

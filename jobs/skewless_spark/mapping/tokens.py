@@ -1,4 +1,4 @@
-"""The mapper ``tokens``: every match of a pattern in the lines of texts, with file, line and column."""
+"""The mapper ``tokens``: every match of a pattern in lines of text, with its file, line and column."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Options(BaseModel, extra="forbid", frozen=True, strict=True):
     Attributes:
         pattern: a regular expression of Python.
         column: the input column with the lines.
-        below: files are named by their path below the last folder of this name; empty for the whole path.
+        below: files are named by their path below the last folder of this name; if empty, by the whole path.
     """
 
     pattern: str = Field(default=r"[A-Za-z_]\w*", min_length=1)

@@ -1,1 +1,1 @@
-"""Freezing a run: the spec, the pinned input, waves, a sample of keys, plan 0."""
+"""Preparing a run: spec and input frozen, waves cut, keys sampled, plan 0 written."""

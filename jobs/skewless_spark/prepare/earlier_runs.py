@@ -1,4 +1,4 @@
-"""The earlier runs of a job, beside its new run directory: what a warm start is made from."""
+"""The earlier runs of a job beside its new run directory, from which a warm start is made."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless.run.written_path import as_written
 from skewless.spec.spec import JobSpec
 
-#: Of the folders beside a run directory so many are looked at, those with the last names first.
+#: At most this many folders beside a run directory are read, in descending order of their names.
 SIBLINGS = 50
 _RESULT = f"{RESULT_STEP}/COMMIT.json"
 
 
 class _Candidate(NamedTuple):
-    """A finished run; the newest is the greatest."""
+    """A finished run. Tuples compare by age: the newest run is the greatest."""
 
     date: dt.date
     hour: str
@@ -29,16 +29,16 @@ class _Candidate(NamedTuple):
 def last_two(run: RunDirectory, spec: JobSpec) -> tuple[str, ...]:
     """The newest two finished runs of the same job, newest first, as locations that fsspec opens.
 
-    Of the same job are those of the same name and key columns. Newer is a later date, then a later
-    commit of the result, then a later name. What cannot be read is none, and neither is a run whose
-    rows were combined where they were read: its keys are counted, but it is not kept for their sake.
+    Runs of the same job have the same name and the same key columns. The newer run has the later date; of equal dates
+    the later commit of its result; then the later name. Folders that cannot be read are passed over, and so are runs
+    of the engine ``combine``.
 
     Args:
         run: the new run's directory.
         spec: its spec.
 
     Returns:
-        At most two; none where the spec wants no warm start or its policy makes none.
+        At most two; none if the spec turns warm starts off or its policy makes none.
     """
     if not applies(spec):
         return ()
@@ -48,18 +48,18 @@ def last_two(run: RunDirectory, spec: JobSpec) -> tuple[str, ...]:
 
 
 def last_histogram(location: str) -> Histogram:
-    """What a finished run saw, in all its stages.
+    """The histogram of a finished run over all of its stages.
 
     Raises:
-        RunDirectoryError: it is not there any more.
-        DocumentError: it cannot be read.
+        RunDirectoryError: the run directory does not exist any more.
+        DocumentError: its report cannot be read.
     """
     run = RunDirectory(location)
     return run.report(max(0, run.committed_stages() - 1)).histogram
 
 
 def _siblings(run: RunDirectory) -> list[str]:
-    """Locations of the folders beside a run directory, those with the last names first."""
+    """Locations of the folders beside a run directory, in descending order of their names."""
     parent = run.root.rpartition("/")[0]
     try:
         entries = run.fs.ls(parent, detail=True)
@@ -86,7 +86,7 @@ def _candidate(location: str, spec: JobSpec) -> _Candidate | None:
 
 
 def _modified(run: RunDirectory) -> float:
-    """When its result was committed, in seconds; 0 where the file system does not say."""
+    """When its result was committed, in seconds since 1970; 0 if the file system does not record it."""
     try:
         moment: dt.datetime = run.fs.modified(f"{run.root}/{_RESULT}")
     except NotImplementedError:

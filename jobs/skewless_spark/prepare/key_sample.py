@@ -1,4 +1,4 @@
-"""Taking a sample of the keys before any stage: some thousand rows of some source partitions, no Spark job."""
+"""A sample of the keys before stage 0: some thousand rows of some source partitions, read without a Spark job."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from skewless.routing.hashing import encode_columns
 from skewless.routing.waves import GOLDEN_SECTION
 from skewless_spark.states.columns import NULL_KEY
 
-#: Source partitions that are sampled at most, and rows of all of them together: the sample stays small beside the
-#: smallest first wave, and within some megabytes.
+#: At most this many source partitions are sampled, and at most this many rows in total. The sample stays small in
+#: comparison with the smallest first wave, and takes some megabytes.
 SAMPLED_UNITS = 64
 SAMPLED_ROWS = 262_144
-#: Partitions that are read at once.
+#: Partitions that are read at the same time.
 READERS = 16
-#: Bytes that are read of a column at a time: its first rows are wanted, and not all of it.
+#: Bytes of a column that are read at a time, since only its first rows are needed.
 BUFFER_BYTES = 1 << 18
-#: The heaviest keys, by which partitions are compared; each was seen about once in every one, at least.
+#: Partitions are compared by this many of the heaviest keys; each must have at least one row per partition on average.
 COMPARED_KEYS = 32
-#: Key types whose texts are easily told without Spark; see ``skewless_spark.aggregates.key_text``.
+#: Key types whose texts are easy to compute without Spark; see ``skewless_spark.aggregates.key_text``.
 TOLD_TYPES = ("string", "tinyint", "smallint", "int", "bigint", "date")
 _BATCH_ROWS = 1 << 16
-#: Columns beside the key's own, whose names no column of an input has.
+#: Columns beside the key columns. No column of an input has such a name.
 _UNIT, _ROWS, _KEY = "\0unit", "\0rows", "\0key"
 
 
 def sample_keys(job: Job) -> KeySample | None:
-    """Count the keys of a sample of the input; None where its keys cannot be read without a stage.
+    """Count the keys of a sample of the input; None if its keys cannot be read without a stage.
 
-    A source partition's first rows stand for it, as many as it has a part of the input. Partitions are taken
-    spread over the listing, as waves are.
+    The first rows of a source partition represent it, in proportion to its rows. The sampled partitions are spread
+    over the listing, as waves are.
     """
     units = [unit for unit in job.units if unit.rows]
     if not units or job.spec.map or job.source.format != "parquet" or set(job.spec.key) - _columns_of(units[0]):
@@ -57,7 +57,7 @@ def sample_keys(job: Job) -> KeySample | None:
 
 
 def _spread_over(units: Sequence[Unit]) -> list[Unit]:
-    """All of them, or some that lie spread over the listing."""
+    """All partitions if they are few, else some that are spread over the listing."""
     if len(units) <= SAMPLED_UNITS:
         return list(units)
     places = {(number * GOLDEN_SECTION % (1 << 32)) * len(units) >> 32 for number in range(1, SAMPLED_UNITS + 1)}
@@ -65,7 +65,7 @@ def _spread_over(units: Sequence[Unit]) -> list[Unit]:
 
 
 def _spread(found: pa.Table, keys: pa.Table, names: Sequence[str], partitions: int, part: float) -> float:
-    """See ``unit_spread``; by the heaviest keys."""
+    """How much partitions differ (``unit_spread``), measured by the heaviest keys."""
     heavy = keys.sort_by([(_ROWS, "descending")]).slice(0, COMPARED_KEYS)
     heavy = heavy.filter(pc.greater_equal(heavy[_ROWS], partitions))
     numbered = heavy.drop_columns([_ROWS]).append_column(_KEY, pa.array(np.arange(len(heavy))))
@@ -77,14 +77,14 @@ def _spread(found: pa.Table, keys: pa.Table, names: Sequence[str], partitions: i
 
 
 def _texts(job: Job, keys: pa.Table) -> list[str | None] | None:
-    """The key text of each row of a table with the key columns, as ``skewless_spark.states.columns`` routes by it."""
+    """The key text of each row of a table with the key columns, as ``JobColumns.routing_key`` has it."""
     if any(job.key_types[name] not in TOLD_TYPES for name in job.spec.key):
         return None
     null = NULL_KEY if job.forwards_states else None
     try:
         columns = [keys[name].cast(pa.string()).to_pylist() for name in job.spec.key]
     except UnicodeDecodeError:
-        return None  # bytes that are no UTF-8
+        return None  # bytes that are not UTF-8
     if len(columns) == 1:
         return [null if text is None else text for text in columns[0]]
     return [encode_columns(texts) for texts in zip(*columns, strict=True)]
@@ -97,7 +97,7 @@ def _columns_of(unit: Unit) -> set[str]:
 
 
 def _counted(unit: Unit, names: list[str], rows: int) -> pa.Table:
-    """The keys of the first rows of a source partition, with how many there are of each."""
+    """The keys among the first rows of a source partition, each with its number of rows."""
     fs, path = fsspec.core.url_to_fs(unit.path)
     groups = range(*unit.span) if unit.span else None
     parts, wanted = [], rows

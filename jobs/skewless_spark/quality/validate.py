@@ -16,7 +16,8 @@ from skewless.documents.job import Job
 from skewless.documents.ledger import Ledger, balance
 from skewless.documents.quality import Check, QualityReport
 from skewless.errors import LostRaceError
-from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, Fence, RunDirectory
+from skewless.run.attempt import Fence
+from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, RunDirectory
 from skewless_spark.quality.expectations import build_expectations, check_expectations, great_expectations
 from skewless_spark.quality.verdict import Verdict
 from skewless_spark.session.step_lease import leased_step

@@ -15,32 +15,33 @@ from skewless.documents.job import Job
 from skewless.documents.ledger import require_all_processed
 from skewless.documents.stage_report import StageReport
 from skewless.errors import LostRaceError
-from skewless.run.directory import RESULT_STEP, Fence, RunDirectory, stage_step
+from skewless.run.attempt import Fence
+from skewless.run.directory import RESULT_STEP, RunDirectory, stage_step
 from skewless_spark.result.output_formats import published_files
 from skewless_spark.session.step_lease import leased_step
 from skewless_spark.stage.reduction import empty_states
 from skewless_spark.stage.routing import TASK
-from skewless_spark.states.arrow_states import evaluate_batches
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import NATIVE, PYTHON, RESULT, read_files, written
+from skewless_spark.states.python_evaluation import evaluate_batches
 
 log = logging.getLogger(__name__)
 
 
 def merge_states(spark: SparkSession, run: RunDirectory) -> StepCommit:
-    """Commit the result of a run, or find that it has been committed.
+    """Commit the result of a run, unless it is committed already.
 
     Args:
         spark: the session.
-        run: the run directory; all its stages have committed.
+        run: the run directory; all of its stages are committed.
 
     Returns:
-        The commit of the result; its counts are ``rows``, the input rows that the states
-        account for, and ``keys``, the rows of the result.
+        The commit of the result. Its counts are ``rows``, the input rows that the states stand for, and ``keys``,
+        the rows of the result.
 
     Raises:
-        LedgerError: input or backlog is left, so the result would lack rows.
-        FencedOutError: this attempt was silent for too long, and its successor has not committed yet.
+        LedgerError: input or backlog has not been processed, so the result would lack rows.
+        FencedOutError: this attempt lost its lease, and its successor has not committed yet.
     """
     found = run.commit_of(RESULT_STEP)
     if found:
@@ -73,18 +74,18 @@ def _merge(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> StepC
 
 
 def result_schema(spark: SparkSession, job: Job) -> StructType:
-    """The columns that the result of a job will have; nothing is read."""
+    """The columns that the result of a job will have. Nothing is read."""
     columns = JobColumns.of(job)
     return _evaluated(_merged(empty_states(spark, columns).withColumn("stage", F.lit(0)), columns), columns).schema
 
 
 def _states(spark: SparkSession, run: RunDirectory, stages: int) -> DataFrame:
-    """The states of all stages, native and Python in rows of their own, with their stage."""
+    """The states of all stages with their stage; native states and Python states are separate rows."""
     columns, parts = JobColumns.of(run.job()), []
     for stage in range(stages):
         commit = run.committed(stage_step(stage))
         for kind in (NATIVE, PYTHON):
-            # Python states that were carried on stand for all rows of their key: the last ones count.
+            # A carried Python state stands for all rows of its key so far: only the last one counts.
             superseded = kind == PYTHON and columns.job.forwards_states and stage < stages - 1
             if commit.of_kind(kind) and not superseded:
                 states = read_files(spark, run, commit.of_kind(kind))
@@ -94,12 +95,12 @@ def _states(spark: SparkSession, run: RunDirectory, stages: int) -> DataFrame:
     states = parts[0]
     for part in parts[1:]:
         states = states.unionByName(part, allowMissingColumns=True)
-    # A key whose rows were all left over has a line of counts, and no state yet.
+    # A key whose rows were all left over has counts, but no state yet.
     return states.where(F.col("rows").isNull() | (F.col("rows") > 0))
 
 
 def _one_state_per_key(run: RunDirectory, reports: Sequence[StageReport], columns: JobColumns) -> bool:
-    """Whether no key has states in two rows, so that nothing is left to merge."""
+    """Whether no key has more than one state, so that there is nothing to merge."""
     if len(reports) != 1 or columns.python:
         return False
     plan = run.plan(0)
@@ -108,7 +109,7 @@ def _one_state_per_key(run: RunDirectory, reports: Sequence[StageReport], column
 
 
 def _in_key_order(states: DataFrame, columns: JobColumns) -> DataFrame:
-    """The rows of a key side by side, by stage and task, so that sums of floating-point numbers always round alike."""
+    """The rows of a key side by side, by stage and task, so that floating-point sums always round the same way."""
     keyed = states.repartition(columns.job.spec.output.files, *columns.keys)
     return keyed.sortWithinPartitions(*columns.keys, "stage", TASK)
 
@@ -145,7 +146,7 @@ def _evaluated(merged: DataFrame, columns: JobColumns) -> DataFrame:
         for one in columns.native
     ]
     passed = [*columns.keys, *(_result(columns, one.name) for one in columns.native)]
-    # The text of a key is for those who open a key, and for messages.
+    # Accumulators that open keys need the text of a key, and so do error messages.
     python = [columns.key.cast("binary").alias("route_key"), F.col("states")] if columns.python else []
     result = merged.select(*columns.keys, *native, *python)
     if columns.python:
@@ -163,5 +164,5 @@ def _evaluated(merged: DataFrame, columns: JobColumns) -> DataFrame:
 
 
 def _result(columns: JobColumns, name: str) -> str:
-    """Results by number, until the last step: a user's name may be that of an inner column."""
+    """The numbered name of a result until the last step: a user's name could equal that of an inner column."""
     return f"r{[one.name for one in columns.bound].index(name)}"

@@ -1,4 +1,4 @@
-"""The formats that a result is published in, beside the Parquet of the run directory that was validated."""
+"""The formats of a published result. The run directory always has it as Parquet, which is what is validated."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from pyspark.sql.types import ArrayType, BinaryType, MapType, StructType, Varian
 from skewless.documents.commit import CommittedFile
 from skewless.documents.job import Job
 from skewless.errors import LedgerError, SpecError
-from skewless.run.directory import Attempt
+from skewless.run.attempt import Attempt
 from skewless_spark.states.committed_files import PUBLISHED, read_files
 
 _FOLDER = "published"
-#: A field of a CSV is one text: it cannot tell what is in these apart.
+#: A field of a CSV is one text, which cannot represent values of these types.
 _NOT_IN_CSV = (ArrayType, MapType, StructType, BinaryType, VariantType)
 
 
 def refuse_nested(schema: StructType, where: str) -> None:
-    """Refuse a result that a CSV cannot hold.
+    """Refuse a result that CSV cannot represent.
 
     Raises:
         SpecError: names the first such column.
@@ -36,10 +36,10 @@ def refuse_nested(schema: StructType, where: str) -> None:
 def published_files(
     spark: SparkSession, attempt: Attempt, result: Sequence[CommittedFile], job: Job
 ) -> list[CommittedFile]:
-    """Write a result, file by file, in the format of the spec; nothing to do for Parquet.
+    """Write a result, file by file, in the format of the spec. For Parquet there is nothing to do.
 
     Raises:
-        LedgerError: other rows were written than the result has.
+        LedgerError: the number of rows written is not that of the result.
     """
     kind = job.spec.output.format
     if kind == "parquet" or not result:
@@ -57,7 +57,7 @@ def published_files(
 
 def _write(writer: DataFrameWriter, kind: str, path: str) -> None:
     if kind == "csv":
-        # A quoted empty text and an empty field, which is null, as our own reader takes them.
+        # As our own reader expects it: a quoted empty text is an empty text, an empty field is null.
         writer.csv(path, header=True, emptyValue='""', nullValue="")
     elif kind == "json":
         writer.json(path, ignoreNullFields=False)

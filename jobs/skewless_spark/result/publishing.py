@@ -1,4 +1,4 @@
-"""The last step of a run, as commands do it: with the store of turns beside the output, and the time of now."""
+"""Publishing as the last step of a command: with the turns that are stored beside the output, at the present time."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from skewless_leases import Turns, open_store
 
 
 def publish_now(run: RunDirectory) -> Publication:
-    """``skewless.run.publication.publish``; it needs no Spark."""
+    """Publish the committed result of a run (``skewless.run.publication.publish``); it needs no Spark."""
     turns = Turns(open_store(turns_folder(run.job().output_path)))
     return publish(run, turns, dt.datetime.now(tz=dt.UTC))

@@ -1,4 +1,4 @@
-"""Steps on a Spark Connect server: no JVM of their own, and so no ``_jvm``, no ``sparkContext`` and no RDDs."""
+"""Steps on a Spark Connect server. They have no JVM of their own, so no ``_jvm``, ``sparkContext`` or RDDs."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ from pyspark.sql import SparkSession
 
 from skewless.errors import UnreachableError
 
-#: PySpark's own name for ``sc://host:port/;token=...``: the environment, where no list of processes shows it.
+#: PySpark's own variable for ``sc://host:port/;token=...``. A list of processes does not show the environment.
 ADDRESS = "SPARK_REMOTE"
-#: Where the server's own UI answers, if whoever starts a step knows.
+#: The address of the server's UI, if whoever starts a step knows it.
 UI = "SKEWLESS_SPARK_UI"
-#: Whether the code of this project is sent along, because the server's workers have none: ``1``.
+#: ``1`` if the code of this project is to be sent to the server, because its workers have not installed it.
 SHIP = "SKEWLESS_SHIP_CODE"
-#: What makes PySpark a client; a process that is to have a JVM of its own must not see it.
+#: Variables that make PySpark a client. A process that needs its own JVM must not see them.
 CLIENT_ONLY = frozenset({ADDRESS, "SPARK_CONNECT_MODE_ENABLED"})
 
 _PORT = 15002
 _REACH_SECONDS = 10.0
-#: After about a minute without an answer the server is gone; PySpark itself would ask for ten.
+#: A server that does not answer for about a minute is given up; PySpark's own default is ten minutes.
 _RETRIES, _LONGEST_PAUSE_MS = 8, 15_000
 _SPLITS = re.compile(r"splits=(\d+)")
-#: A tag is part of a list that commas separate.
+#: Tags are sent as a list separated by commas.
 _NOT_IN_TAG = re.compile(r"[\s,]+")
 
 
 def connected() -> bool:
-    """Whether sessions of this process are those of a Spark Connect server."""
+    """Whether the sessions of this process are sessions of a Spark Connect server."""
     return ADDRESS in os.environ
 
 
 def remote_session(step: str) -> SparkSession:
-    """A session of the server that ``$SPARK_REMOTE`` names, with all that it runs tagged by a step's name.
+    """A session of the server that ``$SPARK_REMOTE`` names. All that it runs is tagged with the step's name.
 
     Raises:
-        UnreachableError: nobody answers there, or not to us.
+        UnreachableError: the server does not answer, refuses the token, or is of another release.
     """
     _require_answer()
     from pyspark.sql.connect.client.retries import DefaultPolicy  # noqa: PLC0415  # grpc takes a second to import
@@ -56,7 +56,7 @@ def remote_session(step: str) -> SparkSession:
     _require_our_spark(session)
     session.addTag(_NOT_IN_TAG.sub("-", step))
     if os.environ.get(SHIP) == "1":
-        from skewless_spark.session.shipped_code import ship  # noqa: PLC0415  # seldom wanted
+        from skewless_spark.session.shipped_code import ship  # noqa: PLC0415  # rarely needed
 
         ship(session)
     return session
@@ -64,7 +64,7 @@ def remote_session(step: str) -> SparkSession:
 
 @contextlib.contextmanager
 def released(spark: SparkSession) -> Iterator[SparkSession]:
-    """Give a session back at the end; what it still runs then, because the step was told to end, is interrupted."""
+    """Stop a session at the end of the block. If the step is asked to end, its running jobs are interrupted first."""
     before = signal.signal(signal.SIGTERM, _end)
     try:
         yield spark
@@ -82,13 +82,13 @@ def slots(spark: SparkSession) -> int:
     """How many tasks Spark runs at once."""
     if not connected():
         return spark.sparkContext.defaultParallelism
-    # A client is told by nobody, but a plan tells how many splits a range is cut into; nothing is run.
+    # A client has no other source, but the plan of a range shows its number of splits. Nothing is run.
     found = _SPLITS.search(cast("Any", spark.range(1))._explain_string())  # noqa: SLF001  # else it is printed
     return int(found[1]) if found else 1
 
 
 def ui_address(spark: SparkSession) -> str:
-    """Where the server's UI answers, as far as anybody knows; else empty."""
+    """The address of the server's UI; empty if it is not known."""
     del spark
     return os.environ.get(UI, "").rstrip("/")
 
@@ -122,7 +122,7 @@ def _require_our_spark(session: SparkSession) -> None:
 
 
 def _endpoint(address: str) -> tuple[str, int]:
-    """Host and port of an address, without what else it says: that may be a token."""
+    """Host and port of an address, without the rest, which may hold a token."""
     parts = urlsplit(address)
     return parts.hostname or "localhost", parts.port or _PORT
 

@@ -13,22 +13,22 @@ from pyspark.sql import SparkSession
 
 from skewless_spark.session.connect import connected, remote_session
 
-#: Set unless spark-submit or spark-defaults.conf says otherwise.
+#: Set unless spark-submit or spark-defaults.conf sets them.
 DEFAULTS = {
     "spark.driver.memory": os.environ.get("SKEWLESS_DRIVER_MEMORY", "2g"),
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.showConsoleProgress": "false",
-    # A stage writes states and backlog of one task side by side; the alternative is to sort them apart.
+    # A task writes states and backlog side by side; otherwise Spark would sort the rows first.
     "spark.sql.maxConcurrentOutputFileWriters": "8",
     # The default of 128 keys makes every sketch aggregate sort its input.
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "100000",
-    # The merge reads states sorted by key: take them in that order, which makes it deterministic.
+    # The merge reads states sorted by key and must aggregate them in that order, to be deterministic.
     "spark.sql.execution.replaceHashWithSortAgg": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     "spark.sql.parquet.compression.codec": "zstd",
-    # Each page carries a checksum of its own: a bit that turned in a state or a backlog is found where it is read.
+    # Each page has a checksum, so that a flipped bit in a state or a backlog is found when it is read.
     "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
-    # The default, INT96, is read by others as local time.
+    # Other readers take the default, INT96, as local time.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
 
@@ -40,15 +40,15 @@ def build_session(app: str, master: str | None = None) -> SparkSession:
     """The session of this process.
 
     Args:
-        app: shown in Spark's UI, unless spark-submit was given a name, as Airflow's tasks give theirs.
-        master: overrides what spark-submit or the configuration says; ``local[*]`` if nobody says.
+        app: the name in Spark's UI, unless spark-submit was given one, as Airflow's tasks do.
+        master: overrides the master of spark-submit or of the configuration; ``local[*]`` if none is set.
     """
     if connected():
         return _connected_session(app)
-    # Python workers must be this interpreter, or they are whatever ``python3`` is.
+    # Python workers must use this interpreter; by default they use the first ``python3`` on the PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if "PYSPARK_GATEWAY_PORT" in os.environ:
-        # Under spark-submit there is a JVM already, and its settings are known only once it is asked.
+        # Under spark-submit a JVM is running already, and its settings have to be asked for.
         SparkContext._ensure_initialized()  # noqa: SLF001
     given = SparkConf()
     builder = SparkSession.builder.appName(_submitted_name(given) or app)
@@ -59,32 +59,31 @@ def build_session(app: str, master: str | None = None) -> SparkSession:
         builder = builder.master(master or "local[*]")
     if not given.contains("spark.submit.deployMode"):
         if (master or given.get("spark.master") or "local").startswith("local"):
-            # Driver and block manager ask nobody for a password, and nobody else has to reach them.
+            # Driver and block manager require no password, so only this machine may reach them.
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        # A whole run in this process: nobody looks at its UI, whose port may be taken, and it
-        # says itself what it does.
+        # A whole run in this process shows its own progress; Spark's UI would only need a port that may be taken.
         builder = builder.config("spark.ui.enabled", "false")
         if not given.contains("spark.driver.extraJavaOptions"):
             builder = builder.config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={_QUIET.as_uri()}")
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
-    # It tells of each connection that it closes, after whoever listened is gone.
+    # py4j logs each connection that it closes, even when the standard output is closed already.
     logging.getLogger("py4j").setLevel(logging.WARNING)
     return session
 
 
 def _submitted_name(given: SparkConf) -> str | None:
-    """The name that spark-submit was given; without one it takes that of the script."""
+    """The name that spark-submit was given, if any; its default is the name of the script."""
     name = given.get("spark.app.name")
     return None if name == Path(sys.argv[0]).name else name
 
 
 def _connected_session(step: str) -> SparkSession:
-    """A session of a server, whose own settings stand; what concerns all its sessions is not ours to set."""
+    """A session of a server. The server's own settings are kept, and only settings of a session are set."""
     session = remote_session(step)
     given = cast("Any", session.conf).getAll
     for name, value in DEFAULTS.items():
-        # What is Hadoop's and not Spark's has this prefix in a server's settings, and none in those of a session.
+        # Hadoop's settings have this prefix in the settings of a server, and no prefix in those of a session.
         ours = name.removeprefix("spark.hadoop.")
         if ours.startswith(("spark.sql.", "parquet.")) and name not in given and ours not in given:
             session.conf.set(ours, value)

@@ -1,4 +1,4 @@
-"""This project as a zip for workers that have not installed it: its packages, and the names it registers."""
+"""This project as a zip for workers that have not installed it: its packages and its entry points."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import skewless_spark
 
 _NAME = "skewless"
 _PACKAGES = (skewless, skewless_spark)
-#: What ``importlib.metadata`` finds an installed package's entry points by.
+#: The files by which ``importlib.metadata`` finds the entry points of a package.
 _FACTS = ("METADATA", "entry_points.txt")
 
 
@@ -33,7 +33,7 @@ def ship(session: SparkSession) -> None:
 
 
 def write_archive(archive: Path) -> None:
-    """Write the zip; registered names of other packages are not in it."""
+    """Write the zip. It has no entry points of other packages."""
     distribution = importlib.metadata.distribution(_NAME)
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as out:
         for path, name in _sources():

@@ -1,4 +1,4 @@
-"""One sentence for whatever ended a step, be it ours or wrapped in a page of Java."""
+"""One sentence for the error that ended a step, whether it is our own or wrapped in a Java stack trace."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from skewless.errors import SkewlessError, UnreachableError
 #: The last line of a Python worker's traceback, when one of our own errors was raised there.
 _OURS = re.compile(r"skewless\.errors\.(\w+): (.+)")
 
-#: What the readers of Hadoop and of Parquet say of bytes that are not those that were written.
+#: Messages of Hadoop's and Parquet's readers about bytes that differ from those that were written.
 _DAMAGED = re.compile(r"Checksum error: |could not verify page integrity")
-#: What Spark says of a file that broke off for any other reason.
+#: Spark's message about a file that cannot be read for any other reason.
 _UNREADABLE = "[FAILED_READ_FILE.NO_HINT]"
-#: Where they, or Spark around them, name the file.
+#: Where these messages, or Spark's around them, name the file.
 _DAMAGED_FILE = re.compile(r"(?:Checksum error:|reading file) (?:file:(?://)?)?(?P<path>/\S*?|\w+://\S*?)\.?(?:\s|$)")
-#: What py4j says when the JVM does not answer any more.
+#: py4j's message when the JVM does not answer any more.
 _JVM_GONE = "Answer from Java side is empty"
-#: A disk that is full, in the words of the kernel.
+#: The kernel's messages about a full disk.
 _FULL = re.compile(r"No space left on device|Disk quota exceeded|File too large")
-#: A heap that is full, or a single value that outgrew a buffer of Spark, of Parquet or of Arrow.
+#: Messages about a full heap, and about a value too large for a buffer of Spark, Parquet or Arrow.
 _NO_MEMORY = re.compile(r"OutOfMemoryError|UNABLE_TO_ACQUIRE_MEMORY|MemoryError|malloc of size \d+ failed")
 _OUTGROWN = re.compile(
     r"Cannot grow BufferHolder|Cannot reserve additional contiguous bytes|exceeds size limitation|NegativeArraySize"
     r"|OversizedAllocationException|Size exceeds Integer\.MAX_VALUE|ArrowCapacityError|array cannot contain more than"
     r"|Memory required for vector|Requested array size exceeds VM limit|COLLECTION_SIZE_LIMIT_EXCEEDED"
 )
-#: What Spark adds to a message of ours that was raised in the JVM.
+#: Spark's addition to a message of ours that was raised in the JVM.
 _STATE = re.compile(r"\s*SQLSTATE: \w+.*$")
-#: A Python worker that died; the kernel kills those that take the most memory.
+#: Messages about a dead Python worker: the kernel may have killed it for the memory it took.
 _WORKER_DIED = re.compile(r"Python worker exited unexpectedly|Python worker failed to connect back")
-#: A worker that a function of ours was sent to.
+#: The message of a worker that has not our code.
 _NO_CODE = re.compile(r"No module named 'skewless(_spark)?['.]")
 
 
 def exit_code_of(err: BaseException) -> int:
-    """0 good, 2 bad spec or input, 3 data quality failed, 1 anything else."""
+    """The exit code for an error: 2 bad spec or input, 3 failed data quality, 1 any other error."""
     if isinstance(err, SkewlessError):
         return err.exit_code
     ours = _OURS.findall(_text(err))
@@ -50,7 +50,7 @@ def exit_code_of(err: BaseException) -> int:
 
 
 def sentence_for(err: BaseException) -> str:
-    """What went wrong, without a stack trace."""
+    """One sentence that says what went wrong, without a stack trace."""
     if isinstance(err, SkewlessError):
         return str(err)
     ours = _OURS.findall(_text(err))
@@ -71,11 +71,11 @@ def sentence_for(err: BaseException) -> str:
         told = _told_by(err.java_exception)
     else:
         told = [type(err).__name__, *str(err).splitlines()]
-    return _damaged(told) or _wanting(told) or _plainly(err)
+    return _damaged(told) or _shortage(told) or _plainly(err)
 
 
 def _text(err: BaseException) -> str:
-    """What an exception says; one of Java asks the JVM for that, which may have ended since."""
+    """The message of an exception. A Java exception asks the JVM for it, which may have ended since."""
     try:
         return str(err)
     except (Py4JError, OSError):
@@ -83,7 +83,7 @@ def _text(err: BaseException) -> str:
 
 
 def _jvm_gone(err: BaseException | None) -> bool:
-    """Whether the JVM ended; what is put in order after that only finds that nobody is there."""
+    """Whether the JVM ended: the error, or one of the errors before it, says so."""
     while err is not None:
         if isinstance(err, Py4JNetworkError) or _JVM_GONE in _text(err):
             return True
@@ -91,8 +91,8 @@ def _jvm_gone(err: BaseException | None) -> bool:
     return False
 
 
-#: Signs that the machine had too little of something: what was required, what came, what to do. The first counts.
-_WANTS = (
+#: Messages about a machine with too little memory: what was expected, what came, what to do. The first match counts.
+_SHORTAGES = (
     (
         _OUTGROWN, "values that Spark's buffers can hold", "one, or a row of several, that outgrew them",
         "look for texts of hundreds of megabytes among its columns, and leave them out",
@@ -108,19 +108,19 @@ _WANTS = (
 )  # fmt: skip
 
 
-def _wanting(told: Sequence[str]) -> str:
-    """One sentence, if the machine had too little of something; else nothing."""
+def _shortage(told: Sequence[str]) -> str:
+    """One sentence if disk or memory were not enough; else empty."""
     full = next((found[0] for line in told if (found := _FULL.search(line))), "")
     if full:
         return str(SkewlessError("the step", "room for what it writes", full.lower(), "make room, and try again"))
-    for sign, required, came, hint in _WANTS:
+    for sign, required, came, hint in _SHORTAGES:
         if any(map(sign.search, told)):
             return str(SkewlessError("the step", required, came, hint))
     return ""
 
 
 def _plainly(err: BaseException) -> str:
-    """The line of an exception that says most."""
+    """The most telling line of an exception."""
     if isinstance(err, Py4JJavaError):
         return _first_line(_root_cause(err))
     if isinstance(err, PythonException):
@@ -131,10 +131,10 @@ def _plainly(err: BaseException) -> str:
 
 
 def _damaged(told: Sequence[str]) -> str:
-    """One sentence, if a file that was read is not as it was written; else nothing.
+    """One sentence if a file that was read is damaged; else empty.
 
     Args:
-        told: what the exception and its causes say, the root cause last.
+        told: the messages of the exception and its causes, the root cause last.
     """
     file = next((found["path"] for line in told if (found := _DAMAGED_FILE.search(line))), "a file")
     hint = "restore it from a copy"
@@ -146,7 +146,7 @@ def _damaged(told: Sequence[str]) -> str:
 
 
 def _told_by(exception: Any) -> list[str]:
-    """What an exception says, those that came together with it, and those that caused them, each once."""
+    """The messages of an exception, of those suppressed by it, and of their causes, each once."""
     told: dict[str, None] = {}
     waiting = [exception]
     while waiting:
@@ -160,7 +160,7 @@ def _told_by(exception: Any) -> list[str]:
 
 
 def _root_cause(err: Py4JJavaError) -> str:
-    """The message of the exception that all others were wrapped around."""
+    """The message of the innermost cause."""
     cause = err.java_exception
     while cause.getCause() is not None:
         cause = cause.getCause()

@@ -1,4 +1,4 @@
-"""A step of a run under a lease: one attempt at a time, and no commit by one that was succeeded while it slept."""
+"""A step under a lease: one attempt at a time works on it, and an attempt that lost its lease cannot commit."""
 
 from __future__ import annotations
 
@@ -11,35 +11,36 @@ from contextlib import contextmanager, suppress
 from fsspec.implementations.local import LocalFileSystem
 
 from skewless.errors import LostRaceError
-from skewless.run.directory import Fence, RunDirectory
+from skewless.run.attempt import Fence
+from skewless.run.directory import RunDirectory
 from skewless.spec.clusters import FILES, Sharing
 from skewless_leases import FencedOutError, Lease, LeaseError, TimeSpans
 
-#: Below a step's folder: who is at it. With the step's files it goes, if somebody removes them to have it done anew.
+#: The lease of a step is below its folder, so that whoever removes the folder to repeat the step removes it too.
 OWNER = "owner"
-#: Who was let through, once the step has its commit: if somebody removes that, the step is to be done anew.
+#: Committed under the lease once the step has its COMMIT.json: if that file is removed, the step can be repeated.
 _NOBODY = ""
-#: Of a machine's name, in the names of those who hold leases: enough to know it by.
+#: Characters of the host name in the name of a lease's holder, enough to recognize the machine.
 _HOST_CHARACTERS = 40
 
 
 @contextmanager
 def leased_step(run: RunDirectory, step: str) -> Iterator[Fence | None]:
-    """Hold a step; waits while another attempt that is alive holds it.
+    """Hold the lease of a step. This waits while another living attempt holds it.
 
-    When it is held, the step may have been committed by whoever held it before: look again.
+    The previous holder may have committed the step in the meantime: check that again inside the block.
 
     Args:
-        run: the run directory, prepared.
-        step: its folder below that.
+        run: the directory of a prepared run.
+        step: the folder of the step below the run directory.
 
     Yields:
-        What an attempt has to be given to be the one that may commit; None where the run directory's file system has
-        no leases and the spec names no Redis: there the first attempt to commit wins.
+        The fence for the attempt that may commit. It is None if the run directory's file system has no leases and the
+        spec names no Redis: then the first attempt to commit wins.
 
     Raises:
-        LeaseError: the lease cannot be kept.
-        DocumentError: an attempt was let through, and its manifest cannot be read.
+        LeaseError: the lease cannot be renewed.
+        DocumentError: an earlier attempt was admitted, and its manifest cannot be read.
     """
     sharing = run.job().spec.sharing
     if sharing.store == FILES and not isinstance(run.fs, LocalFileSystem):
@@ -52,20 +53,20 @@ def leased_step(run: RunDirectory, step: str) -> Iterator[Fence | None]:
             run.finish_admitted(step, before)
         yield _StepFence(run, step, lease)
         if run.exists(f"{step}/COMMIT.json"):
-            with suppress(LeaseError):  # the step is done, whoever holds it by now
+            with suppress(LeaseError):  # the step is done, whoever holds the lease by now
                 lease.commit(_NOBODY)
 
 
 def address_of_leases(run: RunDirectory, folder: str, sharing: Sharing) -> str:
-    """Where leases of a run are.
+    """The address of a store of leases of a run.
 
     Args:
-        run: the run directory, of a local or shared file system if they are in files.
-        folder: which of its leases: below the run directory, or in the name of a set of records in Redis.
-        sharing: what the spec says of them.
+        run: the run directory; on a local or shared file system if leases are files.
+        folder: the name of the store: a folder below the run directory, or part of a name in Redis.
+        sharing: the spec's section ``sharing``.
     """
     if sharing.store != FILES:
-        # One Redis for many runs: each has its own sets, whatever the path of its directory.
+        # Many runs may use one Redis: a hash of the run directory's path keeps their leases apart.
         place = hashlib.sha256(run.path("").encode()).hexdigest()[:24]
         return f"{sharing.store}#{place}/{folder}"
     return f"{run.root}/{folder}"
@@ -78,11 +79,11 @@ class _StepFence:
         self._run, self._step, self._lease = run, step, lease
 
     def admit(self, attempt: str) -> None:
-        """Let an attempt through if its lease still holds.
+        """Admit an attempt to commit if it still holds the lease.
 
         Raises:
-            LostRaceError: it does not, and another attempt has committed.
-            FencedOutError: it does not, and none has yet.
+            LostRaceError: the lease is lost, and another attempt has committed.
+            FencedOutError: the lease is lost, and no attempt has committed yet.
         """
         try:
             self._lease.commit(attempt)

@@ -1,4 +1,4 @@
-"""How far a step is, as lines of its log."""
+"""The progress of a step, as lines in its log."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from skewless.run.directory import RunDirectory, stage_step
 from skewless_spark.session.connect import connected, ui_address
 from skewless_spark.session.work_seen import SparkGoneError, WorkSeen, by_jvm, by_server
 
-#: Lines of ours begin like that; all others are Spark's own words.
+#: Our own lines begin with this mark; all other lines are Spark's.
 MARK = "skewless: "
-#: With a poll that takes a moment, still more often than every ten seconds.
+#: Seconds between two lines: with the time that a poll takes, a line still comes at least every ten seconds.
 HEARTBEAT_SECONDS = 8.0
 
 
 def say(words: str) -> None:
-    """Write a line that is ours, at once: a pipe would keep it until it has many."""
+    """Write one of our own lines and flush it, since a pipe would hold it back until its buffer is full."""
     sys.stdout.write(f"{MARK}{words}\n")
     sys.stdout.flush()
 
 
 def announce(spark: SparkSession) -> None:
-    """Say which Spark application this is and where its UI answers."""
+    """Log the id of the Spark application and the address of its UI."""
     if connected():
         ident, address = str(spark.conf.get("spark.app.id")), ui_address(spark)
     else:
@@ -35,7 +35,7 @@ def announce(spark: SparkSession) -> None:
 
 
 def queued_rows(run: RunDirectory, stage: int) -> int | None:
-    """Rows that a stage finds: its waves and the last stage's backlog; None where the listing does not count them."""
+    """The rows queued for a stage: its waves and the last stage's backlog; None if the listing has no row counts."""
     job, plan = run.job(), run.plan(stage)
     if not job.counted:
         return None
@@ -44,13 +44,13 @@ def queued_rows(run: RunDirectory, stage: int) -> int | None:
 
 
 class StepProgress:
-    """Says every few seconds how many tasks and rows of the running Spark stage are done.
+    """Logs every few seconds how many tasks and rows of the running Spark stage are done.
 
     Args:
         spark: the session.
-        step: its name, for the lines.
-        queued: rows that the step has to process, where that is known.
-        seconds: between two lines.
+        step: the name of the step in the lines.
+        queued: rows that the step has to process, if that is known.
+        seconds: time between two lines.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class StepProgress:
         self._teller.join(timeout=self._seconds)
 
     def line(self) -> str:
-        """How far the step is now."""
+        """The progress of the step at this moment."""
         seen = self._look()
         return f"{self._step}: {self._of(seen) if seen else 'between two Spark jobs'}"
 
@@ -80,7 +80,7 @@ class StepProgress:
         done = f"{seen.done:,} of {seen.tasks:,} tasks"
         if seen.rows is None:
             return f"{done}, {seen.bytes_read:,} bytes read"
-        # What one Spark stage reads is what the step has queued; a later one of the step reads less.
+        # The first Spark stage of the step reads the queued rows; later ones read fewer.
         known = self._queued is not None and seen.rows <= self._queued
         return f"{done}, {seen.rows:,} of {self._queued:,} rows" if known else f"{done}, {seen.rows:,} rows read"
 
@@ -88,5 +88,5 @@ class StepProgress:
         while not self._over.wait(self._seconds):
             try:
                 say(self.line())
-            except (SparkGoneError, OSError):  # the session is being stopped: the step says itself how it ended
+            except (SparkGoneError, OSError):  # the session is being stopped: the step itself logs how it ended
                 return

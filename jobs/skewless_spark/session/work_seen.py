@@ -1,4 +1,4 @@
-"""What Spark is at, as a step can see it: from its own JVM, or from a server that it is connected to."""
+"""What Spark is working on: asked of the session's own JVM, or of the Spark Connect server."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from pyspark.sql import SparkSession
 from skewless_spark.session.connect import ui_address
 
 _PATIENCE_SECONDS = 2.0
-#: A proxy of the house is not for a server beside us.
+#: Asks the server directly, and not through a proxy that the environment names.
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class WorkSeen(NamedTuple):
-    """The Spark stage that runs; of several the latest.
+    """The running Spark stage; if several run, the latest.
 
     Attributes:
         done: tasks that have ended.
-        tasks: all of them.
-        rows: that were read so far, from the input or a shuffle; None where nobody tells.
-        bytes_read: of the input so far.
+        tasks: all tasks of the stage.
+        rows: rows read so far, from the input or a shuffle; None if they are not counted.
+        bytes_read: bytes of the input read so far.
     """
 
     done: int
@@ -35,14 +35,14 @@ class WorkSeen(NamedTuple):
 
 
 class SparkGoneError(Exception):
-    """Nobody is there any more to be asked."""
+    """The JVM or the server does not answer any more."""
 
 
 Look = Callable[[], WorkSeen | None]
 
 
 def by_jvm(spark: SparkSession) -> Look:
-    """Look at the status store of the session's own JVM; the public tracker knows no rows."""
+    """Ask the status store of the session's own JVM, since the public status tracker has no row counts."""
     store = spark.sparkContext._jsc.sc().statusStore()  # noqa: SLF001
 
     def look() -> WorkSeen | None:
@@ -61,7 +61,7 @@ def by_jvm(spark: SparkSession) -> Look:
 
 
 def by_server(spark: SparkSession) -> Look:
-    """Keep what the server tells of this session's operations, and ask its UI, if that is known, for rows."""
+    """Listen to the server's progress reports for this session, and ask its UI for rows, if its address is known."""
     running: list[Any] = []
 
     def told(stages: Iterable[Any] | None, inflight_tasks: int, operation_id: str | None, done: bool) -> None:
@@ -72,7 +72,7 @@ def by_server(spark: SparkSession) -> Look:
     address, application = ui_address(spark), spark.conf.get("spark.app.id")
 
     def look() -> WorkSeen | None:
-        # The server lists stages that still wait for others, too: they have begun no task.
+        # The server also lists stages that wait for others: none of their tasks has begun.
         begun = [one for one in list(running) if one.num_completed_tasks or one.num_bytes_read] or list(running)
         if not begun:
             return None
@@ -84,7 +84,7 @@ def by_server(spark: SparkSession) -> Look:
 
 
 def _rows(stage: str) -> int | None:
-    """Rows read in all attempts of a stage, as Spark's UI tells; None if it does not answer."""
+    """Rows read in all attempts of a stage, from Spark's UI; None if the UI does not answer."""
     try:
         with _OPENER.open(f"{stage}?details=false", timeout=_PATIENCE_SECONDS) as answer:
             attempts = json.load(answer)

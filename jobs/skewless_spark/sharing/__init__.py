@@ -1,8 +1,8 @@
 """Several Spark clusters share the virtual tasks of a stage: ``docs/several_clusters.md``.
 
-One of them routes the stage's rows and leaves those of each task as files; then all of them take tasks under
-leases, reduce them as a stage does that nobody shares, and commit each through its fence; one counts the pieces
-and commits the stage.
+One cluster routes the rows of the stage and writes those of each task as files. Then all clusters take tasks under
+leases, reduce them as an unshared stage does, and commit each task through its fence. At the end one cluster counts
+the tasks and commits the stage.
 """
 
 from skewless_spark.sharing.participation import share_stage, share_stages

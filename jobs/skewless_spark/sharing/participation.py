@@ -1,4 +1,4 @@
-"""A cluster's part in the stages that it shares with others: what it may do, by lease, until each has committed."""
+"""A cluster's part in shared stages: it does the work that it has leases for, until each stage is committed."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from skewless_spark.states.columns import JobColumns
 
 log = logging.getLogger(__name__)
 
-#: What is done once for a stage, before and after its tasks; their names are those of ``RoutedRows.partitions``.
+#: The work that is done once per stage, before and after its tasks. Tasks have the names of ``RoutedRows.partitions``.
 ROUTING, COUNTING = "routing", "counting"
-#: Looks at whether a stage has ended, while nothing is granted.
+#: Seconds between two checks whether the stage has ended, while nothing is granted.
 _POLL_SECONDS = 0.2
-#: A store that does not answer is asked so often, a look's time apart, before a task that was done is given up.
+#: How often a store that does not answer is tried before the result of a task is given up; one look lies between tries.
 _TRIES = 20
 
 
 def share_stages(spark: SparkSession, run: RunDirectory, cluster: str) -> None:
-    """Take part in all stages of a prepared run, and decide after each, until no further one is needed."""
+    """Take part in all stages of a prepared run, and decide after each, until no further stage is needed."""
     stage = 0
     while True:
         share_stage(spark, run, stage, cluster)
@@ -48,20 +48,20 @@ def share_stages(spark: SparkSession, run: RunDirectory, cluster: str) -> None:
 
 
 def share_stage(spark: SparkSession, run: RunDirectory, stage: int, cluster: str) -> StageReport:
-    """Take part in a stage until somebody has committed it, or find that it has been.
+    """Take part in a stage until one of the clusters has committed it.
 
     Args:
-        spark: the session, of this cluster.
+        spark: the session of this cluster.
         run: the run directory, which all clusters see.
-        stage: its number; its plan is there.
-        cluster: a name, in what is recorded; one that is used twice is no harm.
+        stage: the number of the stage, whose plan has been written.
+        cluster: the name of this cluster in what is recorded. Two clusters may have the same name.
 
     Returns:
-        The report that counts.
+        The committed report.
 
     Raises:
-        LeaseError: the leases cannot be kept.
-        LedgerError: rows were lost or doubled; nothing is committed.
+        LeaseError: the leases cannot be renewed.
+        LedgerError: rows were lost or counted twice; nothing is committed.
     """
     if not run.commit_of(stage_step(stage)):
         _Participation(spark, run, stage, cluster).take_part()
@@ -69,10 +69,10 @@ def share_stage(spark: SparkSession, run: RunDirectory, stage: int, cluster: str
 
 
 def lease_address(run: RunDirectory, stage: int, sharing: Sharing) -> str:
-    """Where the leases of a stage are.
+    """The address of the leases of a stage.
 
     Raises:
-        RunDirectoryError: leases in files need a file system with them.
+        RunDirectoryError: leases would be files, and the file system has none.
     """
     if sharing.store == FILES and not isinstance(run.fs, LocalFileSystem):
         raise RunDirectoryError(
@@ -89,7 +89,7 @@ class _Participation:
         self._spark, self._run, self._stage, self._cluster = spark, run, stage, cluster
         self._started = time.monotonic()
         self._attempt = run.new_attempt(stage_step(stage))
-        # Read once: a plan of many tasks and keys takes as long to read as a small task to reduce.
+        # Read once: reading a plan of many tasks and keys takes as long as reducing a small task.
         self._plan, job = run.plan(stage), run.job()
         self._columns = JobColumns.of(job)
         self._claims = Claims()
@@ -99,7 +99,7 @@ class _Participation:
         self._leases = Worker(
             lease_address(run, stage, sharing),
             cluster,
-            # What it can do at once, and a little that waits, so that no slot does.
+            # As many as it can work on at the same time, and a few more that wait, so that no thread idles.
             room=self._slots + max(1, self._slots // 2),
             partitions=self._open,
             spans=TimeSpans.around(sharing.lease_seconds),
@@ -113,12 +113,12 @@ class _Participation:
             try:
                 for one in working:
                     one.result()
-            except BaseException as err:  # also whoever interrupts: nothing more is begun
+            except BaseException as err:  # an interrupt, too: nothing more is begun
                 self._failure = err
                 raise
 
     def _open(self, committed: Mapping[str, str]) -> Collection[str]:
-        """What is to be leased now: asked at each look, with what has been committed by name."""
+        """The names that can be leased now. It is asked at each look, with what has been committed under each name."""
         if self._ended():
             return ()
         if ROUTING not in committed:
@@ -127,10 +127,10 @@ class _Participation:
         return [name for name in tasks if name not in committed] or (COUNTING,)
 
     def _work(self) -> None:
-        """Do what is granted, one after the other, until the stage has ended or somebody of ours has failed."""
+        """Do what is granted, one after the other, until the stage has ended or a thread of this cluster has failed."""
         try:
             while self._failure is None and not self._ended():
-                self._leases.grants()  # tells of a thread of the leases that has failed
+                self._leases.grants()  # raises if the thread of the leases has failed
                 if grant := self._claims.next(_POLL_SECONDS):
                     self._do(grant)
         except Exception as err:
@@ -146,12 +146,12 @@ class _Participation:
         except FencedOutError as err:
             log.warning("%s: %s", self._cluster, err)
         except Exception:
-            # Whoever is late finds rows gone that a stage, once committed, has no more use for.
+            # After the commit of the stage its routed rows are deleted: a late task fails for that alone.
             if not self._ended():
                 raise
 
     def _outcome(self, grant: Grant) -> str:
-        """Do it; what is to be committed under its lease."""
+        """Do the work of a grant; returns the value to commit under its lease."""
         if grant.partition == ROUTING:
             return self._route()
         routed = self._routed(self._committed(ROUTING))
@@ -164,7 +164,7 @@ class _Participation:
 
     def _route(self) -> str:
         if self._plan.engine == "combine":
-            # It has no tasks to share: states are made where rows are read, by one cluster while the others stand by.
+            # There are no tasks to share: one cluster makes the states where it reads rows, and the others wait.
             return run_stage(self._spark, self._run, self._stage).digest()
         return route_stage(self._spark, self._run, self._stage, self._cluster).sealed()
 
@@ -181,7 +181,7 @@ class _Participation:
         return value
 
     def _persistently(self, write: Callable[[], None]) -> None:
-        """Write under a lease; a store that does not answer now may do so in a moment, and writing twice is no harm."""
+        """Write under a lease, and try again if the store does not answer. Writing twice does no harm."""
         for _ in range(_TRIES - 1):
             try:
                 return write()
@@ -195,7 +195,7 @@ class _Participation:
 
 
 def _slots(spark: SparkSession) -> int:
-    """How many tasks this cluster runs at once, as far as it tells: a standalone one does when executors are there."""
+    """How many tasks this cluster runs at once. A standalone cluster knows it only once its executors have started."""
     if not connected() and not (spark.sparkContext.master or "").startswith("local"):
         spark.range(1).count()
     return slots(spark)

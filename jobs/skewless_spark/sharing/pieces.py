@@ -1,4 +1,4 @@
-"""The pieces of a shared stage: one virtual task reduced on its own, and the stage counted from all of them."""
+"""The pieces of a shared stage: one virtual task is reduced on its own; the stage is counted from all tasks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from skewless.documents.commit import CommittedFile
 from skewless.documents.shared_stage import STAGE_SHARES, RoutedRows, SharedTask, StageShares, TaskShare
 from skewless.documents.stage_report import StageReport, TaskLoad
 from skewless.routing.plan import RoutingPlan
-from skewless.run.directory import Attempt, Fence, RunDirectory, stage_step
+from skewless.run.attempt import Attempt, Fence
+from skewless.run.directory import RunDirectory, stage_step
 from skewless_spark.session.step_lease import leased_step
 from skewless_spark.sharing.routed_rows import forget_routed_rows
 from skewless_spark.stage.histogram import measure
@@ -23,14 +24,14 @@ from skewless_spark.states.committed_files import BACKLOG, NATIVE, PYTHON, read_
 
 
 class Piece(NamedTuple):
-    """One virtual task for one cluster.
+    """One virtual task that a cluster reduces.
 
     Attributes:
-        task: its index.
-        rows: the files that it was routed.
-        cluster: who does it.
-        attempt: the cluster's own.
-        folder: in that, for this task under this lease alone.
+        task: its index in the plan.
+        rows: the files with its routed rows.
+        cluster: the name of the cluster.
+        attempt: the attempt of that cluster.
+        folder: the folder in that attempt, used for this task under this lease only.
     """
 
     task: int
@@ -43,14 +44,14 @@ class Piece(NamedTuple):
 def reduce_task(
     spark: SparkSession, run: RunDirectory, columns: JobColumns, plan: RoutingPlan, piece: Piece
 ) -> SharedTask:
-    """Reduce one virtual task, by the code that reduces them all where a stage is not shared.
+    """Reduce one virtual task with the code that reduces all tasks of an unshared stage.
 
     Raises:
-        RunDirectoryError: its rows are not those that were committed.
+        RunDirectoryError: the files are not those that were committed.
     """
     started = time.monotonic()
     attempt, folder = piece.attempt, piece.folder
-    # All rows are of this task: they need no exchange to be in one partition, and none to be grouped there.
+    # All rows belong to this task: no exchange is needed to have them in one partition or to group them there.
     rows = read_files(spark, run, piece.rows).coalesce(1)
     outcome_of_tasks(rows, columns, plan).write.partitionBy("kind").parquet(attempt.path(folder), mode="append")
     files = [file for kind in (NATIVE, PYTHON, BACKLOG) for file in written(attempt, kind, f"{folder}/kind={kind}")]
@@ -65,24 +66,24 @@ def finish_stage(
     done: Sequence[SharedTask],
     seconds: Callable[[], float],
 ) -> StageReport:
-    """Count the pieces, and commit the stage that they are.
+    """Count the pieces of a stage, and commit the stage.
 
     Args:
         spark: the session.
         run: the run directory.
-        routed: what was routed.
-        done: every task of it, as it was committed under its lease.
-        seconds: wall time of the stage so far, asked for last.
+        routed: the routed rows.
+        done: every task, as it was committed under its lease.
+        seconds: returns the wall time of the stage so far; called last.
 
     Returns:
-        The report that counts.
+        The committed report.
 
     Raises:
-        LedgerError: rows were lost or doubled; nothing is committed.
+        LedgerError: rows were lost or counted twice; nothing is committed.
     """
     step = stage_step(routed.stage)
     with leased_step(run, step) as fence:
-        # Whoever counted it before, and was thought dead, may have ended.
+        # An earlier holder of the lease, thought dead, may have committed the stage in the meantime.
         report = run.report(routed.stage) if run.commit_of(step) else _counted(spark, run, routed, done, seconds, fence)
     forget_routed_rows(run, routed)
     return report
@@ -109,7 +110,7 @@ def _counted(
 
 
 def _levelled(load: TaskLoad) -> TaskLoad:
-    """A task's time as if all clusters were alike: which of them has it next is not for the plan to say."""
+    """A task's load as if all clusters were equally fast, since the plan does not decide which cluster gets a task."""
     if load.busy_seconds is None:
         return load
     busy = round(load.busy_seconds / (load.slowness or 1.0), 6)

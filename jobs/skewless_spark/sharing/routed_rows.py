@@ -1,4 +1,4 @@
-"""The rows of a stage, routed and written down: what a shared stage has in place of a shuffle's reading side."""
+"""The routed rows of a shared stage, written as files: clusters read these in place of a shuffle."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pyspark.sql import functions as F
 
 from skewless.documents.commit import CommittedFile, StepCommit
 from skewless.documents.shared_stage import ROUTED_ROWS, RoutedRows
-from skewless.run.directory import Attempt, RunDirectory, stage_step
+from skewless.run.attempt import Attempt
+from skewless.run.directory import RunDirectory, stage_step
 from skewless_spark.sources import Tally, require_unchanged
 from skewless_spark.stage.queue import routed_queue
 from skewless_spark.stage.routing import TASK
@@ -19,21 +20,21 @@ from skewless_spark.states.committed_files import written
 
 #: Kind and folder of the files.
 _ROUTED = "routed"
-#: Names the folders by the task; the rows keep a column of it, as in a stage that is not shared.
+#: The folders are named by this copy of the task's column; the rows keep the column itself, as in an unshared stage.
 _FOLDER = "routed_to"
 
 
 def route_stage(spark: SparkSession, run: RunDirectory, stage: int, cluster: str) -> StepCommit:
-    """Write down the rows of a stage, task by task.
+    """Write the rows of a stage as files, task by task.
 
     Args:
         spark: the session.
         run: the run directory; it holds the plan of this epoch, and the last stage's commit.
-        stage: its number; its plan is one of the engine ``staged``.
-        cluster: who does it.
+        stage: the number of the stage, whose plan has the engine ``staged``.
+        cluster: the name of this cluster.
 
     Returns:
-        What it wrote: one document, of ``RoutedRows``. It counts when it is committed under a lease.
+        A manifest of one document, ``RoutedRows``. It counts once it is committed under a lease.
 
     Raises:
         InputError: the input has changed since the run was prepared.
@@ -54,7 +55,7 @@ def route_stage(spark: SparkSession, run: RunDirectory, stage: int, cluster: str
 
 
 def routed_rows(run: RunDirectory, committed: str) -> RoutedRows:
-    """What was routed, by what was committed under the lease of routing.
+    """The routed rows that were committed under the lease of routing.
 
     Raises:
         RunDirectoryError: the document is not the one that was committed.
@@ -65,9 +66,9 @@ def routed_rows(run: RunDirectory, committed: str) -> RoutedRows:
 
 
 def forget_routed_rows(run: RunDirectory, routed: RoutedRows) -> None:
-    """Remove the rows, which are as large as the wave, when the stage that was made of them has committed."""
+    """Remove the routed rows, which are as large as the wave, after the commit of their stage."""
     for folder in {_folder(file.path) for files in routed.tasks.values() for file in files}:
-        # Two may have counted the stage, and be here at once.
+        # Two clusters may have counted the stage, and may be here at the same time.
         with suppress(FileNotFoundError):
             run.fs.rm(f"{run.root}/{folder}", recursive=True)
 

@@ -1,9 +1,8 @@
-"""The report of a stage of the engine ``combine``: its counts, what its input splits did, and how often keys occur.
+"""The report of a stage of the engine ``combine``: its counts, the loads of its input splits, and the key histogram.
 
-Nothing is read twice, and where there are native states no job is run either: the states of the first stage are one
-row for each key, so two columns that they are written with, the slot of the ring and the text of a heavy key, make
-the histogram. Python states are one row for each key and split; how often each of their keys occurs is asked of Spark,
-as after a stage that was routed, and of the counts alone.
+Nothing is read twice. Native states of the first stage are one row per key, and have two extra columns: the slot of
+the ring, and the text of a heavy key. The histogram is made from these, without a Spark job. Python states are one row
+per key and split: their histogram is computed by Spark from the counts alone, as after a routed stage.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from skewless_spark.stage.task_loads import split_loads
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import NATIVE, PYTHON
 
-#: Keys that are read back at a time: a megabyte or two.
+#: Keys that are read back at a time, one or two megabytes.
 _BATCH_KEYS = 1 << 17
 
 
@@ -41,17 +40,17 @@ def combined_report(
     seen: SplitsSeen,
     seconds: Callable[[], float],
 ) -> StageReport:
-    """What a stage did that took in all that was left.
+    """The report of a stage that processed all rows that were left.
 
     Args:
         spark: the session.
         run: the run directory; earlier stages have committed.
         columns: the job's columns.
         plan: the stage's plan.
-        files: what it wrote.
+        files: the files that the stage wrote.
         counts: the rows that its states stand for.
-        seen: what Spark tells of the splits of native states.
-        seconds: wall time of the stage so far, asked for last.
+        seen: Spark's own counts of the splits of native states.
+        seconds: returns the wall time of the stage so far; called last.
 
     Raises:
         LedgerError: native and Python states saw different rows.
@@ -95,7 +94,7 @@ def _adding_up(plan: RoutingPlan, splits: tuple[SplitLoad, ...], rows: int) -> t
 
 
 def _of_native(run: RunDirectory, columns: JobColumns, plan: RoutingPlan, files: Sequence[CommittedFile]) -> Histogram:
-    """From native states of a first stage, which are one for each key, and of rows of the wave alone."""
+    """The histogram from native states of a first stage: one state per key, and rows of the wave only."""
     slots = 1 << plan.ring.ring_bits
     tail, nulls, keys = np.zeros(slots, dtype=np.int64), 0, 0
     heavy: list[tuple[int, str]] = []

@@ -1,7 +1,7 @@
-"""Measuring a stage from the files it wrote: the exact key histogram, beside the loads of its tasks.
+"""The report of a routed stage, measured from the files that it wrote: loads of its tasks and the exact key histogram.
 
-Only counts are read back, a few columns of the states; neither the input nor the backlog
-is read again, and no more than the head and the slots of the ring reach the driver.
+Only a few columns of counts are read back, neither input nor backlog. Only the head and the slots of the ring reach
+the driver.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def key_histogram(
     tasks: Sequence[TaskLoad],
     admitted: int,
 ) -> Histogram:
-    """Exact counts per key: rows seen in all stages so far, of which ``admitted`` in this, and rows left over.
+    """Exact counts per key: rows seen in all stages so far, and rows left over.
 
     Args:
         spark: the session.
@@ -78,8 +78,8 @@ def key_histogram(
         columns: the job's columns.
         plan: the stage's plan.
         files: what the stage wrote.
-        tasks: what its tasks did; none where nothing was routed.
-        admitted: rows of its wave.
+        tasks: the loads of its tasks; empty if nothing was routed.
+        admitted: the rows that the stage admitted, which are among those seen.
     """
     slots = 1 << plan.ring.ring_bits
     stages = [(run.committed(stage_step(stage)).files, run.report(stage).tasks) for stage in range(plan.epoch)]
@@ -118,7 +118,7 @@ def _counted(
 ) -> list[DataFrame]:
     """The counts of one stage by key: ``seen``, ``left`` and, if its tasks are given, ``seconds``, in some frames.
 
-    What earlier stages left over has been queued again since, so it counts for the last one only.
+    Rows that earlier stages left over have been queued again, so ``left`` counts for the last stage only.
     """
     counted = counting(files)
     if not counted:
@@ -139,11 +139,11 @@ def _counted(
 
 
 def _key_seconds(tasks: Sequence[TaskLoad]) -> Column:
-    """Seconds of a key that was timed apart, as the median task would have taken."""
+    """Seconds of a key that was timed apart, converted to what the median task would have taken."""
     slowness = [load.slowness if load.slowness is not None else 1.0 for load in tasks]
     if all(one == 1.0 for one in slowness):
         return F.col("key_seconds")
-    # One text: a literal for each would be a call to the JVM each.
+    # One text, since each literal would be a call to the JVM.
     listed = ", ".join(f"{one!r}D" for one in slowness)
     return F.col("key_seconds") / F.expr(f"element_at(array({listed}), {TASK} + 1)")
 
@@ -157,12 +157,12 @@ def _summed(
         per_key: ``key``, ``seen``, ``left``, and ``seconds`` where keys were timed.
         columns: the job's columns.
         plan: the stage's plan.
-        rows: seen so far and left over now, of all keys together.
-        spent: seconds of all keys together, where they were timed.
+        rows: rows seen so far, and rows left over now, of all keys together.
+        spent: seconds of all keys together; None if they were not timed.
     """
     slots = 1 << plan.ring.ring_bits
     seen, left = np.zeros(slots, dtype=np.int64), np.zeros(slots, dtype=np.int64)
-    # In columns: a ring may have a million slots, and a Python object for each would take the driver seconds.
+    # As columns: a ring may have a million slots, and a Python object for each would take seconds.
     found = head_and_slots(per_key, plan.ring.ring_bits, columns.job.spec.routing.head_limit, rows).toArrow()
     heaviest = found.filter(pc.is_valid(found["share"])).to_pylist()
     others = found.filter(pc.is_null(found["share"]))
@@ -197,12 +197,12 @@ def head_and_slots(per_key: DataFrame, ring_bits: int, head_limit: int, rows: tu
     Args:
         per_key: ``key``, ``seen``, ``left``, and others that are summed too.
         ring_bits: of the ring, which has two to the power of that many slots.
-        head_limit: keys that are named at most.
-        rows: seen so far and left over now, of all keys together.
+        head_limit: the maximum number of named keys.
+        rows: rows seen so far, and rows left over now, of all keys together.
 
     Returns:
-        The columns of ``per_key``, ``share``, ``slot`` and ``keys``. A row with a share is of the head, one
-        without is a slot with so many keys, and one without either is the null key.
+        The columns of ``per_key``, ``share``, ``slot`` and ``keys``. A row with a share is a key of the head. A row
+        without a share is a slot with that many keys, or, without a slot too, the null key.
     """
     slotted = _by_slot(per_key, ring_bits)
     return slotted.unionByName(_head(per_key, head_limit, rows), allowMissingColumns=True)
@@ -211,7 +211,7 @@ def head_and_slots(per_key: DataFrame, ring_bits: int, head_limit: int, rows: tu
 def _by_slot(per_key: DataFrame, ring_bits: int) -> DataFrame:
     """Rows per slot of the ring. A null key hashes like any other value, but has no slot."""
     on_ring = F.when(F.col("key").isNotNull(), slot(F.col("key"), ring_bits))
-    # All that the head has, so that both are made of one reading of the counts.
+    # The same columns as the head, so that both are computed from one reading of the counts.
     counted = [name for name in per_key.columns if name != "key"]
     sums = [F.sum(name).alias(name) for name in counted]
     slots = per_key.groupBy(on_ring.alias("slot")).agg(*sums, F.count("key").alias("keys"))
@@ -221,12 +221,12 @@ def _by_slot(per_key: DataFrame, ring_bits: int) -> DataFrame:
 def _head(per_key: DataFrame, head_limit: int, rows: tuple[int, int]) -> DataFrame:
     """The keys with the largest share of what was seen or of what is left over, the heaviest first.
 
-    A backlog is no sample of what came: its heavy keys are its own. A key that is no UTF-8 cannot be
-    written into a plan, and stays on the ring; so does null, which is no key.
+    A backlog has heavy keys of its own, since it is not a sample of the rows seen. A key that is not UTF-8 cannot be
+    written into a plan and stays on the ring, and so does null.
     """
     seen_rows, left_rows = rows
     share = F.greatest(F.col("seen") / seen_rows, F.col("left") / left_rows)
-    # Filtered last: Spark would move it to where the counts are read, and read them twice.
+    # Filtered last: Spark would push an earlier filter down to the counts, and read them twice.
     named = F.is_valid_utf8("key") & (F.length("key") <= LONGEST_HEAD_KEY)
     heaviest = per_key.withColumn("share", F.when(named, share)).orderBy(F.desc_nulls_last("share"), "key")
     return heaviest.limit(head_limit).where(F.col("share").isNotNull())

@@ -1,4 +1,4 @@
-"""What a stage finds queued: the wave it admits, the backlog, and states that go with their keys."""
+"""What is queued for a stage: the admitted wave, the backlog, and states that are forwarded with their keys."""
 
 from __future__ import annotations
 
@@ -14,11 +14,7 @@ from skewless_spark.sources import ORIGIN, Tally, read_units
 from skewless_spark.stage.routing import TASK, route
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import BACKLOG, PYTHON, read_files
-
-#: How a row came into the stage: with the wave, or with the backlog of the last stage, there
-#: either to the task that had it already or, forwarded, to another. The last is no row of the input:
-#: it is the state of a key that lives in one task (``state: forward``).
-ADMITTED, STAYED, FORWARDED, CARRIED = 0, 1, 2, 3
+from skewless_spark.states.python_reduction import ADMITTED, CARRIED, FORWARDED, STAYED
 
 #: The origin of a carried state: before all rows.
 _BEFORE_ALL = -1
@@ -27,10 +23,10 @@ _BEFORE_ALL = -1
 def routed_queue(
     spark: SparkSession, run: RunDirectory, columns: JobColumns, plan: RoutingPlan, tally: Tally | None = None
 ) -> DataFrame:
-    """Wave and backlog, and the states that are carried on, routed.
+    """Wave, backlog and carried states, routed.
 
     Returns:
-        ``c*``, origin, arrival, task; where states are carried also those, and the rows they stand for.
+        ``c*``, origin, arrival, task; with carried states also their columns, and the rows that they stand for.
     """
     queue = _rows(spark, run, columns, plan, tally)
     routed = route(queue, plan, columns.routing_key, ORIGIN)
@@ -47,7 +43,7 @@ def routed_queue(
 def unrouted_queue(
     spark: SparkSession, run: RunDirectory, columns: JobColumns, plan: RoutingPlan, tally: Tally | None = None
 ) -> DataFrame:
-    """Wave and backlog where they are read, for the engine ``combine``: ``c*``, origin, arrival, task.
+    """Wave and backlog, not routed, for the engine ``combine``: ``c*``, origin, arrival, task.
 
     The task is the number of the input split: states are merged in its order.
     """
@@ -59,14 +55,14 @@ def unrouted_queue(
 
 
 def last_commit(run: RunDirectory, epoch: int) -> StepCommit | None:
-    """What the stage before an epoch committed."""
+    """The commit of the stage before an epoch; None before the first."""
     return run.committed(stage_step(epoch - 1)) if epoch else None
 
 
 def _rows(
     spark: SparkSession, run: RunDirectory, columns: JobColumns, plan: RoutingPlan, tally: Tally | None
 ) -> DataFrame:
-    """Wave and backlog with the task that had a row of the backlog: ``c*``, origin, last_task."""
+    """Wave and backlog: ``c*``, origin, and ``last_task``, the task that left over a row of the backlog."""
     admitted = columns.job.admitted_units(plan.waves)
     located = plan.engine == "staged" or columns.reads_origin
     queue = read_units(spark, columns.job, admitted, columns.inputs, tally, located=located)
@@ -84,7 +80,7 @@ def _rows(
 
 
 def _renumbered(spark: SparkSession, backlog: DataFrame, last: RoutingPlan, plan: RoutingPlan) -> DataFrame:
-    """The last plan's task numbers as this plan counts; -1 for a task that is no more."""
+    """The last plan's task numbers translated to this plan's; -1 for a task that does not exist any more."""
     if last.tasks == plan.tasks:
         return backlog
     now = {task: number for number, task in enumerate(plan.tasks)}
@@ -97,7 +93,7 @@ def _renumbered(spark: SparkSession, backlog: DataFrame, last: RoutingPlan, plan
 
 
 def _carried(spark: SparkSession, run: RunDirectory, columns: JobColumns, plan: RoutingPlan) -> DataFrame | None:
-    """The Python states of the last stage, routed to where this plan wants their keys."""
+    """The Python states of the last stage, routed by this plan."""
     before = last_commit(run, plan.epoch)
     if not columns.job.forwards_states or before is None or not before.of_kind(PYTHON):
         return None

@@ -1,8 +1,8 @@
-"""Reducing what is queued: native states, Python states, and what the budget leaves over.
+"""Reduces the queue of a stage to native states, Python states, and the rows beyond the budget.
 
-The rows cross the network once. The three are branches of one union over one exchange, which
-Spark runs once. Within a task, rows are taken in the order of their origin, whatever order the
-shuffle delivered them in: so the same rows fit the budget and the same bytes come out each time.
+The rows cross the network once: the three outputs are branches of one union over one exchange, which Spark runs once.
+Within a task, rows are processed in the order of their origin, whatever order the shuffle delivered them in. So the
+same rows fit the budget and the same bytes are written each time.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from skewless.document import LARGEST_COUNT
 from skewless.documents.stage_report import LONGEST_HEAD_KEY
 from skewless.routing.plan import RoutingPlan
 from skewless_spark.sources import read_units
-from skewless_spark.stage.queue import ADMITTED, CARRIED, FORWARDED
 from skewless_spark.stage.routing import TASK, slot
-from skewless_spark.states.arrow_states import PythonCall, reduce_batches
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import BACKLOG, NATIVE, PYTHON
+from skewless_spark.states.python_calls import PythonCall
+from skewless_spark.states.python_reduction import ADMITTED, CARRIED, FORWARDED, reduce_batches
 
 #: ``monotonically_increasing_id`` counts the rows of a partition in its low 33 bits.
 _POSITION_MASK = (1 << 33) - 1
@@ -30,20 +30,21 @@ _POSITION_MASK = (1 << 33) - 1
 #: The counts of the ledger, per task and key.
 COUNTS = ("rows", "left_over", "admitted", "forwarded")
 
-#: Of a key that was combined where it was read: its slot on the ring, none without a key; and its text, if it is heavy.
+#: Columns of native states of the engine ``combine``: the slot of the key on the ring, null for a null key; and the
+#: text of the key, if it is heavy.
 SLOT, HEAVY = "slot", "heavy_key"
 
 
 def staged_outcome(queue: DataFrame, columns: JobColumns, plan: RoutingPlan) -> DataFrame:
-    """Send every row to its task: its states and the backlog, told apart by the column ``kind``."""
+    """Send every row to its task. The result has states and backlog, distinguished by the column ``kind``."""
     return outcome_of_tasks(queue.repartitionById(len(plan.tasks), F.col(TASK)), columns, plan)
 
 
 def outcome_of_tasks(queue: DataFrame, columns: JobColumns, plan: RoutingPlan) -> DataFrame:
-    """What becomes of rows that are where they belong: no partition has rows of two tasks, and no task is in two."""
+    """States and backlog of rows that are in place: each partition has one task's rows, and all of them."""
     taken = _in_order(queue, columns, plan)
     rows = taken.where(F.col("arrival") != CARRIED) if columns.carries(queue) else taken
-    # Carried states supersede those of earlier stages: the counts of those stages must not be theirs.
+    # Carried states replace those of earlier stages, but must not take over the counts of those stages.
     if not columns.makes_native and plan.budget_rows is None and not columns.job.forwards_states:
         return _counted_python_states(taken, columns).withColumn("kind", F.lit(PYTHON))
     branches = [_native_states(rows, columns, plan.budget_rows).withColumn("kind", F.lit(NATIVE))]
@@ -58,7 +59,7 @@ def outcome_of_tasks(queue: DataFrame, columns: JobColumns, plan: RoutingPlan) -
 class StateCounts:
     """Rows that the states of the engine ``combine`` stand for, counted while they are written.
 
-    Native and Python states are counted apart: both have to have seen every row.
+    Native and Python states are counted separately, since each of the two must have seen every row.
     """
 
     def __init__(self) -> None:
@@ -71,7 +72,7 @@ class StateCounts:
         return states.observe(self._observed[kind], *sums)
 
     def of(self, kind: str) -> tuple[int, int] | None:
-        """Rows, and those of them that came with the wave; None if no such states were written."""
+        """All rows, and the rows that came with the wave; None if no such states were written."""
         observed = self._observed.get(kind)
         if observed is None:
             return None
@@ -81,7 +82,7 @@ class StateCounts:
 def combined_outcome(
     native: DataFrame | None, python: DataFrame | None, columns: JobColumns, plan: RoutingPlan, counts: StateCounts
 ) -> DataFrame:
-    """States where rows are read; Spark itself combines the native ones, key by key, before they are written.
+    """States made where rows are read. Spark itself combines native states key by key before they are written.
 
     Args:
         native: the rows for the native states; None if there are none.
@@ -102,7 +103,7 @@ def combined_outcome(
                 *_state_columns(columns, all_kept=True),
             )
         )
-        # The native states of a key are one; so there is no split that they belong to.
+        # A key has one native state, combined from all splits, so it belongs to no split.
         states = counts.counting(states, NATIVE).withColumns({TASK: F.lit(0), "kind": F.lit(NATIVE), **nothing})
         states = states.withColumns(_named(columns, plan))
         branches.append(states)
@@ -116,7 +117,7 @@ def combined_outcome(
 def _named(columns: JobColumns, plan: RoutingPlan) -> dict[str, Column]:
     """The columns ``SLOT`` and ``HEAVY`` of states that are one for each key.
 
-    Heavy is what has one row in ``head_limit`` of all that are listed: there are no more such keys than that.
+    A key is heavy if it has at least one in ``head_limit`` of all listed rows: at most ``head_limit`` keys have.
     """
     key, limit = columns.routing_key, columns.job.spec.routing.head_limit
     least = -(-columns.job.admitted_rows(plan.waves) // limit) if limit else LARGEST_COUNT
@@ -125,7 +126,7 @@ def _named(columns: JobColumns, plan: RoutingPlan) -> dict[str, Column]:
 
 
 def empty_states(spark: SparkSession, columns: JobColumns) -> DataFrame:
-    """No states, with the columns that states have: what an empty input leaves to the merge."""
+    """An empty frame with the columns of states, for the merge of an empty input."""
     none = read_units(spark, columns.job, (), columns.inputs)
     none = none.select("*", F.lit(0).cast("tinyint").alias("arrival"), F.lit(0).alias(TASK), F.lit(True).alias("kept"))
     states = _native_states(none, columns, None)
@@ -140,11 +141,11 @@ def _union(branches: Sequence[DataFrame]) -> DataFrame:
 
 
 def _in_order(queue: DataFrame, columns: JobColumns, plan: RoutingPlan) -> DataFrame:
-    """The rows of each virtual task, one partition of the queue, by origin, each with whether the budget reaches it.
+    """The rows of each virtual task, which is one partition, sorted by origin; ``kept`` says if a row fits the budget.
 
-    Without a budget it is only within a key that the order matters: then rows are sorted by key first, and
-    native states are made one after the other, with no hash map that a million of sketches would not fit into.
-    Carried states come before all rows, of whatever key.
+    Without a budget the order matters within a key only. Then rows are sorted by key first, so that native states are
+    made one after the other, without a hash map, into which a million sketches would not fit. Carried states come
+    before all rows of any key.
     """
     carries = columns.carries(queue)
     if plan.budget_rows is None:
@@ -152,7 +153,7 @@ def _in_order(queue: DataFrame, columns: JobColumns, plan: RoutingPlan) -> DataF
         in_order = queue.sortWithinPartitions(*order)
         return in_order.where(_whole(F.spark_partition_id(), queue)).withColumn("kept", F.lit(True))
     if carries:
-        # Carried states come before all rows, and are none; only this way is their number not needed.
+        # Carried states come before all rows but do not count as rows: the window numbers the two separately.
         alike = Window.partitionBy(TASK, F.col("arrival") == CARRIED).orderBy(*columns.origins, *columns.keys)
         numbered = queue.withColumn("position", F.row_number().over(alike).cast("bigint") - 1)
         numbered = numbered.sortWithinPartitions(*columns.origins, *columns.keys)
@@ -167,16 +168,17 @@ def _in_order(queue: DataFrame, columns: JobColumns, plan: RoutingPlan) -> DataF
 
 
 def _whole(number: Column, queue: DataFrame) -> Column:
-    """Always true, and never evaluated beyond its first half; but it names every column.
+    """A condition that is always true, decided by its first half, and that names every column.
 
-    So no branch has columns pruned below the exchange, and Spark runs that exchange once for all. The number must
-    be one that Spark does not take to be the same below the exchange: there it would ask, and prune above.
+    It keeps Spark from pruning different columns below the exchange in each branch, so that the exchange runs once for
+    all branches. The number must be one that differs above and below the exchange: otherwise Spark would push the
+    condition below the exchange, and prune columns above it.
     """
     return (number >= 0) | (F.hash(*queue.columns) == 0)
 
 
 def _native_states(taken: DataFrame, columns: JobColumns, budget_rows: int | None) -> DataFrame:
-    """Per task and key: the counts of the ledger, and the native states of the rows kept."""
+    """Per task and key: the counts of the ledger, and the native states of the kept rows."""
 
     def counted(condition: Column) -> Column:
         return F.count(F.when(condition, 1))
@@ -184,7 +186,7 @@ def _native_states(taken: DataFrame, columns: JobColumns, budget_rows: int | Non
     everything = budget_rows is None
     rows = F.count(F.lit(1)) if everything else counted(F.col("kept"))
     left_over = F.count(F.lit(None)) if everything else counted(~F.col("kept"))
-    # In the order of the sort, if there was one by key.
+    # Spark aggregates in the order of the sort, if the rows are sorted by key.
     return taken.groupBy(*columns.keys, TASK).agg(
         rows.alias("rows"),
         left_over.alias("left_over"),
@@ -208,7 +210,7 @@ def _state_columns(columns: JobColumns, *, all_kept: bool) -> list[Column]:
 
 
 def _python_states(taken: DataFrame, columns: JobColumns) -> DataFrame:
-    """Per task and key: the states of the Python aggregates, and how many rows they saw."""
+    """Per task and key: the states of the Python aggregates, and the number of rows that they saw."""
     calls = columns.python_calls()
     arguments = [columns.argument(one).alias(call.argument) for one, call in zip(columns.python, calls, strict=True)]
     carried = ["total_rows", *(call.state for call in calls)] if columns.carries(taken) else []
@@ -219,7 +221,7 @@ def _python_states(taken: DataFrame, columns: JobColumns) -> DataFrame:
 
 
 def _counted_python_states(taken: DataFrame, columns: JobColumns) -> DataFrame:
-    """Python states with the counts of the ledger, where no rows are left over and no native states tell them."""
+    """Python states with the counts of the ledger, for a stage without native states and without a budget."""
     counts = {name: F.col(f"python_{name}") for name in ("rows", "admitted", "forwarded")}
     return _python_states(taken, columns).withColumns({**counts, "left_over": F.lit(0).cast("bigint")})
 

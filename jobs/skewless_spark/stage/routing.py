@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from skewless.routing.hashing import BUCKET_SALT
-from skewless.routing.plan import WHOLE_SHARE, RoutingPlan, Shares
+from skewless.routing.plan import WHOLE_WEIGHT, RoutingPlan, Weights
 
 TASK = "task"
 
@@ -44,8 +44,8 @@ def slot(key: Column, ring_bits: int) -> Column:
     return F.shiftrightunsigned(key_hash(key), 32 - ring_bits)
 
 
-def draw(origin: Column, salt: int) -> Column:
-    """``RoutingPlan.draw``: an unsigned 32-bit number, as a bigint."""
+def row_hash(origin: Column, salt: int) -> Column:
+    """``RoutingPlan.row_hash``: an unsigned 32-bit number, as a bigint."""
     block = F.hash(F.shiftright(origin, 2), F.lit(salt)).cast("bigint").bitwiseAND(F.lit(_UNSIGNED))
     quarter_turns = F.shiftleft(origin.bitwiseAND(F.lit(3)), 30)
     return (block + quarter_turns).bitwiseAND(F.lit(_UNSIGNED))
@@ -66,7 +66,7 @@ def route(rows: DataFrame, plan: RoutingPlan, key: Column, origin: str) -> DataF
     slotted = keyed.withColumn("slot", slot(F.col("route_key"), plan.ring.ring_bits))
     at_block = F.shiftright(F.col("slot"), _block_bits(plan)) == F.col("block")
     routed = slotted.join(F.broadcast(_slot_table(spark, plan)), at_block, "left")
-    drawn = draw(F.col(origin), plan.share_salt)
+    drawn = row_hash(F.col(origin), plan.share_salt)
     within = F.col("slot").bitwiseAND(F.lit((1 << _block_bits(plan)) - 1))
     tail = F.get(F.col("block_tasks"), within)
     if plan.factors:
@@ -117,13 +117,13 @@ def _head_table(spark: SparkSession, plan: RoutingPlan) -> DataFrame:
     return spark.createDataFrame(table)
 
 
-def share_cells(shares: Shares) -> list[int]:
+def share_cells(shares: Weights) -> list[int]:
     """The shares of a key as a table of tasks, each as often as its weight says, as short as can be.
 
     Its length is a power of two, so that the top bits of a draw name a cell: one cell for a
-    pinned key, ``WHOLE_SHARE`` at most.
+    pinned key, ``WHOLE_WEIGHT`` at most.
     """
-    step = WHOLE_SHARE
+    step = WHOLE_WEIGHT
     for _, weight in shares:
         while weight % step:
             step //= 2

@@ -1,9 +1,9 @@
-"""What Spark itself counted of each input split: rows read, states sent on, seconds. It costs no job.
+"""Spark's own counts of each input split: rows read, states sent on, seconds. They cost no job.
 
-Spark reads and aggregates rows in one generated loop. Counting them there by split would cost: an observation takes
-them out of the loop, and a ``groupBy`` with a sum takes half as long again. But every task reports how many rows it
-read and how many records it sent on, which are its partial states. These counts are used only if the rows add up to
-the rows behind the states.
+Spark reads and aggregates rows in one generated loop. Counting rows by split there would be slow: an observation takes
+them out of the loop, and a ``groupBy`` with a sum takes 50 % longer. But every Spark task reports how many rows it read
+and how many records it sent on, which are its partial states. These counts are used only if their rows add up to the
+rows of the states.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from skewless_spark.session.connect import connected, ui_address
 
 log = logging.getLogger(__name__)
 
-#: Spark tells of its tasks a moment after they have ended.
+#: Spark reports its tasks a moment after they have ended.
 _PATIENCE_SECONDS = 2.0
 _PAUSE_SECONDS = 0.05
 #: Asks Spark's UI directly, and not through a proxy that the environment names.
@@ -36,12 +36,12 @@ Told = dict[str, Any]
 
 
 class _Teller(NamedTuple):
-    """Who tells of jobs, stages and tasks, in the words of Spark's REST interface.
+    """A source of facts about jobs, stages and tasks, named as in Spark's REST interface.
 
     Attributes:
-        jobs: of this session, or of all that this JVM runs.
+        jobs: the jobs of this session, or of the whole JVM.
         stage: the last attempt at a stage.
-        tasks: of such an attempt.
+        tasks: the tasks of such an attempt.
     """
 
     jobs: Callable[[], list[Told]]
@@ -50,10 +50,10 @@ class _Teller(NamedTuple):
 
 
 class SplitsSeen:
-    """Notes which jobs there have been, and tells afterwards what the input splits of later ones did.
+    """Remembers which jobs have run, and later returns the loads of the input splits of newer jobs.
 
     Args:
-        spark: the session; what it runs between this and ``loads`` is looked at.
+        spark: the session. The jobs that it runs before ``loads`` is called are looked at.
     """
 
     def __init__(self, spark: SparkSession) -> None:
@@ -68,10 +68,10 @@ class SplitsSeen:
             log.info("input splits are not measured: %s", err)
 
     def loads(self, rows: int) -> tuple[SplitLoad, ...]:
-        """Each input split by its number; none where nobody tells, or where it does not add up.
+        """The load of each input split by its number; empty if it is not known, or if the rows do not add up.
 
         Args:
-            rows: all that were reduced since.
+            rows: the rows reduced since.
         """
         try:
             return self._loads(self._teller, rows) if self._teller and rows else ()
@@ -91,7 +91,7 @@ class SplitsSeen:
         return found if len(found) == stage["numTasks"] and sum(one.rows for one in found) == rows else ()
 
     def _stages_done(self, teller: _Teller) -> list[int]:
-        """Of the jobs since, once Spark has noticed that they have ended; stages that it skipped are among them."""
+        """The stages of the jobs since, skipped ones too, once Spark has noticed that the jobs have ended."""
         until = time.monotonic() + _PATIENCE_SECONDS
         while True:
             jobs = [job for job in teller.jobs() if job["jobId"] > self._before]
@@ -103,7 +103,7 @@ class SplitsSeen:
 
 
 def _load(metrics: Told, sent_on: bool) -> SplitLoad:
-    """Without an exchange there is nothing that counts states."""
+    """The load of a split. Without an exchange, nothing counts its states."""
     states = int(metrics["shuffleWriteMetrics"]["recordsWritten"]) if sent_on else None
     return SplitLoad(
         rows=int(metrics["inputMetrics"]["recordsRead"]),
@@ -112,21 +112,21 @@ def _load(metrics: Told, sent_on: bool) -> SplitLoad:
     )
 
 
-#: What it is like when nobody tells, or tells otherwise than we know.
+#: Errors of a source that does not answer, or answers in a form we do not know.
 _SILENT = (
     Py4JError, PySparkException, URLError, HTTPException, OSError, ValueError, KeyError, TypeError, AttributeError,
 )  # fmt: skip
 
 
 def _by_jvm(spark: SparkSession) -> _Teller:
-    """The status store of the session's own JVM; it is kept with and without a UI."""
+    """The status store of the session's own JVM, which exists with and without a UI."""
     context, jvm = spark.sparkContext._jsc.sc(), cast("Any", spark.sparkContext._jvm)  # noqa: SLF001
     store = context.statusStore()
     jackson = jvm.com.fasterxml.jackson
     mapper = jackson.databind.ObjectMapper().registerModule(jackson.module.scala.DefaultScalaModule())
 
     def told(value: Any) -> Any:
-        # One text: a call to the JVM for each figure of each task would take seconds.
+        # One text, since a call to the JVM for each figure of each task would take seconds.
         return json.loads(mapper.writeValueAsString(value))
 
     def jobs() -> list[Told]:
@@ -136,7 +136,7 @@ def _by_jvm(spark: SparkSession) -> _Teller:
     def stage(number: int) -> Told:
         try:
             return cast("Told", told(store.lastStageAttempt(number)))
-        except Py4JError:  # skipped, so nothing is kept of it
+        except Py4JError:  # Spark keeps nothing about a skipped stage
             return _NOTHING
 
     def tasks(one: Told) -> list[Told]:
@@ -146,7 +146,7 @@ def _by_jvm(spark: SparkSession) -> _Teller:
 
 
 def _by_server(spark: SparkSession) -> _Teller | None:
-    """The UI of a Spark Connect server, where somebody says that it has one; None else."""
+    """The UI of a Spark Connect server; None if its address is not known."""
     address = ui_address(spark)
     if not address:
         return None
@@ -165,7 +165,7 @@ def _by_server(spark: SparkSession) -> _Teller | None:
     return _Teller(jobs, stage, tasks)
 
 
-#: A stage of which nothing is known.
+#: Stands for a stage about which nothing is known.
 _NOTHING: Told = {"inputRecords": -1, "shuffleReadRecords": 0}
 
 

@@ -16,7 +16,8 @@ from skewless.documents.ledger import require_kept
 from skewless.documents.stage_report import StageReport
 from skewless.errors import LostRaceError
 from skewless.routing.plan import RoutingPlan
-from skewless.run.directory import STAGE_REPORT, Attempt, Fence, RunDirectory, stage_step
+from skewless.run.attempt import Attempt, Fence
+from skewless.run.directory import STAGE_REPORT, RunDirectory, stage_step
 from skewless_spark.session.step_lease import leased_step
 from skewless_spark.sources import Tally, require_unchanged
 from skewless_spark.stage.combined_report import combined_report
@@ -34,32 +35,32 @@ _BATCH_ROWS = 1 << 16
 
 
 def run_stage(spark: SparkSession, run: RunDirectory, stage: int) -> StageReport:
-    """Run a stage, or find that it has been run.
+    """Run a stage, unless it is committed already.
 
     Args:
         spark: the session.
         run: the run directory; it holds the plan of this epoch, and the last stage's commit.
-        stage: its number.
+        stage: the number of the stage, from 0.
 
     Returns:
-        The report that counts: this attempt's, or that of the attempt that committed first.
+        The committed report: of this attempt, or of the attempt that committed first.
 
     Raises:
-        LedgerError: rows were lost or doubled; nothing is committed.
-        FencedOutError: this attempt was silent for too long, and its successor has not committed yet.
+        LedgerError: rows were lost or counted twice; nothing is committed.
+        FencedOutError: this attempt lost its lease, and its successor has not committed yet.
     """
     step = stage_step(stage)
     if run.commit_of(step):
         return run.report(stage)
     with leased_step(run, step) as fence:
-        # Whoever held it before may have done it.
+        # The previous holder of the lease may have committed the stage.
         return run.report(stage) if run.commit_of(step) else _run(spark, run, stage, fence)
 
 
 def _run(spark: SparkSession, run: RunDirectory, stage: int, fence: Fence | None) -> StageReport:
     started = time.monotonic()
     job, plan = run.job(), run.plan(stage)
-    # The counts read back are small: as many partitions as the stage has tasks will do.
+    # The counts read back are small: as many partitions as the stage has tasks are enough.
     spark.conf.set("spark.sql.shuffle.partitions", len(plan.tasks))
     admitted = job.admitted_units(plan.waves)
     require_unchanged(job, admitted)
@@ -72,7 +73,7 @@ def _run(spark: SparkSession, run: RunDirectory, stage: int, fence: Fence | None
         outcome(spark, run, columns, plan, tally, counts).write.partitionBy("kind").parquet(
             attempt.path(""), mode="append"
         )
-    # Once more after the rows were read: a rewrite while the wave was read is as bad as one before.
+    # Checked again after the rows were read: a file may have been rewritten while the wave was read.
     require_unchanged(job, admitted)
     files = [file for kind in (NATIVE, PYTHON, BACKLOG) for file in written(attempt, kind, f"kind={kind}")]
     if seen:
@@ -87,19 +88,19 @@ def _run(spark: SparkSession, run: RunDirectory, stage: int, fence: Fence | None
 def commit_stage(
     run: RunDirectory, attempt: Attempt, report: StageReport, files: Sequence[CommittedFile]
 ) -> StageReport:
-    """Make an attempt at a stage the one that counts, if its rows balance.
+    """Commit an attempt at a stage if its rows balance.
 
     Args:
         run: the run directory.
         attempt: the attempt.
-        report: of what it did.
-        files: states and backlog, of this attempt or of others that it counts in.
+        report: the report of the attempt.
+        files: states and backlog, written by this attempt or, in a shared stage, by others.
 
     Returns:
-        The report that counts: this one, or that of the attempt that committed first.
+        The committed report: this one, or that of the attempt that committed first.
 
     Raises:
-        LedgerError: rows were lost or doubled; nothing is committed.
+        LedgerError: rows were lost or counted twice; nothing is committed.
     """
     last = last_commit(run, report.stage)
     on_disk = sum(file.rows for file in files if file.kind == BACKLOG)
@@ -121,7 +122,7 @@ def outcome(
     tally: Tally | None = None,
     counts: StateCounts | None = None,
 ) -> DataFrame:
-    """What a stage writes: states and backlog, told apart by the column ``kind``; nothing has run yet.
+    """What a stage writes: states and backlog, distinguished by the column ``kind``. Nothing has run yet.
 
     Args:
         spark: the session.
@@ -133,7 +134,7 @@ def outcome(
     """
     if plan.engine == "staged":
         return staged_outcome(routed_queue(spark, run, columns, plan, tally), columns, plan)
-    # Native and Python states are two readings of the input: there is no exchange that they could share.
+    # Native and Python states read the input separately: there is no exchange that they could share.
     native = unrouted_queue(spark, run, columns, plan, tally) if columns.makes_native else None
     python_tally = tally if native is None else None
     python = unrouted_queue(spark, run, columns, plan, python_tally) if columns.python else None
@@ -142,9 +143,9 @@ def outcome(
 
 @contextmanager
 def _read_in_splits(spark: SparkSession, job: Job, plan: RoutingPlan) -> Iterator[None]:
-    """Where rows are reduced as they are read, read in splits as even and as many as the slots want.
+    """For the engine ``combine``: read in even splits, as many as there are slots.
 
-    Spark's own splits are for rows that are shuffled next: few, and padded for files that are slow to open.
+    Spark's own splits are meant for rows that are shuffled next: few, and padded for files that are slow to open.
     """
     if plan.engine == "staged":
         yield
@@ -152,11 +153,11 @@ def _read_in_splits(spark: SparkSession, job: Job, plan: RoutingPlan) -> Iterato
     admitted = [job.units[ordinal] for ordinal in job.admitted_units(plan.waves)]
     size = sum(unit.size_bytes for unit in admitted if unit.span is None)
     settings = {
-        # A little more than the even share: files do not fill it to the last byte.
+        # A little more than the even size: files do not fill a split to its last byte.
         "spark.sql.files.maxPartitionBytes": str(max(1, math.ceil(size / job.combine_splits * 1.02))),
         "spark.sql.files.openCostInBytes": "0",
         "spark.sql.files.minPartitionNum": str(job.combine_splits),
-        # Each batch is numbered by key, so few large ones cost less; Spark bounds their bytes beside.
+        # Keys are numbered per batch, so few large batches cost less. Spark also bounds the bytes of a batch.
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(_BATCH_ROWS),
     }
     before = {name: str(spark.conf.get(name)) for name in settings if name in spark.conf.getAll}

@@ -1,4 +1,4 @@
-"""What each task of a stage did: its rows, states and seconds, read back from the counts it wrote."""
+"""The load of each task of a stage: its rows, states and seconds, read from the counts that it wrote."""
 
 from __future__ import annotations
 
@@ -20,15 +20,14 @@ from skewless_spark.stage.reduction import COUNTS
 from skewless_spark.stage.routing import TASK
 from skewless_spark.states.committed_files import PYTHON, counting
 
-#: Rows of Python aggregates that take less than this, and tasks that take less than that, are as good as free,
-#: and their time is not told: it says more of the machine's other work than of theirs, and no plan shall
-#: depend on it.
+#: A Python aggregate that takes less time than this per row, or a task that takes less in total, costs next to nothing.
+#: Its time is not reported: it says more about other work of the machine, and no plan may depend on it.
 SLOW_ROW_SECONDS = 3e-5
 SLOW_TASK_SECONDS = 0.05
-#: A task's light rows say how fast it is if there are so many of them.
+#: A task's light rows tell how fast it is if there are at least this many of them.
 LEAST_LIGHT_ROWS = 100
 
-#: Rows that are read at a time: some megabytes of counts.
+#: Rows that are read at a time, some megabytes of counts.
 _BATCH_ROWS = 1 << 18
 _SECONDS = ("key_seconds", "task_seconds", "setup_seconds")
 
@@ -39,7 +38,7 @@ TaskCounts = Mapping[str, Any]
 def task_counts(run: RunDirectory, plan: RoutingPlan, files: Sequence[CommittedFile]) -> dict[int, TaskCounts]:
     """The counts of each task, by its number.
 
-    A few columns of numbers are streamed through Arrow, file by file: cheaper than a Spark job, and no keys.
+    A few columns of numbers are read through Arrow, file by file. That is cheaper than a Spark job, and reads no keys.
 
     Args:
         run: the run directory.
@@ -47,11 +46,11 @@ def task_counts(run: RunDirectory, plan: RoutingPlan, files: Sequence[CommittedF
         files: what the stage wrote.
 
     Returns:
-        ``rows``, ``left_over``, ``admitted``, ``forwarded`` and ``states``, and of the Python aggregates
-        ``python_rows``, ``light_rows`` and the seconds; nothing for a task without rows.
+        ``rows``, ``left_over``, ``admitted``, ``forwarded`` and ``states``; for Python aggregates also
+        ``python_rows``, ``light_rows`` and the seconds. Tasks without rows are left out.
 
     Raises:
-        LedgerError: Python states saw other rows than the native ones.
+        LedgerError: Python states and native states saw different rows.
     """
     python = [file for file in files if file.kind == PYTHON]
     with ThreadPoolExecutor(max_workers=8) as pool:
@@ -63,7 +62,7 @@ def task_counts(run: RunDirectory, plan: RoutingPlan, files: Sequence[CommittedF
     sums = pa.concat_tables(parts, promote_options="default")
     names = [name for name in sums.column_names if name != TASK]
     summed = sums.group_by(TASK, use_threads=False).aggregate([(name, "sum") for name in names])
-    # Without Python aggregates nothing was timed; a task with carried states alone has no rows.
+    # Without Python aggregates nothing was timed. A task that has only carried states has no rows.
     nothing = {**dict.fromkeys((*COUNTS, "states", "python_rows", "light_rows"), 0), **dict.fromkeys(_SECONDS)}
     loads: dict[int, TaskCounts] = {}
     for row in summed.to_pylist():
@@ -89,7 +88,7 @@ def _summed(run: RunDirectory, file: CommittedFile, columns: Sequence[str]) -> p
 
 
 def _with_flags(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """With ``states`` or ``python_states``, 1 where one saw rows, and the rows of keys that were not timed apart."""
+    """Add ``states`` or ``python_states``, 1 if a state saw rows, and ``light_rows``, rows of keys not timed apart."""
     if "rows" in batch.schema.names:
         return batch.append_column("states", pc.greater(batch["rows"], 0).cast(pa.int64()))
     apart = pc.is_valid(batch["key_seconds"])
@@ -98,7 +97,7 @@ def _with_flags(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def split_loads(run: RunDirectory, files: Sequence[CommittedFile]) -> tuple[SplitLoad, ...]:
-    """What each input split did that made Python states where it was read, by its number; none without such states."""
+    """The loads of the input splits that made Python states, by split number; empty without such states."""
     python = [file for file in files if file.kind == PYTHON]
     with ThreadPoolExecutor(max_workers=8) as pool:
         found = list(pool.map(lambda file: _summed(run, file, [TASK, "python_rows", *_SECONDS]), python))
@@ -137,7 +136,7 @@ def _task_load(name: str, row: TaskCounts | None, slowness: float | None) -> Tas
 
 
 def _busy(row: TaskCounts) -> float | None:
-    """Seconds in the Python aggregates; too few to matter are none, for native ones may take longer."""
+    """Seconds in the Python aggregates; None if too few to matter, since native aggregates may take longer."""
     if row["task_seconds"] is None:
         return None
     seconds = float(row["task_seconds"]) + float(row["setup_seconds"] or 0.0)
@@ -146,7 +145,7 @@ def _busy(row: TaskCounts) -> float | None:
 
 
 def _slowness(tasks: int, loads: Mapping[int, TaskCounts]) -> dict[int, float]:
-    """How long a light row takes on each task beside the median one; of all tasks, or of none."""
+    """The time of a light row on each task, relative to the median task; empty unless every task can be measured."""
     rates = {}
     for number, row in loads.items():
         if _busy(row) is None or int(row["light_rows"]) < LEAST_LIGHT_ROWS:

@@ -15,7 +15,7 @@ from skewless_spark.aggregates.binding import BoundAggregate, bind, native_of, p
 from skewless_spark.aggregates.definition import Arguments, NativeAggregate
 from skewless_spark.aggregates.key_text import key_text
 from skewless_spark.sources import ORIGIN, ORIGIN_INDEX
-from skewless_spark.states.arrow_states import PythonCall, python_call
+from skewless_spark.states.python_calls import PythonCall, python_call
 
 #: What a null key is routed by where a key must live in one task. No text of several key columns is like it.
 NULL_KEY = "\0null"

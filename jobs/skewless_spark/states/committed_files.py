@@ -11,7 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from skewless.documents.commit import CommittedFile
-from skewless.run.directory import Attempt, RunDirectory
+from skewless.run.attempt import Attempt
+from skewless.run.storage import Storage
 from skewless_spark.sources import literally
 
 #: Where Spark notes the columns of a frame in the Parquet files it writes.
@@ -40,7 +41,7 @@ def counting(files: Sequence[CommittedFile]) -> list[CommittedFile]:
     return [file for file in files if file.kind == NATIVE] or [file for file in files if file.kind == PYTHON]
 
 
-def read_files(spark: SparkSession, run: RunDirectory, files: Sequence[CommittedFile]) -> DataFrame:
+def read_files(spark: SparkSession, run: Storage, files: Sequence[CommittedFile]) -> DataFrame:
     """Read committed files, exactly those; all of them have the columns of the first, since one frame wrote them.
 
     Left to find that out, Spark would run a job.

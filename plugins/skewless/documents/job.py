@@ -214,7 +214,7 @@ class Job(Document):
     def combine_splits(self) -> int:
         """Input splits that the engine ``combine`` reads: several per slot, so that none waits long for the last."""
         size = sum({unit.path: unit.size_bytes for unit in self.units}.values())
-        return max(1, self.spec.routing.slot_count * SPLITS_PER_SLOT, -(-size // LARGEST_SPLIT_BYTES))
+        return max(1, self.spec.routing.parallelism * SPLITS_PER_SLOT, -(-size // LARGEST_SPLIT_BYTES))
 
     @property
     def last_stage(self) -> int:
@@ -250,7 +250,7 @@ class Job(Document):
         self.admitted_rows(waves)
         return tuple(sorted(ordinal for wave in self.waves[slice(*waves)] for ordinal in wave))
 
-    def foretold_rows(self, waves: tuple[int, int], seen_rows: int, seen_waves: int) -> int:
+    def predicted_rows(self, waves: tuple[int, int], seen_rows: int, seen_waves: int) -> int:
         """Rows that waves will admit: as counted, or else as many for each listed one as there were so far.
 
         Args:

@@ -45,7 +45,7 @@ def stage_cost(job: Job, reports: Sequence[StageReport]) -> StageCost:
         job: its spec may say what a stage costs.
         reports: of the stages so far that were routed, in order, at least one.
     """
-    slots = job.spec.routing.slot_count
+    slots = job.spec.routing.parallelism
     rows = np.array([makespan(report.processed.astype(np.float64), slots) for report in reports])
     seconds = np.array([report.stage_seconds for report in reports])
     given = job.spec.routing.stage_overhead

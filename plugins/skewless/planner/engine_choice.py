@@ -54,7 +54,7 @@ def _weighed(job: Job, counts: KeyCounts, rows: int, splits: int, largest_split:
     size = sum(one.state_bytes for one in job.algebra.values())
     setup = sum(one.setup_seconds for one in job.algebra.values())
     each = STATE_SECONDS + STATE_BYTE_SECONDS * size + setup
-    slots = job.spec.routing.slot_count
+    slots = job.spec.routing.parallelism
     stage = MORE_STAGES * (job.spec.routing.stage_overhead or 0.0) * slots
     combine, staged = states * each, rows * ROW_SECONDS + keys * each + stage
     numbers = f"{states:,.0f} states in {splits:,} splits for {keys:,.0f} keys of {rows:,} rows"

@@ -52,7 +52,7 @@ def next_waves(
     if last - first <= 1 or not seen or not overhead_rows:
         return Admission((first, min(first + 1, last)), "")
     tasks, spread = len(plan.tasks), spread or dispersion(plan, report, job.in_order)
-    reached = seen + np.cumsum([0, *(job.foretold_rows((wave, wave + 1), seen, first) for wave in range(first, last))])
+    reached = seen + np.cumsum([0, *(job.predicted_rows((wave, wave + 1), seen, first) for wave in range(first, last))])
 
     def waste(start: int, end: int) -> float:
         return wasted_rows(float(reached[end] - reached[start]), float(reached[start]), tasks, spread)

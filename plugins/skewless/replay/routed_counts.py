@@ -8,7 +8,7 @@ import numpy as np
 
 from skewless.planner.forecast.wave_counts import Indices, Rows
 from skewless.planner.placement.placement import Placement
-from skewless.routing.plan import WHOLE_SHARE, RoutingPlan, Shares
+from skewless.routing.plan import WHOLE_WEIGHT, RoutingPlan, Weights
 
 
 class Layout:
@@ -25,8 +25,8 @@ class Layout:
     def __init__(self, plan: RoutingPlan, keys: Sequence[str], slots: Indices, buckets: Indices) -> None:
         self.plan = plan
         on_ring = plan.slot_tasks[slots].astype(np.int64) + buckets % plan.slot_factors[slots]
-        shares: list[Shares] = [
-            plan.head.get(key) or ((task, WHOLE_SHARE),) for key, task in zip(keys, on_ring.tolist(), strict=True)
+        shares: list[Weights] = [
+            plan.head.get(key) or ((task, WHOLE_WEIGHT),) for key, task in zip(keys, on_ring.tolist(), strict=True)
         ]
         self.keys = Placement.of_shares(shares) if plan.head else Placement.pinned(on_ring)
         self.factors = plan.slot_factors.astype(np.int64)
@@ -39,7 +39,7 @@ class Layout:
         self.item = np.concatenate([self.keys.key, len(keys) + self.slot, without])
         self.task = np.concatenate([self.keys.task, tail, np.arange(count)])
         self.share = np.concatenate(
-            [self.keys.weight / WHOLE_SHARE, 1.0 / self.factors[self.slot], np.full(count, 1.0 / count)]
+            [self.keys.weight / WHOLE_WEIGHT, 1.0 / self.factors[self.slot], np.full(count, 1.0 / count)]
         )
 
     def parts(self) -> tuple[slice, slice, slice]:
@@ -82,7 +82,7 @@ class Backlog:
             stretches = rows[here] * part
             moves = homes[here] != new.task[there]
             return added(there, stretches, len(new.key)), float(stretches[moves].sum())
-        come = added(old.key, rows, old.keys)[new.key] * new.weight / WHOLE_SHARE
+        come = added(old.key, rows, old.keys)[new.key] * new.weight / WHOLE_WEIGHT
         stays = rows @ _weights_at(new, old.key, homes, len(layout.plan.tasks))
         return come, float(rows.sum() - stays)
 
@@ -116,7 +116,7 @@ def _weights_at(placement: Placement, keys: Indices, tasks: Indices, count: int)
     """What part of each of these keys goes to the task named beside it, shape ``(len(keys),)``."""
     wide = count + 1
     pairs, where = np.unique(placement.key * wide + placement.task, return_inverse=True)
-    weights = np.bincount(where, weights=placement.weight / WHOLE_SHARE, minlength=len(pairs))
+    weights = np.bincount(where, weights=placement.weight / WHOLE_WEIGHT, minlength=len(pairs))
     asked = keys * wide + tasks
     at = np.minimum(np.searchsorted(pairs, asked), max(0, len(pairs) - 1))
     found: Rows = np.where(pairs[at] == asked, weights[at], 0.0) if len(pairs) else np.zeros(len(asked))

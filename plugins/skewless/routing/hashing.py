@@ -1,9 +1,8 @@
-"""Where a key hashes to, in Python; ``skewless_spark.stage.routing`` says the same in Spark SQL.
+"""The hashes of keys and rows, in Python; ``skewless_spark.stage.routing`` computes the same ones in Spark SQL.
 
-All hashes are murmur3_x86_32 (Appleby 2014), as in the DPA load balancer, section 4.2.
-Spark's ``hash`` differs from it when the byte length is no multiple of four
-(SPARK-23381), so both sides pad a key with NUL bytes first. A parity test holds the two
-to each other, value by value.
+All hashes are murmur3_x86_32 (Appleby 2014), as in the DPA load balancer, section 4.2. Spark's ``hash`` differs from
+it where the length in bytes is not a multiple of four (SPARK-23381), so both sides pad a key with NUL bytes first. A
+parity test compares the two, value by value.
 """
 
 from __future__ import annotations
@@ -12,6 +11,10 @@ import struct
 from collections.abc import Sequence
 
 import mmh3
+import numpy as np
+import numpy.typing as npt
+
+Words = npt.NDArray[np.uint32]
 
 #: Seed of the ring's hash: the seed of Spark's ``hash`` function.
 KEY_SEED = 42
@@ -39,12 +42,12 @@ def _padded(key: str) -> bytes:
 
 
 def key_hash(key: str) -> int:
-    """The ring position of a key: an unsigned 32-bit integer."""
+    """The place of a key on the ring: an unsigned 32-bit integer."""
     return mmh3.hash(_padded(key), KEY_SEED, signed=False)
 
 
 def bucket_hash(key: str) -> int:
-    """The key-bucket hash, independent of the ring's; unsigned, so a bucket is never negative."""
+    """The hash that chooses a key's bucket, independent of the ring's; unsigned, so that no bucket is negative."""
     return mmh3.hash(_padded(key), BUCKET_SEED, signed=False)
 
 
@@ -63,3 +66,44 @@ def pack_origin(partition: int, offset: int) -> int:
     Room for 2**23 source partitions of 2**40 rows each.
     """
     return (partition << OFFSET_BITS) | offset
+
+
+def hashed(rows: npt.NDArray[np.uint8], seed: int) -> Words:
+    """The hashes of many texts of one length at once, each the same as by ``mmh3``; unsigned, shape ``(rows,)``.
+
+    Args:
+        rows: texts of one length, shape ``(rows, bytes)``.
+        seed: from 0, below 2**32.
+    """
+    count, length = rows.shape
+    padded = np.zeros((count, -(-length // 4) * 4), dtype=np.uint8)
+    padded[:, :length] = rows
+    words = padded.view("<u4").astype(np.uint32)
+    state = np.full(count, seed, dtype=np.uint32)
+    for number in range(length // 4):
+        state = mixed(state, words[:, number])
+    if length % 4:
+        state = state ^ _scrambled(words[:, -1])
+    return finished(state, length)
+
+
+def mixed(state: Words, word: Words) -> Words:
+    """The states after one more word each."""
+    return _rotated(state ^ _scrambled(word), 13) * np.uint32(5) + np.uint32(0xE6546B64)
+
+
+def _scrambled(word: Words) -> Words:
+    """A word as it is mixed into a state; also for the bytes after the last whole word of a text."""
+    return _rotated(word * np.uint32(0xCC9E2D51), 15) * np.uint32(0x1B873593)
+
+
+def finished(state: Words, length: int) -> Words:
+    """The hashes of texts of ``length`` bytes, from the states after their last words."""
+    state = state ^ np.uint32(length)
+    state = (state ^ (state >> np.uint32(16))) * np.uint32(0x85EBCA6B)
+    state = (state ^ (state >> np.uint32(13))) * np.uint32(0xC2B2AE35)
+    return state ^ (state >> np.uint32(16))
+
+
+def _rotated(word: Words, bits: int) -> Words:
+    return (word << np.uint32(bits)) | (word >> np.uint32(32 - bits))

@@ -24,7 +24,7 @@ def bucket_of(key: str | None, offset: int, factor: int) -> int:
 
     ``bucket_hash(key) mod factor``, as ``RoutingPlan.tail_task``; a row without key goes by its offset
     (SEP-32, "Proposed Changes"). A plan spreads rows without key over the tasks of all reducers
-    (``RoutingPlan.draw``); this is for those that have come to a reducer.
+    (``RoutingPlan.row_hash``); this is for those that have come to a reducer.
 
     Args:
         key: key text, or None.

@@ -17,24 +17,25 @@ from skewless.routing.hashing import bucket_hash, origin_hash
 from skewless.routing.ring import Ring
 from skewless.routing.virtual_task import VirtualTask
 
-#: The shares of a head key are whole numbers that add up to this.
-WHOLE_SHARE = 1 << 16
+#: The weights of a head key are whole numbers that add up to this.
+WHOLE_WEIGHT = 1 << 16
 
 #: No plan has more tasks: each is a partition of Spark, and a line of a report.
 LARGEST_PLAN = 1 << 20
 
-#: ``((task index, weight), ...)``, weights adding up to WHOLE_SHARE: the range of a draw cut into
-#: segments, in this order; a task may have more than one.
-Shares = tuple[tuple[int, int], ...]
+#: ``((task index, weight), ...)``; the weights add up to WHOLE_WEIGHT. They cut the range of row hashes into segments,
+#: in this order; a task may have several.
+Weights = tuple[tuple[int, int], ...]
 
 
 class PlanSource(Frozen):
     """What a first plan was made from.
 
     Attributes:
-        kind: ``ring``: nothing is known of the keys; ``run``: the histogram of an earlier run; ``sample``: of keys.
-        run: the earlier run, by its folder; empty where there is none.
-        rows: of that run, or of the sample.
+        kind: ``ring``, where nothing is known about the keys; ``run``, the histogram of an earlier run; or
+            ``sample``, a sample of the input's keys.
+        run: the folder of the earlier run; empty where there is none.
+        rows: the rows of that run or of the sample.
     """
 
     kind: Literal["ring", "run", "sample"]
@@ -43,7 +44,7 @@ class PlanSource(Frozen):
 
     @property
     def words(self) -> str:
-        """What it is, within a sentence."""
+        """The source as a part of a sentence."""
         return {
             "ring": "the plain ring",
             "run": f"run {self.run} of {self.rows:,} rows",
@@ -56,20 +57,20 @@ class RoutingPlan(Document):
 
     Attributes:
         epoch: the number of the plan, and of the stage that it routes.
-        policy: who made it.
-        engine: ``staged``, or ``combine``: then nothing is routed, and everything that is left is taken in.
-        ring: owns the tail.
+        policy: the policy that made it.
+        engine: ``staged``; or ``combine``, which routes nothing and takes in all that is left.
+        ring: says where tail keys go.
         factors: elasticity factor of each reducer, a power of two; 1 where not named.
-        head: for each head key (its key text) the shares of its tasks.
-        share_salt: mixed into the hash that picks a share. It changes when shares change:
-            the backlog of a split key is what one of its tasks could not reduce, so its rows
-            are no fair sample of the old hash, and would fall into few of the new shares.
+        head: for each head key (its key text) the weights of its tasks.
+        share_salt: mixed into the row hash. It changes when weights change: the backlog of a split key is what one
+            of its tasks could not reduce, so its rows are not a fair sample of the old hash, and would fall into
+            few of the new segments.
         waves: the waves that the stage admits, ``first <= wave < end``; empty once the input is used up.
-        budget_rows: rows that each task may reduce in the stage; null lifts the budget.
-        expected_rows: rows forecast to be queued at each task, by task index; empty where nothing
-            was known. How wrong it was tells the next decision how far to trust its own.
-        sentence: where a first plan comes from, in words; a later one's reasons are in its decision.
-        source: what a first plan was made from; null in later ones, and in those of older releases.
+        budget_rows: rows that each task may reduce in the stage; null for no limit.
+        expected_rows: rows predicted to be queued at each task, by task index; empty where nothing was known. Its
+            error tells the next decision how far to trust its own prediction.
+        sentence: what a first plan was made from, in words; the reasons of a later plan are in its decision.
+        source: what a first plan was made from; null in later plans, and in those of older releases.
     """
 
     epoch: int = Field(ge=0, le=LAST_STAGE)
@@ -78,7 +79,7 @@ class RoutingPlan(Document):
     waves: tuple[int, int]
     ring: Ring
     factors: dict[int, int] = Field(default_factory=dict)
-    head: dict[str, Shares] = Field(default_factory=dict)
+    head: dict[str, Weights] = Field(default_factory=dict)
     share_salt: int = Field(default=0, ge=0, lt=1 << 31)
     budget_rows: int | None = Field(default=None, ge=0, le=LARGEST_SUM)
     expected_rows: tuple[Annotated[int, Field(ge=-LARGEST_SUM, le=LARGEST_SUM)], ...] = ()
@@ -96,9 +97,9 @@ class RoutingPlan(Document):
             raise unmet("a range of waves", str(self.waves)[:120])
         if len(self.expected_rows) not in {0, count}:
             raise unmet(f"expected rows for each of the {count} tasks, or none", f"{len(self.expected_rows)}")
-        for key, shares in self.head.items():
-            if not (len(shares) == 1 and shares[0][1] == WHOLE_SHARE and 0 <= shares[0][0] < count):
-                _refuse_odd(key, shares, count)
+        for key, weights in self.head.items():
+            if not (len(weights) == 1 and weights[0][1] == WHOLE_WEIGHT and 0 <= weights[0][0] < count):
+                _refuse_odd(key, weights, count)
         return self
 
     @cached_property
@@ -128,13 +129,13 @@ class RoutingPlan(Document):
         found: npt.NDArray[np.int32] = factors[self.ring.slot_owners]
         return found
 
-    def draw(self, origin: int) -> int:
-        """The unsigned 32-bit number by which a row picks its share, or its task if it has no key.
+    def row_hash(self, origin: int) -> int:
+        """The unsigned 32-bit number that chooses among the weights of a row's key, or its task if it has no key.
 
-        Four neighbours of a source partition share a hash, and draw numbers a quarter turn apart:
-        neighbours of one key spread evenly, and no share varies more than if each were drawn alone
-        (two of four both fall into a share of width w with probability max(0, w - d) +
-        max(0, w + d - 1) <= w * w, for a distance d).
+        Four neighbours of a source partition share one hash, and their numbers lie a quarter of the range apart. So
+        neighbours of one key spread evenly, and no weight varies more than with independent hashes: two of four
+        neighbours fall into the same weight w with probability max(0, w - d) + max(0, w + d - 1) <= w * w, where d
+        is their distance.
         """
         block = mmh3.hash(struct.pack("<i", self.share_salt), origin_hash(origin >> 2), signed=False)
         return (block + ((origin & 3) << 30)) & 0xFFFFFFFF
@@ -147,21 +148,21 @@ class RoutingPlan(Document):
     def task_of(self, key: str | None, origin: int) -> int:
         """The task index of a row: what ``skewless_spark.stage.routing`` says in Spark SQL."""
         if key is None:
-            return (self.draw(origin) * len(self.tasks)) >> 32
-        shares = self.head.get(key)
-        if shares is None:
+            return (self.row_hash(origin) * len(self.tasks)) >> 32
+        weights = self.head.get(key)
+        if weights is None:
             return self.tail_task(key)
-        drawn = self.draw(origin) >> 16
-        for task, weight in shares:
-            if drawn < weight:
+        at = self.row_hash(origin) >> 16
+        for task, weight in weights:
+            if at < weight:
                 return task
-            drawn -= weight
-        raise PlanError(f"plan {self.epoch}", "shares that add up", "a draw beyond them")
+            at -= weight
+        raise PlanError(f"plan {self.epoch}", "weights that add up", "a row hash beyond them")
 
 
-def _refuse_odd(key: str, shares: Shares, count: int) -> None:
-    weights = [weight for _, weight in shares]
-    known = all(0 <= task < count for task, _ in shares)
-    if not known or sum(weights) != WHOLE_SHARE or min(weights) <= 0:
-        came = f"{str(shares)[:80]} for key {key[:80]!r}"
-        raise unmet(f"positive shares of the {count} tasks that add up to {WHOLE_SHARE}", came)
+def _refuse_odd(key: str, weights: Weights, count: int) -> None:
+    numbers = [weight for _, weight in weights]
+    known = all(0 <= task < count for task, _ in weights)
+    if not known or sum(numbers) != WHOLE_WEIGHT or min(numbers) <= 0:
+        came = f"{str(weights)[:80]} for key {key[:80]!r}"
+        raise unmet(f"positive weights of the {count} tasks that add up to {WHOLE_WEIGHT}", came)

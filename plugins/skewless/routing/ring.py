@@ -14,8 +14,7 @@ import numpy.typing as npt
 from pydantic import Field, field_validator
 
 from skewless.document import Frozen, unmet
-from skewless.routing.hashing import KEY_SEED, key_hash
-from skewless.routing.murmur import hashed
+from skewless.routing.hashing import KEY_SEED, hashed, key_hash
 from skewless.spec.routing import LARGEST_RING_BITS, SMALLEST_RING_BITS
 
 Ints = npt.NDArray[np.int64]

@@ -1,6 +1,6 @@
 """How near a run came to what no plan can beat: the one definition that page, command line and replay share.
 
-A cluster runs ``slot_count`` tasks side by side, however many reducers there are by now. So the bound is all
+A cluster runs ``parallelism`` tasks side by side, however many reducers there are by now. So the bound is all
 rows over the slots, or the heaviest key where it may not be split; and a stage takes as long as its tasks do
 if they are started in their order, each in the next slot that is free (``skewless.bounds.makespan``). Stages
 follow each other, so their makespans add up.
@@ -22,12 +22,12 @@ from skewless.documents.stage_report import StageReport
 
 def stage_makespan(job: Job, report: StageReport) -> float | None:
     """When the slots are done with a stage, in rows; None where nobody counted the rows of its tasks."""
-    return makespan(report.processed.astype(np.float64), job.spec.routing.slot_count) if report.measured else None
+    return makespan(report.processed.astype(np.float64), job.spec.routing.parallelism) if report.measured else None
 
 
 def stage_certificate(job: Job, report: StageReport) -> Certificate:
     """One stage beside all slots busy all the time; without the bound of a heaviest key, not counted by stage."""
-    slots, took = job.spec.routing.slot_count, stage_makespan(job, report)
+    slots, took = job.spec.routing.parallelism, stage_makespan(job, report)
     return certify(float(report.processed_rows), slots, took, heaviest=None, splittable=True)
 
 
@@ -74,7 +74,7 @@ def certificate_of(job: Job, stages: Sequence[StageFigures]) -> Certificate:
     took = [stage.makespan_rows for stage in stages]
     return certify(
         total=float(sum(stage.processed_rows for stage in stages)),
-        tasks=job.spec.routing.slot_count,
+        tasks=job.spec.routing.parallelism,
         makespan=None if None in took else sum(one for one in took if one is not None),
         heaviest=stages[-1].heaviest if stages else None,
         splittable=job.splittable,

@@ -26,7 +26,8 @@ from skewless.document import Frozen
 from skewless.documents.job import Job
 from skewless.errors import RunDirectoryError, SkewlessError
 from skewless.routing.plan import RoutingPlan
-from skewless.run.directory import DOCUMENT, RESULT_STEP, RunDirectory, stage_step
+from skewless.run.attempt import DOCUMENT
+from skewless.run.directory import RESULT_STEP, RunDirectory, stage_step
 from skewless.run.publication import (
     Publication,
     VersionManifest,

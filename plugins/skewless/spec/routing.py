@@ -171,6 +171,6 @@ class Routing(Frozen):
         return self.tokens or (1 if self.strict and self.policy == "doubling" else 64)
 
     @property
-    def slot_count(self) -> int:
-        """Tasks that run side by side."""
+    def parallelism(self) -> int:
+        """Tasks that run side by side: ``slots`` of the spec, or its default."""
         return self.slots or self.max_reducers or self.reducers

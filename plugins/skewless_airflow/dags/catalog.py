@@ -30,7 +30,11 @@ def read_catalog(folder: Path | None = None) -> Catalog:
     """Build one DAG for each ``*.yaml`` and ``*.yml`` of the catalog."""
     catalog = Catalog({}, [])
     origin: dict[str, Path] = {}
-    for path in sorted((folder or catalog_folder()).glob("*.y*ml")):
+    try:
+        folder = folder or catalog_folder()
+    except SpecError as err:
+        return Catalog({}, [err])
+    for path in sorted(folder.glob("*.y*ml")):
         try:
             dag = _sound(path)
             if dag.dag_id in origin:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import structlog
@@ -27,7 +28,7 @@ from skewless_airflow.observability.links import (
 )
 from skewless_airflow.operators.ending import end_with_sentence, ending
 from skewless_airflow.operators.spark_log import END, GROUP, application_of, folded
-from skewless_airflow.places import JOBS
+from skewless_airflow.places import spark_entry
 from skewless_airflow.run_store import run_directory
 from skewless_airflow.stopping import stop_tree
 
@@ -35,7 +36,7 @@ log = structlog.get_logger(__name__)
 
 
 class SkewlessSparkOperator(SparkSubmitOperator):
-    """Runs one entry of ``jobs/`` and believes its commit, not its exit code.
+    """Runs one entry of ``skewless_spark.entries`` and believes its commit, not its exit code.
 
     A Spark task can be green over a job that failed (apache/airflow#49717): what counts is whether
     the step has committed. When it fails, the task ends with the sentence that the entry
@@ -54,7 +55,7 @@ class SkewlessSparkOperator(SparkSubmitOperator):
         self, *, entry: str, step: str = "", entry_args: Sequence[str] = (), group: str = "", **kwargs: Any
     ) -> None:
         super().__init__(
-            application=str(JOBS / entry),
+            application=str(spark_entry(entry)),
             conf={
                 "spark.driver.memory": os.environ.get("SKEWLESS_DRIVER_MEMORY", "2g"),
                 "spark.ui.showConsoleProgress": "false",
@@ -111,10 +112,10 @@ class SkewlessSparkOperator(SparkSubmitOperator):
 
     def _connect(self, context: Context, server: ConnectAddress) -> None:
         """Run the entry as a client of a server."""
-        entry = self.application.rpartition("/")[2]
-        log.info("%sRun %s on Spark Connect", GROUP, entry)
+        entry = Path(self.application)
+        log.info("%sRun %s on Spark Connect", GROUP, entry.name)
         with local_server() if server.local else nullcontext():
-            step = self._connected = ConnectedStep(JOBS / entry, self.application_args or [], server.environment())
+            step = self._connected = ConnectedStep(entry, self.application_args or [], server.environment())
             try:
                 for line in self._told(step.lines(), context):
                     log.info(line)
@@ -122,7 +123,7 @@ class SkewlessSparkOperator(SparkSubmitOperator):
             finally:
                 step.stop()  # it must not go on beside the attempt that comes after this one
         if code:
-            raise AirflowException(f"{entry} ended with exit code {code}")
+            raise AirflowException(f"{entry.name} ended with exit code {code}")
 
     def _submit(self, context: Context) -> None:
         """Let the provider submit, with a log that can be read."""

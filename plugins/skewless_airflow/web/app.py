@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 
 from skewless.errors import RunDirectoryError, SkewlessError
 from skewless_airflow.web import api, files, pages
-from skewless_airflow.web.rendering.rendering import page
+from skewless_airflow.web.rendering.template import page
 from skewless_airflow.web.replaying import TooManyReplaysError
 from skewless_airflow.web.security import LOGIN, harden
 

@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import APIRouter, HTTPException, status
 from fastapi.responses import FileResponse
 
-from skewless_airflow.web.rendering.rendering import STATIC
+from skewless_airflow.web.rendering.template import STATIC
 from skewless_airflow.web.security import harden
 
 router = APIRouter()

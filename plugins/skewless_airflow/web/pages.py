@@ -20,7 +20,7 @@ from skewless_airflow.web.airflow_runs import (
     schedules,
     tagged_dags,
 )
-from skewless_airflow.web.rendering.rendering import page
+from skewless_airflow.web.rendering.template import page
 from skewless_airflow.web.run_folders import groups_with_runs, open_run
 from skewless_airflow.web.security import READ_DAG, READ_RUN, DagId, Group, RunId
 from skewless_airflow.web.views.decision import decided_stages, read_decision

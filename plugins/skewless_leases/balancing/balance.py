@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Shares:
+class Assignment:
     """Who should take which partition.
 
     Attributes:
@@ -24,12 +24,12 @@ class Shares:
     moves: Mapping[str, tuple[str, str]]
 
 
-def share_out(
+def assign(
     free: Sequence[str],
     loads: Mapping[str, int],
     room: Mapping[str, int],
     movable: Mapping[str, Sequence[str]],
-) -> Shares:
+) -> Assignment:
     """Give each free partition to whoever has least, then move partitions while that strictly improves.
 
     A move strictly improves the balance if the thief, with the partition, still has less than the
@@ -61,7 +61,7 @@ def share_out(
         moved[stock[victim].pop(0)] = (victim, thief)
         left[victim] -= 1
         left[thief] += 1
-    return Shares(given, moved)
+    return Assignment(given, moved)
 
 
 def _poorest(loads: Mapping[str, int], room: Mapping[str, int]) -> str | None:

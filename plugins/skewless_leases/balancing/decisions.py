@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from skewless_leases.balancing.balance import Shares, share_out
+from skewless_leases.balancing.balance import Assignment, assign
 from skewless_leases.liveness.silence import Silences
 from skewless_leases.liveness.spans import TimeSpans
 from skewless_leases.stores.tables import Look
@@ -192,10 +192,10 @@ def _cleared(seen: Situation) -> list[ClearGrab]:
     return found
 
 
-def _shares(seen: Situation) -> Shares:
+def _shares(seen: Situation) -> Assignment:
     planned = {partition: seen.planned_holder(partition) for partition in seen.partitions}
     held = {worker: [name for name, holder in planned.items() if holder == worker] for worker in seen.live}
-    return share_out(
+    return assign(
         free=[partition for partition, holder in planned.items() if holder is None],
         loads={worker: len(names) for worker, names in held.items()},
         room={worker: seen.look.presences[worker].record.room for worker in seen.live},
@@ -207,7 +207,7 @@ def _shares(seen: Situation) -> Shares:
     )
 
 
-def _taken(seen: Situation, shares: Shares) -> list[Take]:
+def _taken(seen: Situation, shares: Assignment) -> list[Take]:
     """What I may take: first what I have asked for, then my share of what is free."""
     found = []
     load = sum(seen.look.holder(partition) == seen.me for partition in seen.partitions)

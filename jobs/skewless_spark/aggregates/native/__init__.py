@@ -1,7 +1,7 @@
 """Native aggregates: states are typed columns, and no row leaves the JVM.
 
-Names and options are those of Spark SQL. Every update sees null for a row that does not
-count (left over by the budget), and every function here ignores nulls or is told which rows count.
+Names and options are those of Spark SQL. Every update sees null for a row that does not count, because it is beyond
+the budget. Every function here ignores nulls or is told which rows count.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from skewless_spark.aggregates.native.quantiles import APPROX_PERCENTILE
 from skewless_spark.aggregates.native.sets import COLLECT_LIST, COLLECT_SET, COUNT_DISTINCT
 from skewless_spark.aggregates.native.sums import AVG, SUM
 
-#: Second names that Spark SQL has for the same function.
+#: Synonyms in Spark SQL.
 SYNONYMS = {
     "mean": AVG,
     "variance": VAR_SAMP,

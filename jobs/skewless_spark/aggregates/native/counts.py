@@ -1,4 +1,4 @@
-"""How many: counts, counts of what holds, counts between edges."""
+"""Counts: of values, of rows where a condition holds, and of values between edges."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ COUNT_IF = NativeAggregate(
 class HistogramOptions(Options):
     """Options of ``histogram``."""
 
-    #: One state column per bin: above this many, sketches are the better tool.
+    #: Each bin is a state column; for more bins than this, a sketch is the better tool.
     edges: list[float] = Field(min_length=1, max_length=64, description="Where one bin ends and the next begins.")
 
     @model_validator(mode="after")
@@ -47,12 +47,12 @@ class HistogramOptions(Options):
 
     @property
     def bins(self) -> list[tuple[float, float]]:
-        """Lower edge, inclusive, and upper edge, exclusive, of every bin; the outer two have no end."""
+        """The lower edge (inclusive) and upper edge (exclusive) of every bin; the two outer bins are unbounded."""
         return list(itertools.pairwise([-math.inf, *self.edges, math.inf]))
 
 
 def _update_histogram(arguments: Arguments, options: HistogramOptions) -> list[Column]:
-    """One count per bin. To Spark NaN is above infinity, but it lies in no bin."""
+    """One count per bin. Spark sorts NaN above infinity, but NaN lies in no bin."""
     value = arguments.columns[0].cast("double")
     first, *inner, last = options.bins
     bins = [

@@ -1,4 +1,4 @@
-"""How many different values, by sketches of fixed size."""
+"""Approximate numbers of distinct values, by sketches of fixed size."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from skewless_spark.aggregates.definition import Arguments, NativeAggregate
 from skewless_spark.aggregates.key_text import canonical_text
 from skewless_spark.aggregates.native.parts import Options
 
-#: Argument types that Spark's sketches take as they are.
+#: Argument types that Spark's sketches take without hashing.
 _SKETCH_TYPES = ("int", "bigint")
 
 
 def _hashed(arguments: Arguments) -> Column:
-    """A sketch sees 64-bit hashes, because it takes no notice of empty strings."""
+    """The argument as a 64-bit hash, because Spark's sketches ignore empty strings."""
     (value,), (spark_type,) = arguments.columns, arguments.spark_types
     if spark_type in _SKETCH_TYPES:
         return value
-    # The hash of null is a number like any other, but null is no value.
+    # Spark hashes null to a number like any other, but null is not a value.
     return F.when(value.isNotNull(), F.xxhash64(canonical_text(value, spark_type)))
 
 
@@ -34,7 +34,7 @@ class DistinctOptions(Options):
 
     @property
     def lg_k(self) -> int:
-        """Buckets of the sketch, as a power of two: HLL's deviation is 1.04 / sqrt(2**lg_k).
+        """The binary logarithm of the number of buckets: the deviation of HLL is 1.04 / sqrt(2**lg_k).
 
         Flajolet et al. (2007), "HyperLogLog: the analysis of a near-optimal cardinality
         estimation algorithm".

@@ -1,4 +1,4 @@
-"""The least, the most, the first, the last, and what stood beside it."""
+"""Minimum, maximum, first and last values, and the value of another column in their row."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ByOptions(Options):
 
 
 def _beside(name: str, function: Function, tie: Callable[[Column], Column]) -> NativeAggregate:
-    """The value beside the extreme of another column: rows are compared by that, then by their origin."""
+    """The value in the row with the extreme of another column; of equal extremes the first row counts."""
 
     def update(arguments: Arguments, options: object) -> tuple[Column]:
         del options
@@ -49,7 +49,7 @@ def _beside(name: str, function: Function, tie: Callable[[Column], Column]) -> N
     )
 
 
-# Of rows that are equal the first one counts, so that the result does not depend on who read what when.
+# Of equal rows the first one counts, so that the result does not depend on the order in which tasks read.
 MAX_BY = _beside("max_by", F.max, lambda origin: -origin)
 MIN_BY = _beside("min_by", F.min, lambda origin: origin)
 
@@ -61,7 +61,7 @@ class OrderOptions(Options):
 
 
 def _at_the_end(name: str, beside: Callable[..., Column], extreme: Function) -> NativeAggregate:
-    """The value at the least or greatest origin, and that origin: two plain columns, which Spark can hash by."""
+    """The value at the smallest or largest origin, and that origin: two plain columns allow hash aggregation."""
 
     def update(arguments: Arguments, options: OrderOptions) -> tuple[Column, Column]:
         (value,), origin = arguments.columns, arguments.origin

@@ -1,4 +1,4 @@
-"""The most frequent values of a key, by sketches that never miss a heavy one.
+"""The most frequent values of a key, by sketches that never miss a heavy value.
 
 Anderson et al. (2017), "A high-performance algorithm for identifying frequent items in data streams".
 """
@@ -33,7 +33,7 @@ class TopKOptions(Options):
         return self
 
 
-# To these functions null is a value like any other, in a row and as a state: only SQL can filter it.
+# These functions treat null as a value like any other, in a row and as a state. FILTER exists only in SQL.
 
 
 def _update(arguments: Arguments, options: TopKOptions) -> tuple[Column]:

@@ -1,4 +1,4 @@
-"""Whether all or some hold, and the same bit by bit."""
+"""Logical and bitwise AND, OR and XOR."""
 
 from __future__ import annotations
 

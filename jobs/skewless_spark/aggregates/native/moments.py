@@ -1,7 +1,7 @@
 """Variances, covariances, correlation: states that merge without cancellation.
 
-Within a task Spark's own ``var_pop`` and ``covar_pop`` update by Welford's rule. States are merged as
-Spark merges its own: Chan, Golub, LeVeque (1979), "Updating formulae and a pairwise algorithm for
+Within a task Spark's own ``var_pop`` and ``covar_pop`` update by Welford's rule. States are merged by the same
+formulas as inside Spark: Chan, Golub, LeVeque (1979), "Updating formulae and a pairwise algorithm for
 computing sample variances", equation 2.1; for covariances Pebay (2008), SAND2008-6212, equation 3.4.
 """
 
@@ -19,10 +19,10 @@ from skewless_spark.aggregates.native.parts import Options
 
 
 def _mean(values: Column) -> Column:
-    """The average, held between the extremes.
+    """The average, clamped between minimum and maximum.
 
-    A sum divided by a count is rounded: states of 0.1 alone would have means that differ, and so
-    a variance, where there is none.
+    A sum divided by a count is rounded. Without the clamp, states of nothing but 0.1 would have different means, and
+    merging them would give a variance above 0.
     """
     return F.least(F.greatest(F.avg(values), F.min(values)), F.max(values))
 
@@ -51,7 +51,7 @@ def _merge_moments(states: Sequence[str], options: object, spark_type: str) -> t
 
 
 def _update_comoments(arguments: Arguments, options: object) -> tuple[Column]:
-    """Of the rows that have both values."""
+    """Only rows with both values count."""
     del options
     x, y = (column.cast("double") for column in arguments.columns)
     x, y = F.when(y.isNotNull(), x), F.when(x.isNotNull(), y)
@@ -92,13 +92,13 @@ def _struct(**fields: Column) -> Column:
 
 
 def _folded(state: str, none: Column, both: Callable[[Column, Column], Column]) -> Column:
-    """The states of a key, one into the next, in the order that the merge reads them in; null states count as none."""
+    """The states of a key merged one after the other, in the order in which they are read; null states are left out."""
     filled = F.filter(F.collect_list(state), lambda one: one["n"] > 0)
     return F.aggregate(filled, none, both)
 
 
 def _over_rows(sums: str, fewer: int) -> Callable[[Sequence[Column], object, str], Column]:
-    """For ``evaluate``: a sum of products over ``n - fewer``; null with too few rows, as in Spark."""
+    """For ``evaluate``: a sum of products divided by ``n - fewer``; null where that is not positive, as in Spark."""
 
     def evaluate(states: Sequence[Column], options: object, spark_type: str) -> Column:
         del options, spark_type
@@ -113,7 +113,7 @@ def _root(evaluate: Callable[[Sequence[Column], object, str], Column]) -> Callab
 
 
 def _evaluate_corr(states: Sequence[Column], options: object, spark_type: str) -> Column:
-    """Null for one row, and where one of the columns is constant."""
+    """Null for a single row, and if one of the columns is constant."""
     del options, spark_type
     (state,) = states
     return F.when(state["n"] > 1, F.try_divide(state["c"], F.sqrt(state["m2_x"] * state["m2_y"])))
@@ -126,7 +126,7 @@ def _moment(name: str, evaluate: Callable[..., Column]) -> NativeAggregate:
 
 
 class OtherOptions(Options):
-    """Options of aggregates over two columns that are on a par."""
+    """Options of aggregates that are symmetric in two columns."""
 
     other: str = Field(min_length=1, description="The second column.")
 

@@ -1,4 +1,4 @@
-"""What many native aggregates are made of: simple merges, and a merged state that is the result."""
+"""What many native aggregates share: simple merges, and states that are the result."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ Function = Callable[["Column | str"], Column]
 
 
 class Options(BaseModel):
-    """Base of the options of native aggregates: exactly the types that are written."""
+    """Base of the options of native aggregates; values are not converted to other types."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 def of_itself(name: str, accepts: Callable[[str], str], function: Function) -> NativeAggregate:
-    """An aggregate whose state is its result, and which merges its states by itself, like ``max``."""
+    """An aggregate whose state is its result, and whose states it merges itself, like ``max``."""
     return NativeAggregate(
         name,
         accepts=accepts,
@@ -31,7 +31,7 @@ def of_itself(name: str, accepts: Callable[[str], str], function: Function) -> N
 
 
 def merged_by(function: Callable[[str], Column]) -> Callable[[Sequence[str], object, str], Sequence[Column]]:
-    """Every state column is merged by one aggregate function, like counts by ``sum``."""
+    """For ``merge``: every state column is merged by one aggregate function, like counts by ``sum``."""
     return lambda states, _, __: tuple(function(name) for name in states)
 
 

@@ -38,12 +38,12 @@ class PercentileOptions(Options):
 
     @property
     def shares(self) -> list[float]:
-        """Those asked for, one or several."""
+        """The requested fractions, one or several."""
         return [self.percentage] if self.percentage is not None else list(self.percentages or ())
 
     @property
     def k(self) -> int:
-        """The size of the sketch: the rank of one quantile is off by 2.296 / k**0.9723, with 99 % confidence.
+        """The size of the sketch: with 99 % confidence the rank of a quantile is off by at most 2.296 / k**0.9723.
 
         ``KllHelper.getNormalizedRankError`` of Apache DataSketches.
         """
@@ -51,12 +51,12 @@ class PercentileOptions(Options):
 
 
 class _Measure(NamedTuple):
-    """How values of a type go into a sketch, and how they come back.
+    """How values of a type are converted for a sketch, and back.
 
     Attributes:
         sketch: "bigint" or "double", the variant of Spark's functions.
-        measured: from a value to what the sketch takes, in the same order.
-        restored: from what the sketch gives to the value.
+        measured: converts a value to a number of the sketch; it keeps the order of values.
+        restored: converts a number of the sketch back to a value.
     """
 
     sketch: str
@@ -89,7 +89,7 @@ def _measure(spark_type: str) -> _Measure:
     return found
 
 
-#: Every decimal of so many digits, times a power of ten, is a bigint.
+#: Every decimal of at most this many digits, as a whole number of its last digit, fits into a bigint.
 _DIGITS_OF_BIGINT = 18
 
 _AGG = {"bigint": F.kll_sketch_agg_bigint, "double": F.kll_sketch_agg_double}
@@ -108,7 +108,7 @@ def _merge(states: Sequence[str], options: PercentileOptions, spark_type: str) -
 
 
 def _evaluate(states: Sequence[Column], options: PercentileOptions, spark_type: str) -> Column:
-    """Of a key without values null; Spark's function would raise an error."""
+    """Null for a key without values, for which Spark's function would raise an error."""
     measure = _measure(spark_type)
     shares = F.array(*(F.lit(share) for share in options.shares))
     quantiles = F.transform(_QUANTILE[measure.sketch](states[0], shares), measure.restored)

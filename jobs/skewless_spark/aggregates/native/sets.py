@@ -1,7 +1,7 @@
-"""All values of a key, in one state: as a set, as a list, or only counted.
+"""All values of a key in one state: as a set, as a list, or counted as distinct values.
 
-Such a state is as large as what it holds. It merges, but the result of a key with a hundred million
-different values is a row of a hundred million values, here as in plain Spark.
+Such a state is as large as the values in it. States merge, but the result of a key with a hundred million distinct
+values is one row of a hundred million values, as in plain Spark.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from skewless_spark.aggregates.native.parts import merged_by
 
 
 def _update_set(arguments: Arguments, options: object) -> tuple[Column]:
-    """Spark takes NaN for one value and negative zero for zero, here and in the union."""
+    """Spark treats all NaN as one value, and negative zero as zero, here and in the union."""
     del options
     return (F.collect_set(arguments.columns[0]),)
 
 
 def _evaluate_set(states: Sequence[Column], options: object, spark_type: str) -> Column:
-    """In order, so that the same set is the same array."""
+    """Sorted, so that equal sets are equal arrays."""
     del options, spark_type
     return F.sort_array(states[0])
 
@@ -34,7 +34,7 @@ def _evaluate_count(states: Sequence[Column], options: object, spark_type: str) 
 
 
 def _update_list(arguments: Arguments, options: object) -> tuple[Column]:
-    """Each value with its origin, by which the whole list is put into order at the end."""
+    """Each value with its origin, by which ``_evaluate_list`` sorts the whole list."""
     del options
     (value,), origin = arguments.columns, arguments.origin
     placed = F.struct(origin.alias("origin"), value.alias("value"))

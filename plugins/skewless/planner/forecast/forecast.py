@@ -17,7 +17,7 @@ from skewless.planner.forecast.key_counts import KeyCounts
 from skewless.planner.forecast.row_costs import RowCosts
 from skewless.planner.placement.placement import Indices, Placement, Rows, sums
 from skewless.routing.hashing import bucket_hash, key_hash
-from skewless.routing.plan import WHOLE_SHARE, RoutingPlan, Shares
+from skewless.routing.plan import WHOLE_WEIGHT, RoutingPlan, Weights
 from skewless.routing.ring import Ring
 
 _FITTING_ROUNDS = 8
@@ -68,12 +68,12 @@ class Forecast(ExpectedRows):
         end = plan.waves[1]
         waves = waves or (end, min(end + 1, len(job.waves)))
         seen = report.histogram.seen_rows, report.waves[1]
-        rows, later = (job.foretold_rows(some, *seen) for some in (waves, (waves[1], len(job.waves))))
+        rows, later = (job.predicted_rows(some, *seen) for some in (waves, (waves[1], len(job.waves))))
         setup_rows = 0.0 if report.histogram.head_seconds else _setup_rows(job)
         if setup_rows and expected_keys is None:
             expected_keys = KeyCounts.of_report(report).keys_in(rows + report.backlog_rows)
         return cls(
-            plan, report, waves, rows, memory, job.spec.routing.slot_count, setup_rows, expected_keys or 0.0, later
+            plan, report, waves, rows, memory, job.spec.routing.parallelism, setup_rows, expected_keys or 0.0, later
         )
 
     # What a row costs, and how fast a task is.
@@ -126,8 +126,8 @@ class Forecast(ExpectedRows):
         if not plan.head:
             return Placement.pinned(on_ring)
         tasks = on_ring.tolist()
-        shares: list[Shares] = [
-            plan.head.get(key) or ((task, WHOLE_SHARE),) for key, task in zip(self.keys, tasks, strict=True)
+        shares: list[Weights] = [
+            plan.head.get(key) or ((task, WHOLE_WEIGHT),) for key, task in zip(self.keys, tasks, strict=True)
         ]
         return Placement.of_shares(shares)
 
@@ -198,7 +198,7 @@ class Forecast(ExpectedRows):
         """
         now, count = self.placement_now, len(self.plan.tasks)
         pieces = now.pieces[now.key]
-        rows = self.head_backlog[now.key] * now.weight / WHOLE_SHARE
+        rows = self.head_backlog[now.key] * now.weight / WHOLE_WEIGHT
         split = pieces > 1
         if not split.any():
             return rows
@@ -219,7 +219,7 @@ class Forecast(ExpectedRows):
     def piece_loads(self) -> Rows:
         """Load of each piece of ``placement_now``: its backlog, its share of what is admitted, and its set-up."""
         now = self.placement_now
-        wave = self.head_wave[now.key] * now.weight / WHOLE_SHARE
+        wave = self.head_wave[now.key] * now.weight / WHOLE_WEIGHT
         return (self.piece_backlog + wave) * self.head_costs[now.key] + self.setup_rows
 
     def expected_rows(self, plan: RoutingPlan, placement: Placement) -> Rows:
@@ -264,7 +264,7 @@ class Forecast(ExpectedRows):
             variance = self.piece_backlog[before] * part * (1.0 - part)
             task = placement.task[after]
         else:
-            share = placement.weight / WHOLE_SHARE
+            share = placement.weight / WHOLE_WEIGHT
             variance = self.head_backlog[placement.key] * share * (1.0 - share)
             task = placement.task
         worst = float(sums(task, variance, len(plan.tasks)).max(initial=0.0))

@@ -10,7 +10,7 @@ from itertools import chain
 import numpy as np
 import numpy.typing as npt
 
-from skewless.routing.plan import WHOLE_SHARE, Shares
+from skewless.routing.plan import WHOLE_WEIGHT, Weights
 
 Rows = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
@@ -30,7 +30,7 @@ class Placement:
         keys: how many keys there are, numbered from 0 in an order of the caller's.
         key: the key of each piece, ascending, shape ``(pieces,)``.
         task: its task index, shape ``(pieces,)``.
-        weight: its share, of ``WHOLE_SHARE``; a key's weights add up to that, shape ``(pieces,)``.
+        weight: its share, of ``WHOLE_WEIGHT``; a key's weights add up to that, shape ``(pieces,)``.
     """
 
     keys: int
@@ -41,10 +41,10 @@ class Placement:
     @classmethod
     def pinned(cls, tasks: Indices) -> Placement:
         """Each key whole: ``tasks[k]`` is the task of key k."""
-        return cls(len(tasks), np.arange(len(tasks)), tasks.astype(np.int64), np.full(len(tasks), WHOLE_SHARE))
+        return cls(len(tasks), np.arange(len(tasks)), tasks.astype(np.int64), np.full(len(tasks), WHOLE_WEIGHT))
 
     @classmethod
-    def of_shares(cls, shares: Sequence[Shares]) -> Placement:
+    def of_shares(cls, shares: Sequence[Weights]) -> Placement:
         """From the shares of each key as a plan writes them."""
         pieces = np.fromiter(map(len, shares), dtype=np.int64, count=len(shares))
         flat = chain.from_iterable(chain.from_iterable(shares))
@@ -63,7 +63,7 @@ class Placement:
         amounts = sums(where, rows, len(pairs))
         key, task = pairs // tasks, pairs % tasks
         pieces = np.bincount(key, minlength=keys)
-        weight = np.full(len(key), WHOLE_SHARE)
+        weight = np.full(len(key), WHOLE_WEIGHT)
         split = np.flatnonzero(pieces > 1)
         ends = np.cumsum(pieces)
         keep = np.ones(len(key), dtype=bool)
@@ -91,7 +91,7 @@ class Placement:
 
     def loads(self, rows: Rows, tasks: int) -> Rows:
         """Rows of each of ``tasks`` tasks, given the rows of each key, shape ``(tasks,)``."""
-        return sums(self.task, rows[self.key] * self.weight / WHOLE_SHARE, tasks)
+        return sums(self.task, rows[self.key] * self.weight / WHOLE_WEIGHT, tasks)
 
     def kept_part(self, other: Placement) -> Rows:
         """For each key the part of its rows that have the same task here and in ``other``.
@@ -103,7 +103,7 @@ class Placement:
         mine, my_weights = self._pairs(tasks)
         theirs, their_weights = other._pairs(tasks)
         both, at, there = np.intersect1d(mine, theirs, assume_unique=True, return_indices=True)
-        product = my_weights[at] / WHOLE_SHARE * (their_weights[there] / WHOLE_SHARE)
+        product = my_weights[at] / WHOLE_WEIGHT * (their_weights[there] / WHOLE_WEIGHT)
         return sums(both // tasks, product, self.keys)
 
     def _pairs(self, tasks: int) -> tuple[Indices, Rows]:
@@ -138,9 +138,9 @@ class Placement:
         there = theirs[np.minimum(found, len(theirs) - 1)] == mine if len(theirs) else np.zeros(len(mine), dtype=bool)
         return len(mine) - int(np.count_nonzero(there))
 
-    def as_head(self, keys: Sequence[str]) -> dict[str, Shares]:
+    def as_head(self, keys: Sequence[str]) -> dict[str, Weights]:
         """The ``head`` of a plan, by key text, in text order."""
-        whole = [((task, WHOLE_SHARE),) for task in range(int(self.task.max(initial=-1)) + 1)]
+        whole = [((task, WHOLE_WEIGHT),) for task in range(int(self.task.max(initial=-1)) + 1)]
         starts = np.cumsum(self.pieces) - self.pieces
         first = [whole[task] for task in self.first_tasks.tolist()]
         for number in self.split.tolist():
@@ -162,13 +162,13 @@ def sums(index: Indices, rows: Rows, size: int) -> Rows:
 
 def cells_of(pieces: int) -> int:
     """Cells of the table of a key's shares in Spark, a power of two: ``CELLS_PER_PIECE`` for each, if there are."""
-    return min(WHOLE_SHARE, 1 << (CELLS_PER_PIECE * pieces - 1).bit_length())
+    return min(WHOLE_WEIGHT, 1 << (CELLS_PER_PIECE * pieces - 1).bit_length())
 
 
 def whole_weights(amounts: Rows) -> Indices:
-    """Rows of one key's pieces as whole weights that add up to ``WHOLE_SHARE``, same shape.
+    """Rows of one key's pieces as whole weights that add up to ``WHOLE_WEIGHT``, same shape.
 
-    Weights are multiples of ``WHOLE_SHARE / 2**n`` with ``2**n >= CELLS_PER_PIECE`` per piece (as
+    Weights are multiples of ``WHOLE_WEIGHT / 2**n`` with ``2**n >= CELLS_PER_PIECE`` per piece (as
     long as there are that many), so that Spark can look a share up in a small table of cells.
     """
     cells = cells_of(len(amounts))
@@ -177,5 +177,5 @@ def whole_weights(amounts: Rows) -> Indices:
     spare = cells - int(whole.sum())
     largest_remainders = np.lexsort((np.arange(len(whole)), whole - exact))[:spare]
     whole[largest_remainders] += 1
-    weights: Indices = whole * (WHOLE_SHARE // cells)
+    weights: Indices = whole * (WHOLE_WEIGHT // cells)
     return weights

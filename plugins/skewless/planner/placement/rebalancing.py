@@ -16,7 +16,7 @@ import numpy.typing as npt
 from skewless.planner.placement.cycle_removal import without_cycles
 from skewless.planner.placement.pin_or_split import SLIVER, kept_rows, rooms, wrapped
 from skewless.planner.placement.placement import Indices, Placement, Rows, cells_of, distinct, sums
-from skewless.routing.plan import WHOLE_SHARE
+from skewless.routing.plan import WHOLE_WEIGHT
 
 #: A key that has more segments than this for each of its tasks is laid out anew.
 SEGMENTS_PER_TASK = 4
@@ -165,7 +165,7 @@ def _unit(weights: list[int], tasks: int) -> int:
 
     As ``placement.whole_weights`` has it for so many tasks; or that of the shares as they are.
     """
-    unit = WHOLE_SHARE // cells_of(tasks)
+    unit = WHOLE_WEIGHT // cells_of(tasks)
     for weight in weights:
         unit = min(unit, weight & -weight)
     return unit

@@ -98,7 +98,7 @@ def _reducers_wanted(job: Job, forecast: Forecast) -> int:
     routing = job.spec.routing
     low, high = routing.min_reducers or routing.reducers, routing.max_reducers or routing.reducers
     useful = max(1, forecast.queued_rows // WORTH_A_TASK_ROWS)
-    return max(low, min(high, routing.slot_count, useful))
+    return max(low, min(high, routing.parallelism, useful))
 
 
 def _other_reducers(job: Job, forecast: Forecast, wanted: int) -> Iterator[Proposal]:

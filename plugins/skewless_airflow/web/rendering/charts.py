@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from skewless_airflow.web.rendering.key_text import shown_key
+from skewless_airflow.web.rendering.words import shown_key
 from skewless_airflow.web.views.decision import RingView
 from skewless_airflow.web.views.stage import StageView, TaskView
 

@@ -10,7 +10,7 @@ import numpy as np
 from skewless.documents.certificate import Certificate
 from skewless.documents.decision import Candidate, Decision
 from skewless.documents.engine_choice import EngineChoice
-from skewless.routing.plan import WHOLE_SHARE, RoutingPlan, Shares
+from skewless.routing.plan import WHOLE_WEIGHT, RoutingPlan, Weights
 from skewless.routing.ring import Ring
 from skewless.run.directory import RunDirectory
 from skewless_airflow.web.run_folders import stamp
@@ -216,13 +216,13 @@ def _tail(plan: RoutingPlan, key: str) -> str:
     return f"by the ring to {plan.tasks[plan.tail_task(key)]}"
 
 
-def _shares(plan: RoutingPlan, shares: Shares) -> str:
+def _shares(plan: RoutingPlan, shares: Weights) -> str:
     weights: dict[int, int] = {}
     for task, weight in shares:
         weights[task] = weights.get(task, 0) + weight
     largest = sorted(weights.items(), key=lambda item: -item[1])
     if len(largest) == 1:
         return f"pinned to {plan.tasks[largest[0][0]]}"
-    named = ", ".join(f"{weight / WHOLE_SHARE:.1%} to {plan.tasks[task]}" for task, weight in largest[:4])
+    named = ", ".join(f"{weight / WHOLE_WEIGHT:.1%} to {plan.tasks[task]}" for task, weight in largest[:4])
     more = f" and {len(largest) - 4:,} more" if len(largest) > 4 else ""
     return f"split over {len(largest):,} tasks: {named}{more}"

@@ -81,8 +81,8 @@ def read_faults(
     said = {one.task: one.sentence for one in tries}  # the last try's
     found = []
     if quality is not None and not quality.success:
-        broken = "; ".join(f"{one.expectation} of {one.column or 'the result'}: {one.found}" for one in quality.failed)
-        sentence = f"{len(quality.failed)} of {len(quality.checks)} expectations did not hold: {broken}"
+        broken = "; ".join(f"{one.name} ({one.found})" for one in quality.failed)
+        sentence = f"{len(quality.failed)} of {len(quality.checks)} checks failed: {broken}"
         found.append(FaultView("validate", said.get("validate", sentence), final=True))
     for step, words in unfinished:
         if step in said or words == "failed":

@@ -81,7 +81,7 @@ def _view(location: str, mark: str) -> JobView:
         policy=routing.policy,
         engine=spec.engine,
         reducers=routing.reducers,
-        slots=routing.slot_count,
+        slots=routing.parallelism,
         wave_rows=tuple(job.wave_rows(wave) for wave in range(len(job.waves))),
         splittable=job.splittable,
         last_stage=job.last_stage,

@@ -10,6 +10,26 @@ from skewless.documents.ledger import Ledger
 from skewless.documents.quality import Check
 from skewless.run.directory import QUALITY_STEP, RunDirectory
 from skewless_airflow.web.run_folders import stamp
+from skewless_airflow.web.views.job import whole_job
+
+#: What the checks of every run say, whatever its spec: by subject, expectation and, for the ledger, its column.
+_BUILT_IN = {
+    ("ledger", "expect_column_sum_to_be_between", "not_admitted_rows"): "rows admitted = rows listed in the input",
+    ("ledger", "expect_column_sum_to_be_between", "not_taken_in_rows"): "backlog of a stage = backlog of the next one",
+    (
+        "ledger", "expect_column_sum_to_be_between", "lost_in_stage_rows",
+    ): "in each stage, rows admitted + backlog in = rows processed + backlog",
+    ("ledger", "expect_column_sum_to_be_between", "not_processed_rows"): "rows processed = rows of the input",
+    ("ledger", "expect_column_sum_to_be_between", "not_in_states_rows"): "rows in the states = rows processed",
+    ("ledger", "expect_column_sum_to_be_between", "never_reduced_rows"): "no backlog after the last stage",
+    ("ledger", "ledger_balances", ""): "the ledger balances",
+    ("result", "expect_compound_columns_to_be_unique", ""): "each key occurs once",
+    ("result", "expect_table_columns_to_match_set", ""): "the columns are those of the spec",
+    ("result", "expect_table_row_count_to_equal", ""): "rows of the result = keys that were merged",
+    ("result", "expect_table_row_count_to_be_between", ""): "no more keys than rows of the input",
+    ("result", "expect_column_sum_to_be_between", ""): "{column} adds up to the rows of the input",
+    ("result", "expect_column_values_to_not_be_null", ""): "every key has a value of {column}",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -17,11 +37,15 @@ class CheckView:
     """One expectation.
 
     Attributes:
+        name: what it expects, in words.
+        own: whether it is one of the spec's, and not one that every run is held to.
         turn: which of its kind it is: the same expectation of the same column may be asked more than once.
         required: what it was asked with, as text.
         found: what came of it, as text.
     """
 
+    name: str
+    own: bool
     subject: str
     expectation: str
     column: str
@@ -46,6 +70,16 @@ class QualityView:
     held: int
     checks: tuple[CheckView, ...]
     ledger: Ledger
+
+    @property
+    def sections(self) -> list[tuple[str, list[CheckView]]]:
+        """The checks by who asks for them and what they are about, with a title; those that failed first."""
+        titles = {
+            "Checks of this job's spec": [check for check in self.checks if check.own],
+            "Built-in checks of the result": [c for c in self.checks if not c.own and c.subject != "ledger"],
+            "Built-in checks of the ledger": [c for c in self.checks if not c.own and c.subject == "ledger"],
+        }
+        return [(title, sorted(some, key=lambda check: check.success)) for title, some in titles.items() if some]
 
     @property
     def failed(self) -> tuple[CheckView, ...]:
@@ -89,15 +123,18 @@ def _mark(name: str, day: str, check: CheckView | None) -> Mark:
 
 @lru_cache(maxsize=1024)
 def _view(location: str, _mark: str) -> QualityView:
-    report = RunDirectory(location).quality()
+    run = RunDirectory(location)
+    report = run.quality()
     if report is None:  # it was there a moment ago, and commits stay
         raise FileNotFoundError(location)
+    # The spec's own expectations are the last ones of a report.
+    first_own = len(report.checks) - len(whole_job(run).spec.quality.expectations)
     turns: dict[tuple[str, str, str], int] = {}
     checks = []
-    for check in report.checks:
+    for place, check in enumerate(report.checks):
         kind = (check.subject, check.expectation, check.column)
         turns[kind] = turns.get(kind, 0) + 1
-        checks.append(_check(check, turns[kind]))
+        checks.append(_check(check, turns[kind], own=place >= first_own))
     return QualityView(
         success=report.success,
         keys=report.keys,
@@ -107,12 +144,29 @@ def _view(location: str, _mark: str) -> QualityView:
     )
 
 
-def _check(check: Check, turn: int) -> CheckView:
+def _check(check: Check, turn: int, *, own: bool) -> CheckView:
     """Cut the sentence ``name(column, what=...): found`` at the first end of its brackets: values come after it."""
     asked, _, found = check.sentence.partition("): ")
     if not found:
         asked, _, found = check.sentence.partition(": ")
     required = asked.removeprefix(check.expectation).removeprefix("(").removeprefix(check.column).removeprefix(", ")
+    name = own_words(check) if own else built_in_words(check)
     return CheckView(
-        check.subject, check.expectation, check.column, turn, check.success, required, check.observed, found
+        name, own, check.subject, check.expectation, check.column, turn, check.success, required, check.observed, found
     )
+
+
+def own_words(check: Check) -> str:
+    """What an expectation of a spec expects: ``expect_column_values_to_not_be_null`` is ``values not null``."""
+    words = check.expectation.removeprefix("expect_")
+    for kind in ("column_", "table_"):
+        words = words.removeprefix(kind)
+    words = words.replace("_to_", "_", 1).replace("_be_", "_", 1).replace("_", " ")
+    return f"{check.column}: {words}" if check.column else words
+
+
+def built_in_words(check: Check) -> str:
+    """What a check of every run expects; one that an older release made is named as one of a spec."""
+    column = check.column if check.subject == "ledger" else ""
+    words = _BUILT_IN.get((check.subject, check.expectation, column))
+    return own_words(check) if words is None else words.replace("{column}", check.column)

@@ -1,12 +1,11 @@
-"""The original algorithm, as its author describes it, in virtual time: to see it fail as its author says.
+"""The original algorithm in virtual time, as its author describes it, to see it fail as its author says.
 
 "Algorithm for distributed load balancing of batch processing" (henrik.org, 9 July 2015): "this
 algorithm doesn't work in practice. The problem is that nodes under heavy load tend to be too slow to
 answer to hold on to their leases causing partitions to jump between hosts." The step numbers below are
-that text's. Where it can be read in two ways, the one is taken that makes it work while it is idle, as its
-author saw it work: the holder waits (n - 1) delays, not (n - 1/2), and each partition has a timer of its
-own, at a moment of its own, so that a newcomer does not win all races at once. Nothing else of this
-package uses this module.
+those of that text. Where the text is unclear, we took the reading that makes the algorithm work while it is idle, as
+its author saw it work: the holder waits (n - 1) delays, not (n - 1/2), and each partition has its own timer, started
+at its own moment, so that a newcomer does not win all races at once.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from skewless_leases.balancing.agenda import Agenda, Pace
+from benchmarks.leases.agenda import Agenda, Pace
 from skewless_leases.liveness.spans import TimeSpans
 
 #: From publishing to hearing, in seconds.

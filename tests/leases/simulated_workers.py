@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from skewless_leases.balancing.agenda import Agenda
+from benchmarks.leases.agenda import Agenda
+from benchmarks.leases.memory_store import MemoryStore
 from skewless_leases.balancing.decisions import Action
 from skewless_leases.balancing.member import Member
 from skewless_leases.liveness.beat import Beat
 from skewless_leases.liveness.spans import TimeSpans
 from skewless_leases.ownership.fence import Grant, read
-from skewless_leases.stores.memory_store import MemoryStore
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Diary:
         self.lost_grants.append(grant)
 
 
-class Village:
+class SimulatedWorkers:
     """Some workers that come, go, stop and wake."""
 
     def __init__(self, partitions: Sequence[str], spans: TimeSpans) -> None:

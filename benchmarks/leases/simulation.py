@@ -1,4 +1,4 @@
-"""Both algorithms under load, in virtual time: ``python -m skewless_leases.balancing.simulation [--json]``.
+"""Both algorithms under load, in virtual time: ``python -m benchmarks.leases.simulation [--json]``.
 
 A loaded worker gets round to what it should do between two pieces of its work; the more partitions it
 holds, the longer that takes. The original algorithm renews, answers and races at that pace. Ours only
@@ -17,13 +17,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Protocol
 
-from skewless_leases.balancing.agenda import Agenda, Pace
+from benchmarks.leases.agenda import Agenda, Pace
+from benchmarks.leases.memory_store import MemoryStore
+from benchmarks.leases.reference_algorithm import Cache, ReferenceNode
 from skewless_leases.balancing.member import Member
-from skewless_leases.balancing.reference_algorithm import Cache, ReferenceNode
 from skewless_leases.liveness.beat import Beat
 from skewless_leases.liveness.spans import TimeSpans
 from skewless_leases.ownership.fence import Grant
-from skewless_leases.stores.memory_store import MemoryStore
 
 ORIGINAL, OWN_PACE, LEASES = "original", "ours, heartbeat in the worker", "ours"
 ALGORITHMS = (ORIGINAL, OWN_PACE, LEASES)
@@ -295,7 +295,7 @@ def table(outcomes: Sequence[Outcome]) -> str:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(
-        prog="python -m skewless_leases.balancing.simulation", description=__doc__.splitlines()[0] if __doc__ else ""
+        prog="python -m benchmarks.leases.simulation", description=__doc__.splitlines()[0] if __doc__ else ""
     )
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--partitions", type=int, default=32)

@@ -2,103 +2,26 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from skewless.documents.ledger import balance
-from skewless.documents.quality import Check, QualityReport
 from skewless.errors import LostRaceError, QualityError, RunDirectoryError
-from skewless.run.directory import QUALITY_STEP, RESULT_STEP, RunDirectory
+from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless.run.publication import (
     Publication,
-    VersionManifest,
     identity_of,
-    manifest_of,
     publication_of,
     publish,
     published_path,
     superseded_by,
 )
-from skewless_leases import Turns, open_store
+from tests.publication.days import DAY, NOW, kept, left_over, manifest, published, texts, turns_of, validated
 from tests.unit import synthetic
 
-DAY = "date=2026-11-20"
-NOW = dt.datetime(2026, 11, 21, 3, 0, tzinfo=dt.UTC)
 #: As far as a checksum looks at one: pages, a footer of three bytes, its length, and the end.
 _PARQUET = "PAR1the pagesfoo\x03\0\0\0PAR1"
-
-
-def validated(
-    folder: Path, out: Path | str, parts: dict[str, str], *, turn: int = 1, success: bool = True, **output: Any
-) -> RunDirectory:
-    """A run that is ready to be published, its result files holding the texts given."""
-    run = RunDirectory(str(folder))
-    job = synthetic.job([], output_path=str(out)).model_copy(update={"turn": turn})
-    spec = job.spec.model_copy(update={"output": job.spec.output.model_copy(update=output)})
-    job = job.model_copy(update={"spec": spec})
-    run.write_once("job.json", job)
-    result = run.new_attempt(RESULT_STEP)
-    files = []
-    for name, text in parts.items():
-        path = Path(result.path(name))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-        files.append(result.described("result", str(path), 1, copied=True))
-    result.commit(files, {"rows": 7, "keys": len(parts)})
-    zombie = Path(result.path("late-zombie.parquet"))
-    zombie.parent.mkdir(parents=True, exist_ok=True)
-    zombie.write_text("never listed", encoding="utf-8")
-    quality = run.new_attempt(QUALITY_STEP)
-    check = Check(
-        subject="result",
-        expectation="expect_x",
-        column="n",
-        success=success,
-        observed="3",
-        sentence="expect_x(n): 3 of 7",
-    )
-    quality.write(
-        "result.json", QualityReport(success=success, keys=len(parts), checks=(check,), ledger=balance(job, [], 0))
-    )
-    quality.commit([], {})
-    return run
-
-
-def turns_of(out: Path) -> Turns:
-    return Turns(open_store(str(beside(out) / "turns"), durable=False))
-
-
-def beside(out: Path) -> Path:
-    return out.with_name(f".{out.name}.skewless")
-
-
-def published(run: RunDirectory, now: dt.datetime = NOW) -> Publication:
-    return publish(run, turns_of(Path(run.job().output_path)), now)
-
-
-def texts(day: Path) -> list[str]:
-    """What a reader sees: the contents of the files that no reader passes over, by name."""
-    return [path.read_text(encoding="utf-8") for path in sorted(day.iterdir()) if path.name[0] not in "._"]
-
-
-def manifest(out: Path) -> VersionManifest:
-    found = manifest_of(out / DAY)
-    assert found is not None
-    return found
-
-
-def left_over(out: Path) -> list[str]:
-    """Drafts of any day, in any state."""
-    return sorted(path.name for path in (beside(out) / "drafts").rglob("*") if path.is_dir() and path.name != DAY)
-
-
-def kept(out: Path) -> list[list[str]]:
-    """The contents of the versions that are kept, the oldest first."""
-    return [texts(path) for path in sorted((beside(out) / "kept" / DAY).glob("*"))]
 
 
 def test_exactly_the_committed_files_are_published_and_the_manifest_names_them(tmp_path: Path) -> None:
@@ -177,7 +100,7 @@ def test_what_was_not_validated_is_not_published(tmp_path: Path) -> None:
     run = RunDirectory(str(tmp_path / "run"))
     run.write_once("job.json", synthetic.job([], output_path=str(tmp_path / "out")))
     run.new_attempt(RESULT_STEP).commit([], {"rows": 0, "keys": 0})
-    with pytest.raises(RunDirectoryError, match=r"expected quality/COMMIT.json, but got no such file"):
+    with pytest.raises(RunDirectoryError, match=r"there is no quality/COMMIT.json"):
         published(run)
     assert not (tmp_path / "out").exists()
 

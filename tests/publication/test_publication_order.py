@@ -14,7 +14,7 @@ from skewless.errors import LostRaceError, RunDirectoryError
 from skewless.run.directory import RunDirectory
 from skewless.run.publication import Publication, publication_of, publishing, superseded_by
 from skewless_leases import Turns
-from tests.unit.test_publication import (
+from tests.publication.days import (
     DAY,
     NOW,
     beside,

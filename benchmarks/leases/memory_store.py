@@ -1,4 +1,4 @@
-"""The store in memory of one process: for simulations, and for a look at the tables without a file."""
+"""A store in the memory of one process, for simulations and tests."""
 
 from __future__ import annotations
 

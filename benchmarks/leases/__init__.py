@@ -1,0 +1,1 @@
+"""The leases beside the algorithm that they come from, simulated in virtual time."""

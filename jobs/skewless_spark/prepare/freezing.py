@@ -1,0 +1,157 @@
+"""A job from a spec: the input listed, its columns checked, the waves cut."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+
+from pyspark.sql import SparkSession
+
+from skewless.documents.job import Algebra, Job, Selected, Source
+from skewless.errors import InputError, nearest
+from skewless.planner.plain_ring import first_ring
+from skewless.routing.waves import cut_waves
+from skewless.spec.part import Part
+from skewless.spec.spec import JobSpec
+from skewless_spark.aggregates.binding import argument_columns, assumed_types, check_calls, check_types
+from skewless_spark.aggregates.key_text import KEY_TYPES
+from skewless_spark.mapping import map_types, python_mapper
+from skewless_spark.prepare.locations import check_output, input_location, output_location
+from skewless_spark.quality.validate import check_expectations
+from skewless_spark.result.merge import result_schema
+from skewless_spark.result.output_formats import refuse_nested
+from skewless_spark.session.session import build_session
+from skewless_spark.sources import EMPTY_KEY_TYPE, UNSUPPORTED, Listing, list_input
+from skewless_spark.sources.tables import list_table
+from skewless_spark.sources.uris import FILE_COLUMNS
+
+
+def check_spec(spec: JobSpec, where: str) -> None:
+    """Check all of a spec that can be checked without its input.
+
+    Raises:
+        SpecError: the spec cannot be run.
+    """
+    check_calls(spec, where)
+    check_expectations(spec, where)
+    first_ring(spec.routing, where)
+    if spec.map is not None and spec.map.mapper is not None:
+        python_mapper.bound(spec.map, where)
+
+
+def needs_session(spec: JobSpec) -> bool:
+    """Whether only Spark knows the columns: of a table, of a select list, or of a result as CSV."""
+    csv = spec.output.format == "csv"
+    return csv or spec.input.table is not None or (spec.map is not None and spec.map.select is not None)
+
+
+def freeze(spec: JobSpec, date: dt.date, root: str, where: str, *, hour: str | None = None) -> Job:
+    """List the input, check the spec against its columns, and cut the waves.
+
+    Args:
+        spec: the spec with its overrides applied.
+        date: the day to compute.
+        root: where relative paths of the spec start.
+        where: what error messages call the spec.
+        hour: the hour of that day, for an hourly job (``Part.hour``).
+
+    Raises:
+        SpecError: the spec cannot be run.
+        InputError: the input is missing, or it is not what the spec says.
+    """
+    part = Part(date, hour)
+    spark = _session(spec)
+    input_path, listing = _listed(spark, spec, part, root, where)
+    at = f"{where}, input {input_path}"
+    found: dict[str, str] = listing.types
+    reads: tuple[str, ...] = ()
+    selected: tuple[Selected, ...] = ()
+    if spec.map is not None and found:
+        found, reads, selected = map_types(spark, spec.map, found, at)
+    types = found or _assumed_types(spec)
+    for column in spec.key:
+        _check_key(column, types, at)
+    algebra = check_types(spec, types, at)
+    arguments = argument_columns(spec)
+    used = list(dict.fromkeys([*spec.key, *arguments]))
+    _refuse_twins(used, types, at)
+    _refuse_twins([name for name in reads if name not in FILE_COLUMNS], listing.types, at)
+    output_path = output_location(spec, part, root, where)
+    check_output(output_path, input_path, listing, where)
+    shares = spec.routing.waves
+    job = Job(
+        spec=spec,
+        date=part.date,
+        hour=part.hour,
+        input_path=input_path,
+        output_path=output_path,
+        units=listing.units,
+        waves=cut_waves([unit.rows for unit in listing.units], shares, in_order=_in_order(spec, algebra)),
+        key_types={column: types[column] for column in spec.key},
+        column_types={column: types[column] for column in arguments if column not in spec.key},
+        algebra=algebra,
+        source=_read_of(listing.source, reads if spec.map else tuple(used)).model_copy(update={"selected": selected}),
+    )
+    if spark is not None and spec.output.format == "csv":
+        refuse_nested(result_schema(spark, job), where)
+    return job
+
+
+def _session(spec: JobSpec) -> SparkSession | None:
+    return (
+        (SparkSession.getActiveSession() or build_session(f"skewless {spec.name} prepare"))
+        if needs_session(spec)
+        else None
+    )
+
+
+def _listed(spark: SparkSession | None, spec: JobSpec, part: Part, root: str, where: str) -> tuple[str, Listing]:
+    """The location of the input, and its listing."""
+    share = min(spec.routing.waves) / sum(spec.routing.waves)
+    if spec.input.table is not None and spark is not None:
+        return list_table(spark, spec.input, share)
+    input_path = input_location(spec, part, root, where)
+    return input_path, list_input(spec.input, input_path, share)
+
+
+def _in_order(spec: JobSpec, algebra: Mapping[str, Algebra]) -> bool:
+    """Whether waves must keep the order of the input, because an aggregate depends on it or states are forwarded."""
+    return spec.state == "forward" or any(one.ordered for one in algebra.values())
+
+
+def _read_of(source: Source, reads: tuple[str, ...]) -> Source:
+    """The source with only the columns that a job reads. CSV and JSON lines are always read whole."""
+    if source.format in {"csv", "json"}:
+        return source.model_copy(update={"reads": reads})
+    columns = {name: kind for name, kind in source.columns.items() if name in reads}
+    # A job that reads only the paths of files needs some column to count rows by.
+    some = columns or dict(next(iter([[one] for one in source.columns.items() if _readable(one[1])]), []))
+    return source.model_copy(update={"reads": reads, "columns": some})
+
+
+def _readable(kind: str) -> bool:
+    return not kind.startswith(UNSUPPORTED)
+
+
+def _check_key(column: str, types: dict[str, str], at: str) -> None:
+    if column not in types:
+        raise InputError(f"{at}, key", "an existing column", repr(column), nearest(column, types))
+    if types[column].split("(")[0] not in KEY_TYPES:
+        raise InputError(f"{at}, key", "a column that can be a key", f"{column!r} of type {types[column]}")
+
+
+def _refuse_twins(used: list[str], types: dict[str, str], at: str) -> None:
+    """Refuse names that Spark confuses: it ignores case, and has a hidden column ``_metadata``."""
+    for column in used:
+        twin = next((name for name in types if name != column and name.lower() == column.lower()), None)
+        if twin is not None:
+            raise InputError(
+                at, "columns whose names differ in more than case", f"{column!r} and {twin!r}", "rename one"
+            )
+        if column.lower() == "_metadata":
+            raise InputError(at, "a column name that Spark does not use itself", repr(column), "rename it")
+
+
+def _assumed_types(spec: JobSpec) -> dict[str, str]:
+    """Types for an input without files: it has no schema, but its empty result needs one."""
+    return assumed_types(spec) | dict.fromkeys(spec.key, EMPTY_KEY_TYPE)

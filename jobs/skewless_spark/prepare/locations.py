@@ -1,0 +1,76 @@
+"""Where a job's input and output are: paths of the spec, bound to the data root, with input and output kept apart."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from skewless.errors import SpecError
+from skewless.run.publication import beside
+from skewless.spec.part import Part, resolve_path
+from skewless.spec.spec import JobSpec
+from skewless_spark.sources import Listing
+
+
+def input_location(spec: JobSpec, part: Part, root: str, where: str) -> str:
+    """The path, pattern or URL of the input of a part, as ``resolved`` has it."""
+    at = f"{where}, field input.path"
+    return resolved(resolve_path(str(spec.input.path), part, at), root, at)
+
+
+def output_location(spec: JobSpec, part: Part, root: str, where: str) -> str:
+    """The folder that the result of a part is published in, as ``resolved`` has it."""
+    at = f"{where}, field output.path"
+    return resolved(resolve_path(spec.output.path, part, at), root, at)
+
+
+def resolved(path: str, root: str, at: str) -> str:
+    """A path of a spec: an absolute path or a URL as it is, a relative path below the data root.
+
+    Raises:
+        SpecError: it is relative, and a symbolic link on the way leads out of the data root.
+    """
+    if "://" in path:
+        return path
+    base = Path(root).absolute()
+    full = os.path.normpath(base / path)
+    if not Path(path).is_absolute():
+        led = os.path.realpath(full)
+        if not Path(led).is_relative_to(os.path.realpath(base)):
+            raise SpecError(
+                at, f"a relative path that stays below the data root {base}", f"{path}, which leads to {led}",
+                "write the absolute path, if that is meant",
+            )  # fmt: skip
+    return full
+
+
+def check_apart(output_path: str, input_path: str, where: str) -> None:
+    """Refuse an output inside the input, as far as the paths alone can tell.
+
+    Raises:
+        SpecError: it is inside, or it is a URL: an object store cannot exchange folders yet.
+    """
+    at = f"{where}, field output.path"
+    if "://" in output_path:
+        raise SpecError(at, "a path of a local or shared file system", output_path)
+    # Symbolic links are followed: they may lead from elsewhere into the input.
+    real, read = Path(os.path.realpath(output_path)), os.path.realpath(input_path)
+    if input_path and "://" not in input_path and real.is_relative_to(read):
+        raise SpecError(at, f"a folder apart from the input {input_path}", f"{output_path}", "choose another folder")
+
+
+def check_output(output_path: str, input_path: str, listing: Listing, where: str) -> None:
+    """Refuse an output inside the input: the next night would read it.
+
+    Raises:
+        SpecError: it is inside, or it is no path of a file system.
+    """
+    at = f"{where}, field output.path"
+    check_apart(output_path, input_path, where)
+    below = Path(output_path)
+    # A pattern may also lead to versions that were published before.
+    ours = (below, beside(output_path))
+    if below.is_relative_to(input_path) or any(
+        Path(unit.path).is_relative_to(one) for unit in listing.units for one in ours
+    ):
+        raise SpecError(at, f"a folder apart from the input {input_path}", output_path, "choose another folder")

@@ -1,0 +1,163 @@
+"""A Python aggregate of a job as it travels to Spark's workers, and what its methods are held to there."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pydantic import BaseModel
+
+from skewless.aggregates import ArrowTypes, GroupsAccumulator, PythonAggregate
+from skewless.errors import AggregateError
+from skewless_spark.aggregates import REGISTRY
+from skewless_spark.aggregates.binding import BoundAggregate
+
+Batches = Iterable[pa.RecordBatch]
+Groups = npt.NDArray[np.int64]
+
+
+class PythonCall(NamedTuple):
+    """One Python aggregate of a job, as it travels to the workers: by name and plain options.
+
+    Attributes:
+        name: the result column.
+        function: its name in the registry.
+        options: its options as JSON values.
+        spark_types: Spark SQL types of its arguments.
+        argument: the column of the batches that holds its argument.
+        state: the column that holds its states.
+        limit_bytes: how large a state may be.
+        result: the column that its results go to.
+    """
+
+    name: str
+    function: str
+    options: dict[str, object]
+    spark_types: tuple[str, ...]
+    argument: str
+    state: str
+    limit_bytes: int
+    result: str = ""
+
+    @property
+    def where(self) -> str:
+        """How messages call it."""
+        return f"aggregate {self.name!r} ({self.function})"
+
+    @property
+    def definition(self) -> PythonAggregate:
+        """What the registry knows under its name."""
+        definition = REGISTRY[self.function]
+        if not isinstance(definition, PythonAggregate):
+            raise AggregateError(self.where, "a Python aggregate", "a native one")
+        return definition
+
+    @property
+    def types(self) -> ArrowTypes:
+        """The Arrow types of argument, state and result."""
+        return self.definition.types(self._options, self.spark_types)
+
+    def accumulator(self) -> GroupsAccumulator:
+        """A fresh one."""
+        return self.definition.accumulator(self._options, self.spark_types)
+
+    @property
+    def _options(self) -> BaseModel:
+        return self.definition.options.model_validate(self.options)
+
+
+def python_call(one: BoundAggregate, state: str, limit_bytes: int) -> PythonCall:
+    """How a bound aggregate travels."""
+    return PythonCall(
+        one.name, one.definition.name, one.options.model_dump(), one.spark_types, f"a_{state}", state, limit_bytes
+    )
+
+
+def guarded(
+    call: PythonCall,
+    what: str,
+    accumulator: GroupsAccumulator,
+    work: Callable[[], pa.Array],
+    text_of: Callable[[int], str | None],
+    groups: Groups | None = None,
+    alone: Callable[[int], None] | None = None,
+) -> pa.Array:
+    """Run a method of an aggregate; what it raises becomes one sentence with the key, below its traceback.
+
+    Args:
+        call: whose it is.
+        what: the method.
+        accumulator: knows the group at work, if it goes key by key.
+        work: calls it.
+        text_of: the key text of a group.
+        groups: the groups that it was given.
+        alone: gives one group's rows to a fresh accumulator, to find the key that is to blame.
+    """
+    try:
+        return work()
+    except Exception as err:  # noqa: BLE001  # whatever an aggregate raises
+        _refuse_raised(call, what, err, _culprit(accumulator, text_of, groups, alone))
+
+
+def _refuse_raised(call: PythonCall, what: str, err: Exception, key: str) -> NoReturn:
+    lines = "".join(traceback.format_exception(err))
+    text = str(err).splitlines()
+    came = f"{type(err).__name__}: {text[0][:200]}" if text else type(err).__name__
+    refused = AggregateError(
+        f"{call.where}{key}", f"{what} to take it", came, "its traceback is above; nothing was committed"
+    )
+    # A note, for of a chain of exceptions Spark passes on the last one alone.
+    refused.add_note(f"in {call.where}:\n{lines}")
+    raise refused from None
+
+
+def _culprit(
+    accumulator: GroupsAccumulator,
+    text_of: Callable[[int], str | None],
+    groups: Groups | None,
+    alone: Callable[[int], None] | None,
+) -> str:
+    group = getattr(accumulator, "current_group", None)
+    if group is None and groups is not None and alone is not None:
+        group = next((one for one in np.unique(groups).tolist() if _raises(alone, one)), None)
+        if group is None:
+            return f", among {len(np.unique(groups)):,} keys"
+    if group is None:
+        return ""
+    text = text_of(group)
+    return ", null key" if text is None else f", key {text[:80]!r}"
+
+
+def _raises(work: Callable[[int], None], group: int) -> bool:
+    try:
+        work(group)
+    except Exception:  # noqa: BLE001  # that it raises is the answer
+        return True
+    return False
+
+
+def checked(call: PythonCall, array: pa.Array, declared: pa.DataType, groups: int, what: str) -> pa.Array:
+    """Hold an accumulator to its contract: one value per group, of the declared type."""
+    if not isinstance(array, pa.Array) or len(array) != groups or array.type != declared:
+        came = f"{len(array)} of type {array.type}" if isinstance(array, pa.Array) else f"a {type(array).__name__}"
+        raise AggregateError(call.where, f"{groups} {what}s of type {declared}", came, f"mend its {what}")
+    return array
+
+
+def refuse_large(call: PythonCall, states: pa.Array, text_of: Callable[[int], str | None]) -> None:
+    """A state larger than the limit would make one row of a file that no reader has room for."""
+    if states.nbytes <= call.limit_bytes:
+        return
+    for group in range(len(states)):
+        size = states.slice(group, 1).nbytes
+        if size > call.limit_bytes:
+            text = text_of(group)
+            raise AggregateError(
+                f"{call.where}, key {'null' if text is None else repr(text[:80])}",
+                f"a state of at most {call.limit_bytes:,} bytes", f"{size:,} bytes",
+                "take an aggregate with a bounded state, or raise state_limit_mb in the spec",
+            )  # fmt: skip

@@ -1,0 +1,184 @@
+"""Documents below a folder, at a local path or at any URL that fsspec reads: read whole, written once."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+from typing import Any, TypeVar
+
+import fsspec
+from fsspec.implementations.local import LocalFileSystem
+
+from skewless.document import Document
+from skewless.documents.commit import CommittedFile
+from skewless.errors import DocumentError, RunDirectoryError
+from skewless.run.file_checksum import content_checksum, file_checksum
+from skewless.run.folder import make_run_folder
+from skewless.run.written_path import as_written
+
+Doc = TypeVar("Doc", bound=Document)
+
+
+class Storage:
+    """The files of a run directory, without what they mean.
+
+    Args:
+        location: where it is, or will be made.
+        group: who may enter it beside its owner, if this object makes it; see ``make_run_folder``.
+    """
+
+    def __init__(self, location: str, group: str = "") -> None:
+        try:
+            self.fs, root = fsspec.core.url_to_fs(location)
+        except (ImportError, ValueError) as err:
+            raise RunDirectoryError(
+                f"run directory {location}", "a path that fsspec can open", str(err), "install what it asks for"
+            ) from None
+        #: In ``fs``, where a scheme and a host have no place.
+        self.root, self._group = str(root).rstrip("/"), group
+        self._location = as_written(self.fs, location, self.root)
+
+    def __str__(self) -> str:
+        return self._location
+
+    def path(self, name: str) -> str:
+        """The full path of something below the run directory, as Spark and fsspec read it."""
+        return f"{self._location}/{name}"
+
+    def exists(self, name: str) -> bool:
+        """Whether a document is there."""
+        return bool(self.fs.exists(f"{self.root}/{name}"))
+
+    def read(self, name: str, kind: type[Doc]) -> Doc:
+        """Read a document.
+
+        Raises:
+            RunDirectoryError: it is not there.
+            DocumentError: it cannot be read as ``kind``.
+        """
+        return kind.from_sealed(self.text_of(name), where=self.path(name))
+
+    def fields(self, name: str, kind: type[Document]) -> dict[str, Any]:
+        """The fields of a document as JSON has them, unchecked (``Document.sealed_fields``)."""
+        return kind.sealed_fields(self.text_of(name), where=self.path(name))
+
+    def text_of(self, name: str) -> bytes:
+        """The bytes of a file.
+
+        Raises:
+            RunDirectoryError: it is not there, or cannot be read.
+        """
+        try:
+            text: bytes = self.fs.cat_file(f"{self.root}/{name}")
+        except (FileNotFoundError, NotADirectoryError):
+            raise RunDirectoryError.saying(
+                f"run directory {self}", f"there is no {name}", "run the step before this one first, or check the path"
+            ) from None
+        except OSError as err:
+            reason = err.strerror or type(err).__name__
+            raise RunDirectoryError.saying(
+                self.path(name), f"the document cannot be read ({reason})", "mend that, and try again"
+            ) from None
+        return text
+
+    def write_once(self, name: str, document: Document) -> bool:
+        """Write a document, whole, unless it is there already.
+
+        Returns:
+            True if this call wrote it, False if it was there.
+        """
+        full = f"{self.root}/{name}"
+        try:
+            if isinstance(self.fs, LocalFileSystem):
+                make_run_folder(self.root, self._group)
+            self.fs.makedirs(full.rpartition("/")[0], exist_ok=True)
+            if isinstance(self.fs, LocalFileSystem):
+                return _link_once(full, document.sealed().encode())
+        except OSError as err:
+            reason = err.strerror or type(err).__name__
+            raise RunDirectoryError.saying(
+                f"run directory {self}", f"{name} cannot be written ({reason})", "mend that, and try again"
+            ) from None
+        try:
+            with self.fs.open(full, "xb") as out:
+                out.write(document.sealed().encode())
+        except FileExistsError:
+            return False
+        return True
+
+    def write_same(self, name: str, document: Doc) -> Doc:
+        """Write a document that every attempt would write alike, and return the one that counts.
+
+        Raises:
+            RunDirectoryError: a different one was written before.
+        """
+        if self.write_once(name, document):
+            return document
+        found = self.read(name, type(document))
+        if found != document:
+            raise RunDirectoryError(
+                self.path(name),
+                "the document that this step would write",
+                "a different one",
+                "begin a new run directory, or run the step with the release that began this one",
+            )
+        return found
+
+    def require_its_own(self, name: str, required: str, alike: bool, came: str) -> None:
+        """Refuse a whole document that lies in the place of another one.
+
+        Raises:
+            DocumentError: says which document it is.
+        """
+        if not alike:
+            hint = "restore the file from a copy, or begin a new run directory"
+            raise DocumentError(self.path(name), required, came, hint)
+
+    def verify(self, file: CommittedFile) -> None:
+        """Check that a committed file is as its commit says.
+
+        Raises:
+            RunDirectoryError: it is gone or differs.
+        """
+        path = f"{self.root}/{file.path}"
+        try:
+            size = int(self.fs.size(path))
+            came = f"{size:,} bytes" if size != file.size_bytes else ""
+            came = came or ("other content" if file_checksum(self.fs, path) != file.checksum else "")
+        except OSError as err:
+            came = "no such file" if isinstance(err, FileNotFoundError) else str(err)
+        if came:
+            raise self.differs_from_commit(file, came)
+
+    def verify_copy(self, file: CommittedFile, copy: str) -> None:
+        """Check that a local copy of a committed file has the content that was committed.
+
+        Raises:
+            RunDirectoryError: it differs.
+        """
+        if file.content and content_checksum(LocalFileSystem(), copy) != file.content:
+            raise self.differs_from_commit(file, "other content")
+
+    def differs_from_commit(self, file: CommittedFile, came: str) -> RunDirectoryError:
+        """The error of a file that is not the one that was committed."""
+        return RunDirectoryError(
+            self.path(file.path), f"the file of {file.size_bytes:,} bytes that was committed", came,
+            "restore it from a copy, or begin a new run directory",
+        )  # fmt: skip
+
+
+def _link_once(path: str, content: bytes) -> bool:
+    """Create a local file, whole, unless it exists; a crash leaves no torn document."""
+    draft = Path(f"{path}.{secrets.token_hex(8)}.draft")
+    try:
+        with draft.open("xb") as out:
+            out.write(content)
+            out.flush()
+            os.fsync(out.fileno())
+        os.link(draft, path)
+    except FileExistsError:
+        return False
+    finally:
+        draft.unlink(missing_ok=True)
+    return True

@@ -1,0 +1,112 @@
+"""How pages write keys, numbers, moments and what an expectation requires: the filters of the templates."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+
+from markupsafe import Markup, escape
+
+#: A longer key is cut on a page; the JSON API has it whole.
+LONGEST_KEY = 120
+#: A longer sentence is cut, too.
+_LONGEST_SENTENCE = 2000
+#: Where there is no number, and where nothing was required.
+_NOTHING = "\N{EN DASH}"
+_NUMBER = r"-?\d+(?:\.\d+)?"
+#: The arguments of an expectation that is about a number.
+_LIMITS = re.compile(
+    rf"value=(?P<value>{_NUMBER})|(?=m)(?:min_value=(?P<low>{_NUMBER}))?(?:(?:^|, )max_value=(?P<high>{_NUMBER}))?"
+)
+
+
+def shown_key(key: str) -> str:
+    """A key with its odd characters visible, cut where it is too long; not yet escaped for HTML.
+
+    >>> shown_key("word"), shown_key("")
+    ('word', "''")
+    """
+    cut = key if len(key) <= LONGEST_KEY else f"{key[:LONGEST_KEY]}\N{HORIZONTAL ELLIPSIS}"
+    return cut if cut.isprintable() and cut else repr(cut)
+
+
+def words(sentence: str) -> str:
+    """A sentence on one line, cut where it is too long."""
+    cut = sentence if len(sentence) <= _LONGEST_SENTENCE else f"{sentence[:_LONGEST_SENTENCE]}…"
+    return "".join(sign if sign.isprintable() else " " for sign in cut)
+
+
+def rows(number: float | None) -> str:
+    """A number of rows."""
+    return _NOTHING if number is None else f"{number:,.0f}"
+
+
+def ratio(number: float | None) -> str:
+    """A ratio, to three decimals."""
+    return _NOTHING if number is None else f"{number:,.3f}"
+
+
+def percent(number: float | None) -> str:
+    """A fraction as a percentage."""
+    return _NOTHING if number is None else f"{number:.2%}" if abs(number) < 0.1 else f"{number:.1%}"
+
+
+def duration(seconds: float | None) -> str:
+    """Seconds as people write them, from tenths of a second to hours."""
+    if seconds is None:
+        return _NOTHING
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
+
+
+def moment(when: dt.datetime | None) -> str:
+    """A moment in UTC, to the minute."""
+    return _NOTHING if when is None else f"{when.astimezone(dt.UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def waves(span: tuple[int, int]) -> str:
+    """The waves of a stage, ``first <= wave < end``."""
+    first, end = span
+    if end <= first:
+        return "no wave, the input is used up"
+    return f"wave {first}" if end == first + 1 else f"waves {first} to {end - 1}"
+
+
+def unit(value: float | None, kind: str) -> str:
+    """A figure in its unit: rows, ratio, percent or seconds."""
+    return {"rows": rows, "ratio": ratio, "percent": percent, "seconds": duration}[kind](value)
+
+
+def measured(value: float | None, kind: str) -> str:
+    """A figure of what tasks did: without one, nobody counted, and no dash may look like nothing to tell."""
+    return "not measured" if value is None else unit(value, kind)
+
+
+def breakable(name: str) -> Markup:
+    """A long name that may be broken at its underscores."""
+    return Markup("_<wbr>").join(escape(part) for part in name.split("_"))
+
+
+def required_words(asked: str) -> str:
+    """What was required in numbers, as people say it; anything else as it was asked."""
+    found = _LIMITS.fullmatch(asked)
+    if not found:
+        return asked or _NOTHING
+    low, high = found["low"], found["high"] or found["value"]
+    if found["value"] or low == high:
+        return f"exactly {_thousands(high)}"
+    if low and high:
+        return f"{_thousands(low)} to {_thousands(high)}"
+    return f"at least {_thousands(low)}" if low else f"at most {_thousands(high)}"
+
+
+def _thousands(number: str) -> str:
+    return f"{int(number):,}" if number.lstrip("-").isdecimal() else number
+
+
+def observed_words(found: str) -> str:
+    """What was observed, without saying so: the column of the table does."""
+    return found.removeprefix("observed ")

@@ -1,0 +1,94 @@
+"""A day to publish: runs that are ready for it, and what lies in its folder and beside it."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from skewless.documents.commit import CommittedFile
+from skewless.documents.ledger import balance
+from skewless.documents.quality import Check, QualityReport
+from skewless.run.attempt import Attempt
+from skewless.run.directory import QUALITY_STEP, RESULT_STEP, RunDirectory
+from skewless.run.publication import Publication, VersionManifest, manifest_of, publish
+from skewless_leases import Turns, open_store
+from tests.unit import synthetic
+
+DAY = "date=2026-11-20"
+NOW = dt.datetime(2026, 11, 21, 3, 0, tzinfo=dt.UTC)
+
+
+def validated(
+    folder: Path, out: Path | str, parts: dict[str, str], *, turn: int = 1, success: bool = True, **output: Any
+) -> RunDirectory:
+    """A run that is ready to be published, its result files holding the texts given."""
+    run = prepared(folder, out, turn, **output)
+    result = run.new_attempt(RESULT_STEP)
+    files = []
+    for name, text in {**parts, "late-zombie.parquet": "never listed"}.items():
+        path = Path(result.path(name))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        if name in parts:
+            files.append(result.described("result", str(path), 1, copied=True))
+    commit_result(run, result, files, rows=7, keys=len(parts), success=success)
+    return run
+
+
+def prepared(folder: Path, out: Path | str, turn: int, **output: Any) -> RunDirectory:
+    """A run with a frozen job and nothing else."""
+    run = RunDirectory(str(folder))
+    job = synthetic.job([], output_path=str(out)).model_copy(update={"turn": turn})
+    spec = job.spec.model_copy(update={"output": job.spec.output.model_copy(update=output)})
+    run.write_once("job.json", job.model_copy(update={"spec": spec}))
+    return run
+
+
+def commit_result(
+    run: RunDirectory, result: Attempt, files: Sequence[CommittedFile], *, rows: int, keys: int, success: bool = True
+) -> None:
+    """Commit a result, and the quality report that lets it be published."""
+    result.commit(files, {"rows": rows, "keys": keys})
+    quality = run.new_attempt(QUALITY_STEP)
+    check = Check(
+        subject="result", expectation="expect_x", column="n", success=success, observed="3",
+        sentence="expect_x(n): 3 of 7",
+    )  # fmt: skip
+    ledger = balance(run.job(), [], 0)
+    quality.write("result.json", QualityReport(success=success, keys=keys, checks=(check,), ledger=ledger))
+    quality.commit([], {})
+
+
+def turns_of(out: Path) -> Turns:
+    return Turns(open_store(str(beside(out) / "turns"), durable=False))
+
+
+def beside(out: Path) -> Path:
+    return out.with_name(f".{out.name}.skewless")
+
+
+def published(run: RunDirectory, now: dt.datetime = NOW) -> Publication:
+    return publish(run, turns_of(Path(run.job().output_path)), now)
+
+
+def texts(day: Path) -> list[str]:
+    """What a reader sees: the contents of the files that no reader passes over, by name."""
+    return [path.read_text(encoding="utf-8") for path in sorted(day.iterdir()) if path.name[0] not in "._"]
+
+
+def manifest(out: Path) -> VersionManifest:
+    found = manifest_of(out / DAY)
+    assert found is not None
+    return found
+
+
+def left_over(out: Path) -> list[str]:
+    """Drafts of any day, in any state."""
+    return sorted(path.name for path in (beside(out) / "drafts").rglob("*") if path.is_dir() and path.name != DAY)
+
+
+def kept(out: Path) -> list[list[str]]:
+    """The contents of the versions that are kept, the oldest first."""
+    return [texts(path) for path in sorted((beside(out) / "kept" / DAY).glob("*"))]

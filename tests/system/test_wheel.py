@@ -1,0 +1,157 @@
+"""The wheel is whole: installed beside its dependencies, in a folder that is no checkout, everything works."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.packages import dependencies_alone
+
+PROJECT = Path(__file__).parents[2]
+BIN = Path(sys.executable).parent
+SPEC = """
+name: words
+input: {path: input}
+key: key
+aggregates: {n: count}
+routing: {reducers: 2}
+output: {path: results}
+"""
+
+
+class Installed(NamedTuple):
+    """An environment that has the wheel and its dependencies, and a folder to work in."""
+
+    wheel: Path
+    python: Path
+    home: Path
+
+    def run(self, *words: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
+        """Run a program of the environment in the folder."""
+        passed = {name: value for name, value in os.environ.items() if not name.startswith(("SKEWLESS_", "AIRFLOW_"))}
+        environment = {
+            **passed,
+            "PATH": f"{self.python.parent}{os.pathsep}{BIN}{os.pathsep}{os.environ['PATH']}",
+            "PYSPARK_PYTHON": str(self.python),
+            "AIRFLOW_HOME": str(self.home / "airflow"),
+            "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+            **variables,
+        }
+        return subprocess.run(
+            [str(word) for word in words], cwd=self.home, env=environment, capture_output=True, text=True, check=False
+        )
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(build, cwd=PROJECT, check=True, capture_output=True)
+    (wheel,) = folder.glob("*.whl")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder / "venv")], check=True)
+    python = folder / "venv" / "bin" / "python"
+    install = [
+        str(BIN / "uv"),
+        "pip",
+        "install",
+        "--quiet",
+        "--offline",
+        "--no-deps",
+        "--python",
+        str(python),
+        str(wheel),
+    ]
+    subprocess.run(install, check=True)
+    (site,) = (folder / "venv" / "lib").glob("python3.*/site-packages")
+    (site / "dependencies.pth").write_text(f"{dependencies_alone(folder / 'dependencies')}\n")
+    (home := folder / "home").mkdir()
+    (home / "spec.yaml").write_text(SPEC)
+    (home / "data" / "input").mkdir(parents=True)
+    pq.write_table(pa.table({"key": ["a"] * 90 + ["b"] * 10}), home / "data" / "input" / "part.parquet")
+    return Installed(wheel, python, home)
+
+
+def test_every_file_of_the_packages_that_is_no_code_is_in_the_wheel(installed: Installed) -> None:
+    packed = set(zipfile.ZipFile(installed.wheel).namelist())
+    folders = [*(PROJECT / "plugins").glob("skewless*/"), PROJECT / "jobs" / "skewless_spark"]
+    wanted = {
+        str(path.relative_to(folder.parent))
+        for folder in folders
+        for path in folder.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert wanted <= packed
+
+
+def test_the_installed_package_is_not_the_checkout(installed: Installed) -> None:
+    imported = "import skewless, skewless_spark, skewless_airflow, skewless_cli, skewless_leases, sys; print(*sys.path)"
+    done = installed.run(installed.python, "-c", f"{imported}; print(skewless.__file__)")
+    assert done.returncode == 0, done.stderr
+    assert str(PROJECT / "plugins") not in done.stdout
+    assert str(installed.python.parents[1]) in done.stdout.splitlines()[1]
+
+
+def test_the_command_checks_and_runs_a_spec(installed: Installed) -> None:
+    told = installed.run("skewless", "--help")
+    assert told.returncode == 0
+    assert "replay" in told.stdout
+    checked = installed.run("skewless", "check", "spec.yaml")
+    assert checked.returncode == 0, checked.stderr
+    done = installed.run("skewless", "run", "spec.yaml", "--master", "local[2]", "--json")
+    assert done.returncode == 0, done.stderr
+    run = json.loads(done.stdout)
+    assert run["ledger"]["balanced"]
+    assert run["published_path"].startswith(str(installed.home / "data"))
+
+
+def test_airflow_lists_the_plugin_and_the_provider(installed: Installed) -> None:
+    plugins = installed.run(installed.python, "-m", "airflow", "plugins", "--output", "json")
+    assert plugins.returncode == 0, plugins.stderr
+    (plugin,) = [one for one in json.loads(plugins.stdout) if one["name"] == "skewless"]
+    assert "EntryPoint" in plugin["source"]
+    providers = installed.run(installed.python, "-m", "airflow", "providers", "list", "--output", "json")
+    assert "skewless" in {one["package_name"] for one in json.loads(providers.stdout)}
+
+
+ENTRIES = """
+from skewless_airflow.places import spark_entry
+import sys
+print(*(spark_entry(name + ".py") for name in sys.argv[1:]), sep="\\n")
+assert "skewless_spark" not in sys.modules
+"""
+
+
+def test_the_spark_entries_are_files_of_the_package_that_run(installed: Installed) -> None:
+    names = ["prepare_run", "run_stage", "share_stage", "merge_states", "validate_result"]
+    found = installed.run(installed.python, "-c", ENTRIES, *names)
+    assert found.returncode == 0, found.stderr
+    paths = found.stdout.splitlines()
+    assert all(Path(path).is_relative_to(installed.python.parents[1]) for path in paths)
+    words = ["--run-dir", "run", "--spec", "spec.yaml", "--date", "2026-11-20", "--root", "data"]
+    prepared = installed.run("spark-submit", "--master", "local[1]", paths[0], *words)
+    assert prepared.returncode == 0, prepared.stderr
+    assert (installed.home / "run" / "plans" / "0000.json").exists()
+    for path in paths[1:]:
+        assert "--run-dir" in installed.run(installed.python, path, "--help").stdout
+
+
+def test_without_variables_and_default_folders_the_missing_variable_is_named(
+    installed: Installed, tmp_path: Path
+) -> None:
+    reads = "from skewless_airflow import places; print(places.{name}())"
+    for name, variable in (("data_root", "SKEWLESS_ROOT"), ("catalog_folder", "SKEWLESS_CATALOG")):
+        elsewhere = installed._replace(home=tmp_path)
+        done = elsewhere.run(installed.python, "-c", reads.format(name=name))
+        assert f"variable {variable}: expected" in done.stderr.splitlines()[-1]
+        assert (
+            elsewhere.run(installed.python, "-c", reads.format(name=name), **{variable: str(tmp_path)}).returncode == 0
+        )
