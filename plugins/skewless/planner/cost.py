@@ -45,8 +45,8 @@ def stage_cost(job: Job, reports: Sequence[StageReport]) -> StageCost:
         job: its spec may say what a stage costs.
         reports: of the stages so far that were routed, in order, at least one.
     """
-    slots = job.spec.routing.parallelism
-    rows = np.array([makespan(report.processed.astype(np.float64), slots) for report in reports])
+    parallelism = job.spec.routing.parallelism
+    rows = np.array([makespan(report.processed.astype(np.float64), parallelism) for report in reports])
     seconds = np.array([report.stage_seconds for report in reports])
     given = job.spec.routing.stage_overhead
     if given is not None:
@@ -58,7 +58,7 @@ def stage_cost(job: Job, reports: Sequence[StageReport]) -> StageCost:
     loads = reports[-1].tasks or reports[-1].splits
     busy = [load.busy_seconds for load in loads if load.busy_seconds is not None]
     if busy and len(busy) == len(loads):
-        work = makespan(np.array(busy), slots)
+        work = makespan(np.array(busy), parallelism)
         return StageCost(max(0.0, last_seconds - work), work / last_rows)
     per_row = max(0.0, last_seconds - USUAL_OVERHEAD_SECONDS) / last_rows
     if len(reports) > 1 and np.ptp(rows) > 0:
@@ -75,7 +75,7 @@ def overhead_rows_before(job: Job, last: Histogram | None = None) -> float:
         last: what the last run saw, if it is known.
 
     Returns:
-        All rows there are where nobody knows what a row costs.
+        All rows of the input if it is not known what a row costs.
     """
     given = job.spec.routing.stage_overhead
     overhead, row_seconds = USUAL_OVERHEAD_SECONDS if given is None else given, row_seconds_before(job, last)

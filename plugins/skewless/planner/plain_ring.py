@@ -69,12 +69,12 @@ def first_ring(routing: Routing, where: str = "spec") -> Ring:
 def _first_budget(job: Job, waves: tuple[int, int]) -> int | None:
     """The budget of a stage on the plain ring.
 
-    At the last input whatever is left over needs a stage to drain it, and nobody knows yet how much that would be.
-    So a task first takes so many rows that the price of the stage is at most ``DRAIN_PART`` of them: the run is then
-    at most that part longer than without a budget.
+    At the last input, rows left over need one more stage, and it is not known yet how many there would be. So the
+    budget is so large that the price of that stage is at most ``DRAIN_PART`` of it: the run is then at most that part
+    longer than without a budget.
     """
     routing, policy = job.spec.routing, POLICIES[job.spec.routing.policy]
-    # How many rows a map makes of one is seen in the first stage: until then there is no fair share to speak of.
+    # How many rows a map makes of one is measured in the first stage; before that the fair share is unknown.
     if job.spec.map or not policy.replans:
         return None
     rows = job.admitted_rows(waves)

@@ -187,7 +187,7 @@ def _refuse_unlike(plan: RoutingPlan, report: StageReport) -> None:
 
 
 def _all_counts(report: StageReport) -> int:
-    """All counts of a report added up: what is reckoned from them fits into 64 bits if this does."""
+    """The sum of all counts of a report: if it fits into 64 bits, so does everything computed from them."""
     histogram = report.histogram
     whole = (report.admitted_rows, report.backlog_in_rows, report.processed_rows, report.backlog_rows)
     further = (histogram.seen_rows, histogram.seen_null_rows, histogram.backlog_null_rows, report.given_rows or 0)

@@ -83,8 +83,8 @@ class PricedPlan:
     def cost_rows(self) -> float:
         """What the planner compares, in rows of one slot.
 
-        The makespan of the next stage; the makespans of later stages, if the plan lasts; the errors of draws and of
-        the prediction; and the price of forwarding, states and tasks, divided by the slots.
+        The makespan of the next stage; the makespans of later stages, if the plan lasts; the errors of the
+        prediction; and the price of forwarding, states and tasks, divided by the tasks that run side by side.
         """
         # A key that is whole has one state wherever it goes; a split one has a state of each piece in each stage.
         states = self.pieces - self.placement.keys + self.new_states

@@ -312,8 +312,7 @@ class CountedRun:
     ) -> StageReport:
         queued, processed, _ = by_task
         admitted, backlog_in, forwarded = came
-        slots = self.job.spec.routing.parallelism
-        longest = makespan(processed.astype(np.float64), slots)
+        longest = makespan(processed.astype(np.float64), self.job.spec.routing.parallelism)
         busy = (self.cost.seconds_per_row * processed).tolist() if self.timed else [None] * len(processed)
         backlog_rows = int((queued - processed).sum())
         return StageReport(

@@ -279,7 +279,7 @@ class Forecast(ExpectedRows):
         return moved
 
     def _speeds(self, plan: RoutingPlan) -> Rows:
-        """Speeds are those of slots: where the tasks change, nothing is known of the new ones."""
+        """Speeds of a plan's tasks; 1 each if they are not the tasks that were measured."""
         return self.speeds if plan.tasks == self.plan.tasks else np.ones(len(plan.tasks))
 
     def speeds_under(self, plan: RoutingPlan) -> Rows | None:
