@@ -22,7 +22,8 @@ from skewless.documents.decision import Decision
 from skewless.documents.job import Algebra, Job, Unit
 from skewless.documents.stage_report import Histogram, StageReport, TaskLoad
 from skewless.planner.placement.placement import sums
-from skewless.planner.planner import first_plan, plan_next_stage
+from skewless.planner.plain_ring import first_plan
+from skewless.planner.planner import plan_next_stage
 from skewless.routing.hashing import OFFSET_BITS, bucket_hash, key_hash
 from skewless.routing.plan import RoutingPlan
 from skewless.routing.waves import cut_waves

@@ -15,7 +15,8 @@ from rich.console import Console
 
 from skewless.bounds.certificate import NOT_MEASURED
 from skewless.errors import PlanError
-from skewless.planner.planner import combine_plan, first_choice, first_plan
+from skewless.planner.engine_choice import combine_plan, first_choice
+from skewless.planner.plain_ring import first_plan
 from skewless.routing.plan import RoutingPlan
 from skewless.routing.ring import Ring
 from skewless.run.certificate import run_certificate

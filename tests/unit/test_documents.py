@@ -17,7 +17,8 @@ from skewless.documents.quality import Check, QualityReport
 from skewless.documents.shared_stage import RoutedRows, SharedTask, StageShares, TaskShare
 from skewless.documents.stage_report import StageReport
 from skewless.errors import DocumentError
-from skewless.planner.planner import first_plan, plan_next_stage
+from skewless.planner.plain_ring import first_plan
+from skewless.planner.planner import plan_next_stage
 from skewless.routing.plan import RoutingPlan
 from skewless.run.publication import Overtaken, Publication, VersionManifest
 from skewless.run.publication.records import Identity, PublishedFile

@@ -20,7 +20,8 @@ from skewless.documents.ledger import balance
 from skewless.documents.quality import QualityReport
 from skewless.documents.stage_report import StageReport
 from skewless.errors import DocumentError, SkewlessError
-from skewless.planner.planner import first_plan, plan_next_stage
+from skewless.planner.plain_ring import first_plan
+from skewless.planner.planner import plan_next_stage
 from skewless.replay.replay import replay
 from skewless.routing.plan import RoutingPlan
 from skewless.run.directory import RunDirectory, stage_step

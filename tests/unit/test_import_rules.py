@@ -57,7 +57,7 @@ PLANTED = [
     ("plugins/skewless/planner/planner.py", "import skewless.aggregates", "Arrow is for code that sees rows"),
     ("plugins/skewless_airflow/__init__.py", "import skewless.aggregates", "Arrow is for code that sees rows"),
     ("plugins/skewless/replay/replay.py", "from skewless import mapping", "Arrow is for code that sees rows"),
-    ("plugins/skewless/planner/forecast.py", "import skewless.run.directory", "Of the core only skewless.run"),
+    ("plugins/skewless/planner/forecast/forecast.py", "import skewless.run.directory", "Of the core only skewless.run"),
     ("plugins/skewless/spec/spec.py", "import fsspec", "Of the core only skewless.run"),
     ("plugins/skewless/document.py", "from skewless import planner", "The rooms of the core"),
     ("plugins/skewless/run/directory.py", "import skewless.planner.planner", "The rooms of the core"),

@@ -14,7 +14,7 @@ from skewless.documents.ledger import (
 )
 from skewless.documents.stage_report import StageReport
 from skewless.errors import LedgerError
-from skewless.planner.planner import first_plan
+from skewless.planner.plain_ring import first_plan
 from tests.unit import synthetic
 
 JOB = synthetic.job([100, 400], waves=(1, 4))

@@ -14,11 +14,14 @@ from skewless.document import LARGEST_COUNT
 from skewless.documents.decision import Decision
 from skewless.documents.stage_report import StageReport
 from skewless.errors import PlanError
-from skewless.planner.forecast import SEEN_ENOUGH, Forecast
+from skewless.planner.forecast.expected_rows import SEEN_ENOUGH
+from skewless.planner.forecast.forecast import Forecast
 from skewless.planner.placement.placement import Placement
-from skewless.planner.planner import Weighed, choose, first_plan, plan_next_stage, propose, refuse_unsafe
+from skewless.planner.plain_ring import first_plan
+from skewless.planner.planner import plan_next_stage
 from skewless.planner.policies import POLICIES
 from skewless.planner.policies.proposal import Proposal
+from skewless.planner.priced_plan import PricedPlan, choose, propose, refuse_unsafe
 from skewless.routing.plan import WHOLE_WEIGHT, RoutingPlan
 from tests.unit import synthetic
 from tests.unit.synthetic import MERGEABLE, WHOLE
@@ -196,11 +199,11 @@ def test_the_cheapest_is_taken_that_lasts_no_longer_than_standing_still_and_is_n
     plan = first_plan(job)
     forecast = Forecast.after(job, plan, synthetic.report(plan, skewed()))
     # Standing still, made dear by what nobody sees in its makespan.
-    still = replace(propose(job, forecast)[0], draw_error_rows=50_000.0)
+    still = replace(propose(job, forecast)[0], split_error_rows=50_000.0)
 
-    def other(factor: float, spared: float, refusal: str = "") -> Weighed:
+    def other(factor: float, spared: float, refusal: str = "") -> PricedPlan:
         proposal = Proposal("other", "another one", refusal=refusal)
-        return replace(still, proposal=proposal, loads=still.loads * factor, draw_error_rows=50_000.0 - spared)
+        return replace(still, proposal=proposal, loads=still.loads * factor, split_error_rows=50_000.0 - spared)
 
     longer, sooner, cheapest = other(1.01, 40_000), other(0.99, 10_000), other(1.0, 30_000)
     refused = other(0.5, 40_000, refusal="it cannot be done")

@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 from benchmarks.peers.head_choices import choices_needed
 from skewless.documents.job import Job
 from skewless.documents.stage_report import StageReport
-from skewless.planner.forecast import Forecast
+from skewless.planner.forecast.forecast import Forecast
 from skewless.planner.placement.greedy_d import candidates, enough_choices, heavy, pour_over_candidates
 from skewless.planner.placement.pin_or_split import SLIVER, water_level
-from skewless.planner.planner import Weighed, choose, first_plan, plan_next_stage, propose
+from skewless.planner.plain_ring import first_plan
+from skewless.planner.planner import plan_next_stage
 from skewless.planner.policies import POLICIES
+from skewless.planner.priced_plan import PricedPlan, choose, propose
 from skewless.routing.plan import WHOLE_WEIGHT, RoutingPlan
 from skewless.routing.ring import Ring
 from skewless.spec.routing import PolicyName
@@ -51,7 +53,7 @@ def foretold(
     return frozen, Forecast.after(frozen, first, report)
 
 
-def asked(policy: str, seen: Mapping[str, int], wave: int = 100_000, **more: Any) -> list[Weighed]:
+def asked(policy: str, seen: Mapping[str, int], wave: int = 100_000, **more: Any) -> list[PricedPlan]:
     """What it proposes, standing still left out."""
     return list(propose(*foretold(policy, seen, wave, **more)))[1:]
 
@@ -74,7 +76,7 @@ def loaded(policy: str, rows: Sequence[int], **routing: Any) -> dict[str, int]:
     return {key: n // 3 for keys, n in zip(keys_by_task(plan, 3), rows, strict=True) for key in keys}
 
 
-def content(one: Weighed) -> tuple[Any, ...]:
+def content(one: PricedPlan) -> tuple[Any, ...]:
     """All that is proposed."""
     said = one.proposal
     return said.action, said.sentence, said.refusal, said.ring, said.factors, said.redraw, one.head()
@@ -121,8 +123,8 @@ def test_a_proposal_is_a_valid_plan_and_no_row_is_lost(policy: str, data: st.Dat
         for shares in valid.head.values():
             assert sum(weight for _, weight in shares) == WHOLE_WEIGHT
             assert algebra is MERGEABLE or len(shares) == 1
-    weighed = list(propose(job, forecast))
-    assert choose(weighed).makespan_rows <= weighed[0].makespan_rows
+    priced = list(propose(job, forecast))
+    assert choose(priced).makespan_rows <= priced[0].makespan_rows
 
 
 @pytest.mark.parametrize("policy", ALL)
@@ -216,13 +218,13 @@ def test_a_strict_policy_does_what_it_proposes_at_its_price(policy: str) -> None
     """One hot key on one of two reducers: whoever moves it whole gains nothing, and pays for the rows it forwards."""
     hot = {"hot": 9000}
     job, forecast = foretold(policy, hot, 0, backlog=hot, reducers=2, slots=4, threshold=0, choices=1, strict=True)
-    weighed = list(propose(job, forecast))
-    taken = choose(weighed, strict=True)
-    assert taken is weighed[-1]
+    priced = list(propose(job, forecast))
+    taken = choose(priced, strict=True)
+    assert taken is priced[-1]
     assert taken.action != "stand still"
     decision = plan_next_stage(job, forecast.plan, forecast.report)
     assert [one.action for one in decision.candidates if one.chosen] == [taken.action]
-    assert choose(weighed).cost_rows <= min(weighed[0].cost_rows, taken.cost_rows)
+    assert choose(priced).cost_rows <= min(priced[0].cost_rows, taken.cost_rows)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ from pydantic import ValidationError
 
 from skewless.documents.decision import Decision
 from skewless.errors import SpecError
-from skewless.planner.planner import first_plan, first_ring, plan_next_stage
+from skewless.planner.plain_ring import first_plan, first_ring
+from skewless.planner.planner import plan_next_stage
 from skewless.routing.hashing import key_hash
 from skewless.routing.plan import RoutingPlan
 from skewless.routing.ring import USUAL_RING_BITS, Ring, ring_bits_for, token_hashes

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from skewless.documents.job import Job, Unit
-from skewless.planner.key_sample import KeySample, unit_spread
+from skewless.planner.forecast.key_sample import KeySample, unit_spread
 from skewless.routing.hashing import encode_columns
 from skewless.routing.waves import GOLDEN_SECTION
 from skewless_spark.states.columns import NULL_KEY

@@ -7,9 +7,10 @@ import datetime as dt
 from skewless.documents.decision import Decision
 from skewless.documents.job import Job
 from skewless.errors import SkewlessError, SpecError
-from skewless.planner.first_plan import plain_plan, sampled_plan, samples, warm_plan
-from skewless.planner.key_sample import KeySample
-from skewless.planner.planner import first_choice, first_decision, first_plan
+from skewless.planner.engine_choice import first_choice
+from skewless.planner.first_plan import first_decision, plain_plan, sampled_plan, samples, warm_plan
+from skewless.planner.forecast.key_sample import KeySample
+from skewless.planner.plain_ring import first_plan
 from skewless.routing.plan import RoutingPlan
 from skewless.run.directory import RunDirectory
 from skewless.run.publication import draw_turn, turns_folder, with_turn

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 from skewless.documents.engine_choice import EngineChoice, EngineName
 from skewless.documents.job import Job
-from skewless.planner.key_counts import KeyCounts
+from skewless.planner.cost import ROW_SECONDS
+from skewless.planner.forecast.key_counts import KeyCounts
+from skewless.routing.plan import RoutingPlan
 
-#: Seconds that one core takes to send a raw row through the exchange, and back from it in order. Only
-#: the ratio of the three matters; measured with pyspark 4.3 over Parquet (benchmarks B1 and B3).
-ROW_SECONDS = 6e-7
 #: Seconds to make, write, shuffle and merge one state, without its content.
 STATE_SECONDS = 5e-7
 #: Seconds for each byte of a state's content.
@@ -55,11 +54,11 @@ def _weighed(job: Job, counts: KeyCounts, rows: int, splits: int, largest_split:
     size = sum(one.state_bytes for one in job.algebra.values())
     setup = sum(one.setup_seconds for one in job.algebra.values())
     each = STATE_SECONDS + STATE_BYTE_SECONDS * size + setup
-    slots = job.spec.routing.parallelism
-    stage = MORE_STAGES * (job.spec.routing.stage_overhead or 0.0) * slots
+    parallelism = job.spec.routing.parallelism
+    stage = MORE_STAGES * (job.spec.routing.stage_overhead or 0.0) * parallelism
     combine, staged = states * each, rows * ROW_SECONDS + keys * each + stage
     numbers = f"{states:,.0f} states in {splits:,} splits for {keys:,.0f} keys of {rows:,} rows"
-    if largest_split > UNEVEN * max(1.0, rows / slots):
+    if largest_split > UNEVEN * max(1.0, rows / parallelism):
         engine: EngineName = "staged"
         words = f"one source partition has {largest_split:,} of {rows:,} rows, and cannot be split"
     else:
@@ -69,3 +68,35 @@ def _weighed(job: Job, counts: KeyCounts, rows: int, splits: int, largest_split:
         engine=engine, rows=rows, splits=splits, keys=round(keys), states=round(states),
         combine_seconds=round(combine, 3), staged_seconds=round(staged, 3), sentence=f"{engine}: {words}",
     )  # fmt: skip
+
+
+def first_choice(job: Job, counts: KeyCounts | None) -> EngineChoice:
+    """The engine of stage 0.
+
+    Args:
+        job: the frozen job.
+        counts: of a sample of the keys; None where there is none.
+    """
+    largest = max((unit.rows for unit in job.units), default=0)
+    return choose_engine(job, counts, job.rows, job.combine_splits, largest)
+
+
+def combine_plan(job: Job, plan: RoutingPlan, choice: EngineChoice) -> RoutingPlan:
+    """A plan that takes in everything from a plan's waves on, and routes nothing.
+
+    Args:
+        job: the frozen job.
+        plan: of this epoch as it would be staged, or the last one with the epoch of this one.
+        choice: the engine's.
+    """
+    first = plan.waves[0] if not plan.epoch else plan.waves[1]
+    return plan.model_copy(
+        update={
+            "engine": "combine",
+            "waves": (first, len(job.waves)),
+            "head": {},
+            "budget_rows": None,
+            "expected_rows": (),
+            "sentence": choice.sentence,
+        }
+    )

@@ -1,15 +1,12 @@
-"""How much the next stage admits, and how much of it each task may reduce.
+"""Which waves the next stage admits.
 
-Both trade the same two things: a stage has a price, and without it rows go where an older and
-wronger forecast sends them. The error of a forecast is that of a sample: of N rows foretold from
-S rows seen, a task that gets n of them is wrong by ``sqrt(f n (1 + N/S))`` rows (the sum of two
-Poisson variances), where f >= 1 says how much more than rows drawn one by one the waves differ.
+A stage has a price. Without it rows go where an older and less accurate forecast sends them, and the error of the
+forecast (``skewless.planner.forecast.forecast_error``) leaves tasks idle or rows over.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -17,27 +14,14 @@ import numpy as np
 
 from skewless.documents.job import Job
 from skewless.documents.stage_report import StageReport
-from skewless.planner.forecast import Forecast
-from skewless.planner.placement.placement import Rows
+from skewless.planner.budget import BACKLOG_COST_ROWS
+from skewless.planner.forecast.forecast_error import dispersion
 from skewless.routing.plan import RoutingPlan
 
-#: What a row left over costs, in rows reduced: it is written, read and shuffled once more, and
-#: if the next plan moves it, forwarded.
-BACKLOG_COST_ROWS = 0.4
 #: With the rows left over at that price, a budget is best where a task is above it with the
 #: probability 1 / (1 + price), which leaves so many standard deviations of a task's error idle
 #: or over: (1 + price) times the normal density at that point.
 WASTE_PER_ERROR = (1.0 + BACKLOG_COST_ROWS) * NormalDist().pdf(NormalDist().inv_cdf(1.0 / (1.0 + BACKLOG_COST_ROWS)))
-#: The dispersion of a forecast that is the first of its run: twice the error of a sample.
-UNCHECKED = 4.0
-#: The same where waves come in order: nothing says yet that the keys of one are those of the next.
-UNCHECKED_IN_ORDER = 400.0
-#: Budgets that are compared, as multiples of the mean predicted load.
-BUDGETS = tuple(np.arange(0.70, 1.31, 0.01).tolist())
-#: The same where waves come in order: most tasks may get far fewer rows than predicted.
-BUDGETS_IN_ORDER = tuple(np.arange(0.30, 1.31, 0.01).tolist())
-#: The same at the last input: what is left over then is left over only once more.
-BUDGETS_AT_THE_END = tuple(np.arange(0.02, 1.31, 0.01).tolist())
 
 
 class Admission(NamedTuple):
@@ -45,55 +29,6 @@ class Admission(NamedTuple):
 
     waves: tuple[int, int]
     sentence: str
-
-
-class Budget(NamedTuple):
-    """Rows that each task may reduce, or None for all of them, and why in words."""
-
-    rows: int | None
-    sentence: str
-
-
-def dispersion(plan: RoutingPlan, report: StageReport, in_order: bool = False) -> float:
-    """How much more a stage's queues differed from their forecast than a sample would, at least 1.
-
-    The f of the formula above: source partitions are no random samples, and keys drift. Where no
-    forecast has been held to what came, the next one is taken to be ``UNCHECKED``.
-    """
-    before = report.histogram.seen_rows - report.admitted_rows
-    if not plan.expected_rows or not report.admitted_rows or before <= 0:
-        return UNCHECKED_IN_ORDER if in_order else UNCHECKED
-    queued = np.array([load.queued_rows for load in report.tasks], dtype=np.float64)
-    expected = np.array(plan.expected_rows, dtype=np.float64)
-    fresh = report.admitted_rows / max(1, report.admitted_rows + report.backlog_in_rows)
-    variance = np.maximum(1.0, expected * fresh * (1.0 + report.admitted_rows / before))
-    return max(1.0, float(np.mean((queued - expected) ** 2 / variance)))
-
-
-def misses(plan: RoutingPlan, report: StageReport, first: StageReport) -> Rows:
-    """By how much queues differed from their forecast, as multiples of a fair share of the rows admitted.
-
-    Of the last stage, and of the first one, for which an even spread was predicted: keys that nobody has seen yet
-    will spread as keys did then.
-
-    Args:
-        plan: of the last stage.
-        report: of the last stage.
-        first: of the first one, which may be the same.
-
-    Returns:
-        One-dimensional, adding up to about 0; nothing where nothing was admitted.
-    """
-    return np.concatenate([_missed(report, plan.expected_rows), _missed(first, ())])
-
-
-def _missed(report: StageReport, expected: Sequence[int]) -> Rows:
-    queued = np.array([load.queued_rows for load in report.tasks], dtype=np.float64)
-    if not report.admitted_rows:
-        return np.zeros(0)
-    told = np.array(expected, dtype=np.float64) if expected else queued.mean()
-    missed: Rows = (queued - told) * len(queued) / report.admitted_rows
-    return missed
 
 
 def next_waves(
@@ -141,7 +76,7 @@ def wasted_rows(rows: float, known: float, tasks: int, spread: float) -> float:
     """What the error of a forecast costs a stage, in rows of the largest task.
 
     Args:
-        rows: foretold.
+        rows: predicted.
         known: rows seen, from which they are.
         tasks: they are shared out over.
         spread: see ``dispersion``.
@@ -155,82 +90,3 @@ def _stages(stop: list[int], start: int, left: int) -> int:
     while start < left:
         start, count = stop[start], count + 1
     return count
-
-
-def choose_budget(
-    forecast: Forecast, expected: Rows, spread: float, last_input: bool, overhead_rows: float,
-    missed: Rows | None = None, splittable: bool = True,
-) -> Budget:  # fmt: skip
-    """The budget with the least expected cost, or none.
-
-    A task that has more rows than the budget leaves some over, at a price; one that has fewer is
-    idle for the rest of the stage. Without a budget the stage waits for the task whose forecast is
-    worst, but needs no other stage to drain.
-
-    Args:
-        forecast: what the stage will find.
-        expected: rows foretold for each task, shape ``(tasks,)``.
-        spread: see ``dispersion``.
-        last_input: whether no input is left after this stage.
-        overhead_rows: what a stage costs, in rows of the largest task.
-        missed: see ``misses``; given where waves come in order, and taken to be how the next forecast will be
-            missed too.
-        splittable: whether keys are split.
-    """
-    tasks = len(expected)
-    if tasks == 1 or not forecast.wave_rows or not forecast.rows_are_alike or tasks > forecast.slots:
-        return Budget(None, "")
-    fresh = forecast.wave_rows / max(1, forecast.queued_rows)
-    error = np.sqrt(spread * np.maximum(1.0, expected * fresh * (1.0 + min(forecast.scale, 1e6))))
-    drain = overhead_rows if last_input else 0.0
-    fair = float(expected.mean())
-    if missed is not None and len(missed):
-        loads = np.maximum(fair + missed * forecast.wave_rows / tasks, 0.0)
-        whole = 0.0 if splittable else float(missed.max()) * forecast.wave_rows / tasks
-        factors = BUDGETS_AT_THE_END if last_input else BUDGETS_IN_ORDER
-        costs = {factor: _cost_as_seen(fair * factor, loads, whole) + drain for factor in factors}
-        unlimited = float(loads.max())
-    else:
-        whole = 0.0 if splittable or not last_input else float(forecast.head_rows.max(initial=0.0))
-        costs = {factor: _cost(fair * factor, expected, error, whole) + drain for factor in BUDGETS}
-        unlimited = float((expected + error * math.sqrt(2.0 * math.log(tasks))).max())
-    best = min(costs, key=lambda factor: (costs[factor], factor))
-    if last_input and unlimited <= costs[best]:
-        return Budget(None, "the budget is lifted, as a stage to drain what it would leave over costs more")
-    return Budget(max(1, math.ceil(fair * best)), "")
-
-
-def _cost(budget: float, expected: Rows, error: Rows, whole: float) -> float:
-    """Rows of the stage's largest task, and those left over spread over all tasks at their price.
-
-    Where keys are whole, what is left of the heaviest is spread over none: the stage that drains takes as long.
-    """
-    over = (expected - budget) / error
-    # E[max(0, X - b)] of a normal X.
-    density = np.exp(-(over**2) / 2.0) / math.sqrt(2.0 * math.pi)
-    left = error * (over * _normal_cdf(over) + density)
-    mean = float(np.maximum(left, 0.0).mean())
-    return budget + max(mean, min(whole, float(expected.max()) - budget)) + BACKLOG_COST_ROWS * mean
-
-
-def _cost_as_seen(budget: float, loads: Rows, whole: float) -> float:
-    """The same where loads will miss their forecast as they did last time.
-
-    Args:
-        budget: in rows.
-        loads: of the tasks.
-        whole: rows of a key that came unforeseen and may not be split: no later stage is shorter.
-    """
-    left = np.maximum(loads - budget, 0.0)
-    largest = max(float(left.mean()), min(whole, float(left.max())))
-    return budget + largest + BACKLOG_COST_ROWS * float(left.mean())
-
-
-def _normal_cdf(values: Rows) -> Rows:
-    """The standard normal distribution to within 1e-7 (Abramowitz and Stegun 1964, 26.2.17)."""
-    size = np.abs(values)
-    t = 1.0 / (1.0 + 0.2316419 * size)
-    series = t * (0.319381530 + t * (-0.356563782 + t * (1.781477937 + t * (-1.821255978 + t * 1.330274429))))
-    upper = np.exp(-(size**2) / 2.0) / math.sqrt(2.0 * math.pi) * series
-    found: Rows = np.where(values >= 0, 1.0 - upper, upper)
-    return found

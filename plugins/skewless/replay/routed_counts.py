@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from skewless.planner.forecast.wave_counts import Indices, Rows
 from skewless.planner.placement.placement import Placement
-from skewless.planner.wave_counts import Indices, Rows
 from skewless.routing.plan import WHOLE_WEIGHT, RoutingPlan, Weights
 
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from skewless.documents.job import Job
-from skewless.planner.forecast import Forecast
+from skewless.planner.forecast.forecast import Forecast
 from skewless.planner.placement.placement import Placement, Rows
 from skewless.planner.policies.proposal import Proposal
 from skewless.routing.plan import RoutingPlan

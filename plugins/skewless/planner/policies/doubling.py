@@ -13,7 +13,7 @@ import numpy as np
 
 from skewless.documents.job import Job
 from skewless.errors import PlanError
-from skewless.planner.forecast import Forecast
+from skewless.planner.forecast.forecast import Forecast
 from skewless.planner.placement.token_moves import doubled, doubling_rounds, overloaded
 from skewless.planner.policies.proposal import Proposal
 from skewless.routing.ring import LARGEST_RING

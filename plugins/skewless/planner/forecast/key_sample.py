@@ -1,4 +1,4 @@
-"""A sample of the input's keys, taken before any stage: what plan 0 and the engine are chosen from."""
+"""A sample of the input's keys, taken before any stage: what the first plan and the engine are chosen from."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from skewless.documents.stage_report import LONGEST_HEAD_KEY, Histogram
-from skewless.planner.key_counts import KeyCounts
+from skewless.planner.forecast.key_counts import KeyCounts
 from skewless.routing.hashing import key_hash
 
 #: A key that was sampled less often than this is left to the ring, and says nothing of its slot: of such

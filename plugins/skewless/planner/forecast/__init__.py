@@ -1,0 +1,1 @@
+"""What the next stage will find: rows of which keys, in which tasks, at which cost."""

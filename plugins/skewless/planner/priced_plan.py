@@ -1,0 +1,196 @@
+"""Propose, price, choose: what each proposed plan is predicted to cost, and the cheapest of them.
+
+Never worse than standing still: that is always a candidate, and another plan is only taken when its predicted cost is
+lower.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from skewless.bounds.makespan import makespan
+from skewless.documents.job import Job
+from skewless.errors import PlanError
+from skewless.planner.forecast.forecast import Forecast
+from skewless.planner.lasting_cost import rest_of_run
+from skewless.planner.placement.placement import Placement, Rows
+from skewless.planner.policies import POLICIES
+from skewless.planner.policies.proposal import Proposal
+from skewless.routing.plan import RoutingPlan
+from skewless.routing.ring import Ring
+
+#: What forwarding a row costs, in rows reduced: it is written, read and shuffled once more.
+FORWARD_COST_ROWS = 0.25
+#: What one more partial state costs, in rows reduced: it is written and merged.
+STATE_COST_ROWS = 1.0
+#: What one more task costs, in rows reduced: it is started, and writes files of its own.
+TASK_COST_ROWS = 100.0
+
+
+@dataclass(frozen=True, eq=False)
+class PricedPlan:
+    """A proposed plan with its predicted cost.
+
+    Attributes:
+        proposal: what is proposed; for standing still and for a refusal, nothing.
+        routing: ring, factors and salt of the plan, its head left out.
+        placement: of the head keys of the forecast.
+        loads: predicted load of each task, shape ``(tasks,)``.
+        forwarded_rows: predicted backlog rows that change their task.
+        new_states: pairs of head key and task that there were not before.
+        split_error_rows: by how much a task's load may exceed its prediction because the rows of split keys are
+            distributed at random.
+        later_rows: see ``skewless.planner.lasting_cost.Rest``; 0 for a policy that places keys anew in each stage.
+        error_rows: see there; 0 likewise.
+    """
+
+    forecast: Forecast
+    proposal: Proposal
+    routing: RoutingPlan
+    placement: Placement
+    loads: Rows
+    forwarded_rows: float
+    new_states: int
+    split_error_rows: float = 0.0
+    later_rows: float = 0.0
+    error_rows: float = 0.0
+
+    @property
+    def action(self) -> str:
+        """The name of what is done."""
+        return self.proposal.action
+
+    @property
+    def sentence(self) -> str:
+        """What is done, in words."""
+        return self.proposal.sentence
+
+    @property
+    def pieces(self) -> int:
+        """(Head key, task) pairs of the plan."""
+        return self.placement.states
+
+    @cached_property
+    def makespan_rows(self) -> float:
+        """When the last task is done, in rows of average cost."""
+        return makespan(self.loads, self.forecast.parallelism)
+
+    @cached_property
+    def cost_rows(self) -> float:
+        """What the planner compares, in rows of one slot.
+
+        The makespan of the next stage; the makespans of later stages, if the plan lasts; the errors of the
+        prediction; and the price of forwarding, states and tasks, divided by the tasks that run side by side.
+        """
+        # A key that is whole has one state wherever it goes; a split one has a state of each piece in each stage.
+        states = self.pieces - self.placement.keys + self.new_states
+        state_rows = STATE_COST_ROWS + self.forecast.setup_rows
+        extra = FORWARD_COST_ROWS * self.forwarded_rows + state_rows * states + TASK_COST_ROWS * len(self.loads)
+        return (
+            self.makespan_rows
+            + self.later_rows
+            + self.split_error_rows
+            + self.error_rows
+            + extra / self.forecast.parallelism
+        )
+
+    @cached_property
+    def plan(self) -> RoutingPlan:
+        """The whole plan, without a budget."""
+        return self.routing.model_copy(update={"head": self.head()})
+
+    def head(self) -> dict[str, tuple[tuple[int, int], ...]]:
+        """The head of the plan; empty where every key goes where ring and buckets say."""
+        on_ring = len(self.placement.key) == self.placement.keys and np.array_equal(
+            self.placement.task, self.forecast.on_ring(self.routing)
+        )
+        return {} if on_ring and self.proposal.placement is None else self.placement.as_head(self.forecast.keys)
+
+
+def propose(job: Job, forecast: Forecast) -> Sequence[PricedPlan]:
+    """Standing still, first, and whatever the policy proposes, each with its predicted loads.
+
+    Raises:
+        PlanError: the policy splits a key that may not be split.
+    """
+    still = PricedPlan(
+        forecast=forecast,
+        proposal=Proposal("stand still", "change nothing"),
+        routing=forecast.plan_with(),
+        placement=forecast.placement_now,
+        loads=forecast.loads_unchanged(),
+        forwarded_rows=0.0,
+        new_states=0,
+    )
+    policy = POLICIES[forecast.plan.policy]
+    priced = [still, *(_price(job, forecast, one, still) for one in policy.propose(job, forecast))]
+    if policy.places:
+        return priced
+    kept = [(one, rest_of_run(job, forecast, one.routing, one.placement)) for one in priced]
+    return [replace(one, later_rows=rest.later_rows, error_rows=rest.error_rows) for one, rest in kept]
+
+
+def _price(job: Job, forecast: Forecast, proposal: Proposal, still: PricedPlan) -> PricedPlan:
+    proposal = _refused_if_empty(proposal, forecast.plan.ring)
+    if proposal.refusal:
+        return PricedPlan(forecast, proposal, still.routing, still.placement, still.loads, 0.0, 0)
+    routing = forecast.plan_with(proposal.ring, proposal.factors)
+    placement = proposal.placement or Placement.pinned(forecast.on_ring(routing))
+    refuse_unsafe(job, forecast, placement)
+    same_tasks = routing.tasks == forecast.plan.tasks
+    if not same_tasks or (proposal.redraw and (len(placement.split) or len(still.placement.split))):
+        routing = routing.model_copy(update={"share_salt": routing.epoch})
+    new_states = placement.pairs_beyond(still.placement) if same_tasks else placement.states
+    return PricedPlan(
+        forecast=forecast,
+        proposal=proposal,
+        routing=routing,
+        placement=placement,
+        loads=forecast.loads(routing, placement),
+        forwarded_rows=forecast.forwarded_rows(routing, placement),
+        new_states=new_states,
+        split_error_rows=forecast.split_error(routing, placement),
+    )
+
+
+def _refused_if_empty(proposal: Proposal, now: Ring) -> Proposal:
+    """Refuse a ring on which a reducer would come to own nothing: it would be a task without keys in each stage."""
+    empty = sorted(proposal.ring.empty_reducers - now.empty_reducers) if proposal.ring else []
+    if not empty:
+        return proposal
+    who = f"reducer {empty[0]}" if len(empty) == 1 else f"{len(empty):,} reducers"
+    return proposal._replace(refusal=f"{who} would own none of the ring's {1 << now.ring_bits:,} slots")
+
+
+def choose(priced: Sequence[PricedPlan], *, strict: bool = False) -> PricedPlan:
+    """The cheapest that does not last longer than standing still; the first of equals.
+
+    Standing still comes first. Raising the makespan never pays, however much it saves elsewhere.
+
+    Args:
+        priced: as ``propose`` has them.
+        strict: take the last proposal that can be carried out, whatever it costs, as a published policy does.
+    """
+    still = priced[0]
+    if strict:
+        return [one for one in priced if not one.proposal.refusal][-1]
+    able = [one for one in priced if not one.proposal.refusal and one.makespan_rows <= still.makespan_rows]
+    return able[int(np.argmin([one.cost_rows for one in able]))]
+
+
+def refuse_unsafe(job: Job, forecast: Forecast, placement: Placement) -> None:
+    """Refuse a placement that splits a key whose aggregates may not be split.
+
+    Raises:
+        PlanError: names the key.
+    """
+    if job.splittable or not len(placement.split):
+        return
+    key = forecast.keys[int(placement.split[0])]
+    raise PlanError(
+        f"plan {forecast.report.stage + 1}", "every key whole, as its aggregates demand", f"key {key[:80]!r} split"
+    )
