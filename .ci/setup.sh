@@ -109,6 +109,8 @@ find_java() {
 export JAVA_HOME='$home'
 export PATH='$PWD/.venv/bin':"\$PATH"
 export PYSPARK_PYTHON='$PWD/.venv/bin/python'
+# Each step and each worker imports thousands of modules: they are compiled once, and not by each process anew.
+unset PYTHONDONTWRITEBYTECODE
 EOF
 }
 

@@ -83,6 +83,15 @@ def test_the_only_stage_with_input_stops_where_a_drain_costs_a_hundredth_of_it()
     assert budget(1.0, row_seconds=None) is None, "nobody knows what a row costs"
 
 
+def test_where_tasks_wait_for_each_other_no_stage_has_a_budget() -> None:
+    """Each core runs two tasks of a stage, one after the other: a budget for each task would only idle the cores."""
+    frozen = job(4, policy="partial_key", slots=1)
+    plan = first_plan(frozen)
+    decision = plan_next_stage(frozen, plan, synthetic.report(plan, skewed(20)))
+    assert decision.next_plan is not None
+    assert decision.next_plan.budget_rows is None
+
+
 def test_a_gain_that_lasts_is_taken() -> None:
     assert taken(decided(4, skewed(20))) == "halve"
 
@@ -109,11 +118,11 @@ def test_all_stages_that_are_left_are_counted() -> None:
     still = rest_of_run(frozen, forecast, plan, forecast.placement_now)
     next_stage = float(forecast.wave_loads(plan, forecast.placement_now).max())
     assert still.later_rows == pytest.approx(3 * next_stage)
-    assert still.luck_rows == 0.0
+    assert still.error_rows == 0.0
     moved = plan.model_copy(update={"ring": halved(plan.ring, 0)})
     after = rest_of_run(frozen, forecast, moved, Placement.pinned(forecast.on_ring(moved)))
     assert after.later_rows < still.later_rows
-    assert after.luck_rows > SURE * 10
+    assert after.error_rows > SURE * 10
 
 
 @pytest.mark.parametrize("policy", LASTING)

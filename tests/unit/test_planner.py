@@ -14,7 +14,8 @@ from skewless.document import LARGEST_COUNT
 from skewless.documents.decision import Decision
 from skewless.documents.stage_report import StageReport
 from skewless.errors import PlanError
-from skewless.planner.forecast.forecast import SEEN_ENOUGH, Forecast
+from skewless.planner.forecast.expected_rows import SEEN_ENOUGH
+from skewless.planner.forecast.forecast import Forecast
 from skewless.planner.placement.placement import Placement
 from skewless.planner.plain_ring import first_plan
 from skewless.planner.planner import plan_next_stage

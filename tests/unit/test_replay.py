@@ -16,7 +16,7 @@ from skewless.errors import PlanError
 from skewless.planner.engine_choice import combine_plan, first_choice
 from skewless.planner.forecast.wave_counts import WaveCounts, slot_rows
 from skewless.planner.policies import POLICIES
-from skewless.replay.replay import JOINED_ERROR, ORDER_ERROR, FluidRun, Replayed, as_it_ran, fluid_run, replay
+from skewless.replay.replay import JOINED_ERROR, ORDER_ERROR, CountedRun, Replayed, as_it_ran, counted_run, replay
 from tests.unit import synthetic
 from tests.unit.synthetic import WHOLE, zipf_rows
 
@@ -43,8 +43,8 @@ def recorded(run: Simulation) -> Replayed:
     return as_it_ran(run.job, run.plans, run.reports, [decision.sentence for decision in run.decisions])
 
 
-def played(run: Simulation, policy: str) -> FluidRun:
-    return fluid_run(run.job, run.reports, policy)
+def played(run: Simulation, policy: str) -> CountedRun:
+    return counted_run(run.job, run.reports, policy)
 
 
 @pytest.mark.parametrize("policy", list(POLICIES))
@@ -218,7 +218,7 @@ def test_a_replay_is_the_same_every_time() -> None:
 def test_keys_that_may_not_be_split_are_not_split_in_a_replay_either() -> None:
     run = zipf_run("static")
     job = run.job.model_copy(update={"algebra": dict.fromkeys(run.job.algebra, WHOLE)})
-    plans = fluid_run(job, run.reports, "adaptive").plans
+    plans = counted_run(job, run.reports, "adaptive").plans
     assert all(len(shares) == 1 for plan in plans for shares in plan.head.values())
 
 

@@ -18,7 +18,7 @@ from skewless.bounds.lower_bounds import (
 from skewless.documents.certificate import Certificate
 from skewless.errors import PlanError
 
-#: A fraction of a percent is the integer remainder and the luck of the hash, not a straggler.
+#: A gap of a fraction of a percent comes from integer remainders and from hashing, not from a straggler.
 NEAR = 0.02
 #: What is said where no task's load is known, and so nothing of balance.
 NOT_MEASURED = "not measured: nobody counted how many rows each task had"
@@ -44,8 +44,8 @@ def certify(
         total: rows of all keys.
         tasks: tasks that run side by side, at least 1, however many a plan has: a decision and a finished run are
             both held to all of them being busy all the time.
-        makespan: the largest load of a task, in rows; with speeds the largest rows / speed; None where nobody
-            measured it: then nothing is claimed.
+        makespan: the largest load of a task, in rows; with speeds the largest rows / speed; None if it was not
+            measured: then nothing is claimed.
         heaviest: key text and rows of the heaviest key, if one is known.
         splittable: whether a key may be split.
         weights: rows of the known heavy keys, ``heaviest`` among them, in any order, shape ``(keys,)``.

@@ -64,7 +64,7 @@ def choose_budget(
 
     Args:
         forecast: what the stage will find.
-        expected: rows foretold for each task, shape ``(tasks,)``.
+        expected: rows predicted for each task, shape ``(tasks,)``.
         spread: see ``dispersion``.
         last_input: whether no input is left after this stage.
         overhead_rows: what a stage costs, in rows of the largest task.
@@ -73,7 +73,7 @@ def choose_budget(
         splittable: whether keys are split.
     """
     tasks = len(expected)
-    if tasks == 1 or not forecast.wave_rows or not forecast.rows_are_alike or tasks > forecast.slots:
+    if tasks == 1 or not forecast.wave_rows or not forecast.rows_are_alike or tasks > forecast.parallelism:
         return Budget(None, "")
     fresh = forecast.wave_rows / max(1, forecast.queued_rows)
     error = np.sqrt(spread * np.maximum(1.0, expected * fresh * (1.0 + min(forecast.scale, 1e6))))

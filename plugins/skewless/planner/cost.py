@@ -12,8 +12,8 @@ from skewless.bounds.makespan import makespan
 from skewless.documents.job import Job
 from skewless.documents.stage_report import Histogram, StageReport
 
-#: Seconds of a stage that are taken to be no work on rows until stages of different sizes have
-#: been seen: a stage of a handful of rows in a warm session. A low guess means more stages.
+#: Seconds of a stage that are assumed not to depend on its rows, until stages of different sizes were measured: a stage
+#: of a handful of rows in a warm session takes about so long. A low guess means more stages.
 USUAL_OVERHEAD_SECONDS = 1.5
 #: Seconds that one core takes to send a raw row through the exchange, and back from it in order. Only
 #: the ratio of the three matters; measured with pyspark 4.3 over Parquet (benchmarks B1 and B3).
@@ -37,16 +37,16 @@ class StageCost(NamedTuple):
 def stage_cost(job: Job, reports: Sequence[StageReport]) -> StageCost:
     """The cost of the next stage, from the spec or from what was measured.
 
-    The first stages of a session are slow for reasons that never come again, so the line through
-    the stages may even fall: then the last stage alone speaks, beside the usual overhead. Where the
-    tasks' own times were measured, the rest of the stage's time is overhead, and nothing is fitted.
+    The first stages of a session are slow for reasons that do not come again, so the line fitted through the stages
+    may even fall. Then only the last stage counts, with the usual overhead. If the tasks' own times were measured,
+    the rest of the stage's time is overhead, and nothing is fitted.
 
     Args:
         job: its spec may say what a stage costs.
         reports: of the stages so far that were routed, in order, at least one.
     """
-    slots = job.spec.routing.parallelism
-    rows = np.array([makespan(report.processed.astype(np.float64), slots) for report in reports])
+    parallelism = job.spec.routing.parallelism
+    rows = np.array([makespan(report.processed.astype(np.float64), parallelism) for report in reports])
     seconds = np.array([report.stage_seconds for report in reports])
     given = job.spec.routing.stage_overhead
     if given is not None:
@@ -54,11 +54,11 @@ def stage_cost(job: Job, reports: Sequence[StageReport]) -> StageCost:
         return StageCost(given, work / float(rows.sum()) if rows.any() else 0.0)
     last_rows, last_seconds = float(rows[-1]), float(seconds[-1])
     if not last_rows:
-        return StageCost(0.0, 0.0)  # nothing to go by
+        return StageCost(0.0, 0.0)  # nothing was measured
     loads = reports[-1].tasks or reports[-1].splits
     busy = [load.busy_seconds for load in loads if load.busy_seconds is not None]
     if busy and len(busy) == len(loads):
-        work = makespan(np.array(busy), slots)
+        work = makespan(np.array(busy), parallelism)
         return StageCost(max(0.0, last_seconds - work), work / last_rows)
     per_row = max(0.0, last_seconds - USUAL_OVERHEAD_SECONDS) / last_rows
     if len(reports) > 1 and np.ptp(rows) > 0:
@@ -75,7 +75,7 @@ def overhead_rows_before(job: Job, last: Histogram | None = None) -> float:
         last: what the last run saw, if it is known.
 
     Returns:
-        All rows there are where nobody knows what a row costs.
+        All rows of the input if it is not known what a row costs.
     """
     given = job.spec.routing.stage_overhead
     overhead, row_seconds = USUAL_OVERHEAD_SECONDS if given is None else given, row_seconds_before(job, last)

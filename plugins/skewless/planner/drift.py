@@ -60,9 +60,9 @@ def distance(first: Rows, second: Rows) -> float:
 
 
 def drifted_sentence(plan: RoutingPlan, report: StageReport) -> str:
-    """After stage 0, how far the keys differ from what plan 0 says that it was made from, in words.
+    """After stage 0, how far the keys differ from what the first plan says that it was made from, in words.
 
-    Plan 0 keeps what it expected of each task, not of each key; so the tasks' queues are compared, and
+    The first plan keeps what it expected of each task, not of each key; so the tasks' queues are compared, and
     the keys differ by at least as much.
 
     Args:
@@ -70,7 +70,7 @@ def drifted_sentence(plan: RoutingPlan, report: StageReport) -> str:
         report: what happened.
 
     Returns:
-        Nothing where plan 0 was not made from a forecast, or after another stage.
+        Nothing where the first plan was not made from a forecast, or after another stage.
     """
     if plan.epoch or not plan.expected_rows or not report.admitted_rows:
         return ""
@@ -78,8 +78,8 @@ def drifted_sentence(plan: RoutingPlan, report: StageReport) -> str:
     queued = np.array([load.queued_rows for load in report.tasks], dtype=np.float64)
     apart = distance(np.array(plan.expected_rows, dtype=np.float64), queued)
     if apart < 0.005:
-        return f"the keys are spread as in {source}, from which plan 0 was made"
-    return f"the keys differ by at least {apart:.0%} from {source}, from which plan 0 was made"
+        return f"the keys are spread as in {source}, from which the first plan was made"
+    return f"the keys differ by at least {apart:.0%} from {source}, from which the first plan was made"
 
 
 def _cells(histogram: Histogram, common: list[str], slots: int) -> Rows:

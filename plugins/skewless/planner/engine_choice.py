@@ -54,11 +54,11 @@ def _weighed(job: Job, counts: KeyCounts, rows: int, splits: int, largest_split:
     size = sum(one.state_bytes for one in job.algebra.values())
     setup = sum(one.setup_seconds for one in job.algebra.values())
     each = STATE_SECONDS + STATE_BYTE_SECONDS * size + setup
-    slots = job.spec.routing.parallelism
-    stage = MORE_STAGES * (job.spec.routing.stage_overhead or 0.0) * slots
+    parallelism = job.spec.routing.parallelism
+    stage = MORE_STAGES * (job.spec.routing.stage_overhead or 0.0) * parallelism
     combine, staged = states * each, rows * ROW_SECONDS + keys * each + stage
     numbers = f"{states:,.0f} states in {splits:,} splits for {keys:,.0f} keys of {rows:,} rows"
-    if largest_split > UNEVEN * max(1.0, rows / slots):
+    if largest_split > UNEVEN * max(1.0, rows / parallelism):
         engine: EngineName = "staged"
         words = f"one source partition has {largest_split:,} of {rows:,} rows, and cannot be split"
     else:

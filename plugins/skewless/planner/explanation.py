@@ -22,19 +22,19 @@ def certificate_of(job: Job, forecast: Forecast, taken: PricedPlan) -> Certifica
     keys = forecast.head_loads
     heaviest = int(np.argmax(keys)) if len(keys) else None
     speeds = forecast.speeds_under(taken.routing)
-    if speeds is not None and len(speeds) > forecast.slots:
+    if speeds is not None and len(speeds) > forecast.parallelism:
         # Nobody knows which executor core a task will get, so no key can be held to the speed of one.
         return certify(
-            float(taken.loads.sum()), forecast.slots, taken.makespan_rows, heaviest=None, splittable=True,
+            float(taken.loads.sum()), forecast.parallelism, taken.makespan_rows, heaviest=None, splittable=True,
             predicted=True,
         )  # fmt: skip
     total = taken.loads if speeds is None else taken.loads * speeds
     if speeds is not None:
         # A core that has had no task is taken to be as fast as the median one.
-        speeds = np.append(speeds, np.ones(forecast.slots - len(speeds)))
+        speeds = np.append(speeds, np.ones(forecast.parallelism - len(speeds)))
     return certify(
         total=max(float(total.sum()), float(keys.sum())),
-        tasks=forecast.slots,
+        tasks=forecast.parallelism,
         makespan=taken.makespan_rows,
         heaviest=None if heaviest is None else (forecast.keys[heaviest], float(keys[heaviest])),
         splittable=job.splittable,

@@ -1,13 +1,13 @@
-"""Plan 0 from what is known before the first stage: the last run of the same job, or a sample of the keys.
+"""The first plan from what is known before the first stage: the last run of the same job, or a sample of the keys.
 
-A first stage on the plain ring piles the hot keys of every night on the same tasks, though they have
-been known since the night before. So the last run's histogram, scaled to the first wave, is taken for
-a forecast, and plan 0 is proposed and chosen like any other. If the keys of the last two runs differ
-too much, yesterday says little of today; then, or where there is no earlier run, a sample of today's
-keys is taken the same way. Plan 0 says what it was made from, and why not from something better.
+On the plain ring the first stage of every night would put the same hot keys on the same tasks, although the night
+before showed which they are. So the last run's histogram, scaled to the first wave, is the forecast, and the first
+plan is proposed and chosen like any other. If the keys of the last two runs differ too much, yesterday says little
+about today. Then, or if there is no earlier run, a sample of today's keys is the forecast. The plan says what it was
+made from, and why not from something better.
 
-Where plan 0 comes from a sample, the first stage may admit more than the first wave: that wave is small
-because nothing used to be known. How much more depends on what is known of the cost of rows.
+A first plan from a sample may admit more than the first wave, which is small only because usually nothing is known.
+How much more depends on what is known of the cost of rows.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ from skewless.planner.schedule import Admission, next_waves, wasted_rows
 from skewless.routing.plan import PlanSource, RoutingPlan
 from skewless.spec.spec import JobSpec
 
-#: Plan 0 is made from the last run as long as its keys differ from those of the run before it by no
+#: The first plan is made from the last run as long as its keys differ from those of the run before it by no
 #: more than this part of all rows (``skewless.planner.drift``).
 DRIFT_LIMIT = 0.2
-#: A first stage that is to find out what rows cost takes no more than this part of them: a key that costs
-#: ten times as much as others may still be placed by that.
+#: A first stage that is to measure what rows cost admits at most this part of them: even a key that costs ten times as
+#: much as others can then still be placed well.
 PROBE = 0.05
-#: Where nobody knows what a row costs, nobody can say whether a stage less is worth more than a better
-#: forecast. Up to this part of the makespan it is taken to be: of two minutes that is what a stage costs.
+#: If the cost of a row is unknown, so is whether one stage less is worth more than a better forecast. It is assumed to
+#: be, as long as the forecast's error costs at most this part of the makespan: of two minutes, the price of a stage.
 SURE = 0.03
 #: The last run is as good as a sample of this one if the keys of the last two differ by no more than this.
 STEADY = 0.05
 
 
 def applies(spec: JobSpec) -> bool:
-    """Whether plan 0 can be made from an earlier run: the spec allows it, and its policy forecasts."""
+    """Whether the first plan can be made from an earlier run: the spec allows it, and its policy forecasts."""
     return spec.routing.warm_start and _forecasts(spec)
 
 
 def samples(spec: JobSpec) -> bool:
-    """Whether plan 0 can be made from a sample of the keys: the spec allows it, and its policy forecasts."""
+    """Whether the first plan can be made from a sample of the keys: the spec allows it, and its policy forecasts."""
     return spec.routing.key_sample and _forecasts(spec)
 
 
@@ -69,7 +69,7 @@ def plain_plan(job: Job, reason: str) -> RoutingPlan:
 
 
 def warm_plan(job: Job, last: Histogram, before: Histogram | None) -> RoutingPlan:
-    """Plan 0 from what the job's last run saw.
+    """The first plan from what the job's last run saw.
 
     Args:
         job: the frozen job; its ``warm_from`` names the runs.
@@ -106,11 +106,11 @@ def warm_plan(job: Job, last: Histogram, before: Histogram | None) -> RoutingPla
 
 
 def sampled_plan(job: Job, plain: RoutingPlan, sample: KeySample) -> RoutingPlan:
-    """Plan 0 from a sample of the keys.
+    """The first plan from a sample of the keys.
 
     Args:
         job: the frozen job.
-        plain: plan 0 as it is without the sample; its sentence says why nothing better is known.
+        plain: the first plan as it is without the sample; its sentence says why nothing better is known.
         sample: of the keys.
 
     Returns:
@@ -133,12 +133,12 @@ def sampled_plan(job: Job, plain: RoutingPlan, sample: KeySample) -> RoutingPlan
 
 
 class _Known(NamedTuple):
-    """What plan 0 is made from.
+    """What the first plan is made from.
 
     Attributes:
         seen: of the last run, or of a sample.
         source: which it is.
-        spread: of the forecast that is made from it; see ``stage_schedule.dispersion``.
+        spread: of the forecast that is made from it; see ``forecast_error.dispersion``.
         overhead_rows: what a stage costs, in rows of the largest task; 0 where that is not to be weighed.
         expected_keys: different keys in the first stage; None where the counts tell.
     """
@@ -243,7 +243,7 @@ def first_decision(job: Job, plan: RoutingPlan, choice: EngineChoice) -> Decisio
 
     Args:
         job: the frozen job.
-        plan: plan 0 as a staged run has it.
+        plan: the first plan as a staged run has it.
         choice: of the engine.
     """
     if choice.engine == "combine":

@@ -1,6 +1,6 @@
-"""What a lasting change costs to the end of the run, and how much of its predicted gain may be chance.
+"""What a lasting change costs until the end of the run, and how much of its predicted gain may be sampling error.
 
-A policy that moves arcs of the ring or splits reducers, and places no keys, cannot undo that in the next stage.
+A policy that moves arcs of the ring or splits reducers, and places no keys, cannot undo the change in the next stage.
 So the planner compares such a plan with standing still over all stages that are left, not over the next one
 alone, and its predicted gain must exceed the likely error of the prediction.
 """
@@ -27,12 +27,12 @@ class Rest(NamedTuple):
 
     Attributes:
         later_rows: the sum of their makespans, in rows, if the plan stays.
-        luck_rows: by how much the predicted gain may be too high, in rows, over all stages that are left; 0 if the plan
-            moves nothing.
+        error_rows: by how much the predicted gain may be too high, in rows, over all stages that are left; 0 if the
+            plan moves nothing.
     """
 
     later_rows: float
-    luck_rows: float
+    error_rows: float
 
 
 def rest_of_run(job: Job, forecast: Forecast, routing: RoutingPlan, placement: Placement) -> Rest:
@@ -58,5 +58,5 @@ def rest_of_run(job: Job, forecast: Forecast, routing: RoutingPlan, placement: P
     )
     moved = max(abs(before.get(task, 0.0) - after.get(task, 0.0)) for task in {**before, **after})
     spread = dispersion(forecast.plan, forecast.report)
-    luck = moved if job.in_order else math.sqrt(spread * moved * (1.0 + forecast.scale * stages))
-    return Rest(makespan(loads, forecast.slots) * (1.0 - 1.0 / stages), SURE * luck)
+    error = moved if job.in_order else math.sqrt(spread * moved * (1.0 + forecast.scale * stages))
+    return Rest(makespan(loads, forecast.parallelism) * (1.0 - 1.0 / stages), SURE * error)

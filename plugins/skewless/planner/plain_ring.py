@@ -12,15 +12,15 @@ from skewless.routing.plan import PlanSource, RoutingPlan
 from skewless.routing.ring import Ring, ring_bits_for
 from skewless.spec.routing import Routing
 
-#: Budget of a first stage on the plain ring where waves come in order, as a multiple of the fair share: most
-#: tasks get less of keys that nobody knows, and waves that are no samples are not small for nothing.
+#: Budget of a first stage on the plain ring if waves come in order, as a multiple of the fair share: most tasks have
+#: fewer rows of unknown keys than the mean, and a first wave in order may be as large as any other.
 FIRST_BUDGET_IN_ORDER = 0.5
 #: The price of a stage that drains what the only stage with input leaves over, at most, as a part of its budget.
 DRAIN_PART = 0.01
 
 
 def first_plan(job: Job, waves: tuple[int, int] | None = None) -> RoutingPlan:
-    """Plan 0 where nothing is known: the plain ring.
+    """The first plan where nothing is known: the plain ring.
 
     Args:
         job: the frozen job.
@@ -41,7 +41,7 @@ def first_plan(job: Job, waves: tuple[int, int] | None = None) -> RoutingPlan:
 
 
 def first_ring(routing: Routing, where: str = "spec") -> Ring:
-    """The ring of plan 0: fine enough for as many reducers as ``adaptive`` may add.
+    """The ring of the first plan: fine enough for as many reducers as ``adaptive`` may add.
 
     Args:
         routing: of the spec.
@@ -69,12 +69,12 @@ def first_ring(routing: Routing, where: str = "spec") -> Ring:
 def _first_budget(job: Job, waves: tuple[int, int]) -> int | None:
     """The budget of a stage on the plain ring.
 
-    At the last input whatever is left over needs a stage to drain it, and nobody knows yet how much that would be.
-    So a task first takes so many rows that the price of the stage is at most ``DRAIN_PART`` of them: the run is then
-    at most that part longer than without a budget.
+    At the last input, rows left over need one more stage, and it is not known yet how many there would be. So the
+    budget is so large that the price of that stage is at most ``DRAIN_PART`` of it: the run is then at most that part
+    longer than without a budget.
     """
     routing, policy = job.spec.routing, POLICIES[job.spec.routing.policy]
-    # How many rows a map makes of one is seen in the first stage: until then there is no fair share to speak of.
+    # How many rows a map makes of one is measured in the first stage; before that the fair share is unknown.
     if job.spec.map or not policy.replans:
         return None
     rows = job.admitted_rows(waves)

@@ -138,6 +138,9 @@ def _budget(job: Job, forecast: Forecast, expected: Rows, overhead_rows: float, 
     last_input = forecast.waves[1] == len(job.waves)
     if given is None and last_input and not policy.places:
         return Budget(None, "")
+    # A task that waits for another to end has no use for a budget: a stage then lasts several budgets, however even.
+    if given is None and len(expected) > forecast.parallelism:
+        return Budget(None, "")
     if given is not None or not (policy.schedules or last_input):
         return Budget(_fair_budget(job, forecast.queued_rows, len(expected), given or USUAL_BUDGET), "")
     spread = dispersion(forecast.plan, forecast.report, job.in_order)
@@ -184,7 +187,7 @@ def _refuse_unlike(plan: RoutingPlan, report: StageReport) -> None:
 
 
 def _all_counts(report: StageReport) -> int:
-    """All counts of a report added up: what is reckoned from them fits into 64 bits if this does."""
+    """The sum of all counts of a report: if it fits into 64 bits, so does everything computed from them."""
     histogram = report.histogram
     whole = (report.admitted_rows, report.backlog_in_rows, report.processed_rows, report.backlog_rows)
     further = (histogram.seen_rows, histogram.seen_null_rows, histogram.backlog_null_rows, report.given_rows or 0)

@@ -33,7 +33,7 @@ TASK_COST_ROWS = 100.0
 
 @dataclass(frozen=True, eq=False)
 class PricedPlan:
-    """A plan with its prediction, before anyone chose.
+    """A proposed plan with its predicted cost.
 
     Attributes:
         proposal: what is proposed; for standing still and for a refusal, nothing.
@@ -42,9 +42,10 @@ class PricedPlan:
         loads: predicted load of each task, shape ``(tasks,)``.
         forwarded_rows: predicted backlog rows that change their task.
         new_states: pairs of head key and task that there were not before.
-        split_error_rows: by how much the luck of the draw may miss the loads.
+        split_error_rows: by how much a task's load may exceed its prediction because the rows of split keys are
+            distributed at random.
         later_rows: see ``skewless.planner.lasting_cost.Rest``; 0 for a policy that places keys anew in each stage.
-        luck_rows: see there; 0 likewise.
+        error_rows: see there; 0 likewise.
     """
 
     forecast: Forecast
@@ -56,7 +57,7 @@ class PricedPlan:
     new_states: int
     split_error_rows: float = 0.0
     later_rows: float = 0.0
-    luck_rows: float = 0.0
+    error_rows: float = 0.0
 
     @property
     def action(self) -> str:
@@ -76,21 +77,25 @@ class PricedPlan:
     @cached_property
     def makespan_rows(self) -> float:
         """When the last task is done, in rows of average cost."""
-        return makespan(self.loads, self.forecast.slots)
+        return makespan(self.loads, self.forecast.parallelism)
 
     @cached_property
     def cost_rows(self) -> float:
         """What the planner compares, in rows of one slot.
 
-        The makespan of the next stage; the makespans of later stages, if the plan lasts; the errors of draws and of
-        the prediction; and the price of forwarding, states and tasks, divided by the slots.
+        The makespan of the next stage; the makespans of later stages, if the plan lasts; the errors of the
+        prediction; and the price of forwarding, states and tasks, divided by the tasks that run side by side.
         """
         # A key that is whole has one state wherever it goes; a split one has a state of each piece in each stage.
         states = self.pieces - self.placement.keys + self.new_states
         state_rows = STATE_COST_ROWS + self.forecast.setup_rows
         extra = FORWARD_COST_ROWS * self.forwarded_rows + state_rows * states + TASK_COST_ROWS * len(self.loads)
         return (
-            self.makespan_rows + self.later_rows + self.split_error_rows + self.luck_rows + extra / self.forecast.slots
+            self.makespan_rows
+            + self.later_rows
+            + self.split_error_rows
+            + self.error_rows
+            + extra / self.forecast.parallelism
         )
 
     @cached_property
@@ -126,7 +131,7 @@ def propose(job: Job, forecast: Forecast) -> Sequence[PricedPlan]:
     if policy.places:
         return priced
     kept = [(one, rest_of_run(job, forecast, one.routing, one.placement)) for one in priced]
-    return [replace(one, later_rows=rest.later_rows, luck_rows=rest.luck_rows) for one, rest in kept]
+    return [replace(one, later_rows=rest.later_rows, error_rows=rest.error_rows) for one, rest in kept]
 
 
 def _price(job: Job, forecast: Forecast, proposal: Proposal, still: PricedPlan) -> PricedPlan:

@@ -1,9 +1,7 @@
-"""How much the next stage admits, and how much of it each task may reduce.
+"""Which waves the next stage admits.
 
-Both trade the same two things: a stage has a price, and without it rows go where an older and
-wronger forecast sends them. The error of a forecast is that of a sample: of N rows foretold from
-S rows seen, a task that gets n of them is wrong by ``sqrt(f n (1 + N/S))`` rows (the sum of two
-Poisson variances), where f >= 1 says how much more than rows drawn one by one the waves differ.
+A stage has a price. Without it rows go where an older and less accurate forecast sends them, and the error of the
+forecast (``skewless.planner.forecast.forecast_error``) leaves tasks idle or rows over.
 """
 
 from __future__ import annotations
@@ -78,7 +76,7 @@ def wasted_rows(rows: float, known: float, tasks: int, spread: float) -> float:
     """What the error of a forecast costs a stage, in rows of the largest task.
 
     Args:
-        rows: foretold.
+        rows: predicted.
         known: rows seen, from which they are.
         tasks: they are shared out over.
         spread: see ``dispersion``.

@@ -1,6 +1,6 @@
 """What another policy would have made of a run: its documents played again, on counts and not on rows.
 
-A *fluid* run. The items are the keys that the last report names, every slot of the ring with all
+A run on counts. The items are the keys that the last report names, every slot of the ring with all
 other keys in it, and the rows without a key; ``skewless.planner.forecast.wave_counts`` says how their rows per wave
 are found. Rows of an item flow to its tasks in proportion to its shares, and what a task leaves over
 is the same part of every item in its queue.
@@ -102,12 +102,12 @@ def replay(job: Job, reports: Sequence[StageReport], policy: str, plan: RoutingP
         job: the frozen job.
         reports: of all stages of the recorded run, in order.
         policy: its name in ``POLICIES``.
-        plan: plan 0, for a run that was warm-started; the plain ring by default, and for engine ``combine``.
+        plan: the first plan, for a run that was warm-started; the plain ring by default, and for engine ``combine``.
 
     Raises:
         PlanError: the run is not finished, or the policy has no safe plan for the job.
     """
-    played = fluid_run(job, reports, policy, plan)
+    played = counted_run(job, reports, policy, plan)
     error = _error(job, reports, played)
     return _judged(policy, played.job, played.reports, played.states, played.sentences, error)
 
@@ -118,7 +118,7 @@ def as_it_ran(
     """The recorded run in the same figures: from its reports, but for ``states``.
 
     Its reports count the states of every light key, which no replay can; so the pairs of known items
-    and tasks are those of a fluid run along the recorded plans.
+    and tasks are those of a run on counts along the recorded plans.
 
     Args:
         job: the frozen job.
@@ -128,16 +128,16 @@ def as_it_ran(
     """
     counts = WaveCounts.of_reports(job, reports)
     recorded = iter(plans)
-    played = FluidRun(job, counts, stage_cost(job, reports), False, lambda *_: (next(recorded, None), ""))
+    played = CountedRun(job, counts, stage_cost(job, reports), False, lambda *_: (next(recorded, None), ""))
     played.play(next(recorded))
     routed = all(plan.engine == "staged" for plan in plans)
     return _judged("as it ran", job, reports, played.states if routed else None, decisions)
 
 
-def fluid_run(job: Job, reports: Sequence[StageReport], policy: str, plan: RoutingPlan | None = None) -> FluidRun:
+def counted_run(job: Job, reports: Sequence[StageReport], policy: str, plan: RoutingPlan | None = None) -> CountedRun:
     """The run behind ``replay``, with its plans and reports.
 
-    Another policy may begin with another ring: the recorded counts are taken by the slots of that one. A plan 0 of
+    Another policy may begin with another ring: the recorded counts are taken by the slots of that one. A first plan of
     engine ``combine`` routes nothing, so it is no beginning of a run that is routed.
     """
     changed = _under(job, policy)
@@ -149,7 +149,7 @@ def fluid_run(job: Job, reports: Sequence[StageReport], policy: str, plan: Routi
         return decision.next_plan, decision.sentence
 
     timed = all(report.tasks and all(load.busy_seconds is not None for load in report.tasks) for report in reports)
-    run = FluidRun(changed, counts, stage_cost(job, reports), timed, follow)
+    run = CountedRun(changed, counts, stage_cost(job, reports), timed, follow)
     run.play(plan)
     return run
 
@@ -197,7 +197,7 @@ def _judged(
     )
 
 
-def _error(job: Job, recorded: Sequence[StageReport], played: FluidRun) -> float:
+def _error(job: Job, recorded: Sequence[StageReport], played: CountedRun) -> float:
     """By which part of it a replay's makespan may be off: see ``ORDER_ERROR``."""
     alone = all(report.waves[1] - report.waves[0] <= 1 for report in recorded)
     counted = len(recorded[-1].histogram.seen_tail) >= played.counts.ring_slots
@@ -232,7 +232,7 @@ def _by_task(reports: Sequence[StageReport]) -> tuple[int, Rows]:
 
 
 @dataclass(eq=False)
-class FluidRun:
+class CountedRun:
     """One run on counts.
 
     Attributes:
@@ -256,7 +256,7 @@ class FluidRun:
     sentences: list[str] = field(default_factory=list)
 
     def play(self, plan: RoutingPlan) -> None:
-        """All stages from a plan 0 on, until none follows."""
+        """All stages from a first plan on, until none follows."""
         items = self.counts.by_item.shape[1]
         self._seen, self._pairs, self._names = np.zeros(items), _Pairs(items), dict[VirtualTask, int]()
         backlog = Backlog(Layout(plan, self.counts.keys, self.counts.slots, self._buckets), None)
@@ -312,8 +312,7 @@ class FluidRun:
     ) -> StageReport:
         queued, processed, _ = by_task
         admitted, backlog_in, forwarded = came
-        slots = self.job.spec.routing.parallelism
-        longest = makespan(processed.astype(np.float64), slots)
+        longest = makespan(processed.astype(np.float64), self.job.spec.routing.parallelism)
         busy = (self.cost.seconds_per_row * processed).tolist() if self.timed else [None] * len(processed)
         backlog_rows = int((queued - processed).sum())
         return StageReport(

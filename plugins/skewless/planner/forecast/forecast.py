@@ -1,4 +1,4 @@
-"""What the next stage will find queued, predicted from the last report."""
+"""The load of each task in the next stage under any plan, and the rows that the plan moves."""
 
 from __future__ import annotations
 
@@ -12,28 +12,20 @@ import numpy.typing as npt
 from skewless.documents.job import Job
 from skewless.documents.stage_report import Histogram, StageReport
 from skewless.planner.cost import ROW_SECONDS
+from skewless.planner.forecast.expected_rows import ExpectedRows
 from skewless.planner.forecast.key_counts import KeyCounts
+from skewless.planner.forecast.row_costs import RowCosts
 from skewless.planner.placement.placement import Indices, Placement, Rows, sums
 from skewless.routing.hashing import bucket_hash, key_hash
 from skewless.routing.plan import WHOLE_WEIGHT, RoutingPlan, Weights
 from skewless.routing.ring import Ring
 
-#: A key must have been seen so often before the next wave's rows are foretold from that alone.
-#: Of the keys seen once or twice most are rarer than they look, and as many were not seen at
-#: all (Good 1953): naming them would lay too much on their tasks and too little on the others.
-SEEN_ENOUGH = 8
 _FITTING_ROUNDS = 8
-#: Keys whose counts say how counts fall with rank.
-_ENOUGH_KEYS = 32
-#: Speeds that differ by less than this are noise, and all tasks are taken to be alike.
-ALIKE = 0.15
-#: Keys whose rows cost unlike the average matter if they have more than this part of the rows.
-FEW_UNLIKE = 0.02
 
 
 @dataclass(frozen=True)
-class Forecast:
-    """Rows queued in the next stage: the backlog, exactly, and what is admitted, by the rows seen so far.
+class Forecast(ExpectedRows):
+    """Loads in the next stage.
 
     Loads are in rows of average cost: a row that takes twice the average time to reduce counts
     two, and a task that is twice as fast has half the load. Where nothing was measured they are rows.
@@ -41,28 +33,17 @@ class Forecast:
     take as long.
 
     Attributes:
-        plan: the plan of the stage that was reported.
-        report: its report.
-        waves: the waves that the next stage admits, ``first <= wave < end``.
-        wave_rows: their rows; 0 when the input is used up.
-        slots: tasks that run side by side.
+        parallelism: tasks that run side by side.
         setup_rows: what it costs to set a key up in a task, in rows; 0 where it costs nothing, or where the
             measured seconds of rows contain it.
         expected_keys: different keys in the next stage, about; matters with ``setup_rows`` alone.
         later_rows: rows that the stages after the next one will admit.
-        memory: the report's histogram, the rows of older stages weighted less (``skewless.planner.forecast.recency``);
-            None where all rows weigh alike.
     """
 
-    plan: RoutingPlan
-    report: StageReport
-    waves: tuple[int, int]
-    wave_rows: int
-    slots: int
+    parallelism: int
     setup_rows: float = 0.0
     expected_keys: float = 0.0
     later_rows: int = 0
-    memory: Histogram | None = None
 
     @classmethod
     def after(
@@ -92,102 +73,29 @@ class Forecast:
         if setup_rows and expected_keys is None:
             expected_keys = KeyCounts.of_report(report).keys_in(rows + report.backlog_rows)
         return cls(
-            plan, report, waves, rows, job.spec.routing.parallelism, setup_rows, expected_keys or 0.0, later, memory
+            plan, report, waves, rows, memory, job.spec.routing.parallelism, setup_rows, expected_keys or 0.0, later
         )
 
+    # What a row costs, and how fast a task is.
+
+    @cached_property
+    def _row_costs(self) -> RowCosts:
+        return RowCosts(self.report)
+
+    @cached_property
+    def head_costs(self) -> Rows:
+        """Cost of a row of each head key, in rows of average cost, shape ``(len(keys),)``."""
+        return self._row_costs.of_keys(self.keys)
+
     @property
-    def queued_rows(self) -> int:
-        """Rows queued in all: known before the stage runs, not predicted."""
-        return self.report.backlog_rows + self.wave_rows
+    def tail_cost(self) -> float:
+        """Cost of a row of any other key, in rows of average cost."""
+        return self._row_costs.tail_cost
 
     @property
-    def scale(self) -> float:
-        """Rows admitted for each row seen so far; 0 where none was."""
-        seen = self._remembered.seen_rows
-        return self.wave_rows / seen if seen else 0.0
-
-    @property
-    def _remembered(self) -> Histogram:
-        """The rows seen, as they weigh."""
-        return self.memory or self.report.histogram
-
-    # Which keys are placed one by one.
-
-    @cached_property
-    def _all_keys(self) -> tuple[list[str], Rows, Rows]:
-        """The reported head keys by text, with rows seen, as they weigh, and left over."""
-        head = self._remembered.head
-        texts = sorted(head)
-        table = np.array([head[key] for key in texts], dtype=np.float64).reshape(-1, 2)
-        return texts, table[:, 0], table[:, 1]
-
-    @cached_property
-    def _discount(self) -> float:
-        """By how much a key seen r times is rarer than r: the part of its count that is luck.
-
-        Of all keys that were seen r times more are rarer keys in luck than more frequent ones out of
-        luck. Good (1953): the expectation is ``(r + 1) N(r+1) / N(r)``, N(r) being the number of keys
-        seen r times. Where counts fall with rank as ``rank**-z``, N(r) falls as ``r**-(1 + 1/z)``,
-        and the expectation is about ``r - 1/z``. Keys that were named for having been seen often
-        share this bias, and packed together on a task they add it up. z is taken from the lower
-        three quarters of the keys that were seen often. No count is off by more than luck can be, its
-        square root; and what is taken from all of them is at most what the others have: where every
-        key is named, none was picked for its luck.
-        """
-        histogram = self._remembered
-        seen = np.sort(self._all_keys[1])[::-1]
-        seen = seen[seen >= SEEN_ENOUGH]
-        if len(seen) < _ENOUGH_KEYS:
-            return 0.0
-        quarter, least = float(seen[len(seen) // 4]), float(seen[-1])
-        slope = math.log(quarter / least) / math.log(4.0)
-        others = histogram.seen_rows - histogram.seen_null_rows - float(seen.sum())
-        luck = min(math.sqrt(least), max(0.0, others) / len(seen))
-        return min(luck, 1.0 / slope) if slope > 0 else luck
-
-    @cached_property
-    def _fresh(self) -> Rows:
-        """Rows that are foretold of each reported head key, for each row seen so far of all keys."""
-        seen = self._all_keys[1]
-        return np.maximum(0.0, seen - np.where(seen >= SEEN_ENOUGH, self._discount, 0.0))
-
-    @cached_property
-    def _order(self) -> Indices:
-        """The numbers of the keys to be placed, heaviest first, ties by text."""
-        texts, seen, left = self._all_keys
-        expected = left + self.scale * self._fresh
-        pinned = np.fromiter(map(self.plan.head.__contains__, texts), dtype=bool, count=len(texts))
-        named = (expected > 0) & ((seen >= SEEN_ENOUGH) | (self.scale * seen <= left) | pinned)
-        heaviest = np.argsort(-expected, kind="stable")
-        order: Indices = heaviest[named[heaviest]]
-        return order
-
-    @cached_property
-    def keys(self) -> tuple[str, ...]:
-        """The head keys to be placed one by one, heaviest first, ties by key text.
-
-        Those of which rows are expected, and whose number is known well enough: from having been
-        seen often, or because most of it waits in the backlog; and those that the plan places already.
-        It is the order of all arrays over the head.
-        """
-        texts = self._all_keys[0]
-        return tuple([texts[number] for number in self._order.tolist()])
-
-    @cached_property
-    def head_backlog(self) -> Rows:
-        """Backlog rows of each head key, shape ``(len(keys),)``."""
-        return self._all_keys[2][self._order]
-
-    @cached_property
-    def head_wave(self) -> Rows:
-        """Rows of each head key among those admitted, shape ``(len(keys),)``."""
-        rows: Rows = self.scale * self._fresh[self._order]
-        return rows
-
-    @cached_property
-    def head_rows(self) -> Rows:
-        """Rows of each head key in the next stage, shape ``(len(keys),)``, descending."""
-        return self.head_backlog + self.head_wave
+    def speeds(self) -> Rows:
+        """Speed of each task beside the median, shape ``(tasks,)``."""
+        return self._row_costs.speeds
 
     @cached_property
     def _hashes(self) -> tuple[Indices, Indices]:
@@ -197,124 +105,10 @@ class Forecast:
             return ring, np.zeros(len(self.keys), dtype=np.int64)
         return ring, np.fromiter(map(bucket_hash, self.keys), dtype=np.int64, count=len(self.keys))
 
-    # What is not placed one by one.
-
-    @cached_property
-    def _light_head(self) -> tuple[Indices, Rows, Rows]:
-        """Slots, seen rows and backlog rows of the head keys that are left to the ring."""
-        texts, seen, left = self._all_keys
-        light = np.ones(len(texts), dtype=bool)
-        light[self._order] = False
-        light &= (seen > 0) | (left > 0)
-        numbers = np.flatnonzero(light)
-        slots = [self.plan.ring.slot_of(texts[number]) for number in numbers.tolist()]
-        return np.array(slots, dtype=np.int64), seen[numbers], left[numbers]
-
-    @property
-    def null_wave(self) -> float:
-        """Admitted rows without a key; all of them where nothing has been seen to go by."""
-        histogram = self._remembered
-        return self.scale * histogram.seen_null_rows if histogram.seen_rows else float(self.wave_rows)
-
-    @property
-    def null_backlog(self) -> int:
-        """Backlog rows without a key."""
-        return self.report.histogram.backlog_null_rows
-
-    @cached_property
-    def tail_backlog(self) -> Rows:
-        """Backlog rows of all other keys, per slot of the ring."""
-        slots, _, left = self._light_head
-        tail = np.array(self.report.histogram.backlog_tail, dtype=np.float64)
-        return tail + np.bincount(slots, weights=left, minlength=len(tail))
-
-    @cached_property
-    def tail_wave(self) -> Rows:
-        """Rows of all other keys among those admitted, per slot of the ring.
-
-        What named keys are foretold less than their count, keys will have that have not been seen yet.
-        """
-        slots, seen, _ = self._light_head
-        tail = np.array(self._remembered.seen_tail, dtype=np.float64)
-        unseen = float((self._all_keys[1] - self._fresh)[self._order].sum()) / len(tail)
-        rows: Rows = self.scale * (tail + unseen + np.bincount(slots, weights=seen, minlength=len(tail)))
-        return rows
-
-    # What a row costs, and how fast a task is.
-
-    @cached_property
-    def _mean_seconds(self) -> float | None:
-        """Seconds for a row of average cost; None where rows were not measured, or cost much the same."""
-        histogram = self.report.histogram
-        if not histogram.head_seconds or histogram.tail_seconds is None:
-            return None
-        done = self.report.histogram.seen_rows - self.report.backlog_rows
-        seconds = math.fsum(histogram.head_seconds.values()) + histogram.tail_seconds
-        mean = seconds / done if done > 0 and seconds > 0 else None
-        return mean if mean and self._unlike_part(mean, done) > FEW_UNLIKE else None
-
-    def _unlike_part(self, mean: float, done: int) -> float:
-        """Which part of the reduced rows is of keys whose rows cost more or less than the average row."""
-        unlike = 0.0
-        for key, seconds in self.report.histogram.head_seconds.items():
-            seen, left = self.report.histogram.head.get(key, (0, 0))
-            rows = seen - left
-            if rows > 0 and abs(seconds / rows / mean - 1.0) > ALIKE:
-                unlike += rows
-        return unlike / done
-
-    @cached_property
-    def head_costs(self) -> Rows:
-        """Cost of a row of each head key, in rows of average cost, shape ``(len(keys),)``."""
-        costs = np.ones(len(self.keys))
-        mean = self._mean_seconds
-        if mean is None:
-            return costs
-        histogram = self.report.histogram
-        for at, key in enumerate(self.keys):
-            seen, left = histogram.head[key]
-            if seen > left and key in histogram.head_seconds:
-                costs[at] = histogram.head_seconds[key] / (seen - left) / mean
-        return costs
-
-    @cached_property
-    def tail_cost(self) -> float:
-        """Cost of a row of any other key, in rows of average cost."""
-        mean, histogram = self._mean_seconds, self.report.histogram
-        measured = set(histogram.head_seconds)
-        seen = sum(rows for key, (rows, _) in histogram.head.items() if key in measured)
-        left = sum(rows for key, (_, rows) in histogram.head.items() if key in measured)
-        done = (histogram.seen_rows - seen) - (self.report.backlog_rows - left)
-        if mean is None or histogram.tail_seconds is None or done <= 0:
-            return 1.0
-        return histogram.tail_seconds / done / mean
-
-    @cached_property
-    def speeds(self) -> Rows:
-        """Speed of each task beside the median, shape ``(tasks,)``; 1 where it was not measured.
-
-        By the rows of light keys, where those were timed apart; else rows per busy second. Where only
-        keys were measured one by one, a difference between tasks is taken to be one between their keys.
-        """
-        loads = self.report.tasks
-        slowness = [load.slowness for load in loads if load.slowness is not None]
-        if len(slowness) == len(loads):
-            apart = 1.0 / np.array(slowness)
-            return np.ones(len(loads)) if apart.max() - apart.min() < ALIKE else apart
-        timed = [(load.processed_rows, load.busy_seconds) for load in loads]
-        even = np.ones(len(loads))
-        if self._mean_seconds is not None or not all(rows and seconds for rows, seconds in timed):
-            return even
-        rates = np.array([rows / seconds for rows, seconds in timed if seconds])
-        speeds = rates / np.median(rates)
-        return even if speeds.max() - speeds.min() < ALIKE else speeds
-
     @property
     def rows_are_alike(self) -> bool:
         """Whether every row costs about the same wherever it goes."""
-        return self._mean_seconds is None and not self.setup_rows and bool((self.speeds == 1.0).all())
-
-    # Loads, and what moves.
+        return self._row_costs.mean_seconds is None and not self.setup_rows and bool((self.speeds == 1.0).all())
 
     @cached_property
     def head_loads(self) -> Rows:
@@ -365,7 +159,7 @@ class Forecast:
             if plan.ring is not self.plan.ring:
                 return (self.tail_rows(plan) + come) / self._speeds(plan)
             gone = sums(self.placement_now.task[before], rows, len(plan.tasks))
-            # What a task is foretold to keep is never below nothing, however its pieces were estimated.
+            # Estimated pieces may add up to more than their task has; a load is never negative.
             return np.maximum(0.0, self.loads_unchanged() + (come - gone) / self._speeds(plan))
         head = placement.loads(self.head_loads, len(plan.tasks))
         return (self.tail_rows(plan) + head) / self._speeds(plan)
@@ -429,7 +223,7 @@ class Forecast:
         return (self.piece_backlog + wave) * self.head_costs[now.key] + self.setup_rows
 
     def expected_rows(self, plan: RoutingPlan, placement: Placement) -> Rows:
-        """Rows, whatever they cost, that are foretold for each task, shape ``(tasks,)``."""
+        """Rows, whatever they cost, that are predicted for each task, shape ``(tasks,)``."""
         if self.rows_are_alike:
             return self.loads(plan, placement)
         tail = _tail(plan, self.tail_backlog + self.tail_wave, self.null_backlog + self.null_wave)
@@ -453,17 +247,17 @@ class Forecast:
             renumbered = np.array([now.get(task, len(plan.tasks)) for task in self.plan.tasks])
             pieces = np.lexsort((renumbered[before.task], before.key))
             before = Placement(before.keys, before.key[pieces], renumbered[before.task[pieces]], before.weight[pieces])
-        moved = float((self.head_backlog * (1.0 - before.staying(placement))).sum())
+        moved = float((self.head_backlog * (1.0 - before.kept_part(placement))).sum())
         if plan.share_salt != self.plan.share_salt or plan.tasks != self.plan.tasks:
             moved += self.null_backlog * (1.0 - 1.0 / len(plan.tasks))
         return moved + float(self.tail_backlog[self._tail_moves(plan)].sum())
 
     def split_error(self, plan: RoutingPlan, placement: Placement) -> float:
-        """By how many rows the luck of the draw may put the largest task's load above its forecast.
+        """By how many rows the random split of keys may put the largest task's load above its forecast.
 
-        A cut of a segment hands over its part of the rows that are left only in the mean, and so does
-        a new draw of a split key: of n rows the part p comes with the variance ``n p (1 - p)``. The
-        largest of W normal errors is about ``sqrt(2 ln W)`` standard deviations.
+        A cut of a segment, or a new draw of a split key, moves the planned part of its rows only on average: of n rows
+        the part p comes with the variance ``n p (1 - p)``. The largest of W normal errors is about
+        ``sqrt(2 ln W)`` standard deviations.
         """
         if self._same_draws(plan):
             before, after, part = self.placement_now.overlap(placement)
@@ -485,7 +279,7 @@ class Forecast:
         return moved
 
     def _speeds(self, plan: RoutingPlan) -> Rows:
-        """Speeds are those of slots: where the tasks change, nothing is known of the new ones."""
+        """Speeds of a plan's tasks; 1 each if they are not the tasks that were measured."""
         return self.speeds if plan.tasks == self.plan.tasks else np.ones(len(plan.tasks))
 
     def speeds_under(self, plan: RoutingPlan) -> Rows | None:

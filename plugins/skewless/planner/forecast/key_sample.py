@@ -1,4 +1,4 @@
-"""A sample of the input's keys, taken before any stage: what plan 0 and the engine are chosen from."""
+"""A sample of the input's keys, taken before any stage: what the first plan and the engine are chosen from."""
 
 from __future__ import annotations
 

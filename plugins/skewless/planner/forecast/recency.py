@@ -1,10 +1,10 @@
-"""Weighs later stages more in the forecast, where waves come in the order of the input.
+"""Gives recent stages more weight in the forecast, if waves come in the order of the input.
 
-Waves that are samples of the whole input are alike, so all rows seen weigh the same. In waves that come in order,
-keys begin and end. How fast they do is measured: which weights of the earlier stages would have predicted the last
-one best? Two numbers are fitted, by least squares over the named keys, the slots of the ring and the rows without a
-key: the weight of a stage relative to the one after it, and the part of the forecast to believe. The rest of the
-rows is spread evenly over the ring, as rows of keys that nobody has seen.
+Waves that are samples of the whole input are alike, and all rows seen have the same weight. In waves that come in
+order, keys begin and end. How fast they do is measured: which weights of the earlier stages would have predicted the
+last one best? Two numbers are fitted by least squares over the named keys, the slots of the ring and the rows without
+a key: the weight of a stage relative to the one after it, and the part of the forecast to believe. The rest of the
+rows is spread evenly over the ring, as rows of unseen keys.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ WEIGHTS = (1.0, 0.5, 0.25, 0.0)
 
 
 def weighted(job: Job, reports: Sequence[StageReport]) -> Histogram | None:
-    """The last histogram with its seen rows weighed by age.
+    """The last histogram with its seen rows weighted by age.
 
     Args:
         job: the frozen job.
-        reports: of the stages so far, in order; the last one's counts are weighed.
+        reports: of the stages so far, in order; the last one's counts are weighted.
 
     Returns:
-        None where all rows weigh alike: waves are samples, or no forecast can be checked yet.
+        None if all rows have the same weight: waves are samples, or no forecast can be checked yet.
     """
     last = reports[-1].histogram
     if not job.in_order or len(reports) < 2 or not last.head or not reports[-1].admitted_rows:
@@ -45,7 +45,7 @@ def weighted(job: Job, reports: Sequence[StageReport]) -> Histogram | None:
     _, believed, weight = min(fits)
     rows = _aged(stages, -weight)
     rows = believed * rows + (1.0 - believed) * float(rows.sum()) * even
-    # Slots are rounded along the ring: a row in each fourth one is neither none in all of them nor one in each.
+    # Round along the ring, not slot by slot: a quarter of a row in each slot must not become none in all of them.
     rows[len(keys) : -1] = np.diff(np.rint(np.cumsum(rows[len(keys) : -1])), prepend=0.0)
     whole = np.rint(rows).astype(np.int64).tolist()
     return last.model_copy(
@@ -59,7 +59,7 @@ def weighted(job: Job, reports: Sequence[StageReport]) -> Histogram | None:
 
 
 def _aged(stages: Rows, weight: float) -> Rows:
-    """The weighted sum of the stages; each weighs ``weight`` times as much as the one after it."""
+    """The weighted sum of the stages; each has ``weight`` times the weight of the one after it."""
     weights = weight ** np.arange(len(stages) - 1, -1, -1.0)
     rows: Rows = weights @ stages
     return rows
@@ -67,7 +67,7 @@ def _aged(stages: Rows, weight: float) -> Rows:
 
 def _fitted(before: Rows, after: Rows, even: Rows) -> tuple[float, float]:
     """The least sum of squared errors, and the part of ``before`` to believe, from 0 to 1, that gives it."""
-    told, came = before / max(1.0, float(before.sum())) - even, after / max(1.0, float(after.sum())) - even
-    size = float(told @ told)
-    believed = min(1.0, max(0.0, float(told @ came) / size)) if size else 0.0
-    return float(((came - believed * told) ** 2).sum()), believed
+    predicted, came = before / max(1.0, float(before.sum())) - even, after / max(1.0, float(after.sum())) - even
+    size = float(predicted @ predicted)
+    believed = min(1.0, max(0.0, float(predicted @ came) / size)) if size else 0.0
+    return float(((came - believed * predicted) ** 2).sum()), believed

@@ -22,11 +22,11 @@ class WaveCounts:
     """Rows of each item in each wave, as far as the reports tell.
 
     An item is a key that the last report names, or a slot of the ring (all other keys in it), or
-    the rows without a key. Exact are: the rows of each item over the run; of each slot, its named
-    keys included, in each stage; of each stage; and of a key from the report on since when every
-    one named it. Estimated are a key's rows before that, in proportion to what its slot has beside
-    the keys that are known, and taken out of the slot's; and the waves of a stage that admitted
-    several, each in proportion to its rows.
+    the rows without a key. These counts are exact: each item over the run; each slot with its named
+    keys in each stage; each stage; and a key from the first report on after which every report names it.
+    Its rows before that are estimated from the rows of its slot that belong to no key with an exact count,
+    in proportion to the totals. If a stage admitted several waves, its rows are divided among them in
+    proportion to their sizes.
 
     Attributes:
         keys: the named keys, in text order.
@@ -109,8 +109,8 @@ def rows_by_stage(keys: Sequence[str], reports: Sequence[StageReport]) -> Rows:
 def _cumulated(keys: Sequence[str], slots: Indices, reports: Sequence[StageReport]) -> Rows:
     """Rows seen of each item up to each report, shape ``(reports, items)``, ascending along the reports.
 
-    Backwards from the last report, which is exact. Only what has been exact ever since is taken as
-    exact: then what a slot has beside it can only have been less before, and no wave gets fewer than no rows.
+    Backwards from the last report, which is exact. A key counts as exact only if every later report names it too:
+    then the other rows of its slot can only grow along the reports, and no wave gets a negative count.
     """
     last = reports[-1].histogram
     found = [_items([last.head[key][0] for key in keys], last.seen_tail, last.seen_null_rows)]

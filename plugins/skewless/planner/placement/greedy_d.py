@@ -2,8 +2,8 @@
 
 What ``partial_key``, ``d_choices`` and ``w_choices`` have in common. The published methods send one
 row after the other to the least loaded candidate of its key (PKG, section 3; Azar et al. 1999). A
-plan is made once for a stage, from counts. So this is their fluid form: the rows of a key are
-poured over its candidates like water, heaviest key first, on top of what is there already.
+plan is made once for a stage, from counts. So whole counts are placed at once, heaviest key first: the rows of a key
+fill its candidates up to one level, on top of the load they have already.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ EPSILON = 1e-4
 
 
 def candidates(key: str, tasks: int, choices: int) -> Sequence[int]:
-    """The candidate tasks of a key: distinct, the same in every stage, and not the ring's on purpose.
+    """The candidate tasks of a key: distinct, the same in every stage, independent of the ring.
 
     The first steps of a shuffle (Fisher and Yates 1938) of all tasks, with one independent hash of
     the key for each step. So none comes twice, and a further candidate changes none of the others.
@@ -58,7 +58,7 @@ def pour_over_candidates(
     """Pour each key, heaviest first, over its candidates up to the lowest level that they have in common.
 
     A candidate above that level gets nothing, nor does one that would get a sliver
-    (``head_placement.SLIVER`` of the fair share): it is not worth a partial state.
+    (``pin_or_split.SLIVER`` of the fair share): it is not worth a partial state.
 
     Args:
         keys: their texts.
@@ -126,7 +126,7 @@ def enough_choices(head: Rows, tasks: int) -> int:
     return tasks
 
 
-def shares_in_words(placement: Placement, keys: Sequence[str]) -> str:
+def placement_in_words(placement: Placement, keys: Sequence[str]) -> str:
     """How many keys are whole and how many are split, the heaviest of these by name."""
     split = placement.split.tolist()
     words = f"{placement.keys - len(split):,} whole"

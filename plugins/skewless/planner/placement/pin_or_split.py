@@ -16,7 +16,7 @@ from skewless.routing.waves import GOLDEN_SECTION
 #: end up to that much off the level instead. Relative to the level and not to the key: a key
 #: that needs a thousand tasks has a thousand small pieces, all of them worth it.
 SLIVER = 1 / 512
-#: A key with more than this part of the level is heavy: its count is no luck.
+#: A key with more than this part of the level is heavy: its count is hardly off.
 HEAVY = 1 / 16
 
 
@@ -43,7 +43,7 @@ def water_level(base: Rows, rows: float, speeds: Rows | None = None) -> float:
 def pour(rows: Rows, base: Rows, speeds: Rows | None = None) -> Placement:
     """Fill the tasks one after the other up to the water level, heavy keys first.
 
-    The wrap-around rule of McNaughton (1959): only the key at a task's brim is split, so there
+    The wrap-around rule of McNaughton (1959): only the key at the end of a task's room is split, so there
     are at most ``keys + tasks - 1`` pieces.
 
     Args:
@@ -75,7 +75,7 @@ def place_whole_in_place(rows: Rows, base: Rows, old: Placement, speeds: Rows | 
     level, room = rooms(rows, base, speeds)
     room = np.maximum(room, max(level, float(rows.max(initial=0.0))) - base)
     home = Placement.pinned(old.first_tasks)
-    stays = staying(home, rows, room, level * SLIVER, home.key)
+    stays = kept_rows(home, rows, room, level * SLIVER, home.key)
     tasks = np.where(stays >= rows, home.task, -1)
     kept = np.bincount(home.task, weights=np.where(tasks >= 0, rows, 0.0), minlength=len(base))
     return Placement.pinned(_longest_first(tasks, rows, base + kept, speeds))
@@ -87,10 +87,10 @@ def rooms(rows: Rows, base: Rows, speeds: Rows | None) -> tuple[float, Rows]:
     return level, np.maximum(level * (1.0 if speeds is None else speeds) - base, 0.0)
 
 
-def staying(old: Placement, amount: Rows, room: Rows, sliver: float, rank: Indices) -> Rows:
+def kept_rows(old: Placement, amount: Rows, room: Rows, sliver: float, rank: Indices) -> Rows:
     """How much of each piece stays: those of a task in the order of ``rank``, until it is full.
 
-    A whole piece may pass the brim by a sliver; a part of one must be more than that.
+    A whole piece may exceed the room by a sliver; a part of a piece must be more than a sliver.
     """
     by_task = np.lexsort((rank, old.task))
     amounts, tasks = amount[by_task], old.task[by_task]
@@ -109,8 +109,8 @@ def staying(old: Placement, amount: Rows, room: Rows, sliver: float, rank: Indic
 def mixed_order(rows: Rows, level: float) -> Indices:
     """Heavy keys first, by weight; then the light ones, with their weights well mixed.
 
-    Of light keys of about the same count those that were seen more often were luckier. Laid down by
-    weight, the lucky ones would meet on one task, and that would get less than it was foretold.
+    Among light keys of about the same count, those with the higher counts are more likely overcounted. In the order of
+    weight the overcounted keys would meet on one task, which would get fewer rows than predicted.
     """
     heavy = int(np.count_nonzero(rows > level * HEAVY))
     light = np.arange(heavy, len(rows))
@@ -119,10 +119,10 @@ def mixed_order(rows: Rows, level: float) -> Indices:
 
 
 def wrapped(keys: Indices, rows: Rows, room: Rows, sliver: float) -> tuple[Indices, Indices, Rows]:
-    """Lay keys end to end along the rooms of the tasks, roomiest first; cut them at the tasks' brims.
+    """Lay keys end to end along the rooms of the tasks, roomiest first, and cut them where a room ends.
 
-    A brim within a sliver of the end of a key is moved there. As all brims are laid on one line,
-    what a task is short of or filled too much is carried over to the next, and slivers never add up.
+    The end of a room within a sliver of the end of a key is moved there. All ends lie on one line, so what one task
+    gets too much or too little is made up by the next, and slivers never add up.
 
     Returns:
         Key, task and rows of each piece.
@@ -132,29 +132,29 @@ def wrapped(keys: Indices, rows: Rows, room: Rows, sliver: float) -> tuple[Indic
     order = np.argsort(-room, kind="stable")
     ends = np.cumsum(rows)
     total = float(ends[-1])
-    brims = np.cumsum(room[order])
-    brims *= total / brims[-1] if brims[-1] > 0 else 0.0
-    brims = _snapped(brims, ends, sliver)
-    brims[-1] = total
-    brims = np.maximum.accumulate(brims)
-    # Every piece ends at the end of a key or at a brim; its middle says whose it is.
-    cuts = np.sort(np.concatenate([ends, brims]))
+    room_ends = np.cumsum(room[order])
+    room_ends *= total / room_ends[-1] if room_ends[-1] > 0 else 0.0
+    room_ends = _snapped(room_ends, ends, sliver)
+    room_ends[-1] = total
+    room_ends = np.maximum.accumulate(room_ends)
+    # Every piece ends where a key or a room ends; its middle says to which both it belongs.
+    cuts = np.sort(np.concatenate([ends, room_ends]))
     cuts = cuts[np.flatnonzero(np.diff(cuts, prepend=-1.0))]
     starts = np.append(0.0, cuts[:-1])
     middles = (starts + cuts) / 2
     key = np.minimum(np.searchsorted(ends, middles, side="right"), len(keys) - 1)
-    task = np.minimum(np.searchsorted(brims, middles, side="right"), len(order) - 1)
+    task = np.minimum(np.searchsorted(room_ends, middles, side="right"), len(order) - 1)
     missing = np.flatnonzero(np.bincount(key, minlength=len(keys)) == 0)  # keys without rows
     key, task = np.append(key, missing), np.append(task, np.zeros(len(missing), dtype=np.int64))
     return keys[key], order[task], np.append(cuts - starts, np.zeros(len(missing)))
 
 
-def _snapped(brims: Rows, ends: Rows, sliver: float) -> Rows:
-    at = np.searchsorted(ends, brims)
+def _snapped(room_ends: Rows, ends: Rows, sliver: float) -> Rows:
+    at = np.searchsorted(ends, room_ends)
     above = ends[np.minimum(at, len(ends) - 1)]
     below = np.where(at > 0, ends[np.maximum(at - 1, 0)], 0.0)
-    nearest = np.where(above - brims < brims - below, above, below)
-    return np.where(np.abs(nearest - brims) <= sliver, nearest, brims)
+    nearest = np.where(above - room_ends < room_ends - below, above, below)
+    return np.where(np.abs(nearest - room_ends) <= sliver, nearest, room_ends)
 
 
 def _longest_first(tasks: Indices, rows: Rows, base: Rows, speeds: Rows | None) -> Indices:

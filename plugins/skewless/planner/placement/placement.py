@@ -93,7 +93,7 @@ class Placement:
         """Rows of each of ``tasks`` tasks, given the rows of each key, shape ``(tasks,)``."""
         return sums(self.task, rows[self.key] * self.weight / WHOLE_WEIGHT, tasks)
 
-    def staying(self, other: Placement) -> Rows:
+    def kept_part(self, other: Placement) -> Rows:
         """For each key the part of its rows that have the same task here and in ``other``.
 
         Two independent draws of a share name the same task with the sum of the products of the

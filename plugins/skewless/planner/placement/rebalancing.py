@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from skewless.planner.placement.cycle_removal import without_cycles
-from skewless.planner.placement.pin_or_split import SLIVER, rooms, staying, wrapped
+from skewless.planner.placement.pin_or_split import SLIVER, kept_rows, rooms, wrapped
 from skewless.planner.placement.placement import Indices, Placement, Rows, cells_of, distinct, sums
 from skewless.routing.plan import WHOLE_WEIGHT
 
@@ -56,7 +56,7 @@ def _wanted(old: Placement, amounts: Rows, base: Rows, speeds: Rows | None) -> _
     rows = sums(old.key, amounts, old.keys)
     level, room = rooms(rows, base, speeds)
     sliver = level * SLIVER
-    stays = staying(old, amounts, room, sliver, -old.key)
+    stays = kept_rows(old, amounts, room, sliver, -old.key)
     rest = rows - sums(old.key, stays, old.keys)
     # A key that keeps all but a sliver of itself keeps that too.
     whole = (rest <= 0) | ((rest < rows) & (rest <= sliver))

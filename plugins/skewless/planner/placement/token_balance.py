@@ -13,12 +13,11 @@ from skewless.planner.placement.placement import Rows
 from skewless.routing.hashing import KEY_SEED
 from skewless.routing.ring import Ring
 
-#: How often all reducers are gone through at most, and how many tokens are moved in memory at most
-#: to make room for others: what is not even by then is left to the head, and a call stays well below
-#: a second.
+#: Passes over all reducers, at most, and tokens shifted in memory to insert others, at most, so that a call stays well
+#: below a second. What is still uneven then is left to the head.
 PASSES = 32
 MOST_MOVES = 500_000_000
-#: Fewer rows than this for each reducer are no tail to even out: they are noise.
+#: With fewer rows than this per reducer the unevenness of the tail is noise.
 ROWS_PER_REDUCER = 30
 #: Tokens that one reducer gives or takes in a row, to see whether that helps.
 LOOK_AHEAD = 12

@@ -1,15 +1,14 @@
 """``adaptive``: heavy keys are placed one by one on top of the tail the ring gave each task.
 
 The tail is many light keys: a ring spreads it well enough, and nobody has to name its keys.
-What a ring cannot spread is the head. So we take the tail's load of each task as given and
-pour the head keys on top up to one common level; the key at a task's brim is split, and its
-partial states are merged at the end. Where keys may not be split they are placed whole.
+What a ring cannot spread is the head. So the tail's load of each task is taken as given, and the head keys are
+placed on top of it, up to one common level. A key that does not fit on one task is split, and its partial states
+are merged at the end. If keys may not be split, they are placed whole.
 
-Two ways of pouring are proposed. ``rebalance`` leaves rows where they are as far as the level
-allows; ``repack`` starts afresh, which may need fewer pieces. Where the head is too light to
-level the tail, the tail itself is evened out by tokens. Where slots are free, reducers are added
-as far as the spec allows, or else the fullest reducers' keys are split over virtual tasks. The
-planner prices all of them.
+Two placements are proposed. ``rebalance`` leaves rows where they are as far as the level allows; ``repack`` starts
+from nothing, which may need fewer pieces. If the head is too light to level the tail, tokens even out the tail
+itself. If fewer tasks than cores are in use, reducers are added as far as the spec allows; if it does not allow
+them, the keys of the fullest reducers are split over virtual tasks. The planner prices all proposals.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ WORTH_A_TASK_ROWS = 1000
 
 
 def propose(job: Job, forecast: Forecast) -> Sequence[Proposal]:
-    """Place the head on the ring as it is; and on other rings, where the tail or the slots ask for it."""
-    if len(forecast.plan.tasks) == forecast.slots == 1:
+    """Place the head on the ring as it is; and on other rings, if the tail is uneven or tasks are missing."""
+    if len(forecast.plan.tasks) == forecast.parallelism == 1:
         return ()
     proposals = list(_on_this_ring(job, forecast))
     tail = forecast.tail_rows(forecast.plan)
@@ -47,7 +46,7 @@ def propose(job: Job, forecast: Forecast) -> Sequence[Proposal]:
     reducers = _reducers_wanted(job, forecast)
     if reducers != len(forecast.plan.ring.tokens):
         proposals += _other_reducers(job, forecast, reducers)
-    elif len(tail) < forecast.slots:
+    elif len(tail) < forecast.parallelism:
         proposals += _more_tasks(job, forecast)
     return proposals
 
@@ -119,7 +118,7 @@ def _more_tasks(job: Job, forecast: Forecast) -> Iterator[Proposal]:
     factors = {reducer: plan.factors.get(reducer, 1) for reducer in plan.ring.reducers}
     reducers = np.array([task.reducer for task in plan.tasks])
     tail = dict(enumerate(np.bincount(reducers, weights=forecast.tail_rows(plan)).tolist()))
-    free = forecast.slots - len(plan.tasks)
+    free = forecast.parallelism - len(plan.tasks)
     while free > 0:
         able = [one for one, factor in factors.items() if factor <= free and 2 * factor <= job.spec.routing.max_factor]
         if not able:
@@ -129,7 +128,7 @@ def _more_tasks(job: Job, forecast: Forecast) -> Iterator[Proposal]:
         factors[fullest] *= 2
     split = {reducer: factor for reducer, factor in factors.items() if factor > 1}
     if split != plan.factors:
-        words = f"key buckets for {len(split):,} reducers, {forecast.slots - free:,} tasks in all"
+        words = f"key buckets for {len(split):,} reducers, {forecast.parallelism - free:,} tasks in all"
         yield _elsewhere(job, forecast, "split tasks", words, plan.ring, split)
 
 

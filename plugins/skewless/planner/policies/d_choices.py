@@ -13,7 +13,7 @@ import numpy as np
 
 from skewless.documents.job import Job
 from skewless.planner.forecast.forecast import Forecast
-from skewless.planner.placement.greedy_d import enough_choices, heavy, pour_over_candidates, shares_in_words
+from skewless.planner.placement.greedy_d import enough_choices, heavy, placement_in_words, pour_over_candidates
 from skewless.planner.policies.proposal import Proposal
 
 
@@ -30,6 +30,6 @@ def propose(job: Job, forecast: Forecast) -> Sequence[Proposal]:
     placement = pour_over_candidates(keys, loads, tail, np.where(head, wanted, 2), splittable=job.splittable)
     words = (
         f"place {int(head.sum()):,} heavy keys, {wanted} candidates each, and {int((~head).sum()):,} others, two each: "
-        f"{shares_in_words(placement, keys)}"
+        f"{placement_in_words(placement, keys)}"
     )
     return (Proposal("d choices", words, placement),)

@@ -17,7 +17,7 @@ import numpy as np
 
 from skewless.documents.job import Job
 from skewless.planner.forecast.forecast import Forecast
-from skewless.planner.placement.greedy_d import pour_over_candidates, shares_in_words
+from skewless.planner.placement.greedy_d import placement_in_words, pour_over_candidates
 from skewless.planner.policies.proposal import Proposal
 
 
@@ -31,5 +31,5 @@ def propose(job: Job, forecast: Forecast) -> Sequence[Proposal]:
         keys, forecast.head_loads, forecast.tail_rows(plan), np.full(len(keys), choices), splittable=job.splittable
     )
     offered = min(choices, len(plan.tasks))
-    words = f"place {len(keys):,} keys, {offered} candidates each: {shares_in_words(placement, keys)}"
+    words = f"place {len(keys):,} keys, {offered} candidates each: {placement_in_words(placement, keys)}"
     return (Proposal("partial key", words, placement),)

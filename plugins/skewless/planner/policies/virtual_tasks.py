@@ -78,14 +78,14 @@ def propose(job: Job, forecast: Forecast) -> Sequence[Proposal]:
     """Split the reducers with a task that is too large, merge those that are small, or do both."""
     routing, groups = job.spec.routing, _groups(forecast)
     loads = forecast.loads_unchanged()
-    fair = float(loads.sum()) / forecast.slots
+    fair = float(loads.sum()) / forecast.parallelism
     limit = _Limit(
         rows=fair * (1.0 + routing.threshold) * (1.0 + _TOLERANCE),
         states=float("inf") if routing.task_states is None else routing.task_states,
     )
     due = [group for group in groups if not limit.holds(group)]
     # Slots are free if there are more of them than tasks, or if they wait while the largest task runs.
-    free = len(loads) < forecast.slots or float(loads.max()) > fair * (1.0 + _TOLERANCE)
+    free = len(loads) < forecast.parallelism or float(loads.max()) > fair * (1.0 + _TOLERANCE)
     able = [group for group in due if free and group.factor < routing.max_factor]
     stuck = [group for group in due if not free or group.factor >= routing.max_factor]
     small = [group for group in groups if group.factor > 1 and limit.holds(group.merged(), HYSTERESIS)]

@@ -12,7 +12,7 @@ import numpy as np
 
 from skewless.documents.job import Job
 from skewless.planner.forecast.forecast import Forecast
-from skewless.planner.placement.greedy_d import heavy, pour_over_candidates, shares_in_words
+from skewless.planner.placement.greedy_d import heavy, placement_in_words, pour_over_candidates
 from skewless.planner.policies.proposal import Proposal
 
 
@@ -27,6 +27,6 @@ def propose(job: Job, forecast: Forecast) -> Sequence[Proposal]:
     placement = pour_over_candidates(keys, loads, tail, np.where(head, tasks, 2), splittable=job.splittable)
     words = (
         f"place {int(head.sum()):,} heavy keys over all {tasks} tasks, and {int((~head).sum()):,} others, "
-        f"two candidates each: {shares_in_words(placement, keys)}"
+        f"two candidates each: {placement_in_words(placement, keys)}"
     )
     return (Proposal("w choices", words, placement),)

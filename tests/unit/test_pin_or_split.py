@@ -168,5 +168,5 @@ def test_rows_that_stay_are_those_whose_draws_name_the_same_task() -> None:
     half = WHOLE_WEIGHT // 2
     old = Placement.of_shares([((0, WHOLE_WEIGHT),), ((1, WHOLE_WEIGHT),), ((0, half), (1, half))])
     new = Placement.of_shares([((0, WHOLE_WEIGHT),), ((0, WHOLE_WEIGHT),), ((1, half), (2, half))])
-    assert old.staying(new).tolist() == [1.0, 0.0, 0.25]
+    assert old.kept_part(new).tolist() == [1.0, 0.0, 0.25]
     assert new.pairs_beyond(old) == 2

@@ -207,7 +207,7 @@ def test_after_stage_0_a_warm_start_is_held_to_what_came() -> None:
     same, other = night(3), night(3, 300)
     same.play(plan)
     other.play(plan)
-    source = "run b of 100,000 rows, from which plan 0 was made"
+    source = "run b of 100,000 rows, from which the first plan was made"
     assert drifted_sentence(plan, same.reports[0]) == f"the keys are spread as in {source}"
     said = drifted_sentence(plan, other.reports[0])
     assert said.startswith("the keys differ by at least ")
@@ -223,7 +223,7 @@ def test_a_first_run_planned_from_a_sample_is_held_to_the_sample_and_to_no_run()
     first.play(plan)
     other.play(plan)
     said = [drifted_sentence(plan, run.reports[0]) for run in (first, other)]
-    assert all(words.endswith("a sample of 5,000 rows, from which plan 0 was made") for words in said)
+    assert all(words.endswith("a sample of 5,000 rows, from which the first plan was made") for words in said)
     assert said[1].startswith("the keys differ by at least ")
     assert not any("run" in decision.sentence for decision in first.decisions), "there has been none before"
 
@@ -233,7 +233,7 @@ def test_a_plan_0_of_an_older_release_claims_no_source() -> None:
     same = night(3)
     same.play(plan)
     said = drifted_sentence(plan, same.reports[0])
-    assert said == "the keys are spread as in its forecast, from which plan 0 was made"
+    assert said == "the keys are spread as in its forecast, from which the first plan was made"
 
 
 def test_every_plan_0_says_what_it_was_made_from_and_no_later_plan_does() -> None:
