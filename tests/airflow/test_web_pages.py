@@ -236,7 +236,7 @@ def test_a_run_of_many_tasks_and_keys_is_a_small_page(viewer: TestClient) -> Non
     assert len(text.encode()) < _MOST_BYTES
     assert "The 60 longest queues of 2,000 tasks" in text
     assert "1,940 other tasks" in text
-    assert "The 50 hottest of 20,000 keys" in text
+    assert "The 50 hottest of 20,000 head keys" in text
     begun = time.monotonic()
     assert _page(viewer, "large") == text
     assert time.monotonic() - begun < 1.0, "what was read once is not read again"
