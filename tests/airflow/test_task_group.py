@@ -64,7 +64,7 @@ def test_the_dags_own_defaults_go_before_ours() -> None:
 
 
 def test_a_spec_that_is_missing_is_told_when_the_dag_is_made() -> None:
-    with DAG("mine", schedule=None), pytest.raises(SpecError, match="a readable YAML file"):
+    with DAG("mine", schedule=None), pytest.raises(SpecError, match="the file cannot be read"):
         adaptive_aggregation("/nowhere.yaml")
 
 
