@@ -4,7 +4,8 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help demo test readers mutants up down cluster cluster-down env test-all test-long test-cluster bench faults soak docs lint setup setup-tests setup-cluster setup-cluster-tests corpus
 
-# Two files of tests run at a time, the longest first: see tests/conftest.py.
+# Two files of tests run at a time, the longest first: see tests/conftest.py. The unit tests go first and alone, without
+# Spark or Airflow in their process: most mistakes are told in half a minute.
 PYTEST := python -m pytest -n 2 --no-loadscope-reorder
 IN_VENV := . .venv/environment.sh &&
 
@@ -15,12 +16,13 @@ demo: setup corpus ## Run the nightly job over Python's own sources in Airflow, 
 	@$(IN_VENV) python -m deploy.local demo
 
 test: setup-tests ## Run all tests except the long ones (ten minutes): core, leases, Spark, a DAG in Airflow, pages, some faults
-	@$(IN_VENV) $(PYTEST) -m "not long"
+	@$(IN_VENV) $(PYTEST) tests/unit
+	@$(IN_VENV) $(PYTEST) -m "not long" --ignore tests/unit
 
 test-all: test test-long test-cluster ## Run all tests (forty minutes)
 
 test-long: setup-tests ## Run the long tests, except those of test-cluster
-	@$(IN_VENV) $(PYTEST) -m long --ignore tests/cluster
+	@$(IN_VENV) $(PYTEST) -m long --ignore tests/cluster --ignore tests/unit
 
 mutants: setup-tests ## Plant faults in a copy of the code, one at a time, and print those that no test catches (an hour); ONLY=word for some
 	@$(IN_VENV) python -m tests.planted $(if $(ONLY),--only $(ONLY))
