@@ -109,10 +109,12 @@ find_java() {
 export JAVA_HOME='$home'
 export PATH='$PWD/.venv/bin':"\$PATH"
 export PYSPARK_PYTHON='$PWD/.venv/bin/python'
+# Each step and each worker imports thousands of modules: they are compiled once, and not by each process anew.
+unset PYTHONDONTWRITEBYTECODE
 EOF
 }
 
-# What only some doors need comes from Debian, where we may install it. Where not, those doors say what is missing.
+# What only some commands need comes from Debian if we may install it. If not, those commands say what is missing.
 install() {
   if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
     say "Installing $* ..."

@@ -1,4 +1,4 @@
-"""No DAGs: an Airflow import error here names every spec of the catalog that is broken."""
+"""No DAGs: the import error of this file in Airflow names every broken spec of the catalog."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One Airflow DAG for each sound spec of the job catalog; wiring only."""
+"""One Airflow DAG for each valid spec of the job catalog."""
 
 from __future__ import annotations
 

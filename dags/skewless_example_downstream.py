@@ -1,4 +1,4 @@
-"""An example of a DAG that waits for a published result, and reads what its event says of it."""
+"""An example of a DAG that waits for a published result and reads the facts in its asset event."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def downstream() -> None:
 
     @task(inlets=[RESULT])
     def read_result(inlet_events: Any = None) -> dict[str, Any]:
-        """The newest event's facts, held to the files that it names."""
+        """Read the files that the newest event names, and compare them with its facts."""
         import pandas as pd  # noqa: PLC0415  # a DAG file is parsed often, and should need next to nothing
 
         extra = inlet_events[RESULT][-1].extra
         table = pd.read_parquet(extra["path"])
         if len(table) != extra["keys"]:
-            # A later run of the same day is in place already: its own event starts this DAG once more.
+            # A later run has published the same day meanwhile: its own event starts this DAG again.
             return {"read": len(table), "said": extra["keys"], "newer": True}
         return {
             "read": len(table),

@@ -1,7 +1,7 @@
-"""An example of an aggregation within a DAG of one's own, from a spec in Python, with tasks around it.
+"""An example of a DAG of your own: an aggregation from a spec in Python, with tasks before and after it.
 
-It counts the words of the demo's corpus by file. Deadline and failure callback are examples too: what they
-call writes to a log.
+It counts the words of the demo's corpus by file. Its deadline and its failure callback are examples, too: they write
+to a log.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ with DAG(
 
     @task
     def before() -> None:
-        """What has to be done before the input is complete."""
+        """A task of yours that completes the input."""
 
     @task
     def after() -> None:
-        """What is made of the result."""
+        """A task of yours that uses the result."""
 
     before() >> adaptive_aggregation(SPEC, form=True) >> after()

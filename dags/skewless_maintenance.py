@@ -1,4 +1,4 @@
-"""Maintenance: run directories that nobody needs any more go, once a week."""
+"""Maintenance: once a week, run directories that are no longer needed are thinned or removed."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from airflow.sdk import Param, dag, task
     catchup=False,
     max_active_runs=1,
     tags=["skewless-maintenance"],
-    doc_md="Never touched: the two newest finished runs of a job, unfinished runs that are young, and the documents of "
-    "runs whose result is the published one. The log of the task says of each run what becomes of it, and why.",
+    doc_md="Thins and removes old run directories. It never touches the two newest finished runs of a job, young "
+    "unfinished runs, and the documents of a run whose result is the published one. The task log says for each run "
+    "what is done with it, and why.",
     params={
         "finished_days": Param(30, type="integer", minimum=1, title="Days that finished runs are kept"),
         "unfinished_days": Param(7, type="integer", minimum=1, title="Days that unfinished runs are kept"),
-        "dry_run": Param(False, type="boolean", title="Only say what would go"),
+        "dry_run": Param(False, type="boolean", title="Dry run: only log what would be removed"),
     },
 )
 def maintenance() -> None:
@@ -28,7 +29,7 @@ def maintenance() -> None:
 
     @task
     def prune(params: dict[str, Any] | None = None) -> dict[str, int]:
-        """Say what becomes of each run, and do it."""
+        """Log what is done with each run, and do it."""
         from skewless_airflow.retention import prune_runs  # noqa: PLC0415  # a DAG file is parsed often
 
         given = params or {}

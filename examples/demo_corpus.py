@@ -1,7 +1,7 @@
-"""The demo's corpus: the Python standard library's own sources, as they are; and their tokens, as Parquet.
+"""The demo's corpus: the sources of Python's standard library, and their tokens as Parquet.
 
-Every machine that runs Skewless has it, nobody has to download it, and it is skewed as
-real data is: a comma or ``self`` is a key like any other, only ten thousand times heavier.
+Every machine that runs Skewless has them, so nothing is downloaded. They are skewed like real data: ``self`` is a key
+like any other, but ten thousand times heavier than most.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-#: Folders of the corpus: the files as they are, and their tokens as Parquet.
+#: Folders of the corpus: the unchanged files, and their tokens as Parquet.
 SOURCES, TOKENS = "python_sources", "python_tokens"
 
-#: Parquet files of the tokens: enough for a wave of one percent. Each has a bit of everything, as
-#: in a table that many writers wrote at once.
+#: Parquet files of the tokens: enough for a wave of one percent. Each is a mixture of all sources, as in a table that
+#: many writers write at once.
 PARTS = 128
 
 #: A token: a name or a word, in code, comments and strings alike. A regular expression and not
-#: ``tokenize``, because the library's own tests hold files that are broken on purpose.
+#: ``tokenize``, because the library's own tests contain files that are broken on purpose.
 TOKEN = re.compile(r"[A-Za-z_]\w*")
 
 _NEWLINE = ord("\n")
@@ -39,7 +39,7 @@ SCHEMA = pa.schema([("token", pa.string()), ("file", pa.string()), ("line", pa.i
 
 
 def source_files() -> list[Path]:
-    """The standard library's own ``.py`` files, sorted; not what was installed beside it."""
+    """The standard library's own ``.py`` files, sorted, without installed packages."""
     root = _library()
     found = (path for path in root.rglob("*.py") if "site-packages" not in path.parts)
     return sorted(path for path in found if "dist-packages" not in path.parts)
@@ -47,7 +47,7 @@ def source_files() -> list[Path]:
 
 def tokens_of(path: Path) -> pa.Table:
     """The tokens of a file, in order, with their line from 1 and column from 0."""
-    # A byte order mark is no column of its line.
+    # A byte order mark does not count as a column.
     text = path.read_text(encoding="utf-8-sig", errors="replace")
     found = list(TOKEN.finditer(text))
     starts = np.fromiter((one.start() for one in found), dtype=np.int64, count=len(found))
@@ -71,11 +71,11 @@ def _write_part(job: tuple[int, Sequence[Path], Path]) -> int:
 
 
 def _kept(folder: Path, write: Callable[[list[Path], Path], dict[str, object]]) -> dict[str, object]:
-    """Fill a folder from the sources unless it is there already for this Python; returns what it holds.
+    """Fill a folder from the sources, unless it exists already for this Python; returns facts about its content.
 
     Args:
-        folder: it appears whole or not at all.
-        write: fills a draft of it from the sources, and says what it then holds.
+        folder: the folder, which appears complete or not at all.
+        write: fills a draft of it from the sources, and returns facts about its content.
     """
     note, version = "_corpus.json", platform.python_version()
     if (folder / note).exists():
@@ -93,12 +93,12 @@ def _kept(folder: Path, write: Callable[[list[Path], Path], dict[str, object]]) 
 
 
 def build(folder: Path) -> dict[str, object]:
-    """Write the corpus unless it is there already for this Python; returns what it holds."""
+    """Write the tokens, unless they exist already for this Python; returns facts about them."""
     return _kept(folder, _write_tokens)
 
 
 def copy_sources(folder: Path) -> dict[str, object]:
-    """Copy the sources unless they are there already for this Python; returns what is there."""
+    """Copy the sources, unless they exist already for this Python; returns facts about them."""
     return _kept(folder, _copy_all)
 
 
@@ -128,9 +128,11 @@ def _say(line: str) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """``python -m examples.demo_corpus [--tokens]``: below ``$SKEWLESS_ROOT``, or ``data``."""
+    """``python -m examples.demo_corpus [--tokens]``: writes below ``$SKEWLESS_ROOT``, or ``data``."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tokens", action="store_true", help="also the tokens as Parquet, for jobs without a map")
+    parser.add_argument(
+        "--tokens", action="store_true", help="also write the tokens as Parquet, for jobs without a map"
+    )
     told = parser.parse_args(arguments)
     root = Path(os.environ.get("SKEWLESS_ROOT", "data")) / "corpus"
     held = copy_sources(root / SOURCES)

@@ -1,4 +1,4 @@
-"""What ``docker-compose.yml`` says, as values: only as much of the format as our own file uses."""
+"""Reads ``docker-compose.yml``: only as much of the format as our own file uses."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ class Mount:
 
 @dataclass(frozen=True)
 class Service:
-    """One service, its variables filled in.
+    """One service, with its variables filled in.
 
     Attributes:
-        name: which is also its host name.
-        image: what it runs; our own, or PostgreSQL's.
+        name: also its host name.
+        image: our own, or PostgreSQL's.
         command: program and arguments.
         environment: what the file adds to the image's own.
-        health: the program and arguments that tell whether it is well; empty if nobody asks.
-        after: the services that must be there before, each with compose's word for how far.
+        health: the program and arguments of its health check; empty if it has none.
+        after: the services that it waits for, each with compose's condition.
         ports: those it listens on inside its container, each with the one published on the host, or None.
         mounts: its volumes.
         stop_signal: the name of the signal that asks it to stop.
-        once: whether it does its work and ends.
+        once: whether it ends when its work is done.
     """
 
     name: str
@@ -58,14 +58,14 @@ class Service:
 
 
 def read_composition(path: Path, variables: Mapping[str, str]) -> dict[str, Service]:
-    """The services of a compose file, those that others wait for first.
+    """The services of a compose file, each after those that it waits for.
 
     Args:
         path: the compose file.
         variables: what ``${NAME}`` stands for.
 
     Raises:
-        ClusterError: a variable that the file insists on is missing, or services wait for each other.
+        ClusterError: a required variable is missing, or services wait for each other.
     """
     text = path.read_text(encoding="utf-8")
     # Filled in after parsing, as compose does: a value must not become structure.
@@ -73,17 +73,11 @@ def read_composition(path: Path, variables: Mapping[str, str]) -> dict[str, Serv
     return _in_order({name: _service(name, fields) for name, fields in services.items()})
 
 
-def required_variables(path: Path) -> set[str]:
-    """The variables that a compose file insists on."""
-    text = path.read_text(encoding="utf-8")
-    return {found["name"] for found in _VARIABLE.finditer(text) if found["form"] == ":?"}
-
-
 def fill_in(text: str, variables: Mapping[str, str]) -> str:
     """Replace ``${NAME}``, ``${NAME:-default}`` and ``${NAME:?message}``; ``$$`` is a dollar.
 
     Raises:
-        ClusterError: with the message, for a name that must have a value and has none.
+        ClusterError: with the message of the file, if a required variable has no value.
     """
 
     def value(found: re.Match[str]) -> str:

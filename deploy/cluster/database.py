@@ -1,4 +1,4 @@
-"""A PostgreSQL of our own: what its image does before the first start, done here."""
+"""A PostgreSQL of our own, prepared as its container image does before the first start."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OWNER = "postgres"
 
 @dataclass(frozen=True)
 class Postgres:
-    """Where PostgreSQL is, and as whom it runs.
+    """An installation of PostgreSQL and the user that it runs as.
 
     Attributes:
         binaries: the folder of ``postgres`` and ``initdb``.
@@ -33,14 +33,14 @@ class Postgres:
     prefix: tuple[str, ...]
 
     def program(self, service: Program) -> Program:
-        """The service's program as it is started here: on the loopback only, its socket beside its data."""
+        """The program of the service on this machine: on the loopback only, with its socket in the data folder."""
         data = service.environment["PGDATA"]
         here = ("-D", data, "-c", f"listen_addresses={LOOPBACK}", "-c", f"unix_socket_directories={data}")
         command = (*self.prefix, str(self.binaries / service.command[0]), *here, *service.command[1:])
         return replace(service, command=command, health=(str(self.binaries / service.health[0]), *service.health[1:]))
 
     def prepare(self, environment: Mapping[str, str]) -> None:
-        """Make the cluster of databases in ``PGDATA`` unless it is there.
+        """Initialise ``PGDATA`` unless that is done.
 
         Raises:
             ClusterError: PostgreSQL refused, or its user may not enter the folder.
@@ -51,7 +51,7 @@ class Postgres:
             shutil.chown(data.parent, _OWNER, _OWNER)
         if subprocess.run([*self.prefix, "test", "-r", data.parent], check=False).returncode:  # noqa: S603
             raise ClusterError(
-                f"folder {data.parent}", f"one that user {_OWNER} may enter", "one above it that is closed",
+                f"folder {data.parent}", f"one that user {_OWNER} may enter", "one below a closed folder",
                 "set SKEWLESS_CLUSTER_HOME to a folder elsewhere, such as one in /var/tmp",
             )  # fmt: skip
         if (data / "PG_VERSION").exists():
@@ -86,7 +86,7 @@ class Postgres:
         )
         if done.returncode:
             raise ClusterError(
-                f"PostgreSQL's {Path(command[0]).name}", "a database", " ".join(done.stderr.split()) or "no reason"
+                f"PostgreSQL's {Path(command[0]).name}", "a database", " ".join(done.stderr.split()) or "no message"
             )
 
 
@@ -94,13 +94,13 @@ def find_postgres() -> Postgres:
     """The PostgreSQL of this machine.
 
     Raises:
-        ClusterError: there is none, or nobody that it could run as.
+        ClusterError: there is none, or no user that it could run as.
     """
     found = _binaries()
     if found is None:
         raise ClusterError(
             "cluster", f"PostgreSQL {RELEASE}", f"neither {_DEBIAN} nor initdb on the PATH",
-            f"install it (Debian: apt-get install postgresql-{RELEASE}), no service of it need run",
+            f"install it (Debian: apt-get install postgresql-{RELEASE}); its service need not run",
         )  # fmt: skip
     if os.geteuid() != 0:
         return Postgres(found, ())
@@ -108,7 +108,10 @@ def find_postgres() -> Postgres:
         pwd.getpwnam(_OWNER)
     except KeyError:
         raise ClusterError(
-            "cluster", f"a user {_OWNER}, because PostgreSQL refuses to run as root", "none", "make one, or be another"
+            "cluster",
+            f"a user {_OWNER}, because PostgreSQL refuses to run as root",
+            "none",
+            "create that user, or run this as another user than root",
         ) from None
     return Postgres(found, ("setpriv", f"--reuid={_OWNER}", f"--regid={_OWNER}", "--init-groups"))
 

@@ -1,4 +1,4 @@
-"""What can go wrong with a cluster, in one sentence."""
+"""Errors of the cluster, each in one sentence."""
 
 from __future__ import annotations
 

@@ -28,19 +28,19 @@ from skewless_airflow.connect.process_session import Session, ask, begin, end
 COMPOSE_FILE = PROJECT / "docker-compose.yml"
 USER = "admin"
 
-#: Until a service is well: a first migration of Airflow's database on two slow, busy cores.
+#: Until a service is healthy: the first migration of Airflow's database, on two slow, busy cores.
 START_SECONDS = 300.0
 #: How long each request to stop may take before a stronger one; a stopping task first stops Spark.
 STOP_SECONDS = 15.0
 
-#: What the image sets for all services (`ENV` in the Dockerfile), here.
+#: What `ENV` in the Dockerfile sets for all services, for this machine.
 IMAGE_ENVIRONMENT = {
     "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
     "PYSPARK_PYTHON": sys.executable,
     "PYTHONUNBUFFERED": "1",
     "NO_COLOR": "1",
 }
-#: What a process needs to know of this machine, and a container does not.
+#: Variables of this machine that a process needs and a container does not.
 _OF_THE_MACHINE = ("HOME", "JAVA_HOME", "LANG", "TMPDIR", "TZ")
 
 
@@ -61,7 +61,7 @@ class Home:
 
     @property
     def output(self) -> Path:
-        """What each service said."""
+        """The output of each service."""
         return self.folder / "output"
 
     @property
@@ -75,10 +75,10 @@ class Cluster:
     """A cluster that was started.
 
     Attributes:
-        sessions: of each program that stays, in the order they were started.
+        sessions: by service, in the order in which they were started.
         stop_signals: the name of the signal that asks each to stop.
-        layers: how far each is from those that wait for nobody; stopped in reverse.
-        ports: what each port of a container is here.
+        layers: 0 for a service that waits for none, else one more than the services it waits for; stopped in reverse.
+        ports: by port of a container the port on this machine.
     """
 
     sessions: Mapping[str, Session]
@@ -100,7 +100,7 @@ class Cluster:
         return any(one.processes() for one in self.sessions.values())
 
     def kill(self, service: str) -> None:
-        """End a service as the power does: with all that it started, and nobody asked."""
+        """Kill a service with everything that it started, as a power failure would."""
         for pid in self.sessions[service].processes():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -118,22 +118,22 @@ def running(home: Home) -> Cluster | None:
 
 
 def describe(home: Home, variables: Mapping[str, str]) -> tuple[dict[str, Service], Topology]:
-    """The services of the compose file, and the same as programs of this machine.
+    """The services of the compose file, and the same services as programs of this machine.
 
     Args:
-        home: where they keep what they write.
-        variables: what the compose file's variables stand for.
+        home: where they write.
+        variables: the values of the compose file's variables.
     """
     services = read_composition(COMPOSE_FILE, variables)
     return services, lay_out(services, PROJECT, home.folder, _port)
 
 
 def start(home: Home, tell: Callable[[str], None]) -> Cluster:
-    """Start everything, each service when those it waits for are well; it outlives this process.
+    """Start all services, each when those it waits for are healthy; they outlive this process.
 
     Args:
         home: where it lives.
-        tell: is told of each service that is up.
+        tell: called with the name of each service that is up.
 
     Raises:
         ClusterError: something does not start; what was started is stopped again.
@@ -171,7 +171,7 @@ def start(home: Home, tell: Callable[[str], None]) -> Cluster:
 
 
 def stop(home: Home) -> bool:
-    """Stop the cluster and everything it started, those first that nobody waits for.
+    """Stop the cluster and everything it started; a service stops before those that it waits for.
 
     Returns:
         Whether anything was running.
@@ -189,9 +189,9 @@ def stop(home: Home) -> bool:
 
 
 def variables(home: Home) -> dict[str, str]:
-    """What the compose file's variables stand for: the secrets of ``.cluster/.env``, then this environment's.
+    """The values of the compose file's variables: the secrets in ``.cluster/.env``, overridden by the environment.
 
-    The secrets are made at the first call.
+    The first call makes the secrets.
     """
     made = subprocess.run(  # noqa: S603  # our own script
         [sys.executable, str(PROJECT / "deploy" / "docker" / "make_env.py"), str(home.secrets)],
@@ -205,14 +205,14 @@ def variables(home: Home) -> dict[str, str]:
 
 
 def password(home: Home) -> str:
-    """The password of ``USER``, as the cluster was made with it."""
+    """The password of ``USER``."""
     return variables(home)["SKEWLESS_ADMIN_PASSWORD"]
 
 
 def _on_this_machine(program: Program) -> Program:
     """The program with this machine's environment, and PostgreSQL as our own."""
     machine = {name: os.environ[name] for name in _OF_THE_MACHINE if name in os.environ}
-    # All talk is on the loopback: nobody else may listen, and no proxy has to be asked.
+    # All traffic is on the loopback: no other machine can connect, and no proxy is needed.
     alone = {"SPARK_LOCAL_IP": LOOPBACK, "NO_PROXY": "*", "no_proxy": "*"}
     whole = with_environment(program, {**machine, **IMAGE_ENVIRONMENT, **alone})
     if program.name != "postgres":
@@ -223,14 +223,14 @@ def _on_this_machine(program: Program) -> Program:
 
 
 def _await_health(home: Home, program: Program, session: Session) -> None:
-    """Ask the service's own health check until it says yes."""
+    """Repeat the health check of a service until it succeeds."""
     begun = time.monotonic()
-    while subprocess.run(  # noqa: S603  # the compose file's words
+    while subprocess.run(  # noqa: S603  # the command is from our compose file
         program.health, env=dict(program.environment), cwd=home.folder, capture_output=True, check=False
     ).returncode:
         passed = time.monotonic() - begun
         if not session.leads():
-            raise ClusterError(f"service {program.name}", "that it stays up", _last_words(home, program.name))
+            raise ClusterError(f"service {program.name}", "a service that stays up", _last_words(home, program.name))
         if passed > START_SECONDS:
             raise ClusterError(
                 f"service {program.name}", f"health within {passed:.0f} s", _last_words(home, program.name)

@@ -1,8 +1,8 @@
 """From services in containers to programs on this machine: the same commands and environment, other places.
 
-A container has a network and a file system of its own, a process has not. So host names become this
-machine's, ports become free ones, and the folders of image and volumes become folders of the checkout
-and of the state directory. Nothing else is changed.
+A container has its own network and file system, a process does not. So host names become
+that of this machine, ports become free ones, and the folders of image and volumes become folders of the checkout and
+of the state directory. Nothing else is changed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from deploy.cluster.composition import Service
 from deploy.cluster.errors import ClusterError
 
-#: Where the image has the checkout, and where it may write.
+#: The folders of the image: that of the checkout, and the one that it may write to.
 IMAGE_CHECKOUT = "/opt/skewless"
 IMAGE_STATE = "/var/lib/skewless"
 LOOPBACK = "127.0.0.1"
@@ -23,7 +23,7 @@ LOOPBACK = "127.0.0.1"
 
 @dataclass(frozen=True)
 class Program:
-    """A service as it runs here; the fields are those of ``Service``, in the places of this machine."""
+    """A service on this machine; the fields are those of ``Service``, with local folders and ports."""
 
     name: str
     command: tuple[str, ...]
@@ -36,11 +36,11 @@ class Program:
 
 @dataclass(frozen=True)
 class Topology:
-    """All programs, those that others wait for first.
+    """All programs, each after those that it waits for.
 
     Attributes:
         programs: by the name of their service.
-        ports: what each port of a container is here.
+        ports: by port of a container the port on this machine.
     """
 
     programs: Mapping[str, Program]
@@ -50,16 +50,16 @@ class Topology:
 def lay_out(
     services: Mapping[str, Service], checkout: Path, state: Path, choose_port: Callable[[int | None], int]
 ) -> Topology:
-    """Give every service its place on this machine.
+    """Give every service its folders and ports on this machine.
 
     Args:
         services: by name, in starting order.
         checkout: the folder that the image has as ``IMAGE_CHECKOUT``.
         state: the folder for everything that the services write.
-        choose_port: a free port; its argument is the one that the file publishes, to be taken if it can be.
+        choose_port: returns a free port; its argument is the published one, which it should take if that is free.
 
     Raises:
-        ClusterError: two services have the same port, which here they cannot both have.
+        ClusterError: two services use the same port, which is impossible on one machine.
     """
     ports = _chosen_ports(services, choose_port)
     folders = _folders(services, checkout, state)
@@ -80,12 +80,12 @@ def lay_out(
 
 @dataclass(frozen=True)
 class _Fitting:
-    """Puts this machine's places into values.
+    """Replaces hosts, ports and folders of containers by those of this machine.
 
     Attributes:
-        hosts: the names that services have for each other.
-        ports: new by old.
-        folders: new by old, longest first.
+        hosts: the host names of the services.
+        ports: the new one by the old one.
+        folders: the new one by the old one, longest first.
     """
 
     hosts: frozenset[str]
@@ -93,7 +93,7 @@ class _Fitting:
     folders: Mapping[str, str]
 
     def words(self, words: tuple[str, ...]) -> tuple[str, ...]:
-        """The arguments of a command; a host name alone is one after ``--host`` only."""
+        """The arguments of a command; a word is a host name only after ``--host`` or ``-h``."""
         before = ("", *words)
         return tuple(
             LOOPBACK if option in {"--host", "-h"} else self.value(word)
@@ -138,10 +138,10 @@ def _chosen_ports(services: Mapping[str, Service], choose: Callable[[int | None]
                     f"compose file, service {one.name}", "a port number of its own", f"{inside}, which another has"
                 )
             here = choose(outside)
-            while here in chosen.values():  # free still, because nobody listens on it yet
+            while here in chosen.values():  # chosen already, though nothing listens on it yet
                 here = choose(None)
             chosen[inside] = here
-    # Those outside name themselves by the published port, as in the address that people use.
+    # Services name themselves by the published port in the addresses that people use.
     return {
         **{outside: chosen[inside] for one in services.values() for inside, outside in one.ports.items() if outside},
         **chosen,
@@ -158,5 +158,5 @@ def _folders(services: Mapping[str, Service], checkout: Path, state: Path) -> di
 
 
 def with_environment(program: Program, machine: Mapping[str, str]) -> Program:
-    """A program with all of its environment: this machine's, then its own."""
+    """A program with its whole environment: this machine's, overridden by its own."""
     return replace(program, environment={**machine, **program.environment})

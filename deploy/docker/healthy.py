@@ -1,7 +1,7 @@
-"""``python healthy.py URL [COMPONENT]``: exit 0 if a service answers, and says it is well.
+"""``python healthy.py URL [COMPONENT]``: exits with 0 if a service answers that it is healthy.
 
-Without a component any good answer will do; with one, Airflow's health page must call it healthy.
-For health checks of containers, hence standard library only.
+Without a component any successful answer counts; with one, Airflow's health page must report it as healthy. Health
+checks of containers run it, hence standard library only.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ set -euo pipefail
 
 airflow db migrate
 airflow pools set spark "$SKEWLESS_SPARK_SLOTS" "Spark applications that may run at once"
-# Twice on standard input, where nobody sees it in a list of processes.
+# The password goes to standard input, twice, because arguments are visible in the list of processes.
 printf '%s\n%s\n' "$SKEWLESS_ADMIN_PASSWORD" "$SKEWLESS_ADMIN_PASSWORD" |
   airflow users create --username admin --role Admin --firstname Skewless --lastname admin --email admin@localhost
 if [ "$SKEWLESS_DEMO_CORPUS" = yes ]; then

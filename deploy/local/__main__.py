@@ -95,7 +95,7 @@ def demo(console: Console) -> int:
 
 
 def _run_demo(console: Console, rest: AirflowRest) -> tuple[str, str]:
-    """Trigger a run and follow it; the DAG is left paused if it was paused, and Ctrl-C fails the run."""
+    """Trigger a run and follow it; a paused DAG is paused again afterwards, and Ctrl-C fails the run."""
     was_paused = rest.wait_for_dag(DEMO_DAG, PARSE_SECONDS)
     run_id = rest.trigger(DEMO_DAG)
     _say(console, f"Run {run_id} of DAG {DEMO_DAG} is triggered; Spark runs as local[*].")
@@ -107,7 +107,7 @@ def _run_demo(console: Console, rest: AirflowRest) -> tuple[str, str]:
     except RunLostError as err:
         raise standalone.LocalAirflowError(str(err)) from None
     except KeyboardInterrupt:
-        # Left running, it would be in the way of the next one: the DAG runs once at a time.
+        # Left running, it would delay the next run: the DAG allows one at a time.
         with contextlib.suppress(httpx.HTTPError):
             rest.fail_run(DEMO_DAG, run_id)
         raise
@@ -121,7 +121,7 @@ def _show_failure(console: Console, rest: AirflowRest, run_id: str) -> None:
     """The last log lines of the task that failed."""
     failed = [one for one in rest.tasks(DEMO_DAG, run_id) if one.state == "failed"]
     if not failed:
-        _say(console, f"Run {run_id} failed without a failed task: somebody marked it as failed.")
+        _say(console, f"Run {run_id} failed without a failed task: it was marked as failed by hand.")
     for one in failed[:1]:
         lines = rest.log_lines(DEMO_DAG, run_id, one.task, one.tries)
         _say(console, f"Task {one.task} failed in try {one.tries}; its log ends with:")

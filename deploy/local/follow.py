@@ -1,4 +1,4 @@
-"""Following a run to its end: a live table on a terminal, plain lines everywhere else."""
+"""Follows a run to its end: a live table on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from skewless.run.directory import RunDirectory
 
 #: Silence for longer than this looks like a hang.
 HEARTBEAT_SECONDS = 10.0
-#: States that tell nothing: the task has not begun, or one before it has told already.
+#: States that are not printed: the task has not begun, or a task before it has been reported.
 _UNTOLD = ("", "scheduled", "queued", "upstream_failed")
 _FINISHED_TASK = frozenset({"success", "failed", "skipped", "upstream_failed", "removed"})
 
@@ -28,11 +28,11 @@ class Progress(Protocol):
     """Shows the tasks of a run."""
 
     def show(self, tasks: Sequence[TaskState], waiting_for: str) -> None:
-        """Show what is; called about once a second."""
+        """Show the tasks; called about once a second."""
 
 
 class RunLostError(Exception):
-    """Airflow does not answer any more."""
+    """Airflow no longer answers."""
 
 
 def follow(rest: AirflowRest, dag_id: str, run_id: str, progress: Progress) -> str:
@@ -52,7 +52,7 @@ def follow(rest: AirflowRest, dag_id: str, run_id: str, progress: Progress) -> s
             before = [one for one in rest.active_runs(dag_id) if one != run_id] if state == "queued" else []
         except httpx.HTTPError as err:
             if time.monotonic() - answered > 60:
-                raise RunLostError(f"Airflow at {rest.url} has not answered for a minute ({err})") from None
+                raise RunLostError(f"Airflow at {rest.url} has not answered for a minute: {err}") from None
         else:
             answered = time.monotonic()
             progress.show(tasks, f"waiting for {before[0]} to end" if before else "")
@@ -67,7 +67,7 @@ def progress_for(console: Console, run: RunDirectory) -> AbstractContextManager[
 
 
 class PlainLines:
-    """One line for each change of a task's state, and a sign of life in between."""
+    """One line for each change of a task's state, and one every few seconds in between."""
 
     def __init__(self, console: Console, run: RunDirectory) -> None:
         self._console, self._run = console, run
@@ -80,7 +80,7 @@ class PlainLines:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Nothing to put away."""
+        """Nothing to clean up."""
 
     def show(self, tasks: Sequence[TaskState], waiting_for: str) -> None:
         """Print what changed."""
@@ -100,7 +100,7 @@ class PlainLines:
 
 
 class LiveTable:
-    """A table that is drawn anew in place."""
+    """A table that is redrawn in place."""
 
     def __init__(self, console: Console, run: RunDirectory) -> None:
         self._run, self._begun = run, time.monotonic()
@@ -150,7 +150,7 @@ def _took(one: TaskState) -> str:
 
 
 def _reason(run: RunDirectory, one: TaskState) -> str:
-    """What a finished plan task decided, from the run directory."""
+    """The decision of a finished plan task, from the run directory."""
     group, _, name = one.task.partition(".")
     if name != "plan" or one.state not in ("success", "skipped"):
         return ""

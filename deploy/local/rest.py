@@ -56,7 +56,7 @@ class AirflowRest:
         try:
             self._log_in()
         except BaseException:
-            self._client.close()  # nobody has it yet who could
+            self._client.close()  # the caller has no object yet that it could close
             raise
 
     def __enter__(self) -> Self:
@@ -84,7 +84,7 @@ class AirflowRest:
         def failed(error: BaseException) -> bool:
             if isinstance(error, httpx.HTTPStatusError):
                 return error.response.is_server_error
-            # Of a POST that was sent nobody knows whether it was heard, and twice is not once.
+            # A POST that was sent may have been carried out, and must not be carried out twice.
             return isinstance(error, httpx.TransportError if method != "POST" else httpx.ConnectError)
 
         again = Retrying(
@@ -109,13 +109,12 @@ class AirflowRest:
         self.call("PATCH", f"/dags/{dag_id}", {"is_paused": paused})
 
     def ensure_pool(self, name: str, slots: int) -> None:
-        """Make a pool unless there is one of that name; its slots are then somebody's choice."""
+        """Make a pool unless there is one of that name, which then keeps its slots."""
         try:
-            self.call("GET", f"/pools/{name}")
-        except httpx.HTTPStatusError as err:
-            if err.response.status_code != httpx.codes.NOT_FOUND:
-                raise
             self.call("POST", "/pools", {"name": name, "slots": slots, "include_deferred": False})
+        except httpx.HTTPStatusError as err:
+            if err.response.status_code != httpx.codes.CONFLICT:
+                raise
 
     def trigger(self, dag_id: str, run_id: str | None = None, **body: Any) -> str:
         """Start a run by hand and return its id.

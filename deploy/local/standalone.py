@@ -263,7 +263,7 @@ def steps(settings: Mapping[str, str]) -> str:
 
 
 def port_free(port: int) -> bool:
-    """Whether nobody listens on a port of this machine."""
+    """Whether a port of this machine is free."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -274,7 +274,7 @@ def port_free(port: int) -> bool:
 
 
 def free_port() -> int:
-    """A port nobody listens on."""
+    """A free port of this machine."""
     with socket.socket() as probe:
         probe.bind((_host(), 0))
         return int(probe.getsockname()[1])
@@ -311,7 +311,7 @@ def environment(home: Home, port: int, settings: Mapping[str, str] | None = None
         "AIRFLOW__API__PORT": str(port),
         "AIRFLOW__API__BASE_URL": url,
         "AIRFLOW__DAG_PROCESSOR__PARSING_PROCESSES": "1",
-        # Unpausing a DAG starts the night that was missed, at once; on a laptop nobody asked for that.
+        # Unpausing a DAG with a schedule would start the run that was missed; on a laptop that is not wanted.
         "AIRFLOW__SCHEDULER__USE_JOB_SCHEDULE": str(schedules_on()),
         "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
         **_connections(home, steps(given)),

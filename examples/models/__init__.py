@@ -1,1 +1,1 @@
-"""Models that are made of published aggregates: what the aggregates' papers made them for."""
+"""Models computed from published aggregates, as the papers behind the aggregates do."""

@@ -1,4 +1,4 @@
-"""Running a job of the catalog from Python and reading what it published."""
+"""Runs a job of the catalog from Python and reads its published result."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from skewless.spec.reading import load_spec
 from skewless_spark.entries.pipeline import run_pipeline
 from skewless_spark.prepare.prepare import prepare
 
-CATALOG = Path(__file__).parents[2] / "catalog"
+CATALOG = Path(__file__).parents[2] / "jobs" / "catalog"
 
 
 class Unwatched:
-    """A watcher that looks away."""
+    """A watcher that ignores all progress."""
 
     def step(self, name: str) -> None:
         """Nothing."""
@@ -44,7 +44,7 @@ def published(spark: SparkSession, name: str, root: Path, overrides: Sequence[st
 
     Args:
         spark: the session.
-        name: the job's.
+        name: the name of the job.
         root: the data root.
         overrides: ``path.to.field=value``, as for ``skewless run --set``.
     """
@@ -58,7 +58,7 @@ def published(spark: SparkSession, name: str, root: Path, overrides: Sequence[st
 
 
 def write_parts(folder: Path, parts: Iterable[pa.Table]) -> int:
-    """Write tables as the Parquet files of a folder, in the place of what is there; returns their rows."""
+    """Write tables as the Parquet files of a folder, replacing its content; returns the number of rows."""
     draft = folder.with_name(f".{folder.name}.{os.getpid()}")
     shutil.rmtree(draft, ignore_errors=True)
     draft.mkdir(parents=True)

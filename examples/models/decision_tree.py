@@ -24,13 +24,13 @@ from examples.models.catalog_job import data_root, published, write_parts
 from examples.models.tree import Floats, Grown, LeafHistograms, Tree, classify, grow, histograms_of, place_of
 from skewless_spark.session.session import build_session
 
-#: Features are clipped to below it: fewer different values than the job's histograms have bins.
+#: Features are clipped to values below this: fewer distinct values than the job's histograms have bins.
 GRID = 60
-#: As the job's spec says.
+#: As in the job's spec.
 BINS = 64
 #: The first words whose lines are samples.
 KINDS = ("class", "def", "for", "from", "if", "import", "raise", "return")
-#: One file in so many gives samples for training, and one for testing.
+#: Of this many files, one gives samples for training and one for testing.
 SAMPLED_FILES = 6
 #: Parquet files of a level's input.
 PARTS = 16
@@ -81,7 +81,7 @@ def train(spark: SparkSession, root: Path, samples: Samples, depth: int, overrid
 
 
 def line_samples(corpus: Path, remainder: int) -> Samples:
-    """The samples of the corpus's files whose hash has a remainder: 0 to train with, 1 to test with."""
+    """The samples of the files whose hash has this remainder: 0 for training, 1 for testing."""
     tables = [_lines(pq.read_table(path), remainder) for path in sorted(corpus.glob("*.parquet"))]
     table = pa.concat_tables(tables)
     features = {
@@ -92,13 +92,13 @@ def line_samples(corpus: Path, remainder: int) -> Samples:
 
 
 def accuracy(tree: Tree, samples: Samples) -> float:
-    """The share of samples that a tree tells right."""
+    """The fraction of samples that a tree classifies correctly."""
     told = classify(tree, samples.features, len(samples.classes))
     return sum(a == b for a, b in zip(told, samples.classes, strict=True)) / max(1, len(told))
 
 
 def _lines(tokens: pa.Table, remainder: int) -> pa.Table:
-    """One row per line of interest: what kind it is, and its features, first word left out."""
+    """One row per line of interest: its class, and its features without the first word."""
     files = tokens.column("file").unique().to_pylist()
     chosen = [file for file in files if mmh3.hash(file, 7, signed=False) % SAMPLED_FILES == remainder]
     tokens = tokens.filter(pc.is_in(tokens.column("file"), pa.array(chosen, pa.string()))).combine_chunks()

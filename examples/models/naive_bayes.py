@@ -1,8 +1,8 @@
-"""A naive Bayes classifier, whose counts are the published result of a job.
+"""A naive Bayes classifier made from the published counts of a job.
 
 Multinomial, with Laplace smoothing: C. D. Manning, P. Raghavan and H. Schuetze, "Introduction to Information
-Retrieval" (2008), section 13.2. The demo tells which directory of the standard library a source file is from,
-by its tokens; the counts of hot tokens are made in several tasks and merged.
+Retrieval" (2008), section 13.2. The demo predicts the directory of a standard library file
+from its tokens. The counts of hot tokens are computed in several tasks and merged.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from examples import demo_corpus
 from examples.models.catalog_job import data_root, published, write_parts
 from skewless_spark.session.session import build_session
 
-#: One file in so many is held out.
+#: One in this many files is held out for testing.
 HELD_OUT = 5
-#: The class of files that lie in no directory.
+#: The class of files that are in no directory.
 TOP = "(top)"
 
 
@@ -39,12 +39,12 @@ def class_of(file: str) -> str:
 
 
 def held_out(file: str) -> bool:
-    """Whether a file is for testing: by a hash of its name, so that it is the same ones each time."""
+    """Whether a file is for testing. A hash of its name decides, so that the choice is always the same."""
     return mmh3.hash(file, 42, signed=False) % HELD_OUT == 0
 
 
 class Evaluation(NamedTuple):
-    """How a classifier does on files that it has not seen.
+    """The accuracy of a classifier on files that it has not seen.
 
     Attributes:
         files: how many there were.
@@ -61,7 +61,7 @@ class Evaluation(NamedTuple):
 
 @dataclass(frozen=True)
 class NaiveBayes:
-    """Attributes: what the posterior is made of.
+    """A classifier.
 
     Attributes:
         classes: their names, shape ``(classes,)``.
@@ -99,7 +99,7 @@ class NaiveBayes:
         return cls(tuple(classes), vocabulary, log_prior, np.log(seen / seen.sum(axis=0)))
 
     def classify(self, tokens: Mapping[str, int]) -> str:
-        """The most probable class of a file with these tokens; tokens never seen say nothing."""
+        """The most probable class of a file with these tokens; unknown tokens are ignored."""
         known = [(self.vocabulary[token], count) for token, count in tokens.items() if token in self.vocabulary]
         places = np.array([place for place, _ in known], np.int64)
         times = np.array([count for _, count in known], np.float64)
@@ -141,7 +141,7 @@ def write_labelled(corpus: Path, folder: Path) -> Counter[str]:
 
 
 def train(spark: SparkSession, root: Path) -> tuple[NaiveBayes, Counter[str]]:
-    """Prepare the labelled tokens, run the job, and make a classifier of its result."""
+    """Prepare the labelled tokens, run the job, and make a classifier from its result."""
     files = write_labelled(root / "corpus" / "python_tokens", root / "corpus" / "labelled_tokens")
     return NaiveBayes.of_counts(published(spark, "naive_bayes", root), files), files
 

@@ -26,7 +26,7 @@ from skewless.aggregates.shipped.streaming_histogram import cumulative_count, un
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-#: Gains below this are rounding.
+#: Smaller gains are rounding errors.
 LEAST_GAIN = 1e-9
 
 
@@ -37,7 +37,7 @@ class Points(NamedTuple):
     y: Ints
 
 
-#: Of one leaf: for each feature, the histogram of each class.
+#: The histograms of one leaf: for each feature, one per class.
 LeafHistograms = Mapping[str, Mapping[str, Points]]
 
 
@@ -51,7 +51,7 @@ class Split(NamedTuple):
 
 @dataclass(frozen=True)
 class Node:
-    """A place in the tree: a split with two nodes below it, or a leaf.
+    """A node of the tree: a split with two nodes below it, or a leaf.
 
     Attributes:
         number: the root is 1, those below node n are 2n and 2n + 1.
@@ -65,7 +65,7 @@ class Node:
 
     @property
     def label(self) -> str:
-        """The class with most samples; of equal ones the first by name."""
+        """The class with most samples; of several, the first by name."""
         return min(self.counts, key=lambda name: (-self.counts[name], name))
 
 
@@ -73,7 +73,7 @@ Tree = Mapping[int, Node]
 
 
 class Grown(NamedTuple):
-    """A tree, and whether every split was made of histograms that had merged nothing."""
+    """A tree, and whether all splits came from exact histograms, whose bins were never merged."""
 
     tree: Tree
     exact: bool
@@ -123,7 +123,7 @@ def grow(
 
 
 def best_split(features: LeafHistograms, bins: int) -> Split | None:
-    """The split with the largest gain in Gini impurity; None where none gains. Of equal ones the first by name."""
+    """The split with the largest gain in Gini impurity, of several the first by name; None if no split gains."""
     best: Split | None = None
     for feature in sorted(features):
         classes = [features[feature][name] for name in sorted(features[feature])]
@@ -141,7 +141,7 @@ def best_split(features: LeafHistograms, bins: int) -> Split | None:
 
 
 def place_of(tree: Tree, samples: Mapping[str, Floats], count: int) -> Ints:
-    """The leaf that each sample comes to, shape ``(count,)``; the root of a tree without nodes.
+    """The leaf that each sample reaches, shape ``(count,)``; the root in a tree without nodes.
 
     Args:
         tree: as far as it has grown.
@@ -170,7 +170,7 @@ def _class_counts(features: LeafHistograms) -> dict[str, int]:
 
 
 def _together(histograms: list[Points]) -> Points:
-    """All points of several histograms, those of equal ``x`` counted together."""
+    """The points of several histograms; points of equal ``x`` are added up."""
     x, inverse = np.unique(np.concatenate([points.x for points in histograms]), return_inverse=True)
     y = np.zeros(len(x), np.int64)
     np.add.at(y, inverse, np.concatenate([points.y for points in histograms]))
@@ -178,7 +178,7 @@ def _together(histograms: list[Points]) -> Points:
 
 
 def _gains(left: Floats, totals: Floats) -> Floats:
-    """Impurity before less impurity after, of each cut.
+    """The impurity before minus the impurity after each cut.
 
     Args:
         left: samples of each class that go left, shape ``(classes, cuts)``.
@@ -195,6 +195,6 @@ def _gains(left: Floats, totals: Floats) -> Floats:
 
 
 def _gini(counts: Floats) -> Floats:
-    """The chance that two samples drawn here are of different classes; shape ``(cuts,)``."""
+    """The probability that two random samples are of different classes, shape ``(cuts,)``."""
     shares = counts / np.maximum(counts.sum(axis=0), 1e-300)
     return np.asarray(1.0 - (shares**2).sum(axis=0))

@@ -1,6 +1,6 @@
 """The Airflow side of Skewless: operators, DAGs and pages over the run directory.
 
-``from skewless_airflow import adaptive_aggregation`` is the import for a DAG of one's own.
+A DAG of your own starts with ``from skewless_airflow import adaptive_aggregation``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _HOMES = {"adaptive_aggregation": "dags.task_group", "build_dag": "dags.factory"
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is asked for: the plugin's pages need no operators."""
+    """Import a public name when it is first used: the plugin's pages need no operators."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module  # noqa: PLC0415

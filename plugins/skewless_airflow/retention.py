@@ -13,15 +13,15 @@ log = structlog.get_logger(__name__)
 
 
 def prune_runs(finished_days: int, unfinished_days: int, *, dry_run: bool) -> dict[str, int]:
-    """Say of each run directory what becomes of it and why, and do it.
+    """Log what is done with each run directory and why, and do it.
 
     Args:
-        finished_days: age from which on a finished run may go.
-        unfinished_days: age from which on an unfinished one may go.
-        dry_run: only say it.
+        finished_days: age in days from which a finished run may be thinned or removed.
+        unfinished_days: the same for an unfinished run.
+        dry_run: only log it.
 
     Returns:
-        How many runs were kept, thinned and removed, and the bytes that went.
+        How many runs were kept, thinned and removed, and how many bytes were deleted.
     """
     limits = Limits(finished=dt.timedelta(days=finished_days), unfinished=dt.timedelta(days=unfinished_days))
     found = fates(runs_folder(), dt.datetime.now(tz=dt.UTC), limits)

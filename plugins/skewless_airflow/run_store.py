@@ -22,11 +22,11 @@ _LONGEST, _SUFFIX = 200, 9
 
 
 class AssetEvent(Protocol):
-    """What is asked of an event that started a run."""
+    """An asset event that started a run."""
 
     @property
     def extra(self) -> Mapping[str, Any]:
-        """What whoever published says of it."""
+        """What the publishing task put into it."""
 
 
 class RunIds(Protocol):
@@ -37,7 +37,7 @@ class RunIds(Protocol):
 
 
 class AirflowRun(RunIds, Protocol):
-    """What is asked of a DAG run."""
+    """A DAG run."""
 
     @property
     def run_type(self) -> str:
@@ -49,7 +49,7 @@ class AirflowRun(RunIds, Protocol):
 
     @property
     def logical_date(self) -> dt.datetime | None:
-        """The moment the run is about; none for a run that was triggered without one."""
+        """The moment that the run is about; None for a run that was triggered without one."""
 
     @property
     def run_after(self) -> dt.datetime:
@@ -57,9 +57,9 @@ class AirflowRun(RunIds, Protocol):
 
 
 def safe_run_id(run_id: str) -> str:
-    """A run id as a folder name that Hadoop's paths take and that Spark does not hide.
+    """A run id as a folder name that Hadoop accepts and Spark does not hide.
 
-    Ids that differ stay different: one that had to be changed gets a hash of what it was.
+    Different ids give different names: an id that had to be changed gets a hash of the original.
 
     >>> safe_run_id("backfill_7")
     'backfill_7'
@@ -69,7 +69,7 @@ def safe_run_id(run_id: str) -> str:
     safe = _UNSAFE.sub("-", run_id)
     if safe.startswith((".", "_")):  # Spark passes over files whose names begin like that
         safe = f"run-{safe}"
-    # What this has made of an id is itself one that stays as it is: pages ask for folders by their names.
+    # A name that this function made stays as it is: pages ask for folders by their names.
     if safe == run_id and safe and len(safe) <= _LONGEST + _SUFFIX:
         return safe
     return f"{safe[:_LONGEST]}-{hashlib.sha256(run_id.encode()).hexdigest()[: _SUFFIX - 1]}"
@@ -102,13 +102,12 @@ def runs_folder() -> str:
 
 
 def part_of_run(run: AirflowRun, schedule: Schedule, where: str) -> Part:
-    """What a run computes that nobody has given a day.
+    """The part that a run computes if its conf names none.
 
-    A scheduled run and one of a backfill compute what the schedule says of the moment of their cron
-    expression, however late they start. A run that was started by events of other jobs computes the part
-    that these name, so that a job goes with the one before it also where that computes an old day. Any
-    other run goes by its logical date, or without one by the moment it was triggered: what the schedule would
-    compute then.
+    A scheduled run, and one of a backfill, computes what the schedule says for the moment of its cron expression,
+    however late it starts. A run that was started by events of other jobs computes the part that these events name,
+    so that it follows them also when they compute an old day. Any other run computes what the schedule says for its
+    logical date, or without one for the moment when it was triggered.
 
     Raises:
         SpecError: the events name several parts.
@@ -126,7 +125,7 @@ def part_of_run(run: AirflowRun, schedule: Schedule, where: str) -> Part:
 
 
 def _named(event: AssetEvent, schedule: Schedule) -> Part | None:
-    """The part that an event of a job names (``run_facts``); None where it names none that this job could compute."""
+    """The part that an event names (``run_facts``); None if it names none that this job can compute."""
     date, hour = event.extra.get("date"), event.extra.get("hour")
     if not isinstance(date, str) or (schedule.unit == "hour" and not isinstance(hour, str)):
         return None
@@ -134,4 +133,4 @@ def _named(event: AssetEvent, schedule: Schedule) -> Part | None:
     try:
         return part_named(date, hour_here, schedule.timezone, schedule.unit, "event's ")
     except SpecError:
-        return None  # somebody else's event, whose `date` is something else
+        return None  # an event of another publisher, whose `date` means something else

@@ -1,4 +1,4 @@
-"""Stopping a spark-submit with everything that it started."""
+"""Stopping a process with everything that it started."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from collections.abc import Sequence
 
 import psutil
 
-#: For Spark to tell its master and its executors that it goes.
+#: Time for Spark to tell its master and its executors.
 GRACE_SECONDS = 10.0
 
 
 def stop_tree(pid: int, grace_seconds: float = GRACE_SECONDS) -> int:
-    """Ask a process and all below it to end, and kill what is still there after a while.
+    """Ask a process and its descendants to end, and kill those that are still alive after a while.
 
-    The driver of a PySpark step is two processes: a JVM, and a Python below it that goes on without it.
+    The driver of a PySpark step is two processes: a JVM, and a Python below it that survives the JVM.
 
     Returns:
-        How many processes were there.
+        How many processes there were.
     """
     try:
         first = psutil.Process(pid)
@@ -36,10 +36,10 @@ def stop_tree(pid: int, grace_seconds: float = GRACE_SECONDS) -> int:
 
 
 def _still_there(processes: Sequence[psutil.Process], seconds: float) -> list[psutil.Process]:
-    """Those that have not ended after so long.
+    """The processes that have not ended after some seconds.
 
-    They are looked at and not waited for: the exit code of the first belongs to whoever started it, who would
-    otherwise find none and take the step for a success.
+    They are polled and not waited for: a wait would take the exit code from the parent of the first process, which
+    would then take the step for a success.
     """
     deadline = time.monotonic() + seconds
     while (alive := [one for one in processes if _lives(one)]) and time.monotonic() < deadline:

@@ -1,7 +1,7 @@
 """The trigger form of a job: Airflow params that are made from the spec's own model.
 
-Defaults are the spec's, so a scheduled run and an empty form run what was reviewed. A form chooses among
-the options of ``skewless.spec.options`` and a date; nothing in it can name code, SQL or a path.
+Its defaults are those of the spec, so a scheduled run, and an untouched form, run what was reviewed. A form chooses
+options of ``skewless.spec.options`` and a date; nothing in it can name code, SQL or a path.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ _SECTIONS = {
     "Routing": ("policy", "threshold", "reducers", "waves", "budget"),
     "Spark": ("driver_memory", "executor_memory", "executor_cores", "cores"),
 }
-#: Without code in backticks: Airflow's form pads it on all sides but makes no line higher, so it covers its neighbours.
+#: No code in backticks: Airflow's form draws padding around it that covers the lines above and below.
 _MORE = {
     "mode": "*run* routes by the policy's decisions. *observe* makes and reports them, but routes as policy *static* "
-    "does: a look at what would have been done.",
-    "policy": "What each does is told in docs/policies; what another one would have made of a run is shown by its page "
-    "*What if*, and by the command *skewless replay*.",
-    "waves": "A list of numbers. There may be fewer than the spec has, but not more: the DAG has stages for those.",
+    "does, so that you see what the policy would do.",
+    "policy": "docs/policies describes each. How a run would have gone under another one is shown on its page "
+    "*What if* and by the command *skewless replay*.",
+    "waves": "A list of numbers, at most as many as the spec has: the DAG has one stage for each of those.",
 }
 _TITLES = {"budget": "Budget (times the fair share)", "threshold": "Threshold (tau)", "cores": "Cores in all"}
 
 
 class Choice(NamedTuple):
-    """What somebody chose for one run, beside what the spec says.
+    """What a run's conf chooses instead of the spec's values.
 
     Attributes:
-        part: what to compute, or None for that of the run.
+        part: what to compute; None for what follows from the run.
         options: option values by their short names.
     """
 
@@ -65,16 +65,16 @@ def form_params(spec: JobSpec) -> dict[str, Param]:
 
 
 def chosen(given: Mapping[str, JsonValue], known: Iterable[str], spec: JobSpec, where: str) -> Choice:
-    """What a run was triggered with that differs from the spec.
+    """The values in a run's conf that differ from the spec.
 
     Args:
-        given: the conf of the run: what a form, a command or a caller of the API sent.
-        known: the names of all params that the DAG declares, those of others among them.
-        spec: what the form's defaults were made from.
+        given: the conf of the run, from the form, a command or a call of the API.
+        known: the names of all params that the DAG declares, also those that are not ours.
+        spec: the source of the form's defaults.
         where: who gave it, for messages.
 
     Raises:
-        SpecError: a name that the DAG does not declare, or a date or an hour that is none.
+        SpecError: a name that the DAG does not declare, or an invalid date or hour.
     """
     declared = set(known)
     unknown = next((name for name in given if name not in declared), None)
@@ -86,7 +86,7 @@ def chosen(given: Mapping[str, JsonValue], known: Iterable[str], spec: JobSpec, 
 
 
 def _same(given: JsonValue, default: JsonValue) -> bool:
-    """Whether a value is the default; an emptied field of the form is, where nothing is the default."""
+    """Whether a value is the default; an emptied field counts as one if the default is None."""
     return given == default or (default is None and given == "")
 
 
@@ -98,14 +98,15 @@ def _part(given: Mapping[str, JsonValue], schedule: Schedule, where: str) -> Par
 
 
 def _date(section: str, schedule: Schedule) -> Param:
-    # It names a rule and no day: a form is part of the DAG, and a DAG that changes every day has a version for each.
+    # It names a rule and no day: the form is part of the DAG, and a text that changes every day would make a new
+    # version of the DAG each time.
     return Param(
         None,
         title="Date",
         description_md="The day whose input is computed and under which the result is published. Left empty, a run "
         f"computes {_covered(schedule)}, counted from its logical date, or without one "
         f"from the moment it is triggered, in {schedule.timezone}. A run that was started by another job's result "
-        "computes the day of that.",
+        "computes the day of that result.",
         section=section,
         type=["string", "null"],
         format="date",

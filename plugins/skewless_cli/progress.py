@@ -1,4 +1,4 @@
-"""How far a local run is, on a terminal; silent elsewhere."""
+"""The progress of a local run on a terminal; nothing is shown elsewhere."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _POLL_SECONDS = 0.25
 
 
 class RunProgress:
-    """A line that moves with Spark's tasks, and a line left behind for each stage done."""
+    """A progress line that follows Spark's tasks, and a permanent line for each finished stage."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -41,17 +41,17 @@ class RunProgress:
         self._progress.stop()
 
     def follow(self, spark: SparkSession) -> None:
-        """Move with the session's running Spark tasks from now on; a server's are not told."""
+        """Follow the session's Spark tasks from now on; the tasks of a Spark Connect server are not known."""
         if self._console.is_terminal and not connected():
             self._poller = threading.Thread(target=self._poll, args=(spark,), daemon=True)
             self._poller.start()
 
     def step(self, name: str) -> None:
-        """A step begins."""
+        """Show that a step begins."""
         self._progress.update(self._bar, description=name, completed=0, total=None)
 
     def stage_done(self, report: StageReport, decision: Decision) -> None:
-        """Leave a line for a stage, and one for the decision after it."""
+        """Print a line for a stage, and one for the decision after it."""
         if self._console.is_terminal:
             self._progress.print(
                 f"stage {report.stage}: {report.processed_rows:,} rows processed, {report.backlog_rows:,} left over, "

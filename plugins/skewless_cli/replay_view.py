@@ -19,24 +19,24 @@ from skewless_cli.run_view import figure
 
 
 def policies_of(given: str | None) -> tuple[str, ...]:
-    """The policies of a list like ``static,adaptive``; all there are where none is given.
+    """The policies of a list like ``static,adaptive``; without a list, all policies.
 
     Raises:
-        SpecError: names the first that is unknown, with a hint.
+        SpecError: a policy is unknown; the error names the first.
     """
     if given is None:
         return tuple(POLICIES)
     names = tuple(dict.fromkeys(name.strip() for name in given.split(",")))
     for name in names:
         if name not in POLICIES:
-            raise SpecError("--policies", "policies that there are", repr(name), nearest(name, POLICIES))
+            raise SpecError("--policies", "known policies", repr(name), nearest(name, POLICIES))
     return names
 
 
 def as_object(run: RunDirectory, policies: Sequence[str]) -> dict[str, Any]:
-    """The object of ``skewless replay --json``: the run as it ran, and under each policy.
+    """The object of ``skewless replay --json``: the run as it was, and under each policy.
 
-    A policy that cannot be played, since it has no safe plan or no ring for the job, is named under ``refused``.
+    A policy that has no safe plan or no ring for the job is named under ``refused``.
 
     Raises:
         PlanError: the run is not finished.
@@ -54,19 +54,19 @@ def as_object(run: RunDirectory, policies: Sequence[str]) -> dict[str, Any]:
 
 
 def _replayed(run: RunDirectory, job: Job, reports: Sequence[StageReport], policy: str) -> dict[str, Any]:
-    # The run's own policy begins with its own plan 0, which may be a warm start.
+    # The run's own policy is replayed from its own plan 0, which may be a warm start.
     plan = run.plan(0) if policy == job.spec.enacted.routing.policy else None
     return replay(job, reports, policy, plan).model_dump(mode="json")
 
 
 def _decisions(run: RunDirectory, reports: Sequence[StageReport]) -> list[str]:
-    """The sentences of the decisions that were taken; the last stage there can be needs none."""
+    """The sentences of the decisions that were made; the last possible stage is followed by none."""
     stages = (report.stage + 1 for report in reports)
     return [run.decision(stage).sentence for stage in stages if run.exists(f"decisions/{stage:04d}.json")]
 
 
 def show(told: dict[str, Any], console: Console) -> None:
-    """Print what ``as_object`` tells."""
+    """Print the object that ``as_object`` returns."""
     table = Table(title=f"replayed: {escape(told['run_dir'])}", title_justify="left")
     table.add_column("policy", no_wrap=True)
     for name in ("makespan/bound", "S", "imbalance", "in the mean", "forwarded", "states", "stages"):

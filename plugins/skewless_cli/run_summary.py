@@ -1,4 +1,4 @@
-"""What a run came to, from its documents alone: for people as tables, for programs as one object."""
+"""A summary of a run, from its documents and its result: facts for the tables on a terminal and for ``--json``."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _stage_line(run: RunDirectory, job: Job, report: StageReport) -> dict[str, A
 
 
 def tasks_by_cluster(run: RunDirectory, stage: int) -> dict[str, int]:
-    """How many virtual tasks of a committed stage each cluster did, if several shared it; else nothing."""
+    """The number of virtual tasks of a committed stage that each cluster did; empty if it was not shared."""
     commit = run.committed(stage_step(stage))
     if not any(file.path.endswith(f"/{STAGE_SHARES}") for file in commit.of_kind(DOCUMENT)):
         return {}
@@ -60,13 +60,13 @@ def tasks_by_cluster(run: RunDirectory, stage: int) -> dict[str, int]:
 
 
 def ledger_of(run: RunDirectory) -> Ledger:
-    """The ledger as far as the run has come."""
+    """The ledger of the stages so far."""
     result = run.commit_of(RESULT_STEP)
     return balance(run.job(), run.reports(), result.count("rows") if result else 0)
 
 
 def result_path(run: RunDirectory) -> str | None:
-    """The folder of the committed result's files, inside the run directory: no later run changes it."""
+    """The folder in the run directory with the committed result, which no later run changes."""
     commit = run.commit_of(RESULT_STEP)
     files = commit.of_kind("result") if commit else ()
     return run.path(files[0].path.rpartition("/")[0]) if files else None
@@ -89,9 +89,9 @@ def as_object(run: RunDirectory) -> dict[str, Any]:
 
 
 def hottest(run: RunDirectory, count: int = 10) -> tuple[str | None, list[dict[str, Any]]]:
-    """The rows of the result with the most of its first numeric aggregate, and that one's name.
+    """The name of the first numeric aggregate, and the rows of the result with its largest values.
 
-    Reads the committed files batch by batch and keeps ``count`` rows: a result may be large.
+    The committed files are read batch by batch, and only ``count`` rows are kept, since a result may be large.
     """
     job, commit = run.job(), run.commit_of(RESULT_STEP)
     if commit is None:

@@ -16,7 +16,7 @@ from skewless_cli import run_summary
 
 
 def show(run: RunDirectory, console: Console) -> None:
-    """Print a run, as far as it has come."""
+    """Print a run, as far as it has been run."""
     _hottest(run, console)
     _stages(run, console)
     _ledger(run, console)
@@ -39,7 +39,7 @@ def _hottest(run: RunDirectory, console: Console) -> None:
 
 
 def _cell(value: Any) -> str:
-    """A value of the result: numbers as people write them, keys with their odd characters visible."""
+    """A value of the result: a number with separators, a key with unprintable characters escaped."""
     match value:
         case str():
             text = value if value.isprintable() and value else repr(value)
@@ -62,7 +62,7 @@ def _sparkline(points: list[tuple[float, float]]) -> str:
 
 
 def _stages(run: RunDirectory, console: Console) -> None:
-    """One line per stage, never cut: the decision is last, and as long as it needs to be."""
+    """One line per stage. It is never cut: the decision comes last, and may be long."""
     lines = run_summary.stage_lines(run)
     head = ("stage", "admitted", "processed", "backlog", "forwarded", "max/mean", "gap", "seconds")
     cells = [
@@ -93,7 +93,7 @@ def _stages(run: RunDirectory, console: Console) -> None:
 
 
 def figure(number: float | None, form: str) -> str:
-    """A figure of what tasks did; what nobody measured is called so."""
+    """A measured figure, or "not measured"."""
     return "not measured" if number is None else format(number, form)
 
 

@@ -22,7 +22,7 @@ import yaml
 from cryptography.fernet import Fernet
 
 from deploy import PROJECT
-from deploy.cluster.composition import Service, fill_in, read_composition, required_variables
+from deploy.cluster.composition import Service, fill_in, read_composition
 from deploy.cluster.errors import ClusterError
 from deploy.cluster.running import IMAGE_ENVIRONMENT
 from deploy.cluster.topology import Topology, lay_out
@@ -50,7 +50,7 @@ def plain() -> dict[str, Any]:
 @pytest.fixture
 def variables() -> dict[str, str]:
     """A value for each variable that must have one, none of them alike."""
-    return {name: f"secret-{number}" for number, name in enumerate(sorted(required_variables(COMPOSE_FILE)))}
+    return {name: f"secret-{number}" for number, name in enumerate(sorted(_required_variables()))}
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_every_secret_comes_from_the_environment(plain: dict[str, Any]) -> None:
 
 def test_every_secret_is_named_in_the_example_without_a_value() -> None:
     given = dict(line.split("=", 1) for line in _lines(PROJECT / ".env.example"))
-    assert given.keys() == required_variables(COMPOSE_FILE)
+    assert given.keys() == _required_variables()
     assert set(given.values()) == {""}
 
 
@@ -209,7 +209,7 @@ def test_variables_are_filled_in_as_compose_does(text: str, filled: str) -> None
 
 def test_make_env_writes_fresh_secrets_for_their_owner_only(tmp_path: Path) -> None:
     one, other = (_made(tmp_path / name) for name in ("one", "other"))
-    assert one.keys() == other.keys() == required_variables(COMPOSE_FILE)
+    assert one.keys() == other.keys() == _required_variables()
     assert len({*one.values(), *other.values()}) == len(one) + len(other)
     Fernet(one["AIRFLOW_FERNET_KEY"])
     assert (tmp_path / "one").stat().st_mode & 0o777 == 0o600
@@ -320,6 +320,11 @@ def _bash() -> str:
     found = shutil.which("bash")
     assert found is not None
     return found
+
+
+def _required_variables() -> set[str]:
+    """The variables that the compose file insists on."""
+    return set(re.findall(r"\$\{(\w+):\?", COMPOSE_FILE.read_text()))
 
 
 def _made(target: Path) -> dict[str, str]:

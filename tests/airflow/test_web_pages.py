@@ -148,7 +148,7 @@ def test_every_page_renders_at_every_moment_and_keys_stay_text(viewer: TestClien
     [
         ("triggered", ["There is nothing to show yet", "This run computes 2", "not prepared yet"]),
         ("prepared", ["No stage has committed yet", "prepare"]),
-        ("one-stage", ["Stage 0", "Decision about stage 1", "What was weighed", "stand still", "so far"]),
+        ("one-stage", ["Stage 0", "Decision about stage 1", "Candidates", "stand still", "so far"]),
         ("all-stages", ["it balances so far", "Not validated yet"]),
         ("merged", ["in the states"]),
         (
@@ -222,7 +222,7 @@ def test_a_run_that_goes_on_is_followed_and_one_that_ended_is_not(viewer: TestCl
 
 def test_a_dag_that_is_no_job_has_the_tabs_and_is_told_so(viewer: TestClient) -> None:
     run = viewer.get(f"/skewless/dags/{OTHER_DAG}/runs/theirs/skew").text
-    assert "its DAG is no job of Skewless" in run
+    assert "its DAG is not a Skewless job" in run
     assert "refresh.js" not in run, "there is nothing to wait for"
     assert "This DAG has no run directory" in viewer.get(f"/skewless/dags/{OTHER_DAG}/over-time").text
     assert OTHER_DAG not in viewer.get("/skewless/").text
@@ -308,7 +308,7 @@ def test_a_plan_task_shows_its_one_decision(viewer: TestClient, simulation: Simu
     text = _page(viewer, "finished", "tasks/stage_02.plan/decision")
     assert "Decision about stage 2" in text
     assert f"{simulation.decisions[1].queued_rows:,} rows queued" in text
-    assert "What it was decided from: stage 1" in text
+    assert "Based on stage 1" in text
     grouped = _page(viewer, "finished", "tasks/my_group.stage_02.plan/decision")
     assert "Decision about stage 2" in grouped
 
@@ -396,7 +396,7 @@ def test_what_an_expectation_requires_is_said_in_words_where_it_is_a_number(aske
 
 
 def test_what_if_replays_other_policies(viewer: TestClient) -> None:
-    await_that(lambda: "Being played" not in _page(viewer, "finished", _TWO_POLICIES), "the replays")
+    await_that(lambda: "Being replayed" not in _page(viewer, "finished", _TWO_POLICIES), "the replays")
     text = _page(viewer, "finished", _TWO_POLICIES)
     assert "refresh.js" not in text
     assert "as it ran" in text
@@ -418,11 +418,11 @@ def test_a_replay_of_ten_thousand_tasks_holds_up_no_other_page(viewer: TestClien
     text = _page(viewer, "to_play", "what-if?policy=static")
     player = the_player()
     try:
-        assert "Being played: the run as it ran, static." in text
+        assert "Being replayed: the run as it ran, static." in text
         assert "refresh.js" in text
         assert "Certificate" in _page(viewer, "finished")
         assert viewer.get("/api/v2/monitor/health").status_code == 200
-        assert "Being played" in _page(viewer, "to_play", "what-if?policy=static")
+        assert "Being replayed" in _page(viewer, "to_play", "what-if?policy=static")
         assert player.is_running()
         assert the_player() == player, "who asks again waits for the same replay"
     finally:

@@ -24,6 +24,7 @@ from skewless_spark.session.spark_errors import sentence_for
 from skewless_spark.stage.stage import run_stage
 from tests.faults.damage import KINDS, Kind, damage, files_of, kinds_for
 from tests.spark.scenario import DATE, Quiet, result_of, spec_of, write_input
+from tests.tiers import mostly_long
 
 AGGREGATES = {
     "n": "count",
@@ -83,7 +84,7 @@ def test_a_damaged_file_is_told_in_one_sentence_or_does_not_matter(
 
 
 @pytest.mark.parametrize("noted", [True, False], ids=["with Hadoop's checksums", "with those of the pages alone"])
-@pytest.mark.parametrize("kind", ["native", "python", "backlog"])
+@pytest.mark.parametrize("kind", mostly_long(["native", "python", "backlog"], "backlog"))
 def test_a_bit_that_turned_within_the_data_is_found_where_it_is_read(
     spark: SparkSession, scene: Scene, tmp_path: Path, kind: str, noted: bool
 ) -> None:

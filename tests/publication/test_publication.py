@@ -86,7 +86,7 @@ def test_a_result_that_was_changed_since_it_was_validated_is_not_published(tmp_p
 def test_a_folder_that_cannot_be_written_is_told_in_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("a file", encoding="utf-8")
     run = validated(tmp_path / "run", tmp_path / "out", {"a.txt": "one"})
-    with pytest.raises(RunDirectoryError, match=r"out/date=.*: expected a folder that can be written, but got File ex"):
+    with pytest.raises(RunDirectoryError, match=r"out/date=.*: the day cannot be published \(File ex"):
         published(run)
 
 
@@ -115,7 +115,7 @@ def test_an_output_that_cannot_be_moved_into_at_once_is_refused(tmp_path: Path) 
 
 def test_a_run_that_an_earlier_release_prepared_has_no_turn_and_is_refused(tmp_path: Path) -> None:
     run = validated(tmp_path / "run", tmp_path / "out", {"a.txt": "one"}, turn=0)
-    with pytest.raises(RunDirectoryError, match=r"expected a run with a turn, .* begin a new run"):
+    with pytest.raises(RunDirectoryError, match=r"prepared it without a turn; begin a new run"):
         published(run)
 
 

@@ -204,7 +204,9 @@ def test_a_claimant_that_sleeps_before_its_exchange_has_no_draft_when_it_wakes(f
     late.go()
     assert late.lost
     assert world.seen() == "first"
-    with pytest.raises(LostRaceError, match=r"turn 2 to be the last one .*, but got turn 3 of .*newer, which has not"):
+    with pytest.raises(
+        LostRaceError, match=r"turn 2 to be the last one claimed, but got turn 3 of .*newer, which has not"
+    ):
         published(world.older)
 
 
@@ -246,6 +248,6 @@ def test_one_turn_of_two_runs_is_refused(fast: Path) -> None:
     world = a_world(fast)
     twin = validated(fast / "twin", world.out, {"a.txt": "twin"}, turn=3, grace_hours=1)
     world.end(world.newer)
-    with pytest.raises(RunDirectoryError, match=r"turn 3 of .*: expected to be this run's, but got that of .*newer"):
+    with pytest.raises(RunDirectoryError, match=r"turn 3 of .*: it belongs to .*newer, not to this run"):
         published(twin)
     assert world.seen() == "newer"

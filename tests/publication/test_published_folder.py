@@ -336,7 +336,7 @@ def test_a_second_rename_that_fails_is_rolled_back(tmp_path: Path) -> None:
     published(validated(tmp_path / "1", out, {"a.txt": "one"}))
     overtaken = validated(tmp_path / "2", out, {"a.txt": "two"}, turn=2, allow_gap=True)
     ended = _publish_without_exchange(overtaken, out, "move away")
-    assert "got another attempt or run, which moved its draft away" in ended.stdout, ended.stderr
+    assert "got another attempt or run, which moved the draft away" in ended.stdout, ended.stderr
     assert texts(out / DAY) == ["one"]
     assert not list(out.parent.rglob("*.aside"))
 

@@ -17,9 +17,12 @@ from skewless.run.directory import RunDirectory
 from skewless_cli import replay_view
 from tests.spark.scenario import as_rows, plain, reduce_job, result_of, run_job, spec_of, write_input
 from tests.spark.test_pipeline import AGGREGATES, skewed
+from tests.tiers import mostly_long
 
 NATIVE = {**AGGREGATES, "earliest": {"function": "first", "column": "word"}}
 PYTHON = {"words": {"function": "value_counts", "column": "word"}}
+BOTH = {**NATIVE, **PYTHON}
+KINDS = mostly_long([NATIVE, PYTHON, BOTH], BOTH)
 
 
 @pytest.fixture(scope="module")
@@ -27,13 +30,13 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_input(tmp_path_factory.mktemp("engines") / "input", skewed(), files=20)
 
 
-@pytest.mark.parametrize("aggregates", [NATIVE, PYTHON, {**NATIVE, **PYTHON}], ids=["native", "python", "both"])
+@pytest.mark.parametrize("aggregates", KINDS, ids=["native", "python", "both"])
 def test_combine_gives_the_result_of_staged(
     spark: SparkSession, path: Path, tmp_path: Path, aggregates: dict[str, Any]
 ) -> None:
     results = {}
     for engine in ("combine", "staged"):
-        spec = spec_of(path, "key", aggregates, engine=engine, routing={"reducers": 3})
+        spec = spec_of(path, "key", aggregates, engine=engine, routing={"reducers": 3, "waves": [1, 3]})
         run, reports = reduce_job(spark, spec, tmp_path / engine)
         results[engine] = as_rows(result_of(run))
         assert sum(report.processed_rows for report in reports) == 30_000
@@ -93,11 +96,12 @@ def test_auto_combines_after_a_first_stage_where_keys_could_not_be_sampled(spark
 
 def test_a_job_that_cannot_be_merged_is_never_combined(spark: SparkSession, path: Path, tmp_path: Path) -> None:
     aggregates = {"middle": {"function": "exact_median", "column": "value"}}
-    run, _ = reduce_job(spark, spec_of(path, "key", aggregates, engine="auto"), tmp_path / "run")
+    spec = spec_of(path, "key", aggregates, engine="auto", routing={"waves": [1, 3]})
+    run, _ = reduce_job(spark, spec, tmp_path / "run")
     assert {run.plan(epoch).engine for epoch in range(run.committed_stages())} == {"staged"}
 
 
-@pytest.mark.parametrize("key", ["key", "number", ["key", "number"], "day"])
+@pytest.mark.parametrize("key", mostly_long(["key", "number", ["key", "number"], "day"], "key", ["key", "number"]))
 def test_plan_0_is_made_from_a_sample_and_names_keys_as_spark_does(
     spark: SparkSession, tmp_path: Path, key: str | list[str]
 ) -> None:
@@ -120,7 +124,7 @@ def test_plan_0_is_made_from_a_sample_and_names_keys_as_spark_does(
     assert queued.max() < 1.1 * queued.mean()
 
 
-@pytest.mark.parametrize("aggregates", [NATIVE, PYTHON, {**NATIVE, **PYTHON}], ids=["native", "python", "both"])
+@pytest.mark.parametrize("aggregates", KINDS, ids=["native", "python", "both"])
 def test_combine_reports_what_each_input_split_did_and_how_often_keys_occur(
     spark: SparkSession, path: Path, tmp_path: Path, aggregates: dict[str, Any]
 ) -> None:

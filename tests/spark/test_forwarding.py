@@ -23,7 +23,7 @@ ORDERED = {
 }
 
 
-def events(rows: int = 40_000, seed: int = 4) -> pa.Table:
+def events(rows: int = 10_000, seed: int = 4) -> pa.Table:
     """Zipf keys with null among them, times that mostly go forward, and a word that names the row."""
     rng = np.random.default_rng(seed)
     ranks = rng.zipf(1.3, rows) % 300
@@ -64,8 +64,11 @@ def moved_keys(run: RunDirectory, reports: list[StageReport]) -> list[int]:
     "routing",
     [
         {"policy": "adaptive", "reducers": 4, "stage_overhead": 0},
-        {"policy": "adaptive", "reducers": 5, "stage_overhead": 0, "budget": 1.0, "waves": [1, 1, 1, 1]},
-        {"policy": "halving", "reducers": 4},
+        pytest.param(
+            {"policy": "adaptive", "reducers": 5, "stage_overhead": 0, "budget": 1.0, "waves": [1, 1, 1, 1]},
+            marks=pytest.mark.long,
+        ),
+        pytest.param({"policy": "halving", "reducers": 4}, marks=pytest.mark.long),
         {"policy": "virtual_tasks", "reducers": 3},
         {"policy": "static", "reducers": 1},
     ],
@@ -73,7 +76,7 @@ def moved_keys(run: RunDirectory, reports: list[StageReport]) -> list[int]:
 )
 def test_keys_are_seen_in_order_whatever_moves(spark: SparkSession, tmp_path: Path, routing: dict[str, Any]) -> None:
     table = events()
-    path = write_input(tmp_path / "input", table, files=40)
+    path = write_input(tmp_path / "input", table, files=20)
     run, reports = reduce_job(spark, spec_of(path, "key", ORDERED, routing=routing), tmp_path / "run")
     result = {row.pop("key"): row for row in result_of(run).to_pylist()}
     reference = expected(table)

@@ -18,8 +18,8 @@ from skewless.errors import LostRaceError, RunDirectoryError, SpecError
 from skewless.run.attempt import Attempt
 from skewless.run.directory import RESULT_STEP, RunDirectory, stage_step
 from skewless.spec.spec import JobSpec
-from skewless_spark.quality.expectations import ALLOWED, REFUSED, great_expectations
-from skewless_spark.quality.validate import check_expectations, validate
+from skewless_spark.quality.expectations import ALLOWED, REFUSED, check_expectations, great_expectations
+from skewless_spark.quality.validate import validate
 
 Row = tuple[str | None, int | None, int | None]
 

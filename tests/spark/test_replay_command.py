@@ -68,7 +68,7 @@ def test_a_replay_says_what_each_policy_would_have_made_of_a_run(nights: list[Ru
     unknown = replayed(nights[0], "--policies", "static,adaptiv")
     assert unknown.returncode == 2
     assert unknown.stderr.splitlines() == [
-        "skewless: --policies: expected policies that there are, but got 'adaptiv'; did you mean 'adaptive'?"
+        "skewless: --policies: expected known policies, but got 'adaptiv'; did you mean 'adaptive'?"
     ]
 
 

@@ -84,6 +84,26 @@ def test_modules_that_are_named_exist(page: Path) -> None:
     assert {name for name in named - NAMES_OF_OTHER_THINGS if not _is_there(name)} == set()
 
 
+def test_the_new_names_of_what_has_moved_exist() -> None:
+    moved = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").split("### Moved")[1].split("###")[0]
+    new = " ".join(line.split("|")[2] for line in moved.splitlines() if line.startswith("| "))
+    named = set(re.findall(rf"\b((?:{'|'.join(PACKAGES)})(?:\.\w+)+)", new))
+    assert named
+    assert {name for name in named if not _is_there(name)} == set()
+
+
+def test_modules_and_files_that_code_names_exist() -> None:
+    gone = set()
+    for folder in ("plugins", "jobs", "dags", "deploy", "examples", "benchmarks"):
+        for module in (ROOT / folder).rglob("*.py"):
+            text = module.read_text(encoding="utf-8")
+            modules = set(re.findall(rf"``((?:{'|'.join(PACKAGES)})(?:\.\w+)+)", text)) - NAMES_OF_OTHER_THINGS
+            files = set(re.findall(rf"``((?:{'|'.join(FOLDERS)})/[\w./-]*\w)", text)) - NAMES_OF_OTHER_THINGS
+            gone |= {f"{module.relative_to(ROOT)}: {name}" for name in modules if not _is_there(name)}
+            gone |= {f"{module.relative_to(ROOT)}: {name}" for name in files if not (ROOT / name).exists()}
+    assert gone == set()
+
+
 def test_the_readme_is_short_and_its_job_is_a_good_spec() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert text.count("\n") <= README_LINES

@@ -9,7 +9,6 @@ from skewless.documents.ledger import (
     LedgerLine,
     balance,
     require_all_processed,
-    require_balanced,
     require_kept,
     stage_problems,
 )
@@ -41,7 +40,6 @@ def test_a_run_that_counts_each_row_once_balances() -> None:
     ledger = balance(JOB, GOOD, 500)
     assert ledger.balanced
     assert [line.listed_rows for line in ledger.lines] == [100, 400, 0]
-    require_balanced(ledger)
 
 
 @pytest.mark.parametrize(
@@ -69,8 +67,7 @@ def test_a_run_that_counts_each_row_once_balances() -> None:
 def test_an_imbalance_is_named(reports: list[StageReport], state_rows: int, problem: str) -> None:
     ledger = balance(JOB, reports, state_rows)
     assert problem in ledger.problems
-    with pytest.raises(LedgerError, match=r"^ledger: expected every row counted once"):
-        require_balanced(ledger)
+    assert not ledger.balanced
 
 
 def test_an_empty_input_balances() -> None:
@@ -122,7 +119,7 @@ def test_rows_processed_are_held_to_the_input_and_states_to_the_rows_processed(b
         f"stage 0 admitted {100 + by} rows of the 100 listed",
         f"{500 + by} rows were processed of the 500 of the input",
     )
-    with pytest.raises(LedgerError, match=f"expected all 500 rows processed, but got {500 + by} of them"):
+    with pytest.raises(LedgerError, match=f"{500 + by} of 500 rows are processed"):
         require_all_processed(JOB, changed, "merge")
 
 

@@ -7,6 +7,7 @@ import itertools
 import os
 import shutil
 import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -187,6 +188,47 @@ def test_versions_past_their_grace_and_drafts_that_nobody_ends_go(newest: Path) 
     )
     # What was set aside between two renames may be all there is of its day.
     assert names == ["20261120T000001Z-2-ab", "3-ab"]
+
+
+def test_what_a_kill_has_left_beside_runs_and_outputs_goes_when_it_is_old(newest: Path) -> None:
+    probe = _out(newest).with_name(f".{_out(newest).name}.skewless") / f"probe-{'0' * 16}"
+    making = newest / "clicks" / f"night.{'1' * 16}.making"
+    for folder in (probe / "a", making / "probe"):
+        folder.mkdir(parents=True)
+    (newest / "clicks" / "film.making").mkdir()  # somebody else's
+    now = dt.datetime.now(tz=dt.UTC)
+    assert set(_actions(newest)) == {"newest", "second"}
+    assert {fate.action for fate in fates(str(newest), now, LIMITS)} == {"keep"}
+    later = now + LIMITS.unfinished + dt.timedelta(minutes=1)
+    gone = [fate for fate in fates(str(newest), later, LIMITS) if fate.action == "remove"]
+    assert [fate.location for fate in gone] == [str(making), str(probe)]
+    for fate in gone:
+        enact_fate(fate)
+    assert not probe.exists()
+    assert sorted(path.name for path in (newest / "clicks").iterdir()) == ["film.making", "newest", "second"]
+
+
+def test_a_version_has_another_name_before_its_first_file_goes(newest: Path) -> None:
+    """A prune that is killed leaves no half of a version under the name of a whole one."""
+    sibling = _out(newest).with_name(f".{_out(newest).name}.skewless")
+    draft, kept = sibling / "drafts/date=2026-09-01/3-ab", sibling / "kept/date=2026-09-01/20200101T000000Z-1-ab"
+    for folder in (draft, kept):
+        _data(str(folder / "part.parquet"))
+    later = dt.datetime.now(tz=dt.UTC) + LIMITS.unfinished + dt.timedelta(minutes=1)
+    whole: list[bool] = []
+    watching = True
+
+    def heard(event: str, arguments: tuple[object, ...]) -> None:
+        if watching and event == "os.remove" and str(arguments[0]).endswith("part.parquet"):
+            whole.append((draft, kept)[len(whole) == 0].exists())
+
+    sys.addaudithook(heard)
+    gone = [fate for fate in fates(str(newest), later, LIMITS) if fate.action == "remove"]
+    assert [fate.location for fate in gone] == [str(kept), str(draft)]
+    for fate in gone:
+        enact_fate(fate)
+    watching = False
+    assert whole == [False, False]
 
 
 def test_a_run_that_never_published_goes_whole_when_it_is_old(newest: Path) -> None:

@@ -233,21 +233,6 @@ def test_what_has_no_footer_is_no_parquet_file(tmp_path: Path, content: bytes) -
         file_checksum(LocalFileSystem(), str(tmp_path / "x.parquet"))
 
 
-def test_a_copy_that_differs_anywhere_is_refused(run: RunDirectory, tmp_path: Path) -> None:
-    """Also in its pages, which nobody looks at when a file is copied."""
-    attempt = run.new_attempt("result")
-    path = f"{run.root}/{attempt.folder}/x.parquet"
-    run.fs.makedirs(path.rpartition("/")[0], exist_ok=True)
-    run.fs.pipe_file(path, parquet(b"pages"))
-    file = attempt.described("result", path, 1, copied=True)
-    copy = tmp_path / "copy.parquet"
-    copy.write_bytes(parquet(b"pages"))
-    run.verify_copy(file, str(copy))
-    copy.write_bytes(parquet(b"Pages"))
-    with pytest.raises(RunDirectoryError, match="but got other content"):
-        run.verify_copy(file, str(copy))
-
-
 def test_a_committed_document_that_changed_is_not_read(run: RunDirectory) -> None:
     """Also where another whole document, as long as it, lies in its place."""
     attempt = run.new_attempt(stage_step(0))

@@ -1,4 +1,4 @@
-"""The clusters of a run that are started together: a process each, which the run waits for, and may lose."""
+"""The clusters of a run that ``skewless run --cluster`` starts: one process each. The run survives their loss."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from skewless.errors import SkewlessError, SpecError
 from skewless.run.directory import RunDirectory
 from skewless_spark.entries.pipeline import Watcher
 
-#: Of a cluster that is told to end: then it is killed.
+#: Seconds that a cluster's process has to end, before it is killed.
 _END_SECONDS = 10.0
 _POLL_SECONDS = 0.2
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,49}"
 
 
 class Cluster(NamedTuple):
-    """A Spark cluster by a name for people, and the address of its master."""
+    """A Spark cluster: a name for people, and the address of its master."""
 
     name: str
     master: str
 
 
 class NoClusterError(SkewlessError):
-    """All clusters that shared a run have left before its end."""
+    """All clusters that shared a run have ended before the run."""
 
 
 def cluster_name(name: str) -> str:
-    """A name that leases and files can have.
+    """The name of a cluster, checked: leases and files have it in their names.
 
     Raises:
-        SpecError: it is none.
+        SpecError: it is too long, or has other characters.
     """
     if not re.fullmatch(_NAME, name):
         raise SpecError(
@@ -49,10 +49,10 @@ def cluster_name(name: str) -> str:
 
 
 def parse_clusters(given: Sequence[str]) -> list[Cluster]:
-    """Clusters as a command gives them: ``NAME=MASTER``.
+    """Clusters from options of the form ``NAME=MASTER``.
 
     Raises:
-        SpecError: one of them is not written so, or a name comes twice.
+        SpecError: an option has another form, or a name occurs twice.
     """
     found: list[Cluster] = []
     for text in given:
@@ -66,7 +66,7 @@ def parse_clusters(given: Sequence[str]) -> list[Cluster]:
 
 
 def stay_with(parent: int) -> None:
-    """End this process, whatever it does, when its parent is another one than that."""
+    """End this process as soon as its parent process is not the one with this id any more."""
 
     def watch() -> None:
         while os.getppid() == parent:
@@ -77,18 +77,18 @@ def stay_with(parent: int) -> None:
 
 
 def run_shared_stages(run: RunDirectory, clusters: Sequence[Cluster], watcher: Watcher) -> Cluster:
-    """Have clusters run a prepared job's stages together, until no further one is needed.
+    """Let clusters run the stages of a prepared job together, until no further stage is needed.
 
     Args:
         run: the run directory, which all of them see.
-        clusters: who takes part, one at least.
-        watcher: is told of each stage when it has been decided what follows it.
+        clusters: the clusters that take part, at least one.
+        watcher: is told of each stage once the decision after it has been made.
 
     Returns:
-        A cluster that was still there at the end, the first one of them.
+        The first of the clusters that are still running at the end.
 
     Raises:
-        NoClusterError: all of them left; it says what the last one said.
+        NoClusterError: all of them have ended; it says why the last one did.
     """
     told = _Told(run, watcher)
     if told.all_done():
@@ -102,14 +102,14 @@ def run_shared_stages(run: RunDirectory, clusters: Sequence[Cluster], watcher: W
 
 
 class _Told:
-    """The stages that a watcher has been told of."""
+    """Tells a watcher of stages, each once."""
 
     def __init__(self, run: RunDirectory, watcher: Watcher) -> None:
         self._run, self._watcher, self._stages = run, watcher, 0
         watcher.step("stage 0")
 
     def all_done(self) -> bool:
-        """Tell of what is new, and say whether no further stage is needed."""
+        """Tell the watcher of new stages; returns whether no further stage is needed."""
         while self._run.exists(f"decisions/{self._stages + 1:04d}.json"):
             decision = self._run.decision(self._stages + 1)
             self._watcher.stage_done(self._run.report(self._stages), decision)
@@ -131,20 +131,20 @@ class _Process:
             "--cluster", cluster.name, "--master", cluster.master,
             "--failure-name", self._failure, "--stay-with", str(os.getpid()),
         ]  # fmt: skip
-        self._process = subprocess.Popen(  # noqa: S603  # this interpreter, and words of ours
+        self._process = subprocess.Popen(  # noqa: S603  # this interpreter, with arguments of our own
             words,
             stdin=subprocess.DEVNULL,
-            # Standard output is for what the run itself says; failures go to standard error.
+            # Standard output belongs to the run itself; failures go to standard error.
             stdout=subprocess.DEVNULL,
         )
 
     @property
     def has_left(self) -> bool:
-        """Whether it has ended before the stages have: one that saw their end has seen their decision before."""
+        """Whether the process has ended with an error; at the end of the stages it exits with 0."""
         return self._process.poll() not in {None, 0}
 
     def refusal(self) -> NoClusterError:
-        """Why it left, in its own words if it had any."""
+        """Why the process ended, from its failure document if it wrote one."""
         name = f"failures/{self._failure}.json"
         failure = self._run.read(name, Failure) if self._run.exists(name) else None
         came = failure.sentence if failure else f"exit code {self._process.returncode}"
@@ -157,7 +157,7 @@ class _Process:
         return err
 
     def end(self) -> None:
-        """End it; what it still does is not needed."""
+        """End the process, whose further work is not needed."""
         self._process.terminate()
         try:
             self._process.wait(_END_SECONDS)
@@ -170,7 +170,7 @@ class _Process:
 def _started(run: RunDirectory, clusters: Sequence[Cluster]) -> Iterator[list[_Process]]:
     processes: list[_Process] = []
     try:
-        # One by one, so that those that have been started end if the next one cannot be.
+        # Appended one by one, so that the started processes end if the next one cannot be started.
         for cluster in clusters:
             processes.append(_Process(run, cluster))  # noqa: PERF401
         yield processes

@@ -19,24 +19,24 @@ from skewless_spark.stage.stage import run_stage
 
 
 class Watcher(Protocol):
-    """Whoever wants to know how far a run is."""
+    """Follows the progress of a run."""
 
     def step(self, name: str) -> None:
-        """A step begins."""
+        """Called when a step begins."""
 
     def stage_done(self, report: StageReport, decision: Decision) -> None:
-        """A stage has been run and what follows it has been decided."""
+        """Called when a stage is committed and the decision after it has been made."""
 
 
 class Finished(NamedTuple):
-    """What a run came to."""
+    """The outcome of a run."""
 
     quality: QualityReport
     publication: Publication
 
 
 def run_pipeline(spark: SparkSession, run: RunDirectory, watcher: Watcher) -> Finished:
-    """Run a prepared job to its end, from its last commit on.
+    """Run a prepared job to its end, starting after its last commit.
 
     Raises:
         QualityError: the result failed validation; nothing was published.
@@ -46,7 +46,7 @@ def run_pipeline(spark: SparkSession, run: RunDirectory, watcher: Watcher) -> Fi
 
 
 def finish_run(spark: SparkSession, run: RunDirectory, watcher: Watcher) -> Finished:
-    """Merge, validate and publish a run whose stages have committed.
+    """Merge, validate and publish a run whose stages are committed.
 
     Raises:
         QualityError: the result failed validation; nothing was published.
@@ -61,7 +61,7 @@ def finish_run(spark: SparkSession, run: RunDirectory, watcher: Watcher) -> Fini
 
 
 def run_stages(spark: SparkSession, run: RunDirectory, watcher: Watcher) -> None:
-    """Run a prepared job's stages and decide after each, until no further one is needed."""
+    """Run the stages of a prepared job and decide after each, until no further stage is needed."""
     stage = 0
     while True:
         watcher.step(f"stage {stage}")

@@ -17,7 +17,7 @@ from skewless_spark.aggregates.binding import argument_columns, assumed_types, c
 from skewless_spark.aggregates.key_text import KEY_TYPES
 from skewless_spark.mapping import map_types, python_mapper
 from skewless_spark.prepare.locations import check_output, input_location, output_location
-from skewless_spark.quality.validate import check_expectations
+from skewless_spark.quality.expectations import check_expectations
 from skewless_spark.result.merge import result_schema
 from skewless_spark.result.output_formats import refuse_nested
 from skewless_spark.session.session import build_session

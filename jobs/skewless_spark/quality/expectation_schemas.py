@@ -1,7 +1,7 @@
-"""Checks expectations by the JSON schemas in Great Expectations' package, since importing it takes seconds.
+"""Checks expectations by the JSON schemas in Great Expectations' package, since importing the package takes seconds.
 
-The schemas leave some of its own rules unsaid, and say some that it does not hold itself to. Where the two
-differ, this goes by what the classes do: a test compares both for every expectation that a spec may name.
+The schemas lack some rules of its classes, and have some that the classes do not enforce. Where they differ, this
+module follows the classes: a test compares both for every expectation that a spec may name.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ from jsonschema import Draft7Validator, FormatChecker
 
 from skewless.errors import SpecError, nearest
 
-#: Settings that every expectation class has and that are not the spec's to set: how results are
-#: reported is ours, and a row condition is SQL, that is code.
+#: Settings of every expectation class that a spec may not set: we decide how results are reported, and a row condition
+#: is SQL, which is code.
 NOT_OURS_TO_OFFER = frozenset(
     {
         "id", "meta", "metadata", "notes", "result_format", "description", "catch_exceptions", "rendered_content",
         "severity", "windows", "batch_id", "row_condition", "condition_parser", "library_metadata",
     }
 )  # fmt: skip
-#: The only kwarg that is a mapping by nature; elsewhere a mapping is a ``$PARAMETER`` in disguise.
+#: The only kwarg whose values are mappings; elsewhere a mapping is a ``$PARAMETER``.
 MAPPING_KWARG = "quantile_ranges"
-#: Where they lie in the package.
+#: The folder of the schemas in the package.
 _SCHEMAS = "great_expectations/expectations/core/schemas"
 #: An expectation whose schema is missing from the package, and one with the same kwargs.
 _LIKE = {"expect_column_values_to_be_json_parseable": "expect_column_values_to_be_unique"}
-#: Kwargs whose schema is for a form on a page, and narrower than what the class takes.
+#: Kwargs whose schema is made for a web form, and stricter than the class.
 _WIDER: Mapping[str, Mapping[str, Any]] = {
     "mostly": {"type": "number", "minimum": 0, "maximum": 1},
     "value_set": {"type": "array"},
 }
-#: Lists that must be so long; the columns of a table may be one.
+#: The minimum lengths of lists; the list of a table's columns may be shorter.
 _LEAST = {"regex_list": 1, "column_list": 2}
 _ANY_LENGTH = frozenset({"expect_table_columns_to_match_ordered_list"})
-#: Expectations of a range, of whose two bounds one must be given.
+#: Expectations of a range, which require at least one of two bounds.
 _A_BOUND = frozenset({"expect_column_values_to_be_between", "expect_column_value_lengths_to_be_between"})
-#: The one of them that looks whether they are in order.
+#: The only expectation whose class checks that its bounds are in order.
 _ORDERED = "expect_table_row_count_to_be_between"
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?)?")
 
@@ -64,7 +64,7 @@ def _is_moment(text: object) -> bool:
 
 @cache
 def _kwargs_of(kind: str) -> tuple[dict[str, Draft7Validator], dict[str, Any], tuple[str, ...]]:
-    """Of an expectation: a validator for each kwarg that a spec may give, their schemas, and those that it must."""
+    """The kwargs of an expectation: a validator for each that a spec may set, their schemas, and the required ones."""
     name = "".join(part.capitalize() for part in _LIKE.get(kind, kind).split("_"))
     file = distribution("great-expectations").locate_file(f"{_SCHEMAS}/{name}.json")
     whole = json.loads(Path(str(file)).read_text(encoding="utf-8"))
@@ -75,16 +75,16 @@ def _kwargs_of(kind: str) -> tuple[dict[str, Draft7Validator], dict[str, Any], t
 
 
 def _without_parameters(schema: dict[str, Any]) -> dict[str, Any]:
-    """The kinds of values that a kwarg takes, without the mapping that names a parameter."""
+    """The schema of a kwarg without the mapping that names a parameter."""
     kinds = [one for one in schema.get("anyOf", ()) if one != {"type": "object"}]
     return {"anyOf": kinds} if kinds else schema
 
 
 def require_fitting(kind: str, kwargs: Mapping[str, Any], spot: str) -> None:
-    """Refuse kwargs that Great Expectations would refuse, or would read as something else than they say.
+    """Refuse kwargs that Great Expectations would refuse, or would understand differently from their text.
 
     Raises:
-        SpecError: names the kwarg.
+        SpecError: a kwarg is refused; the error names it.
     """
     validators, schemas, required = _kwargs_of(kind)
     for name in kwargs:
@@ -105,7 +105,7 @@ def require_fitting(kind: str, kwargs: Mapping[str, Any], spot: str) -> None:
 
 
 def _unmet(validator: Draft7Validator, name: str, given: Any, least: int) -> str:
-    """What a value should be, if it is not."""
+    """What was expected instead of a value; empty if the value is valid."""
     if next(validator.iter_errors(given), None) is not None:
         return _in_words(validator.schema)
     if isinstance(given, list) and len(given) < least:
@@ -119,7 +119,7 @@ def _unmet(validator: Draft7Validator, name: str, given: Any, least: int) -> str
 
 
 def _in_words(schema: Mapping[str, Any]) -> str:
-    """A schema of a kwarg for people.
+    """The schema of a kwarg in words.
 
     >>> _in_words({"anyOf": [{"type": "number"}, {"type": "string", "format": "date"}]})
     'a number or a date'
@@ -143,7 +143,7 @@ def _in_words(schema: Mapping[str, Any]) -> str:
 def _can_be_read_back(form: str) -> bool:
     moment = dt.datetime(2026, 1, 31, 23, 59, 58, tzinfo=dt.UTC)
     try:
-        dt.datetime.strptime(moment.strftime(form), form)  # noqa: DTZ007  # whether it can be read is all
+        dt.datetime.strptime(moment.strftime(form), form)  # noqa: DTZ007  # the parsed time is not used
     except ValueError:
         return False
     return True

@@ -1,4 +1,4 @@
-"""Which Great Expectations expectations a spec may name, and how they are built from plain data."""
+"""The expectations of Great Expectations that a spec may name, and how they are built from plain data."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from skewless_spark.quality.expectation_schemas import MAPPING_KWARG, require_fi
 if TYPE_CHECKING:
     from great_expectations.expectations.expectation import Expectation
 
-#: What a spec may name: an allow list, so that a new release of Great Expectations adds nothing
-#: by itself. Each one was run on Spark 4.3; those that Great Expectations lists but cannot compute on
-#: Spark (like patterns, dateutil) are left out.
+#: The expectations that a spec may name. It is an allow list, so that a new release of Great Expectations adds nothing
+#: by itself. Each was run on Spark 4.3. Those that Great Expectations lists but cannot compute on Spark (LIKE patterns,
+#: dateutil) are left out.
 ALLOWED = frozenset(
     {
         "expect_column_max_to_be_between",
@@ -70,7 +70,7 @@ _TO_THE_DRIVER = "brings every distinct value to the driver"
 _NO_ORDER = "needs an order of rows, which a result has not"
 _QUERIES = "runs a query of its own"
 
-#: Known to Great Expectations, and refused for a reason worth telling.
+#: Expectations that are refused, each with the reason.
 REFUSED = {
     "expect_column_distinct_values_to_be_in_set": _TO_THE_DRIVER,
     "expect_column_distinct_values_to_contain_set": _TO_THE_DRIVER,
@@ -89,10 +89,10 @@ _COLUMN_KWARGS = ("column", "column_A", "column_B", "column_list", "column_set")
 
 
 def great_expectations() -> Any:
-    """Great Expectations, imported on first use.
+    """Great Expectations, imported at its first use.
 
-    The import takes six seconds of CPU, so a spec without expectations should not pay for it,
-    and its telemetry must be off before. All modules that we use are loaded with it.
+    The import takes six seconds of CPU, which a spec without expectations should not cost. Telemetry must be off before
+    the import. All modules that we use are imported with it.
     """
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
     with warnings.catch_warnings():
@@ -102,14 +102,14 @@ def great_expectations() -> Any:
 
 
 def check_expectations(spec: JobSpec, where: str) -> None:
-    """Refuse expectations that could not be run, or that should not be; imports no Great Expectations.
+    """Refuse expectations that cannot or must not be run. This does not import Great Expectations.
 
     Args:
         spec: the spec.
-        where: what to call it in an error, usually its path.
+        where: what error messages call the spec, usually its path.
 
     Raises:
-        SpecError: names the first expectation that is unknown, refused, or has wrong kwargs.
+        SpecError: an expectation is unknown, refused, or has wrong kwargs; the error names the first.
     """
     _checked(spec, where)
 
@@ -149,7 +149,7 @@ def _checked_kwargs(spec: ExpectationSpec, spot: str, columns: tuple[str, ...]) 
             repr(spec.type),
             nearest(spec.type, ALLOWED),
         )
-    # As job.json will hold them: what is checked here is what is run after.
+    # In the form that job.json has, so that what is checked here is what is run later.
     kwargs: dict[str, Any] = _plain(spec.model_dump(mode="json")["kwargs"], f"{spot}.kwargs")
     if MAPPING_KWARG in kwargs:
         kwargs[MAPPING_KWARG] = _quantile_ranges(kwargs[MAPPING_KWARG], f"{spot}.kwargs.{MAPPING_KWARG}")
@@ -159,7 +159,11 @@ def _checked_kwargs(spec: ExpectationSpec, spot: str, columns: tuple[str, ...]) 
 
 
 def _plain(value: Any, spot: str) -> Any:
-    """The value, if it is data through and through."""
+    """The value, if it has no mapping inside.
+
+    Raises:
+        SpecError: it has one.
+    """
     if isinstance(value, dict):
         if not spot.endswith((".kwargs", f".kwargs.{MAPPING_KWARG}")):
             raise SpecError(
@@ -172,7 +176,7 @@ def _plain(value: Any, spot: str) -> Any:
 
 
 def _quantile_ranges(given: Any, spot: str) -> dict[str, Any]:
-    """Great Expectations takes any mapping here, and hands quantiles to the JVM, which takes no integers."""
+    """The checked quantiles, as floats: Great Expectations accepts any mapping, but the JVM accepts no integers."""
     quantiles, ranges = (given.get(name) if isinstance(given, dict) else None for name in ("quantiles", "value_ranges"))
     if not (
         isinstance(quantiles, list) and isinstance(ranges, list) and len(quantiles) == len(ranges) and len(given) == 2
@@ -186,7 +190,7 @@ def _quantile_ranges(given: Any, spot: str) -> dict[str, Any]:
 
 
 def _ordered(pair: list[Any]) -> bool:
-    """Two numbers, the lower one first; a bound that is null is none."""
+    """Whether a pair is two numbers in ascending order; null is an open bound."""
     bounds = [one for one in pair if one is not None]
     numbers = all(isinstance(one, int | float) and not isinstance(one, bool) for one in bounds)
     return numbers and bounds == sorted(bounds)

@@ -18,7 +18,7 @@ from skewless.documents.quality import Check, QualityReport
 from skewless.errors import LostRaceError
 from skewless.run.attempt import Fence
 from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, RunDirectory
-from skewless_spark.quality.expectations import build_expectations, check_expectations, great_expectations
+from skewless_spark.quality.expectations import build_expectations, great_expectations
 from skewless_spark.quality.verdict import Verdict
 from skewless_spark.session.step_lease import leased_step
 from skewless_spark.states.committed_files import RESULT, read_files
@@ -26,30 +26,28 @@ from skewless_spark.states.committed_files import RESULT, read_files
 if TYPE_CHECKING:
     from great_expectations.expectations.expectation import Expectation
 
-__all__ = ["check_expectations", "validate"]
-
 log = logging.getLogger(__name__)
 
-#: At most so many unexpected values reach the driver, per expectation.
+#: The maximum number of unexpected values per expectation that reach the driver.
 SAMPLES = 10
-#: SUMMARY and no index columns: a sample of values at most, whatever the size of the result.
+#: SUMMARY without index columns returns at most a sample of values, whatever the size of the result.
 RESULT_FORMAT = {"result_format": "SUMMARY", "partial_unexpected_count": SAMPLES}
-#: Aggregates that give a number for every key, also for one without a single value.
+#: Aggregates that give a number for every key, even for a key without a value.
 NEVER_NULL = frozenset({"count", "count_if", "count_distinct", "approx_count_distinct", "theta_sketch_estimate"})
 
 
 def validate(spark: SparkSession, run: RunDirectory) -> QualityReport:
-    """Validate the committed result of a run, once; a run that has a verdict keeps it.
+    """Validate the committed result of a run, unless it has been validated already.
 
-    Whether it passed is the caller's to act upon: the report of a failed validation counts too.
+    The report of a failed validation is committed too. The caller decides what follows from it.
 
     Returns:
-        The committed report, of this attempt or of the one that was first.
+        The committed report: of this attempt, or of the attempt that committed first.
 
     Raises:
-        RunDirectoryError: the result has not committed.
+        RunDirectoryError: the result is not committed.
         SpecError: the frozen spec has an expectation that may not be run.
-        FencedOutError: this attempt was silent for too long, and its successor has not committed yet.
+        FencedOutError: this attempt lost its lease, and its successor has not committed yet.
     """
     found = run.quality()
     if found is not None:
@@ -88,7 +86,7 @@ def _validate(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> Qu
 
 
 def _context() -> Any:
-    """An in-memory project of Great Expectations: nothing is read from the user's home or written there."""
+    """An in-memory project of Great Expectations, which neither reads nor writes the user's home."""
     gx = great_expectations()
     context = gx.get_context(mode="ephemeral")
     bars = gx.data_context.types.base.ProgressBarsConfig(globally=sys.stderr.isatty())
@@ -108,7 +106,7 @@ def _verdicts(context: Any, name: str, frame: DataFrame, expectations: Sequence[
     for one in batch.validate(suite, result_format=RESULT_FORMAT).to_json_dict()["results"]:
         found[one["expectation_config"]["meta"]["position"]] = one
     verdicts = [Verdict.of(expectation, found[position]) for position, expectation in enumerate(expectations)]
-    # One expectation that Spark cannot evaluate takes down those that share its job: ask them one by one.
+    # An expectation that Spark cannot evaluate fails all that share its job: evaluate those one by one.
     return [
         Verdict.of(one.expectation, batch.validate(one.expectation, result_format=RESULT_FORMAT).to_json_dict())
         if one.fault and len(verdicts) > 1
@@ -124,8 +122,8 @@ _LEDGER_SCHEMA = (
     "processed_rows bigint, backlog_rows bigint, input_rows bigint, state_rows bigint"
 )
 
-#: What must be 0 in every row; in the row of totals what speaks of one stage is 0 on both sides, and the
-#: other way round. Sums of these share one Spark job, which comparisons of column pairs do not.
+#: Columns that must be 0 in every row. In the row of totals, terms about one stage are 0, and the other way round.
+#: Great Expectations computes sums of these in one Spark job; comparisons of column pairs would take several.
 _IMBALANCES = {
     "not_admitted_rows": "abs(listed_rows - admitted_rows)",
     "not_taken_in_rows": "abs(left_over_rows - backlog_in_rows)",
@@ -137,7 +135,7 @@ _IMBALANCES = {
 
 
 def _ledger_frame(spark: SparkSession, ledger: Ledger) -> DataFrame:
-    """The counts as they were reported, and how far they are from balance, reckoned by Spark."""
+    """The reported counts and their imbalances, which Spark computes."""
     rows: list[tuple[str | int, ...]] = []
     left_over = 0
     for line in ledger.lines:
@@ -151,13 +149,13 @@ def _ledger_frame(spark: SparkSession, ledger: Ledger) -> DataFrame:
 
 
 def _ledger_expectations() -> list[Expectation]:
-    """What ``skewless.documents.ledger`` demands, said again in Great Expectations' words."""
+    """The conditions of ``skewless.documents.ledger``, as expectations."""
     balanced = great_expectations().expectations.ExpectColumnSumToBeBetween
     return [balanced(column=name, min_value=0, max_value=0) for name in _IMBALANCES]
 
 
 def _ledger_check(ledger: Ledger) -> Check:
-    """The ledger's own verdict: the same conditions, with the stage and the numbers in words."""
+    """The verdict of ``skewless.documents.ledger`` itself, which names the stage and the numbers."""
     numbers = f"{ledger.input_rows:,} rows of input, {ledger.state_rows:,} rows in the states"
     return Check(
         subject="ledger",
@@ -188,26 +186,26 @@ def _result_verdicts(
 
 
 def _unobservable(expectation: Expectation, result: StepCommit) -> bool:
-    """A mean of nothing is no number: an empty result cannot break an expectation about one."""
+    """Whether there is nothing to observe: an empty result has no mean, and cannot fail an expectation about it."""
     statistic = great_expectations().expectations.expectation.ColumnAggregateExpectation
     return result.count("keys") == 0 and isinstance(expectation, statistic)
 
 
 def _result_expectations(job: Job, result: StepCommit) -> list[Expectation]:
-    """What must hold of every result, whatever the spec."""
+    """The expectations that every result must meet, whatever the spec."""
     gxe = great_expectations().expectations
     rows, keys = result.count("rows"), result.count("keys")
     calls = job.spec.aggregates
     counts = [name for name, call in calls.items() if call.function == "count" and call.column is None]
     full = [name for name, call in calls.items() if call.function in NEVER_NULL]
-    # Great Expectations calls a column with a dot in its name by the quoted name.
+    # Great Expectations expects a column name with a dot in backticks.
     columns = [f"`{name}`" if "." in name else name for name in (*job.spec.key, *calls)]
     return [
         gxe.ExpectTableColumnsToMatchSet(column_set=columns, exact_match=True),
         gxe.ExpectTableRowCountToEqual(value=keys),
-        # Rows without keys would be lost, keys without rows invented.
+        # Without keys, rows would be lost; with more keys than rows, keys would be invented.
         gxe.ExpectTableRowCountToBeBetween(min_value=min(rows, 1), max_value=rows),
-        # The sum over no keys is null in SQL, and right if there were no rows.
+        # The sum over no keys is null in SQL, which is correct if there were no rows.
         *(
             gxe.ExpectColumnSumToBeBetween(column=name, min_value=rows, max_value=rows)
             for name in counts
@@ -221,10 +219,10 @@ _NULL_FLAG = "null_key"
 
 
 def _key_frame(frame: DataFrame, key: Sequence[str]) -> tuple[DataFrame, dict[str, str]]:
-    """The key columns under names that Great Expectations can handle, and a flag beside them.
+    """The key columns under names that Great Expectations can handle, and a flag for null.
 
-    A null is a key like any other and must come at most once. Only the compound expectation can
-    be told to count nulls, and it asks for two columns, so a key of one column gets a second.
+    Null is a key like any other and must occur at most once. Only the expectation about compound columns can count
+    nulls, and it requires two columns. The flag is the second column for a key of one column.
 
     Returns:
         The frame, and for each of its key columns the name in the result.

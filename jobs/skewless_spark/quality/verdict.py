@@ -1,4 +1,4 @@
-"""What Great Expectations found, in our words."""
+"""Verdicts of Great Expectations, as sentences."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from skewless.documents.quality import Check
 if TYPE_CHECKING:
     from great_expectations.expectations.expectation import Expectation
 
-#: Longest text of one value in a sentence, of a list of observed values, and of a fault.
+#: The longest text of a value in a sentence, of a list of observed values, and of a fault.
 VALUE_CHARS, LIST_CHARS, FAULT_CHARS = 40, 300, 200
-#: Samples named in a sentence.
+#: The number of unexpected values that a sentence names.
 EXAMPLES = 3
 
 _COLUMNS = ("column", "column_A", "column_B", "column_list")
@@ -22,14 +22,14 @@ _COLUMNS = ("column", "column_A", "column_B", "column_list")
 
 @dataclass(frozen=True)
 class Verdict:
-    """One expectation with what was found.
+    """One expectation with its validation result.
 
     Attributes:
-        expectation: as it was run.
+        expectation: the expectation.
         found: its validation result as plain JSON.
         fault: why it could not be evaluated, in one line; "" if it could.
-        names: what columns of a derived frame are called in the result.
-        hidden: a column of a derived frame that is nobody's business.
+        names: the names in the result of the columns of a derived frame.
+        hidden: a column of a derived frame that is not in the result.
     """
 
     expectation: Expectation
@@ -49,7 +49,7 @@ class Verdict:
         return cls(expectation, {"success": True, "result": {}})
 
     def about(self, names: Mapping[str, str], hidden: str) -> Self:
-        """The same verdict with the columns called by the names they have in the result."""
+        """The same verdict with the names that columns have in the result."""
         return replace(self, names=names, hidden=hidden)
 
     def check(self, subject: str) -> Check:
@@ -58,7 +58,7 @@ class Verdict:
         result = self.found["result"]
         given = self.expectation.configuration.kwargs
         columns = [self.names.get(column, column) for column in _columns(given) if column != self.hidden]
-        # `ignore_row_if` says how we ask, not what is asked.
+        # `ignore_row_if` is how we evaluate, not what is expected.
         further = [
             f"{name}={_short(value)}" for name, value in given.items() if name not in (*_COLUMNS, "ignore_row_if")
         ]
@@ -113,7 +113,7 @@ def _order(value: Any, text: str) -> tuple[bool, float, str]:
 
 
 def _number(value: Any) -> str:
-    """A number with separators; anything else as a short repr."""
+    """A number with thousands separators; any other value as a short ``repr``."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         value = int(value)
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -130,7 +130,7 @@ def _short(value: Any, chars: int = VALUE_CHARS) -> str:
 
 
 def _fault(info: dict[str, Any]) -> str:
-    """The first fault in one line; Great Expectations keys several by the metric that failed."""
+    """The first fault in one line. Great Expectations may report several, by the metric that failed."""
     several = [info] if "raised_exception" in info else [one for one in info.values() if isinstance(one, dict)]
     for one in several:
         if one.get("raised_exception"):

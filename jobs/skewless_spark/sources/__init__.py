@@ -1,4 +1,4 @@
-"""The input: listing its files before a run, and reading one wave of them in a stage."""
+"""The input: its files are listed before a run, and read wave by wave in the stages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cutting large files into units, along their row groups, stripes or bytes."""
+"""Cuts large files into units, along their row groups, stripes or bytes."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Sequence
 
 #: Smaller pieces are not worth opening a file for.
 LEAST_BYTES = 256 << 10
-#: A file may be so much larger than a piece before it is cut.
+#: A file is cut if it is more than this many times as large as a piece.
 _SLACK = 2
 
 
 def piece_bytes(sizes: Sequence[int], share: float, cut_bytes: int) -> int:
-    """Bytes that a unit should have: at most ``cut_bytes``, and few enough that the smallest wave is fair.
+    """Bytes that a unit should have: at most ``cut_bytes``, and few enough for the smallest wave.
 
     Args:
         sizes: bytes of each file.
-        share: the part of the input that the smallest wave is to have.
-        cut_bytes: what the spec says.
+        share: the fraction of the input that the smallest wave has.
+        cut_bytes: the limit in the spec.
     """
     return max(LEAST_BYTES, min(cut_bytes, int(sum(sizes) * share)))
 
@@ -27,10 +27,10 @@ def is_large(size: int, piece: int, cut_bytes: int) -> bool:
 
 
 def cut_groups(pieces: Sequence[tuple[int, int]], size: int, piece: int) -> list[tuple[int, int]]:
-    """Ranges of neighbouring row groups or stripes that have about as many bytes each as is wanted.
+    """Ranges of neighbouring row groups or stripes, each of about ``piece`` bytes.
 
     Args:
-        pieces: ``(rows, bytes)`` of each, the bytes in any measure.
+        pieces: ``(rows, bytes)`` of each row group or stripe; only the proportions of the bytes matter.
         size: bytes of the file.
         piece: bytes of a range.
     """

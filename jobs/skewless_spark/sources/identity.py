@@ -1,8 +1,8 @@
-"""The identity of an input file, and noticing that its content has changed.
+"""The identity of an input file, by which a change of its content is noticed.
 
 Length and modification time are not enough: a rewrite can keep both. Object stores name each content by a tag. A local
-file has a change time, which nobody can set, and an inode. But these also change where the content does not: by
-permissions, a backup's hard link, a restored copy. Then the checksum decides, which ``prepare`` took of small files.
+file has an inode, and a change time, which no user can set. But these also change without the content: by new
+permissions, a backup's hard link, a restored copy. Then a checksum decides, which ``prepare`` computed for small files.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from skewless.documents.job import Job, Unit
 from skewless.errors import InputError
 from skewless.run.file_checksum import content_checksum
 
-#: Threads that look at files: waiting for an object store is most of the work.
+#: Threads that inspect files; most of the time they wait for an object store.
 LOOKERS = 16
-#: Bytes of a file that is read for a checksum, and of all of them together, at most: a tenth of a second.
+#: A checksum is computed of files of at most this many bytes, and of this many in total: a tenth of a second.
 CHECKSUM_FILE_BYTES, CHECKSUM_BYTES = 4 << 20, 64 << 20
 
-#: What object stores call the name of a content or of its version, as fsspec's file systems hand it on.
+#: The names that fsspec's file systems use for the tag of a content or of its version.
 _TAGS = ("ETag", "etag", "VersionId", "version_id", "generation", "md5Hash", "content_md5")
 _TIMES = ("mtime", "LastModified", "last_modified", "updated", "modificationTime", "modified")
 
 
 class Identity(NamedTuple):
-    """A file as its file system tells it.
+    """What identifies the content of a file, as its file system reports it.
 
     Attributes:
         size_bytes: its length.
-        version: ``tag:`` and what names the content; or ``stat:`` with modification time, change time (both in
-            nanoseconds) and inode; or ``time:`` and a time alone, which says little; or empty.
+        version: ``tag:`` and the tag of the content; or ``stat:`` with modification time, change time (both in
+            nanoseconds) and inode; or ``time:`` and a time alone, which is weak evidence; or empty.
     """
 
     size_bytes: int
@@ -43,15 +43,15 @@ class Identity(NamedTuple):
 
     @property
     def telling(self) -> bool:
-        """Whether another content would have another version."""
+        """Whether a changed content always has another version."""
         return self.version.startswith(("tag:", "stat:"))
 
 
 def listed_identity(fs: fsspec.AbstractFileSystem, file: str) -> Identity:
-    """What the file system says of a file that it has just listed.
+    """The identity of a file that has just been listed.
 
     Raises:
-        InputError: it is gone again, or cannot be looked at.
+        InputError: it has been removed since, or cannot be inspected.
     """
     try:
         return identity_of(fs, file)
@@ -61,10 +61,10 @@ def listed_identity(fs: fsspec.AbstractFileSystem, file: str) -> Identity:
 
 
 def identity_of(fs: fsspec.AbstractFileSystem, file: str) -> Identity:
-    """What the file system says of a file now.
+    """The identity of a file now.
 
     Raises:
-        FileNotFoundError: it is gone.
+        FileNotFoundError: it does not exist any more.
     """
     if isinstance(fs, LocalFileSystem):
         now = os.stat(file)  # noqa: PTH116  # fsspec has times as floats, which are too coarse
@@ -73,7 +73,7 @@ def identity_of(fs: fsspec.AbstractFileSystem, file: str) -> Identity:
 
 
 def identity_from(info: Mapping[str, Any]) -> Identity:
-    """What a file system of fsspec says of a file, whatever it calls that."""
+    """The identity of a file from what a file system of fsspec reports."""
     for kind, names in (("tag", _TAGS), ("time", _TIMES)):
         said = [str(info[name]) for name in names if info.get(name)]
         if said:
@@ -82,9 +82,9 @@ def identity_from(info: Mapping[str, Any]) -> Identity:
 
 
 def checksums(fs: fsspec.AbstractFileSystem, files: Sequence[str], found: Sequence[Identity]) -> list[str]:
-    """SHA-256 of those files whose identity may change while the content stays, or the other way round; else empty.
+    """The SHA-256 of files without a tag, whose identity may change without the content; else empty.
 
-    Small files only, and of many the first ones: the input is not read twice.
+    Only small files have one, and of many files only the first, so that the input is not read twice.
 
     Args:
         fs: their file system.
@@ -112,10 +112,10 @@ def _checksum(fs: fsspec.AbstractFileSystem, file: str) -> str:
 
 
 def verdict(unit: Unit, now: Identity) -> Literal["same", "rewritten", "touched", "compare"]:
-    """What has become of a unit's file since the run was prepared, as far as its identity tells.
+    """Whether a unit's file has changed since the run was prepared, as far as its identity tells.
 
     Returns:
-        ``compare`` where only the checksum can tell; ``touched`` where that would be needed and was not taken.
+        ``compare`` if only the checksum can tell; ``touched`` if that is needed but was not computed.
     """
     if now.size_bytes != unit.size_bytes:
         return "rewritten"
@@ -126,17 +126,17 @@ def verdict(unit: Unit, now: Identity) -> Literal["same", "rewritten", "touched"
         return "rewritten"
     if unit.checksum:
         return "compare"
-    # The inode alone is another one where another host has mounted the folder; no content changes without its time.
+    # On another host the inode alone may differ. No content changes without a new change time.
     return "touched" if before[2] != after[2] else "same"
 
 
 def require_unchanged(job: Job, ordinals: Sequence[int]) -> None:
-    """Hold files to what they were when the run was prepared.
+    """Check that files have not changed since the run was prepared.
 
-    A run reads its input stage by stage; a file rewritten in between would give a result of two versions.
+    A run reads its input stage by stage: a file rewritten in between would mix two versions in the result.
 
     Raises:
-        InputError: names the first file that is gone or has changed.
+        InputError: a file has been removed or has changed; the error names the first.
     """
     known = {job.units[ordinal].path: job.units[ordinal] for ordinal in ordinals}
     with ThreadPoolExecutor(max_workers=LOOKERS) as pool:
@@ -149,7 +149,7 @@ def require_unchanged(job: Job, ordinals: Sequence[int]) -> None:
 
 
 def _change(unit: Unit) -> str:
-    """What has happened to a unit's file, in words; empty if nothing has."""
+    """How a unit's file has changed, in words; empty if it has not."""
     fs, file = fsspec.core.url_to_fs(unit.path)
     try:
         found = verdict(unit, identity_of(fs, file))

@@ -1,4 +1,4 @@
-"""Listing an input before a run: its files, their columns, and the units they are cut into."""
+"""Lists an input before a run: its files, their columns, and the units into which they are cut."""
 
 from __future__ import annotations
 
@@ -22,20 +22,21 @@ from skewless_spark.sources.formats.spark_types import declared_type
 from skewless_spark.sources.identity import LOOKERS, checksums, listed_identity
 from skewless_spark.sources.uris import FILE_COLUMNS, file_column_type
 
-#: Files that are sampled for how long a line is, and the bytes of each: at most 5 % of a large input.
+#: The number of files that are sampled for the length of a line, and the bytes of each sample, at most 5 % of a large
+#: input.
 SAMPLED_FILES, LEAST_SAMPLE, LARGEST_SAMPLE = 8, 16 << 10, 256 << 10
 _SAMPLED_PART = 0.05
-#: Lines of a compressed file, for each that its bytes would make uncompressed.
+#: The assumed compression ratio of a compressed text.
 _COMPRESSION = 4.0
 
 
 @dataclass(frozen=True)
 class Listing:
-    """The units of an input, by path and place, with their common columns.
+    """The units of an input with their common columns.
 
     Attributes:
-        units: in the order of the input.
-        source: how they are read; all columns of the files, not only those that a job reads.
+        units: the units in the order of the input.
+        source: how they are read, with all columns of the files, not only those that a job reads.
     """
 
     units: tuple[Unit, ...]
@@ -43,14 +44,14 @@ class Listing:
 
     @property
     def types(self) -> dict[str, str]:
-        """Spark SQL type of each column that a job may name; empty for an input without files."""
+        """The Spark SQL type of each column that a job may name; empty for an input without files."""
         named = {**self.source.columns, **self.source.partition_columns}
         return {**named, **{name: file_column_type(name) for name in FILE_COLUMNS}} if named else {}
 
 
 @dataclass(frozen=True)
 class _File:
-    """A file, by the path that its user would write and by the one in its file system."""
+    """A file with two paths: as a user would write it, and as its file system has it."""
 
     path: str
     inner: str
@@ -61,16 +62,16 @@ class _File:
 
 
 def list_input(given: Input, path: str, share: float = 0.01, files: Sequence[str] | None = None) -> Listing:
-    """List an input: footers are read, and samples of texts, not the rows.
+    """List an input. Only footers are read, and samples of texts.
 
     Args:
-        given: the spec's section, its format that of the files.
+        given: the spec's section ``input``, with the format of the files.
         path: its path, resolved.
-        share: the part of the input that the smallest wave is to have.
+        share: the fraction of the input that the smallest wave has.
         files: the files, if they are known already.
 
     Raises:
-        InputError: there is nothing at the path, a file is none of its format, or files differ in columns.
+        InputError: there is nothing at the path, a file has another format, or files differ in columns.
     """
     fs, root = open_input(path)
     found = find(path) if files is None else sorted(files)
@@ -111,7 +112,7 @@ def _common_types(files: Sequence[str], footers: Sequence[Footer]) -> dict[str, 
 def _refuse_schema(first: str, types: Mapping[str, str], file: str, found: Mapping[str, str]) -> None:
     odd = next((name for name in {**types, **found} if types.get(name) != found.get(name)), None)
     if odd is None:
-        return  # in another order: columns are read by name
+        return  # only the order differs, and columns are read by name
     raise InputError(
         f"input file {file}", f"column {odd!r} of type {types.get(odd, 'none')} as in {posixpath.basename(first)}",
         f"type {found.get(odd, 'none')}", "write all files of an input with one schema",
@@ -119,7 +120,7 @@ def _refuse_schema(first: str, types: Mapping[str, str], file: str, found: Mappi
 
 
 def _counted(file: _File, footer: Footer, piece: int, given: Input) -> list[Unit]:
-    """A file of rows that its footer counts: whole, or cut along its row groups or stripes."""
+    """The units of a file with a footer: the whole file, or ranges of its row groups or stripes."""
     unit = _unit(file, footer.rows)
     rows = [count for count, _ in footer.pieces]
     if not is_large(file.size, piece, given.cut_bytes) or len(rows) < 2 or sum(rows) != footer.rows:
@@ -141,7 +142,7 @@ def _unit(file: _File, rows: int) -> Unit:
 
 
 def _estimated(file: _File, row_bytes: float, piece: int, cut_bytes: int) -> list[Unit]:
-    """A text: whole, or cut into ranges of bytes."""
+    """The units of a text: the whole file, or ranges of bytes. Their rows are estimated."""
     squeezed = file.path.endswith(COMPRESSED)
     cut = not squeezed and is_large(file.size, piece, cut_bytes)
     spans = cut_bytes_evenly(file.size, piece) if cut else [None]
@@ -150,11 +151,11 @@ def _estimated(file: _File, row_bytes: float, piece: int, cut_bytes: int) -> lis
     return [unit.model_copy(update={"span": span}) for span in spans]
 
 
-# Texts say nothing of themselves: some of their lines are looked at.
+# Texts have no footer: their columns and the length of a line come from samples.
 
 
 def _sampled(given: Input, files: Sequence[_File]) -> tuple[dict[str, str], float]:
-    """The columns of the files of a text format, and how many bytes a line of them has."""
+    """The columns of the files of a text format, and the mean bytes of a line."""
     filled = [file for file in files if file.size]
     total = sum(file.size for file in filled)
     length = min(LARGEST_SAMPLE, max(LEAST_SAMPLE, int(total * _SAMPLED_PART / SAMPLED_FILES)))
@@ -184,7 +185,7 @@ def _sampled(given: Input, files: Sequence[_File]) -> tuple[dict[str, str], floa
 
 
 def _sample(file: _File, length: int) -> bytes:
-    """The first lines of a file, whole ones if there is a line end in so many bytes."""
+    """The first lines of a file, about ``length`` bytes; whole lines if there is a line end."""
     try:
         with open_file(file.path) as opened:
             raw = opened.read(length).removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n").replace(b"\r", b"\n")

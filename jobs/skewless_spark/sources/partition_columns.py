@@ -1,4 +1,4 @@
-"""Columns that the folders of a file give: ``date=2026-01-01/site=ch/part-0.parquet``."""
+"""Partition columns, from the names of a file's folders: ``date=2026-01-01/site=ch/part-0.parquet``."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def values_of(file: str, root: str) -> dict[str, str | None]:
 
     Args:
         file: its path.
-        root: the path of the input. Every folder ``name=value`` below it counts, and above it those
-            that end it without another folder in between.
+        root: the path of the input. Every folder ``name=value`` below it counts, and those at the end of the path
+            itself.
     """
     folder = posixpath.dirname(file)
     below = posixpath.relpath(folder, root).split("/") if _is_below(folder, root) else []
@@ -57,7 +57,7 @@ def types_of(files: Sequence[str], values: Sequence[dict[str, str | None]]) -> d
     }
 
 
-#: A partition value is taken as the first of these that fits; two differing numbers as the wider one.
+#: The types of numbers from narrow to wide: a column has the widest type of its values.
 _NUMBERS = ("int", "bigint", "double")
 
 

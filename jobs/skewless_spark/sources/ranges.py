@@ -1,4 +1,4 @@
-"""Reading units with pyarrow, in Spark's Python workers: whatever is not a whole Parquet file."""
+"""Reads units with pyarrow in Spark's Python workers: everything but whole Parquet files."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ BATCH_ROWS = 1 << 16
 def read_parts(
     parts: Sequence[Sequence[tuple[int, Unit]]], source: Source, columns: Sequence[str], origin: str
 ) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    """For ``mapInArrow`` over numbers: the rows of the units that a number stands for.
+    """For ``mapInArrow`` over numbers: each number stands for some units, whose rows are returned.
 
     Args:
         parts: for each number its units, with their ordinals.
         source: how they are read.
-        columns: in order; of the files, of their paths, or one of ``FILE_COLUMNS``.
-        origin: name of the last column: source partition and offset of the row.
+        columns: the columns in order: of the files, of their paths, or of ``FILE_COLUMNS``.
+        origin: the name of the last column, with source partition and offset of the row.
     """
     inside = [name for name in columns if name not in source.partition_columns and name not in FILE_COLUMNS]
 
@@ -68,7 +68,7 @@ def _located(
 
 
 def _given(name: str, unit: Unit, source: Source, rows: np.ndarray) -> pa.Array:
-    """A column that is in no file: of its path, or about the file itself."""
+    """A column that is not in the file: from its path, or about the file itself."""
     if name in FILE_COLUMNS:
         value = file_value(name, unit.path)
         if value is not None:
@@ -84,12 +84,12 @@ def partition_value(unit: Unit, source: Source, name: str) -> pa.Scalar:
 
 
 def read_unit(unit: Unit, source: Source, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The named columns of the files of a unit, in the types that the source says; without a name, rows alone.
+    """The named columns of a unit, in the types of the source. Without a name, any column shows the number of rows.
 
     Raises:
-        InputError: the file is not what it was or not what was declared; names the place.
+        InputError: the file has changed or does not fit its declaration; the error names the place.
     """
-    # A reader that is asked for no column gives no rows either.
+    # A reader that is asked for no column returns no rows.
     asked = list(columns) or (_any_column(source) if source.format != "text" else [])
     reader = {"parquet": _parquet, "orc": _orc, "csv": delimited.read, "json": json_lines.read, "text": _text}
     try:
@@ -108,7 +108,7 @@ def _any_column(source: Source) -> list[str]:
 def _parquet(unit: Unit, source: Source, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     fs, file = fsspec.core.url_to_fs(unit.path)
     with fs.open(file, "rb") as opened:
-        # What is needed of a row group is fetched at once and in few pieces; nothing else is read.
+        # The needed parts of a row group are fetched together, in few pieces, and nothing else is read.
         read = pq.ParquetFile(opened, pre_buffer=True)
         groups = list(range(*unit.span)) if unit.span else None
         for batch in read.iter_batches(BATCH_ROWS, row_groups=groups, columns=list(columns), use_threads=False):
@@ -132,13 +132,13 @@ def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if array.type == kind:
         return array
     if pa.types.is_timestamp(array.type) and pa.types.is_timestamp(kind):
-        # Spark knows microseconds; what is finer is cut off, as it does.
+        # Spark has microseconds: finer digits are cut off, as Spark does.
         return pc.cast(array, kind, safe=False)
     return pc.cast(array, kind)
 
 
 def _text(unit: Unit, source: Source, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """A row per line. Its bytes stay as they are, be they UTF-8 or not, as in Spark."""
+    """A row per line. As in Spark, its bytes are unchanged, even if they are not UTF-8."""
     del source, columns
     for block in blocks(unit.path, unit.span):
         whole = block.text.removesuffix(b"\n")

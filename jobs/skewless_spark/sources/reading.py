@@ -1,4 +1,4 @@
-"""Reading a wave in a stage: whole Parquet files by Spark's own scan, everything else by pyarrow in its workers."""
+"""Reads a wave in a stage: whole Parquet files by Spark's own scan, everything else by pyarrow in its workers."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from skewless_spark.sources.uris import FILE_COLUMNS, as_spark_says, file_column
 
 #: The origin of a row: source partition and offset in one integer (``skewless.routing.hashing.pack_origin``).
 ORIGIN = "origin"
-#: Where a map makes several rows of one, the place of each among them.
+#: The number of a mapped row among the rows of its source row.
 ORIGIN_INDEX = "origin_index"
 
-#: From so many paths on Spark looks them up by a job.
+#: For more paths than this setting, Spark runs a job to look them up.
 _LISTING_JOB = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 
-#: Bytes that a Spark task reads with pyarrow, at most, if there are several units to choose from.
+#: The maximum bytes that a Spark task reads with pyarrow, unless a single unit is larger.
 _TASK_BYTES = 64 << 20
 
 
 class Tally:
-    """Counts what a wave's reader read and what it gave out, before rows are routed; see ``LedgerLine``.
+    """Counts the rows that a wave's reader reads and the rows that it returns, before routing; see ``LedgerLine``.
 
-    One belongs to one frame of ``read_units``, and knows its counts once that has been run.
+    A tally belongs to one frame of ``read_units``, and has its counts once that has been run.
     """
 
     def __init__(self) -> None:
@@ -76,11 +76,11 @@ def read_units(
     Args:
         spark: the session.
         job: the frozen job.
-        ordinals: which of its units.
-        columns: in order, of the mapped rows if there is a map; they come back as ``c0``, ``c1``, ... and
-            ``origin``; behind it ``origin_index`` only if there is a map.
-        tally: counts the rows on their way.
-        located: whether anybody looks at origins; if not they may all be 0, which is cheaper.
+        ordinals: the ordinals of its units.
+        columns: the columns in order, of the mapped rows if there is a map. They are returned as ``c0``, ``c1``, ...,
+            followed by ``origin`` and, if there is a map, ``origin_index``.
+        tally: counts the rows.
+        located: whether origins are needed. If not, they may all be 0, which is cheaper.
     """
     types = {**job.key_types, **job.column_types}
     payload = [F.col(quoted(name)).alias(f"c{number}") for number, name in enumerate(columns)]
@@ -114,7 +114,7 @@ def _source_rows(
 
 
 def _whole_and_visible(unit: Unit) -> bool:
-    """Spark reads no file whose name begins with an underscore or a dot, also where a glob names it."""
+    """Whether Spark can read a unit: a whole file, whose name does not begin with an underscore or a dot."""
     return unit.span is None and not unit.path.rpartition("/")[2].startswith(("_", "."))
 
 
@@ -125,7 +125,7 @@ def _types(job: Job) -> Mapping[str, str]:
 
 
 def _ranged(spark: SparkSession, job: Job, ordinals: Sequence[int], wanted: Sequence[str]) -> DataFrame:
-    """Units that pyarrow reads, spread over Spark tasks by their bytes."""
+    """Units read by pyarrow, distributed over Spark tasks by their bytes."""
     types = _types(job)
     parts = _spread([(one, job.units[one]) for one in ordinals], slots(spark))
     schema = ", ".join([*(f"s{number} {types[name]}" for number, name in enumerate(wanted)), f"{ORIGIN} bigint"])
@@ -134,7 +134,7 @@ def _ranged(spark: SparkSession, job: Job, ordinals: Sequence[int], wanted: Sequ
 
 
 def _spread(units: Sequence[tuple[int, Unit]], slots: int) -> list[list[tuple[int, Unit]]]:
-    """Give units to tasks, the longest first to the one with the fewest bytes; a task's units in order."""
+    """Assign units to tasks: the largest first, to the task with the fewest bytes. A task's units are in order."""
     sizes = {ordinal: _bytes(unit) for ordinal, unit in units}
     tasks = min(len(units), max(2 * slots, -(-sum(sizes.values()) // _TASK_BYTES)))
     filled = [(0, number) for number in range(tasks)]
@@ -147,16 +147,16 @@ def _spread(units: Sequence[tuple[int, Unit]], slots: int) -> list[list[tuple[in
 
 
 def _bytes(unit: Unit) -> int:
-    """About the bytes of a unit, and something for opening its file."""
+    """About the bytes of a unit, plus a constant for opening its file."""
     if unit.span is None:
         return unit.size_bytes + (1 << 16)
-    # Of row groups and stripes only the rows are known: they serve as well.
+    # For row groups and stripes only the rows are known, which serve as well.
     return (unit.rows << 4 if unit.counted else unit.span[1] - unit.span[0]) + (1 << 16)
 
 
 @contextmanager
 def _listed_here(spark: SparkSession, units: Sequence[Unit]) -> Iterator[None]:
-    """Have Spark look up local files by itself: for more than a few paths it would run a job, which takes longer."""
+    """Let Spark's driver look up local files: for more than a few paths it would run a job, which takes longer."""
     if any("://" in unit.path for unit in units):
         yield
         return
@@ -202,7 +202,7 @@ def _scanned(
             }
         )
     )
-    # A left join: a path that Spark spells differently must stop the run, not lose its rows.
+    # A left join: if Spark spells a path differently, the run must stop and not lose rows.
     unknown = F.raise_error(F.concat(F.lit("skewless: not a listed file: "), F.col("file_path")))
     ordinal = F.coalesce(F.col("ordinal"), unknown.cast("bigint"))
     origin = F.shiftleft(ordinal, OFFSET_BITS).bitwiseOR(F.col("row_index")).alias(ORIGIN)

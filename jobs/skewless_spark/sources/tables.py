@@ -1,4 +1,4 @@
-"""A table of Spark's catalog as the files that it is made of."""
+"""A table of Spark's catalog as the files that hold it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from skewless.spec.input import Input
 from skewless_spark.sources.listing import Listing, list_input
 
 _FORMATS = ("parquet", "orc", "csv", "json", "text")
-#: Options of a table that say nothing about how its files are read.
+#: Options of a table that do not change how its files are read.
 _HARMLESS = frozenset({"path", "serialization.format", "compression"})
 
 
@@ -25,10 +25,10 @@ def list_table(spark: SparkSession, given: Input, share: float) -> tuple[str, Li
     """List a table.
 
     Returns:
-        Where it lies, and its files.
+        Its location and its listing.
 
     Raises:
-        InputError: there is no such table, or it is not one of files that are read here.
+        InputError: the table does not exist, or its files cannot be read here.
     """
     name = str(given.table)
     at = f"input.table {name}"

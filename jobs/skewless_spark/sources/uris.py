@@ -1,4 +1,4 @@
-"""How Spark spells files, and the columns that it has about them."""
+"""How Spark spells the paths of files, and its columns about files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def file_column_type(name: str) -> str:
 
 
 def file_value(name: str, path: str) -> str | None:
-    """Its value for all rows of a file; None for one that differs from row to row."""
+    """The value of a column about files for all rows of a file; None if it differs from row to row."""
     if name == "_metadata.row_index":
         return None
     uri = as_spark_says(path)
@@ -25,23 +25,23 @@ def file_value(name: str, path: str) -> str | None:
 
 
 def quoted(name: str) -> str:
-    """A column name as SQL can call it."""
+    """A column name in backticks, for SQL."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def literally(path: str) -> str:
-    """A path that Spark shall not take as a glob, whatever signs are in it."""
+    """A path with all glob characters escaped, so that Spark takes it literally."""
     return "".join(f"\\{sign}" if sign in "*?[]{}\\" else sign for sign in path)
 
 
-#: What java.net.URI leaves as it is in a path, beside letters and digits of any alphabet.
+#: The characters that java.net.URI leaves unchanged in a path, beside letters and digits of any alphabet.
 _PLAIN_SIGNS = frozenset("/_-!.~'()*,;:$&+=@")
 
 
 def as_spark_says(path: str) -> str:
-    """A listed path as ``_metadata.file_path`` spells it: a URI, its other signs in percent.
+    """A listed path as ``_metadata.file_path`` spells it: a URI, with other characters percent-encoded.
 
-    A spelling that we fail to foresee ends the run with a sentence; see ``read_units``.
+    If Spark spells a path in another way, the run ends with an error; see ``read_units``.
     """
     scheme, mark, rest = path.rpartition("://")
     signs = (sign if sign.isalnum() or sign in _PLAIN_SIGNS else _percent(sign) for sign in rest)

@@ -1,4 +1,4 @@
-"""How a job's columns are named inside stages: by number, so that no user's name can clash."""
+"""The columns of a job inside stages. They are named by number, so that no user's name can clash."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from skewless_spark.aggregates.key_text import key_text
 from skewless_spark.sources import ORIGIN, ORIGIN_INDEX
 from skewless_spark.states.python_calls import PythonCall, python_call
 
-#: What a null key is routed by where a key must live in one task. No text of several key columns is like it.
+#: The text that routes a null key if each key must live in one task. No text of several key columns equals it.
 NULL_KEY = "\0null"
-#: More rows than a map makes of one.
+#: More rows than a map makes of one row.
 _INDICES = Decimal(1 << 31)
 
 
@@ -39,7 +39,7 @@ class JobColumns:
 
     @classmethod
     def of(cls, job: Job) -> JobColumns:
-        """The columns a job reads."""
+        """The columns that a job reads."""
         bound = bind(job)
         arguments = [column for one in bound for column in one.columns]
         return cls(job, tuple(dict.fromkeys((*job.spec.key, *arguments))), tuple(bound))
@@ -51,12 +51,12 @@ class JobColumns:
 
     @property
     def keys(self) -> list[str]:
-        """Those of the key columns."""
+        """The numbered names of the key columns."""
         return self.names[: len(self.job.spec.key)]
 
     @property
     def origins(self) -> list[str]:
-        """The columns that no two rows have in common and that ascend in the order of the input."""
+        """The columns that together are different in every row, and ascend in the order of the input."""
         return [ORIGIN, ORIGIN_INDEX] if self.job.spec.map else [ORIGIN]
 
     @property
@@ -67,21 +67,21 @@ class JobColumns:
 
     @property
     def routing_key(self) -> Column:
-        """The key text as rows are routed by it.
+        """The text by which a row is routed.
 
-        A null key is spread over all tasks, unless a key must live in one: then it is routed by a text like any
-        other, whether a key has that text too or not.
+        Rows with a null key are spread over all tasks, unless each key must live in one task: then a null key is
+        routed by ``NULL_KEY``.
         """
         return F.coalesce(self.key, F.lit(NULL_KEY)) if self.job.forwards_states else self.key
 
     @property
     def makes_native(self) -> bool:
-        """Whether there are native states to make; counts alone are such, if nobody else counts."""
+        """Whether to make native states. Without Python aggregates they are made for the counts alone."""
         return bool(self.native) or not self.python
 
     @property
     def reads_origin(self) -> bool:
-        """Whether an aggregate looks at where in the input a row was."""
+        """Whether an aggregate depends on the position of a row in the input."""
         return any(one.definition.reads_origin for one in self.native)  # type: ignore[union-attr]
 
     def carries(self, rows: DataFrame) -> bool:
@@ -104,7 +104,7 @@ class JobColumns:
         return [python_call(one, self.states(one)[0], limit) for one in self.python]
 
     def argument(self, one: BoundAggregate) -> Column:
-        """What a Python aggregate sees of a row: its column, a struct of several, or a null where it has none."""
+        """What a Python aggregate sees of a row: its column, a struct of several columns, or null if it has none."""
         arrow_type = one.arrow_types.argument
         columns = [F.col(self._name(column)) for column in one.columns]
         if not one.definition.further:
@@ -123,8 +123,8 @@ class JobColumns:
 
         Args:
             one: the aggregate.
-            kept: the column that says whether the budget reaches a row.
-            all_kept: whether it reaches all of them, so that nobody has to look.
+            kept: the column that says whether a row is within the budget.
+            all_kept: whether all rows are, so that ``kept`` need not be read.
         """
 
         def reached(column: Column) -> Column:
@@ -132,13 +132,13 @@ class JobColumns:
 
         names = tuple(self._name(column) for column in one.columns)
         columns = tuple(reached(F.col(name)) for name in names) or (reached(F.lit(1)),)
-        # One number of both, which aggregates compare and negate.
+        # Both origins as one number, since aggregates compare and negate it.
         mapped = F.col(ORIGIN).cast("decimal(20,0)") * F.lit(_INDICES) + F.col(ORIGIN_INDEX)
         origin = mapped if self.job.spec.map else F.col(ORIGIN)
         return Arguments(columns, names, one.spark_types, reached(origin), kept)
 
     def states(self, one: BoundAggregate) -> list[str]:
-        """The state columns of an aggregate: ``s3_0``, ``s3_1`` for the fourth one."""
+        """The state columns of an aggregate: ``s3_0`` and ``s3_1`` for the fourth aggregate."""
         number = self.bound.index(one)
         return [f"s{number}_{part}" for part in range(self._widths[number])]
 

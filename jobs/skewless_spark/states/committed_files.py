@@ -1,4 +1,4 @@
-"""The data files of steps: counted by their footers when written, read by name and never listed."""
+"""The data files of steps. Rows are counted from footers after writing; files are read by name, and never listed."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from skewless.run.attempt import Attempt
 from skewless.run.storage import Storage
 from skewless_spark.sources import literally
 
-#: Where Spark notes the columns of a frame in the Parquet files it writes.
+#: The key under which Spark records the columns of a frame in the Parquet files that it writes.
 _SCHEMA_NOTE = b"org.apache.spark.sql.parquet.row.metadata"
 
-#: Kinds of files: native states, Python states and backlog of a stage; the merged result; and that in the
-#: format that it is published in, where this is not Parquet.
+#: Kinds of files: native states, Python states and backlog of a stage; the merged result; and the result in the
+#: published format, if that is not Parquet.
 NATIVE, PYTHON, BACKLOG, RESULT, PUBLISHED = "native", "python", "backlog", "result", "published"
 
 
 def written(attempt: Attempt, kind: str, folder: str, *, keep_empty: bool = False) -> list[CommittedFile]:
-    """What this attempt wrote into a folder, counted by the footers; files without rows only if asked."""
+    """The files that an attempt wrote into a folder, with their rows; empty files only if ``keep_empty``."""
     fs = attempt.run.fs
 
     def described(path: str) -> CommittedFile:
@@ -37,14 +37,14 @@ def written(attempt: Attempt, kind: str, folder: str, *, keep_empty: bool = Fals
 
 
 def counting(files: Sequence[CommittedFile]) -> list[CommittedFile]:
-    """Those of a stage's files that hold the counts of the ledger: native states, or Python ones made without them."""
+    """The files of a stage with the counts of the ledger: native states, or without those, Python states."""
     return [file for file in files if file.kind == NATIVE] or [file for file in files if file.kind == PYTHON]
 
 
 def read_files(spark: SparkSession, run: Storage, files: Sequence[CommittedFile]) -> DataFrame:
-    """Read committed files, exactly those; all of them have the columns of the first, since one frame wrote them.
+    """Read exactly these committed files. All have the columns of the first one, since one frame wrote them.
 
-    Left to find that out, Spark would run a job.
+    The columns are given to Spark, which would run a job to find them.
 
     Raises:
         RunDirectoryError: a file is not the one that was committed.

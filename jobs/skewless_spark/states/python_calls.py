@@ -1,4 +1,4 @@
-"""A Python aggregate of a job as it travels to Spark's workers, and what its methods are held to there."""
+"""A Python aggregate of a job as it is sent to Spark's workers, and the checks of its methods there."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ Groups = npt.NDArray[np.int64]
 
 
 class PythonCall(NamedTuple):
-    """One Python aggregate of a job, as it travels to the workers: by name and plain options.
+    """One Python aggregate of a job as it is sent to the workers: by name and plain options.
 
     Attributes:
-        name: the result column.
+        name: the result column in the spec.
         function: its name in the registry.
         options: its options as JSON values.
-        spark_types: Spark SQL types of its arguments.
+        spark_types: the Spark SQL types of its arguments.
         argument: the column of the batches that holds its argument.
         state: the column that holds its states.
-        limit_bytes: how large a state may be.
-        result: the column that its results go to.
+        limit_bytes: the largest size of a state.
+        result: the column for its results.
     """
 
     name: str
@@ -45,12 +45,12 @@ class PythonCall(NamedTuple):
 
     @property
     def where(self) -> str:
-        """How messages call it."""
+        """Its name in error messages."""
         return f"aggregate {self.name!r} ({self.function})"
 
     @property
     def definition(self) -> PythonAggregate:
-        """What the registry knows under its name."""
+        """The aggregate that is registered under its name."""
         definition = REGISTRY[self.function]
         if not isinstance(definition, PythonAggregate):
             raise AggregateError(self.where, "a Python aggregate", "a native one")
@@ -62,7 +62,7 @@ class PythonCall(NamedTuple):
         return self.definition.types(self._options, self.spark_types)
 
     def accumulator(self) -> GroupsAccumulator:
-        """A fresh one."""
+        """A new accumulator."""
         return self.definition.accumulator(self._options, self.spark_types)
 
     @property
@@ -71,7 +71,7 @@ class PythonCall(NamedTuple):
 
 
 def python_call(one: BoundAggregate, state: str, limit_bytes: int) -> PythonCall:
-    """How a bound aggregate travels."""
+    """A bound aggregate as it is sent to the workers."""
     return PythonCall(
         one.name, one.definition.name, one.options.model_dump(), one.spark_types, f"a_{state}", state, limit_bytes
     )
@@ -86,16 +86,16 @@ def guarded(
     groups: Groups | None = None,
     alone: Callable[[int], None] | None = None,
 ) -> pa.Array:
-    """Run a method of an aggregate; what it raises becomes one sentence with the key, below its traceback.
+    """Run a method of an aggregate. An error in it becomes one sentence that names the key, below its traceback.
 
     Args:
-        call: whose it is.
-        what: the method.
-        accumulator: knows the group at work, if it goes key by key.
-        work: calls it.
-        text_of: the key text of a group.
-        groups: the groups that it was given.
-        alone: gives one group's rows to a fresh accumulator, to find the key that is to blame.
+        call: the aggregate.
+        what: the name of the method.
+        accumulator: knows the current group, if it works key by key.
+        work: calls the method.
+        text_of: returns the key text of a group.
+        groups: the groups that the method was given.
+        alone: gives the rows of one group to a new accumulator, to find the key that raises.
     """
     try:
         return work()
@@ -141,7 +141,7 @@ def _raises(work: Callable[[int], None], group: int) -> bool:
 
 
 def checked(call: PythonCall, array: pa.Array, declared: pa.DataType, groups: int, what: str) -> pa.Array:
-    """Hold an accumulator to its contract: one value per group, of the declared type."""
+    """Check that an accumulator returned one value per group, of the declared type."""
     if not isinstance(array, pa.Array) or len(array) != groups or array.type != declared:
         came = f"{len(array)} of type {array.type}" if isinstance(array, pa.Array) else f"a {type(array).__name__}"
         raise AggregateError(call.where, f"{groups} {what}s of type {declared}", came, f"mend its {what}")
@@ -149,7 +149,7 @@ def checked(call: PythonCall, array: pa.Array, declared: pa.DataType, groups: in
 
 
 def refuse_large(call: PythonCall, states: pa.Array, text_of: Callable[[int], str | None]) -> None:
-    """A state larger than the limit would make one row of a file that no reader has room for."""
+    """Refuse a state above the limit: it would be a row of a file that no reader has memory for."""
     if states.nbytes <= call.limit_bytes:
         return
     for group in range(len(states)):

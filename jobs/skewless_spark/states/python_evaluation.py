@@ -16,8 +16,8 @@ def evaluate_batches(
 ) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
     """For ``mapInArrow``: merge each key's list of states and evaluate it.
 
-    The batches hold one row per key: the ``passed`` columns, ``route_key`` and ``states``, a list of structs
-    with a field per call. What comes out holds the passed columns and a result per call.
+    The batches have one row per key: the ``passed`` columns, ``route_key`` and ``states``, a list of structs with a
+    field per call. The result has the passed columns and a result column per call.
     """
 
     def evaluate(batches: Batches) -> Iterator[pa.RecordBatch]:

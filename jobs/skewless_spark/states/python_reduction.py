@@ -23,11 +23,12 @@ ADMITTED, STAYED, FORWARDED, CARRIED = 0, 1, 2, 3
 def reduce_batches(calls: Sequence[PythonCall], keys: Sequence[str]) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
     """For ``mapInArrow``: reduce the rows of one task to one row of states per key.
 
-    The batches hold ``task``, ``route_key``, ``arrival``, the key columns and the arguments; where states are
-    carried on, also those, ahead of all rows, with ``total_rows``, the rows that they stand for. What comes out
-    holds ``task``, the key columns, the rows of this stage, those admitted and those forwarded, all rows that the
-    state stands for, the seconds spent on the key's rows (where they were measured), on the task's rows and on
-    opening its keys (in its first row), and a state column per call.
+    The batches have ``task``, ``route_key``, ``arrival``, the key columns and the arguments. Carried states come ahead
+    of all rows, with ``total_rows``, the rows that they stand for.
+
+    The result has ``task``, the key columns, the rows of this stage, of which admitted and of which forwarded, all
+    rows that the state stands for, three kinds of seconds, and a state column per call. The seconds are those spent on
+    the key's rows (null if not measured), on the task's rows, and on opening keys (both in the task's first row).
     """
 
     def reduce(batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -54,7 +55,7 @@ class _Reduction:
         self._watch, self._setup = Stopwatch(time.perf_counter), Stopwatch(time.perf_counter)
 
     def take(self, batch: pa.RecordBatch) -> None:
-        """Take in a batch: carried states, rows, or the former ahead of the latter."""
+        """Add a batch: carried states, rows, or carried states followed by rows."""
         if not batch.num_rows:
             return
         groups = self._numbered(batch)
@@ -93,7 +94,7 @@ class _Reduction:
         yield pa.RecordBatch.from_arrays([*labels.columns, *columns.values()], names=["task", *self._keys, *columns])
 
     def _numbered(self, batch: pa.RecordBatch) -> Groups:
-        """The group of each row; new keys are noted and opened."""
+        """The group of each row; new keys are recorded and opened."""
         first = len(self._index)
         groups, new_rows = self._index.number(batch.column("route_key"))
         if len(new_rows):
@@ -116,7 +117,7 @@ class _Reduction:
                 guarded(call, "merge", acc, partial(acc.merge, states, groups, total), self._text_of)
 
     def _update(self, batch: pa.RecordBatch, groups: Groups, at: Groups | None, total: int) -> None:
-        """Rows of a batch: all, or those at some places."""
+        """Update with the rows of a batch: all rows, or those numbered in ``at``."""
         where = None if at is None else pa.array(at)
         for call, acc, kind in zip(self._calls, self._accumulators, self._arguments, strict=True):
             # A cast changes no value, but a timestamp comes labelled with the session's time zone.

@@ -1,4 +1,4 @@
-"""The row counts that must balance before anything is published."""
+"""The ledger: row counts that must balance before anything is published."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from skewless.errors import LedgerError
 
 
 class LedgerLine(Frozen):
-    """One stage: ``admitted + backlog_in = processed + backlog``, and what was expected to come in.
+    """One stage: ``admitted + backlog_in = processed + backlog``, and the rows that should have come in.
 
-    ``listed_rows`` are those of the footers; or, where these do not say how many will be admitted, the
-    rows that reader and map gave out, counted there and not where they arrived. ``source_gap`` is by how
-    many rows the reader missed the footers, where there are some.
+    ``listed_rows`` are the rows of the footers; or, where footers do not tell how many rows will be admitted, the rows
+    that reader and map gave out, counted there and not where they arrived. ``source_gap`` is the difference between
+    the rows read and those of the footers, where there are footers.
     """
 
     stage: int = Field(ge=0, le=LAST_STAGE)
@@ -45,14 +45,14 @@ class LedgerLine(Frozen):
 
 
 def listed_rows(job: Job, report: StageReport) -> int:
-    """Rows that a stage had to admit: by the footers, or by the count of the reader where these cannot say."""
+    """Rows that a stage had to admit: those of the footers, or, where footers cannot tell, those that were read."""
     if job.counted:
         return job.admitted_rows(report.waves)
     return report.given_rows or 0
 
 
 def input_rows(job: Job, reports: Sequence[StageReport]) -> int:
-    """Rows that a run has to reduce: of the whole input where footers say it, else of what was read of it so far."""
+    """Rows that a run has to reduce: of the whole input where footers tell, else of the part that has been read."""
     return job.rows if job.counted else sum(listed_rows(job, report) for report in reports)
 
 
@@ -60,10 +60,10 @@ class Ledger(Document):
     """All lines of a run, its totals, and every imbalance in words.
 
     Attributes:
-        input_rows: rows of the input by its footers, counted before any stage ran; or those that reader and
-            map gave out, where footers cannot say it.
-        state_rows: rows accounted for in the merged result, counted by ``merge``.
-        problems: empty exactly when the ledger balances.
+        input_rows: rows of the input by its footers, counted before the first stage; or the rows that reader and map
+            gave out, where footers cannot tell.
+        state_rows: rows in the merged result, as ``merge`` counts them.
+        problems: every imbalance in words; empty if and only if the ledger balances.
     """
 
     lines: tuple[LedgerLine, ...]
@@ -73,7 +73,7 @@ class Ledger(Document):
 
     @property
     def balanced(self) -> bool:
-        """Whether every row is counted once."""
+        """Whether every row is counted exactly once."""
         return not self.problems
 
 
@@ -81,9 +81,9 @@ def balance(job: Job, reports: Sequence[StageReport], state_rows: int) -> Ledger
     """Draw up the ledger of a run.
 
     Args:
-        job: the frozen job; its footers say what should have been admitted.
+        job: the frozen job; its footers tell what should have been admitted.
         reports: the committed reports, by stage from 0.
-        state_rows: rows that the merged states account for.
+        state_rows: rows in the merged states.
     """
     lines = tuple(LedgerLine.of(job, report) for report in reports)
     whole = input_rows(job, reports)
@@ -100,7 +100,7 @@ def balance(job: Job, reports: Sequence[StageReport], state_rows: int) -> Ledger
 
 
 def stage_problems(lines: Sequence[LedgerLine], left_over: int = 0) -> tuple[str, ...]:
-    """Everything that does not add up within a stage, or between it and the one before.
+    """Everything that does not add up within a stage, or between two stages.
 
     Args:
         lines: consecutive stages.
@@ -148,49 +148,39 @@ def _run_problems(lines: Sequence[LedgerLine], input_rows: int, state_rows: int)
 
 
 def require_kept(job: Job, report: StageReport, left_over: int, on_disk: int) -> None:
-    """Balance a stage before it commits: against the listing, the last commit, and its own files.
+    """Check a stage before it commits: against the listing, the commit before it and its own files.
 
     Args:
         job: the frozen job.
         report: what the stage would report.
-        left_over: backlog rows of the stage before it, as its commit counts them.
-        on_disk: rows in the files of its own backlog.
+        left_over: backlog rows of the stage before it, as the commit of that stage counts them.
+        on_disk: rows in the files of this stage's own backlog.
 
     Raises:
-        LedgerError: names what does not add up.
+        LedgerError: something does not add up; the message says what.
     """
     problems = list(stage_problems([LedgerLine.of(job, report)], left_over))
     if on_disk != report.backlog_rows:
         problems.append(f"{on_disk:,} backlog rows are on disk of the {report.backlog_rows:,} counted")
     if problems:
-        raise LedgerError(
-            f"stage {report.stage}", "every row counted once", "; ".join(problems), "nothing was committed"
+        raise LedgerError.saying(
+            f"stage {report.stage}", f"not every row is counted once: {'; '.join(problems)}", "nothing was committed"
         )
 
 
 def require_all_processed(job: Job, reports: Sequence[StageReport], where: str) -> None:
-    """Refuse to merge while rows are not reduced yet, or by the reports never were.
+    """Refuse to merge before all rows are reduced.
 
     Args:
         job: the frozen job.
         reports: the committed reports, by stage from 0.
-        where: who asks, for the message.
+        where: what the message begins with.
 
     Raises:
-        LedgerError: input or backlog is left, so the result would lack rows.
+        LedgerError: some input or backlog is left, so the result would lack rows.
     """
     processed = sum(report.processed_rows for report in reports)
     whole = input_rows(job, reports)
     if not reports or processed != whole or reports[-1].waves[1] < len(job.waves):
-        came = f"{processed:,} of them after {len(reports)} stages"
-        raise LedgerError(where, f"all {whole:,} rows processed", came, "run the next stage first")
-
-
-def require_balanced(ledger: Ledger) -> None:
-    """Refuse a ledger that does not balance.
-
-    Raises:
-        LedgerError: names the first imbalance.
-    """
-    if not ledger.balanced:
-        raise LedgerError("ledger", "every row counted once", "; ".join(ledger.problems), "nothing is published")
+        fact = f"{processed:,} of {whole:,} rows are processed after {len(reports)} stages"
+        raise LedgerError.saying(where, fact, "run the next stage first")

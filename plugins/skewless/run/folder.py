@@ -20,6 +20,9 @@ from skewless.errors import RunDirectoryError
 #: The variable of the environment that names the group, for the faces.
 RUN_GROUP = "SKEWLESS_RUN_GROUP"
 
+#: How the name of a folder ends before it belongs to its group.
+MAKING = ".making"
+
 #: ``struct posix_acl_xattr_header`` and its entries, as Linux has them: owner and group rwx, others nothing.
 _ACL_VERSION, _NO_ID = 2, 0xFFFFFFFF
 _USER, _GROUP, _OTHER = 0x01, 0x04, 0x20
@@ -47,7 +50,7 @@ def make_run_folder(root: str, group: str = "") -> None:
             Path(root).mkdir(mode=0o700)
         return
     # It gets its name only once it belongs to the group: files that others make in it before would not.
-    draft = Path(f"{root}.{secrets.token_hex(8)}.making")
+    draft = Path(f"{root}.{secrets.token_hex(8)}{MAKING}")
     draft.mkdir(mode=0o700)
     try:
         _share(draft, group)

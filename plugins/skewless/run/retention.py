@@ -17,32 +17,27 @@ import itertools
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import fsspec
-from fsspec.implementations.local import LocalFileSystem
 
 from skewless.document import Frozen
-from skewless.documents.job import Job
 from skewless.errors import RunDirectoryError, SkewlessError
 from skewless.routing.plan import RoutingPlan
 from skewless.run.attempt import DOCUMENT
 from skewless.run.directory import RESULT_STEP, RunDirectory, stage_step
+from skewless.run.found_runs import FoundRun, folders_in, runs_in, unmade_folders
 from skewless.run.publication import (
-    Publication,
     VersionManifest,
     identity_of,
     manifest_of,
-    publication_of,
     published_path,
 )
-from skewless.run.publication.places import beside, left_drafts, past_grace
-from skewless.run.written_path import as_written
-from skewless.spec.part import Part
-from skewless.spec.result import Output
+from skewless.run.publication.places import beside, left_drafts, past_grace, remove
 
 #: As many as a warm start looks at: the last run, and the one before it to see how far keys drift.
 KEPT_RUNS = 2
+_LEFT = "left by somebody who was killed"
 
 
 class Limits(Frozen):
@@ -66,6 +61,7 @@ class Fate(NamedTuple):
         reason: in words.
         files: paths that go, as its file system knows them.
         size_bytes: of those.
+        of_run: whether it is a run directory, and not a version of a day or a folder that somebody left.
     """
 
     location: str
@@ -73,26 +69,13 @@ class Fate(NamedTuple):
     reason: str
     files: tuple[str, ...] = ()
     size_bytes: int = 0
+    of_run: bool = True
 
     @property
     def sentence(self) -> str:
         """One line for a log."""
         what = "" if self.action == "keep" else f" ({len(self.files):,} files, {self.size_bytes:,} bytes)"
         return f"{self.action} {self.location}{what}: {self.reason}"
-
-
-class _Run(NamedTuple):
-    """A run directory as it was found."""
-
-    run: RunDirectory
-    part: Part
-    output_path: str
-    turn: int
-    grace_hours: float
-    finished: bool
-    publication: Publication | None
-    last_sign: dt.datetime | None
-    files: dict[str, int]
 
 
 def fates(runs_folder: str, now: dt.datetime, limits: Limits) -> list[Fate]:
@@ -112,16 +95,23 @@ def fates(runs_folder: str, now: dt.datetime, limits: Limits) -> list[Fate]:
         fs, root = fsspec.core.url_to_fs(runs_folder)
     except (ImportError, ValueError) as err:
         raise RunDirectoryError(f"runs folder {runs_folder}", "a path that fsspec can open", str(err)) from None
-    jobs = [_found(fs, runs_folder, folder) for folder in _folders(fs, str(root).rstrip("/"))]
+    folders = folders_in(fs, str(root).rstrip("/"))
+    jobs = [runs_in(fs, runs_folder, folder) for folder in folders]
     runs = [one for job in jobs for one in job]
     current = _current(runs)
     fates_of_runs = [fate for job in jobs for fate in _fates(job, current, now, limits)]
-    return fates_of_runs + list(_beside(runs, now, limits))
+    unmade = (
+        _gone(Path(path), _LEFT) for folder in folders for path in unmade_folders(fs, folder, now - limits.unfinished)
+    )
+    return [*fates_of_runs, *unmade, *_beside(runs, now, limits)]
 
 
 def enact_fate(fate: Fate) -> None:
     """Do what a fate says; what is gone already is no error."""
     if fate.action == "keep":
+        return
+    if not fate.of_run:
+        remove(Path(fate.location))
         return
     run = RunDirectory(fate.location)
     if fate.action == "remove":
@@ -143,7 +133,7 @@ def _remove(run: RunDirectory, path: str) -> None:
         run.fs.rm_file(path)
 
 
-def _fates(runs: Sequence[_Run], current: set[str], now: dt.datetime, limits: Limits) -> Iterator[Fate]:
+def _fates(runs: Sequence[FoundRun], current: set[str], now: dt.datetime, limits: Limits) -> Iterator[Fate]:
     newest = sorted((one for one in runs if one.finished), key=_order, reverse=True)
     # Runs whose rows were combined where they were read are no guide to a warm start: those before them are.
     routed = itertools.islice((one for one in newest if _routed(one.run)), KEPT_RUNS)
@@ -168,11 +158,11 @@ def _location(run: RunDirectory) -> str:
     return run.path("").rstrip("/")
 
 
-def _order(one: _Run) -> tuple[dt.date, str, float]:
+def _order(one: FoundRun) -> tuple[dt.date, str, float]:
     return one.part.date, one.part.hour or "", one.last_sign.timestamp() if one.last_sign else 0.0
 
 
-def _fate(one: _Run, newest: bool, current: bool, now: dt.datetime, limits: Limits) -> Fate:
+def _fate(one: FoundRun, newest: bool, current: bool, now: dt.datetime, limits: Limits) -> Fate:
     location = _location(one.run)
     limit = limits.finished if one.finished else limits.unfinished
     if newest:
@@ -193,7 +183,7 @@ def _fate(one: _Run, newest: bool, current: bool, now: dt.datetime, limits: Limi
     return Fate(location, "thin", reason, tuple(spare), sum(spare.values()))
 
 
-def _material(one: _Run) -> dict[str, int]:
+def _material(one: FoundRun) -> dict[str, int]:
     """All files of attempts that no commit lists as a document, with their sizes; the quality step keeps its own."""
     kept: set[str] = set()
     for step in (*map(stage_step, range(one.run.committed_stages())), RESULT_STEP):
@@ -207,7 +197,7 @@ def _material(one: _Run) -> dict[str, int]:
     }
 
 
-def _current(runs: Sequence[_Run]) -> set[str]:
+def _current(runs: Sequence[FoundRun]) -> set[str]:
     """The roots of the runs whose result is the published one, by the manifests in the published folders.
 
     Where there is none that can be read (an earlier release has published, the disk is away), each run that has
@@ -229,14 +219,14 @@ def _current(runs: Sequence[_Run]) -> set[str]:
     return found
 
 
-def _published(one: _Run, manifest: VersionManifest) -> bool:
+def _published(one: FoundRun, manifest: VersionManifest) -> bool:
     try:
         return manifest.turn == one.turn and manifest.by.job == identity_of(one.run).job
     except OSError:  # it went just now
         return False
 
 
-def _beside(runs: Sequence[_Run], now: dt.datetime, limits: Limits) -> Iterator[Fate]:
+def _beside(runs: Sequence[FoundRun], now: dt.datetime, limits: Limits) -> Iterator[Fate]:
     """Of the outputs of runs: versions past their grace, and what was left beside them."""
     grace_hours: dict[str, float] = {}
     for one in runs:
@@ -248,7 +238,7 @@ def _beside(runs: Sequence[_Run], now: dt.datetime, limits: Limits) -> Iterator[
         for version in past_grace(sibling, now, dt.timedelta(hours=hours)):
             yield _gone(version.folder, f"published until {version.since:%Y-%m-%d %H:%M} UTC, {hours:g} hours of grace")
         for draft in left_drafts(sibling, now - limits.unfinished):
-            yield _gone(draft, f"left by a publication that did not end, {limits.unfinished.days} days old")
+            yield _gone(draft, f"{_LEFT}, {limits.unfinished.days} days old")
 
 
 def _gone(folder: Path, reason: str) -> Fate:
@@ -257,68 +247,4 @@ def _gone(folder: Path, reason: str) -> Fate:
         for name in sorted(names):
             with contextlib.suppress(FileNotFoundError):
                 files[f"{inner}/{name}"] = os.lstat(f"{inner}/{name}").st_size
-    return Fate(str(folder), "remove", reason, tuple(files), sum(files.values()))
-
-
-def _folders(fs: Any, root: str) -> list[str]:
-    try:
-        return sorted(str(one["name"]).rstrip("/") for one in fs.ls(root, detail=True) if one["type"] == "directory")
-    except OSError:
-        return []
-
-
-def _found(fs: Any, runs_folder: str, folder: str) -> list[_Run]:
-    read = (_read(as_written(fs, runs_folder, root)) for root in _folders(fs, folder))
-    return [one for one in read if one is not None]
-
-
-def _read(location: str) -> _Run | None:
-    """A run directory; None where there is none that can be read: nobody removes what nobody understands."""
-    try:
-        run = RunDirectory(location)
-        found = _files(run)
-        if f"{run.root}/job.json" not in found:
-            return None
-        job = run.fields("job.json", Job)
-        part = Part(dt.date.fromisoformat(job["date"]), job.get("hour"))
-        turn, output_path = int(job.get("turn", 0)), str(job["output_path"])
-        grace_hours = float(job["spec"]["output"].get("grace_hours", Output.model_fields["grace_hours"].default))
-        publication, finished = publication_of(run), run.commit_of(RESULT_STEP) is not None
-    except (SkewlessError, OSError, LookupError, TypeError, ValueError):
-        return None
-    known = [moment for _, moment in found.values() if moment is not None]
-    last_sign = max(known) if len(known) == len(found) else None
-    sizes = {path: size for path, (size, _) in found.items()}
-    return _Run(run, part, output_path, turn, grace_hours, finished, publication, last_sign, sizes)
-
-
-def _files(run: RunDirectory) -> dict[str, tuple[int, dt.datetime | None]]:
-    """Size and last change of each file of a run."""
-    if not isinstance(run.fs, LocalFileSystem):
-        return {
-            str(path): (int(facts.get("size") or 0), _moment(facts))
-            for path, facts in run.fs.find(run.root, detail=True).items()
-        }
-    # fsspec takes ten times as long for a local folder, and there are thousands.
-    found: dict[str, tuple[int, dt.datetime | None]] = {}
-    waiting = [run.root]
-    while waiting:
-        with os.scandir(waiting.pop()) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    waiting.append(entry.path)
-                else:
-                    facts = entry.stat(follow_symlinks=False)
-                    found[entry.path] = facts.st_size, dt.datetime.fromtimestamp(facts.st_mtime, dt.UTC)
-    return found
-
-
-def _moment(facts: dict[str, Any]) -> dt.datetime | None:
-    """When a file was last changed, as far as its file system says: seconds, or a time."""
-    for name in ("mtime", "LastModified", "last_modified", "updated"):
-        given = facts.get(name)
-        if isinstance(given, dt.datetime):
-            return given if given.tzinfo else given.replace(tzinfo=dt.UTC)
-        if isinstance(given, int | float):
-            return dt.datetime.fromtimestamp(given, dt.UTC)
-    return None
+    return Fate(str(folder), "remove", reason, tuple(files), sum(files.values()), of_run=False)

@@ -13,7 +13,7 @@ from fsspec.implementations.local import LocalFileSystem
 from skewless.document import Document
 from skewless.documents.commit import CommittedFile
 from skewless.errors import DocumentError, RunDirectoryError
-from skewless.run.file_checksum import content_checksum, file_checksum
+from skewless.run.file_checksum import file_checksum
 from skewless.run.folder import make_run_folder
 from skewless.run.written_path import as_written
 
@@ -150,15 +150,6 @@ class Storage:
             came = "no such file" if isinstance(err, FileNotFoundError) else str(err)
         if came:
             raise self.differs_from_commit(file, came)
-
-    def verify_copy(self, file: CommittedFile, copy: str) -> None:
-        """Check that a local copy of a committed file has the content that was committed.
-
-        Raises:
-            RunDirectoryError: it differs.
-        """
-        if file.content and content_checksum(LocalFileSystem(), copy) != file.content:
-            raise self.differs_from_commit(file, "other content")
 
     def differs_from_commit(self, file: CommittedFile, came: str) -> RunDirectoryError:
         """The error of a file that is not the one that was committed."""

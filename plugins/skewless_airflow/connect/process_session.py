@@ -1,7 +1,7 @@
-"""A process that leads a session of its own, and all that it started: found again, signalled, stopped.
+"""A process that leads a session, and everything that it started: found again, signalled, stopped.
 
-The kernel keeps the session of a process through all forks, so whatever a server starts is found by it,
-even when the server itself was killed.
+A process stays in its session through all forks. So whatever a server started is found by the session, even after the
+server itself was killed.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ class Session:
 
 
 def begin(argv: Sequence[str], environment: Mapping[str, str], folder: Path, output: Path) -> Session:
-    """Start a program in a session of its own; it outlives this process, and has none of its open files.
+    """Start a program in a session of its own; it outlives this process and inherits none of its open files.
 
     Args:
         argv: the program and its arguments.
         environment: all of its environment.
         folder: where it starts.
-        output: the file for what it says, begun anew.
+        output: the file for its output, which is overwritten.
     """
-    # Not subprocess.Popen, which holds on to its child and complains of one that outlives it.
+    # Not subprocess.Popen, which warns about a child that outlives it.
     pid = os.posix_spawnp(
         "env",
         ["env", "-C", str(folder), *argv],
@@ -65,7 +65,7 @@ def begin(argv: Sequence[str], environment: Mapping[str, str], folder: Path, out
 
 
 def _inheritable() -> list[int]:
-    """The open files that a child would keep open, beyond the first three: such as a lock of the shell we run in."""
+    """The open files beyond the first three that a child would inherit, such as a lock of the calling shell."""
     found = []
     for descriptor in (int(entry.name) for entry in Path("/proc/self/fd").iterdir()):
         with contextlib.suppress(OSError):  # closed since: it was the listing's own
@@ -75,11 +75,11 @@ def _inheritable() -> list[int]:
 
 
 def ask(sessions: Mapping[Session, signal.Signals], seconds: float) -> None:
-    """Ask the leaders of sessions to stop, side by side, and wait until nobody is left of them.
+    """Ask the leaders of sessions to stop, all at once, and wait until all their processes have ended.
 
     Args:
-        sessions: with the signal that each leader takes for that request.
-        seconds: after which we wait no longer, whoever is left.
+        sessions: with the signal that asks each leader to stop.
+        seconds: how long to wait at most.
     """
     for session, sign in sessions.items():
         if session.leads():
@@ -88,11 +88,11 @@ def ask(sessions: Mapping[Session, signal.Signals], seconds: float) -> None:
 
 
 def end(sessions: Collection[Session], seconds: float) -> None:
-    """Stop all processes of sessions, side by side.
+    """Stop all processes of sessions, all at once: by SIGTERM, then by SIGKILL.
 
     Args:
         sessions: those to stop.
-        seconds: how long they may take before nobody asks them any more.
+        seconds: how long they may take before they are killed.
     """
     for sign in (signal.SIGTERM, signal.SIGKILL):
         for session in sessions:
@@ -131,7 +131,7 @@ def _session_of(pid: int) -> int | None:
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields of ``/proc/PID/stat`` from the third on, after the name, which may hold anything."""
+    """The fields of ``/proc/PID/stat`` from the third on, after the name, which may contain any character."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -139,7 +139,7 @@ def _stat(pid: int) -> list[str]:
 
 
 def _reap() -> None:
-    """Collect our own children that have ended, if what we stop was started by us."""
+    """Collect ended children, if this process started what it stops."""
     with contextlib.suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass

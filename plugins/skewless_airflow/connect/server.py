@@ -1,7 +1,7 @@
 """A Spark Connect server on this machine for the steps of the local Airflow: started when a step needs it, and kept.
 
-It lives in a folder of its own, which says how to reach it. Whoever has its token may run code as the user who
-started it, so the token is made anew for each folder and only its owner can read it.
+It lives in a folder of its own, which says how to reach it. With its token one can run code as the user who started
+it, so each folder has a token of its own that only this user can read.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from skewless_airflow.connect.process_session import Session, begin, end
 from skewless_airflow.connect.worker_code import code_stamp, worker_folders
 
 _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
-#: In the extra of a connection: where the server's Spark UI answers; whether its workers get our code sent; by
-#: which other connection steps are submitted that want a size of their own; whether the server is a local one
-#: that is started when it does not run.
+#: Names in the extra of a connection: the address of the server's Spark UI; whether our code is sent to its workers;
+#: the connection for steps that ask for a size of their own; whether the server is a local one, which is started when
+#: it does not run.
 UI, SHIP, SIZED, LOCAL = "spark_ui", "ship_code", "sized_conn_id", "local_server"
 #: Below the home of a local Airflow.
 FOLDER = "spark_connect"
@@ -36,7 +36,7 @@ _FAIR = Path(__file__).with_name("fair-scheduler.xml")
 START_SECONDS = 180.0
 STOP_SECONDS = 20.0
 
-#: For steps that share a server, and for one that was killed and cannot give back what it held.
+#: Settings for steps that share a server; timeouts release what a killed step held.
 _SETTINGS = {
     "spark.connect.grpc.binding.address": "127.0.0.1",
     "spark.connect.execute.manager.detachedTimeout": "60s",
@@ -63,8 +63,8 @@ class ConnectServer:
     Attributes:
         port: of the server, on localhost.
         ui_port: of its Spark UI.
-        token: that a client has to show.
-        memory: of its JVM, as Spark writes it; all steps share it.
+        token: the secret of its clients.
+        memory: of its JVM, in Spark's notation; all steps share it.
         pid: of its first process, which leads a session; 0 before it was ever started.
         born: the start time of that process.
         code: the stamp of the code that its workers import, when it was started.
@@ -89,7 +89,7 @@ class ConnectServer:
         return Session(self.pid, self.born)
 
     def answers(self) -> bool:
-        """Whether it takes calls: it, and nobody else who has its port, as clients show their token there."""
+        """Whether it, and not another program on its port, takes calls: clients send their token there."""
         ours = set(self.session.processes())
         listeners = {
             one.pid
@@ -104,7 +104,7 @@ class ConnectServer:
 
 
 def describe(folder: Path, port: int, ui_port: int, memory: str) -> ConnectServer:
-    """Write down a server that is to be started: what is left of another one is stopped."""
+    """Describe a server that is to be started; one that still runs in the folder is stopped."""
     stop(folder)
     folder.mkdir(parents=True, exist_ok=True)
     server = ConnectServer(port, ui_port, secrets.token_urlsafe(24), memory)
@@ -127,15 +127,15 @@ def launch(folder: Path) -> None:
 
 @contextlib.contextmanager
 def in_use(folder: Path) -> Iterator[ConnectServer]:
-    """The server that a folder describes, answering, with workers that know today's code, until this ends.
+    """Have the server of a folder running and answering, with workers that have imported the current code.
 
-    A server that was started before the code was changed is exchanged for a new one, once nobody uses it any more.
+    A server that was started before the code changed is replaced as soon as no step uses it.
 
     Raises:
         ConnectServerError: it ended while it started, or it takes too long.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    # Whoever dies lets go of it, and nobody inherits it.
+    # The kernel releases the lock of a process that dies, and no child inherits it.
     with (folder / _USERS).open("w") as users:
         with _alone(folder):
             server = described(folder)
@@ -163,7 +163,7 @@ def _answering(folder: Path) -> ConnectServer:
         if not server.session.leads():
             raise ConnectServerError(f"The local Spark Connect server ended while it started; see {folder / _LOG}.")
         if time.monotonic() - begun > START_SECONDS:
-            end([server.session], STOP_SECONDS)  # the next step shall not wait for it as long
+            end([server.session], STOP_SECONDS)  # so that the next step does not wait as long
             raise ConnectServerError(
                 f"The local Spark Connect server did not answer after {START_SECONDS:.0f} s; see {folder / _LOG}."
             )
@@ -190,11 +190,11 @@ def _launched(folder: Path) -> ConnectServer:
         # spark-submit is beside this interpreter, which has what the workers import.
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
         "SPARK_CONNECT_AUTHENTICATE_TOKEN": server.token,
-        "SPARK_LOCAL_IP": "127.0.0.1",  # its UI and its driver are for this machine only
+        "SPARK_LOCAL_IP": "127.0.0.1",  # its UI and its driver listen on this machine only
         "SPARK_CONNECT_MODE": "0",  # this is the server, not one of its clients
         "PYSPARK_PYTHON": sys.executable,
     }
-    code = code_stamp(worker_folders())  # before it starts: what is changed meanwhile makes it one of before
+    code = code_stamp(worker_folders())  # before it starts, so that a change meanwhile makes it outdated
     session = begin([*argv, "spark-internal"], environment, folder, folder / _LOG)
     server = replace(server, pid=session.pid, born=session.born, code=code)
     _write(folder, server)
@@ -203,7 +203,7 @@ def _launched(folder: Path) -> ConnectServer:
 
 @contextlib.contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """One at a time: of two steps that find no server one starts it, and the other waits for that."""
+    """One at a time: of two steps that find no server, one starts it and the other waits."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / _LOCK).open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
@@ -211,7 +211,7 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def _write(folder: Path, server: ConnectServer) -> None:
-    """Whole or not at all, and from the first byte on for its owner only."""
+    """Write atomically, to a file that only its owner can ever read."""
     fresh = folder / f"{_STATE}.new"
     fresh.unlink(missing_ok=True)
     descriptor = os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)

@@ -1,4 +1,4 @@
-"""A step as a client of a Spark Connect server: where that is, and the Python that runs it."""
+"""A step as a client of a Spark Connect server: the address of the server, and the step's Python process."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class ConnectAddress:
     """A Spark Connect server as an Airflow connection names it.
 
     Attributes:
-        url: with all that the connection says, a token too: never to be logged.
-        ui: where its Spark UI answers; empty if nobody says.
+        url: with everything in the connection, the token too: it must not be logged.
+        ui: the address of its Spark UI; empty if the connection has none.
         ships: whether the code of this project is sent to its workers.
-        sized_conn_id: the connection for steps that want a size of their own; empty if there is none.
+        sized_conn_id: the connection for steps that ask for a size of their own; empty if there is none.
         local: whether it is the local server of this Airflow.
     """
 
@@ -37,13 +37,13 @@ class ConnectAddress:
     local: bool
 
     def environment(self) -> dict[str, str]:
-        """What a step finds it by."""
+        """The environment by which a step finds it."""
         found = {"SPARK_REMOTE": self.url, "SKEWLESS_SPARK_UI": self.ui, "SKEWLESS_SHIP_CODE": str(int(self.ships))}
-        # The server's own way to be told its token would be taken for ours.
+        # PySpark would take these, which are meant for servers and drivers, for settings of the client.
         return {name: value for name, value in os.environ.items() if name not in _FOREIGN} | found
 
 
-#: What makes a PySpark think that it is something else than a client.
+#: Variables that make PySpark act as a server or a driver.
 _FOREIGN = frozenset({"SPARK_CONNECT_AUTHENTICATE_TOKEN", "SPARK_CONNECT_MODE", "PYSPARK_GATEWAY_PORT"})
 
 
@@ -52,7 +52,7 @@ def connect_address(conn_id: str) -> ConnectAddress | None:
     try:
         connection = Connection.get(conn_id)
     except AirflowNotFoundException:
-        return None  # the way to Spark without a connection is for spark-submit to say
+        return None  # without a connection, spark-submit decides how to reach Spark
     if connection.conn_type != SparkConnectHook.conn_type:
         return None
     extra = connection.extra_dejson
@@ -67,7 +67,7 @@ def connect_address(conn_id: str) -> ConnectAddress | None:
 
 @contextlib.contextmanager
 def local_server() -> Iterator[None]:
-    """Have the local server of this Airflow run until this ends.
+    """Keep the local server of this Airflow running until this ends.
 
     Raises:
         AirflowException: it cannot be started.
@@ -81,12 +81,12 @@ def local_server() -> Iterator[None]:
 
 
 class ConnectedStep:
-    """The running Python of a step.
+    """The Python process of a step.
 
     Args:
         entry: the file that it runs.
-        arguments: of that.
-        environment: all of its environment.
+        arguments: of the entry.
+        environment: the whole environment.
     """
 
     def __init__(self, entry: Path, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
@@ -101,7 +101,7 @@ class ConnectedStep:
         )
 
     def lines(self) -> Iterator[str]:
-        """What it says, until it ends."""
+        """Its output, line by line, until it ends."""
         if self._process.stdout is not None:
             with self._process.stdout as said:
                 for line in said:
@@ -112,5 +112,5 @@ class ConnectedStep:
         return self._process.wait()
 
     def stop(self) -> int:
-        """Ask it to end, which has the server stop what it runs for it; how many processes there were."""
+        """Ask it to end, upon which the server stops its jobs; returns how many processes there were."""
         return stop_tree(self._process.pid) if self._process.poll() is None else 0

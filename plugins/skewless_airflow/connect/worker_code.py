@@ -1,7 +1,7 @@
-"""The code that Spark's Python workers import, and whether it is still that of a moment ago.
+"""The code that Spark's Python workers import, and a stamp that tells whether it has changed.
 
-Under spark-submit every step has workers of its own. Those of a server are used again, with the modules that they have
-imported: a server that is older than the code is therefore exchanged.
+Under spark-submit every step has workers of its own. A server reuses its workers with the modules that they have
+imported, so a server that is older than the code is replaced.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _REGISTERED = ("skewless.aggregates", "skewless.mappers")
 
 
 def worker_folders() -> list[Path]:
-    """The folders of all packages that a step may have its workers import; none of them is imported here."""
+    """The folders of all packages that workers may import; none of them is imported here."""
     registered = (one.module.partition(".")[0] for group in _REGISTERED for one in entry_points(group=group))
     found = []
     for name in sorted({*_OURS, *registered}):
@@ -29,9 +29,9 @@ def worker_folders() -> list[Path]:
 
 
 def code_stamp(places: Iterable[Path]) -> str:
-    """What is another text as soon as a source file is written, put there, or taken away.
+    """A text that changes whenever a source file is written, added or removed.
 
-    An installer sets the time of a file's content to that of the package's making: what counts is when the file came.
+    It uses ctime: installers set mtime to the time when the package was built.
     """
     stamp = hashlib.sha256()
     for file in sorted(path for place in places for path in ([place] if place.is_file() else place.rglob("*.py"))):

@@ -1,8 +1,8 @@
-"""All specs of the catalog: the sound ones as DAGs, the broken ones as one import error.
+"""All specs of the catalog: the valid ones as DAGs, the broken ones as one import error.
 
-Airflow marks every DAG of a file stale when that file has an import error. So two files read the
-catalog: ``skewless_dags.py`` builds what is sound and never fails, and ``skewless_broken_specs.py``
-has no DAGs to lose and fails with the sentences of what is broken.
+Airflow marks every DAG of a file stale when that file has an import error. So two files read the catalog:
+``skewless_dags.py`` builds the valid specs and never fails, and ``skewless_broken_specs.py`` has no DAGs to lose and
+fails with the messages of the broken ones.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from skewless_airflow.places import catalog_folder
 
 
 class Catalog(NamedTuple):
-    """The DAGs of the sound specs by their id, and the faults of all others."""
+    """The DAGs of the valid specs by their id, and the errors of all others."""
 
     dags: dict[str, DAG]
     faults: list[SkewlessError]
@@ -51,7 +51,7 @@ def read_catalog(folder: Path | None = None) -> Catalog:
 
 
 def refuse_faults(catalog: Catalog) -> None:
-    """Raise what is broken in the catalog, if anything is."""
+    """Raise an error that names every broken spec, if there is any."""
     if len(catalog.faults) == 1:
         raise catalog.faults[0]
     if catalog.faults:
@@ -62,7 +62,7 @@ def refuse_faults(catalog: Catalog) -> None:
 
 
 def _sound(path: Path) -> DAG:
-    """A DAG that Airflow will take: what it refuses only later, like a bad cron expression, is found here."""
+    """A DAG that Airflow will accept: a bad cron expression, say, which it would refuse only later, is found here."""
     dag = build_dag(path)
     try:
         dag.validate()

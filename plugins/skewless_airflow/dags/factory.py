@@ -16,7 +16,7 @@ from skewless_airflow.dags.task_group import STEP_DEFAULTS, aggregation_tasks
 from skewless_airflow.dags.timetable import PartTimetable
 from skewless_airflow.trigger_form import form_params
 
-#: What may mean something in markdown.
+#: Characters with a meaning in markdown.
 _SIGN = re.compile(r"[!-/:-@\[-`{-~]")
 
 
@@ -43,7 +43,7 @@ def build_dag(spec: JobSpec | str | Path, **dag_args: Any) -> DAG:
         "default_args": {"owner": "skewless", **STEP_DEFAULTS},
         "params": form_params(loaded),
         "tags": ["skewless"],
-        # Whoever builds a DAG to look at it does not own it: it belongs to the file that names it.
+        # A DAG file registers the DAG by naming it; to build one elsewhere must not register it.
         "auto_register": False,
     }
     schedule = dag_args.pop("schedule") if "schedule" in dag_args else _timetable(loaded)
@@ -62,7 +62,7 @@ def _timetable(spec: JobSpec) -> PartTimetable | list[Asset] | None:
 
 
 def _page(spec: JobSpec, path: Path | None) -> str:
-    """What Airflow shows of a DAG; without code in backticks, which it pads so that lines cover each other."""
+    """The documentation of a DAG; without code in backticks, around which Airflow draws padding over other lines."""
     aggregates = "\n".join(
         f"- {_literal(name)}: {call.function}{f' of {_literal(call.column)}' if call.column else ''}"
         for name, call in spec.aggregates.items()
@@ -74,6 +74,6 @@ def _page(spec: JobSpec, path: Path | None) -> str:
 
 
 def _literal(name: str) -> str:
-    """A name as markdown that shows it as it is, in bold."""
+    """A name in bold, escaped for markdown."""
     escaped = _SIGN.sub(r"\\\g<0>", name)
     return f"**{escaped}**"

@@ -1,4 +1,4 @@
-"""An adaptive aggregation as a group of tasks, for anybody's own DAG."""
+"""An adaptive aggregation as a group of tasks, for a DAG of your own."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from skewless_airflow.operators.publish import PublishOperator
 from skewless_airflow.operators.share_stage import ShareStageOperator
 from skewless_airflow.operators.spark_step import SkewlessSparkOperator, ValidateOperator
 
-#: No step of a nightly job takes longer; without a limit a hung driver blocks all nights after it.
+#: Longer than any step should take; without a limit a hung driver would block all later nights.
 STEP_TIMEOUT = dt.timedelta(hours=6)
-#: What tasks are made with unless the DAG says otherwise. Every step may be tried again: an attempt that does
-#: not commit leaves nothing that counts.
+#: The arguments of tasks unless the DAG sets others. Every step may be tried again: an attempt without a commit has
+#: no effect.
 STEP_DEFAULTS: Mapping[str, Any] = MappingProxyType(
     {"retries": 2, "retry_delay": dt.timedelta(seconds=10), "execution_timeout": STEP_TIMEOUT}
 )
@@ -47,13 +47,12 @@ def adaptive_aggregation(
     ``before >> adaptive_aggregation("clicks.yaml") >> after``
 
     Args:
-        spec: a spec, or the path of its file. A spec that is a value travels as a JSON document of the run
-            directory, never pickled.
-        group_id: the group's id; to be given where a DAG has several aggregations, whose run directories it
-            then keeps apart. The only one of a DAG needs none.
-        form: whether the DAG has the params of ``form_params(spec)``, so that a run's conf chooses among the
-            options of the spec.
-        asset: what is published, by default ``Asset("skewless:NAME")``.
+        spec: a spec, or the path of its file. A spec in Python is written into the run directory as JSON, never
+            pickled.
+        group_id: the id of the group. A DAG with several aggregations must give one to each: it keeps their run
+            directories apart.
+        form: whether the DAG has the params of ``form_params(spec)``, so that a run's conf can choose options.
+        asset: the published result, by default ``Asset("skewless:NAME")``.
 
     Raises:
         SpecError: the spec's file cannot be read.
@@ -76,8 +75,8 @@ def aggregation_tasks(
     """The tasks of ``adaptive_aggregation`` without a group of their own.
 
     ``prepare > stage_00.run > stage_01.plan > stage_01.run > ... > merge > validate > publish``: one stage
-    for each wave and one that drains. A plan task that finds no need for its stage skips it; its run task
-    follows, and the next plan task says for itself why its stage is not needed either.
+    for each wave and one that drains the backlog. A plan task whose stage is not needed skips itself and with it the
+    stage; the next plan task finds the same for its own stage.
     """
     path = "" if isinstance(spec, JobSpec) else str(Path(spec).resolve())
     loaded = spec if isinstance(spec, JobSpec) else load_spec(path)
@@ -88,8 +87,8 @@ def aggregation_tasks(
     for number in range(1, len(loaded.routing.waves) + 1):
         stages.append(_stage(loaded, number, common, spark, after=stages[-1][0]))
     runs = [task for stage in stages for task in stage]
-    # Skipped stages are no reason not to merge; a failed one is. Merge waits for all of them, so that
-    # it cannot start between a skipped stage and one that still runs.
+    # Merge runs after skipped stages, but not after a failed one. It waits for all of them, so that it cannot start
+    # between a skipped stage and one that still runs.
     merge = SkewlessSparkOperator(
         task_id="merge",
         entry="merge_states.py",
@@ -111,8 +110,8 @@ def result_asset(spec: JobSpec) -> Asset:
 def spark_pool() -> str:
     """The pool of the Spark steps: ``$SKEWLESS_POOL``, ``[skewless] pool``, or Airflow's default.
 
-    A task of a pool that does not exist waits for ever, so a pool of our own is only taken where somebody
-    who has made it says so.
+    A task of a pool that does not exist waits for ever, so another pool than Airflow's default is used only where a
+    setting names it.
     """
     return os.environ.get("SKEWLESS_POOL") or conf.get("skewless", "pool", fallback="") or "default_pool"
 

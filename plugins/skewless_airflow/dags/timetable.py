@@ -1,4 +1,4 @@
-"""The timetable of a job: cron expressions for when it runs, and ranges that mean what it computes."""
+"""The timetable of a job: cron expressions say when it runs, and date ranges mean the days that it computes."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _INSTANT = dt.timedelta(microseconds=1)
 
 
 class PartTimetable(MultipleCronTriggerTimetable):
-    """Runs at the moments of cron expressions, each of which computes a part of the input: a day, or an hour.
+    """Runs at the moments of cron expressions; each run computes a part of the input: a day, or an hour.
 
-    The logical date of a run is its moment, as with Airflow's own cron timetables: two runs of one day stay
-    two. What differs is a range, of a backfill or between the start and the end of the DAG: it names the parts
-    that are computed. With the day before, the backfill of 1 to 3 March is that of the runs of 2 to 4 March.
+    The logical date of a run is its moment, as with Airflow's own cron timetables: two runs of one day stay two. What
+    differs is a date range, that of a backfill or from the start to the end of the DAG: it names the parts to compute.
+    If a run computes the day before, the backfill of 1 to 3 March has the runs of 2 to 4 March.
 
     Airflow turns a day without a time into midnight in UTC. So a bound at that moment names the day, in the
-    schedule's time zone, with all its hours. Any other bound is a moment, and names the part that it is in.
+    schedule's time zone, with all its hours. Any other bound names the part that its moment is in.
 
     Args:
         crons: the expressions.
         timezone: of the expressions, and of days and hours.
         unit: what a run computes.
-        offset: the part that it computes, counted from that of its moment.
+        offset: which part it computes, counted from that of its moment: -1 is the one before.
     """
 
     def __init__(
@@ -38,27 +38,27 @@ class PartTimetable(MultipleCronTriggerTimetable):
     ) -> None:
         super().__init__(*crons, timezone=timezone)
         self._unit, self._offset = unit, offset
-        # Where people look: in the list of DAGs, and on the page of one.
+        # Airflow shows it in the list of DAGs and on the page of a DAG.
         self.description = f"{self.description}; computes {covered_words(unit, offset)}"
 
     @classmethod
     def deserialize(cls, data: dict[str, Any]) -> PartTimetable:
-        """As it was serialized."""
+        """A timetable from what ``serialize`` returned."""
         crons, zone = data["expressions"], data["timezone"]
         return cls(*crons, timezone=zone, unit=data["unit"], offset=data["offset"])
 
     def serialize(self) -> dict[str, Any]:
-        """With what it computes."""
+        """Airflow's fields and the part that runs compute."""
         return {**super().serialize(), "unit": self._unit, "offset": self._offset}
 
     @property
     def covered(self) -> Schedule:
-        """What runs compute, as a spec would say it."""
+        """The part that runs compute, as the schedule of a spec."""
         zone = str(self.serialize()["timezone"])
         return Schedule.model_validate({"timezone": zone, self._unit: self._offset})
 
     def validate(self) -> None:
-        """Refuse expressions that are none."""
+        """Refuse invalid expressions."""
         for one in self._timetables:
             one.validate()
 
@@ -74,7 +74,7 @@ class PartTimetable(MultipleCronTriggerTimetable):
         )
 
     def _moments(self, bound: dt.datetime) -> tuple[DateTime, DateTime]:
-        """The first and the last moment of runs that compute the part, or all hours of the day, which a bound names."""
+        """The first and the last moment of the runs that compute what a bound names: a part, or all hours of a day."""
         zone = self._timetables[0]._timezone  # noqa: SLF001  # all have the same
         given = instance(bound).in_timezone("UTC")
         there = given.in_timezone(zone)
@@ -91,7 +91,7 @@ class PartTimetable(MultipleCronTriggerTimetable):
         return first, after - _INSTANT
 
     def _moment(self, part: DateTime) -> DateTime:
-        """The first moment of runs that compute the part which begins at a moment."""
+        """The first moment of the runs that compute the part which begins at ``part``."""
         if self._unit == "day":
             return part.subtract(days=self._offset)
         return part.in_timezone("UTC") - dt.timedelta(hours=self._offset)

@@ -1,4 +1,4 @@
-"""What may be called when a run fails or is late: examples that need no service, to be copied or extended."""
+"""Callbacks for runs that fail or are late: examples that need no service, to copy or to extend."""
 
 from __future__ import annotations
 
@@ -16,26 +16,25 @@ log = structlog.get_logger(__name__)
 
 
 def report_failure(context: Any) -> None:
-    """``on_failure_callback`` of a DAG or a task: the sentence that its last failed step left, and where to look.
+    """``on_failure_callback`` of a DAG or a task: logs the error of each failed step and the address of the run's page.
 
-    Airflow calls it with the context of the run; it goes to the log of whoever calls it. Send ``failure_facts``
-    on to where your team reads.
+    Airflow calls it with the context of the run. To reach your team, send ``failure_facts`` to where it reads.
     """
     dag_id, run_id = _run_of(context)
     log.error("skewless run failed", **failure_facts(dag_id, run_id))
 
 
 def report_lateness(**kwargs: Any) -> None:
-    """Callback of a ``DeadlineAlert``: a run is not done, although it should be.
+    """Callback of a ``DeadlineAlert``: logs that a run has missed its deadline.
 
-    A ``SyncCallback`` of it runs in the executor, with the context of the run among its arguments.
+    As a ``SyncCallback`` it runs in the executor, with the context of the run among its arguments.
     """
     dag_id, run_id = _run_of(kwargs["context"])
     log.warning("skewless run is late", dag_id=dag_id, run_id=run_id, page=skew_page(dag_id, run_id))
 
 
 def failure_facts(dag_id: str, run_id: str) -> dict[str, str]:
-    """Where a failed run is shown, and what its steps said last, by step."""
+    """The address of a failed run's page, and by step the last error of each that failed."""
     run = RunDirectory(run_location(dag_id, run_id))
     facts = {"dag_id": dag_id, "run_id": run_id, "page": skew_page(dag_id, run_id)}
     sentences = {failed_step(path)[0]: said for path in _failures(run) if (said := _sentence(run, path))}
@@ -43,7 +42,7 @@ def failure_facts(dag_id: str, run_id: str) -> dict[str, str]:
 
 
 def _run_of(context: Any) -> tuple[str, str]:
-    """DAG and run of a context; that of a deadline holds what the REST API says of the run, and no object."""
+    """DAG and run of a context; in that of a deadline the run is a mapping, as the REST API returns it."""
     dag_run = context["dag_run"]
     if isinstance(dag_run, dict):
         return str(dag_run["dag_id"]), str(dag_run["dag_run_id"])

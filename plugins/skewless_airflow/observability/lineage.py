@@ -1,8 +1,8 @@
 """Inputs and outputs of a run for OpenLineage, where its provider is installed.
 
-The provider asks an operator that is done for ``get_openlineage_facets_on_complete``. Datasets are named by
-OpenLineage's conventions, so that they are the same ones that other jobs read and write. The provider is an
-extra: it is imported when it asks, and not before.
+The provider calls ``get_openlineage_facets_on_complete`` of an operator that has succeeded. Datasets are named by
+OpenLineage's naming conventions (spec/Naming.md), so that they are the same ones that other jobs read and write. The
+provider is an extra: it is imported only when it calls.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
     from openlineage.client.generated.base import InputDataset, OutputDataset
 
-#: Hadoop's names of a store that others know by one.
+#: Hadoop's schemes of S3: the naming conventions know one, and OpenLineage's own clients map them to it, too.
 _SCHEMES = {"s3a": "s3", "s3n": "s3"}
 
 
@@ -34,25 +34,25 @@ def dataset_name(path: str) -> tuple[str, str]:
     """
     if "://" not in path or path.startswith("file:"):
         return "file", path.removeprefix("file:").removeprefix("//")
-    # Not by urlsplit: a wildcard is no query, and a # in a key no fragment.
+    # Not by urlsplit, which would take a wildcard for a query and a # in a key for a fragment.
     scheme, _, rest = path.partition("://")
     place, _, name = rest.partition("/")
     who, at, host = place.rpartition("@")
-    # A name with a secret is nobody's business; that of a container, as abfss has it, is part of the place.
+    # A user with a password must not be shown; the container before an @, as in abfss, is part of the place.
     place = host if ":" in who else f"{who}{at}{host}"
     # A bucket's keys have no leading slash.
     return f"{_SCHEMES.get(scheme, scheme)}://{place}", f"/{name}" if scheme == "hdfs" else name or "/"
 
 
 def input_lineage(run: RunDirectory) -> OperatorLineage:
-    """What a run reads, once it has been prepared."""
+    """The input of a run, once it has been prepared."""
     from airflow.providers.openlineage.extractors import OperatorLineage  # noqa: PLC0415  # an extra
 
     return OperatorLineage(inputs=[_read(run)] if run.exists("job.json") else [])
 
 
 def published_lineage(run: RunDirectory) -> OperatorLineage:
-    """What a run has read and written, once it has been published."""
+    """The input and the output of a run, once it has been published."""
     from airflow.providers.openlineage.extractors import OperatorLineage  # noqa: PLC0415  # an extra
 
     published = publication_of(run)
@@ -70,7 +70,7 @@ def _read(run: RunDirectory) -> InputDataset:
     job = run.job()
     namespace, name = dataset_name(job.input_path)
     files = {unit.path: unit.size_bytes for unit in job.units}
-    # Where rows are estimated there is no count to tell.
+    # Estimated rows are not reported as a count.
     rows = job.rows if all(unit.counted for unit in job.units) else None
     statistics = InputStatisticsInputDatasetFacet(rowCount=rows, size=sum(files.values()), fileCount=len(files))
     return InputDataset(namespace, name, inputFacets={"inputStatistics": statistics})

@@ -1,7 +1,7 @@
-"""Links on tasks, to what is told about their run elsewhere.
+"""Links on tasks: to the pages of their run, and to Spark's UI.
 
-A link is written when a task begins, so that it is there while the task runs and when it failed. Addresses
-of Airflow's own are paths: whoever has opened Airflow has the rest of them in the browser.
+A link is pushed when a task begins, so that it is there while the task runs and after it failed. Addresses within
+Airflow are paths: the browser that shows them knows the host.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ HISTORY = "SKEWLESS_SPARK_HISTORY"
 
 
 class SkewReportLink(BaseOperatorLink):
-    """To the run's tab in Airflow: loads, decisions, ledger."""
+    """To the tab of the run in Airflow: loads, decisions, ledger."""
 
     name = "Skew report"
 
@@ -31,7 +31,7 @@ class SkewReportLink(BaseOperatorLink):
 
 
 class DecisionLink(BaseOperatorLink):
-    """To the task instance's tab: the one decision that it made."""
+    """To the tab of the task instance: the decision that it made."""
 
     name = "Decision"
 
@@ -53,9 +53,9 @@ class QualityReportLink(BaseOperatorLink):
 
 
 class SparkUiLink(BaseOperatorLink):
-    """To the application in Spark's history server, or in its own UI for as long as it runs; else none.
+    """To the application in Spark's history server, or while it runs in its own UI.
 
-    The operator knows its application as ``spark_application`` and ``spark_address``.
+    The operator has the id and the address of its application as ``spark_application`` and ``spark_address``.
     """
 
     name = "Spark UI"
@@ -77,7 +77,7 @@ def quality_page(dag_id: str, run_id: str) -> str:
 
 
 def spark_page(application: str, address: str) -> str:
-    """Where an application is shown: by the history server if one is configured, else by itself."""
+    """The address of an application: in the history server if one is configured, else in its own UI."""
     template = os.environ.get(HISTORY) or conf.get("skewless", "spark_history", fallback="")
     if not application:
         return ""
@@ -85,7 +85,7 @@ def spark_page(application: str, address: str) -> str:
 
 
 def push_links(context: Any) -> None:
-    """Write the links of a task where Airflow's pages find them."""
+    """Push the links of a task as XComs, from which Airflow's pages read them."""
     ti, task = context["ti"], context["task"]
     for link in task.operator_extra_links:
         ti.xcom_push(key=link.xcom_key, value=link.get_link(task, ti_key=ti))
@@ -96,7 +96,7 @@ def _run(key: Any) -> str:
 
 
 def _base() -> str:
-    """The path that Airflow is served below, mostly none."""
+    """The path below which Airflow is served; usually none."""
     return urlsplit(conf.get("api", "base_url", fallback="") or "").path.rstrip("/")
 
 

@@ -1,7 +1,7 @@
 """Task logs are read from their files, without Airflow's log servers.
 
-Those listen on all addresses of a machine and cannot be told otherwise. Where every part of Airflow can read the folder
-of logs, on a laptop or on a shared volume, none is needed: they are neither started nor asked.
+Log servers listen on all addresses of a machine, and no setting restricts them. Where every component of Airflow can
+read the folder of logs, on a laptop or on a shared volume, none is needed: they are neither started nor asked.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ class LogFilesExecutor(LocalExecutor):
     serve_logs = False
 
     def get_task_log(self, ti: Any, try_number: int) -> tuple[list[str], list[str]]:  # noqa: ARG002  # Airflow's signature
-        """Nothing beside the files: whatever is answered here keeps Airflow from asking a log server."""
+        """A note instead of lines: with an answer from here Airflow does not ask a log server."""
         return ["A running task's log is read from its file"], []
 
 
 def standalone() -> None:
-    """``airflow standalone``, but with a triggerer that serves no logs.
+    """Run ``airflow standalone`` with a triggerer that serves no logs.
 
-    By way of Airflow's own command line: it writes ``airflow.cfg``, with the secret that signs tokens, before it
-    starts its components. Otherwise each of them would make a secret of its own, and refuse the others' tokens.
+    It runs Airflow's own command line, which writes ``airflow.cfg`` with the secret that signs tokens before it starts
+    the components. Without it each component would make a secret of its own and refuse the others' tokens.
     """
     # Imported here: the executor is imported without them.
     from airflow.__main__ import main  # noqa: PLC0415

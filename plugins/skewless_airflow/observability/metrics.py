@@ -1,4 +1,4 @@
-"""What a stage was like, as metrics of Airflow's own: StatsD or OpenTelemetry, whichever it is set up for."""
+"""Figures of a stage as Airflow metrics, by StatsD or OpenTelemetry, whichever Airflow is set up for."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def stage_gauges(report: StageReport, decision: Decision, plan_generation_ns: in
     Args:
         report: of the stage.
         decision: about the stage after it.
-        plan_generation_ns: what it took to decide.
+        plan_generation_ns: how long the decision took, in nanoseconds.
     """
     tasks = len(decision.next_plan.tasks) if decision.next_plan is not None else 0
     gauges: dict[str, float] = {
@@ -23,7 +23,7 @@ def stage_gauges(report: StageReport, decision: Decision, plan_generation_ns: in
         "skewless.backlog": report.backlog_rows,
         "skewless.forwarded": report.forwarded_rows,
     }
-    # What was not measured is not sent: a gauge cannot say so.
+    # A gauge cannot say "not measured", so such a figure is not sent.
     return gauges if report.max_over_mean is None else {**gauges, "skewless.max_over_mean": report.max_over_mean}
 
 

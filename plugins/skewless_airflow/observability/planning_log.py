@@ -1,4 +1,4 @@
-"""A decision as lines of a task log: what was queued, what was weighed, what was taken."""
+"""A decision as lines of a task log: the backlog, the candidates, and the one that was chosen."""
 
 from __future__ import annotations
 
@@ -28,8 +28,16 @@ def planning_lines(report: StageReport, decision: Decision) -> Iterator[str]:
     if decision.next_plan is not None:
         budget = decision.next_plan.budget_rows
         first, end = decision.next_plan.waves
-        yield f"waves: {', '.join(map(str, range(first, end)))}" if end > first else "waves: none, the input is used up"
-        yield "budget: none, tasks reduce all rows" if budget is None else f"budget: {budget:,} rows for each task"
+        yield (
+            f"waves: {', '.join(map(str, range(first, end)))}"
+            if end > first
+            else "waves: none, the whole input is admitted"
+        )
+        yield (
+            "budget: none, each task reduces all of its rows"
+            if budget is None
+            else f"budget: at most {budget:,} rows per task"
+        )
     if decision.certificate is not None:
         bound = decision.certificate
         yield (
@@ -63,7 +71,7 @@ def _candidates(decision: Decision) -> Iterator[str]:
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]], texts: Sequence[int] = (0,)) -> Iterator[str]:
-    """Columns of even width; those named in ``texts`` are set to the left, all others to the right."""
+    """Aligned columns; those in ``texts`` are aligned to the left, all others to the right."""
     widths = [max(len(row[column]) for row in (header, *rows)) for column in range(len(header))]
     for row in (header, *rows):
         cells = [

@@ -1,4 +1,4 @@
-"""A decision that would forward much waits until somebody has looked at it."""
+"""A task that asks a person before a stage forwards many rows."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ log = structlog.get_logger(__name__)
 
 
 class ApproveForwardingOperator(ApprovalOperator):
-    """Asks before a stage is routed by a plan that forwards more than a part of its queued rows.
+    """Asks for approval when the plan of a stage forwards more than a fraction of its queued rows.
 
-    Below that it is done at once. Rejected, the task and with it the run fail: nothing is published, and the
-    result that was published before stays. Nobody's answer within the time limit is a failure too.
+    At or below that fraction the task succeeds at once. If the answer is no, or there is none within the time limit,
+    the task fails and with it the run: nothing is published, and the result that was published before stays.
 
     Args:
         stage: the stage that the decision is about.
-        limit: the part of the queued rows, from 0 to 1, up to which nobody is asked.
+        limit: the fraction of the queued rows, from 0 to 1, up to which no approval is needed.
         group: the name of one aggregation of several in a DAG.
         response_timeout: how long an answer is waited for.
     """
@@ -45,7 +45,7 @@ class ApproveForwardingOperator(ApprovalOperator):
             "subject": f"May stage {stage} forward more than {limit:.0%} of its rows?",
             "fail_on_reject": True,
             "response_timeout": response_timeout,
-            # Asked again is not answered better; and the time limit of a step is not that of a person.
+            # A retry would ask the same question again; and a person may take longer than a step.
             "retries": 0,
             "execution_timeout": None,
         }
@@ -55,20 +55,20 @@ class ApproveForwardingOperator(ApprovalOperator):
         self.group = group
 
     def execute(self, context: Context) -> Any:
-        """Ask, if there is something to ask."""
+        """Ask, if the plan forwards more than the limit."""
         push_links(context)
         dag_run = context["dag_run"]
         decision = RunDirectory(run_location(dag_run.dag_id, dag_run.run_id, self.group)).decision(self.stage)
         share = forwarded_share(decision)
         if share <= self.limit:
-            log.info("nobody needs to be asked", forwarded=f"{share:.2%}", limit=f"{self.limit:.2%}")
+            log.info("no approval is needed", forwarded=f"{share:.2%}", limit=f"{self.limit:.2%}")
             return None
         self.body = question(decision, share)
         return super().execute(context)
 
 
 def forwarded_share(decision: Decision) -> float:
-    """The part of a stage's queued rows that a decision forwards; an observed decision forwards none."""
+    """The fraction of a stage's queued rows that a decision forwards, from 0 to 1; 0 for an observed decision."""
     taken = next((one for one in decision.candidates if one.chosen), None)
     if taken is None or decision.observed or not decision.queued_rows:
         return 0.0
@@ -76,10 +76,10 @@ def forwarded_share(decision: Decision) -> float:
 
 
 def question(decision: Decision, share: float) -> str:
-    """What somebody is to decide about, as text without markup: keys are data."""
+    """The question, as text without markup: keys are data, and may hold any."""
     words = (
         f"Stage {decision.stage} has {decision.queued_rows:,} rows queued, and its plan forwards {share:.1%} of them. "
         f"{decision.sentence}. Approve to go on; reject to end the run without publishing."
     )
-    # Indented, markdown shows text as it is; a line end in a key would end that.
+    # Markdown shows an indented line as it is; a line end in a key would end the indentation.
     return "    " + " ".join(words.split())

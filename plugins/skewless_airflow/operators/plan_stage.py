@@ -26,10 +26,10 @@ log = structlog.get_logger(__name__)
 
 
 class PlanStageOperator(BaseOperator):
-    """Decides about one stage from the documents of the one before, and says why.
+    """Decides about one stage from the documents of the previous one, and logs the reason.
 
     Args:
-        stage: the stage that is decided about, from 1.
+        stage: the stage to decide about, from 1.
         group: the name of one aggregation of several in a DAG.
     """
 

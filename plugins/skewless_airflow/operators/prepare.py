@@ -26,7 +26,7 @@ log = structlog.get_logger(__name__)
 class PrepareOperator(SkewlessSparkOperator):
     """Freezes the spec, lists the input and writes plan 0.
 
-    What the run was triggered with is checked before Spark starts, and once more in the job.
+    The conf of the run is checked before Spark starts, and once more in the job.
 
     Args:
         spec: the spec; the DAG has stages for its waves.
@@ -53,7 +53,7 @@ class PrepareOperator(SkewlessSparkOperator):
             where = []
         schedule = self.spec.schedule.of_dag(scheduled=context["dag"].timetable.can_be_scheduled)
         part = choice.part or part_of_run(context["dag_run"], schedule, f"asset events of {self.dag_id}")
-        log.info("computes %s", part)
+        log.info("this run computes %s", part)
         options = json.dumps(choice.options)
         if choice.options:
             log.info("chosen for this run", **choice.options)
@@ -64,17 +64,17 @@ class PrepareOperator(SkewlessSparkOperator):
         ]
 
     def choice(self, context: Context) -> Choice:
-        """What the run was triggered with.
+        """What the conf of the run chooses.
 
         Raises:
-            SpecError: that is not for this form.
+            SpecError: the conf does not fit the trigger form.
         """
         if not self.form:
             return Choice(None, {})
         dag_run, where = context["dag_run"], f"trigger form of {self.dag_id}"
         choice = chosen(dag_run.conf or {}, context["dag"].params, self.spec, where)
         if choice.part is not None and dag_run.run_type == "backfill":
-            # All runs of the range would publish under it, one over the other.
+            # All runs of the range would publish that day, each over the one before.
             raise SpecError(
                 f"{where}, field date", "no date for a backfill, whose runs have their own", str(choice.part)
             )
@@ -85,12 +85,12 @@ class PrepareOperator(SkewlessSparkOperator):
         return input_lineage(run_directory(task_instance, self.group))
 
     def sizing(self, run: RunDirectory) -> SparkSizing:
-        """As it was chosen: there is no job yet."""
+        """The size in the chosen options: there is no job yet."""
         del run
         return self._chosen.spark
 
     def verify(self, run: RunDirectory) -> None:
-        """Hold ``prepare`` to its two documents."""
+        """Require the two documents of ``prepare``, the job and plan 0."""
         job, plan = run.read("job.json", Job), run.read("plans/0000.json", RoutingPlan)
         log.info(
             "prepared",

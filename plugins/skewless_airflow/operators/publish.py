@@ -28,10 +28,10 @@ log = structlog.get_logger(__name__)
 
 
 class PublishOperator(BaseOperator):
-    """Moves the validated result into place and tells whoever waits for it.
+    """Publishes the validated result and emits the asset event that other DAGs wait for.
 
-    Its outlet is an alias: an asset itself would have an event whenever the task ends well. So there is one for each
-    run that was published, and none for one that a later run of the day has superseded, or that is cleared.
+    Its outlet is an alias: Airflow would emit an event of the asset itself whenever the task succeeds. With the alias
+    each published run has one event, also if it is cleared, and a run that a later run of the day superseded has none.
 
     Args:
         asset: the published result.
@@ -47,7 +47,7 @@ class PublishOperator(BaseOperator):
         self.group = group
 
     def execute(self, context: Context) -> None:
-        """Publish, and say on the asset event what: path, counts, verdict, balance and links."""
+        """Publish, and put path, counts, quality, balance and links into the asset event."""
         push_links(context)
         run, dag_run = run_directory(context["dag_run"], self.group), context["dag_run"]
         with end_with_sentence():
@@ -66,7 +66,7 @@ class PublishOperator(BaseOperator):
             }  # fmt: skip
         log.info("published", **facts)
         if again and self._told(dag_run):
-            log.info("its event exists already, so none is added")
+            log.info("the asset event of this run exists already, so none is added")
             return
         facts["links"] = {
             "skew": skew_page(dag_run.dag_id, dag_run.run_id),
@@ -75,7 +75,7 @@ class PublishOperator(BaseOperator):
         context["outlet_events"][self.alias].add(self.asset, extra=facts)
 
     def _told(self, dag_run: Any) -> bool:
-        """Whether the run's event is there: Airflow writes it together with the success of the task."""
+        """Whether the run has its event: Airflow writes it together with the success of the task."""
         events = InletEventsAccessors(inlets=[self.asset])[self.asset]
         mine = (dag_run.dag_id, dag_run.run_id, self.task_id)
         return any((one.source_dag_id, one.source_run_id, one.source_task_id) == mine for one in events)

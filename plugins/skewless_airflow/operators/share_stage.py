@@ -16,14 +16,15 @@ log = structlog.get_logger(__name__)
 
 
 class ShareStageOperator(SkewlessSparkOperator):
-    """Takes part in a stage beside other clusters, who may end it without this one.
+    """Takes part in a stage beside other clusters, which may finish it without this one.
 
-    What counts is the stage's commit, whoever made it. A cluster that cannot be reached, or that dies, leaves the
-    stage to the others: its task is skipped, where it is a further one, or else tried again until the stage has ended.
+    What counts is the stage's commit, whichever cluster made it. A cluster that cannot be reached, or that dies,
+    leaves the stage to the others: the task of a further cluster is then skipped, that of the first one is tried again
+    until the stage has committed.
 
     Args:
         stage: its number.
-        further: whether the stage can do without it from the beginning.
+        further: whether this is not the first cluster, so that the stage can do without it.
     """
 
     def __init__(self, *, stage: int, further: bool, conn_id: str = "spark_default", **kwargs: Any) -> None:
@@ -37,7 +38,7 @@ class ShareStageOperator(SkewlessSparkOperator):
         self.stage, self.further, self.cluster = stage, further, conn_id
 
     def execute(self, context: Context) -> None:
-        """Run it; what the others have made of the stage stands."""
+        """Run it; if this cluster fails, a commit of the others counts."""
         try:
             super().execute(context)
         except AirflowException as err:
@@ -45,4 +46,4 @@ class ShareStageOperator(SkewlessSparkOperator):
                 raise AirflowSkipException(f"cluster {self.cluster} left the stage to the others: {err}") from None
             if not run_directory(context["dag_run"], self.group).exists(f"{self.step}/COMMIT.json"):
                 raise
-            log.warning("the other clusters ended the stage without this one", cluster=self.cluster, reason=str(err))
+            log.warning("the other clusters finished the stage without this one", cluster=self.cluster, reason=str(err))

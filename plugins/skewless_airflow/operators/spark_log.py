@@ -1,4 +1,4 @@
-"""The log of spark-submit, with Spark's own words folded away and those of a step left to be read."""
+"""The log of spark-submit, with Spark's own lines in folded groups and those of the step in plain view."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-#: Lines of a step begin like that.
+#: The prefix of the lines of a step.
 MARK = "skewless: "
 GROUP, END = "::group::", "::endgroup::"
 CHATTER = f"{GROUP}Spark's own log"
@@ -22,9 +22,9 @@ class Application(NamedTuple):
 
 
 def folded(lines: Iterable[str]) -> Iterator[str]:
-    """A log with every stretch of foreign lines in a group of its own.
+    """A log in which lines of Spark that follow each other form a group.
 
-    A group is closed as soon as a line of ours comes, and at the end: what Airflow says next is its own.
+    A line of the step closes the group, and so does the end of the log: what Airflow logs next is outside of it.
     """
     within = False
     for line in lines:

@@ -36,11 +36,11 @@ log = structlog.get_logger(__name__)
 
 
 class SkewlessSparkOperator(SparkSubmitOperator):
-    """Runs one entry of ``skewless_spark.entries`` and believes its commit, not its exit code.
+    """Runs one entry of ``skewless_spark.entries`` and trusts its commit, not its exit code.
 
-    A Spark task can be green over a job that failed (apache/airflow#49717): what counts is whether
-    the step has committed. When it fails, the task ends with the sentence that the entry
-    left, and is only tried again where that can help.
+    A Spark task can succeed although its job failed (apache/airflow#49717), so what counts is whether the step has
+    committed. When it fails, the task ends with the error that the entry wrote, and is tried again only where that can
+    help.
 
     Args:
         entry: file name of the entry.
@@ -69,7 +69,7 @@ class SkewlessSparkOperator(SparkSubmitOperator):
         self._connected: ConnectedStep | None = None
 
     def execute(self, context: Context) -> None:
-        """Run it, then verify."""
+        """Run the entry, then verify its commit."""
         push_links(context)
         run, try_name = run_directory(context["dag_run"], self.group), _try_name(context)
         self.name = f"{context['dag_run'].dag_id}.{self.task_id}"
@@ -89,7 +89,7 @@ class SkewlessSparkOperator(SparkSubmitOperator):
             except AirflowException:
                 failure = _failure(run, try_name)
                 if failure is None:
-                    log.warning("the step failed and left no reason: it was killed, or it never started")
+                    log.warning("the step failed without an error message: it was killed, or it never started")
                     raise
                 raise ending(failure.exit_code, failure.sentence) from None
             finally:
@@ -121,12 +121,12 @@ class SkewlessSparkOperator(SparkSubmitOperator):
                     log.info(line)
                 code = step.exit_code()
             finally:
-                step.stop()  # it must not go on beside the attempt that comes after this one
+                step.stop()  # it must not run beside the next attempt
         if code:
             raise AirflowException(f"{entry.name} ended with exit code {code}")
 
     def _submit(self, context: Context) -> None:
-        """Let the provider submit, with a log that can be read."""
+        """Let the provider submit, with a log that is grouped for reading."""
         hook = self._hook = self._get_hook()
         read = hook._process_spark_submit_log  # noqa: SLF001  # the hook offers no other way to its lines
 
@@ -142,7 +142,7 @@ class SkewlessSparkOperator(SparkSubmitOperator):
         yield from folded(self._heard(lines, context))
 
     def _heard(self, lines: Iterable[str], context: Context) -> Iterator[str]:
-        """The same lines; the announcement of the application makes its link."""
+        """The same lines; the one that announces the Spark application also pushes its link."""
         for line in lines:
             found = application_of(line)
             if found is not None:
@@ -152,7 +152,7 @@ class SkewlessSparkOperator(SparkSubmitOperator):
             yield line
 
     def on_kill(self) -> None:
-        """Stop Spark: ask first, so that a cluster is told, and leave no Python behind that goes on alone."""
+        """Stop Spark: ask first, so that the cluster is told, and end the driver's Python, which would run on alone."""
         if self._connected is not None:
             log.info("stopping the step and what it runs on Spark Connect", processes=self._connected.stop())
         process = getattr(self._hook, "_submit_sp", None)
@@ -162,11 +162,11 @@ class SkewlessSparkOperator(SparkSubmitOperator):
             super().on_kill()
 
     def sizing(self, run: RunDirectory) -> SparkSizing:
-        """How large the application is to be."""
+        """The size of the Spark application."""
         return run.job().spec.spark
 
     def _close_pipe(self) -> None:
-        """Close the pipe that the hook read spark-submit's log from; it leaves that to the garbage collector."""
+        """Close the pipe of spark-submit's log, which the hook leaves to the garbage collector."""
         process = getattr(self._hook, "_submit_sp", None)
         if process is not None and process.poll() is not None:
             process.stdout.close()
@@ -176,11 +176,11 @@ class SkewlessSparkOperator(SparkSubmitOperator):
         return self.entry_args
 
     def verify(self, run: RunDirectory) -> None:
-        """Hold the step to its commit.
+        """Require the commit of the step.
 
         Raises:
-            RunDirectoryError: there is none, although the step ended well.
-            QualityError: there is one, and it says that the result failed validation.
+            RunDirectoryError: the step ended well without a commit.
+            QualityError: the committed quality report says that validation failed.
         """
         commit = run.commit_of(self.step)
         if commit is None:
@@ -193,7 +193,7 @@ class SkewlessSparkOperator(SparkSubmitOperator):
 
 
 class ValidateOperator(SkewlessSparkOperator):
-    """Validates ledger and result; also where that fails, the report is there to be read."""
+    """Validates ledger and result; a failed validation, too, leaves its report."""
 
     operator_extra_links = (SkewReportLink(), QualityReportLink(), SparkUiLink())
 
@@ -202,7 +202,7 @@ class ValidateOperator(SkewlessSparkOperator):
 
 
 def _sizing(wanted: SparkSizing) -> dict[str, str]:
-    """Spark's settings for a sizing; what is not given stays as it is."""
+    """Spark's settings for a sizing; what the spec leaves open keeps Spark's default."""
     settings = {
         "spark.driver.memory": wanted.driver_memory,
         "spark.executor.memory": wanted.executor_memory,
@@ -213,7 +213,7 @@ def _sizing(wanted: SparkSizing) -> dict[str, str]:
 
 
 def _try_name(context: Context) -> str:
-    """A name that no other try has: run ids and try numbers begin anew with a new metadata database."""
+    """A name that no other try has, not even after the metadata database was made anew and numbers start again."""
     ti = context["ti"]
     return f"{ti.task_id}-{ti.try_number}-{str(ti.id)[-8:]}"
 

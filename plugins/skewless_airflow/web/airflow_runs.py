@@ -1,4 +1,4 @@
-"""What Airflow's own database knows about DAGs, runs and tasks."""
+"""DAGs, runs and tasks from Airflow's own database."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from skewless.spec.part import part_named
 from skewless_airflow.dags.timetable import PartTimetable
 from skewless_airflow.run_store import part_of_run
 
-#: The tag of the DAGs that a spec became.
+#: The tag of the DAGs that are made from a spec.
 TAG = "skewless"
 _GOING_ON = frozenset({"queued", "running", "restarting"})
-#: The latest runs of a DAG whose ids are looked up; an older run directory goes by its own name.
+#: How many runs of a DAG are looked up, the latest; an older run directory is shown under its folder's name.
 _LATEST_RUNS = 1000
 _RUNS = select(DagRun.run_id, DagRun.state, DagRun.run_after, DagRun.start_date, DagRun.end_date)
 
@@ -38,7 +38,7 @@ class AirflowRun:
 
     @property
     def going_on(self) -> bool:
-        """Whether more is to come."""
+        """Whether the run has not ended."""
         return self.state in _GOING_ON
 
     @property
@@ -70,7 +70,7 @@ def airflow_runs(session: Session, dag_id: str, most: int = _LATEST_RUNS) -> lis
 
 
 def coming_part(session: Session, dag_id: str, run_id: str) -> str:
-    """What a run is going to compute that has not been prepared; "" where only its spec can tell."""
+    """The part that a run will compute before it is prepared; "" where only its spec can tell."""
     run = session.scalar(select(DagRun).where(DagRun.dag_id == dag_id, DagRun.run_id == run_id))
     stored = SerializedDagModel.get_dag(dag_id, session=session) if run else None
     timetable = stored.timetable if stored else None
@@ -83,7 +83,7 @@ def coming_part(session: Session, dag_id: str, run_id: str) -> str:
             return str(part_named(str(conf["date"]), hour, schedule.timezone, schedule.unit, ""))
         return str(part_of_run(run, schedule, ""))
     except SpecError:
-        return ""  # ``prepare`` will say what is wrong with it
+        return ""  # ``prepare`` reports the error
 
 
 def airflow_tasks(session: Session, dag_id: str, run_id: str, group: str = "") -> tuple[AirflowTask, ...]:
@@ -98,7 +98,7 @@ def airflow_tasks(session: Session, dag_id: str, run_id: str, group: str = "") -
 
 
 def tagged_dags(session: Session) -> set[str]:
-    """The ids of the DAGs with our tag that are still defined somewhere."""
+    """The ids of the DAGs with our tag that still exist in a DAG file."""
     query = (
         select(DagModel.dag_id)
         .join(DagTag, DagTag.dag_id == DagModel.dag_id)
@@ -108,7 +108,7 @@ def tagged_dags(session: Session) -> set[str]:
 
 
 def schedules(session: Session, dag_ids: Sequence[str]) -> dict[str, str]:
-    """When each DAG is started, in Airflow's words."""
+    """The schedule of each DAG, as Airflow describes it."""
     query = select(DagModel).where(DagModel.dag_id.in_(dag_ids))
     return {one.dag_id: _schedule(one) for one in session.scalars(query)}
 

@@ -1,4 +1,4 @@
-"""What ``/api/v1`` answers with, as types: the schema of the API is made of them, and tests hold answers to it."""
+"""The answers of ``/api/v1`` as types: the schema of the API is made from them, and tests check answers against it."""
 
 from __future__ import annotations
 
@@ -73,12 +73,12 @@ class WhatIf(_OfRun):
     what_if: WhatIfView
 
 
-#: What any route may answer instead: no login, no permission, nothing there, an address that cannot be read.
+#: The errors that any route may answer with.
 _REFUSALS = {
-    401: "No login.",
-    403: "A login without the permission.",
+    401: "Not logged in.",
+    403: "The user has no permission to read this.",
     404: "There is no such DAG, run or document.",
-    422: "A part of the address is none.",
+    422: "A part of the address is not valid.",
 }
 
 
@@ -86,7 +86,7 @@ def answers(good: type[BaseModel]) -> dict[int | str, dict[str, Any]]:
     """The answers of a route, for its schema.
 
     Args:
-        good: what it answers with where nothing is in the way.
+        good: the type of a successful answer.
     """
     refused: dict[int | str, dict[str, Any]] = {
         code: {"model": Refusal, "description": words} for code, words in _REFUSALS.items()

@@ -1,4 +1,4 @@
-"""``/api/v1``: the same facts for programs, under the same rules."""
+"""``/api/v1``: the facts of the pages as JSON, with the same permissions."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _RUN = "/dags/{dag_id}/runs/{run_id}"
 
 
 def is_asked(request: Request) -> bool:
-    """Whether a request is for the API, and its answer for a program."""
+    """Whether a request is for the API, so that errors are answered as JSON."""
     mount = request.scope.get("root_path", "")
     return str(request.scope["path"]).removeprefix(mount).startswith("/api/")
 
 
 @router.get("/openapi.json", include_in_schema=False)
 def schema() -> Any:
-    """The schema of these routes, for whoever has a login."""
+    """The schema of these routes, for users with a login."""
     return harden(Response(json.dumps(_schema()), media_type="application/json"))
 
 
@@ -128,7 +128,7 @@ def _answer(**values: Any) -> Response:
 
 
 def _plain(value: Any) -> Any:
-    """Views and documents as mappings, however they are nested."""
+    """Views and documents, nested or not, as what JSON can hold."""
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, BaseModel):

@@ -1,4 +1,4 @@
-"""The app: routes behind a login, and an answer in one sentence to everything that goes wrong."""
+"""The app: routes behind a login; every error is answered in one sentence."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def create_app() -> FastAPI:
     app.include_router(files.router)
     app.include_router(api.router)
     app.include_router(pages.router)
-    # Whatever else is asked for is not found, and that too is told to nobody without a login.
+    # Every other address is not found, and no one without a login learns even that.
     app.add_api_route("/{_:path}", _nothing, methods=["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
     app.add_exception_handler(HTTPException, _refused)
     app.add_exception_handler(RequestValidationError, _not_understood)
@@ -74,9 +74,9 @@ def _unreadable(request: Request, err: Exception) -> Any:
 
 
 def _broken(request: Request, err: Exception) -> Any:
-    """What nobody foresaw: the log has the trace, the page has a sentence."""
+    """An unexpected error: the log has the traceback, the page has a sentence."""
     log.error("a page failed", path=request.url.path, kind=type(err).__name__)
-    sentence = "Skewless could not make this page; the API server's log says why."
+    sentence = "Skewless could not make this page; see the log of the API server."
     return _answer(request, HTTPStatus.INTERNAL_SERVER_ERROR, sentence)
 
 

@@ -13,23 +13,23 @@ from skewless_airflow.web.security import harden
 
 router = APIRouter()
 
-#: What may leave, and as what.
+#: The kinds of files that are served, by suffix.
 _KINDS = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
 
 @router.get("/static/{path:path}")
 def static(path: str) -> Any:
-    """A file of ours."""
+    """A static file."""
     found = harden(_file(STATIC, path))
     found.headers["Cache-Control"] = "private, max-age=600"
     return found
 
 
 def _file(folder: Path, path: str) -> FileResponse:
-    """A file below a folder, however the path to it is written.
+    """A file below a folder.
 
     Raises:
-        HTTPException: there is none, or it is elsewhere, also by way of a link.
+        HTTPException: there is no such file, or the path leads outside of the folder, perhaps through a link.
     """
     missing = HTTPException(status.HTTP_404_NOT_FOUND, "There is no such file.")
     if "\0" in path or "\\" in path:
@@ -38,7 +38,7 @@ def _file(folder: Path, path: str) -> FileResponse:
     try:
         found = (root / path).resolve()
         inside = found.is_relative_to(root) and found.is_file()
-    except (OSError, RuntimeError, ValueError):  # a name too long, links in a circle
+    except (OSError, RuntimeError, ValueError):  # the name is too long, or links form a circle
         raise missing from None
     if not inside or found.suffix.lower() not in _KINDS:
         raise missing

@@ -1,4 +1,4 @@
-"""The pages: each reads its view and renders it."""
+"""The pages: each route reads its view and renders it."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from skewless_airflow.web.views.what_if import read_what_if
 router = APIRouter()
 
 _PLAN_TASK = re.compile(r"(?:.+\.)?stage_(\d{1,4})\.plan")
-#: Bars of all stages of a run together, and of one stage at least.
+#: At most so many bars for all stages of a run together, and at least so many for each stage.
 _MOST_BARS, _FEWEST_BARS = 480, 12
-#: After so long the page of replays shows those that there are, and asks again for the others.
+#: After so many seconds the page of replays shows those that are done, and asks for the others later.
 _PATIENCE_SECONDS = 3.0
-#: A replay takes up to a minute for a large run; nobody asks for more policies than there are.
+#: A replay of a large run takes up to a minute, so the number of policies in a request is limited.
 Policies = Annotated[list[str], Query(alias="policy", max_length=2 * len(POLICIES))]
 
 
@@ -50,7 +50,7 @@ def jobs(request: Request, user: GetUserDep, session: SessionDep) -> Any:
 
 
 def readable_jobs(user: Any, session: Any, most: int) -> tuple[JobRow, ...]:
-    """The DAGs with our tag or with run directories, of those that the user may read, and so many runs of each."""
+    """The jobs that the user may read, DAGs with our tag or with run directories, each with at most ``most`` runs."""
     allowed = get_auth_manager().get_authorized_dag_ids(user=user, method="GET", session=session)
     groups = groups_with_runs()
     ours = (tagged_dags(session) | groups.keys()) & allowed
@@ -123,14 +123,14 @@ def decision(request: Request, dag_id: DagId, run_id: RunId, group: Group, task_
 
 
 def _group_of(dag_id: str, task_id: str) -> str:
-    """The aggregation of several that a task belongs to, by the groups around it; "" for the only one."""
+    """The name of the aggregation that a task belongs to, from the groups around it; "" for the only one of a DAG."""
     known = groups_with_runs().get(dag_id, [])
     return next((part for part in reversed(task_id.split(".")[:-1]) if part in known), "")
 
 
 @router.get("/dags/{dag_id}/runs/{run_id}/quality", dependencies=READ_RUN)
 def quality(request: Request, dag_id: DagId, run_id: RunId, group: Group, session: SessionDep) -> Any:
-    """The verdict on a result, with its history."""
+    """The quality report of a run, with the history of each check."""
     directory, airflow = open_run(dag_id, run_id, group), airflow_run(session, dag_id, run_id)
     found, job = read_quality(directory), read_job(directory)
     past = verdicts(dag_id, airflow_runs(session, dag_id), group) if found else []
@@ -149,7 +149,7 @@ def quality(request: Request, dag_id: DagId, run_id: RunId, group: Group, sessio
 
 @router.get("/dags/{dag_id}/runs/{run_id}/what-if", dependencies=READ_RUN)
 async def what_if(request: Request, dag_id: DagId, run_id: RunId, group: Group, policies: Policies = []) -> Any:  # noqa: B006  # FastAPI's
-    """A run under other policies; without one, as it ran."""
+    """A run as it ran, and replayed under other policies."""
     chosen = known_policies(policies)
     told = await read_what_if(open_run(dag_id, run_id, group), chosen, _PATIENCE_SECONDS)
     return page(
@@ -166,7 +166,7 @@ async def what_if(request: Request, dag_id: DagId, run_id: RunId, group: Group, 
 
 
 def known_policies(names: list[str]) -> tuple[str, ...]:
-    """The policies that are asked for, each once.
+    """The policies of a request, each once.
 
     Raises:
         HTTPException: there is no such policy.

@@ -1,7 +1,7 @@
-"""How the pages are made known to Airflow: tabs, the navigation entry, and the mounted app.
+"""Registers the pages with Airflow: tabs, the navigation entry, and the mounted app.
 
-Every process of Airflow loads plugins, and only the API server serves pages. So nothing here imports
-FastAPI or Airflow's own API: the app is built when it is first asked for something.
+Every process of Airflow loads plugins, but only the API server serves pages. So nothing here imports FastAPI or
+Airflow's own API: the app is built at the first request.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, MutableMapping
 from functools import cached_property
 from typing import Any
-from urllib.parse import quote
 
 #: Where the app is mounted.
 PREFIX = "/skewless"
@@ -23,7 +22,7 @@ class SkewlessWeb:
 
     @cached_property
     def _app(self) -> _Asgi:
-        from skewless_airflow.web.app import create_app  # noqa: PLC0415  # see above: not in every process
+        from skewless_airflow.web.app import create_app  # noqa: PLC0415  # see above: only in the API server
 
         return create_app()
 
@@ -35,15 +34,6 @@ class SkewlessWeb:
     ) -> None:
         """Serve one request."""
         await self._app(scope, receive, send)
-
-
-def run_address(dag_id: str, run_id: str, page: str = "skew") -> str:
-    """The address of a page about a run, relative to Airflow's root: for links of operators and of asset events.
-
-    >>> run_address("nightly", "manual__2026-11-20T02:00:00+00:00", "quality")
-    'skewless/dags/nightly/runs/manual__2026-11-20T02%3A00%3A00%2B00%3A00/quality'
-    """
-    return f"{PREFIX.strip('/')}/dags/{quote(dag_id, safe='')}/runs/{quote(run_id, safe='')}/{page}"
 
 
 def fastapi_apps() -> list[dict[str, Any]]:
@@ -64,7 +54,7 @@ def external_views() -> list[dict[str, Any]]:
             "name": "Skewless",
             "href": f"{at}/",
             "destination": "nav",
-            "nav_top_level": True,  # and not in a menu, where there are several plugins
+            "nav_top_level": True,  # not in the menu that Airflow makes for several plugins
             "url_route": "skewless",
             **icons,
         },

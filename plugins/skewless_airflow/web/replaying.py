@@ -1,8 +1,8 @@
-"""Replays in processes of their own: one for each question, whoever asks it, and within limits.
+"""Replays in processes of their own, with limits on time and memory.
 
 A replay of ten thousand tasks takes a core for a minute. In a thread of the API server it would hold up all other
-requests. So one process at a time plays the questions, at a low priority. Requests that ask the same question wait for
-one replay, and answers are kept.
+requests. So one process at a time computes the replays, at a low priority. Requests that ask the same question wait
+for the same replay, and answers are kept.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from typing import IO, NamedTuple, cast
 from skewless.errors import SkewlessError
 from skewless.replay.replay import Replayed
 
-#: After so long nobody waits any more for a policy's replay; 10,000 tasks took 21 to 72 s.
+#: The longest time for the replay of one policy; 10,000 tasks took 21 to 72 s.
 LIMIT_SECONDS = 180.0
-#: Of address space, for one process.
+#: The largest address space of one process.
 MEMORY_BYTES = 6 << 30
-#: Answers that are kept.
+#: How many answers are kept.
 _KEPT = 1024
 _PLAYER = "skewless_airflow.web.views.what_if"
 _PLUGINS = Path(__file__).parents[2]
 
-#: A run under a policy, or why it cannot be played.
+#: A run under a policy, or why it cannot be replayed.
 Answer = Replayed | str
 
 
 class TooManyReplaysError(SkewlessError):
-    """Others wait already, as many as may."""
+    """The queue of replays is full."""
 
 
 class _LostError(SkewlessError):
@@ -45,11 +45,11 @@ class _LostError(SkewlessError):
 
 
 class Question(NamedTuple):
-    """What a run would have come to.
+    """A run to be replayed under a policy.
 
     Attributes:
         location: of the run directory.
-        mark: what changes when another stage of it commits.
+        mark: a text that changes when another stage of it commits.
         policy: its name; "" for the run as it ran.
     """
 
@@ -59,12 +59,12 @@ class Question(NamedTuple):
 
 
 class Replays:
-    """Plays what is asked, one process after the other.
+    """Replays runs, one process after the other.
 
     Args:
         limit_seconds: for each policy.
         memory_bytes: for each process.
-        waiting: questions that may wait beside the one that is played.
+        waiting: how many requests may wait for their turn.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Replays:
         self._worker: threading.Thread | None = None
 
     def ask(self, location: str, mark: str, policies: Sequence[str]) -> list[Future[Answer]]:
-        """The answers about a run, by policy: those that are known, those that are under way, and those that begin now.
+        """The answers about a run, in the order of the policies: known, under way, or begun by this call.
 
         Raises:
             TooManyReplaysError: too many others wait.
@@ -100,7 +100,7 @@ class Replays:
             return found
 
     def _begin(self) -> None:
-        # A daemon: a server that is stopped does not wait for a replay.
+        # A daemon thread: a server that stops does not wait for a replay.
         if self._worker is None or not self._worker.is_alive():
             self._worker = threading.Thread(target=self._work, name="what-if", daemon=True)
             self._worker.start()
@@ -115,7 +115,7 @@ class Replays:
                         self._known[questions[answered]].set_result(answer)
                         answered += 1
                 except (_LostError, OSError, ValueError) as err:
-                    # A process that was ended takes one question with it; the next one begins with those behind it.
+                    # A process that was killed leaves its question unanswered; the next one goes on after it.
                     self._known[questions[answered]].set_result(str(err))
                     answered += 1
                 questions = questions[answered:]
@@ -128,7 +128,7 @@ class Replays:
         """
         path = os.pathsep.join(filter(None, (str(_PLUGINS), os.environ.get("PYTHONPATH"))))
         with subprocess.Popen(  # noqa: S603  # our own program, and the question is no argument
-            # -P: a json.py in the folder that the server happens to be started in is not ours.
+            # -P: a json.py in the folder in which the server was started must not be imported.
             [sys.executable, "-P", "-m", _PLAYER],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -158,12 +158,12 @@ class Replays:
                 yield _answer(line)
 
 
-#: Those of this API server.
+#: The replays of this API server.
 REPLAYS = Replays()
 
 
 def _under_way() -> Future[Answer]:
-    """A future that nobody can cancel: others may wait for it too."""
+    """A future that cannot be cancelled: several requests may wait for it."""
     future: Future[Answer] = Future()
     future.set_running_or_notify_cancel()
     return future

@@ -1,4 +1,4 @@
-"""Run directories as pages find them: at any moment of their lives, read once, remembered while unchanged."""
+"""Run directories as pages read them: at any moment of a run, each file once as long as it does not change."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from skewless.run.directory import RunDirectory
 from skewless_airflow.places import data_root
 from skewless_airflow.run_store import run_location
 
-#: Between the ids of a DAG and of a group in it, in the name of their folder; neither id can have it.
+#: Separates the ids of a DAG and of a group in the name of their folder; neither can contain it.
 _BETWEEN = "+"
 
 
 def open_run(dag_id: str, run_id: str, group: str = "") -> RunDirectory:
-    """The run directory of an Airflow run, whether it exists or not; nothing of an earlier look is kept.
+    """The run directory of an Airflow run, whether it exists or not, without cached listings.
 
     Args:
         dag_id: of the run.
@@ -23,12 +23,12 @@ def open_run(dag_id: str, run_id: str, group: str = "") -> RunDirectory:
         group: the name of one aggregation of several in a DAG; empty for the only one.
     """
     run = RunDirectory(run_location(_folder(dag_id, group), run_id))
-    run.fs.invalidate_cache()  # a listing of an object store that is older than the run's last commit
+    run.fs.invalidate_cache()  # a cached listing of an object store may be older than the run's last commit
     return run
 
 
 def stamp(run: RunDirectory, name: str) -> str | None:
-    """What changes when a file does; None if there is no such file."""
+    """A text that changes when a file does; None if there is no such file."""
     try:
         info = run.fs.info(f"{run.root}/{name}")
     except OSError as err:
@@ -44,7 +44,7 @@ class RunFolder:
     """A run directory in a listing.
 
     Attributes:
-        name: of the folder; ``run_location`` takes it as a run id, too.
+        name: of the folder; ``run_location`` accepts it as a run id.
         moment: when something was last put into it, in seconds since 1970; 0 where the file system does not say.
     """
 
@@ -58,7 +58,7 @@ def run_folders(dag_id: str, group: str = "") -> list[RunFolder]:
 
 
 def groups_with_runs() -> dict[str, list[str]]:
-    """For each DAG with run directories the names of its aggregations, sorted; "" is the only one of a DAG."""
+    """The sorted names of the aggregations of each DAG that has run directories; "" is the only one of a DAG."""
     found: dict[str, list[str]] = {}
     for name, _ in sorted(_folders(f"{data_root()}/runs")):
         dag_id, _, group = name.partition(_BETWEEN)
@@ -67,7 +67,7 @@ def groups_with_runs() -> dict[str, list[str]]:
 
 
 def is_absence(err: OSError) -> bool:
-    """Whether an error says that there is no such file: also of a name that no file can have, as addresses may give."""
+    """Whether an error means that there is no such file; a name from an address may be one that no file can have."""
     return isinstance(err, FileNotFoundError | NotADirectoryError) or err.errno == errno.ENAMETOOLONG
 
 

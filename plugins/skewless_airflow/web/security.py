@@ -1,7 +1,7 @@
-"""Who may see what, and which names may come in through an address.
+"""Who may see what, and which names an address may contain.
 
-Airflow mounts a plugin's app without authentication. Here every route asks for a login and the right
-to see plugins, and every route about a DAG for the right to read that DAG.
+Airflow mounts a plugin's app without authentication. Here every route requires a login and the permission to see
+plugins, and every route about a DAG the permission to read that DAG.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fastapi import Depends, HTTPException, Path, Query, status
 from fastapi.responses import Response
 from sqlalchemy import select
 
-#: Nothing is loaded from elsewhere, nothing is executed, and nobody else may frame a page.
+#: Pages load nothing from other hosts, run no scripts, and other sites may not frame them.
 _STRICT = {
     "default-src": "'none'",
     "style-src": "'self'",
@@ -27,7 +27,7 @@ _STRICT = {
     "frame-ancestors": "'self'",
 }
 
-#: A page of a run that goes on runs one script of ours, which asks for the page again.
+#: The page of a run that has not ended runs one script of ours, which reloads the page.
 _REFRESHING = {**_STRICT, "script-src": "'self'", "connect-src": "'self'"}
 
 
@@ -51,17 +51,17 @@ def harden(response: Response) -> Response:
 
 
 def shaped_dag_id(dag_id: Annotated[str, Path()]) -> str:
-    """An id that Airflow could have given: it becomes part of a path and of queries, so it is not ``..``, say."""
+    """A DAG id of valid form: it becomes part of a path and of queries, so ``..`` is refused, for example."""
     if not _DAG_ID.fullmatch(dag_id):
         raise HTTPException(
             status.HTTP_422_UNPROCESSABLE_CONTENT,
-            "The DAG id in the address is none: it should be letters, digits, dots, dashes and underscores.",
+            "The DAG id in the address is not valid: it may contain letters, digits, dots, dashes and underscores.",
         )
     return dag_id
 
 
 def known_dag_id(dag_id: Annotated[str, Depends(shaped_dag_id)], session: SessionDep) -> str:
-    """The id of a DAG that Airflow knows: any other has no team and no owner who could have granted anything."""
+    """The id of a DAG that Airflow knows: for any other there are no permissions to check."""
     if session.scalar(select(DagModel.dag_id).where(DagModel.dag_id == dag_id)) != dag_id:
         raise HTTPException(status.HTTP_404_NOT_FOUND, f"Airflow knows no DAG {dag_id}.")
     return dag_id
@@ -73,8 +73,8 @@ def shaped_run_id(run_id: Annotated[str, Path()]) -> str:
     if bad or run_id in {"~", ".", ".."}:
         raise HTTPException(
             status.HTTP_422_UNPROCESSABLE_CONTENT,
-            f"The run id in the address is none: it should be at most {_LONGEST_RUN_ID} printable characters without "
-            "a slash.",
+            f"The run id in the address is not valid: it may be at most {_LONGEST_RUN_ID} printable characters "
+            "without a slash.",
         )
     return run_id
 
@@ -84,20 +84,20 @@ def shaped_group(group: Annotated[str, Query()] = "") -> str:
     if group and not _DAG_ID.fullmatch(group):
         raise HTTPException(
             status.HTTP_422_UNPROCESSABLE_CONTENT,
-            "The group in the address is none: it should be letters, digits, dots, dashes and underscores.",
+            "The group in the address is not valid: it may contain letters, digits, dots, dashes and underscores.",
         )
     return group
 
 
-#: A login, and the right to see plugins: asked of every route.
+#: A login and the permission to see plugins: required by every route.
 LOGIN: list[Any] = [Depends(requires_access_view(AccessView.PLUGINS))]
-#: The right to read the runs of the DAG in the address, which is known to Airflow.
+#: The permission to read the runs of the DAG in the address, which Airflow has to know.
 READ_DAG: list[Any] = [
     Depends(shaped_dag_id),
     Depends(requires_access_dag("GET", DagAccessEntity.RUN)),
     Depends(known_dag_id),
 ]
-#: The same, and the right to read its tasks.
+#: The same, and the permission to read its tasks.
 READ_RUN: list[Any] = [
     Depends(shaped_dag_id),
     Depends(shaped_run_id),

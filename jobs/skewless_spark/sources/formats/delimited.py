@@ -1,4 +1,4 @@
-"""CSV: a line is a row, fields may be quoted, an empty field is null and a quoted empty one is not."""
+"""CSV: a line is a row, fields may be quoted, and an empty field is null unless it is quoted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def header_of(line: bytes, delimiter: str, file: str) -> list[str]:
     """The column names that the first line of a file gives.
 
     Raises:
-        InputError: it names none, or one twice.
+        InputError: there are no names, or one occurs twice.
     """
     try:
         names = next(csv.reader([line.decode().rstrip("\r\n")], delimiter=delimiter), [])
@@ -33,10 +33,10 @@ def header_of(line: bytes, delimiter: str, file: str) -> list[str]:
 
 
 def read(unit: Unit, source: Source, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The named columns of a unit, typed, some batches of them.
+    """The named columns of a unit in their types, in batches.
 
     Raises:
-        InputError: a line is not what the spec declares; names file and line.
+        InputError: a line is not what the spec declares; the error names file and line.
     """
     for block in blocks(unit.path, unit.span):
         below = block

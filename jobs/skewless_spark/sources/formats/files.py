@@ -1,4 +1,4 @@
-"""The files of an input: finding them and opening them."""
+"""Finds and opens the files of an input."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from skewless.errors import InputError
 from skewless.run.written_path import as_written
 from skewless_spark.sources.formats.local_files import files_below, refuse_linked_on_the_way
 
-#: Endings of compressed texts, which are read from their beginning and never cut.
+#: The name endings of compressed texts, which are read from their beginning and never cut.
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 
 
@@ -22,7 +22,7 @@ def open_input(path: str) -> tuple[fsspec.AbstractFileSystem, str]:
     """The file system of an input and the path in it.
 
     Raises:
-        InputError: nobody here knows such a file system.
+        InputError: the file system is unknown, or its package is not installed.
     """
     try:
         fs, root = fsspec.core.url_to_fs(path)
@@ -40,7 +40,7 @@ def find(path: str) -> list[str]:
         Their paths in the file system.
 
     Raises:
-        InputError: there is nothing, a name that Hadoop cannot read, or what is no file that can be read to its end.
+        InputError: there is nothing at the path, Hadoop cannot read a name, or something there is not a plain file.
     """
     fs, root = open_input(path)
     files = _found(fs, root, path)
@@ -55,7 +55,7 @@ def find(path: str) -> list[str]:
 def _found(fs: fsspec.AbstractFileSystem, root: str, path: str) -> list[str]:
     local = isinstance(fs, LocalFileSystem)
     if not (os.path.lexists(root) if local else fs.exists(root)):
-        # Only now a glob: a folder may be called "[1]".
+        # Only a path that does not exist is a glob: a folder may be called "[1]".
         if local and _is_glob(root):
             refuse_linked_on_the_way(root)
         matched = [str(one) for one in fs.glob(root)] if _is_glob(root) else []
@@ -86,9 +86,9 @@ def _hidden(name: str) -> bool:
 
 
 def _dotted(pattern: str, match: str) -> bool:
-    """Whether a wildcard has come to a name that begins with a dot: as in a shell, a pattern has to say the dot.
+    """Whether a wildcard matched a name that begins with a dot. As in a shell, the pattern must contain the dot.
 
-    fsspec's wildcards match it without. Beside a published folder are its old versions, in a folder of such a name.
+    fsspec's wildcards match it anyway. The old versions of a published folder are in a folder with such a name.
     """
     said = [part for part in pattern.split("/") if part.startswith(".")]
     dotted = [part for part in match.split("/") if part.startswith(".")]
@@ -96,7 +96,7 @@ def _dotted(pattern: str, match: str) -> bool:
 
 
 def open_file(path: str) -> IO[bytes]:
-    """A file for reading in order: of a remote file system ahead of the reader, a compressed one as its text."""
+    """A file opened for reading in order. A remote file is read ahead, and a compressed file is decompressed."""
     fs, file = fsspec.core.url_to_fs(path)
     compression = "infer" if path.endswith(COMPRESSED) else None
     opened: IO[bytes] = fs.open(file, "rb", compression=compression)

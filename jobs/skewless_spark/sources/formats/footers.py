@@ -1,4 +1,4 @@
-"""What the footers of Parquet and ORC files say: the columns, and the rows of each piece."""
+"""The footers of Parquet and ORC files: the columns, and the rows of each row group or stripe."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from skewless_spark.sources.formats.spark_types import spark_type_of, spark_type
 
 
 class Footer(NamedTuple):
-    """A file as its footer tells it.
+    """What the footer says about a file.
 
     Attributes:
-        types: Spark SQL type of each column.
-        rows: of the whole file.
-        pieces: ``(rows, bytes)`` of each row group or stripe, in order; empty where they are not known.
+        types: the Spark SQL type of each column.
+        rows: the rows of the whole file.
+        pieces: ``(rows, bytes)`` of each row group or stripe, in order; empty if they are not known.
     """
 
     types: dict[str, str]
@@ -36,10 +36,10 @@ def footer_of(fs: fsspec.AbstractFileSystem, file: str, kind: str, path: str) ->
         fs: the file system.
         file: the path in it.
         kind: parquet or orc.
-        path: the file for messages, as its user would write it.
+        path: the path in error messages, as a user would write it.
 
     Raises:
-        InputError: the file is none of its format.
+        InputError: the file has another format.
     """
     name = {"parquet": "Parquet", "orc": "ORC"}[kind]
     try:
@@ -53,7 +53,7 @@ def _parquet(fs: fsspec.AbstractFileSystem, file: str) -> Footer:
     with fs.open(file, "rb") as opened:
         metadata = pq.read_metadata(opened)
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-    # What a file takes, shared out by what its groups take uncompressed: asking each column chunk takes long.
+    # The uncompressed bytes of the groups give the proportions; adding up compressed column chunks would take long.
     return Footer(
         spark_types_of(metadata), metadata.num_rows, [(group.num_rows, group.total_byte_size) for group in groups]
     )
@@ -65,7 +65,7 @@ def _orc(fs: fsspec.AbstractFileSystem, file: str) -> Footer:
         raise OSError("it is empty")
     with fs.open(file, "rb") as opened:
         read = orc.ORCFile(opened)
-        # Arrow reads a timestamp as one of nanoseconds; the file has it as Spark wrote it.
+        # Arrow reads timestamps of ORC as nanoseconds, whatever the file has.
         types = {
             field.name: ("timestamp" if pa.types.is_timestamp(field.type) else spark_type_of(field.type))
             for field in read.schema

@@ -1,4 +1,4 @@
-"""JSON lines: an object in each line; a field that is missing is null, one that nobody asks for is skipped."""
+"""JSON lines: an object in each line. A missing field is null; a field that is not needed is skipped."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from skewless_spark.sources.formats.lines import Block, blocks
 from skewless_spark.sources.formats.spark_types import arrow_type_of, spark_type_of
 from skewless_spark.sources.formats.text_values import cast_text, first_bad
 
-#: Types whose values JSON writes as texts.
+#: Types whose values are texts in JSON.
 _AS_TEXT = ("date", "timestamp", "timestamp_ntz", "binary")
 
 
 def infer(block: Block, file: str) -> dict[str, str]:
-    """The Spark SQL types of the fields of some lines; a text is a string, whatever it looks like.
+    """The Spark SQL types of the fields of some lines. A text is always a string, even if it looks like a date.
 
     Raises:
-        InputError: a line is no JSON object.
+        InputError: a line is not a JSON object.
     """
     table = _table(block, file, None)
     kinds = {field.name: field.type for field in table.schema}
@@ -33,10 +33,10 @@ def infer(block: Block, file: str) -> dict[str, str]:
 
 
 def read(unit: Unit, source: Source, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The named columns of a unit, typed, some batches of them.
+    """The named columns of a unit in their types, in batches.
 
     Raises:
-        InputError: a line is not what the spec declares; names file and line.
+        InputError: a line is not what the spec declares; the error names file and line.
     """
     kinds = {name: source.columns[name] for name in columns}
     schema = pa.schema(
@@ -80,7 +80,7 @@ def _typed(block: Block, unit: Unit, name: str, texts: pa.Array, kind: str) -> p
 
 
 def _refusal(block: Block, file: str, schema: pa.Schema | None, reason: str) -> InputError:
-    """Looked for line by line only now that something is wrong."""
+    """The error of a block that cannot be read: the first bad line, searched for only now."""
     lines = block.text.split(b"\n")
     for line in _rows_of(block):
         try:
@@ -98,7 +98,7 @@ def _refusal(block: Block, file: str, schema: pa.Schema | None, reason: str) -> 
 
 
 def _odd_field(line: bytes, schema: pa.Schema) -> str:
-    """The field of a line that is not of its type, if one is."""
+    """The first field of a line that does not have its type; empty if all have."""
     for field in schema:
         options = pa_json.ParseOptions(explicit_schema=pa.schema([field]), unexpected_field_behavior="ignore")
         try:

@@ -8,18 +8,18 @@ from typing import IO, NamedTuple
 from skewless_spark.sources.formats.files import open_file
 
 BLOCK_BYTES = 4 << 20
-#: A range ends in the middle of a line: so much is read at a time to find where that ends.
+#: A range may end in the middle of a line: bytes that are read at a time to find the end of that line.
 _TAIL_BYTES = 1 << 12
 _MARK = b"\xef\xbb\xbf"
 
 
 class Block(NamedTuple):
-    """Some whole lines of a file; a line end is one newline, whatever it is in the file.
+    """Some whole lines of a file. All line ends are converted to one newline.
 
     Attributes:
-        text: the lines, each but the last of a file with its newline.
-        offset: the byte of the range's first line; 0 for the beginning of a file.
-        line: lines between that and this block.
+        text: the lines, each with its newline except for the last of a file.
+        offset: the byte at which the range begins; 0 for the beginning of a file.
+        line: the number of lines in the range before this block.
     """
 
     text: bytes
@@ -27,7 +27,7 @@ class Block(NamedTuple):
     line: int
 
     def place(self, line: int) -> str:
-        """Where a line of the block is, in words, counted from 0."""
+        """The position of a line of the block, counted from 0, in words for error messages."""
         number = self.line + line + 1
         return f"line {number:,}" if not self.offset else f"line {number:,} after byte {self.offset:,}"
 
@@ -35,7 +35,7 @@ class Block(NamedTuple):
 def blocks(path: str, span: tuple[int, int] | None) -> Iterator[Block]:
     """The lines that begin in a range, or all lines of a file, a block at a time.
 
-    Of a range not more is read than its bytes, the one before, and what the last line takes beyond its end.
+    For a range, only its bytes are read, the byte before it, and the rest of its last line.
     """
     with open_file(path) as opened:
         start, end = span or (0, None)

@@ -1,4 +1,4 @@
-"""The files of an input on a local or shared file system: what is no plain file there is told, not passed over."""
+"""The files of an input on a local or shared file system. What is not a plain file is refused, and not passed over."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _KINDS = {
 
 
 def files_below(root: str, hidden: Callable[[str], bool]) -> Iterator[str]:
-    """The files at a path, or in a folder and the folders in it; the path itself may be a link.
+    """The file at a path, or the files in a folder and its subfolders. The path itself may be a link.
 
     Args:
         root: the path.
-        hidden: whether a name, or one further up, is no data.
+        hidden: whether a relative path is not data, by its name or the name of a folder in it.
 
     Raises:
-        InputError: something among them is no file that can be read to its end, or a folder cannot be listed.
+        InputError: something there is not a plain file, or a folder cannot be listed.
     """
     if not os.path.isdir(root):  # noqa: PTH112  # paths are text here, as fsspec has them
         yield _regular(root)
@@ -40,10 +40,10 @@ def files_below(root: str, hidden: Callable[[str], bool]) -> Iterator[str]:
 
 
 def refuse_linked_on_the_way(pattern: str) -> None:
-    """Refuse a folder that a glob would have to go through, and that fsspec passes over without a word.
+    """Refuse folders that fsspec would silently leave out of a glob.
 
     Raises:
-        InputError: there is one, as it is a link or cannot be listed.
+        InputError: a folder that the glob matches is a link, or cannot be listed.
     """
     parts = pattern.split("/")
     first = next(number for number, part in enumerate(parts) if any(sign in part for sign in "*?["))
@@ -60,10 +60,10 @@ def refuse_linked_on_the_way(pattern: str) -> None:
 
 
 def _regular(path: str) -> str:
-    """The path of a file that can be read to its end, links followed.
+    """The path of a plain file, or of a link to one.
 
     Raises:
-        InputError: it is something else; a FIFO would be waited for.
+        InputError: it is something else; reading a FIFO, for example, would wait forever.
     """
     try:
         mode = os.stat(path).st_mode  # noqa: PTH116

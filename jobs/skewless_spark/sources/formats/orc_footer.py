@@ -1,7 +1,7 @@
-"""The rows and bytes of each stripe of an ORC file, which pyarrow reads but does not tell.
+"""The rows and bytes of each stripe of an ORC file, which pyarrow knows but does not return.
 
-The file ends with a postscript of protocol buffers, before it the footer, compressed as a column
-is (ORC specification v1, "File Tail"). Only the few fields that are needed are read.
+The file ends with a postscript in protocol buffers; before it is the footer, compressed like the columns (ORC
+specification v1, "File Tail"). Only the few needed fields are read.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LONGEST_POSTSCRIPT = 256
 
 
 def stripes_of(opened: IO[bytes], size: int) -> list[tuple[int, int]] | None:
-    """``(rows, bytes)`` of each stripe; None where the footer is compressed in a way that nobody here knows."""
+    """``(rows, bytes)`` of each stripe; None if the footer has an unknown compression."""
     opened.seek(max(0, size - _LONGEST_POSTSCRIPT))
     end = opened.read(_LONGEST_POSTSCRIPT)
     post = dict(_fields(end[-1 - end[-1] : -1]))
@@ -33,7 +33,7 @@ def stripes_of(opened: IO[bytes], size: int) -> list[tuple[int, int]] | None:
 
 
 def _decompressed(raw: bytes, codec: int) -> bytes | None:
-    """The chunks of a stream: three bytes of length and of whether it is as it was, then the chunk."""
+    """A decompressed stream. Each chunk follows three bytes with its length and a flag for uncompressed chunks."""
     found = bytearray()
     at = 0
     while at < len(raw):

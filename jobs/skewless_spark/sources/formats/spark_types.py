@@ -1,4 +1,4 @@
-"""Types of columns, in the words of Spark SQL and of Arrow."""
+"""Types of columns in Spark SQL and in Arrow."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 
 from skewless.errors import SpecError
 
-#: Assumed types of an input without a single file, which has no schema of its own.
+#: Assumed types for an input without files, which has no schema.
 EMPTY_KEY_TYPE, EMPTY_COLUMN_TYPE = "string", "bigint"
 
-#: Begins the type of a column that Spark cannot read, or that no part of a job may use.
+#: The prefix of the type of a column that Spark cannot read, or that a job may not use.
 UNSUPPORTED = "unsupported "
 
 
@@ -27,12 +27,12 @@ def spark_types_of(metadata: pq.FileMetaData) -> dict[str, str]:
 
 
 def spark_type_of(kind: pa.DataType, physical: str = "") -> str:
-    """The Spark SQL type that Spark reads a Parquet column of an Arrow type as.
+    """The Spark SQL type as which Spark reads a Parquet column of an Arrow type.
 
     Args:
         kind: the Arrow type.
-        physical: the physical type in the file. INT96 is a timestamp that Spark reads, although
-            Arrow calls it one of nanoseconds; nanoseconds of any other kind Spark refuses.
+        physical: the physical type in the file. Arrow shows INT96 as nanoseconds, and Spark reads it as a
+            timestamp; Spark refuses all other nanoseconds.
     """
     if pa.types.is_dictionary(kind):
         found = spark_type_of(kind.value_type)
@@ -71,14 +71,14 @@ _ARROW_TYPES = {
     "timestamp_ntz": pa.timestamp("us"),
 }  # fmt: skip
 
-#: Other names that Spark SQL has for them.
+#: Synonyms of types in Spark SQL.
 _SYNONYMS = {"integer": "int", "long": "bigint", "short": "smallint", "byte": "tinyint", "real": "float"}
 
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
 
 def arrow_type_of(spark_type: str) -> pa.DataType:
-    """The Arrow type that Spark exchanges values of a Spark SQL type in."""
+    """The Arrow type in which Spark exchanges values of a Spark SQL type."""
     decimal = _DECIMAL.fullmatch(spark_type)
     if decimal:
         return pa.decimal128(int(decimal[1]), int(decimal[2]))
@@ -92,11 +92,11 @@ def declared_type(text: str, at: str, *, nested: bool) -> str:
 
     Args:
         text: as written, for example ``DECIMAL(10, 2)``.
-        at: where, for the message.
+        at: where the type is, for error messages.
         nested: whether it may be an array.
 
     Raises:
-        SpecError: it is none that a text can hold.
+        SpecError: it is not a type that a text can hold.
     """
     plain = re.sub(r"\s+", "", text).lower()
     plain = _SYNONYMS.get(plain, plain)

@@ -1,4 +1,4 @@
-"""Values of typed columns from their texts, and where the first one is that is none."""
+"""Values of typed columns from their texts, and the first text that is not a value of its type."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _ZONED = r":\d\d(\.\d+)?(Z|[+-]\d\d(:?\d\d)?)$"
 
 
 def cast_text(texts: pa.Array, spark_type: str) -> pa.Array:
-    """Texts as values of a type; null stays null. A timestamp without a zone is one of UTC.
+    """Texts as values of a type. Null stays null. A timestamp without a zone is in UTC.
 
     Raises:
-        pa.ArrowInvalid: a text is no such value.
+        pa.ArrowInvalid: a text is not a value of the type.
     """
     if spark_type == "timestamp":
         zoned = pc.match_substring_regex(texts, _ZONED)
@@ -27,7 +27,7 @@ def cast_text(texts: pa.Array, spark_type: str) -> pa.Array:
 
 
 def first_bad(texts: pa.Array, spark_type: str) -> int | None:
-    """The position of the first text that is no value of the type."""
+    """The position of the first text that is not a value of the type; None if all are."""
     if _good(texts, spark_type):
         return None
     low, high = 0, len(texts)

@@ -6,7 +6,7 @@ between any two steps is told in ``docs/decisions/0013-publication.md``.
 """
 
 from skewless.run.publication.places import beside, place_of, turns_folder
-from skewless.run.publication.publish import Turns, draw_turn, publish, publishing, require_passed, with_turn
+from skewless.run.publication.publish import publish, publishing, require_passed
 from skewless.run.publication.records import (
     PUBLISHED,
     Identity,
@@ -20,6 +20,7 @@ from skewless.run.publication.records import (
     record_of,
     superseded_by,
 )
+from skewless.run.publication.turns import Turns, draw_turn, with_turn
 
 __all__ = [
     "PUBLISHED",

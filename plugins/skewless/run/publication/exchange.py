@@ -13,6 +13,8 @@ from skewless.errors import SpecError
 
 #: How the name of an old version ends between two renames.
 ASIDE = ".aside"
+#: How the name of a folder begins in which the file system is tried.
+PROBE = "probe-"
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 _NO_EXCHANGE = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP})
@@ -57,7 +59,7 @@ def require_exchange(folder: Path, *, allow_gap: bool) -> None:
     """
     if allow_gap:
         return
-    place = folder / f"probe-{secrets.token_hex(8)}"
+    place = folder / f"{PROBE}{secrets.token_hex(8)}"
     names = [place / "a", place / "b"]
     for name in names:
         name.mkdir(parents=True)

@@ -17,12 +17,13 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from skewless.documents.job import Job
 from skewless.errors import RunDirectoryError, SpecError
-from skewless.run.publication.exchange import ASIDE, make_folder, put_back
+from skewless.run.publication.exchange import ASIDE, PROBE, make_folder, put_back
 from skewless.run.publication.records import manifest_of, published_path
 
 BUILDING = ".building"
@@ -175,20 +176,27 @@ def past_grace(sibling: Path, now: dt.datetime, grace: dt.timedelta) -> list[Kep
 
 
 def left_drafts(sibling: Path, before: dt.datetime) -> list[Path]:
-    """Drafts that have not changed since a moment: nobody called their attempts again.
+    """Drafts, and probes of the file system, that killed attempts have left: they have not changed since a moment.
 
     A version that an attempt set aside between two renames is not among them: it may be all that is left of its day.
     """
     slots = [slot for day in _folders(sibling / "drafts") for slot in _slots(day) if not slot.name.endswith(ASIDE)]
-    return [slot for slot in slots if _changed_before(slot, before)]
+    probes = [one for one in _folders(sibling) if one.name.startswith(PROBE)]
+    return [one for one in (*slots, *probes) if _changed_before(one, before)]
 
 
 def remove(folder: Path) -> None:
-    """Remove a version that nobody reads any more; what cannot be removed now goes another time."""
+    """Remove a version that nobody reads any more; what cannot be removed now goes another time.
+
+    It is renamed first, so that nobody takes a half of it for a version, whenever this ends.
+    """
     if folder.is_symlink() or not folder.is_dir():
         folder.unlink(missing_ok=True)
-    else:
-        shutil.rmtree(folder, ignore_errors=True)
+        return
+    if not folder.name.endswith(BUILDING):
+        with suppress(OSError):
+            folder = folder.rename(folder.with_name(folder.name + BUILDING))
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _changed_before(slot: Path, moment: dt.datetime) -> bool:

@@ -1,18 +1,17 @@
-"""The steps of a publication, in the order that makes each of them safe to be the last."""
+"""The steps of a publication, in an order in which a kill after any of them does no harm."""
 
 from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Generator
 from pathlib import Path
-from typing import Protocol
 
 from skewless.documents.commit import StepCommit
 from skewless.documents.job import Job
 from skewless.documents.quality import QualityReport
 from skewless.errors import LostRaceError, QualityError, RunDirectoryError
 from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, RunDirectory
-from skewless.run.publication.exchange import exchange, make_folder, require_exchange, sync_folder
+from skewless.run.publication.exchange import exchange, make_folder, sync_folder
 from skewless.run.publication.places import (
     Place,
     clear_drafts,
@@ -33,82 +32,16 @@ from skewless.run.publication.records import (
     published_path,
     record_of,
 )
+from skewless.run.publication.turns import Standing, Turns
 from skewless.run.publication.versions import build, lies_whole
-
-
-class Standing(Protocol):
-    """How far the turns of a day are; see ``skewless_leases.ownership.turns``."""
-
-    @property
-    def claimed(self) -> int:
-        """The highest turn that may be exchanged."""
-
-    @property
-    def claimant(self) -> str:
-        """Who claimed it."""
-
-    @property
-    def finished(self) -> int:
-        """The highest turn that was published."""
-
-    @property
-    def finisher(self) -> str:
-        """Who published in it."""
-
-
-class Turns(Protocol):
-    """The turns of an output folder's days; the face that calls has them (``skewless_leases.Turns``)."""
-
-    def draw(self, above: int = 0) -> int:
-        """The next turn, above one that is known."""
-
-    def look(self, name: str) -> Standing:
-        """How far the turns of a day are."""
-
-    def claim(self, name: str, turn: int, who: str) -> Standing:
-        """Claim a turn, unless a later one is claimed; how things stand then."""
-
-    def finish(self, name: str, turn: int, who: str) -> Standing:
-        """Finish a turn, unless a later one is finished; how things stand then."""
-
-
-def draw_turn(output_path: str, turns: Turns, *, allow_gap: bool) -> int:
-    """The turn of a run whose input is about to be pinned.
-
-    It is drawn before the input is listed. So the run with the latest turn lists its input after all others have
-    drawn their turns, however long a run takes between the two.
-
-    Args:
-        output_path: the resolved folder of the result.
-        turns: of its days.
-        allow_gap: as the spec has it.
-
-    Raises:
-        SpecError: the result could not be published there at once.
-        RunDirectoryError: it could not be published there at all.
-    """
-    try:
-        require_exchange(make_beside(output_path), allow_gap=allow_gap)
-    except OSError as err:
-        came = err.strerror or type(err).__name__
-        raise RunDirectoryError(output_path, "a folder beside which another can be made", came) from None
-    return turns.draw()
-
-
-def with_turn(job: Job, turn: int, turns: Turns) -> Job:
-    """The job with its turn; another one, if the published folder has a later one: the store of turns was lost."""
-    lying = manifest_of(place_of(job).target)
-    if lying is not None and lying.turn >= turn:
-        turn = turns.draw(above=lying.turn)
-    return job.model_copy(update={"turn": turn})
 
 
 def publish(run: RunDirectory, turns: Turns, now: dt.datetime) -> Publication:
     """Publish a validated result, unless a later run of the day has published.
 
-    Safe to be killed, paused and called again at any moment, from several processes at once. A run that was
-    published and lies there whole says so and touches nothing; what has been damaged since is repaired from the
-    committed result, if no later run has published.
+    It may be killed, paused and called again at any moment, by several processes at once. If the run's version lies in
+    the published folder, whole, nothing changes; if it was damaged since, it is repaired from the committed result,
+    unless a later run has published.
 
     Args:
         run: its directory.
@@ -135,23 +68,20 @@ def publish(run: RunDirectory, turns: Turns, now: dt.datetime) -> Publication:
 
 
 def publishing(run: RunDirectory, turns: Turns, now: dt.datetime) -> Generator[str, None, Publication]:
-    """``publish``, step by step: it yields the name of each step that is done, and may be stopped after any of them."""
+    """``publish``, step by step: yields the name of each step that is done; it may be stopped after any of them."""
     job, result = run.job(), run.committed(RESULT_STEP)
     require_passed(run, run.committed_document(run.committed(QUALITY_STEP), QUALITY_REPORT, QualityReport))
     place, record = place_of(job), record_of(run)
     if record is not None and (record.superseded or not record.turn):
         return record
     if not job.turn:
-        raise RunDirectoryError(
-            str(run), "a run with a turn, as prepare draws one", "one that an earlier release prepared",
-            "begin a new run",
-        )  # fmt: skip
+        raise RunDirectoryError.saying(str(run), "an earlier release prepared it without a turn", "begin a new run")
     try:
         return (yield from _Publisher(run, job, result, place, turns, now).steps(record))
     except OSError as err:
         came = err.strerror or type(err).__name__
-        raise RunDirectoryError(
-            str(place.target), "a folder that can be written", came, "mend that, and publish again"
+        raise RunDirectoryError.saying(
+            str(place.target), f"the day cannot be published ({came})", "mend that, and publish again"
         ) from None
 
 
@@ -171,7 +101,7 @@ class _Publisher:
             return record or self._superseded(over)
         lying = manifest_of(self.place.target)
         if record is not None and lying is not None and lying.turn > self.job.turn:
-            return record  # a later run is just publishing
+            return record  # a later run is publishing just now
         if not lies_whole(self.place, self.me):
             over = yield from self._exchanged()
             if over is not None:
@@ -192,7 +122,7 @@ class _Publisher:
         return record
 
     def _exchanged(self) -> Generator[str, None, Overtaken | None]:
-        """Build a draft, claim the turn, and exchange; or by whom the run is superseded."""
+        """Build a draft, claim the turn and exchange the folders; returns by whom the run is superseded, if it is."""
         place, turn, allow_gap = self.place, self.job.turn, self.job.spec.output.allow_gap
         make_beside(self.job.output_path)
         make_folder(place.drafts)
@@ -219,14 +149,14 @@ class _Publisher:
                 raise
             if (over := self._overtaken(self.turns.look(place.day))) is not None:
                 return over
-            raise self._lost("another attempt or run, which moved its draft away") from None
+            raise self._lost("another attempt or run, which moved the draft away") from None
         yield "exchanged"
         sync_folder(place.drafts)
         keep(place, draft, self.now)
         return None
 
     def _recalled(self, standing: Standing) -> Standing:
-        """How things stand, also where the store of turns was lost: then the published folder knows."""
+        """The standing of the day; if the store of turns was lost, the published folder knows it."""
         lying = manifest_of(self.place.target)
         if lying is None or lying.turn <= standing.claimed:
             return standing
@@ -239,21 +169,21 @@ class _Publisher:
         return Overtaken(by=by, turn=standing.finished)
 
     def _require_mine(self, who: str) -> None:
-        """One turn of two runs: the store of turns was lost between their draws."""
+        """Refuse a turn that two runs have drawn: the store of turns was lost in between."""
         if Identity.parse(who, f"turns of {self.place.day} in {self.place.beside}").job != self.me.job:
-            raise RunDirectoryError(
-                f"turn {self.job.turn} of {self.place.target}", "to be this run's", f"that of {_where(who)}",
+            raise RunDirectoryError.saying(
+                f"turn {self.job.turn} of {self.place.target}", f"it belongs to {_where(who)}, not to this run",
                 "the store of turns was lost or put back in between; begin a new run",
             )  # fmt: skip
 
     def _lost(self, came: str) -> LostRaceError:
         return LostRaceError(
-            str(self.place.target), f"turn {self.job.turn} to be the last one that was claimed", came,
-            "try again, to find what it has published; if it was given up, clear its publish task or begin a new run",
+            str(self.place.target), f"turn {self.job.turn} to be the last one claimed", came,
+            "try again, to find what that has published; if it was given up, clear its publish task or begin a new run",
         )  # fmt: skip
 
     def _recorded(self, over: Overtaken | None) -> Publication:
-        """Write the record. The first attempt's counts: it may have finished, and been overtaken before it wrote it."""
+        """Write the record. The first one counts: its attempt may have been overtaken before it wrote it."""
         path, turn = published_path(self.job), self.job.turn
         rows, keys = self.result.count("rows"), self.result.count("keys")
         self.run.write_once(PUBLISHED, Publication(path=path, rows=rows, keys=keys, turn=turn, superseded=over))
@@ -264,7 +194,7 @@ class _Publisher:
         return self._recorded(over)
 
     def _sweep(self) -> None:
-        """Take away what attempts before have left, and old versions whose time of grace is over."""
+        """Remove what earlier attempts have left, and old versions past their grace period."""
         clear_drafts(self.place, self.job.turn, self.now)
         grace = dt.timedelta(hours=self.job.spec.output.grace_hours)
         for version in past_grace(self.place.beside, self.now, grace):
@@ -276,7 +206,7 @@ def _where(who: str) -> str:
 
 
 def require_passed(run: RunDirectory, report: QualityReport) -> None:
-    """Refuse a result whose validation failed.
+    """Refuse a result that failed its validation.
 
     Raises:
         QualityError: names the failed expectations and their numbers.

@@ -8,7 +8,7 @@ from pathlib import Path
 from fsspec.implementations.local import LocalFileSystem
 
 from skewless.documents.commit import StepCommit
-from skewless.errors import RunDirectoryError, SkewlessError
+from skewless.errors import SkewlessError
 from skewless.run.directory import RunDirectory
 from skewless.run.file_checksum import content_checksum
 from skewless.run.publication.exchange import sync_file, sync_folder
@@ -48,10 +48,7 @@ def _fill(building: Path, run: RunDirectory, result: StepCommit, version: Versio
         sync_file(copy)
         files.append(_described(copy))
         if file.content and files[-1].sha256 != file.content:
-            raise RunDirectoryError(
-                run.path(file.path), f"the file of {file.size_bytes:,} bytes that was committed", "other content",
-                "restore it from a copy, or begin a new run directory",
-            )  # fmt: skip
+            raise run.differs_from_commit(file, "other content")
     manifest = building / MANIFEST
     manifest.write_text(version.model_copy(update={"files": tuple(files)}).sealed(), encoding="utf-8")
     sync_file(manifest)

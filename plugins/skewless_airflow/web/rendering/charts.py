@@ -15,15 +15,15 @@ _STEP = 10.0
 _BAR = 8.0
 #: The ring's strip is so many units wide.
 _STRIP = 1000.0
-#: Room that a chart has at least, in bars: two of them are not to be as wide as a page.
+#: A chart has room for at least so many bars: two bars should not be as wide as a page.
 _FEWEST_LOADS, _FEWEST_RUNS = 6, 12
-#: Colours that the style sheet knows.
+#: How many colours the style sheet has.
 _COLOURS = 8
 
 
 @dataclass(frozen=True)
 class Rect:
-    """One bar, or a part of it, with the words that are said about it."""
+    """One bar, or a part of it, with its tooltip."""
 
     x: float
     y: float
@@ -35,7 +35,7 @@ class Rect:
 
 @dataclass(frozen=True)
 class Chart:
-    """Bars side by side, and a line across them at ``line`` from the top, if there is one."""
+    """Bars side by side, and perhaps a line across them, ``line`` units from the top."""
 
     width: float
     rects: tuple[Rect, ...]
@@ -43,7 +43,7 @@ class Chart:
 
     @property
     def places(self) -> int:
-        """How many bars there is room for."""
+        """For how many bars there is room."""
         return round(self.width / _STEP)
 
 
@@ -65,7 +65,7 @@ def load_chart(tasks: Sequence[TaskView], fair: float, most: int) -> Chart:
 
 
 def ring_strip(ring: RingView) -> Chart:
-    """The ring laid out as one strip: how much of it each reducer owns."""
+    """The ring as one strip: how much of it each reducer owns."""
     rects, x = [], 0.0
     for place, part in enumerate(ring.parts):
         who = f"reducer {part.reducer}" if part.reducer is not None else "all other reducers"
@@ -77,12 +77,12 @@ def ring_strip(ring: RingView) -> Chart:
 
 
 def key_strip(stage: StageView) -> Chart:
-    """All rows seen so far laid out as one strip: the hottest keys one by one, then what is added up."""
+    """All rows seen so far as one strip: the hottest keys one by one, then all other keys together."""
     first = stage.hottest[:_COLOURS]
     parts = [(f"c{place}", shown_key(hot.key), hot.seen) for place, hot in enumerate(first)]
     others = stage.named_rows - sum(hot.seen for hot in first)
     light = stage.seen - stage.named_rows - stage.seen_null
-    parts.append(("others", f"{stage.named_keys - len(first):,} other keys of the head", others))
+    parts.append(("others", f"{stage.named_keys - len(first):,} other head keys", others))
     parts.append(("rest", "all keys that are not named", light))
     parts.append(("null", "rows without a key", stage.seen_null))
     rects, x, scale = [], 0.0, _STRIP / max(1, stage.seen)

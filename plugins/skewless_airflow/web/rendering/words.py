@@ -71,7 +71,7 @@ def waves(span: tuple[int, int]) -> str:
     """The waves of a stage, ``first <= wave < end``."""
     first, end = span
     if end <= first:
-        return "no wave, the input is used up"
+        return "no wave: the whole input is admitted already"
     return f"wave {first}" if end == first + 1 else f"waves {first} to {end - 1}"
 
 
@@ -81,7 +81,7 @@ def unit(value: float | None, kind: str) -> str:
 
 
 def measured(value: float | None, kind: str) -> str:
-    """A figure of what tasks did: without one, nobody counted, and no dash may look like nothing to tell."""
+    """A measured figure, or "not measured": a dash would look like zero."""
     return "not measured" if value is None else unit(value, kind)
 
 

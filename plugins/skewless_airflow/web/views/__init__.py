@@ -1,1 +1,1 @@
-"""What a page says, as small frozen values made from the documents of a run."""
+"""The contents of the pages, as small frozen values made from the documents of a run."""

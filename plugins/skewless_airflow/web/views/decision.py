@@ -1,4 +1,4 @@
-"""One decision: what was weighed, what was taken, and how the ring changed by it."""
+"""One decision: its candidates, the one that was chosen, and how it changed the ring."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from skewless.routing.ring import Ring
 from skewless.run.directory import RunDirectory
 from skewless_airflow.web.run_folders import stamp
 
-#: Candidates and reducers that a page names.
+#: How many candidates and reducers a page names.
 MOST_CANDIDATES = 40
 MOST_REDUCERS = 40
-#: A ring of more tokens is shown by its tokens: hashing them all takes longer than a page may.
+#: Of a ring with more tokens the fractions are estimated from the number of tokens: to hash them all takes too long.
 _MOST_TOKENS = 100_000
 
 
@@ -47,8 +47,8 @@ class PlanView:
     Attributes:
         waves: the waves that the stage admits, ``first <= wave < end``.
         pinned: head keys that go to one task.
-        split: head keys that are shared out.
-        factors: how many reducers have their keys in more than one bucket.
+        split: head keys that go to several tasks.
+        factors: how many reducers have several key buckets.
     """
 
     epoch: int
@@ -72,7 +72,7 @@ class DecisionView:
         after: the plan that follows; None where no further stage is needed.
         before: the ring of the stage before, where there was one.
         ring_changed: whether the two differ.
-        more_candidates: how many were weighed beside those that are named.
+        more_candidates: how many candidates are not named.
     """
 
     stage: int
@@ -89,23 +89,23 @@ class DecisionView:
 
 
 def read_decisions(run: RunDirectory, last_stage: int) -> list[DecisionView]:
-    """All decisions that were taken, by stage."""
+    """All decisions of a run, by stage."""
     found: list[DecisionView] = []
     for stage in decided_stages(run, last_stage):
         if (decision := _decided(run, stage)) is not None:
-            # The plan before is in the decision before: that of a large run is not read twice.
+            # The plan of the previous stage is in the previous decision; large ones are not read twice.
             near = found[-1].after if found and found[-1].stage == stage - 1 else None
             found.append(_compared(decision, near or _plan_before(run, stage)))
     return found
 
 
 def decided_stages(run: RunDirectory, last_stage: int) -> list[int]:
-    """The stages about which a decision was taken; the last one says that no further stage is needed."""
+    """The stages that have a decision; the last one may say that no further stage is needed."""
     return [stage for stage in range(last_stage + 2) if run.exists(f"decisions/{stage:04d}.json")]
 
 
 def read_decision(run: RunDirectory, stage: int) -> DecisionView | None:
-    """The decision about a stage, if one was taken."""
+    """The decision about a stage, if there is one."""
     decision = _decided(run, stage)
     return _compared(decision, _plan_before(run, stage)) if decision else None
 
@@ -120,7 +120,7 @@ def _plan_before(run: RunDirectory, stage: int) -> PlanView | None:
 
 
 def _compared(decision: DecisionView, before: PlanView | None) -> DecisionView:
-    """The decision with the ring that it changed, or left as it was."""
+    """The decision with the ring before it."""
     changed = bool(before and decision.after and before.ring != decision.after.ring)
     return replace(decision, before=before.ring if before else None, ring_changed=changed)
 
@@ -132,7 +132,7 @@ def read_plan(run: RunDirectory, epoch: int) -> PlanView | None:
 
 
 def where_keys_go(run: RunDirectory, keys: tuple[str, ...]) -> tuple[int, tuple[str, ...]]:
-    """The epoch of the latest plan, and in words where it sends each of these keys."""
+    """The epoch of the latest plan, and in words to which tasks it sends each key."""
     epoch = 0
     while stamp(run, f"plans/{epoch + 1:04d}.json"):
         epoch += 1
@@ -160,7 +160,7 @@ def _decision(location: str, stage: int, _mark: str) -> DecisionView:
 
 
 def _named(decision: Decision) -> tuple[Candidate, ...]:
-    """The candidates by their cost, the one that was taken first."""
+    """The candidates by their cost, after the one that was chosen."""
     return tuple(sorted(decision.candidates, key=lambda one: (not one.chosen, one.cost_rows))[:MOST_CANDIDATES])
 
 

@@ -1,4 +1,4 @@
-"""Why a run did not come to its end: the steps that failed, each with its sentence."""
+"""Why a run did not finish: the steps that failed, each with its error."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ from skewless_airflow.web.airflow_runs import AirflowRun
 from skewless_airflow.web.run_folders import is_absence
 from skewless_airflow.web.views.quality import QualityView
 
-#: Tries that a page names, the latest of them.
+#: How many failed tries a page names, the latest ones.
 _MOST_TRIES = 10
-_WITHOUT_A_WORD = "its task failed and left no sentence: its log in Airflow says more"
-_NO_STEP = "Airflow says that this run failed, and none of these steps did: somebody marked it, or another task failed"
+_WITHOUT_A_WORD = "its task failed without an error message; see its log in Airflow"
+_NO_STEP = (
+    "Airflow marks this run as failed, but none of these steps failed: somebody marked it by hand, or another task of "
+    "the DAG failed"
+)
 
 
 @dataclass(frozen=True)
@@ -37,12 +40,12 @@ class TryView:
 
 @dataclass(frozen=True)
 class FaultView:
-    """What keeps a run from its end.
+    """A failure that keeps a run from finishing.
 
     Attributes:
         step: the task that failed, without the names of groups around it; "" if it is none of ours.
         sentence: why.
-        final: whether nobody tries it again.
+        final: whether Airflow does not try it again.
     """
 
     step: str
@@ -51,7 +54,7 @@ class FaultView:
 
 
 def failed_tries(run: RunDirectory) -> tuple[TryView, ...]:
-    """The last words of tries that failed, by step and try."""
+    """The errors of the latest failed tries, by step and try."""
     try:
         found = run.fs.ls(f"{run.root}/failures", detail=False)
     except OSError as err:
@@ -69,12 +72,12 @@ def read_faults(
     quality: QualityView | None,
     airflow: AirflowRun | None,
 ) -> tuple[FaultView, ...]:
-    """What keeps a run from its end, in the order of its steps.
+    """The failures that keep a run from finishing, in the order of its steps.
 
     Args:
-        unfinished: the steps whose work is not done, each with its state in words.
-        tries: that failed.
-        quality: the verdict, if there is one.
+        unfinished: the steps that are not done, each with its state in words.
+        tries: those that failed.
+        quality: the quality report, if there is one.
         airflow: the run as Airflow sees it.
     """
     over = airflow is None or not airflow.going_on

@@ -1,4 +1,4 @@
-"""All runs of a DAG side by side, so that a drift of the skew is seen."""
+"""All runs of a DAG side by side, so that a drift of the skew is visible."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from skewless_airflow.web.views.stage import read_stages
 
 #: Runs that a page shows.
 MOST_RUNS = 40
-#: Seconds after which a page is made of the runs read so far: what was read is kept, and the next look gets further.
+#: After so many seconds the page shows the runs read so far. They stay in a cache, so a reload gets further.
 _READING_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
 class RunLine:
-    """One run directory in a line.
+    """One run directory as a line of a table.
 
     Attributes:
-        run_id: what addresses take: Airflow's id, or the folder's name where Airflow has forgotten it.
+        run_id: the id in addresses: Airflow's, or the folder's name if Airflow no longer knows the run.
         date: the day it is about; "" before it is prepared.
         state: of the run in Airflow; "" where Airflow knows nothing.
         rows: reduced so far.
         keys: rows of the result; None before it is validated.
-        max_over_mean: of the largest stage: its largest task over the mean.
-        gap: how far the whole run was above the best there could be.
+        max_over_mean: the largest task over the mean, of the stage with the most rows.
+        gap: how far the whole run was above the lower bound, as a fraction.
         seconds: of the run in Airflow, or else of its stages' Spark work.
-        forwarded: backlog rows that changed their owner.
+        forwarded: backlog rows whose owner changed.
         verdict: ``passed``, ``failed`` or ``none yet``.
         fault: why the directory cannot be read; "" if it can.
     """
@@ -65,7 +65,7 @@ class HistoryView:
 
     Attributes:
         total: how many run directories there are in all.
-        wanted: how many the page would show, had it the time to read them.
+        wanted: how many the page would show if there were time to read them.
     """
 
     lines: tuple[RunLine, ...]
@@ -74,7 +74,7 @@ class HistoryView:
 
     @property
     def oldest_first(self) -> tuple[RunLine, ...]:
-        """As time goes, for charts."""
+        """The lines for charts, oldest first."""
         return self.lines[::-1]
 
 
@@ -85,7 +85,7 @@ def read_history(
     most: int = MOST_RUNS,
     seconds: float = _READING_SECONDS,
 ) -> HistoryView:
-    """The run directories of a DAG, or of one aggregation of several in it; the newest always, others in time."""
+    """The run directories of a DAG, or of one of its aggregations: always the newest, others as time allows."""
     folders = latest_folders(dag_id, airflow, group)
     lines: list[RunLine] = []
     begun = time.monotonic()
@@ -99,7 +99,7 @@ def read_history(
 def latest_folders(
     dag_id: str, airflow: Sequence[AirflowRun], group: str = ""
 ) -> list[tuple[RunFolder, AirflowRun | None]]:
-    """Each run directory with its run in Airflow, newest first: by the run's date, or by the folder's."""
+    """Each run directory with its run in Airflow, newest first: by the date of the run, or else of the folder."""
     known = {safe_run_id(run.run_id): run for run in airflow}
     folders = [(folder, known.get(folder.name)) for folder in run_folders(dag_id, group)]
 
@@ -113,20 +113,20 @@ def latest_folders(
 def verdicts(
     dag_id: str, airflow: Sequence[AirflowRun], group: str = "", most: int = MOST_RUNS
 ) -> list[tuple[str, str, QualityView | None]]:
-    """Id, day and verdict of the latest runs, oldest first."""
+    """Id, day and quality report of the latest runs, oldest first."""
     found = []
     for folder, run in latest_folders(dag_id, airflow, group)[:most]:
         directory = open_run(dag_id, folder.name, group)
         try:
             job, quality = read_job(directory), read_quality(directory)
         except SkewlessError:
-            continue  # its own page tells what is wrong with it
+            continue  # the page of that run shows the error
         found.append((run.run_id if run else folder.name, job.date if job else "", quality))
     return found[::-1]
 
 
 def _safely(directory: RunDirectory, folder: RunFolder, run: AirflowRun | None) -> RunLine:
-    """A line, also for a directory with a document that another release wrote."""
+    """A line, also for a directory with a document that cannot be read."""
     try:
         return _line(directory, folder, run)
     except SkewlessError as err:
@@ -183,7 +183,7 @@ _FIGURES: tuple[tuple[str, str, Callable[[RunLine], float | None]], ...] = (
 
 
 def series(history: HistoryView) -> tuple[Series, ...]:
-    """What is worth a chart."""
+    """The figures that have a chart."""
     lines = history.oldest_first
     return tuple(
         Series(name, unit, values := tuple(map(of, lines)), next((v for v in reversed(values) if v is not None), None))

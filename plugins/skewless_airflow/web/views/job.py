@@ -1,4 +1,4 @@
-"""The job of a run in a few words and numbers."""
+"""The job of a run, in short."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def read_job(run: RunDirectory) -> JobView | None:
 
 
 def whole_job(run: RunDirectory) -> Job:
-    """The document itself; the last few are kept, since stages are held to it one after the other."""
+    """The document itself; the last few are cached, because every stage needs it."""
     return _job(run.path(""), stamp(run, _JOB))
 
 

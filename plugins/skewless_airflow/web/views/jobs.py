@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from skewless_airflow.web.airflow_runs import AirflowRun
 from skewless_airflow.web.views.history import RunLine, read_history
 
-#: Runs of a job that the page of all jobs draws.
+#: How many runs of a job the page of all jobs draws.
 LATEST_RUNS = 12
-#: Seconds for all jobs together: after them, of each only the last run is read.
+#: After so many seconds, for all jobs together, only the last run of each further job is read.
 _READING_SECONDS = 1.0
 
 

@@ -1,4 +1,4 @@
-"""The verdict on a result, expectation by expectation, with what came before it."""
+"""The quality report of a run, check by check, with the history of each check."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class CheckView:
     Attributes:
         name: what it expects, in words.
         own: whether it is one of the spec's, and not one that every run is held to.
-        turn: which of its kind it is: the same expectation of the same column may be asked more than once.
-        required: what it was asked with, as text.
-        found: what came of it, as text.
+        turn: its number among equal ones: a spec may have the same expectation of the same column twice.
+        required: the arguments, as text.
+        found: the outcome, as text.
     """
 
     name: str
@@ -57,13 +57,13 @@ class CheckView:
 
     @property
     def identity(self) -> tuple[str, str, str, int]:
-        """What it is the same by in another run: required numbers may follow from the input."""
+        """What identifies it in other runs, where required numbers may differ because they follow from the input."""
         return (self.subject, self.expectation, self.column, self.turn)
 
 
 @dataclass(frozen=True)
 class QualityView:
-    """The committed verdict."""
+    """The committed quality report."""
 
     success: bool
     keys: int
@@ -83,13 +83,13 @@ class QualityView:
 
     @property
     def failed(self) -> tuple[CheckView, ...]:
-        """The expectations that did not hold."""
+        """The checks that failed."""
         return tuple(check for check in self.checks if not check.success)
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A verdict in an earlier run; ``success`` is None where the run did not ask."""
+    """A check in an earlier run; ``success`` is None if that run had no such check."""
 
     run: str
     date: str
@@ -98,17 +98,17 @@ class Mark:
 
 
 def read_quality(run: RunDirectory) -> QualityView | None:
-    """The verdict, if one was committed."""
+    """The quality report, if one was committed."""
     mark = stamp(run, f"{QUALITY_STEP}/COMMIT.json")
     return _view(run.path(""), mark) if mark else None
 
 
 def histories(checks: Sequence[CheckView], runs: Sequence[tuple[str, str, QualityView | None]]) -> list[list[Mark]]:
-    """For each check its verdicts over runs.
+    """For each check its outcomes over runs.
 
     Args:
-        checks: of the run that is looked at.
-        runs: name, day and verdict of each run, oldest first.
+        checks: of the run that is shown.
+        runs: name, day and quality report of each run, oldest first.
     """
     known = [
         (name, day, {check.identity: check for check in quality.checks} if quality else {})
@@ -118,14 +118,14 @@ def histories(checks: Sequence[CheckView], runs: Sequence[tuple[str, str, Qualit
 
 
 def _mark(name: str, day: str, check: CheckView | None) -> Mark:
-    return Mark(name, day, check.success if check else None, check.found if check else "not asked")
+    return Mark(name, day, check.success if check else None, check.found if check else "not checked")
 
 
 @lru_cache(maxsize=1024)
 def _view(location: str, _mark: str) -> QualityView:
     run = RunDirectory(location)
     report = run.quality()
-    if report is None:  # it was there a moment ago, and commits stay
+    if report is None:  # cannot happen: its commit was there a moment ago, and commits stay
         raise FileNotFoundError(location)
     # The spec's own expectations are the last ones of a report.
     first_own = len(report.checks) - len(whole_job(run).spec.quality.expectations)

@@ -1,4 +1,4 @@
-"""A whole run as it stands: steps, stages, decisions, balance, ledger, verdict."""
+"""A whole run: steps, stages, decisions, balance, ledger, quality."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from skewless_airflow.web.views.stage import StageView, read_stages
 
 @dataclass(frozen=True)
 class StepView:
-    """One task of the pipeline: whether its work is done, and how long it took.
+    """One task of a run: whether its work is done, and how long it took.
 
     Attributes:
         task: its name in the DAG, without the names of groups around it.
@@ -40,7 +40,7 @@ class StepView:
 
     @property
     def outside_seconds(self) -> float | None:
-        """What the task took beside the stage's Spark work."""
+        """The time of the task outside the stage's Spark work."""
         if self.seconds is None or self.spark_seconds is None:
             return None
         return max(0.0, self.seconds - self.spark_seconds)
@@ -51,8 +51,7 @@ class LedgerView:
     """The ledger as far as the run has come.
 
     Attributes:
-        final: whether it is the one that was validated.
-        balanced: of the final one, whether every row is counted once; before, whether the stages add up.
+        final: whether it is the validated one; before, only the stages are compared with each other.
     """
 
     lines: tuple[LedgerLine, ...]
@@ -70,7 +69,7 @@ class LedgerView:
 
 @dataclass(frozen=True)
 class KeyView:
-    """A hot key, its part of all rows, and where it goes."""
+    """A hot key, its fraction of all rows, and the tasks that it goes to."""
 
     key: str
     seen: int
@@ -81,10 +80,10 @@ class KeyView:
 
 @dataclass(frozen=True)
 class RunView:
-    """Everything the run's page says.
+    """The content of the page of a run.
 
     Attributes:
-        faults: what keeps it from its end; a try that failed and was made again with success is none.
+        faults: the failures that keep it from finishing; a failed try with a successful one after it is none.
         failures: all tries that failed.
     """
 
@@ -110,7 +109,7 @@ class RunView:
 
     @property
     def state(self) -> str:
-        """Where the run stands, in a few words."""
+        """The state of the run, in a few words."""
         if self.superseded:
             return "superseded by a later run of the day"
         if self.publication:
@@ -127,7 +126,7 @@ class RunView:
 
 
 def read_run(run: RunDirectory, airflow: AirflowRun | None = None, tasks: Sequence[AirflowTask] = ()) -> RunView:
-    """A run at any moment of its life, from its documents and what Airflow knows."""
+    """A run at any moment, from its documents and from what Airflow knows."""
     job = read_job(run)
     stages = tuple(read_stages(run)) if job else ()
     decisions = tuple(read_decisions(run, job.last_stage)) if job else ()
@@ -155,7 +154,7 @@ def read_run(run: RunDirectory, airflow: AirflowRun | None = None, tasks: Sequen
 
 
 def overall(run: RunDirectory, stages: Sequence[StageView]) -> Certificate:
-    """All stages so far against the best there could be."""
+    """The certificate of all stages so far: their load against the lower bound."""
     return certificate_of(whole_job(run), [stage.figures for stage in stages])
 
 
@@ -227,7 +226,7 @@ def _steps(
 
 
 def has_stages(tasks: Sequence[AirflowTask]) -> bool:
-    """Whether a run is one of ours, by its tasks: every DAG has our tabs."""
+    """Whether a run is a Skewless run, by its tasks: Airflow shows our tabs on every DAG."""
     return any(own_name(task.task_id) == "stage_00.run" for task in tasks)
 
 
@@ -236,4 +235,4 @@ def _waiting(task: AirflowTask | None, needed: bool, over: bool) -> str:
         return "not needed"
     if task is not None and task.state:
         return task.state.replace("_", " ")
-    return "never came to it" if over else "not yet"
+    return "never started" if over else "not yet"

@@ -1,4 +1,4 @@
-"""What happened in one stage: the load of its tasks, its counts, its hottest keys."""
+"""One stage: the load of its tasks, its counts, its hottest keys."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from skewless.run.directory import RunDirectory, stage_step
 from skewless_airflow.web.run_folders import stamp
 from skewless_airflow.web.views.job import whole_job
 
-#: Tasks and keys that a page names; all others are added up.
+#: How many tasks and keys a page names; all others are added up.
 MOST_TASKS = 60
 MOST_KEYS = 50
 
@@ -44,13 +44,13 @@ class HotKey:
 
 @dataclass(frozen=True)
 class StageView:
-    """One committed stage; where nothing was routed its input splits are its tasks.
+    """One committed stage; if nothing was routed, its input splits are shown as its tasks.
 
     Attributes:
-        fair_queued: rows that each task would have found, had all found as many.
+        fair_queued: mean of the rows that tasks had queued.
         max_over_mean: the largest task's processed rows over the mean.
-        queued_over_mean: the same of what the tasks found.
-        gap: how far the stage was above the best there could be; None, as ``max_over_mean``, if not measured.
+        queued_over_mean: the same for queued rows.
+        gap: how far the stage was above the lower bound, as a fraction; None, like ``max_over_mean``, if not measured.
         largest: the tasks with the longest queues, longest first.
         rest: all other tasks, added up; ``rest_tasks`` of them.
         hottest: keys with the most rows so far, most first.
@@ -152,7 +152,7 @@ def _task(load: TaskLoad) -> TaskView:
 
 
 def _states(loads: Sequence[TaskView]) -> int | None:
-    """Partial states of all; None if those of any were not counted."""
+    """The partial states of all tasks; None if those of any task were not counted."""
     states = [load.states for load in loads if load.states is not None]
     return sum(states) if loads and len(states) == len(loads) else None
 

@@ -1,4 +1,4 @@
-"""A run under other policies, replayed from its own documents; as a program, the process that plays it."""
+"""A run replayed under other policies; as a program, the process that computes the replays."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from skewless_airflow.web.views.job import whole_job
 
 @dataclass(frozen=True)
 class WhatIfView:
-    """The run as it ran, and what each policy would have made of it.
+    """The run as it ran, and as it would have gone under each policy.
 
     Attributes:
         lines: as it ran, and then by policy.
-        refused: policies that cannot be played, each with the reason.
+        refused: policies that cannot be replayed, each with the reason.
         fault: why nothing can be replayed; "" if it can.
-        pending: what is being played still; "" is the run as it ran.
-        error_words: how far the figures may be off.
+        pending: the policies whose replay is not done; "" is the run as it ran.
+        error_words: how large the error of the figures may be.
     """
 
     lines: tuple[Replayed, ...]
@@ -40,15 +40,15 @@ class WhatIfView:
 
 
 async def read_what_if(run: RunDirectory, policies: Sequence[str], patience_seconds: float | None = None) -> WhatIfView:
-    """Replay a run, without holding up anybody else; answers are kept, since documents do not change.
+    """Replay a run without holding up other requests; answers are cached, because documents do not change.
 
     Args:
         run: its directory.
-        policies: those to play.
-        patience_seconds: how long to wait for what is not known yet; None for as long as it takes.
+        policies: those to replay.
+        patience_seconds: how long to wait for replays; None for as long as it takes.
 
     Raises:
-        TooManyReplaysError: too many others wait.
+        TooManyReplaysError: too many requests wait already.
     """
     mark = await asyncio.to_thread(_mark, run)
     if mark is None:
@@ -66,7 +66,7 @@ async def read_what_if(run: RunDirectory, policies: Sequence[str], patience_seco
 
 
 def _mark(run: RunDirectory) -> str | None:
-    """What changes when another stage commits."""
+    """A text that changes when another stage commits."""
     stages = run.committed_stages()
     return f"{stages} {stamp(run, f'{stage_step(stages - 1)}/COMMIT.json')}" if stages else None
 
@@ -80,7 +80,7 @@ def _as_it_ran(run: RunDirectory) -> Replayed:
 
 
 def _replayed(run: RunDirectory, policy: str) -> Replayed:
-    """What a policy would have made of the run."""
+    """The run under a policy."""
     job = whole_job(run)
     # The run's own policy begins with its own plan 0, which may be a warm start.
     plan = run.plan(0) if policy == job.spec.routing.policy else None
@@ -88,11 +88,11 @@ def _replayed(run: RunDirectory, policy: str) -> Replayed:
 
 
 def main() -> None:
-    """Answer the question that is on standard input: a line of JSON for each policy, in their order."""
+    """Answer the request on standard input with a line of JSON for each policy, in their order."""
     asked = json.load(sys.stdin)
     os.nice(10)  # pages come first
     resource.setrlimit(resource.RLIMIT_AS, (asked["memory_bytes"], asked["memory_bytes"]))
-    resource.setrlimit(resource.RLIMIT_CPU, (asked["seconds"], asked["seconds"]))  # also if nobody waits any more
+    resource.setrlimit(resource.RLIMIT_CPU, (asked["seconds"], asked["seconds"]))  # also if the server has ended
     run = RunDirectory(asked["location"])
     for policy in asked["policies"]:
         said: dict[str, Any]

@@ -1,89 +1,27 @@
-"""The conformance test of an aggregate: does it keep the laws that stages, retries and merges rely on?
-
-``check_aggregate(MINE, values)`` in a test of yours is all there is to call. It needs no Spark, and draws by hashes
-of the seeds it is given: what fails once fails each time.
-"""
+"""One set of rows, and all laws of an aggregate."""
 
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-import mmh3
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pydantic import BaseModel
 
 from skewless.aggregates.accumulator import ArrowTypes, GroupsAccumulator
 from skewless.aggregates.python_aggregate import PythonAggregate
-from skewless.aggregates.spark_types import spark_type_of
 from skewless.errors import AggregateError
+from skewless.testing.values import FILLED, GROUPS, Groups, draws, nearly, open_groups
 
-Groups = npt.NDArray[np.int64]
 Batch = tuple[pa.Array, Groups]
 Equal = Callable[[Any, Any], bool]
 
-#: Fewer values than this would leave most groups with one or none, and show nothing.
-FEWEST_VALUES = 12
-#: Groups that get rows; two more get none: one among them, and the last.
-_FILLED = (0, 2, 3)
-_GROUPS = 5
-
-
-def check_aggregate(
-    aggregate: PythonAggregate,
-    values: Sequence[Any] | pa.Array,
-    options: Mapping[str, Any] | None = None,
-    *,
-    spark_types: Sequence[str] = (),
-    equal: Equal | None = None,
-    tolerance: float = 0.0,
-    seeds: Iterable[int] = range(4),
-) -> None:
-    """Hold an aggregate to its laws.
-
-    - States and results have the declared types, one per group, groups that never had a row among them.
-    - The same batches give the same state, bit for bit, also where somebody asked in between.
-    - Batches may be cut anywhere and may be empty; keys may come mixed, or alone; nulls may be among the values.
-    - A state that is stored (as Arrow IPC) and restored is the same, and rows that come after it go on from there;
-      a null state is nothing.
-    - Not ``ordered``: the rows of a key may come in any order.
-    - ``mergeable``: rows may be spread over accumulators, and states merged in any order and grouping.
-
-    Args:
-        aggregate: what to check.
-        values: arguments, at least 12, as different as real ones are; dictionaries of ``column`` and the options'
-            names where there are further arguments. Nulls are also mixed in by the check.
-        options: of the aggregate, as a spec gives them.
-        spark_types: Spark SQL types of the argument columns; by default what the values look like.
-        equal: whether two results of a key are equal, where they may differ: sketches have bounds. Called with
-            Python values as ``to_pylist`` gives them.
-        tolerance: relative difference of floating-point numbers that is none; for sums, say, 1e-9.
-        seeds: each is a trial, with its own keys, cuts, nulls and orders.
-
-    Raises:
-        AssertionError: names the law that is broken, and how.
-        AggregateError: the values are too few, or all results are those of no rows at all: nothing would be shown.
-    """
-    validated = aggregate.options.model_validate(dict(options or {}))
-    rows, kinds = _typed(aggregate, validated, values, spark_types)
-    if len(rows) < FEWEST_VALUES:
-        raise AggregateError("check_aggregate: values", f"at least {FEWEST_VALUES}", f"{len(rows)}", "give more")
-    same = equal or (lambda left, right: _nearly(left, right, tolerance))
-    for seed in seeds:
-        for nulls in (False, True):
-            arguments = _with_nulls(rows, seed) if nulls else rows
-            groups = np.array(_FILLED)[_draws(len(rows), "group", seed) % len(_FILLED)]
-            trial = _Trial(aggregate, validated, kinds, same, arguments, groups, seed)
-            trial.run(expect_more_than_nothing=not nulls)
-
 
 @dataclass(frozen=True)
-class _Trial:
+class Trial:
     """One set of rows and all laws.
 
     Attributes:
@@ -129,8 +67,8 @@ class _Trial:
             ]
         if expect_more_than_nothing:
             nothing = self._results(self._fed([], total=1), 1)[0]
-            whole = self._results(self._whole, _GROUPS)
-            if all(_nearly(whole[group], nothing, 0.0) for group in _FILLED):
+            whole = self._results(self._whole, GROUPS)
+            if all(nearly(whole[group], nothing, 0.0) for group in FILLED):
                 came = f"{nothing!r} for all keys, as for one without rows"
                 raise AggregateError("check_aggregate: values", "values that change the result", came, "give others")
         for law in laws:
@@ -149,14 +87,14 @@ class _Trial:
             self._broken("the same batches give the same state", "two states that differ in their bytes")
 
     def _asking_changes_nothing(self) -> None:
-        asked = self._accumulator(_GROUPS)
+        asked = self._accumulator(GROUPS)
         for values, groups in self._cut("asked"):
-            asked.update(values, groups, _GROUPS)
-            self._state(asked, _GROUPS)
-            self._results(asked, _GROUPS)
-        quiet = self._accumulator(_GROUPS)
+            asked.update(values, groups, GROUPS)
+            self._state(asked, GROUPS)
+            self._results(asked, GROUPS)
+        quiet = self._accumulator(GROUPS)
         for values, groups in self._cut("asked"):
-            quiet.update(values, groups, _GROUPS)
+            quiet.update(values, groups, GROUPS)
         self._compare("asking in between changes nothing", asked, quiet)
 
     def _batches_may_be_cut_anywhere(self) -> None:
@@ -168,8 +106,8 @@ class _Trial:
         self._compare("batches may be cut anywhere (here into single rows)", self._fed(alone), self._whole)
 
     def _keys_may_come_mixed_or_alone(self) -> None:
-        mixed = self._results(self._whole, _GROUPS)
-        for group in _FILLED:
+        mixed = self._results(self._whole, GROUPS)
+        for group in FILLED:
             own = self.rows.filter(pa.array(self.groups == group))
             alone = self._fed([(own, np.zeros(len(own), np.int64))], total=1)
             (result,) = self._results(alone, 1)
@@ -182,11 +120,11 @@ class _Trial:
         self._state(self._accumulator(0), 0)
         self._results(self._accumulator(0), 0)
         nothing = self._results(self._fed([], total=1), 1)[0]
-        results = self._results(self._whole, _GROUPS)
-        for group in sorted(set(range(_GROUPS)) - set(_FILLED)):
+        results = self._results(self._whole, GROUPS)
+        for group in sorted(set(range(GROUPS)) - set(FILLED)):
             self._compare_one("a group that never had a row is empty", group, results[group], nothing)
         merged = self._restored(self._whole)
-        merged.merge(pa.nulls(_GROUPS, self.types.state), np.arange(_GROUPS), _GROUPS)
+        merged.merge(pa.nulls(GROUPS, self.types.state), np.arange(GROUPS), GROUPS)
         self._compare("a null state merges as nothing", merged, self._whole)
 
     def _a_state_survives_storage(self) -> None:
@@ -196,27 +134,27 @@ class _Trial:
 
     def _a_result_needs_no_open_key(self) -> None:
         unopened = self.aggregate.accumulator(self.options, self.spark_types)
-        unopened.merge(self._stored_state(self._whole), np.arange(_GROUPS), _GROUPS)
+        unopened.merge(self._stored_state(self._whole), np.arange(GROUPS), GROUPS)
         self._compare("a result needs no open key, as it is declared so", unopened, self._whole)
 
     def _rows_go_on_from_a_restored_state(self) -> None:
         for name in ("early", "late"):
-            place = int(_draws(1, name, self.seed)[0] % (len(self.rows) + 1))
+            place = int(draws(1, name, self.seed)[0] % (len(self.rows) + 1))
             moved = self._restored(self._fed([(self.rows.slice(0, place), self.groups[:place])]))
-            moved.update(self.rows.slice(place), self.groups[place:], _GROUPS)
+            moved.update(self.rows.slice(place), self.groups[place:], GROUPS)
             self._compare(f"rows go on from a restored state (here of {place} rows)", moved, self._whole)
 
     def _rows_may_come_in_any_order(self) -> None:
-        order = np.argsort(_draws(len(self.rows), "order", self.seed), kind="stable")
+        order = np.argsort(draws(len(self.rows), "order", self.seed), kind="stable")
         shuffled = self._fed([(self.rows.take(pa.array(order)), self.groups[order])])
         self._compare("rows may come in any order, as it is not declared ordered", shuffled, self._whole)
 
     def _rows_may_be_spread(self) -> None:
         merged = self._merged(self._parts)
         self._compare("rows may be spread over accumulators and their states merged", merged, self._whole)
-        together = self._accumulator(_GROUPS)
+        together = self._accumulator(GROUPS)
         states = pa.concat_arrays([self._stored_state(part) for part in self._parts])
-        together.merge(states, np.tile(np.arange(_GROUPS), len(self._parts)), _GROUPS)
+        together.merge(states, np.tile(np.arange(GROUPS), len(self._parts)), GROUPS)
         self._compare("states may come in one batch, several of a group", together, merged)
 
     def _merging_is_commutative(self) -> None:
@@ -246,14 +184,14 @@ class _Trial:
         if self.aggregate.ordered:
             dealt = np.arange(len(self.rows)) * 3 // max(1, len(self.rows))
         else:
-            dealt = _draws(len(self.rows), "part", self.seed) % 3
+            dealt = draws(len(self.rows), "part", self.seed) % 3
         return [
             self._fed([(self.rows.filter(pa.array(dealt == part)), self.groups[dealt == part])]) for part in range(3)
         ]
 
     def _cut(self, name: str) -> list[Batch]:
         """The rows in batches, slices of one array; empty ones first, last, and where two cuts meet."""
-        places = sorted(int(place) for place in _draws(4, f"cut {name}", self.seed) % (len(self.rows) + 1))
+        places = sorted(int(place) for place in draws(4, f"cut {name}", self.seed) % (len(self.rows) + 1))
         bounds = [0, 0, *places, places[1], len(self.rows), len(self.rows)]
         return [
             (self.rows.slice(first, last - first), self.groups[first:last])
@@ -263,35 +201,35 @@ class _Trial:
     def _accumulator(self, total: int) -> GroupsAccumulator:
         """A fresh one with so many groups open."""
         made = self.aggregate.accumulator(self.options, self.spark_types)
-        _open(made, 0, total)
+        open_groups(made, 0, total)
         if total:
             made.update(self.rows.slice(0, 0), np.zeros(0, np.int64), total)
         return made
 
-    def _fed(self, batches: Iterable[Batch], total: int = _GROUPS) -> GroupsAccumulator:
+    def _fed(self, batches: Iterable[Batch], total: int = GROUPS) -> GroupsAccumulator:
         """Rows as a task gets them: groups are opened when their first rows come."""
         made, known = self.aggregate.accumulator(self.options, self.spark_types), 0
         for values, groups in batches:
             reached = max(known, int(groups.max(initial=-1)) + 1)
-            _open(made, known, reached)
+            open_groups(made, known, reached)
             known = reached
             made.update(values, groups, known)
-        _open(made, known, total)
+        open_groups(made, known, total)
         made.update(self.rows.slice(0, 0), np.zeros(0, np.int64), total)
         return made
 
     def _merged(self, parts: Iterable[GroupsAccumulator]) -> GroupsAccumulator:
-        made = self._accumulator(_GROUPS)
+        made = self._accumulator(GROUPS)
         for part in parts:
-            made.merge(self._stored_state(part), np.arange(_GROUPS), _GROUPS)
+            made.merge(self._stored_state(part), np.arange(GROUPS), GROUPS)
         return made
 
     def _restored(self, one: GroupsAccumulator) -> GroupsAccumulator:
         """Its states in another accumulator, groups from last to first."""
         made = self.aggregate.accumulator(self.options, self.spark_types)
-        _open(made, 0, _GROUPS)
-        backwards = np.arange(_GROUPS)[::-1].copy()
-        made.merge(self._stored_state(one).take(pa.array(backwards)), backwards, _GROUPS)
+        open_groups(made, 0, GROUPS)
+        backwards = np.arange(GROUPS)[::-1].copy()
+        made.merge(self._stored_state(one).take(pa.array(backwards)), backwards, GROUPS)
         return made
 
     # --- asking -------------------------------------------------------------------------------------------
@@ -312,7 +250,7 @@ class _Trial:
 
     def _stored(self, one: GroupsAccumulator) -> bytes:
         sink = pa.BufferOutputStream()
-        batch = pa.record_batch([self._state(one, _GROUPS)], names=["state"])
+        batch = pa.record_batch([self._state(one, GROUPS)], names=["state"])
         with pa.ipc.new_stream(sink, batch.schema) as writer:
             writer.write_batch(batch)
         stored: bytes = sink.getvalue().to_pybytes()
@@ -323,7 +261,7 @@ class _Trial:
         return pa.ipc.open_stream(self._stored(one)).read_all().column("state").combine_chunks()
 
     def _compare(self, law: str, came: GroupsAccumulator, expected: GroupsAccumulator) -> None:
-        pairs = zip(self._results(came, _GROUPS), self._results(expected, _GROUPS), strict=True)
+        pairs = zip(self._results(came, GROUPS), self._results(expected, GROUPS), strict=True)
         for group, (left, right) in enumerate(pairs):
             self._compare_one(law, group, left, right)
 
@@ -335,59 +273,6 @@ class _Trial:
         raise AssertionError(f"aggregate {self.aggregate.name!r} breaks the law that {law}: {how} (seed {self.seed})")
 
 
-def _typed(
-    aggregate: PythonAggregate, options: BaseModel, values: Sequence[Any] | pa.Array, spark_types: Sequence[str]
-) -> tuple[pa.Array, tuple[str, ...]]:
-    """The values as the aggregate takes them, and their Spark SQL types."""
-    given = values if isinstance(values, pa.Array) else None
-    kinds = tuple(spark_types or _guessed(pa.array(list(values)) if given is None else given))
-    argument = aggregate.types(options, kinds).argument
-    return (pa.array(list(values), argument) if given is None else given.cast(argument)), kinds
-
-
-def _guessed(values: pa.Array) -> list[str]:
-    """Spark SQL types as the values look."""
-    kinds = [field.type for field in values.type] if pa.types.is_struct(values.type) else [values.type]
-    return [spark_type_of(kind) for kind in kinds]
-
-
-def _with_nulls(rows: pa.Array, seed: int) -> pa.Array:
-    """One value in four is null; of a struct each field by itself, for a row is never null."""
-    if not pa.types.is_struct(rows.type):
-        return _holed(rows, f"null {seed}")
-    columns = [_holed(column, f"null {seed} {n}") for n, column in enumerate(rows.flatten())]
-    return pa.StructArray.from_arrays(columns, fields=list(rows.type))
-
-
-def _holed(values: pa.Array, name: str) -> pa.Array:
-    places = np.arange(len(values))
-    return values.take(pa.array(places, mask=_draws(len(values), name, 0) % 4 == 0))
-
-
-def _open(accumulator: GroupsAccumulator, first: int, end: int) -> None:
-    """Open groups under keys of their own; the third one's key is null."""
-    if end > first:
-        keys = [None if group == _FILLED[1] else f"key {group}" for group in range(first, end)]
-        accumulator.open_keys(pa.array(keys, pa.string()), first)
-
-
-def _draws(count: int, name: str, seed: int) -> Groups:
-    """Hashes instead of random numbers: the same each time."""
-    return np.array([mmh3.hash(f"{name}/{place}", seed, signed=False) for place in range(count)], np.int64)
-
-
-def _nearly(left: Any, right: Any, tolerance: float) -> bool:
-    """Equal, but for floating-point numbers a bit apart; NaN is NaN."""
-    if isinstance(left, float) and isinstance(right, float):
-        both_nan = math.isnan(left) and math.isnan(right)
-        return both_nan or math.isclose(left, right, rel_tol=tolerance, abs_tol=tolerance)
-    if isinstance(left, list) and isinstance(right, list):
-        return len(left) == len(right) and all(_nearly(*pair, tolerance) for pair in zip(left, right, strict=True))
-    if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(_nearly(left[name], right[name], tolerance) for name in left)
-    return type(left) is type(right) and bool(left == right)
-
-
 def _words(name: str) -> str:
     return name.strip("_").replace("_", " ")
 
@@ -395,6 +280,3 @@ def _words(name: str) -> str:
 def _short(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 200 else f"{text[:197]}..."
-
-
-__all__ = ["Equal", "check_aggregate"]
