@@ -8,20 +8,19 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from skewless.bounds.certificate import certify
 from skewless.bounds.lower_bounds import (
-    costs_of,
-    fair,
-    split_bound,
-    split_bound_at_speeds,
-    states_lower,
+    best_bound,
+    fastest_first,
+    heaviest_first,
+    known_bounds,
+    needed_states,
     states_upper,
-    whole_bound,
-    whole_bound_at_speeds,
 )
 from skewless.documents.certificate import BoundName
 from skewless.errors import PlanError
@@ -29,6 +28,33 @@ from skewless.errors import PlanError
 WEIGHTS = st.lists(st.integers(0, 12), min_size=1, max_size=6)
 FEW_WEIGHTS = st.lists(st.integers(1, 12), min_size=1, max_size=4)
 FEW_SPEEDS = st.lists(st.integers(1, 5), min_size=1, max_size=4)
+
+
+def fair(total: float, tasks: int) -> float:
+    return known_bounds(np.zeros(0), total, tasks, None, None)[0].rows
+
+
+def split_bound(weights: npt.ArrayLike, tasks: int, ways: int, *, total: float | None = None) -> float:
+    return best_bound(known_bounds(*heaviest_first(weights, total), tasks, ways, None)).rows
+
+
+def whole_bound(weights: npt.ArrayLike, tasks: int, *, total: float | None = None) -> float:
+    return split_bound(weights, tasks, 1, total=total)
+
+
+def split_bound_at_speeds(
+    weights: npt.ArrayLike, speeds: npt.ArrayLike, ways: int, *, total: float | None = None
+) -> float:
+    fastest = fastest_first(speeds)
+    return best_bound(known_bounds(*heaviest_first(weights, total), len(fastest), ways, fastest)).rows
+
+
+def whole_bound_at_speeds(weights: npt.ArrayLike, speeds: npt.ArrayLike, *, total: float | None = None) -> float:
+    return split_bound_at_speeds(weights, speeds, 1, total=total)
+
+
+def states_lower(weights: npt.ArrayLike, tasks: int, level: float, splittable: bool) -> int:
+    return needed_states(*heaviest_first(weights, None), level, level * tasks, splittable)
 
 
 def best_whole(weights: Sequence[int], speeds: Sequence[int]) -> Fraction:
@@ -188,7 +214,7 @@ def test_bounds_grow_with_the_rows_and_do_not_depend_on_the_order(
 
 
 def test_a_few_rows_of_a_dear_key_may_be_what_binds() -> None:
-    costs = costs_of([100, 100, 10], [1.0, 1.0, 50.0])
+    costs = np.array([100, 100, 10]) * [1.0, 1.0, 50.0]
     assert costs.tolist() == [100, 100, 500]
     assert whole_bound(costs, 2) == 500 == best_whole([100, 100, 500], [1, 1])
     assert whole_bound([100, 100, 10], 2) == 110
@@ -335,7 +361,7 @@ def test_heavy_keys_that_have_to_meet_are_named_by_their_number() -> None:
 
 
 def test_a_certificate_of_costs_speaks_of_them() -> None:
-    weights = costs_of([10, 30, 20], [5.0, 1.0, 1.0])
+    weights = np.array([10, 30, 20]) * [5.0, 1.0, 1.0]
     certificate = certify(100, 4, 50, ("dear", 50), splittable=False, weights=weights, unit="seconds")
     assert certificate.conclusion.startswith("more tasks will not help: key 'dear' alone is 50% of the seconds")
     assert "the heaviest key alone" in certify(100, 4, 50, None, splittable=False, weights=weights).conclusion
@@ -377,7 +403,6 @@ def test_nothing_to_place_has_bounds_of_nothing() -> None:
         (lambda: split_bound([1], 1, 0), "bounds: expected at least one task for a key, but got 0 ways"),
         (lambda: whole_bound_at_speeds([1], []), "bounds: expected a list of finite speeds above 0"),
         (lambda: whole_bound_at_speeds([1], [1, 0]), "bounds: expected a list of finite speeds above 0"),
-        (lambda: costs_of([1, 2], [1]), "bounds: expected a cost for each of 2 keys, but got 1 costs"),
         (lambda: states_lower([4, 4], 2, 3, splittable=True), "states: expected tasks that hold 8 rows, but got a"),
         (lambda: states_lower([4], 2, 3, splittable=False), "states: expected a level of 4 or more, as a key may"),
         (lambda: states_upper(1, 0), "bounds: expected at least one task"),
@@ -402,7 +427,6 @@ def test_nothing_to_place_has_bounds_of_nothing() -> None:
         "no way",
         "no speeds",
         "a task that stands",
-        "too few costs",
         "too low a level",
         "key above the level",
         "no task for states",

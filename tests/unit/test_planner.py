@@ -176,7 +176,7 @@ def test_a_key_above_the_level_that_stays_whole_has_its_task_to_itself() -> None
 
 
 def test_a_decision_is_held_to_all_tasks_that_run_side_by_side_as_the_run_is() -> None:
-    job = synthetic.job([10_000, 90_000], reducers=4, slots=8)
+    job = synthetic.job([10_000, 90_000], policy="static", reducers=4, slots=8)
     plan = first_plan(job)
     decision = plan_next_stage(job, plan, synthetic.report(plan, skewed()))
     assert decision.certificate is not None
