@@ -34,8 +34,6 @@ os.environ.update(
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{HOME / 'airflow.db'}",
         "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(HOME / "logs"),
         "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
-        "SKEWLESS_CATALOG": str(PROJECT / "jobs" / "catalog"),
-        "SKEWLESS_ROOT": str(HOME / "data"),
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "PYSPARK_PYTHON": sys.executable,
