@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from skewless.documents.job import Job
 from skewless.spec.input import Map
 from skewless_spark.mapping import analyzed_apart, python_mapper, select_list
-from skewless_spark.mapping.mapped import Mapped
+from skewless_spark.mapping.mapped_columns import Mapped
 from skewless_spark.session.connect import connected
 
 __all__ = ["map_types", "mapped_rows", "source_columns"]

@@ -14,7 +14,7 @@ from skewless.document import sentence_of
 from skewless.errors import InputError, MapError, SkewlessError, SpecError, nearest
 from skewless.mapping import PythonMapper, mapper_named, places
 from skewless.spec.input import Map
-from skewless_spark.mapping.mapped import Mapped
+from skewless_spark.mapping.mapped_columns import Mapped
 
 Batches = Iterable[pa.RecordBatch]
 

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from skewless.documents.job import Selected
 from skewless.errors import SpecError
 from skewless.spec.input import Map
-from skewless_spark.mapping.mapped import Mapped
+from skewless_spark.mapping.mapped_columns import Mapped
 
 _GENERATORS = ("explode", "explode_outer", "posexplode", "posexplode_outer")
 #: Functions that depend on the time, the user or the task, although Spark treats some of them as constant.

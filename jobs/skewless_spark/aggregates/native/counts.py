@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from skewless.aggregates.argument_types import anything, boolean_required, number_required
 from skewless.document import unmet
 from skewless_spark.aggregates.definition import Arguments, NativeAggregate
-from skewless_spark.aggregates.native.parts import Options, merged_by, the_state
+from skewless_spark.aggregates.native.simple_states import Options, merged_by, the_state
 
 COUNT = NativeAggregate(
     "count",

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from skewless.aggregates.argument_types import atomic_required
 from skewless_spark.aggregates.definition import Arguments, NativeAggregate
 from skewless_spark.aggregates.key_text import canonical_text
-from skewless_spark.aggregates.native.parts import Options
+from skewless_spark.aggregates.native.simple_states import Options
 
 #: Argument types that Spark's sketches take without hashing.
 _SKETCH_TYPES = ("int", "bigint")

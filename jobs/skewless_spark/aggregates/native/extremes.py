@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from skewless.aggregates.argument_types import anything, orderable_required
 from skewless_spark.aggregates.definition import Arguments, NativeAggregate
-from skewless_spark.aggregates.native.parts import Function, Options, merged_by, of_itself, the_state
+from skewless_spark.aggregates.native.simple_states import Function, Options, merged_by, of_itself, the_state
 
 MIN = of_itself("min", orderable_required, F.min)
 MAX = of_itself("max", orderable_required, F.max)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import functions as F
 
 from skewless.aggregates.argument_types import boolean_required, integer_required
-from skewless_spark.aggregates.native.parts import of_itself
+from skewless_spark.aggregates.native.simple_states import of_itself
 
 BOOL_AND = of_itself("bool_and", boolean_required, F.bool_and)
 BOOL_OR = of_itself("bool_or", boolean_required, F.bool_or)

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from skewless.aggregates.argument_types import number_required
 from skewless_spark.aggregates.definition import Arguments, NativeAggregate
-from skewless_spark.aggregates.native.parts import Options
+from skewless_spark.aggregates.native.simple_states import Options
 
 
 def _mean(values: Column) -> Column:

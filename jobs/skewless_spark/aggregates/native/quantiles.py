@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from skewless.aggregates.argument_types import INTEGRAL_TYPES, decimal_digits, quantity_required
 from skewless.document import unmet
 from skewless_spark.aggregates.definition import Arguments, NativeAggregate
-from skewless_spark.aggregates.native.parts import Options
+from skewless_spark.aggregates.native.simple_states import Options
 
 Share = Annotated[float, Field(ge=0, le=1)]
 

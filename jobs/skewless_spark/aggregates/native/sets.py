@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from skewless.aggregates.argument_types import orderable_required
 from skewless_spark.aggregates.definition import Arguments, NativeAggregate
-from skewless_spark.aggregates.native.parts import merged_by
+from skewless_spark.aggregates.native.simple_states import merged_by
 
 
 def _update_set(arguments: Arguments, options: object) -> tuple[Column]:

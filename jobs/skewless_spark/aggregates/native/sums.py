@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from skewless.aggregates.argument_types import decimal_digits, number_required
 from skewless_spark.aggregates.definition import Arguments, NativeAggregate
-from skewless_spark.aggregates.native.parts import merged_by
+from skewless_spark.aggregates.native.simple_states import merged_by
 
 
 def _evaluate_sum(states: Sequence[Column], options: object, spark_type: str) -> Column:
