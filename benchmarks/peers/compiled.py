@@ -1,4 +1,4 @@
-"""The one place that knows numba: a typed door to its compiler."""
+"""The one place that knows numba: a typed call of its compiler."""
 
 from __future__ import annotations
 

@@ -155,4 +155,4 @@ def _strike(h: AirflowHarness, night: Night, name: str, at: Moment, chance: rand
     gone = _DEATHS[name].kill(h.parts, ident)
     if gone:
         time.sleep(chance.uniform(0, _RESTART_SECONDS))
-        h.house.up() if gone == _ALL else h.parts.start(gone)
+        h.installation.up() if gone == _ALL else h.parts.start(gone)

@@ -23,7 +23,7 @@ from skewless.run.publication import PUBLISHED
 from tests.faults.airflow_parts import Parts
 from tests.faults.harness import Outcome
 from tests.load.days import FIRST, pages, write_lake, wrong_results
-from tests.load.house import House, house
+from tests.load.installation import Installation, installation
 
 JOB = "nightly"
 #: What has not happened by then will not.
@@ -56,15 +56,15 @@ class AirflowHarness:
         self._held = ExitStack()
 
     @cached_property
-    def house(self) -> House:
+    def installation(self) -> Installation:
         """Started when the first trial needs it."""
         folder = self._held.enter_context(tempfile.TemporaryDirectory(prefix="skewless-kills-"))
-        return self._held.enter_context(house(Path(folder), [], [JOB], SETTINGS, **SPEC))
+        return self._held.enter_context(installation(Path(folder), [], [JOB], SETTINGS, **SPEC))
 
     @cached_property
     def parts(self) -> Parts:
         """Its processes."""
-        parts = Parts(self.house)
+        parts = Parts(self.installation)
         self._held.callback(parts.close)
         return parts
 
@@ -75,14 +75,14 @@ class AirflowHarness:
     def ready(self) -> None:
         """Let nothing of an earlier trial, one that went wrong, be in the way of the next one."""
         deadline = time.monotonic() + HEALTHY_SECONDS
-        while not self.house.running().healthy():
+        while not self.installation.running().healthy():
             if time.monotonic() > deadline:
                 self.parts.kill_all(spark=False)
-                self.house.up()
+                self.installation.up()
                 break
             time.sleep(1)
-        for run_id in self.house.rest.active_runs(JOB):
-            self.house.rest.fail_run(JOB, run_id)
+        for run_id in self.installation.rest.active_runs(JOB):
+            self.installation.rest.fail_run(JOB, run_id)
 
 
 class Night:
@@ -95,14 +95,14 @@ class Night:
 
     def __init__(self, harness: AirflowHarness, seed: int) -> None:
         harness.ready()
-        self._harness, self._root = harness, harness.house.root
+        self._harness, self._root = harness, harness.installation.root
         self.day = (FIRST + timedelta(days=seed)).isoformat()
         write_lake(self._root, [self.day])
         self.published = self._root / "published" / JOB / f"date={self.day}"
         self.published.mkdir(parents=True)
         pq.write_table(pa.table({"page": ["before"], "visits": [1]}), self.published / "part-00000.parquet")
-        self.ident = harness.house.trigger(JOB, self.day, seed)
-        self.run = harness.house.run_of(JOB, self.ident)
+        self.ident = harness.installation.trigger(JOB, self.day, seed)
+        self.run = harness.installation.run_of(JOB, self.ident)
         self._readers = Readers(self.published, Counter(pages(self.day)))
 
     def __enter__(self) -> Self:
@@ -173,7 +173,7 @@ class Night:
 
     @property
     def _rest(self) -> AirflowRest:
-        return self._harness.house.rest
+        return self._harness.installation.rest
 
     def _ended(self) -> str:
         try:

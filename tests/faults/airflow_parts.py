@@ -10,7 +10,7 @@ from contextlib import suppress
 import psutil
 
 from skewless_airflow.connect.process_session import Session, begin, end
-from tests.load.house import House
+from tests.load.installation import Installation
 
 #: The components, by their commands.
 SCHEDULER, API_SERVER, DAG_PROCESSOR, TRIGGERER = "scheduler", "api-server", "dag-processor", "triggerer"
@@ -18,14 +18,14 @@ STOP_SECONDS = 10.0
 
 
 class Parts:
-    """The processes of a house: those of `make up`, and the components that were started again since.
+    """The processes of a installation: those of `make up`, and the components that were started again since.
 
     Args:
-        house: that is up.
+        installation: that is up.
     """
 
-    def __init__(self, house: House) -> None:
-        self._house = house
+    def __init__(self, installation: Installation) -> None:
+        self._house = installation
         self._again: dict[str, Session] = {}
 
     def component(self, name: str) -> psutil.Process:
@@ -48,10 +48,10 @@ class Parts:
 
     def start(self, name: str) -> None:
         """Start a component again, in the environment of the whole."""
-        house = self._house
-        environment = psutil.Process(house.session().pid).environ()
-        log = house.home.folder / f"{name}-{time.monotonic_ns()}.log"
-        self._again[name] = begin([sys.executable, "-m", "airflow", name], environment, house.home.folder, log)
+        installation = self._house
+        environment = psutil.Process(installation.session().pid).environ()
+        log = installation.home.folder / f"{name}-{time.monotonic_ns()}.log"
+        self._again[name] = begin([sys.executable, "-m", "airflow", name], environment, installation.home.folder, log)
 
     def kill_all(self, *, spark: bool) -> None:
         """SIGKILL of every process of Airflow, at once; with those of Spark Connect, if they are meant too."""

@@ -15,14 +15,14 @@ from pathlib import Path
 
 from tests.load.days import days
 from tests.load.footprint import Footprint, growth
-from tests.load.house import House, house
+from tests.load.installation import Installation, installation
 from tests.load.page import Load, page
 
 JOBS = ("visits_a", "visits_b", "visits_c", "visits_d")
 LOOK_EVERY = 10
 
 
-def at_once(place: House, which: Sequence[str]) -> float:
+def at_once(place: Installation, which: Sequence[str]) -> float:
     """Trigger a run for each of some days, spread over the jobs, before the first has ended; the seconds they took."""
     began = time.monotonic()
     runs = [(JOBS[number % len(JOBS)], day) for number, day in enumerate(which)]
@@ -35,7 +35,7 @@ def at_once(place: House, which: Sequence[str]) -> float:
     return took
 
 
-def in_a_row(place: House, which: Sequence[str], runs: int, until: float) -> tuple[list[Footprint], list[float]]:
+def in_a_row(place: Installation, which: Sequence[str], runs: int, until: float) -> tuple[list[Footprint], list[float]]:
     """Run one after the other, days anew when all have been; what was held in between, and each run's seconds.
 
     Args:
@@ -69,7 +69,10 @@ def main() -> int:
     parser.add_argument("--table", type=Path, help="where to write the page")
     options = parser.parse_args()
     which, until = days(options.at_once), time.monotonic() + 60 * options.minutes
-    with tempfile.TemporaryDirectory(prefix="skewless-load-") as folder, house(Path(folder), which, JOBS) as place:
+    with (
+        tempfile.TemporaryDirectory(prefix="skewless-load-") as folder,
+        installation(Path(folder), which, JOBS) as place,
+    ):
         seconds = at_once(place, which)
         _tell(f"{len(which)} runs at once: {seconds:.0f} s; faults: {place.faults}")
         looks, took = in_a_row(place, which, options.runs, until)

@@ -118,9 +118,9 @@ def test_plan_0_is_made_from_a_sample_and_names_keys_as_spark_does(
     assert len(reports) == 1, "rows of native aggregates cost next to nothing"
     assert plan.head
     assert set(plan.head) <= set(report.histogram.head)
-    foretold = np.array(plan.expected_rows)
+    predicted = np.array(plan.expected_rows)
     queued = np.array([load.queued_rows for load in report.tasks])
-    assert np.abs(queued - foretold).max() < 0.1 * foretold.mean(), "the sample was most of the input"
+    assert np.abs(queued - predicted).max() < 0.1 * predicted.mean(), "the sample was most of the input"
     assert queued.max() < 1.1 * queued.mean()
 
 

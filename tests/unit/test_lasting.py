@@ -144,7 +144,7 @@ def test_a_stage_that_drains_is_added_only_where_it_is_worth_its_price(policy: s
 
 
 def test_budgets_in_order_follow_how_the_last_forecast_was_missed() -> None:
-    """A new hot key in each wave: most tasks get less than they were foretold, and none is to wait for the others."""
+    """A new hot key in each wave: most tasks get less than predicted, and none should wait for the others."""
     random = np.random.default_rng(5)
     keys = zipf(2_000, 0.8, 50_000, seed=5)
     wave = np.arange(len(keys)) * 5 // len(keys)

@@ -32,7 +32,7 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
 COUNTS = st.dictionaries(TEXTS, st.integers(1, 5000), min_size=1, max_size=40)
 
 
-def foretold(
+def predicted(
     policy: str,
     seen: Mapping[str, int],
     wave: int = 100_000,
@@ -55,7 +55,7 @@ def foretold(
 
 def asked(policy: str, seen: Mapping[str, int], wave: int = 100_000, **more: Any) -> list[PricedPlan]:
     """What it proposes, standing still left out."""
-    return list(propose(*foretold(policy, seen, wave, **more)))[1:]
+    return list(propose(*predicted(policy, seen, wave, **more)))[1:]
 
 
 def keys_by_task(plan: RoutingPlan, each: int = 1) -> list[list[str]]:
@@ -144,7 +144,7 @@ def test_the_order_of_the_input_never_changes_a_proposal(policy: str, data: st.D
 @pytest.mark.parametrize("policy", ALL)
 def test_a_balanced_load_is_left_alone(policy: str) -> None:
     seen = loaded(policy, [1000] * 8)
-    job, forecast = foretold(policy, seen, sum(seen.values()))
+    job, forecast = predicted(policy, seen, sum(seen.values()))
     assert choose(list(propose(job, forecast))).action == "stand still"
 
 
@@ -217,7 +217,7 @@ def test_doubling_begins_with_one_token_each_as_in_its_paper_only_where_that_is_
 def test_a_strict_policy_does_what_it_proposes_at_its_price(policy: str) -> None:
     """One hot key on one of two reducers: whoever moves it whole gains nothing, and pays for the rows it forwards."""
     hot = {"hot": 9000}
-    job, forecast = foretold(policy, hot, 0, backlog=hot, reducers=2, slots=4, threshold=0, choices=1, strict=True)
+    job, forecast = predicted(policy, hot, 0, backlog=hot, reducers=2, slots=4, threshold=0, choices=1, strict=True)
     priced = list(propose(job, forecast))
     taken = choose(priced, strict=True)
     assert taken is priced[-1]
@@ -245,7 +245,7 @@ def test_relief_that_is_due_and_cannot_be_given_says_why(
     ring = Ring(tokens=tokens)
     keys = keys_by_task(first_plan(synthetic.job([1], policy=policy, reducers=2)).model_copy(update={"ring": ring}))
     seen = {keys[0][0]: 4000, keys[1][0]: 400}
-    job, forecast = foretold(policy, seen, plan={"ring": ring}, reducers=2, **routing)
+    job, forecast = predicted(policy, seen, plan={"ring": ring}, reducers=2, **routing)
     decision = plan_next_stage(job, forecast.plan, forecast.report)
     still, refused = decision.candidates
     assert still.chosen
@@ -270,7 +270,7 @@ def test_a_reducer_with_a_task_that_is_too_large_is_split_where_slots_are_free()
 
 def test_a_split_that_helps_is_taken() -> None:
     seen = {key: 40 for keys in keys_by_task(first_plan(synthetic.job([1], reducers=2)), 200) for key in keys}
-    job, forecast = foretold("virtual_tasks", seen, 80_000, reducers=2, slots=4)
+    job, forecast = predicted("virtual_tasks", seen, 80_000, reducers=2, slots=4)
     still, one = propose(job, forecast)
     assert one.plan.factors == {0: 2, 1: 2}
     assert one.makespan_rows < 0.7 * still.makespan_rows
@@ -278,7 +278,7 @@ def test_a_split_that_helps_is_taken() -> None:
 
 
 def test_a_single_key_gains_nothing_by_a_split_and_the_numbers_say_so() -> None:
-    job, forecast = foretold("virtual_tasks", {"hot": 8000}, reducers=2, slots=4)
+    job, forecast = predicted("virtual_tasks", {"hot": 8000}, reducers=2, slots=4)
     still, one = propose(job, forecast)
     assert one.action == "split"
     assert one.makespan_rows == still.makespan_rows
@@ -309,7 +309,7 @@ def test_many_changes_are_not_all_named() -> None:
 
 
 def test_a_factor_that_is_used_up_is_said() -> None:
-    job, forecast = foretold("virtual_tasks", loaded("virtual_tasks", [8000, 800]), reducers=2, slots=4, max_factor=1)
+    job, forecast = predicted("virtual_tasks", loaded("virtual_tasks", [8000, 800]), reducers=2, slots=4, max_factor=1)
     decision = plan_next_stage(job, forecast.plan, forecast.report)
     assert decision.candidates[0].chosen
     assert [one.sentence for one in decision.candidates[1:]] == [

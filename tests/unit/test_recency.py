@@ -1,4 +1,4 @@
-"""What is recent counts more where waves come in order, as far as that would have foretold the last stage better."""
+"""What is recent counts more where waves come in order, as far as that would have predicted the last stage better."""
 
 from __future__ import annotations
 

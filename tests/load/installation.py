@@ -21,7 +21,7 @@ PATIENCE_SECONDS = 3600.0
 RESTART_SECONDS = 420.0
 
 
-class House:
+class Installation:
     """An Airflow that is up, with its data root and its temporary folders.
 
     Args:
@@ -85,9 +85,9 @@ class House:
 
 
 @contextmanager
-def house(
+def installation(
     folder: Path, which: Sequence[str], jobs: Sequence[str], settings: Mapping[str, str] | None = None, **spec: Any
-) -> Iterator[House]:
+) -> Iterator[Installation]:
     """Write the lake and the jobs, start Airflow, and stop it at the end.
 
     Args:
@@ -115,4 +115,4 @@ def house(
         for name in jobs:
             rest.wait_for_dag(name, 120)
             rest.set_paused(name, paused=False)
-        yield House(folder, home, rest, given)
+        yield Installation(folder, home, rest, given)
