@@ -18,14 +18,14 @@ STOP_SECONDS = 10.0
 
 
 class Parts:
-    """The processes of a installation: those of `make up`, and the components that were started again since.
+    """The processes of an installation: those of `make up`, and the components that were started again since.
 
     Args:
         installation: that is up.
     """
 
     def __init__(self, installation: Installation) -> None:
-        self._house = installation
+        self._installation = installation
         self._again: dict[str, Session] = {}
 
     def component(self, name: str) -> psutil.Process:
@@ -33,7 +33,7 @@ class Parts:
         if name in self._again:
             return psutil.Process(self._again[name].pid)
         # It names itself, some of them with an underscore; its workers are further below.
-        for one in psutil.Process(self._house.session().pid).children():
+        for one in psutil.Process(self._installation.session().pid).children():
             if lives(one) and name in " ".join(one.cmdline()).replace("_", "-"):
                 return one
         raise AssertionError(f"no {name} is running")
@@ -48,15 +48,15 @@ class Parts:
 
     def start(self, name: str) -> None:
         """Start a component again, in the environment of the whole."""
-        installation = self._house
+        installation = self._installation
         environment = psutil.Process(installation.session().pid).environ()
         log = installation.home.folder / f"{name}-{time.monotonic_ns()}.log"
         self._again[name] = begin([sys.executable, "-m", "airflow", name], environment, installation.home.folder, log)
 
     def kill_all(self, *, spark: bool) -> None:
         """SIGKILL of every process of Airflow, at once; with those of Spark Connect, if they are meant too."""
-        server = self._house.spark_session() if spark else None
-        sessions = [self._house.session(), *self._again.values(), *([server] if server else [])]
+        server = self._installation.spark_session() if spark else None
+        sessions = [self._installation.session(), *self._again.values(), *([server] if server else [])]
         while pids := [pid for session in sessions for pid in session.processes()]:
             kill(psutil.Process(pid) for pid in pids if psutil.pid_exists(pid))
         self._again.clear()
@@ -72,7 +72,7 @@ class Parts:
 
     def sweep(self) -> None:
         """End what a killed component has left: workers of a scheduler that is no more wait for it for ever."""
-        sessions = [self._house.session(), *self._again.values()]
+        sessions = [self._installation.session(), *self._again.values()]
         ours = {pid for session in sessions for pid in session.processes()}
         leaders = {session.pid for session in sessions}
         for pid in ours - leaders:
