@@ -413,6 +413,7 @@ def test_what_if_replays_other_policies(viewer: TestClient) -> None:
     await_that(lambda: shown.search(_page(viewer, "combined-measured", measured)) is not None, shown.pattern)
 
 
+@pytest.mark.long
 def test_a_replay_of_ten_thousand_tasks_holds_up_no_other_page(viewer: TestClient, huge: Simulation) -> None:
     Moments(run_location(DAG, "to_play"), huge).prepare().stages()
     text = _page(viewer, "to_play", "what-if?policy=static")

@@ -14,6 +14,7 @@ from fsspec.implementations.local import LocalFileSystem
 from tests.publication.libraries import LIBRARIES
 from tests.publication.oracle import Publisher, oracle, read_once
 from tests.publication.versions import FILES, Outcome
+from tests.tiers import mostly_long
 
 #: Reads of each library, and how many of them publish a version between listing and opening.
 READS, ASK_EVERY = 800, 80
@@ -66,7 +67,11 @@ class Stepping(LocalFileSystem):
         return super().open(path, *given, **named)
 
 
-@pytest.mark.parametrize("name", [name for name in LIBRARIES if name != "polars"])  # which reads files by itself only
+#: polars reads its files by itself only.
+STEPPED = [name for name in LIBRARIES if name != "polars"]
+
+
+@pytest.mark.parametrize("name", mostly_long(STEPPED, "pyarrow.dataset"))
 def test_a_version_published_at_any_step_of_a_read_leaves_it_whole_or_an_error(quick_disk: Path, name: str) -> None:
     publisher, seen = Publisher(quick_disk), set[Outcome]()
     files, said = Stepping(publisher), list[str]()

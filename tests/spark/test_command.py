@@ -189,6 +189,7 @@ def test_failed_quality_ends_with_three_and_names_the_expectation(home: Path) ->
     assert not (home / "data" / "elsewhere").exists()
 
 
+@pytest.mark.long
 def test_a_run_killed_in_the_middle_of_a_stage_is_resumed_to_the_same_result(home: Path, whole: dict[str, Any]) -> None:
     killed = subprocess.Popen(
         [*SKEWLESS, "run", "spec.yaml", "--run-dir", "killed"], cwd=home, start_new_session=True,

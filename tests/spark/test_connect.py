@@ -143,6 +143,7 @@ def prepared(spec: Mapping[str, Any], root: Path, environment: Mapping[str, str]
     return run
 
 
+@pytest.mark.long
 def test_a_job_with_native_and_python_aggregates_comes_out_as_counted(server: ConnectServer, root: Path) -> None:
     environment = client(server)
     run = prepared(SPEC, root, environment)

@@ -69,8 +69,8 @@ def moved_keys(run: RunDirectory, reports: list[StageReport]) -> list[int]:
             marks=pytest.mark.long,
         ),
         pytest.param({"policy": "halving", "reducers": 4}, marks=pytest.mark.long),
-        {"policy": "virtual_tasks", "reducers": 3},
-        {"policy": "static", "reducers": 1},
+        pytest.param({"policy": "virtual_tasks", "reducers": 3}, marks=pytest.mark.long),
+        pytest.param({"policy": "static", "reducers": 1}, marks=pytest.mark.long),
     ],
     ids=["adaptive", "small budget", "halving", "virtual tasks", "one task"],
 )

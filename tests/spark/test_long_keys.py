@@ -17,6 +17,7 @@ from skewless_spark.aggregates.key_text import LONGEST_KEY
 from skewless_spark.session.spark_errors import exit_code_of, sentence_for
 from tests.spark.scenario import result_of, run_job, spec_of
 from tests.spark.test_command import command
+from tests.tiers import mostly_long
 
 _MIB = 1 << 20
 ENGINES = ["combine", "staged"]
@@ -63,7 +64,7 @@ def test_a_key_of_some_megabytes_is_a_key(spark: SparkSession, tmp_path: Path, e
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("kind", ["string", "binary"])
+@pytest.mark.parametrize("kind", mostly_long(["string", "binary"], "binary"))
 def test_a_key_of_a_hundred_megabytes_is_refused_in_one_sentence(
     spark: SparkSession, tmp_path: Path, engine: str, kind: str
 ) -> None:

@@ -26,6 +26,7 @@ from skewless_spark.aggregates.native import SYNONYMS
 from skewless_spark.aggregates.native.quantiles import PercentileOptions
 from skewless_spark.aggregates.native.sums import AVG
 from tests.spark.scenario import plain, reduce_job, result_of, spec_of, write_input
+from tests.tiers import mostly_long
 
 ROWS = 12_000
 #: Heavy at its head, with text that is hard to quote; the last ones have few rows each.
@@ -281,7 +282,7 @@ def expected(spark: SparkSession, nasty_input: Path) -> tuple[dict[str | None, R
     return {row["key"]: row for row in said.collect()}, dict(said.dtypes)
 
 
-@pytest.fixture(scope="module", params=POLICIES)
+@pytest.fixture(scope="module", params=mostly_long(POLICIES, "static"))
 def came(
     request: pytest.FixtureRequest, spark: SparkSession, nasty_input: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[dict[str | None, Row], dict[str, str]]:

@@ -178,6 +178,7 @@ def test_the_head_and_the_slots_are_made_of_one_reading_of_the_counts(spark: Spa
     assert sum(row["seen"] for row in found if row["share"] is None) == 401
 
 
+@pytest.mark.long
 def test_the_same_plans_give_the_same_bytes(spark: SparkSession, skewed_input: Path, tmp_path: Path) -> None:
     aggregates = {
         **AGGREGATES,

@@ -20,6 +20,8 @@ from skewless_spark.prepare.prepare import prepare
 from tests.spark.scenario import DATE, reduce_job, spec_of, write_input
 from tests.spark.test_pipeline import skewed
 
+pytestmark = pytest.mark.long
+
 SKEWLESS = [sys.executable, "-m", "skewless_cli.main", "replay"]
 
 

@@ -14,6 +14,7 @@ from benchmarks.simulation import NULL, Simulation
 from skewless.documents.stage_report import StageReport
 from skewless.run.directory import RunDirectory
 from tests.spark.scenario import reduce_job, spec_of
+from tests.tiers import mostly_long
 
 ROWS = 30_000
 FILES = 40
@@ -50,7 +51,12 @@ def without_times(report: StageReport) -> StageReport:
     return report.model_copy(update={"stage_seconds": 0.0, "tasks": tasks})
 
 
-@pytest.mark.parametrize("policy", ["static", "halving", "doubling", "virtual_tasks", "d_choices", "adaptive"])
+@pytest.mark.parametrize(
+    "policy",
+    mostly_long(
+        ["static", "halving", "doubling", "virtual_tasks", "d_choices", "adaptive"], "virtual_tasks", "adaptive"
+    ),
+)
 def test_the_simulator_and_spark_give_every_task_the_same_rows(
     spark: SparkSession, skewed_input: Path, tmp_path: Path, policy: str
 ) -> None:

@@ -114,6 +114,7 @@ def test_one_that_is_stopped_beyond_its_leases_is_fenced_out_when_it_wakes(packa
     assert sums_in_the_states(run) == plain_sums()
 
 
+@pytest.mark.long
 def test_a_stage_that_nobody_shares_has_no_trace_of_others(spark: SparkSession, tmp_path: Path) -> None:
     _, spec = shared_run(tmp_path, "python")
     run, reports = reduce_job(spark, spec, tmp_path / "alone")
