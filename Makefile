@@ -6,7 +6,7 @@ SHELL := /bin/bash
 
 # Two files of tests run at a time, the longest first: see tests/conftest.py. The unit tests go first and alone, without
 # Spark or Airflow in their process: most mistakes are told in half a minute.
-PYTEST := python -m pytest -n 2 --no-loadscope-reorder
+PYTEST := python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 IN_VENV := . .venv/environment.sh &&
 
 help: ## List all commands
