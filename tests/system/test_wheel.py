@@ -16,6 +16,8 @@ import pytest
 
 from tests.packages import dependencies_alone
 
+pytestmark = pytest.mark.long
+
 PROJECT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
 SPEC = """
@@ -125,8 +127,6 @@ def test_airflow_lists_the_plugin_and_the_provider(installed: Installed) -> None
 ENTRIES = """
 from skewless_airflow.places import spark_entry
 import sys
-
-pytestmark = pytest.mark.long
 print(*(spark_entry(name + ".py") for name in sys.argv[1:]), sep="\\n")
 assert "skewless_spark" not in sys.modules
 """
