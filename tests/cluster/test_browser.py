@@ -295,7 +295,7 @@ def test_our_tabs_have_the_colours_that_were_chosen_in_airflow(visit: Visit, cho
         pytest.param(f"dags/{JOB}/over-time", "Skew over time", id="over time"),
         pytest.param("RUN/skew", "Ledger", id="skew"),
         pytest.param("RUN/tasks/stage_01.plan/decision", "Decision about stage 1", id="decision"),
-        pytest.param("RUN/quality", "expectations", id="quality report"),
+        pytest.param("RUN/quality", "checks passed", id="quality report"),
         pytest.param("RUN/what-if", "static", id="what if"),
     ],
 )
