@@ -19,7 +19,7 @@ test: setup-tests ## Run all tests except the long ones (ten minutes): core, lea
 	@$(IN_VENV) $(PYTEST) tests/unit
 	@$(IN_VENV) $(PYTEST) -m "not long" --ignore tests/unit
 
-test-all: test test-long test-cluster ## Run all tests (forty minutes)
+test-all: test test-long test-cluster ## Run all tests (about 42 minutes)
 
 test-long: setup-tests ## Run the long tests, except those of test-cluster
 	@$(IN_VENV) $(PYTEST) -m long --ignore tests/cluster --ignore tests/unit
