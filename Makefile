@@ -15,11 +15,11 @@ help: ## List all commands
 demo: setup corpus ## Run the nightly job over Python's own sources in Airflow, and print the result and every decision
 	@$(IN_VENV) python -m deploy.local demo
 
-test: setup-tests ## Run all tests except the long ones (ten minutes): core, leases, Spark, a DAG in Airflow, pages, some faults
+test: setup-tests ## Run all tests except the long ones (10 to 12 minutes): core, leases, Spark, a DAG in Airflow, pages, some faults
 	@$(IN_VENV) $(PYTEST) tests/unit
 	@$(IN_VENV) $(PYTEST) -m "not long" --ignore tests/unit
 
-test-all: test test-long test-cluster ## Run all tests (about 42 minutes)
+test-all: test test-long test-cluster ## Run all tests, with the cluster and the browser
 
 test-long: setup-tests ## Run the long tests, except those of test-cluster
 	@$(IN_VENV) $(PYTEST) -m long --ignore tests/cluster --ignore tests/unit

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
 import signal
@@ -16,6 +15,7 @@ from urllib.parse import quote
 import httpx
 from rich.console import Console
 
+from deploy.commands import run_command, say
 from deploy.local import standalone
 from deploy.local.follow import HEARTBEAT_SECONDS, RunLostError, follow, progress_for
 from deploy.local.rest import AirflowRest
@@ -30,20 +30,13 @@ PARSE_SECONDS = 120.0
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one of the commands; the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m deploy.local", description=__doc__)
-    parser.add_argument("command", choices=("up", "down", "demo"))
-    command = {"up": up, "down": down, "demo": demo}[parser.parse_args(arguments).command]
-    # A plain kill should clean up like Ctrl-C.
-    signal.signal(signal.SIGTERM, _interrupt)
-    console = Console()
-    try:
-        return command(console)
-    except standalone.LocalAirflowError as err:
-        _say(console, str(err))
-    except KeyboardInterrupt:
-        _say(console, "Interrupted.")
-        return 130
-    return 1
+    return run_command(
+        "python -m deploy.local",
+        __doc__,
+        {"up": up, "down": down, "demo": demo},
+        standalone.LocalAirflowError,
+        arguments,
+    )
 
 
 def up(console: Console) -> int:
@@ -58,25 +51,25 @@ def up(console: Console) -> int:
         except KeyboardInterrupt:
             standalone.stop(home)
             raise
-        _say(console, f"Airflow is up: {found.url}")
+        say(console, f"Airflow is up: {found.url}")
     else:
-        _say(console, f"Airflow is up already: {found.url}")
-    _say(console, f"Log in as {standalone.USER}; the password is in {home.passwords}")
+        say(console, f"Airflow is up already: {found.url}")
+    say(console, f"Log in as {standalone.USER}; the password is in {home.passwords}")
     if console.is_terminal:  # never into a file or a CI log
-        _say(console, f"  user      {standalone.USER}\n  password  {home.password()}")
+        say(console, f"  user      {standalone.USER}\n  password  {home.password()}")
     if not standalone.schedules_on():
-        _say(
+        say(
             console,
             "DAGs run only when they are triggered. To have their schedules, too: "
             "make down, then SKEWLESS_SCHEDULE=on make up",
         )
-    _say(console, "Stop it with: make down")
+    say(console, "Stop it with: make down")
     return 0
 
 
 def down(console: Console) -> int:
     """Stop Airflow."""
-    _say(console, "Airflow is stopped." if standalone.stop(standalone.default_home()) else "Airflow was not running.")
+    say(console, "Airflow is stopped." if standalone.stop(standalone.default_home()) else "Airflow was not running.")
     return 0
 
 
@@ -89,8 +82,8 @@ def demo(console: Console) -> int:
             _show_failure(console, rest, run_id)
             return 1
     run_view.show(_run_of(run_id), console)
-    _say(console, f"task logs:      {_logs(run_id)}")
-    _say(console, f"in the UI:      make up, then {_page_url(run_id)}")
+    say(console, f"task logs:      {_logs(run_id)}")
+    say(console, f"in the UI:      make up, then {_page_url(run_id)}")
     return 0
 
 
@@ -98,7 +91,7 @@ def _run_demo(console: Console, rest: AirflowRest) -> tuple[str, str]:
     """Trigger a run and follow it; a paused DAG is paused again afterwards, and Ctrl-C fails the run."""
     was_paused = rest.wait_for_dag(DEMO_DAG, PARSE_SECONDS)
     run_id = rest.trigger(DEMO_DAG)
-    _say(console, f"Run {run_id} of DAG {DEMO_DAG} is triggered; Spark runs as local[*].")
+    say(console, f"Run {run_id} of DAG {DEMO_DAG} is triggered; Spark runs as local[*].")
     try:
         if was_paused:
             rest.set_paused(DEMO_DAG, False)
@@ -121,13 +114,13 @@ def _show_failure(console: Console, rest: AirflowRest, run_id: str) -> None:
     """The last log lines of the task that failed."""
     failed = [one for one in rest.tasks(DEMO_DAG, run_id) if one.state == "failed"]
     if not failed:
-        _say(console, f"Run {run_id} failed without a failed task: it was marked as failed by hand.")
+        say(console, f"Run {run_id} failed without a failed task: it was marked as failed by hand.")
     for one in failed[:1]:
         lines = rest.log_lines(DEMO_DAG, run_id, one.task, one.tries)
-        _say(console, f"Task {one.task} failed in try {one.tries}; its log ends with:")
+        say(console, f"Task {one.task} failed in try {one.tries}; its log ends with:")
         for line in [line for line in lines if not line.startswith("::")][-20:]:
-            _say(console, f"  {line}")
-    _say(console, f"All logs of the run are in {_logs(run_id)}")
+            say(console, f"  {line}")
+    say(console, f"All logs of the run are in {_logs(run_id)}")
 
 
 def _run_of(run_id: str) -> RunDirectory:
@@ -143,7 +136,7 @@ def _some_airflow(console: Console, home: standalone.Home) -> Iterator[standalon
     """The Airflow that is up, or one for as long as this lasts."""
     found = standalone.running(home)
     if found is not None:
-        _say(console, f"Using the Airflow that is up: {found.url}")
+        say(console, f"Using the Airflow that is up: {found.url}")
         yield found
         return
     server = standalone.start(home, standalone.free_port())
@@ -153,7 +146,7 @@ def _some_airflow(console: Console, home: standalone.Home) -> Iterator[standalon
     finally:
         # A second Ctrl-C must not leave half an Airflow behind.
         with _uninterrupted():
-            _say(console, "Stopping Airflow ...")
+            say(console, "Stopping Airflow ...")
             standalone.stop(home)
 
 
@@ -166,16 +159,16 @@ def _await(console: Console, home: standalone.Home, server: standalone.Running) 
                 home, server, lambda passed: status.update(f"Starting Airflow ... {passed:.0f} s")
             )
     else:
-        _say(console, f"Starting Airflow on port {server.port} ...")
+        say(console, f"Starting Airflow on port {server.port} ...")
 
         def tick(passed: float) -> None:
             nonlocal spoken
             if time.monotonic() - spoken >= HEARTBEAT_SECONDS:
                 spoken = time.monotonic()
-                _say(console, f"{passed:5.0f} s  ... Airflow is starting")
+                say(console, f"{passed:5.0f} s  ... Airflow is starting")
 
         standalone.wait_until_healthy(home, server, tick)
-    _say(console, f"Airflow is healthy after {time.monotonic() - begun:.0f} s.")
+    say(console, f"Airflow is healthy after {time.monotonic() - begun:.0f} s.")
 
 
 def _page_url(run_id: str) -> str:
@@ -193,14 +186,6 @@ def _uninterrupted() -> Iterator[None]:
     finally:
         for sign, handler in before.items():
             signal.signal(sign, handler)
-
-
-def _interrupt(_sign: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
-
-
-def _say(console: Console, line: str) -> None:
-    console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

@@ -116,7 +116,7 @@ def _quality(run: RunDirectory, console: Console) -> None:
     failed = [check for check in quality.checks if not check.success]
     verdict = "passed" if quality.success else "FAILED"
     held = len(quality.checks) - len(failed)
-    console.print(f"data quality: {verdict}, {held} of {len(quality.checks)} expectations held", highlight=False)
+    console.print(f"data quality: {verdict}, {held} of {len(quality.checks)} checks passed", highlight=False)
     for check in failed:
         console.print(f"  {check.sentence}", markup=False, highlight=False, soft_wrap=True)
 

@@ -152,7 +152,7 @@ def test_a_job_with_native_and_python_aggregates_comes_out_as_counted(server: Co
         said += entry("run_stage.py", run, environment, "--stage", str(stage))
         stage += 1
     entry("merge_states.py", run, environment)
-    assert "expectations held" in entry("validate_result.py", run, environment)
+    assert "checks passed" in entry("validate_result.py", run, environment)
     assert f"at {server.ui}" in said, "the log has the address of the UI"
     assert server.token not in said
     commit = run.committed(RESULT_STEP)

@@ -20,7 +20,7 @@ def _validate(run: RunDirectory, _arguments: argparse.Namespace) -> str:
     with step_session(run, "validate") as spark, StepProgress(spark, "validate"):
         report = validate(spark, run)
     require_passed(run, report)
-    return f"all {len(report.checks)} expectations held"
+    return f"all {len(report.checks)} checks passed"
 
 
 if __name__ == "__main__":
