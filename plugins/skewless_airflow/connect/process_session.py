@@ -54,7 +54,7 @@ def begin(argv: Sequence[str], environment: Mapping[str, str], folder: Path, out
         dict(environment),
         file_actions=[
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-            (os.POSIX_SPAWN_OPEN, 1, str(output), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600),
+            (os.POSIX_SPAWN_OPEN, 1, str(output), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600),
             (os.POSIX_SPAWN_DUP2, 1, 2),
             *((os.POSIX_SPAWN_CLOSE, descriptor) for descriptor in _inheritable()),
         ],
