@@ -247,7 +247,7 @@ def test_only_steps_on_this_machine_share_a_driver_and_only_if_that_is_wanted(
 ) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": host}))
     monkeypatch.setenv(warm.SWITCH, switch)
-    with DAG("words"):
+    with DAG("words", schedule=None):
         operator = SkewlessSparkOperator(task_id="stage", entry="run_stage.py")
     operator.application_args = ["--stage", "0"]
     driver = operator._driver(RunDirectory("/nowhere"), None)
