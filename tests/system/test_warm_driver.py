@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -81,7 +82,7 @@ class World(NamedTuple):
                     during()
             return Ran(step.exit_code(), said, step._session)
         finally:
-            step.stop()
+            step.close()
 
     def prepare(self) -> Ran:
         done = self.ask(
@@ -234,12 +235,52 @@ def test_a_folder_that_others_can_open_is_refused(world: World) -> None:
         own_folder(world.settings.name())
 
 
+def test_another_user_cannot_ask_a_driver(world: World) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+    lock, folder = own_folder(world.settings.name())
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(folder / warm.SOCKET))
+        listener.listen()
+        asked = "import os, socket, sys\nos.setuid(65534)\nsocket.socket(socket.AF_UNIX).connect(sys.argv[1])\n"
+        words = [sys.executable, "-c", asked, str(folder / warm.SOCKET)]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+    os.close(lock)
+    assert "PermissionError" in done.stderr
+
+
+#: In one process: a step that leaves a setting, a view and a cached table, and what the next one finds of them.
+_TWO_STEPS = """
+from skewless_spark.session.session import build_session, forget_session
+from pyspark.sql import SparkSession
+first = build_session("two steps", "local[1]")
+before = first.conf.get("spark.sql.shuffle.partitions")
+first.conf.set("spark.sql.shuffle.partitions", "3")
+first.range(5).createOrReplaceTempView("left")
+first.range(7).cache().count()
+assert len(first.sparkContext._jsc.getPersistentRDDs()) == 1
+forget_session()
+second = build_session("two steps", "local[1]")
+assert second is not first and second is SparkSession.builder.getOrCreate()
+assert second.sparkContext.applicationId == first.sparkContext.applicationId
+assert second.conf.get("spark.sql.shuffle.partitions") == before, "a setting"
+assert second.conf.get("spark.sql.session.timeZone") == "UTC", "ours"
+assert not second.catalog.tableExists("left"), "a view"
+assert len(second.sparkContext._jsc.getPersistentRDDs()) == 0, "cached frames"
+"""
+
+
+def test_a_step_finds_no_setting_view_or_cached_frame_of_the_one_before() -> None:
+    done = subprocess.run([sys.executable, "-c", _TWO_STEPS], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
 @pytest.mark.usefixtures("airflow_database")
 @pytest.mark.parametrize(
     ("host", "switch", "shared"),
     [
         ("local[2]", "1", True), ("local", "1", True), ("local[2]", "0", False),
-        ("spark://cluster:7077", "1", False), ("yarn", "1", False), ("k8s://https://cluster", "1", False),
+        ("spark://cluster:7077", "1", False), ("yarn", "1", False)
     ],
 )  # fmt: skip
 def test_only_steps_on_this_machine_share_a_driver_and_only_if_that_is_wanted(

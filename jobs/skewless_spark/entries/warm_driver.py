@@ -25,7 +25,8 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from types import TracebackType
+from typing import Any, NoReturn, Self
 
 from skewless_spark.entries import merge_states, prepare_run, run_stage, share_stage, validate_result
 from skewless_spark.quality.expectations import great_expectations
@@ -56,8 +57,7 @@ def main() -> None:
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.close(log)
-    driver = Driver(given.folder)
-    with contextlib.suppress(OSError, ValueError):
+    with Driver(given.folder) as driver, contextlib.suppress(OSError, ValueError):  # a task that died in its request
         driver.serve(given.idle_seconds)
     _remove(given.folder)
 
@@ -77,6 +77,14 @@ class Driver:
         with short_address(folder) as address:
             self._listener.bind(address)
         self._listener.listen(1)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, err: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._listener.close()
 
     def serve(self, idle_seconds: float) -> None:
         """Run the steps that tasks ask for, until there is none to come."""
@@ -193,10 +201,17 @@ def short_address(folder: Path) -> Iterator[str]:
 
 
 def _remove(folder: Path) -> None:
-    """Remove the driver's folder, unless a task is about to start another driver in it."""
-    with contextlib.suppress(OSError), (folder / LOCK).open("w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        shutil.rmtree(folder)
+    """Remove the driver's folder once its last task has let go of it, unless another task starts a driver in it."""
+    deadline = time.monotonic() + GRACE_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            with (folder / LOCK).open("r+") as held:
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder)
+        except BlockingIOError:
+            time.sleep(0.05)
+        except OSError:
+            return
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from typing import BinaryIO, TextIO
 
 from airflow.sdk.exceptions import AirflowException
 
-from skewless_airflow.connect.process_session import Session, begin, end
+from skewless_airflow.connect.process_session import Session, await_end, begin, end
 from skewless_airflow.connect.worker_code import code_stamp, worker_folders
 from skewless_airflow.places import spark_entry
 
@@ -108,6 +108,7 @@ class DriverStep:
         self._held = contextlib.ExitStack()
         self._folder: Path | None = None
         self._session: Session | None = None
+        self._line: socket.socket | None = None
         self._code: int | None = None
 
     def lines(self) -> Iterator[str]:
@@ -150,12 +151,22 @@ class DriverStep:
         return DIED if self._code is None else self._code
 
     def stop(self) -> int:
-        """Let go of the driver, which ends if the step has not ended; returns how many processes were ended."""
-        ended = 0
-        if self._code is None:
-            ended = self._end_driver()
+        """End the driver, unless the step has ended; returns how many processes there were."""
+        if self._code is not None or self._session is None:
+            return 0
+        found = len(self._session.processes())
+        if self._line is not None:
+            with contextlib.suppress(OSError):
+                # Upon which it ends by itself: the JVM then gives back what it holds on disk, and in a server.
+                self._line.shutdown(socket.SHUT_RDWR)
+            await_end([self._session], END_SECONDS)
+        self._end_driver()
+        return found
+
+    def close(self) -> None:
+        """Let go of the driver; if the step has not ended, the driver ends."""
+        self.stop()
         self._held.close()
-        return ended
 
     def _reached(self, folder: Path) -> Generator[str, None, tuple[socket.socket, int]]:
         """The connection to the driver of a folder, started if it does not answer, and where its log goes on.
@@ -195,20 +206,17 @@ class DriverStep:
         if not told:
             line.close()
             return None
-        self._held.enter_context(line)
+        self._line = self._held.enter_context(line)
         line.settimeout(None)
         return line, int(json.loads(told)["log_from"])
 
-    def _end_driver(self) -> int:
-        """Have the driver end, and all that it started; returns how many processes there were."""
-        if self._session is None:
-            return 0
-        found = len(self._session.processes())
+    def _end_driver(self) -> None:
+        """End the driver and all that it started."""
+        if self._session is None or self._folder is None:
+            return
         end([self._session], END_SECONDS)
-        if self._folder is not None:
-            for name in (SOCKET, STATE):
-                (self._folder / name).unlink(missing_ok=True)
-        return found
+        for name in (SOCKET, STATE):
+            (self._folder / name).unlink(missing_ok=True)
 
 
 def own_folder(name: str) -> tuple[int, Path]:

@@ -161,7 +161,7 @@ class SkewlessSparkOperator(SparkSubmitOperator):
                     log.info(line)
                 code = step.exit_code()
             finally:
-                step.stop()  # it must not run beside the next attempt
+                step.close()  # it must not run beside the next attempt
         if code:
             raise AirflowException(f"{entry} ended with exit code {code}")
 
