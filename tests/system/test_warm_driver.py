@@ -152,7 +152,7 @@ def test_a_step_that_fails_ends_with_its_exit_code_and_sentence_and_with_the_dri
     driver = done.driver
     assert driver is not None
     assert done.code == 1
-    assert [one for one in done.said if "expected" in one]
+    assert [one for one in done.said if one.startswith("skewless: ") and "job.json" in one], done.said
     await_that(lambda: not driver.processes(), "the driver to end with a step that failed")
 
 
