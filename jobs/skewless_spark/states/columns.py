@@ -66,6 +66,11 @@ class JobColumns:
         return key_text([F.col(name) for name in self.keys], types)
 
     @property
+    def key_is_text(self) -> bool:
+        """Whether the key text is the key column itself."""
+        return [self.job.key_types[name] for name in self.job.spec.key] == ["string"]
+
+    @property
     def routing_key(self) -> Column:
         """The text by which a row is routed.
 
