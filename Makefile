@@ -19,13 +19,13 @@ demo-stages: setup corpus ## Run two jobs in small stages and look at the decisi
 	@$(IN_VENV) python -m deploy.local demo-stages
 
 test: setup-tests ## Run all tests except the long ones (10 to 12 minutes): core, leases, Spark, a DAG in Airflow, pages, some faults
-	@$(IN_VENV) $(PYTEST) tests/unit
+	@$(IN_VENV) $(PYTEST) -m "not long" tests/unit
 	@$(IN_VENV) $(PYTEST) -m "not long" --ignore tests/unit
 
 test-all: test test-long test-cluster ## Run all tests, with the cluster and the browser
 
 test-long: setup-tests ## Run the long tests, except those of test-cluster
-	@$(IN_VENV) $(PYTEST) -m long --ignore tests/cluster --ignore tests/unit
+	@$(IN_VENV) $(PYTEST) -m long --ignore tests/cluster
 
 mutants: setup-tests ## Plant faults in a copy of the code, one at a time, and print those that no test catches (an hour); ONLY=word for some
 	@$(IN_VENV) python -m tests.planted $(if $(ONLY),--only $(ONLY))

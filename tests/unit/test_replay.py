@@ -17,6 +17,7 @@ from skewless.planner.engine_choice import combine_plan, first_choice
 from skewless.planner.forecast.wave_counts import WaveCounts, slot_rows
 from skewless.planner.policies import POLICIES
 from skewless.replay.replay import JOINED_ERROR, ORDER_ERROR, CountedRun, Replayed, as_it_ran, counted_run, replay
+from tests.tiers import mostly_long
 from tests.unit import synthetic
 from tests.unit.synthetic import WHOLE, zipf_rows
 
@@ -80,7 +81,7 @@ def ordered_run(order: str, policy: str) -> Simulation:
     return Simulation(job, [f"key-{n}" for n in range(500)], stream(order)).play()
 
 
-@pytest.mark.parametrize("order", ["random", "late"])
+@pytest.mark.parametrize("order", mostly_long(["random", "late"], "random"))
 def test_a_replay_is_off_by_no_more_than_it_says_and_exact_where_it_says_nothing(order: str) -> None:
     off = {}
     for policy in ("static", "adaptive", "partial_key", "doubling", "halving"):
@@ -237,6 +238,7 @@ def test_an_empty_run_is_replayed_to_nothing() -> None:
     assert (found.stages, found.states, found.rows_forwarded, found.s) == (1, 0, 0, 0.0)
 
 
+@pytest.mark.long
 def test_four_thousand_keys_and_slots_take_no_time() -> None:
     run = synthetic.simulated(zipf_rows(8000, 0.9, 150_000), reducers=64).play()
     assert len(run.reports[-1].histogram.head) == 4096
