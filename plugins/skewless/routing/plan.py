@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from functools import cached_property
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import mmh3
 import numpy as np
@@ -26,6 +27,10 @@ LARGEST_PLAN = 1 << 20
 #: ``((task index, weight), ...)``; the weights add up to WHOLE_WEIGHT. They cut the range of row hashes into segments,
 #: in this order; a task may have several.
 Weights = tuple[tuple[int, int], ...]
+
+
+#: What a plan derives from its ring and factors alone.
+_OF_TASKS = ("tasks", "task_table", "slot_tasks", "slot_factors")
 
 
 class PlanSource(Frozen):
@@ -102,6 +107,17 @@ class RoutingPlan(Document):
                 _refuse_odd(key, weights, count)
         return self
 
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy with some fields changed; with the same ring and factors it has the same tasks."""
+        copied = super().model_copy(update=update, deep=deep)
+        copied.take_tasks(self)
+        return copied
+
+    def take_tasks(self, other: RoutingPlan) -> None:
+        """Spare what another plan has derived from its tasks, if it has the same ones: thousands, on a large ring."""
+        if self.ring is other.ring and self.factors == other.factors:
+            self.__dict__.update((name, other.__dict__[name]) for name in _OF_TASKS if name in other.__dict__)
+
     @cached_property
     def tasks(self) -> tuple[VirtualTask, ...]:
         """The virtual tasks; a task's position here is its index, and its Spark partition."""
@@ -112,11 +128,16 @@ class RoutingPlan(Document):
         )
 
     @cached_property
+    def task_table(self) -> npt.NDArray[np.int64]:
+        """Reducer, bucket and factor of each task, shape ``(tasks, 3)``."""
+        return np.array(self.tasks, dtype=np.int64)
+
+    @cached_property
     def slot_tasks(self) -> npt.NDArray[np.int32]:
         """For each slot the index of bucket 0 of its reducer, shape ``(2**ring_bits,)``."""
         first = np.zeros(max(self.ring.reducers) + 1, dtype=np.int32)
-        for index, task in reversed(list(enumerate(self.tasks))):
-            first[task.reducer] = index
+        reducers, buckets, _ = self.task_table.T
+        first[reducers[buckets == 0]] = np.flatnonzero(buckets == 0)
         found: npt.NDArray[np.int32] = first[self.ring.slot_owners]
         return found
 
