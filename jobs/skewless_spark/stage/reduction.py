@@ -125,7 +125,8 @@ def _named(columns: JobColumns, plan: RoutingPlan) -> dict[str, Column]:
     key, limit = columns.routing_key, columns.job.spec.routing.head_limit
     least = -(-columns.job.admitted_rows(plan.waves) // limit) if limit else LARGEST_COUNT
     text = F.is_valid_utf8(key) & (F.length(key) <= LONGEST_HEAD_KEY) & (F.col("rows") >= least)
-    return {SLOT: F.when(key.isNotNull(), slot(key, plan.ring.ring_bits)), HEAVY: F.when(text, key)}
+    at = F.expr(slot(columns.routing_sql(), plan.ring.ring_bits))
+    return {SLOT: F.when(key.isNotNull(), at), HEAVY: F.when(text, key)}
 
 
 def empty_states(spark: SparkSession, columns: JobColumns) -> DataFrame:
@@ -197,6 +198,13 @@ def _native_states(taken: DataFrame, columns: JobColumns, budget_rows: int | Non
         counted(F.col("arrival") == FORWARDED).alias("forwarded"),
         *_state_columns(columns, all_kept=everything),
     )
+
+
+def native_state_columns(
+    rows: DataFrame, columns: JobColumns, group: Sequence[str], counts: Sequence[str]
+) -> DataFrame:
+    """The states of all native aggregates of rows that all count, by some columns, after counts in SQL."""
+    return rows.groupBy(*group).agg(*map(F.expr, counts), *_state_columns(columns, all_kept=True))
 
 
 def _state_columns(columns: JobColumns, *, all_kept: bool) -> list[Column]:

@@ -21,8 +21,9 @@ from skewless.run.directory import STAGE_REPORT, RunDirectory, stage_step
 from skewless_spark.session.step_lease import leased_step
 from skewless_spark.sources import Tally, require_unchanged
 from skewless_spark.stage.combined_report import combined_report
+from skewless_spark.stage.early_states import early_outcome, makes_early_states
 from skewless_spark.stage.histogram import measure
-from skewless_spark.stage.queue import last_commit, routed_queue, unrouted_queue
+from skewless_spark.stage.queue import drawn_queue, last_commit, routed_queue, unrouted_queue
 from skewless_spark.stage.reduction import StateCounts, combined_outcome, staged_outcome
 from skewless_spark.stage.splits_seen import SplitsSeen
 from skewless_spark.stage.state_counts import CountsRead
@@ -139,6 +140,8 @@ def outcome(
         tally: counts the rows that are read.
         counts: counts the rows of states that are made where rows are read.
     """
+    if plan.engine == "staged" and makes_early_states(columns, plan):
+        return early_outcome(drawn_queue(spark, run, columns, plan, tally), columns, plan)
     if plan.engine == "staged":
         return staged_outcome(routed_queue(spark, run, columns, plan, tally), columns, plan)
     # Native and Python states read the input separately: there is no exchange that they could share.
