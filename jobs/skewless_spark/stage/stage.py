@@ -20,6 +20,7 @@ from skewless.run.attempt import Attempt, Fence
 from skewless.run.directory import STAGE_REPORT, RunDirectory, stage_step
 from skewless_spark.session.step_lease import leased_step
 from skewless_spark.sources import Tally, require_unchanged
+from skewless_spark.stage.bypass import bypass_outcome
 from skewless_spark.stage.combined_report import combined_report
 from skewless_spark.stage.histogram import measure
 from skewless_spark.stage.queue import last_commit, routed_queue, unrouted_queue
@@ -134,6 +135,8 @@ def outcome(
     """
     if plan.engine == "staged":
         return staged_outcome(routed_queue(spark, run, columns, plan, tally), columns, plan)
+    if plan.engine == "bypass":
+        return bypass_outcome(unrouted_queue(spark, run, columns, plan, tally), columns, plan)
     # Native and Python states read the input separately: there is no exchange that they could share.
     native = unrouted_queue(spark, run, columns, plan, tally) if columns.makes_native else None
     python_tally = tally if native is None else None
@@ -143,7 +146,7 @@ def outcome(
 
 @contextmanager
 def _read_in_splits(spark: SparkSession, job: Job, plan: RoutingPlan) -> Iterator[None]:
-    """For the engine ``combine``: read in even splits, as many as there are slots.
+    """For engines that route no rows in stages: read in even splits, some for each slot.
 
     Spark's own splits are meant for rows that are shuffled next: few, and padded for files that are slow to open.
     """
