@@ -53,7 +53,7 @@ def prepare(
         turn = draw_turn(output_path, turns, allow_gap=spec.output.allow_gap)
         job = with_turn(freeze(spec, date, root, where, hour=hour), turn, turns)
         # Two processes that prepare one run may find different earlier runs: the first to write decides.
-        run.write_once("job.json", job.model_copy(update={"warm_from": earlier_runs.last_two(run, spec)}))
+        run.begin(job.model_copy(update={"warm_from": earlier_runs.last_two(run, spec)}))
     job = _same(run, spec, part, root)
     if not run.exists("plans/0000.json"):
         # The decision comes first: if the process dies before the plan is written, a retry enacts the same decision,

@@ -22,6 +22,7 @@ from skewless.run.directory import RunDirectory
 from skewless_spark.stage.histogram import key_histogram
 from skewless_spark.stage.reduction import HEAVY, SLOT, StateCounts
 from skewless_spark.stage.splits_seen import SplitsSeen
+from skewless_spark.stage.state_counts import CountsRead
 from skewless_spark.stage.task_loads import split_loads
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import NATIVE, PYTHON
@@ -37,6 +38,7 @@ def combined_report(
     plan: RoutingPlan,
     files: Sequence[CommittedFile],
     counts: StateCounts,
+    read: CountsRead,
     seen: SplitsSeen,
     seconds: Callable[[], float],
 ) -> StageReport:
@@ -49,6 +51,7 @@ def combined_report(
         plan: the stage's plan.
         files: the files that the stage wrote.
         counts: the rows that its states stand for.
+        read: reads the counts of files.
         seen: Spark's own counts of the splits of native states.
         seconds: returns the wall time of the stage so far; called last.
 
@@ -64,12 +67,12 @@ def combined_report(
                 f"stage {plan.epoch}", f"{native[0]:,} rows in its Python states", f"{python[0]:,}",
                 "nothing was committed",
             )  # fmt: skip
-    splits = split_loads(run, files) or seen.loads(rows)
+    splits = split_loads(read, files) or seen.loads(rows)
     of_native = [file for file in files if file.kind == NATIVE]
     if of_native and not plan.epoch:
         histogram = _of_native(run, columns, plan, of_native)
     else:
-        histogram = key_histogram(spark, run, columns, plan, files, (), admitted)
+        histogram = key_histogram(spark, run, columns, plan, files, read, (), admitted)
     return StageReport(
         stage=plan.epoch,
         waves=plan.waves,

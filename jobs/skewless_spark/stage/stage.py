@@ -26,6 +26,7 @@ from skewless_spark.stage.histogram import measure
 from skewless_spark.stage.queue import last_commit, routed_queue, unrouted_queue
 from skewless_spark.stage.reduction import StateCounts, combined_outcome, staged_outcome
 from skewless_spark.stage.splits_seen import SplitsSeen
+from skewless_spark.stage.state_counts import CountsRead
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import BACKLOG, NATIVE, PYTHON, written
 
@@ -76,11 +77,17 @@ def _run(spark: SparkSession, run: RunDirectory, stage: int, fence: Fence | None
         )
     # Checked again after the rows were read: a file may have been rewritten while the wave was read.
     require_unchanged(job, admitted)
-    files = [file for kind in (NATIVE, PYTHON, BACKLOG) for file in written(attempt, kind, f"kind={kind}")]
+    read = CountsRead(run, columns)
+    kinds = (NATIVE, PYTHON, BACKLOG)
+    files = [file for kind in kinds for file in written(attempt, kind, f"kind={kind}", reader=read.take)]
+
+    def seconds() -> float:
+        return time.monotonic() - started
+
     if seen:
-        report = combined_report(spark, run, columns, plan, files, counts, seen, lambda: time.monotonic() - started)
+        report = combined_report(spark, run, columns, plan, files, counts, read, seen, seconds)
     else:
-        report = measure(spark, run, columns, plan, files, lambda: time.monotonic() - started)
+        report = measure(spark, run, columns, plan, files, read, seconds)
     if tally:
         report = report.model_copy(update=tally.counts)
     return commit_stage(run, attempt, report, files)
