@@ -11,9 +11,10 @@ import numpy.typing as npt
 import pytest
 
 from benchmarks.simulation import NULL, Simulation, simulated_job
+from skewless.documents.engine_choice import EngineChoice
 from skewless.documents.stage_report import SplitLoad, StageReport
 from skewless.errors import PlanError
-from skewless.planner.engine_choice import combine_plan, first_choice
+from skewless.planner.engine_choice import plan_of_choice
 from skewless.planner.forecast.wave_counts import WaveCounts, slot_rows
 from skewless.planner.policies import POLICIES
 from skewless.replay.replay import JOINED_ERROR, ORDER_ERROR, CountedRun, Replayed, as_it_ran, counted_run, replay
@@ -195,7 +196,8 @@ def test_a_run_on_another_ring_than_a_policy_begins_with_is_counted_on_that_one(
 
 def test_a_run_that_was_combined_is_replayed_as_if_routed_also_under_its_own_policy() -> None:
     run = zipf_run()
-    last, plan = run.reports[-1], combine_plan(run.job, run.plans[0], first_choice(run.job, None))
+    combined = EngineChoice(engine="combine", sentence="combine")
+    last, plan = run.reports[-1], plan_of_choice(run.job, run.plans[0], combined)
     rows, half = run.job.rows, SplitLoad(rows=run.job.rows // 2)
     counted = {"waves": plan.waves, "admitted_rows": rows, "processed_rows": rows, "tasks": (), "splits": (half, half)}
     report = last.model_copy(update={"stage": 0, "backlog_in_rows": 0, "forwarded_rows": 0, **counted})

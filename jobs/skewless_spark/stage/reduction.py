@@ -152,6 +152,8 @@ def _in_order(queue: DataFrame, columns: JobColumns, plan: RoutingPlan) -> DataF
     before all rows of any key.
     """
     carries = columns.carries(queue)
+    if plan.engine == "bypass":
+        return queue.where(_whole(F.spark_partition_id(), queue)).withColumn("kept", F.lit(True))
     if plan.budget_rows is None:
         order = (*columns.origins, *columns.keys) if carries else (*columns.keys, TASK, *columns.origins)
         in_order = queue.sortWithinPartitions(*order)

@@ -20,6 +20,7 @@ from skewless.run.attempt import Attempt, Fence
 from skewless.run.directory import STAGE_REPORT, RunDirectory, stage_step
 from skewless_spark.session.step_lease import leased_step
 from skewless_spark.sources import Tally, require_unchanged
+from skewless_spark.stage.bypass import bypass_outcome
 from skewless_spark.stage.combined_report import combined_report
 from skewless_spark.stage.early_states import early_outcome, makes_early_states
 from skewless_spark.stage.histogram import measure
@@ -144,6 +145,8 @@ def outcome(
         return early_outcome(drawn_queue(spark, run, columns, plan, tally), columns, plan)
     if plan.engine == "staged":
         return staged_outcome(routed_queue(spark, run, columns, plan, tally), columns, plan)
+    if plan.engine == "bypass":
+        return bypass_outcome(unrouted_queue(spark, run, columns, plan, tally), columns, plan)
     # Native and Python states read the input separately: there is no exchange that they could share.
     native = unrouted_queue(spark, run, columns, plan, tally) if columns.makes_native else None
     python_tally = tally if native is None else None
@@ -153,7 +156,7 @@ def outcome(
 
 @contextmanager
 def _read_in_splits(spark: SparkSession, job: Job, plan: RoutingPlan) -> Iterator[None]:
-    """For the engine ``combine``: read in even splits, as many as there are slots.
+    """For engines that route no rows in stages: read in even splits, some for each slot.
 
     Spark's own splits are meant for rows that are shuffled next: few, and padded for files that are slow to open.
     """
