@@ -36,7 +36,7 @@ def _stage_line(run: RunDirectory, job: Job, report: StageReport) -> dict[str, A
     return {
         "stage": report.stage,
         "policy": job.spec.routing.policy,
-        "engine": "staged" if report.tasks else "combine",
+        "engine": run.plan(report.stage).engine,
         "tasks": len(report.tasks),
         "admitted_rows": report.admitted_rows,
         "backlog_in_rows": report.backlog_in_rows,

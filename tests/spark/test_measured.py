@@ -14,8 +14,9 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from skewless.bounds.certificate import NOT_MEASURED
+from skewless.documents.engine_choice import EngineChoice
 from skewless.errors import PlanError
-from skewless.planner.engine_choice import combine_plan, first_choice
+from skewless.planner.engine_choice import plan_of_choice
 from skewless.planner.plain_ring import first_plan
 from skewless.routing.plan import RoutingPlan
 from skewless.routing.ring import Ring
@@ -32,7 +33,7 @@ from tests.unit.synthetic import job, report
 def combined_by_an_older_release(folder: Path) -> RunDirectory:
     """A run directory with a stage of engine ``combine`` whose splits and keys nobody counted."""
     frozen = job([1_000], reducers=4)
-    plan = combine_plan(frozen, first_plan(frozen), first_choice(frozen, None))
+    plan = plan_of_choice(frozen, first_plan(frozen), EngineChoice(engine="combine", sentence="combine"))
     run = RunDirectory(str(folder))
     run.write_once("job.json", frozen)
     run.write_once("plans/0000.json", plan)

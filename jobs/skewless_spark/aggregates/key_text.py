@@ -14,8 +14,6 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column
-from pyspark.sql import functions as F
 
 from skewless.errors import InputError
 
@@ -31,11 +29,16 @@ KEY_TYPES = (
 LONGEST_KEY = 64 << 20
 
 
-def bounded(column: Column, spark_type: str, name: str) -> Column:
+def text_literal(text: str) -> str:
+    """A text as a literal in SQL. Its bytes are written as digits, whatever quotes and backslashes are in it."""
+    return f"CAST(X'{text.encode().hex()}' AS STRING)"
+
+
+def bounded(column: str, spark_type: str, name: str) -> str:
     """The column, with an error raised for a value of more than ``LONGEST_KEY`` bytes. The check reads no value.
 
     Args:
-        column: the column.
+        column: the column, in SQL.
         spark_type: its type.
         name: its name in the spec, for the error.
     """
@@ -47,12 +50,12 @@ def bounded(column: Column, spark_type: str, name: str) -> Column:
     )  # fmt: skip
     # Raised in the JVM, it is reported as if one of our Python workers had raised it; see ``spark_errors``.
     before, _, after = f"skewless.errors.InputError: {whole}".partition("{bytes}")
-    length = F.octet_length(column)
-    sentence = F.concat(F.lit(before), F.format_number(length, 0), F.lit(after))
-    return F.when(length > LONGEST_KEY, F.raise_error(sentence).cast(spark_type)).otherwise(column)
+    length = f"octet_length({column})"
+    sentence = f"concat({text_literal(before)}, format_number({length}, 0), {text_literal(after)})"
+    return f"IF({length} > {LONGEST_KEY}, CAST(raise_error({sentence}) AS {spark_type}), {column})"
 
 
-def canonical_text(column: Column, spark_type: str) -> Column:
+def canonical_text(column: str, spark_type: str) -> str:
     """One text per value; two values have equal texts only if Spark groups them together.
 
     A timestamp becomes its microseconds, since one hour of local time occurs twice a year. Negative zero becomes
@@ -62,16 +65,16 @@ def canonical_text(column: Column, spark_type: str) -> Column:
         case "string":
             return column
         case "timestamp":
-            return F.unix_micros(column).cast("string")
+            return f"CAST(unix_micros({column}) AS STRING)"
         case "binary":
-            return F.hex(column)
+            return f"hex({column})"
         case "float" | "double":
-            return (column + F.lit(0.0).cast(spark_type)).cast("string")
+            return f"CAST({column} + CAST(0 AS {spark_type}) AS STRING)"
         case _:
-            return column.cast("string")
+            return f"CAST({column} AS STRING)"
 
 
-def key_text(columns: Sequence[Column], spark_types: Sequence[str]) -> Column:
+def key_text(columns: Sequence[str], spark_types: Sequence[str]) -> str:
     """The key text of one or several key columns; see ``skewless.routing.hashing.encode_columns``.
 
     A single key column gives null for null, and such a row is routed by its origin. Several columns never give null:
@@ -80,11 +83,8 @@ def key_text(columns: Sequence[Column], spark_types: Sequence[str]) -> Column:
     texts = [canonical_text(column, kind) for column, kind in zip(columns, spark_types, strict=True)]
     if len(texts) == 1:
         return texts[0]
-    parts = [
-        F.coalesce(F.concat(F.octet_length(text).cast("string"), F.lit(":"), text, F.lit(",")), F.lit("~,"))
-        for text in texts
-    ]
-    return F.concat(*parts)
+    parts = [f"coalesce(concat(CAST(octet_length({text}) AS STRING), ':', {text}, ','), '~,')" for text in texts]
+    return f"concat({', '.join(parts)})"
 
 
 #: Arrow writes these types as Spark does. A decimal with more digits behind the point can be written with an exponent.

@@ -12,6 +12,7 @@ from skewless.documents.stage_report import StageReport
 from skewless.planner.planner import plan_next_stage
 from skewless.run.directory import RunDirectory
 from skewless.run.publication import Publication, require_passed
+from skewless_spark.quality.expectations import import_soon
 from skewless_spark.quality.validate import validate
 from skewless_spark.result.merge import merge_states
 from skewless_spark.result.publishing import publish_now
@@ -42,6 +43,7 @@ def run_pipeline(spark: SparkSession, run: RunDirectory, watcher: Watcher) -> Fi
     Raises:
         QualityError: the result failed validation; nothing was published.
     """
+    import_soon()
     run_stages(spark, run, watcher)
     return finish_run(spark, run, watcher)
 
@@ -52,6 +54,7 @@ def finish_run(spark: SparkSession, run: RunDirectory, watcher: Watcher) -> Fini
     Raises:
         QualityError: the result failed validation; nothing was published.
     """
+    import_soon()
     watcher.step("merge")
     with spark_step(run, "merge"), spark_jobs(spark):
         merge_states(spark, run)

@@ -23,9 +23,11 @@ from skewless_spark.session.spark_jobs import JobsSeen
 from skewless_spark.session.step_lease import leased_step
 from skewless_spark.session.step_times import RUN_QUERY
 from skewless_spark.sources import Tally, require_unchanged
+from skewless_spark.stage.bypass import bypass_outcome
 from skewless_spark.stage.combined_report import combined_report
+from skewless_spark.stage.early_states import early_outcome, makes_early_states
 from skewless_spark.stage.histogram import measure
-from skewless_spark.stage.queue import last_commit, routed_queue, unrouted_queue
+from skewless_spark.stage.queue import drawn_queue, last_commit, routed_queue, unrouted_queue
 from skewless_spark.stage.reduction import StateCounts, combined_outcome, staged_outcome
 from skewless_spark.stage.state_counts import CountsRead
 from skewless_spark.states.columns import JobColumns
@@ -149,8 +151,12 @@ def outcome(
         tally: counts the rows that are read.
         counts: counts the rows of states that are made where rows are read.
     """
+    if plan.engine == "staged" and makes_early_states(columns, plan):
+        return early_outcome(drawn_queue(spark, run, columns, plan, tally), columns, plan)
     if plan.engine == "staged":
         return staged_outcome(routed_queue(spark, run, columns, plan, tally), columns, plan)
+    if plan.engine == "bypass":
+        return bypass_outcome(unrouted_queue(spark, run, columns, plan, tally), columns, plan)
     # Native and Python states read the input separately: there is no exchange that they could share.
     native = unrouted_queue(spark, run, columns, plan, tally) if columns.makes_native else None
     python_tally = tally if native is None else None
@@ -160,7 +166,7 @@ def outcome(
 
 @contextmanager
 def _read_in_splits(spark: SparkSession, job: Job, plan: RoutingPlan) -> Iterator[None]:
-    """For the engine ``combine``: read in even splits, as many as there are slots.
+    """For engines that route no rows in stages: read in even splits, some for each slot.
 
     Spark's own splits are meant for rows that are shuffled next: few, and padded for files that are slow to open.
     """
