@@ -156,9 +156,8 @@ class Driver:
 
     def _tidy(self) -> None:
         """Leave nothing of a step to the next one; the task does not wait for this."""
-        if self._spark is not None:
-            self._spark.join()
-        forget_session()
+        if self._spark is None or not self._spark.is_alive():  # or no step has used it yet
+            forget_session()
 
 
 def _start_spark() -> None:
@@ -180,7 +179,7 @@ def end_at_once() -> NoReturn:
     The JVM of spark-submit ends with its Python. A JVM that does not, because it is short of memory, is killed by a
     process of its own, and its Python workers end with it.
     """
-    killer = f"sleep {GRACE_SECONDS}; kill -KILL -- -{os.getpgid(0)}"
+    killer = f"sleep {GRACE_SECONDS}; kill -KILL -{os.getpgid(0)}"
     os.posix_spawn("/bin/sh", ["sh", "-c", killer], os.environ)
     if connected():
         # The step interrupts what the server runs for it, then ends by SystemExit.

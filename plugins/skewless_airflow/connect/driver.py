@@ -41,8 +41,8 @@ STEP_VARIABLES = "AIRFLOW_CTX_"
 _OF_A_TASK = (STEP_VARIABLES, "_AIRFLOW", "__AIRFLOW")
 #: On two slow cores; measured about 5 s on two fast ones.
 START_SECONDS = 180.0
-#: A driver that has nothing to do answers at once.
-ANSWER_SECONDS = 20.0
+#: A driver without a step answers within seconds, also if it is still tidying up.
+ANSWER_SECONDS = 60.0
 #: What a driver takes at most to end by itself when its task is gone.
 END_SECONDS = 8.0
 #: The exit code of a step whose driver ended before it.
