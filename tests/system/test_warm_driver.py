@@ -28,6 +28,7 @@ from skewless_airflow.connect.driver import DriverSettings, DriverStep, own_fold
 from skewless_airflow.connect.process_session import Session
 from skewless_airflow.operators.spark_step import SkewlessSparkOperator
 from tests import airflow_setting
+from tests.served_airflow import ServedAirflow
 
 pytestmark = [airflow_setting.IN_PROCESS, pytest.mark.timeout(600)]
 
@@ -93,14 +94,18 @@ class World(NamedTuple):
         return done
 
     def drivers(self) -> list[psutil.Process]:
-        """All living processes of this run's drivers, first and below."""
-        found = []
-        for one in psutil.process_iter():
-            with suppress(psutil.NoSuchProcess):
-                line = " ".join(one.cmdline())
-                if one.status() != psutil.STATUS_ZOMBIE and "warm_driver.py" in line and str(self.root) in line:
-                    found.append(one)
-        return found
+        return drivers_of(str(self.root))
+
+
+def drivers_of(words: str) -> list[psutil.Process]:
+    """The living processes of drivers, JVM and Python, that have these words in their command line."""
+    found = []
+    for one in psutil.process_iter():
+        with suppress(psutil.NoSuchProcess):
+            line = " ".join(one.cmdline())
+            if one.status() != psutil.STATUS_ZOMBIE and "warm_driver.py" in line and words in line:
+                found.append(one)
+    return found
 
 
 @pytest.fixture
@@ -145,6 +150,24 @@ def test_steps_of_a_run_share_a_driver_that_ends_with_the_last_of_them(world: Wo
     assert (again.code, again.driver) == (0, driver)
     await_that(lambda: not driver.processes(), "the driver to end after the last step")
     await_that(lambda: not folder.exists(), "the driver to remove its folder")
+
+
+@pytest.mark.long
+def test_in_airflow_all_steps_of_a_run_have_one_spark_and_leave_none(served: ServedAirflow) -> None:
+    job, run_id = "warm_words", "by_hand"
+    words = pa.table({"word": [f"word-{n % 97 if n % 3 else 0}" for n in range(2_000)]})
+    (served.root / job / "words").mkdir(parents=True)
+    pq.write_table(words, served.root / job / "words" / "0.parquet")
+    places = {"input": {"path": f"{job}/words"}, "output": {"path": f"{job}/published", "files": 1}}
+    served.add_job({**SPEC, "name": job, **places})
+    served.rest.trigger(job, run_id)
+    assert served.await_end(job, run_id) == "success"
+    told = {task: served.rest.log_lines(job, run_id, task, 1) for task in ("stage_00.run", "merge", "validate")}
+    applications = [line for lines in told.values() for line in lines if line.startswith("spark application ")]
+    assert len(applications) == 3
+    assert len(set(applications)) == 1
+    folder = str(served.run(job, run_id))
+    await_that(lambda: not drivers_of(folder), "the driver to end after validate")
 
 
 def test_a_step_that_fails_ends_with_its_exit_code_and_sentence_and_with_the_driver(world: World) -> None:
