@@ -52,8 +52,8 @@ _CHUNK = 1 << 20
 
 
 def warm() -> bool:
-    """Whether steps on this machine share a driver: unless ``SKEWLESS_WARM_DRIVER=0``."""
-    return os.environ.get(SWITCH, "1") != "0"
+    """Whether steps on this machine share a driver: on Linux, unless ``SKEWLESS_WARM_DRIVER=0``."""
+    return sys.platform == "linux" and os.environ.get(SWITCH, "1") != "0"
 
 
 @dataclass(frozen=True)
