@@ -179,6 +179,7 @@ class DriverStep:
             if found is not None:
                 return found
             self._end_driver()  # it is about to end, or hangs
+        (folder / SOCKET).unlink(missing_ok=True)
         self._session = self._settings.start(folder)
         (folder / STATE).write_text(json.dumps(asdict(self._session)))
         begun = time.monotonic()
