@@ -133,7 +133,7 @@ class DriverStep:
         """The bytes of the log up to the end of the step, as they come."""
         until: int | None = None
         while True:
-            chunk = log.read(_CHUNK if until is None else min(_CHUNK, until - log.tell()))
+            chunk = log.read(_CHUNK if until is None else min(_CHUNK, max(0, until - log.tell())))
             if chunk:
                 yield chunk
             elif self._code is not None:
