@@ -200,6 +200,7 @@ def test_when_the_task_is_killed_the_driver_ends_with_its_jvm_and_workers_and_th
     assert after.driver != driver
 
 
+@pytest.mark.long
 def test_a_step_whose_driver_was_killed_fails_and_succeeds_when_it_is_tried_again(world: World) -> None:
     driver = world.prepare().driver
     assert driver is not None
