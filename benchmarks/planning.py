@@ -75,10 +75,11 @@ def simulated(scale: float, ring_bits: int | None = None) -> Simulation:
     keys, rows = round(KEYS * scale), round(ROWS * scale)
     weights = np.cumsum(np.arange(1, keys + 1, dtype=np.float64) ** -EXPONENT)
     drawn = np.searchsorted(weights / weights[-1], np.random.default_rng(15).random(rows), side="right")
-    routing = {"reducers": round(TASKS * scale), "head_limit": round(HEAD_KEYS * scale), "stage_overhead": 0}
-    routing |= {} if ring_bits is None else {"ring_bits": ring_bits}
-    units = np.diff(np.linspace(0, rows, 1001).astype(int)).tolist()
-    return Simulation(simulated_job(units, **routing), [f"key-{n}" for n in range(keys)], drawn.astype(np.int64)).play()
+    job = simulated_job(
+        np.diff(np.linspace(0, rows, 1001).astype(int)).tolist(),
+        reducers=round(TASKS * scale), head_limit=round(HEAD_KEYS * scale), stage_overhead=0, ring_bits=ring_bits,
+    )  # fmt: skip
+    return Simulation(job, [f"key-{number}" for number in range(keys)], drawn.astype(np.int64)).play()
 
 
 def written(simulation: Simulation, folder: Path) -> RunDirectory:
