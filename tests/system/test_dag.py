@@ -220,7 +220,7 @@ def _killing(job: str, stage: int, driver: bytes) -> Iterator[list[int]]:
     killed: list[int] = []
     over = threading.Event()
     attempts = Path(os.environ["SKEWLESS_ROOT"]) / "runs" / job
-    wanted = (b"run_stage.py", f"/runs/{job}/".encode(), f"--stage\0{stage}\0".encode())
+    wanted = (b"warm_driver.py", f"/runs/{job}/".encode())
 
     def watch() -> None:
         while not killed and not over.wait(0.05):

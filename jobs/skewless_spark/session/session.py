@@ -74,6 +74,22 @@ def build_session(app: str, master: str | None = None) -> SparkSession:
     return session
 
 
+def forget_session() -> None:
+    """Have the next ``build_session`` return a session without the settings, views and cached frames of this one.
+
+    What the session has shuffled is removed, too: a new process would not have it on its disk.
+    """
+    used = cast("Any", SparkSession)._instantiatedSession  # noqa: SLF001  # there is no other way to replace it
+    if used is None:  # none was built, or it is one of a server, which the step has released
+        return
+    used.catalog.clearCache()
+    fresh, kind = used.newSession(), used._get_j_spark_session_class(used._jvm)  # noqa: SLF001
+    kind.setDefaultSession(fresh._jsparkSession)  # noqa: SLF001
+    kind.setActiveSession(fresh._jsparkSession)  # noqa: SLF001
+    cast("Any", SparkSession)._instantiatedSession = cast("Any", SparkSession)._activeSession = fresh  # noqa: SLF001
+    used._jvm.System.gc()  # noqa: SLF001  # upon which Spark removes what nothing refers to
+
+
 def _submitted_name(given: SparkConf) -> str | None:
     """The name that spark-submit was given, if any; its default is the name of the script."""
     name = given.get("spark.app.name")
