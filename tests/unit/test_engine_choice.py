@@ -75,6 +75,17 @@ def test_heavy_keys_are_placed_so_that_no_task_has_more_than_its_share_and_few_a
     assert sum(len(weights) for weights in plan.head.values()) <= 4 + tasks - 1
 
 
+def test_no_key_is_split_where_whole_keys_fill_the_tasks_evenly() -> None:
+    frozen = job(row_seconds=1e-6)
+    counts = np.array([700, 500, 400, *[10] * 20_000])
+    names = [f"k{number}" for number in range(len(counts))]
+    seen = KeySample(counts, names).histogram(10, 10_000)
+    choice = EngineChoice(engine="bypass", keys=4_000_000, sentence="bypass")
+    plan = plan_of_choice(frozen, first_plan(frozen), choice, seen)
+    assert set(plan.head) == set(names[:3])
+    assert all(len(weights) == 1 for weights in plan.head.values())
+
+
 def test_nothing_is_placed_where_nothing_is_known() -> None:
     frozen = job(row_seconds=1e-6)
     plan = plan_of_choice(frozen, first_plan(frozen), EngineChoice(engine="bypass", sentence="bypass"))

@@ -66,7 +66,7 @@ def prepare(
 
 def _first_decision(job: Job) -> Decision:
     """The engine of stage 0 and its plan, from the earlier runs that the job names or from a sample of its keys."""
-    places = job.spec.routing.key_sample
+    places = samples(job.spec)
     sample = sample_keys(job) if job.spec.engine == "auto" or (places and job.spec.engine == "bypass") else None
     known = sample is not None and sample.texts is not None
     choice = first_choice(job, sample.key_counts if sample else None, named=known and places)

@@ -14,12 +14,13 @@ import math
 
 import numpy as np
 
+from skewless.bounds.makespan import makespan
 from skewless.documents.engine_choice import EngineChoice, EngineName
 from skewless.documents.job import Job
 from skewless.documents.stage_report import Histogram
 from skewless.planner.cost import ROW_SECONDS, SENT_ROW_SECONDS
 from skewless.planner.forecast.key_counts import KeyCounts
-from skewless.planner.placement.pin_or_split import pour
+from skewless.planner.placement.pin_or_split import place_whole, pour
 from skewless.routing.plan import LARGEST_PLAN, RoutingPlan
 
 #: Seconds to make, write, shuffle and merge one state, without its content.
@@ -38,6 +39,9 @@ CHEAP_ROW_SECONDS = 1e-5
 KEYS_OF_A_TASK = 1 << 16
 #: A key is placed by name if it has at least this part of a task's fair share of the rows.
 NAMED_PART = 1 / 64
+#: Keys are split only if the tasks would otherwise take more than so many times as long as evenly loaded slots: a run
+#: in which each key has one state has nothing to merge.
+WHOLE_ENOUGH = 1.03
 
 
 def choose_engine(
@@ -137,10 +141,10 @@ def plan_of_choice(job: Job, plan: RoutingPlan, choice: EngineChoice, seen: Hist
             "sentence": choice.sentence,
         }
     )
-    return _with_tasks(taken, choice, seen) if choice.engine == "bypass" else taken
+    return _with_tasks(job, taken, choice, seen) if choice.engine == "bypass" else taken
 
 
-def _with_tasks(plan: RoutingPlan, choice: EngineChoice, seen: Histogram | None) -> RoutingPlan:
+def _with_tasks(job: Job, plan: RoutingPlan, choice: EngineChoice, seen: Histogram | None) -> RoutingPlan:
     """As many tasks per reducer as its keys need, and heavy keys placed on them."""
     reducers = len(plan.ring.tokens)
     wanted = max(1.0, choice.keys / (reducers * KEYS_OF_A_TASK))
@@ -154,6 +158,10 @@ def _with_tasks(plan: RoutingPlan, choice: EngineChoice, seen: Histogram | None)
         rows = np.array([-count for count, _ in heavy], dtype=np.float64)
         # Spark's hash gives each task about as many of the other rows.
         others = np.full(tasks, (seen.seen_rows - rows.sum()) / tasks)
-        head = pour(rows, others).as_head([key for _, key in heavy])
+        placed = place_whole(rows, others)
+        slots = job.spec.routing.parallelism
+        if makespan(others + placed.loads(rows, tasks), slots) > WHOLE_ENOUGH * seen.seen_rows / min(slots, tasks):
+            placed = pour(rows, others)
+        head = placed.as_head([key for _, key in heavy])
     factors = dict.fromkeys(plan.ring.tokens, factor) if factor > 1 else {}
     return plan.model_copy(update={"factors": factors, "head": head})

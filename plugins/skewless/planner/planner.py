@@ -104,13 +104,14 @@ def _revised_engine(job: Job, plan: RoutingPlan, report: StageReport) -> Decisio
     rows = report.backlog_rows + job.admitted_rows((plan.waves[1], len(job.waves)))
     if job.spec.engine != "auto" or report.stage > 0 or not rows:
         return None
-    choice = choose_engine(job, KeyCounts.of_report(report), rows, job.combine_splits)
+    places = POLICIES[plan.policy].places
+    choice = choose_engine(job, KeyCounts.of_report(report), rows, job.combine_splits, named=places)
     if choice.engine == "staged":
         return None
     here = plan.model_copy(update={"epoch": plan.epoch + 1})
     return Decision(
         stage=here.epoch, policy=plan.policy, engine=choice, queued_rows=rows, candidates=(), certificate=None,
-        sentence=choice.sentence, next_plan=plan_of_choice(job, here, choice, report.histogram),
+        sentence=choice.sentence, next_plan=plan_of_choice(job, here, choice, report.histogram if places else None),
     )  # fmt: skip
 
 
