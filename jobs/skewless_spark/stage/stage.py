@@ -79,7 +79,7 @@ def _run(spark: SparkSession, run: RunDirectory, stage: int, fence: Fence | None
     tally = None if job.counted else Tally()
     counts = StateCounts()
     seen = JobsSeen(spark)
-    with _read_in_splits(spark, job, plan):
+    with _as_planned(spark, job, plan):
         with timed("build the query"):
             writer = outcome(spark, run, columns, plan, tally, counts).write.partitionBy("kind")
         with timed(RUN_QUERY):
@@ -165,8 +165,8 @@ def outcome(
 
 
 @contextmanager
-def _read_in_splits(spark: SparkSession, job: Job, plan: RoutingPlan) -> Iterator[None]:
-    """For engines that route no rows in stages: read in even splits, some for each slot.
+def _as_planned(spark: SparkSession, job: Job, plan: RoutingPlan) -> Iterator[None]:
+    """The settings of a stage's query. Engines that route no rows in stages read in even splits, some for each slot.
 
     Spark's own splits are meant for rows that are shuffled next: few, and padded for files that are slow to open.
     """
@@ -184,7 +184,7 @@ def _read_in_splits(spark: SparkSession, job: Job, plan: RoutingPlan) -> Iterato
         # Keys are numbered per batch, so few large batches cost less. Spark also bounds the bytes of a batch.
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(_BATCH_ROWS),
     }
-    with _settings(spark, settings):
+    with _settings(spark, settings | (_ROUTED if plan.engine == "bypass" else {})):
         yield
 
 
