@@ -25,7 +25,7 @@ from airflow.sdk.exceptions import AirflowException
 from skewless.run.directory import RunDirectory, stage_step
 from skewless_airflow.connect import driver as warm
 from skewless_airflow.connect.driver import DriverSettings, DriverStep, own_folder
-from skewless_airflow.connect.process_session import Session
+from skewless_airflow.connect.process_session import Session, born
 from skewless_airflow.operators.spark_step import SkewlessSparkOperator
 from tests import airflow_setting
 from tests.served_airflow import ServedAirflow
@@ -234,6 +234,21 @@ def test_a_driver_in_use_is_not_shared_and_not_started_twice(world: World) -> No
     assert third == first
     os.close(other)
     os.close(again)
+
+
+def test_what_a_killed_driver_has_left_is_removed_and_what_is_in_use_is_not(world: World) -> None:
+    in_use, used = own_folder("used")
+    left, dead = own_folder("dead")
+    os.close(left)
+    (dead / warm.STATE).write_text(json.dumps({"pid": 2**22 + 1, "born": 1}))
+    left, idle = own_folder("idle")
+    os.close(left)
+    (idle / warm.STATE).write_text(json.dumps({"pid": os.getsid(0), "born": born(os.getsid(0))}))
+    warm.sweep(world.root / "tmp" / f"skewless-drivers-{os.geteuid()}")
+    assert used.exists()
+    assert idle.exists()
+    assert not dead.exists()
+    os.close(in_use)
 
 
 def test_another_size_or_environment_has_another_driver_and_what_airflow_sets_for_each_task_has_not() -> None:

@@ -14,6 +14,7 @@ import hashlib
 import json
 import os
 import select
+import shutil
 import socket
 import stat
 import sys
@@ -180,6 +181,7 @@ class DriverStep:
                 return found
             self._end_driver()  # it is about to end, or hangs
         (folder / SOCKET).unlink(missing_ok=True)
+        sweep(folder.parent)
         self._session = self._settings.start(folder)
         (folder / STATE).write_text(json.dumps(asdict(self._session)))
         begun = time.monotonic()
@@ -241,6 +243,16 @@ def own_folder(name: str) -> tuple[int, Path]:
             except BlockingIOError:
                 number += 1
             os.close(lock)
+
+
+def sweep(home: Path) -> None:
+    """Remove the folders of drivers that were killed: those that no task has locked, and whose processes have ended."""
+    for folder in home.iterdir():
+        with contextlib.suppress(OSError), (folder / LOCK).open("r+") as held:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            session = _described(folder)
+            if session is None or not session.processes():
+                shutil.rmtree(folder)
 
 
 def _private(folder: Path) -> Path:
