@@ -10,7 +10,7 @@ import argparse
 import json
 import os
 import platform
-import resource
+import re
 import subprocess
 import sys
 import tempfile
@@ -111,8 +111,14 @@ def decided(root: str, stage: int) -> dict[str, float]:
         "planner_seconds": round(planner_seconds, 3),
         "decision_seconds": round(time.process_time() - began, 3),
         "process_seconds": round(time.process_time(), 3),
-        "peak_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+        "peak_mib": _peak_mib(),
     }
+
+
+def _peak_mib() -> int:
+    """The most memory that this process held; a child's ``ru_maxrss`` would be at least its parent's."""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return int(re.findall(r"VmHWM:\s+(\d+) kB", status)[0]) // 1024
 
 
 def sentence(document: dict[str, Any]) -> str:
