@@ -1,12 +1,19 @@
 """The text of a key, as a Spark SQL expression; ``skewless.routing.hashing`` computes the same in Python.
 
+``arrow_key_text`` computes it for columns of Arrow, where the driver reads keys back.
+
 The text routes a row and names a key in plans and reports. Grouping and results never use it: they use the typed key
 columns themselves.
 """
 
 from __future__ import annotations
 
+import datetime as dt
+import re
 from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from skewless.errors import InputError
 
@@ -78,3 +85,49 @@ def key_text(columns: Sequence[str], spark_types: Sequence[str]) -> str:
         return texts[0]
     parts = [f"coalesce(concat(CAST(octet_length({text}) AS STRING), ':', {text}, ','), '~,')" for text in texts]
     return f"concat({', '.join(parts)})"
+
+
+#: Arrow writes these types as Spark does. A decimal with more digits behind the point can be written with an exponent.
+_ALIKE = re.compile(r"string|tinyint|smallint|int|bigint|boolean|date|timestamp|binary|decimal\(\d+,[0-6]\)")
+
+#: The last day whose year has four digits: a year with more is written with a sign.
+_LAST_PLAIN_DAY = pa.scalar(dt.date.max, pa.date32())
+
+
+def has_arrow_text(spark_types: Sequence[str]) -> bool:
+    """Whether ``arrow_key_text`` can write keys of these types. Floating point numbers it cannot write."""
+    return all(_ALIKE.fullmatch(kind) for kind in spark_types)
+
+
+def arrow_key_text(columns: Sequence[pa.Array], spark_types: Sequence[str]) -> pa.Array:
+    """``key_text`` of columns of Arrow, as binary: a string of Spark need not be UTF-8."""
+    texts = [_arrow_text(column, kind) for column, kind in zip(columns, spark_types, strict=True)]
+    if len(texts) == 1:
+        return texts[0]
+    nothing = pa.scalar(b"", pa.binary())
+    parts = [
+        pc.coalesce(
+            pc.binary_join_element_wise(
+                pc.binary_length(text).cast(pa.string()).cast(pa.binary()), b":", text, b",", nothing
+            ),
+            b"~,",
+        )
+        for text in texts
+    ]
+    return pc.binary_join_element_wise(*parts, nothing)
+
+
+def _arrow_text(column: pa.Array, spark_type: str) -> pa.Array:
+    match spark_type:
+        case "timestamp":
+            return column.cast(pa.timestamp("us", "UTC")).cast(pa.int64()).cast(pa.string()).cast(pa.binary())
+        case "date":
+            text = column.cast(pa.string()).cast(pa.binary())
+            return pc.if_else(pc.greater(column, _LAST_PLAIN_DAY), pc.binary_join_element_wise(b"+", text, b""), text)
+        case "binary":
+            digits = [None if value is None else value.hex().upper().encode() for value in column.to_pylist()]
+            return pa.array(digits, pa.binary())
+        case "string":
+            return column.cast(pa.binary())
+        case _:
+            return column.cast(pa.string()).cast(pa.binary())

@@ -108,7 +108,10 @@ def combined_outcome(
         states = states.withColumns(_named(columns, plan))
         branches.append(states)
     if python is not None:
-        seen = _counted_python_states(python.withColumn("kept", F.lit(True)), columns)
+        # Without a backlog, all rows came with the wave. States, not rows, are given the number of their split.
+        rows = python.drop(TASK) if plan.epoch else python.drop(TASK, "arrival")
+        seen = _counted_python_states(rows.withColumn("kept", F.lit(True)), columns, apart=False)
+        seen = seen.withColumn(TASK, F.spark_partition_id())
         seen = counts.counting(seen, PYTHON).withColumn("kind", F.lit(PYTHON))
         branches.append(seen if native is None else seen.drop(*COUNTS))
     return _union(branches)
@@ -149,6 +152,8 @@ def _in_order(queue: DataFrame, columns: JobColumns, plan: RoutingPlan) -> DataF
     before all rows of any key.
     """
     carries = columns.carries(queue)
+    if plan.engine == "bypass":
+        return queue.where(_whole(F.spark_partition_id(), queue)).withColumn("kept", F.lit(True))
     if plan.budget_rows is None:
         order = (*columns.origins, *columns.keys) if carries else (*columns.keys, TASK, *columns.origins)
         in_order = queue.sortWithinPartitions(*order)
@@ -217,28 +222,30 @@ def _state_columns(columns: JobColumns, *, all_kept: bool) -> list[Column]:
     ]
 
 
-def _python_states(taken: DataFrame, columns: JobColumns) -> DataFrame:
-    """Per task and key: the states of the Python aggregates, and the number of rows that they saw."""
+def _python_states(taken: DataFrame, columns: JobColumns, *, apart: bool = True) -> DataFrame:
+    """Per key and, if there is one, task: the states of the Python aggregates, and the number of rows that they saw."""
     calls = columns.python_calls()
     arguments = [columns.argument(one).alias(call.argument) for one, call in zip(columns.python, calls, strict=True)]
     carried = ["total_rows", *(call.state for call in calls)] if columns.carries(taken) else []
-    batches = taken.where("kept").select(
-        TASK, columns.key.cast("binary").alias("route_key"), "arrival", *columns.keys, *arguments, *carried
-    )
-    return batches.mapInArrow(reduce_batches(calls, columns.keys), _python_schema(batches, columns.keys, calls))
+    about = [name for name in (TASK, "arrival") if name in taken.columns]
+    text = [] if columns.key_is_text else [columns.key.cast("binary").alias("route_key")]
+    batches = taken.where("kept").select(*about, *text, *columns.keys, *arguments, *carried)
+    reduce = reduce_batches(calls, columns.keys, apart=apart)
+    return batches.mapInArrow(reduce, _python_schema(batches, columns.keys, calls))
 
 
-def _counted_python_states(taken: DataFrame, columns: JobColumns) -> DataFrame:
+def _counted_python_states(taken: DataFrame, columns: JobColumns, *, apart: bool = True) -> DataFrame:
     """Python states with the counts of the ledger, for a stage without native states and without a budget."""
     counts = {name: F.col(f"python_{name}") for name in ("rows", "admitted", "forwarded")}
-    return _python_states(taken, columns).withColumns({**counts, "left_over": F.lit(0).cast("bigint")})
+    states = _python_states(taken, columns, apart=apart)
+    return states.withColumns({**counts, "left_over": F.lit(0).cast("bigint")})
 
 
 def _python_schema(batches: DataFrame, keys: Sequence[str], calls: Sequence[PythonCall]) -> StructType:
     kinds = {field.name: field.dataType for field in batches.schema}
     return StructType(
         [
-            StructField(TASK, IntegerType()),
+            *([StructField(TASK, IntegerType())] if TASK in kinds else []),
             *(StructField(key, kinds[key]) for key in keys),
             StructField("python_rows", LongType()),
             StructField("python_admitted", LongType()),

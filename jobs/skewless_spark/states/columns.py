@@ -65,6 +65,11 @@ class JobColumns:
         return F.expr(self._key_sql())
 
     @property
+    def key_is_text(self) -> bool:
+        """Whether the key text is the key column itself."""
+        return [self.job.key_types[name] for name in self.job.spec.key] == ["string"]
+
+    @property
     def routing_key(self) -> Column:
         """The text by which a row is routed, see ``routing_sql``."""
         return F.expr(self.routing_sql())

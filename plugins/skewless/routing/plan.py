@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from functools import cached_property
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import mmh3
 import numpy as np
@@ -26,6 +27,10 @@ LARGEST_PLAN = 1 << 20
 #: ``((task index, weight), ...)``; the weights add up to WHOLE_WEIGHT. They cut the range of row hashes into segments,
 #: in this order; a task may have several.
 Weights = tuple[tuple[int, int], ...]
+
+
+#: What a plan derives from its ring and factors alone.
+_OF_TASKS = ("tasks", "task_table", "slot_tasks", "slot_factors")
 
 
 class PlanSource(Frozen):
@@ -58,7 +63,8 @@ class RoutingPlan(Document):
     Attributes:
         epoch: the number of the plan, and of the stage that it routes.
         policy: the policy that made it.
-        engine: ``staged``; or ``combine``, which routes nothing and takes in all that is left.
+        engine: ``staged``; or one that takes in all that is left: ``combine``, which routes nothing, or ``bypass``,
+            which routes head keys as the plan says, and tail keys by a hash of Spark's own instead of by the ring.
         ring: says where tail keys go.
         factors: elasticity factor of each reducer, a power of two; 1 where not named.
         head: for each head key (its key text) the weights of its tasks.
@@ -75,7 +81,7 @@ class RoutingPlan(Document):
 
     epoch: int = Field(ge=0, le=LAST_STAGE)
     policy: str
-    engine: Literal["combine", "staged"] = "staged"
+    engine: Literal["combine", "bypass", "staged"] = "staged"
     waves: tuple[int, int]
     ring: Ring
     factors: dict[int, int] = Field(default_factory=dict)
@@ -102,6 +108,22 @@ class RoutingPlan(Document):
                 _refuse_odd(key, weights, count)
         return self
 
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy with some fields changed; with the same ring and factors it has the same tasks."""
+        copied = super().model_copy(update=update, deep=deep)
+        copied.take_tasks(self)
+        return copied
+
+    def take_tasks(self, other: RoutingPlan) -> None:
+        """Spare what another plan has derived from its tasks, if it has the same ones: thousands, on a large ring."""
+        if self.ring is other.ring and self.factors == other.factors:
+            self.__dict__.update((name, other.__dict__[name]) for name in _OF_TASKS if name in other.__dict__)
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether its stage takes in all rows that are left, and so is the last one."""
+        return self.engine != "staged"
+
     @cached_property
     def tasks(self) -> tuple[VirtualTask, ...]:
         """The virtual tasks; a task's position here is its index, and its Spark partition."""
@@ -112,11 +134,16 @@ class RoutingPlan(Document):
         )
 
     @cached_property
+    def task_table(self) -> npt.NDArray[np.int64]:
+        """Reducer, bucket and factor of each task, shape ``(tasks, 3)``."""
+        return np.array(self.tasks, dtype=np.int64)
+
+    @cached_property
     def slot_tasks(self) -> npt.NDArray[np.int32]:
         """For each slot the index of bucket 0 of its reducer, shape ``(2**ring_bits,)``."""
         first = np.zeros(max(self.ring.reducers) + 1, dtype=np.int32)
-        for index, task in reversed(list(enumerate(self.tasks))):
-            first[task.reducer] = index
+        reducers, buckets, _ = self.task_table.T
+        first[reducers[buckets == 0]] = np.flatnonzero(buckets == 0)
         found: npt.NDArray[np.int32] = first[self.ring.slot_owners]
         return found
 

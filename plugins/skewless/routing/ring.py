@@ -76,9 +76,7 @@ class Ring(Frozen):
         counts = np.array(list(self.tokens.values()), dtype=np.int64)
         reducers = np.repeat(np.array(self.reducers, dtype=np.int64), counts)
         numbers = np.arange(len(reducers)) - np.repeat(np.cumsum(counts) - counts, counts)
-        hashes = token_hashes(reducers, numbers)
-        clockwise = np.argsort(hashes, kind="stable")
-        return hashes[clockwise], reducers[clockwise].astype(np.int32)
+        return _parts(np.sort(token_places(reducers, numbers)))
 
     @property
     def _slots_of_tokens(self) -> Ints:
@@ -122,12 +120,25 @@ def ring_bits_for(reducers: int, tokens_each: int) -> int:
     return bits
 
 
+#: Bits of a token's place that hold its reducer.
+REDUCER_BITS = REDUCERS_END.bit_length() - 1
+
+
+def token_places(reducers: Ints, numbers: Ints) -> Ints:
+    """One number for each token, by which they are ordered clockwise: its hash, and below that its reducer."""
+    return token_hashes(reducers, numbers) << REDUCER_BITS | reducers
+
+
+def _parts(places: Ints) -> tuple[Ints, npt.NDArray[np.int32]]:
+    return places >> REDUCER_BITS, (places & (REDUCERS_END - 1)).astype(np.int32)
+
+
 def token_hashes(reducers: Ints, numbers: Ints) -> Ints:
     """The places of tokens on the ring: for each pair the hash of ``"token-{reducer}-{number}"``, shape as given."""
     found = np.empty(len(reducers), dtype=np.int64)
     reducer_digits, number_digits = _digits(reducers), _digits(numbers)
-    for before in np.unique(reducer_digits).tolist():
-        for after in np.unique(number_digits).tolist():
+    for before in np.flatnonzero(np.bincount(reducer_digits)).tolist():
+        for after in np.flatnonzero(np.bincount(number_digits)).tolist():
             some = np.flatnonzero((reducer_digits == before) & (number_digits == after))
             parts = (_texts(reducers[some], before), _texts(numbers[some], after))
             fixed = [np.broadcast_to(np.frombuffer(text, dtype=np.uint8), (len(some), len(text))) for text in _NAME]

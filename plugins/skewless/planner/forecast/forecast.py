@@ -289,7 +289,7 @@ class Forecast(ExpectedRows):
 
     def plan_with(self, ring: Ring | None = None, factors: dict[int, int] | None = None) -> RoutingPlan:
         """A plan for the next stage without head keys: this ring and these factors, or the present ones."""
-        return RoutingPlan(
+        plan = RoutingPlan(
             epoch=self.report.stage + 1,
             policy=self.plan.policy,
             waves=self.waves,
@@ -297,6 +297,8 @@ class Forecast(ExpectedRows):
             factors=self.plan.factors if factors is None else factors,
             share_salt=self.plan.share_salt,
         )
+        plan.take_tasks(self.plan)
+        return plan
 
 
 def _setup_rows(job: Job) -> float:
@@ -314,7 +316,7 @@ def _tail(plan: RoutingPlan, slots: Rows, null_rows: float) -> Rows:
     A reducer's tail is taken to spread evenly over its key buckets.
     """
     reducers = np.bincount(plan.slot_tasks, weights=slots, minlength=len(plan.tasks))
-    tasks = np.array(plan.tasks, dtype=np.int64)  # reducer, bucket, factor
-    first = np.arange(len(tasks)) - tasks[:, 1]
-    rows: Rows = reducers[first] / tasks[:, 2] + null_rows / len(tasks)
+    _, buckets, factors = plan.task_table.T
+    first = np.arange(len(buckets)) - buckets
+    rows: Rows = reducers[first] / factors + null_rows / len(buckets)
     return rows

@@ -9,9 +9,13 @@ from skewless.planner.placement.placement import Indices, Rows
 
 #: A graph with more pairs of split keys and tasks than this is left as it is: the search is no array code.
 MOST_PAIRS = 40_000
+#: Steps along pairs, about 70 ns each, so that a call stays below a second.
+MOST_STEPS = 12_000_000
 
 
-def without_cycles(key: Indices, task: Indices, rows: Rows) -> tuple[Rows, npt.NDArray[np.bool_]]:
+def without_cycles(
+    key: Indices, task: Indices, rows: Rows, most_steps: int = MOST_STEPS
+) -> tuple[Rows, npt.NDArray[np.bool_]]:
     """Rows of each pair such that every key and every task has what it had, and no cycle is left.
 
     Around a cycle of pairs (key, task), (key', task), (key', task'), ... rows can be handed from one
@@ -22,78 +26,112 @@ def without_cycles(key: Indices, task: Indices, rows: Rows) -> tuple[Rows, npt.N
         key: of each pair, ascending; pairs are distinct, shape ``(pairs,)``.
         task: of each pair, same shape.
         rows: of each pair, same shape.
+        most_steps: after so many steps the cycles that are left stay; so do all of more than ``MOST_PAIRS`` pairs.
 
     Returns:
         The rows of each pair, and whether the pair is left, both of the same shape.
     """
-    split = np.bincount(key, minlength=int(key.max(initial=0)) + 1)[key] > 1
+    first_task = int(key.max(initial=0)) + 1
+    split = np.bincount(key, minlength=first_task)[key] > 1
     pairs = np.flatnonzero(split)
     left = np.ones(len(rows), dtype=bool)
     if len(pairs) > MOST_PAIRS:
         return rows, left
-    forest = _Forest(rows)
-    for pair in pairs.tolist():
-        forest.add(pair, ("key", int(key[pair])), ("task", int(task[pair])))
+    forest = _Forest(rows[pairs], first_task + int(task.max(initial=0)) + 1)
+    ends = zip(key[pairs].tolist(), (task[pairs] + first_task).tolist(), strict=True)
+    for pair, (one, other) in enumerate(ends):
+        forest.add(pair, one, other)
+        if forest.steps > most_steps:
+            break
     found = rows.copy()
-    found[pairs] = [forest.rows[pair] for pair in pairs.tolist()]
-    left[forest.emptied] = False
+    found[pairs] = forest.rows
+    left[pairs[forest.emptied]] = False
     return found, left
-
-
-_Node = tuple[str, int]
 
 
 class _Forest:
     """Trees with pointers to their roots; each node knows the pair on the way to its parent."""
 
-    def __init__(self, rows: Rows) -> None:
-        self.rows = rows.tolist()
-        self.parent: dict[_Node, tuple[_Node, int]] = {}
+    def __init__(self, rows: Rows, nodes: int) -> None:
+        self.rows: list[float] = rows.tolist()
+        self.parent = [-1] * nodes
+        self.link = [-1] * nodes
+        # Trees only ever grow together: a pair that is emptied lies on a cycle. So which tree a node is in is a matter
+        # of union and find (Tarjan 1975), apart from how the tree is rooted.
+        self.tree = list(range(nodes))
+        self.size = [1] * nodes
         self.emptied: list[int] = []
+        self.steps = 0
 
-    def add(self, pair: int, one: _Node, other: _Node) -> None:
+    def add(self, pair: int, one: int, other: int) -> None:
         """Add a pair; where it closes a cycle, a pair of that is emptied and left out."""
-        up, down = self._way(one), self._way(other)
-        if up[-1] != down[-1]:
-            self._hang(one, other, pair)
+        mine, others = self._tree_of(one), self._tree_of(other)
+        if mine == others:
+            self._close(pair, one, other)
             return
-        while len(up) > 1 and len(down) > 1 and up[-2] == down[-2]:
-            up.pop()
-            down.pop()
-        cycle = [pair, *(self.parent[node][1] for node in down[:-1])]
-        cycle += [self.parent[node][1] for node in reversed(up[:-1])]
-        emptied = self._empty_one(cycle)
-        if emptied == pair:
-            return
-        child = next(node for node in (*up[:-1], *down[:-1]) if self.parent[node][1] == emptied)
-        del self.parent[child]
+        if self.size[mine] > self.size[others]:
+            mine, others, one, other = others, mine, other, one
+        self.tree[mine] = others
+        self.size[others] += self.size[mine]
         self._hang(one, other, pair)
 
-    def _way(self, node: _Node) -> list[_Node]:
-        """The nodes from here to the root."""
-        way = [node]
-        while way[-1] in self.parent:
-            way.append(self.parent[way[-1]][0])
-        return way
+    def _tree_of(self, node: int) -> int:
+        tree = self.tree
+        while tree[node] != node:
+            tree[node] = node = tree[tree[node]]
+        return node
 
-    def _hang(self, one: _Node, other: _Node, pair: int) -> None:
+    def _close(self, pair: int, one: int, other: int) -> None:
+        up, down = self._ways(one, other)
+        link = self.link
+        above, below = [link[node] for node in up], [link[node] for node in down]
+        self.steps += len(above) + len(below)
+        # Around the cycle pairs lose and gain rows by turns.
+        emptied = self._empty_one([pair, *above[1::2], *below[1::2]], above[::2] + below[::2])
+        if emptied == pair:
+            return
+        if emptied in above:
+            self._cut(up[above.index(emptied)])
+            self._hang(one, other, pair)
+        else:
+            self._cut(down[below.index(emptied)])
+            self._hang(other, one, pair)
+
+    def _ways(self, one: int, other: int) -> tuple[list[int], list[int]]:
+        """The nodes from each of two nodes of a tree up to, and without, the first that both ways have."""
+        parent, up, down = self.parent, [one], [other]
+        while (one := parent[one]) >= 0:
+            up.append(one)
+        while (other := parent[other]) >= 0:
+            down.append(other)
+        self.steps += len(up) + len(down)
+        while up and down and up[-1] == down[-1]:
+            up.pop()
+            down.pop()
+        return up, down
+
+    def _cut(self, node: int) -> None:
+        self.parent[node] = self.link[node] = -1
+
+    def _hang(self, one: int, other: int, pair: int) -> None:
         """Make one node the root of its tree, and hang it on the other."""
-        way = self._way(one)
-        links = [(child, *self.parent.pop(child)) for child in way[:-1]]
-        for child, above, link in links:
-            self.parent[above] = (child, link)
-        self.parent[one] = (other, pair)
+        parent, link = self.parent, self.link
+        while one >= 0:
+            above, above_pair = parent[one], link[one]
+            parent[one], link[one] = other, pair
+            one, other, pair = above, one, above_pair
+            self.steps += 1
 
-    def _empty_one(self, cycle: list[int]) -> int:
+    def _empty_one(self, even: list[int], odd: list[int]) -> int:
         """Hand rows around a cycle, the way that moves fewer, until a pair has none; that pair."""
-        even, odd = cycle[::2], cycle[1::2]
-        losers, winners = min(((even, odd), (odd, even)), key=lambda sides: min(self.rows[pair] for pair in sides[0]))
-        emptied = min(losers, key=lambda pair: (self.rows[pair], pair))
-        moved = self.rows[emptied]
+        rows = self.rows
+        least, least_odd = min([rows[pair] for pair in even]), min([rows[pair] for pair in odd])
+        losers, winners, moved = (even, odd, least) if least <= least_odd else (odd, even, least_odd)
+        emptied = min([pair for pair in losers if rows[pair] == moved])
         for pair in losers:
-            self.rows[pair] -= moved
+            rows[pair] -= moved
         for pair in winners:
-            self.rows[pair] += moved
-        self.rows[emptied] = 0.0
+            rows[pair] += moved
+        rows[emptied] = 0.0
         self.emptied.append(emptied)
         return emptied

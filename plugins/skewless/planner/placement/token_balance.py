@@ -9,9 +9,9 @@ from typing import NamedTuple
 import mmh3
 import numpy as np
 
-from skewless.planner.placement.placement import Rows
+from skewless.planner.placement.placement import Indices, Rows
 from skewless.routing.hashing import KEY_SEED
-from skewless.routing.ring import Ring
+from skewless.routing.ring import REDUCER_BITS, REDUCERS_END, Ring
 
 #: Passes over all reducers, at most, and tokens shifted in memory to insert others, at most, so that a call stays well
 #: below a second. What is still uneven then is left to the head.
@@ -21,6 +21,10 @@ MOST_MOVES = 500_000_000
 ROWS_PER_REDUCER = 30
 #: Tokens that one reducer gives or takes in a row, to see whether that helps.
 LOOK_AHEAD = 12
+#: Tokens of a block, which are moved in memory for each one that is inserted.
+_BLOCK = 1000
+#: The part of a token's place that is its reducer.
+_REDUCER = REDUCERS_END - 1
 
 
 def evened(ring: Ring, slot_rows: Rows, fixed: Rows | None = None) -> Ring:
@@ -53,7 +57,7 @@ class _Search:
         self.sums = np.concatenate([[0.0], np.cumsum(slot_rows)])
         self.total = float(self.sums[-1])
         hashes, owners = ring.places
-        self.places = list(zip(hashes.tolist(), owners.tolist(), strict=True))
+        self.places = _Places(hashes << REDUCER_BITS | owners)
         upto = self.sums[(hashes >> (32 - self.bits)) + 1]
         # What lies after the last token is the first one's.
         by_reducer = np.bincount(owners, weights=np.diff(upto, prepend=upto[-1] - self.total))
@@ -62,13 +66,13 @@ class _Search:
         self.changes = 0
         self.tries = 0
 
-    def _arc(self, after: int, upto: int) -> float:
+    def _arc(self, after: int, upto: int, tokens: int) -> float:
         """Rows of the slots that start after one hash and up to another, clockwise.
 
         A ring of one token has all of them.
         """
         if upto == after:
-            return self.total if len(self.places) == 1 else 0.0
+            return self.total if tokens == 1 else 0.0
         low, high = self._slots(after), self._slots(upto)
         rows = float(self.sums[high] - self.sums[low])
         return rows if upto > after else rows + self.total
@@ -113,25 +117,21 @@ class _Search:
         """Remove a reducer's last token: its rows go to the next one clockwise."""
         if self.tokens[reducer] == 1:
             return None
-        place = (_hash(reducer, self.tokens[reducer] - 1), reducer)
-        at = bisect.bisect_left(self.places, place)
-        after = self.places[(at + 1) % len(self.places)][1]
-        rows = self._arc(self.places[at - 1][0], place[0])
-        self.places.pop(at)
+        place = _place(reducer, self.tokens[reducer] - 1)
+        before, after = self.places.remove(place)
+        rows = self._arc(before >> REDUCER_BITS, place >> REDUCER_BITS, len(self.places) + 1)
         self.tokens[reducer] -= 1
-        return self._move(reducer, after, rows, place, added=False)
+        return self._move(reducer, after & _REDUCER, rows, place, added=False)
 
     def _take(self, reducer: int) -> _Change | None:
         """Add a token for a reducer: it takes rows from the next one clockwise."""
-        place = (_hash(reducer, self.tokens[reducer]), reducer)
-        at = bisect.bisect_left(self.places, place)
-        owner = self.places[at % len(self.places)][1]
-        rows = self._arc(self.places[at - 1][0], place[0])
-        self.places.insert(at, place)
+        place = _place(reducer, self.tokens[reducer])
+        before, after = self.places.add(place)
+        rows = self._arc(before >> REDUCER_BITS, place >> REDUCER_BITS, len(self.places) - 1)
         self.tokens[reducer] += 1
-        return self._move(owner, reducer, rows, place, added=True)
+        return self._move(after & _REDUCER, reducer, rows, place, added=True)
 
-    def _move(self, giver: int, taker: int, rows: float, place: tuple[int, int], added: bool) -> _Change:
+    def _move(self, giver: int, taker: int, rows: float, place: int, added: bool) -> _Change:
         squares = 0.0
         if giver != taker:
             squares = 2.0 * rows * (self.rows[taker] - self.rows[giver] + rows)
@@ -140,11 +140,11 @@ class _Search:
         return _Change(giver, taker, rows, place, added, squares)
 
     def _undo(self, change: _Change) -> None:
-        reducer = change.place[1]
+        reducer = change.place & _REDUCER
         if change.added:
-            self.places.pop(bisect.bisect_left(self.places, change.place))
+            self.places.remove(change.place)
         else:
-            bisect.insort(self.places, change.place)
+            self.places.add(change.place)
         self.tokens[reducer] += -1 if change.added else 1
         if change.giver != change.taker:
             self.rows[change.giver] += change.rows
@@ -157,10 +157,54 @@ class _Change(NamedTuple):
     giver: int
     taker: int
     rows: float
-    place: tuple[int, int]
+    place: int
     added: bool
     squares: float
 
 
-def _hash(reducer: int, number: int) -> int:
-    return mmh3.hash(b"token-%d-%d" % (reducer, number), KEY_SEED, signed=False)
+class _Places:
+    """The places of tokens (``skewless.routing.ring.token_places``) clockwise, in blocks: few are moved in memory."""
+
+    def __init__(self, places: Indices) -> None:
+        self.count = len(places)
+        self.blocks: list[list[int]] = [places[at : at + _BLOCK].tolist() for at in range(0, len(places), _BLOCK)]
+        #: No place of a block is below its floor, but in the first one, and none is at or above the next block's.
+        self.floors = [block[0] for block in self.blocks]
+
+    def __len__(self) -> int:
+        return self.count
+
+    def add(self, place: int) -> tuple[int, int]:
+        """Add a place; the places before and after it, clockwise."""
+        number, at = self._find(place)
+        beside = self._before(number, at), self._from(number, at)
+        self.blocks[number].insert(at, place)
+        self.count += 1
+        return beside
+
+    def remove(self, place: int) -> tuple[int, int]:
+        """Remove a place that is there; the places before and after it, clockwise; itself where there is no other."""
+        number, at = self._find(place)
+        beside = self._before(number, at), self._from(number, at + 1)
+        self.blocks[number].pop(at)
+        self.count -= 1
+        return beside
+
+    def _find(self, place: int) -> tuple[int, int]:
+        number = max(0, bisect.bisect_right(self.floors, place) - 1)
+        return number, bisect.bisect_left(self.blocks[number], place)
+
+    def _before(self, number: int, at: int) -> int:
+        while not at:
+            number -= 1
+            at = len(self.blocks[number])
+        return self.blocks[number][at - 1]
+
+    def _from(self, number: int, at: int) -> int:
+        while at == len(self.blocks[number]):
+            number, at = (number + 1) % len(self.blocks), 0
+        return self.blocks[number][at]
+
+
+def _place(reducer: int, number: int) -> int:
+    return mmh3.hash(b"token-%d-%d" % (reducer, number), KEY_SEED, signed=False) << REDUCER_BITS | reducer

@@ -13,6 +13,7 @@ them, the keys of the fullest reducers are split over virtual tasks. The planner
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -116,16 +117,18 @@ def _more_tasks(job: Job, forecast: Forecast) -> Iterator[Proposal]:
     """Key buckets for the reducers with the most tail, until every slot has a task (SEP-32)."""
     plan = forecast.plan
     factors = {reducer: plan.factors.get(reducer, 1) for reducer in plan.ring.reducers}
-    reducers = np.array([task.reducer for task in plan.tasks])
-    tail = dict(enumerate(np.bincount(reducers, weights=forecast.tail_rows(plan)).tolist()))
+    tail = np.bincount(plan.task_table[:, 0], weights=forecast.tail_rows(plan)).tolist()
     free = forecast.parallelism - len(plan.tasks)
-    while free > 0:
-        able = [one for one, factor in factors.items() if factor <= free and 2 * factor <= job.spec.routing.max_factor]
-        if not able:
-            break
-        fullest = max(able, key=lambda one: (tail[one] / factors[one], -one))
-        free -= factors[fullest]
-        factors[fullest] *= 2
+    fullest_first = [(-tail[reducer] / factor, reducer) for reducer, factor in factors.items()]
+    heapq.heapify(fullest_first)
+    while fullest_first:
+        _, reducer = heapq.heappop(fullest_first)
+        factor = factors[reducer]
+        # Neither limit will ever be wider: a reducer that cannot be split now will not be split later.
+        if factor <= free and 2 * factor <= job.spec.routing.max_factor:
+            free -= factor
+            factors[reducer] = 2 * factor
+            heapq.heappush(fullest_first, (-tail[reducer] / (2 * factor), reducer))
     split = {reducer: factor for reducer, factor in factors.items() if factor > 1}
     if split != plan.factors:
         words = f"key buckets for {len(split):,} reducers, {forecast.parallelism - free:,} tasks in all"

@@ -14,7 +14,7 @@ import numpy as np
 
 from skewless.documents.job import Job
 from skewless.planner.forecast.forecast import Forecast
-from skewless.planner.placement.placement import Placement, Rows
+from skewless.planner.placement.placement import Indices, Placement, Rows
 from skewless.planner.policies.proposal import Proposal
 from skewless.routing.plan import RoutingPlan
 
@@ -55,14 +55,23 @@ def _walked(plan: RoutingPlan, keys: Sequence[str], rows: Rows, base: Rows, capa
     tasks = np.zeros(len(keys), dtype=np.int64)
     homeless = 0
     for number in np.argsort(-rows, kind="stable").tolist():
-        size, start = rows[number], stop_of[plan.ring.slot_of(keys[number])]
+        size, start = rows[number], int(stop_of[plan.ring.slot_of(keys[number])])
         task = stops[start]
         if room[task] < size:
-            fitting = np.flatnonzero(room[stops] >= size)
-            homeless += not len(fitting)
-            # The first stop at or after the start, or, round the ring, the first of all.
-            ahead = np.searchsorted(fitting, start) % max(1, len(fitting))
-            task = stops[fitting[ahead]] if len(fitting) else np.argmax(room)
+            roomiest = int(np.argmax(room))
+            homeless += bool(room[roomiest] < size)
+            task = roomiest if room[roomiest] < size else _first_with_room(stops, room, start, size)
         tasks[number] = task
         room[task] -= size
     return Placement.pinned(tasks), homeless
+
+
+def _first_with_room(stops: Indices, room: Rows, start: int, size: float) -> int:
+    """The task at the first stop at or after a start, round the ring, that has room; there is one."""
+    reach = 64
+    while True:
+        fits = room[stops[start : start + reach]] >= size
+        if fits.any():
+            return int(stops[start + int(np.argmax(fits))])
+        start += reach
+        start, reach = (0, reach) if start >= len(stops) else (start, 2 * reach)
