@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from skewless.run.directory import RunDirectory
+from skewless.run.directory import RunDirectory, stage_step
 from skewless.run.step_times import times_of, waterfall
+from skewless_spark.states.committed_files import NATIVE as NATIVE_STATES
 from tests.spark.scenario import reduce_job, run_job, spec_of, write_input
 from tests.spark.test_pipeline import skewed
 
@@ -62,7 +63,8 @@ def test_a_routed_stage_is_one_query_of_few_jobs(
         assert work
         assert work.executions == 1
         assert work.jobs <= most_jobs(run, report.stage)
-        assert work.tasks > len(report.tasks)
+        # Rows take a partition for each of their tasks; a few states in place of rows do not.
+        assert work.tasks > len(report.tasks) or (aggregates, routing) == (NATIVE, NO_BUDGET)
         assert 0 < work.shuffle_bytes_read <= (reads + 0.1) * work.shuffle_bytes_written
 
 
@@ -78,6 +80,15 @@ def test_a_stage_that_combines_is_one_query_and_reads_what_it_shuffles_once(
     assert report.work
     assert (report.work.executions, report.work.jobs <= jobs) == (1, True)
     assert report.work.shuffle_bytes_read == report.work.shuffle_bytes_written
+
+
+def test_a_few_states_take_one_partition_however_many_tasks_there_are(
+    spark: SparkSession, skewed_input: Path, tmp_path: Path
+) -> None:
+    run, reports = reduce_job(spark, spec_of(skewed_input, "key", NATIVE, routing=NO_BUDGET), tmp_path / "run")
+    for report in reports:
+        assert len(run.committed(stage_step(report.stage)).of_kind(NATIVE_STATES)) == 1
+        assert sum(load.states > 0 for load in report.tasks) == 4
 
 
 def test_the_times_of_a_run_account_for_its_steps(spark: SparkSession, skewed_input: Path, tmp_path: Path) -> None:
