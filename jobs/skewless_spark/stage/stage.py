@@ -28,10 +28,10 @@ from skewless_spark.stage.combined_report import combined_report
 from skewless_spark.stage.early_states import early_outcome, makes_early_states, state_partitions
 from skewless_spark.stage.histogram import measure
 from skewless_spark.stage.queue import drawn_queue, last_commit, routed_queue, unrouted_queue
-from skewless_spark.stage.reduction import StateCounts, combined_outcome, staged_outcome
+from skewless_spark.stage.reduction import StateCounts, combined_outcome, kinds_of, staged_outcome
 from skewless_spark.stage.state_counts import CountsRead
 from skewless_spark.states.columns import JobColumns
-from skewless_spark.states.committed_files import BACKLOG, NATIVE, PYTHON, written
+from skewless_spark.states.committed_files import BACKLOG, written
 
 log = logging.getLogger(__name__)
 
@@ -81,9 +81,13 @@ def _run(spark: SparkSession, run: RunDirectory, stage: int, fence: Fence | None
     seen = JobsSeen(spark)
     with _as_planned(spark, job, plan):
         with timed("build the query"):
-            writer = outcome(spark, run, columns, plan, tally, counts).write.partitionBy("kind")
+            found, kinds = outcome(spark, run, columns, plan, tally, counts), kinds_of(columns, plan)
         with timed(RUN_QUERY):
-            writer.parquet(attempt.path(""), mode="append")
+            if len(kinds) == 1:
+                # Rows of one kind need not be told apart one by one.
+                found.drop("kind").write.parquet(attempt.path(f"kind={kinds[0]}"))
+            else:
+                found.write.partitionBy("kind").parquet(attempt.path(""), mode="append")
     # Checked again after the rows were read: a file may have been rewritten while the wave was read.
     require_unchanged(job, admitted)
 
@@ -92,7 +96,6 @@ def _run(spark: SparkSession, run: RunDirectory, stage: int, fence: Fence | None
 
     with timed("read the counts back"):
         read = CountsRead(run, columns)
-        kinds = (NATIVE, PYTHON, BACKLOG)
         files = [file for kind in kinds for file in written(attempt, kind, f"kind={kind}", reader=read.take)]
         if plan.engine == "combine":
             report = combined_report(spark, run, columns, plan, files, counts, read, seen, seconds)
