@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test readers mutants up down cluster cluster-down env test-all test-long test-cluster bench faults soak docs lint setup setup-tests setup-cluster setup-cluster-tests corpus
+.PHONY: help demo demo-stages test readers mutants up down cluster cluster-down env test-all test-long test-cluster bench faults soak docs lint setup setup-tests setup-cluster setup-cluster-tests corpus
 
 # Two files of tests run at a time, the longest first: see tests/conftest.py. The unit tests go first and alone, without
 # Spark or Airflow in their process: most mistakes are told in half a minute.
@@ -15,14 +15,17 @@ help: ## List all commands
 demo: setup corpus ## Run the nightly job over Python's own sources in Airflow, and print the result and every decision
 	@$(IN_VENV) python -m deploy.local demo
 
+demo-stages: setup corpus ## Run two jobs in small stages and look at the decisions: key buckets split and merged, tokens moved, rows forwarded
+	@$(IN_VENV) python -m deploy.local demo-stages
+
 test: setup-tests ## Run all tests except the long ones (10 to 12 minutes): core, leases, Spark, a DAG in Airflow, pages, some faults
-	@$(IN_VENV) $(PYTEST) tests/unit
+	@$(IN_VENV) $(PYTEST) -m "not long" tests/unit
 	@$(IN_VENV) $(PYTEST) -m "not long" --ignore tests/unit
 
 test-all: test test-long test-cluster ## Run all tests, with the cluster and the browser
 
 test-long: setup-tests ## Run the long tests, except those of test-cluster
-	@$(IN_VENV) $(PYTEST) -m long --ignore tests/cluster --ignore tests/unit
+	@$(IN_VENV) $(PYTEST) -m long --ignore tests/cluster
 
 mutants: setup-tests ## Plant faults in a copy of the code, one at a time, and print those that no test catches (an hour); ONLY=word for some
 	@$(IN_VENV) python -m tests.planted $(if $(ONLY),--only $(ONLY))
@@ -78,3 +81,4 @@ setup-cluster-tests:
 
 corpus: setup
 	@$(IN_VENV) python -m examples.demo_corpus
+	@$(IN_VENV) python -m examples.drifting_orders

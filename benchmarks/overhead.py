@@ -1,7 +1,8 @@
-"""B8: the seconds of a run in Airflow that are not Spark's work, by spark-submit and by Spark Connect.
+"""B8: the seconds of a run in Airflow that are not Spark's work, with a Spark of its own and by Spark Connect.
 
-A small job is run as a DAG by the Airflow of `make up`, once in each way in turn. Spark's own event log tells when a
-Spark job ran; all other seconds, from the end of one task of the DAG to the end of the next, are what this is about.
+A small job is run as a DAG by the Airflow of `make up`, once in each way in turn, beside a DAG whose tasks do nothing.
+Spark's own event log tells when a Spark job ran; all other seconds, from the end of one task of the DAG to the end of
+the next, are what this is about. Between two stages they count from the last Spark job of one to the first of the next.
 """
 
 from __future__ import annotations
@@ -34,9 +35,33 @@ NAME = "b8_overhead"
 REPETITIONS = 5
 ROWS, KEYS, FILES, SEED = 200_000, 1_000, 16, 8
 DAG = "overhead"
-#: What a run is triggered with. A run with a size of its own is submitted: see docs/spark_connect.md.
-SUBMIT, CONNECT = "spark-submit", "Spark Connect"
-WAYS: Mapping[str, Mapping[str, str]] = {SUBMIT: {"driver_memory": "2g"}, CONNECT: {}}
+#: What a run is triggered with. A run with a size of its own has a Spark of its own: see docs/spark_connect.md.
+OWN, CONNECT = "a Spark of its own", "Spark Connect"
+WAYS: Mapping[str, Mapping[str, str]] = {OWN: {"driver_memory": "2g"}, CONNECT: {}}
+STAGES = ("stage_00.run", "stage_01.run")
+EMPTY = "empty"
+#: Tasks in a row, of which each notes when it did nothing.
+_EMPTY_DAG = """# airflow
+import time
+from airflow.sdk import DAG, BaseOperator
+
+class Nothing(BaseOperator):
+    def execute(self, context):
+        with open({times!r}, "a") as out:
+            out.write(f"{{self.task_id}} {{time.time()}}\\n")
+
+with DAG({name!r}, schedule=None):
+    before = None
+    for name in {tasks!r}:
+        task = Nothing(task_id=name)
+        if before is not None:
+            before >> task
+        before = task
+"""
+_CATALOG_DAGS = """# airflow
+from skewless_airflow.dags.catalog import read_catalog
+globals().update(read_catalog().dags)
+"""
 
 
 @dataclass(frozen=True)
@@ -88,36 +113,48 @@ def measure(repetitions: int = REPETITIONS, patience_seconds: float = math.inf) 
         patience_seconds: after which no further repetition is begun.
     """
     runs: dict[str, list[list[Step]]] = {way: [] for way in WAYS}
+    between: dict[str, list[float]] = {way: [] for way in (*WAYS, EMPTY)}
     with tempfile.TemporaryDirectory(prefix="skewless-b8-") as folder:
         scratch = Path(folder)
         _write_input(scratch / "root" / "rows")
         _write_spec(scratch / "catalog")
+        times = _write_dags(scratch / "dags")
         events = _event_logs(scratch)
         settings = {
             "SKEWLESS_CATALOG": str(scratch / "catalog"),
             "SKEWLESS_ROOT": str(scratch / "root"),
+            "AIRFLOW__CORE__DAGS_FOLDER": str(scratch / "dags"),
             "SKEWLESS_STEPS": "connect",  # and runs with a size of their own are submitted
             "SPARK_CONF_DIR": str(scratch / "spark"),
         }
         with standalone.up(standalone.Home(scratch / "airflow"), settings) as rest:
-            rest.wait_for_dag(DAG, RUN_SECONDS)
-            rest.set_paused(DAG, paused=False)
+            for dag in (DAG, EMPTY):
+                rest.wait_for_dag(dag, RUN_SECONDS)
+                rest.set_paused(dag, paused=False)
             began = time.monotonic()
             run_to_end(rest, DAG, WAYS[CONNECT])
             for number in range(repetitions):
                 if number and time.monotonic() - began > patience_seconds:
                     break
                 for way, conf in WAYS.items():
-                    steps = steps_of(run_to_end(rest, DAG, conf), job_spans(events))
+                    tasks, jobs = run_to_end(rest, DAG, conf), job_spans(events)
+                    steps = steps_of(tasks, jobs)
                     runs[way].append(steps)
+                    between[way].append(between_stages(tasks, jobs))
                     outside = sum(one.outside_seconds for one in steps)
                     sys.stderr.write(f"run {number + 1} by {way}: {outside:.1f} s in tasks outside Spark's work\n")
+                times.unlink(missing_ok=True)
+                run_to_end(rest, EMPTY, {})
+                done = dict(line.rsplit(" ", 1) for line in times.read_text(encoding="utf-8").splitlines())
+                between[EMPTY].append(float(done[STAGES[1]]) - float(done[STAGES[0]]))
     return {
         "rows": ROWS, "keys": KEYS, "repetitions": min(map(len, runs.values())),
         "setting": {
             "cores": os.cpu_count(), "python": platform.python_version(), "spark": version("pyspark"),
             "airflow": version("apache-airflow"),
         },
+        "between_stages": {way: _median(found) for way, found in between.items()},
+        "between_stages_of_runs": {way: [round(one, 3) for one in found] for way, found in between.items()},
         "ways": {way: medians(counted) for way, counted in runs.items()},
         "runs": {way: [[asdict(step) for step in steps] for steps in counted] for way, counted in runs.items()},
     }  # fmt: skip
@@ -147,6 +184,18 @@ def steps_of(tasks: Sequence[tuple[str, float, float]], jobs: Sequence[Span]) ->
         )
         last = end
     return steps
+
+
+def between_stages(tasks: Sequence[tuple[str, float, float]], jobs: Sequence[Span]) -> float:
+    """The seconds from the end of the last Spark job of the first stage to the begin of the first one of the second.
+
+    Args:
+        tasks: as of ``steps_of``.
+        jobs: as of ``steps_of``.
+    """
+    first, second = (next((begin, end) for task, begin, end in tasks if task == name) for name in STAGES)
+    last_end = max(end for begin, end in jobs if first[0] <= begin <= first[1])
+    return min(begin for begin, _ in jobs if second[0] <= begin <= second[1]) - last_end
 
 
 def merged(spans: Iterable[Span]) -> list[Span]:
@@ -234,6 +283,17 @@ def _write_spec(catalog: Path) -> None:
         "output": {"path": "published", "files": 2},
     }
     (catalog / f"{DAG}.yaml").write_text(yaml.safe_dump(spec, sort_keys=False), encoding="utf-8")
+
+
+def _write_dags(folder: Path) -> Path:
+    """The DAGs of the catalog, and the one whose tasks do nothing; returns where those note when they ran."""
+    folder.mkdir()
+    times = folder.parent / "times"
+    tasks = ("prepare", STAGES[0], "stage_01.plan", STAGES[1], "merge", "validate", "publish")
+    (folder / "catalog.py").write_text(_CATALOG_DAGS, encoding="utf-8")
+    text = _EMPTY_DAG.format(times=str(times), name=EMPTY, tasks=tasks)
+    (folder / "empty.py").write_text(text, encoding="utf-8")
+    return times
 
 
 def _event_logs(scratch: Path) -> Path:

@@ -22,7 +22,13 @@ def sentence(document: dict[str, Any]) -> str:
         f" {found['run_seconds']:.1f} s of the run"
         for way, found in document["ways"].items()
     ]
-    return f"outside Spark's work: {'; '.join(told)} (medians of {document['repetitions']})"
+    between = document["between_stages"]
+    empty = between["empty"]
+    above = "; ".join(f"{way} {between[way]:.1f} s" for way in document["ways"])
+    return (
+        f"between two stages: {above}; tasks that do nothing {empty:.1f} s. Outside Spark's work: {'; '.join(told)} "
+        f"(medians of {document['repetitions']})"
+    )
 
 
 def page(document: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""``python -m deploy.local up|down|demo``: Airflow on a laptop, for the commands of the Makefile."""
+"""``python -m deploy.local up|down|demo|demo-stages``: Airflow on a laptop, for the commands of the Makefile."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 from urllib.parse import quote
@@ -24,6 +24,8 @@ from skewless_airflow.run_store import safe_run_id
 from skewless_cli import run_view
 
 DEMO_DAG = "python_tokens"
+#: Jobs whose plans change virtual tasks and tokens, stage by stage.
+STAGE_DAGS = ("stages_by_buckets", "stages_by_tokens")
 #: The first parse of the DAG folder on two slow cores.
 PARSE_SECONDS = 120.0
 
@@ -33,7 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
     return run_command(
         "python -m deploy.local",
         __doc__,
-        {"up": up, "down": down, "demo": demo},
+        {"up": up, "down": down, "demo": demo, "demo-stages": demo_stages},
         standalone.LocalAirflowError,
         arguments,
     )
@@ -75,60 +77,73 @@ def down(console: Console) -> int:
 
 def demo(console: Console) -> int:
     """Run the demo's DAG in Airflow, follow it to its end, and show its result."""
+    return _run_all(console, (DEMO_DAG,))
+
+
+def demo_stages(console: Console) -> int:
+    """Run the jobs that take small waves one by one, one after the other, and show what each stage decided."""
+    return _run_all(console, STAGE_DAGS)
+
+
+def _run_all(console: Console, dags: Sequence[str]) -> int:
     home = standalone.default_home()
     with _some_airflow(console, home) as server, standalone.client(home, server, patience_seconds=0) as rest:
-        run_id, state = _run_demo(console, rest)
-        if state != "success":
-            _show_failure(console, rest, run_id)
-            return 1
-    run_view.show(_run_of(run_id), console)
-    say(console, f"task logs:      {_logs(run_id)}")
-    say(console, f"in the UI:      make up, then {_page_url(run_id)}")
+        done = []
+        for dag in dags:
+            run_id, state = _run_demo(console, rest, dag)
+            if state != "success":
+                _show_failure(console, rest, dag, run_id)
+                return 1
+            done.append((dag, run_id))
+    for dag, run_id in done:
+        run_view.show(_run_of(dag, run_id), console)
+        say(console, f"task logs:      {_logs(dag, run_id)}")
+        say(console, f"in the UI:      make up, then {_page_url(dag, run_id)}")
     return 0
 
 
-def _run_demo(console: Console, rest: AirflowRest) -> tuple[str, str]:
+def _run_demo(console: Console, rest: AirflowRest, dag: str) -> tuple[str, str]:
     """Trigger a run and follow it; a paused DAG is paused again afterwards, and Ctrl-C fails the run."""
-    was_paused = rest.wait_for_dag(DEMO_DAG, PARSE_SECONDS)
-    run_id = rest.trigger(DEMO_DAG)
-    say(console, f"Run {run_id} of DAG {DEMO_DAG} is triggered; Spark runs as local[*].")
+    was_paused = rest.wait_for_dag(dag, PARSE_SECONDS)
+    run_id = rest.trigger(dag)
+    say(console, f"Run {run_id} of DAG {dag} is triggered; Spark runs as local[*].")
     try:
         if was_paused:
-            rest.set_paused(DEMO_DAG, False)
-        with progress_for(console, _run_of(run_id)) as progress:
-            return run_id, follow(rest, DEMO_DAG, run_id, progress)
+            rest.set_paused(dag, False)
+        with progress_for(console, _run_of(dag, run_id)) as progress:
+            return run_id, follow(rest, dag, run_id, progress)
     except RunLostError as err:
         raise standalone.LocalAirflowError(str(err)) from None
     except KeyboardInterrupt:
         # Left running, it would delay the next run: the DAG allows one at a time.
         with contextlib.suppress(httpx.HTTPError):
-            rest.fail_run(DEMO_DAG, run_id)
+            rest.fail_run(dag, run_id)
         raise
     finally:
         if was_paused:
             with contextlib.suppress(httpx.HTTPError):
-                rest.set_paused(DEMO_DAG, True)
+                rest.set_paused(dag, True)
 
 
-def _show_failure(console: Console, rest: AirflowRest, run_id: str) -> None:
+def _show_failure(console: Console, rest: AirflowRest, dag: str, run_id: str) -> None:
     """The last log lines of the task that failed."""
-    failed = [one for one in rest.tasks(DEMO_DAG, run_id) if one.state == "failed"]
+    failed = [one for one in rest.tasks(dag, run_id) if one.state == "failed"]
     if not failed:
         say(console, f"Run {run_id} failed without a failed task: it was marked as failed by hand.")
     for one in failed[:1]:
-        lines = rest.log_lines(DEMO_DAG, run_id, one.task, one.tries)
+        lines = rest.log_lines(dag, run_id, one.task, one.tries)
         say(console, f"Task {one.task} failed in try {one.tries}; its log ends with:")
         for line in [line for line in lines if not line.startswith("::")][-20:]:
             say(console, f"  {line}")
-    say(console, f"All logs of the run are in {_logs(run_id)}")
+    say(console, f"All logs of the run are in {_logs(dag, run_id)}")
 
 
-def _run_of(run_id: str) -> RunDirectory:
-    return RunDirectory(f"{standalone.DATA_ROOT}/runs/{DEMO_DAG}/{safe_run_id(run_id)}")
+def _run_of(dag: str, run_id: str) -> RunDirectory:
+    return RunDirectory(f"{standalone.DATA_ROOT}/runs/{dag}/{safe_run_id(run_id)}")
 
 
-def _logs(run_id: str) -> Path:
-    return standalone.default_home().logs / f"dag_id={DEMO_DAG}" / f"run_id={run_id}"
+def _logs(dag: str, run_id: str) -> Path:
+    return standalone.default_home().logs / f"dag_id={dag}" / f"run_id={run_id}"
 
 
 @contextlib.contextmanager
@@ -171,9 +186,9 @@ def _await(console: Console, home: standalone.Home, server: standalone.Running) 
     say(console, f"Airflow is healthy after {time.monotonic() - begun:.0f} s.")
 
 
-def _page_url(run_id: str) -> str:
+def _page_url(dag: str, run_id: str) -> str:
     port = os.environ.get("SKEWLESS_PORT") or "8080"
-    return f"http://localhost:{port}/dags/{DEMO_DAG}/runs/{quote(run_id, safe='')}"
+    return f"http://localhost:{port}/dags/{dag}/runs/{quote(run_id, safe='')}"
 
 
 @contextlib.contextmanager

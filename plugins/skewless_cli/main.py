@@ -20,7 +20,7 @@ from skewless.run.folder import RUN_GROUP
 from skewless.run.retention import Limits, enact_fate, fates
 from skewless.spec.reading import load_spec
 from skewless.spec.reference import reference_page, schema_text
-from skewless_cli import replay_view, run_summary, run_view
+from skewless_cli import replay_view, run_summary, run_view, times_view
 from skewless_cli.options import AsJson, Date, Hour, Overrides, Root, Spec, chosen_part
 
 app = typer.Typer(
@@ -104,12 +104,18 @@ def share(
 
 @app.command()
 def show(
-    run_dir: Annotated[str, typer.Argument(help="A run directory.", show_default=False)], as_json: AsJson = False
+    run_dir: Annotated[str, typer.Argument(help="A run directory.", show_default=False)],
+    times: Annotated[bool, typer.Option("--times", help="Instead: where the time of its steps went.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show a run from its documents: hottest keys, stages, ledger, quality, paths."""
     directory = RunDirectory(run_dir)
     directory.job()
-    if as_json:
+    if times and as_json:
+        _print_json({"steps": times_view.as_object(directory)})
+    elif times:
+        times_view.show(directory, _console())
+    elif as_json:
         _print_json(run_summary.as_object(directory))
     else:
         run_view.show(directory, _console())

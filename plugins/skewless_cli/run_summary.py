@@ -36,7 +36,7 @@ def _stage_line(run: RunDirectory, job: Job, report: StageReport) -> dict[str, A
     return {
         "stage": report.stage,
         "policy": job.spec.routing.policy,
-        "engine": "staged" if report.tasks else "combine",
+        "engine": run.plan(report.stage).engine,
         "tasks": len(report.tasks),
         "admitted_rows": report.admitted_rows,
         "backlog_in_rows": report.backlog_in_rows,
@@ -46,6 +46,7 @@ def _stage_line(run: RunDirectory, job: Job, report: StageReport) -> dict[str, A
         "max_over_mean": report.max_over_mean and round(report.max_over_mean, 4),
         "gap_to_bound": certificate.gap and round(certificate.gap, 4),
         "seconds": report.stage_seconds,
+        "work": report.work.model_dump(mode="json") if report.work else None,
         "decision": decision,
         **shared,
     }

@@ -9,6 +9,7 @@ from rich.console import Console
 from skewless.errors import SpecError
 from skewless.run.directory import RunDirectory
 from skewless.run.publication import record_of
+from skewless.run.step_times import timed
 from skewless.spec.part import Part
 from skewless.spec.spec import JobSpec
 from skewless_cli.progress import RunProgress
@@ -18,6 +19,7 @@ from skewless_spark.prepare.freezing import check_spec, freeze, needs_session
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.result.publishing import publish_now
 from skewless_spark.session.session import build_session
+from skewless_spark.session.step_times import spark_step
 from skewless_spark.sharing import share_stage, share_stages
 
 
@@ -64,15 +66,17 @@ def run_job(
         console: shows how far the run is.
     """
     name = f"skewless {spec.name}"
-    if needs_session(spec):
-        session = build_session(name, clusters[0].master if clusters else master)
-        try:
+    with spark_step(run, "prepare"):
+        if needs_session(spec):
+            with timed("start or find the session"):
+                session = build_session(name, clusters[0].master if clusters else master)
+            try:
+                prepare(run, spec, part.date, root, where, hour=part.hour)
+            finally:
+                if clusters:
+                    session.stop()  # those that share the stages need its cores
+        else:
             prepare(run, spec, part.date, root, where, hour=part.hour)
-        finally:
-            if clusters:
-                session.stop()  # those that share the stages need its cores
-    else:
-        prepare(run, spec, part.date, root, where, hour=part.hour)
     if record_of(run):
         publish_now(run)  # an earlier call published it: this checks that all of it is there, and needs no Spark
         return

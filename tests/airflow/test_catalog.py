@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 from airflow.dag_processing.dagbag import DagBag
+from airflow.sdk import get_parsing_context
 
+from skewless_airflow.dags.catalog import read_catalog
 from tests.airflow.test_dag_structure import SPEC
 from tests.airflow_setting import PROJECT
 
@@ -64,3 +66,14 @@ def test_all_broken_specs_are_named(catalog: Path) -> None:
     assert "2 that cannot" in sentence
     assert "b.yaml" in sentence
     assert "c.yaml" in sentence
+
+
+def test_a_task_builds_its_own_dag_only_and_no_other_spec_can_keep_it_from_that(
+    catalog: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (catalog / "a_broken_one.yaml").write_text("name: [")
+    _write(catalog / "other.yaml", name="other")
+    assert list(read_catalog().dags) == ["other", "small"]
+    monkeypatch.setenv("_AIRFLOW_PARSING_CONTEXT_DAG_ID", "small")  # as Airflow does in a task
+    assert get_parsing_context().dag_id == "small"
+    assert list(read_catalog().dags) == ["small"]

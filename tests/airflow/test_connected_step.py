@@ -96,7 +96,7 @@ def test_killing_the_task_asks_the_step_s_python_to_end(tmp_path: Path) -> None:
     script = tmp_path / "stubborn.py"
     script.write_text(_STUBBORN_UNTIL_ASKED)
     operator = SkewlessSparkOperator(task_id="busy", entry="run_stage.py")
-    step = operator._connected = ConnectedStep(script, [], {"PATH": str(Path(sys.executable).parent)})
+    step = operator._followed = ConnectedStep(script, [], {"PATH": str(Path(sys.executable).parent)})
     lines = step.lines()
     assert next(lines) == "begun"
     before = time.monotonic()
@@ -117,8 +117,8 @@ def test_a_step_ends_with_its_task_when_its_log_breaks(tmp_path: Path, monkeypat
         operator._connect(
             untellable, ConnectAddress("sc://spark.example", "", ships=False, sized_conn_id="", local=False)
         )
-    assert operator._connected is not None
-    assert operator._connected.exit_code() == -signal.SIGTERM
+    assert operator._followed is not None
+    assert operator._followed.exit_code() == -signal.SIGTERM
 
 
 def test_a_server_s_port_is_believed_only_if_the_server_listens_there(tmp_path: Path) -> None:

@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import yaml
 from airflow.cli.cli_parser import get_parser
 
@@ -20,3 +23,17 @@ def test_neither_the_executor_nor_the_triggerer_serves_logs() -> None:
     assert services["scheduler"]["environment"]["AIRFLOW__CORE__EXECUTOR"].endswith(".LogFilesExecutor")
     assert services["triggerer"]["command"] == ["airflow", "triggerer", *TRIGGERER_OPTIONS]
     assert get_parser().parse_args(["triggerer", *TRIGGERER_OPTIONS]).skip_serve_logs
+
+
+def test_workers_are_forked_with_what_tasks_import() -> None:
+    asked = (
+        "import sys\n"
+        "from skewless_airflow.observability.log_files import PRELOADED, LogFilesExecutor\n"
+        "one = LogFilesExecutor(parallelism=1)\n"
+        "seen = []\n"
+        "one._spawn_worker = lambda: seen.append([name for name in PRELOADED if name not in sys.modules])\n"
+        "one.start()\n"
+        "assert seen == [[]], seen\n"
+    )
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]

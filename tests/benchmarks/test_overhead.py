@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.overhead import WAYS, Step, job_spans, medians, merged, steps_of
+from benchmarks.overhead import EMPTY, WAYS, Step, between_stages, job_spans, medians, merged, steps_of
 from benchmarks.overhead_page import page, sentence
 
 
@@ -25,6 +25,12 @@ def test_the_seconds_of_a_task_are_its_jobs_and_what_lies_around_them() -> None:
     assert stage.outside_seconds == pytest.approx(6.0)
     parts = (stage.first_job_seconds, stage.between_jobs_seconds, stage.after_jobs_seconds)
     assert sum(part or 0.0 for part in parts) == pytest.approx(stage.outside_seconds)
+
+
+def test_between_two_stages_is_from_the_last_job_of_one_to_the_first_of_the_next() -> None:
+    tasks = [("stage_00.run", 10.0, 20.0), ("stage_01.plan", 20.5, 21.0), ("stage_01.run", 21.5, 30.0)]
+    jobs = [(12.0, 14.0), (13.0, 19.0), (23.5, 24.0), (25.0, 29.0), (40.0, 41.0)]
+    assert between_stages(tasks, jobs) == pytest.approx(4.5)
 
 
 def test_jobs_are_read_from_all_event_logs_also_from_one_that_is_being_written(tmp_path: Path) -> None:
@@ -48,6 +54,8 @@ def test_the_page_has_both_ways_and_the_figure_per_stage() -> None:
     assert found["outside_seconds"] == 11.0
     document = {
         "rows": 10, "keys": 2, "repetitions": 3, "setting": {"cores": 2}, "ways": dict.fromkeys(WAYS, found),
+        "between_stages": {**dict.fromkeys(WAYS, 2.5), EMPTY: 1.5},
     }  # fmt: skip
+    assert "Spark Connect 2.5 s; tasks that do nothing 1.5 s" in sentence(document)
     assert sentence(document).count("6.0 s per stage and 11.0 s of the 15.0 s of the run") == 2
     assert "| stage_01.run | 1.00 | 3.00 | 0.00 | 3.00 |  |  |  |" in page(document)

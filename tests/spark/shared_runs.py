@@ -94,7 +94,8 @@ def without_times(report: StageReport) -> StageReport:
     tasks = tuple(load.model_copy(update={"busy_seconds": None, "slowness": None}) for load in report.tasks)
     splits = tuple(split.model_copy(update={"busy_seconds": None}) for split in report.splits)
     histogram = report.histogram.model_copy(update={"head_seconds": {}, "tail_seconds": None})
-    return report.model_copy(update={"stage_seconds": 0.0, "tasks": tasks, "splits": splits, "histogram": histogram})
+    counted = {"tasks": tasks, "splits": splits, "histogram": histogram}
+    return report.model_copy(update={"stage_seconds": 0.0, "work": None, **counted})
 
 
 def require_the_answer_of_one_alone(spark: SparkSession, run: RunDirectory, spec: JobSpec, folder: Path) -> None:

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from skewless.run.certificate import run_certificate
 from skewless.run.directory import RunDirectory
 from skewless_cli import replay_view
+from skewless_spark.result.merge import merge_states
 from tests.spark.scenario import as_rows, plain, reduce_job, result_of, run_job, spec_of, write_input
 from tests.spark.test_pipeline import AGGREGATES, skewed
 from tests.tiers import mostly_long
@@ -31,17 +32,44 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("aggregates", KINDS, ids=["native", "python", "both"])
-def test_combine_gives_the_result_of_staged(
+def test_all_engines_give_the_same_result(
     spark: SparkSession, path: Path, tmp_path: Path, aggregates: dict[str, Any]
 ) -> None:
     results = {}
-    for engine in ("combine", "staged"):
-        spec = spec_of(path, "key", aggregates, engine=engine, routing={"reducers": 3, "waves": [1, 3]})
+    for engine in ("combine", "bypass", "staged"):
+        routing = {"reducers": 3, "waves": [1, 3], "key_sample": engine == "bypass"}
+        spec = spec_of(path, "key", aggregates, engine=engine, routing=routing)
         run, reports = reduce_job(spark, spec, tmp_path / engine)
         results[engine] = as_rows(result_of(run))
         assert sum(report.processed_rows for report in reports) == 30_000
-        assert (len(reports) == 1) == (engine == "combine")
+        assert (len(reports) == 1) == (engine != "staged")
+        assert reports[-1].histogram.seen_rows == 30_000
     assert results["combine"] == results["staged"]
+    assert results["bypass"] == results["staged"]
+
+
+@pytest.mark.parametrize(("engine", "shuffles"), [("combine", 0), ("staged", 1)])
+def test_a_merge_is_one_job_and_shuffles_only_what_has_several_states(
+    spark: SparkSession, path: Path, tmp_path: Path, engine: str, shuffles: int
+) -> None:
+    spec = spec_of(path, "key", NATIVE, engine=engine, routing={"reducers": 3, "waves": [1, 3]})
+    run, _ = reduce_job(spark, spec, tmp_path / "run")
+    merged = as_rows(result_of(run))
+    (tmp_path / "run" / "result" / "COMMIT.json").unlink()
+    adaptive = spark.conf.get("spark.sql.adaptive.enabled")
+    group = f"merge of {engine}"
+    spark.sparkContext.setJobGroup(group, group)
+    try:
+        merge_states(spark, run)
+    finally:
+        spark.sparkContext.setLocalProperty("spark.jobGroup.id", "")
+    tracker = spark.sparkContext.statusTracker()
+    (job,) = tracker.getJobIdsForGroup(group)
+    info = tracker.getJobInfo(job)
+    assert info is not None
+    assert len(info.stageIds) == 1 + shuffles
+    assert spark.conf.get("spark.sql.adaptive.enabled") == adaptive
+    assert as_rows(result_of(run)) == merged
 
 
 def test_combine_is_what_plain_spark_says(spark: SparkSession, path: Path, tmp_path: Path) -> None:
@@ -68,16 +96,50 @@ def test_auto_combines_few_keys_and_says_why(spark: SparkSession, path: Path, tm
     assert "states in 16 splits" in run.decision(0).sentence
 
 
-def test_auto_routes_many_keys_with_large_states(spark: SparkSession, tmp_path: Path) -> None:
+def test_auto_makes_one_state_of_each_of_many_keys_with_large_states(spark: SparkSession, tmp_path: Path) -> None:
     rng = np.random.default_rng(2)
     table = pa.table({"key": rng.integers(0, 20_000, 60_000), "user": rng.integers(0, 1000, 60_000)})
     path = write_input(tmp_path / "input", table)
     aggregates = {"users": {"function": "approx_count_distinct", "column": "user"}}
-    run, _ = reduce_job(spark, spec_of(path, "key", aggregates, engine="auto"), tmp_path / "run")
+    run, (report,) = reduce_job(spark, spec_of(path, "key", aggregates, engine="auto"), tmp_path / "run")
     choice = run.decision(0).engine
     assert choice is not None
-    assert choice.engine == run.plan(0).engine == "staged"
+    assert choice.engine == run.plan(0).engine == "bypass"
     assert choice.states > 2 * choice.keys
+    assert 0 < choice.bypass_seconds < min(choice.combine_seconds, choice.staged_seconds)
+    assert sum(load.states for load in report.tasks) == report.histogram.keys == result_of(run).num_rows
+
+
+def test_bypass_splits_hot_keys_and_null_and_makes_one_state_of_all_others(spark: SparkSession, tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    light = [f"k{number}" for number in rng.integers(0, 5_000, 20_000).tolist()]
+    keys = np.array(["hot"] * 16_000 + [None] * 4_000 + light, dtype=object)
+    table = pa.table({"key": rng.permutation(keys).tolist(), "user": rng.integers(0, 1000, 40_000)})
+    path = write_input(tmp_path / "input", table)
+    aggregates = {"n": "count", "users": {"function": "approx_count_distinct", "column": "user"}}
+    routing = {"reducers": 4, "key_sample": True}
+    spec = spec_of(path, "key", aggregates, engine="bypass", routing=routing)
+    run, (report,) = reduce_job(spark, spec, tmp_path / "run")
+    assert len(run.plan(0).head["hot"]) > 1
+    assert report.max_over_mean is not None
+    assert report.max_over_mean < 1.1, "the hot key alone is 1.6 times a task's share"
+    split = {key: len(weights) for key, weights in run.plan(0).head.items() if len(weights) > 1}
+    states = sum(load.states for load in report.tasks)
+    assert states <= len(set(light)) + 4 + sum(split.values()), "null has a state in each task"
+    counts = Counter(table["key"].to_pylist())
+    assert {row["key"]: row["n"] for row in result_of(run).to_pylist()} == counts
+
+
+def test_bypass_takes_in_what_a_first_stage_left_over(spark: SparkSession, tmp_path: Path) -> None:
+    numbers = [f"{number * 7919 % 30_000}" for number in range(40_000)]
+    path = write_input(tmp_path / "input", pa.table({"line": numbers}), files=40)
+    aggregates = {"users": {"function": "approx_count_distinct", "column": "word"}, "n": "count"}
+    routing = {"budget": 0.5, "reducers": 2}
+    spec = spec_of(path, "word", aggregates, engine="auto", map={"select": ["line AS word"]}, routing=routing)
+    run, reports = reduce_job(spark, spec, tmp_path / "run")
+    assert [run.plan(stage).engine for stage in range(len(reports))] == ["staged", "bypass"]
+    assert reports[1].backlog_in_rows == reports[0].backlog_rows > 0
+    assert {row["word"]: row["n"] for row in result_of(run).to_pylist()} == Counter(numbers)
 
 
 def test_auto_combines_after_a_first_stage_where_keys_could_not_be_sampled(spark: SparkSession, tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from skewless_spark.sources.identity import (
     identity_of,
     verdict,
 )
+from skewless_spark.sources.in_threads import in_threads
 from tests.unit import synthetic
 
 
@@ -187,3 +188,13 @@ def test_little_is_read_for_checksums(tmp_path: Path) -> None:
     taken = checksums(fsspec.filesystem("file"), [str(path)] * len(sizes), found)
     assert [bool(one) for one in taken] == [True, False, *[True] * 20, *[False] * 10]
     assert not any(checksums(fsspec.filesystem("file"), [str(path)], [Identity(1, "tag:a")]))
+
+
+@pytest.mark.parametrize("count", [0, 1, 127, 128, 129, 5_000])
+def test_threads_give_results_in_the_order_of_the_arguments(count: int) -> None:
+    assert list(in_threads(lambda number: number * 2, range(count))) == [number * 2 for number in range(count)]
+
+
+def test_threads_raise_the_error_of_the_first_argument_that_has_one() -> None:
+    with pytest.raises(ZeroDivisionError, match="by zero"):
+        list(in_threads(lambda number: 1 // (number - 700) if number < 4_000 else int("x"), range(5_000)))

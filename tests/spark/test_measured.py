@@ -14,8 +14,9 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from skewless.bounds.certificate import NOT_MEASURED
+from skewless.documents.engine_choice import EngineChoice
 from skewless.errors import PlanError
-from skewless.planner.engine_choice import combine_plan, first_choice
+from skewless.planner.engine_choice import plan_of_choice
 from skewless.planner.plain_ring import first_plan
 from skewless.routing.plan import RoutingPlan
 from skewless.routing.ring import Ring
@@ -23,7 +24,8 @@ from skewless.run.certificate import run_certificate
 from skewless.run.directory import RunDirectory
 from skewless_cli import replay_view, run_summary, run_view
 from skewless_spark.session.connect import ADDRESS, UI
-from skewless_spark.stage.splits_seen import SplitsSeen
+from skewless_spark.session.spark_jobs import JobsSeen
+from skewless_spark.stage.splits_seen import splits_seen
 from tests.spark.scenario import write_input
 from tests.unit.synthetic import job, report
 
@@ -31,7 +33,7 @@ from tests.unit.synthetic import job, report
 def combined_by_an_older_release(folder: Path) -> RunDirectory:
     """A run directory with a stage of engine ``combine`` whose splits and keys nobody counted."""
     frozen = job([1_000], reducers=4)
-    plan = combine_plan(frozen, first_plan(frozen), first_choice(frozen, None))
+    plan = plan_of_choice(frozen, first_plan(frozen), EngineChoice(engine="combine", sentence="combine"))
     run = RunDirectory(str(folder))
     run.write_once("job.json", frozen)
     run.write_once("plans/0000.json", plan)
@@ -85,13 +87,13 @@ def test_a_run_of_an_older_release_on_a_ring_that_is_refused_now_is_replayed_as_
 
 def test_splits_that_spark_counted_otherwise_are_not_measured(spark: SparkSession, tmp_path: Path) -> None:
     path = write_input(tmp_path / "input", pa.table({"key": [f"k{number % 10}" for number in range(4_000)]}), files=4)
-    seen = SplitsSeen(spark)
+    seen = JobsSeen(spark)
     spark.read.parquet(str(path)).groupBy("key").count().write.parquet(str(tmp_path / "out"))
-    splits = seen.loads(4_000)
+    splits = splits_seen(seen, 4_000)
     assert sum(split.rows for split in splits) == 4_000
     assert sum(split.states or 0 for split in splits) >= 10
-    assert seen.loads(3_999) == ()
-    assert SplitsSeen(spark).loads(4_000) == (), "what ran before is not looked at"
+    assert splits_seen(seen, 3_999) == ()
+    assert splits_seen(JobsSeen(spark), 4_000) == (), "what ran before is not looked at"
 
 
 class _BreaksOff(BaseHTTPRequestHandler):
@@ -110,4 +112,4 @@ def test_a_ui_that_breaks_off_leaves_splits_unmeasured_and_no_stage_fails(monkey
         monkeypatch.setenv(ADDRESS, "sc://127.0.0.1")
         monkeypatch.setenv(UI, f"http://127.0.0.1:{server.server_port}")
         session = cast("SparkSession", SimpleNamespace(conf={"spark.app.id": "local"}, session_id="one"))
-        assert SplitsSeen(session).loads(4_000) == ()
+        assert splits_seen(JobsSeen(session), 4_000) == ()

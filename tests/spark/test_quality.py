@@ -561,3 +561,34 @@ def test_every_allowed_expectation_runs_on_spark_side_by_side(spark: SparkSessio
     report = report_of(scene, spark, tmp_path)
     assert failures(report) == []
     assert len(report.checks) == len(CALLS) + 7 + 7
+
+
+#: Of these rows, most of ``CALLS`` do not hold.
+BAD: list[Row] = [("self", 70, 9), ("the", None, 9), ("x1", 6, None), (None, 24, 2), ("", 0, 30)]
+
+
+def test_one_query_for_all_columns_gives_what_great_expectations_own_engine_gives(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = Scene(rows=BAD, expectations=[{"type": kind, "kwargs": kwargs} for kind, kwargs in CALLS.items()])
+    ours = report_of(scene, spark, tmp_path / "ours")
+    own = great_expectations().execution_engine.SparkDFExecutionEngine
+    monkeypatch.setattr("skewless_spark.quality.one_job_engine.OneJobEngine", own)
+    assert report_of(scene, spark, tmp_path / "own") == ours
+    assert len(failures(ours)) > 20
+
+
+def test_a_good_result_of_one_partition_takes_six_jobs(spark: SparkSession, tmp_path: Path) -> None:
+    expectations = [
+        {"type": "expect_column_values_to_be_between", "kwargs": {"column": "occurrences", "min_value": 1}},
+        {"type": "expect_column_mean_to_be_between", "kwargs": {"column": "files", "min_value": 1}},
+    ]
+    run = Scene(expectations=expectations).lay_out(spark, tmp_path / "run")
+    spark.sparkContext.setJobGroup("validation", "validation")
+    try:
+        assert validate(spark, run).success
+    finally:
+        spark.sparkContext.setLocalProperty("spark.jobGroup.id", "")
+    # Three for the figures of the result, of which some build on others, and three for its keys: their rows, those that
+    # count, those that are not unique.
+    assert len(spark.sparkContext.statusTracker().getJobIdsForGroup("validation")) == 6

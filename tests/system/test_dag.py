@@ -1,6 +1,6 @@
-"""A spec's DAG, run by Airflow, with each Spark step through spark-submit; nothing is fake.
+"""A spec's DAG, run by Airflow, with the steps of a run in a driver of spark-submit; nothing is fake.
 
-Starting Spark costs about ten seconds a step, so there are two runs, and the tests look at them:
+Starting Spark costs about ten seconds, so there are two runs, and the tests look at them:
 the first night, undisturbed; and a second run of the same night whose driver is killed half-way and
 whose quality cannot hold.
 """
@@ -78,7 +78,7 @@ class Night(NamedTuple):
 
 @pytest.fixture(scope="module")
 def driver() -> bytes:
-    """What the driver of a step is, whose command line has the step's entry: under spark-submit, a JVM."""
+    """What the driver of a run is, whose command line has the run directory: under spark-submit, a JVM."""
     return b"java"
 
 
@@ -220,7 +220,7 @@ def _killing(job: str, stage: int, driver: bytes) -> Iterator[list[int]]:
     killed: list[int] = []
     over = threading.Event()
     attempts = Path(os.environ["SKEWLESS_ROOT"]) / "runs" / job
-    wanted = (b"run_stage.py", f"/runs/{job}/".encode(), f"--stage\0{stage}\0".encode())
+    wanted = (b"warm_driver.py", f"/runs/{job}/".encode())
 
     def watch() -> None:
         while not killed and not over.wait(0.05):

@@ -16,6 +16,7 @@ from skewless.documents.ledger import Ledger, balance
 from skewless.documents.quality import Check, QualityReport
 from skewless.documents.shared_stage import RoutedRows, SharedTask, StageShares, TaskShare
 from skewless.documents.stage_report import StageReport
+from skewless.documents.step_times import Span, StepTimes
 from skewless.errors import DocumentError
 from skewless.planner.plain_ring import first_plan
 from skewless.planner.planner import plan_next_stage
@@ -56,6 +57,9 @@ def samples() -> dict[str, Document]:
         ),
         "VersionManifest": VersionManifest(
             by=by, turn=2, name="2-ab", files=(PublishedFile(name="part-0", size_bytes=3, sha256="0" * 64),)
+        ),
+        "StepTimes": StepTimes(
+            step="stage 0", started=1.5, seconds=2.0, spans=(Span(name="Spark job", start=0.5, seconds=1.0, tasks=3),)
         ),
         "Failure": Failure(exit_code=2, sentence="no"),
         "RoutedRows": RoutedRows(stage=0, cluster="east", tasks={3: (file,), 7: (file,)}, source_rows=6, given_rows=6),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 
 import mmh3
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from skewless.routing.hashing import (
     bucket_hash,
     encode_columns,
     key_hash,
+    key_hashes,
     origin_hash,
     pack_origin,
 )
@@ -134,3 +136,11 @@ ROWS = st.lists(st.none() | st.text(st.sampled_from("~:,01a\0ä"), max_size=4), 
 @given(ROWS, ROWS)
 def test_different_columns_never_encode_alike(left: list[str | None], right: list[str | None]) -> None:
     assert (encode_columns(left) == encode_columns(right)) == (left == right)
+
+
+@given(st.lists(KEYS | KEYS.map(lambda text: text * 40)))
+def test_many_keys_at_once_have_the_hashes_that_they_have_one_by_one(keys: list[str]) -> None:
+    texts = [key.encode() for key in keys]
+    ends = np.cumsum([0, *map(len, texts)])
+    found = key_hashes(np.frombuffer(b"".join(texts), np.uint8), ends)
+    assert found.tolist() == [key_hash(key) for key in keys]

@@ -13,7 +13,7 @@ from benchmarks.peers.head_choices import choices_needed
 from skewless.documents.job import Job
 from skewless.documents.stage_report import StageReport
 from skewless.planner.forecast.forecast import Forecast
-from skewless.planner.placement.greedy_d import candidates, enough_choices, heavy, pour_over_candidates
+from skewless.planner.placement.greedy_d import choices_of, enough_choices, heavy, pour_over_choices
 from skewless.planner.placement.pin_or_split import SLIVER, water_level
 from skewless.planner.plain_ring import first_plan
 from skewless.planner.planner import plan_next_stage
@@ -26,7 +26,7 @@ from tests.unit import synthetic
 from tests.unit.synthetic import MERGEABLE, WHOLE
 
 ALL = sorted(POLICIES)
-#: Those that place named keys over candidate tasks.
+#: Those that place named keys over choices.
 CHOOSERS = ["partial_key", "d_choices", "w_choices"]
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
 COUNTS = st.dictionaries(TEXTS, st.integers(1, 5000), min_size=1, max_size=40)
@@ -331,22 +331,22 @@ def test_states_alone_ask_for_a_split_and_a_slot_must_be_free_for_it() -> None:
 
 
 def test_candidates_are_the_same_for_ever() -> None:
-    found = [list(candidates(key, 10, 3)) for key in ("", "a", "the", "zürich", "日本")]
+    found = [list(choices_of(key, 10, 3)) for key in ("", "a", "the", "zürich", "日本")]
     assert found == [[1, 2, 4], [0, 5, 4], [2, 5, 6], [1, 5, 4], [6, 7, 9]]
 
 
 @given(TEXTS, st.integers(1, 40), st.integers(1, 50))
 def test_candidates_are_distinct_and_the_first_stay_the_first(key: str, tasks: int, choices: int) -> None:
-    found = list(candidates(key, tasks, choices))
+    found = list(choices_of(key, tasks, choices))
     assert len(found) == len(set(found)) == min(tasks, choices)
     assert set(found) <= set(range(tasks))
     if choices < tasks:
-        assert found == list(candidates(key, tasks, choices + 1))[:choices] or choices + 1 == tasks
+        assert found == list(choices_of(key, tasks, choices + 1))[:choices] or choices + 1 == tasks
 
 
 def test_candidates_are_drawn_evenly_and_independently_of_the_ring() -> None:
     plan = first_plan(synthetic.job([1]))
-    pairs = np.array([candidates(f"key-{n}", 8, 2) for n in range(8000)])
+    pairs = np.array([choices_of(f"key-{n}", 8, 2) for n in range(8000)])
     for column in pairs.T:
         assert np.bincount(column, minlength=8) == pytest.approx(np.full(8, 1000), rel=0.15)
     owners = np.array([plan.tail_task(f"key-{n}") for n in range(8000)])
@@ -365,14 +365,14 @@ def test_keys_are_poured_over_their_candidates_only(
     keys = [f"key-{n}" for n in range(len(rows))]
     amounts, tasks = np.array(rows, dtype=np.float64), len(base)
     floors = np.array(base, dtype=np.float64)
-    placed = pour_over_candidates(keys, amounts, floors, np.full(len(rows), choices), splittable=splittable)
+    placed = pour_over_choices(keys, amounts, floors, np.full(len(rows), choices), splittable=splittable)
     loads = floors + placed.loads(amounts, tasks)
     assert loads.sum() == pytest.approx(floors.sum() + amounts.sum())
     assert sorted(set(placed.key.tolist())) == list(range(len(rows)))
     for key, task in zip(placed.key.tolist(), placed.task.tolist(), strict=True):
-        assert task in candidates(keys[key], tasks, choices)
+        assert task in choices_of(keys[key], tasks, choices)
     if choices == 1:
-        assert placed.task.tolist() == [candidates(key, tasks, 1)[0] for key in keys]
+        assert placed.task.tolist() == [choices_of(key, tasks, 1)[0] for key in keys]
     if not splittable:
         assert not len(placed.split)
     elif choices >= tasks:
@@ -382,24 +382,24 @@ def test_keys_are_poured_over_their_candidates_only(
 
 
 def test_a_key_is_poured_up_to_the_lowest_level_that_its_candidates_have_in_common() -> None:
-    first, second, third = candidates("key", 5, 3)
+    first, second, third = choices_of("key", 5, 3)
     base = np.full(5, 9000.0)
     base[[first, second, third]] = [1000, 2000, 7000]
-    placed = pour_over_candidates(["key"], np.array([3000.0]), base, np.array([3]), splittable=True)
+    placed = pour_over_choices(["key"], np.array([3000.0]), base, np.array([3]), splittable=True)
     assert placed.loads(np.array([3000.0]), 5)[[first, second, third]] == pytest.approx([2000, 1000, 0], abs=10)
 
 
 def test_a_key_that_may_not_be_split_goes_to_the_least_loaded_candidate() -> None:
-    first, second = candidates("key", 5, 2)
+    first, second = choices_of("key", 5, 2)
     base = np.zeros(5)
     base[first] = 1
-    placed = pour_over_candidates(["key"], np.array([3000.0]), base, np.array([2]), splittable=False)
+    placed = pour_over_choices(["key"], np.array([3000.0]), base, np.array([2]), splittable=False)
     assert placed.task.tolist() == [second]
 
 
 def test_no_piece_is_a_sliver() -> None:
     rows = np.array([4000.0, *[1.0] * 300])
-    placed = pour_over_candidates([f"key-{n}" for n in range(301)], rows, np.zeros(8), np.full(301, 8), splittable=True)
+    placed = pour_over_choices([f"key-{n}" for n in range(301)], rows, np.zeros(8), np.full(301, 8), splittable=True)
     assert placed.split.tolist() == [0]
 
 
@@ -469,12 +469,12 @@ def test_keys_that_may_not_be_split_go_whole_to_one_candidate(policy: str) -> No
     assert "split" not in one.sentence
     ((task, _),) = one.head()["hot"]
     offered = {"partial_key": 2, "d_choices": 50, "w_choices": 50}[policy]
-    assert task in candidates("hot", 50, offered)
+    assert task in choices_of("hot", 50, offered)
 
 
 def test_one_choice_is_plain_hashing() -> None:
     (one,) = asked("partial_key", {f"key-{n}": 10 + n for n in range(100)}, choices=1)
-    assert one.head() == {key: ((candidates(key, 8, 1)[0], WHOLE_WEIGHT),) for key in one.forecast.keys}
+    assert one.head() == {key: ((choices_of(key, 8, 1)[0], WHOLE_WEIGHT),) for key in one.forecast.keys}
 
 
 @pytest.mark.parametrize("policy", [*CHOOSERS, "bounded_load"])

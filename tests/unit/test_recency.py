@@ -104,6 +104,7 @@ def test_what_is_left_over_is_counted_and_not_weighed() -> None:
     assert {over for _, over in found.head.values()} == {7}
 
 
+@pytest.mark.long
 def test_as_many_rows_as_were_weighed_are_left_however_thin_they_are_on_the_ring() -> None:
     """On a ring of more slots than rows each slot has less than half a row, and still they add up."""
     frozen = simulated_job([500] * 60, in_order=True, waves=(1.0,) * 6, reducers=4, ring_bits=14)

@@ -11,12 +11,14 @@ import numpy.typing as npt
 import pytest
 
 from benchmarks.simulation import NULL, Simulation, simulated_job
+from skewless.documents.engine_choice import EngineChoice
 from skewless.documents.stage_report import SplitLoad, StageReport
 from skewless.errors import PlanError
-from skewless.planner.engine_choice import combine_plan, first_choice
+from skewless.planner.engine_choice import plan_of_choice
 from skewless.planner.forecast.wave_counts import WaveCounts, slot_rows
 from skewless.planner.policies import POLICIES
 from skewless.replay.replay import JOINED_ERROR, ORDER_ERROR, CountedRun, Replayed, as_it_ran, counted_run, replay
+from tests.tiers import mostly_long
 from tests.unit import synthetic
 from tests.unit.synthetic import WHOLE, zipf_rows
 
@@ -80,7 +82,7 @@ def ordered_run(order: str, policy: str) -> Simulation:
     return Simulation(job, [f"key-{n}" for n in range(500)], stream(order)).play()
 
 
-@pytest.mark.parametrize("order", ["random", "late"])
+@pytest.mark.parametrize("order", mostly_long(["random", "late"], "random"))
 def test_a_replay_is_off_by_no_more_than_it_says_and_exact_where_it_says_nothing(order: str) -> None:
     off = {}
     for policy in ("static", "adaptive", "partial_key", "doubling", "halving"):
@@ -194,7 +196,8 @@ def test_a_run_on_another_ring_than_a_policy_begins_with_is_counted_on_that_one(
 
 def test_a_run_that_was_combined_is_replayed_as_if_routed_also_under_its_own_policy() -> None:
     run = zipf_run()
-    last, plan = run.reports[-1], combine_plan(run.job, run.plans[0], first_choice(run.job, None))
+    combined = EngineChoice(engine="combine", sentence="combine")
+    last, plan = run.reports[-1], plan_of_choice(run.job, run.plans[0], combined)
     rows, half = run.job.rows, SplitLoad(rows=run.job.rows // 2)
     counted = {"waves": plan.waves, "admitted_rows": rows, "processed_rows": rows, "tasks": (), "splits": (half, half)}
     report = last.model_copy(update={"stage": 0, "backlog_in_rows": 0, "forwarded_rows": 0, **counted})
@@ -237,6 +240,7 @@ def test_an_empty_run_is_replayed_to_nothing() -> None:
     assert (found.stages, found.states, found.rows_forwarded, found.s) == (1, 0, 0, 0.0)
 
 
+@pytest.mark.long
 def test_four_thousand_keys_and_slots_take_no_time() -> None:
     run = synthetic.simulated(zipf_rows(8000, 0.9, 150_000), reducers=64).play()
     assert len(run.reports[-1].histogram.head) == 4096

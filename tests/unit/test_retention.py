@@ -326,6 +326,7 @@ def test_a_prune_beside_publications_and_other_prunes_does_not_break(newest: Pat
     assert len(fates(str(newest), later, LIMITS)) == 2
 
 
+@pytest.mark.long
 def test_a_look_at_many_runs_takes_less_than_to_read_the_plan_of_each(newest: Path) -> None:
     run = _run(newest, "old", day=1, age=90)
     plan = first_plan(job([10], reducers=64, head_limit=10_000))

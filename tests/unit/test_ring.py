@@ -18,6 +18,7 @@ from skewless.routing.hashing import key_hash
 from skewless.routing.plan import RoutingPlan
 from skewless.routing.ring import USUAL_RING_BITS, Ring, ring_bits_for, token_hashes
 from skewless.spec.routing import LARGEST_RING_BITS, Routing
+from tests.tiers import mostly_long
 from tests.unit import synthetic
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -157,7 +158,13 @@ def test_an_empty_reducer_is_one_that_is_nowhere_among_the_owners(tokens: dict[i
 
 @pytest.mark.parametrize(
     ("reducers", "tokens", "bits"),
-    [(8, 64, 12), (64, 64, 12), (65, 64, 13), (1000, 64, 16), (5000, 64, 19), (10_000, 64, 20), (500, 1, 17)],
+    mostly_long(
+        [(8, 64, 12), (64, 64, 12), (65, 64, 13), (1000, 64, 16), (5000, 64, 19), (10_000, 64, 20), (500, 1, 17)],
+        (8, 64, 12),
+        (65, 64, 13),
+        (1000, 64, 16),
+        (500, 1, 17),
+    ),
 )
 def test_a_ring_has_as_many_slots_as_tokens_and_no_reducer_without_one(reducers: int, tokens: int, bits: int) -> None:
     assert ring_bits_for(reducers, tokens) == bits
@@ -177,7 +184,13 @@ def test_a_ring_is_fine_enough_for_every_reducer_that_may_be_added() -> None:
     ("routing", "most", "came", "hint"),
     [
         ({"reducers": 5000, "ring_bits": 12}, "5,000", "2,157 that own none of its 4,096", f"{LEAVE_OUT} 19."),
-        ({"reducers": 10_000, "ring_bits": 16}, "10,000", "12 that own none of its 65,536", f"{LEAVE_OUT} 20."),
+        pytest.param(
+            {"reducers": 10_000, "ring_bits": 16},
+            "10,000",
+            "12 that own none of its 65,536",
+            f"{LEAVE_OUT} 20.",
+            marks=pytest.mark.long,
+        ),
         ({"max_reducers": 100, "ring_bits": 4}, "100", "84 that own none of its 16", f"{LEAVE_OUT} 13."),
         ({"reducers": 10_000, "tokens": 1}, "10,000", f"48 {OF_THE_FINEST}", f"{FEWER} or give each more tokens."),
         ({"reducers": 10_000, "policy": "doubling", "strict": True}, "10,000", f"48 {OF_THE_FINEST}", f"{FEWER}."),
@@ -222,6 +235,7 @@ def test_a_move_that_would_leave_a_reducer_without_a_slot_is_refused(policy: str
     assert all("refused, " in one and "would own none of" in one for one in refused)
 
 
+@pytest.mark.long
 def test_the_largest_ring_of_a_spec_has_a_slot_for_each_of_its_reducers() -> None:
     ring = first_ring(Routing(reducers=10_000))
     assert ring.ring_bits == LARGEST_RING_BITS

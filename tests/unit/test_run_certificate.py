@@ -12,6 +12,7 @@ from skewless.errors import PlanError
 from skewless.planner.policies import POLICIES
 from skewless.replay.replay import as_it_ran, replay
 from skewless.run.certificate import run_certificate, stage_certificate
+from tests.tiers import mostly_long
 from tests.unit.synthetic import WHOLE, simulated, zipf_rows
 
 WAVES = (10, 20, 70)
@@ -53,7 +54,7 @@ def test_a_run_that_ends_even_on_added_reducers_is_certified_against_all_slots_f
     assert stage_certificate(run.job, run.reports[-1]).gap == pytest.approx(0, abs=0.05)
 
 
-@pytest.mark.parametrize("policy", list(POLICIES))
+@pytest.mark.parametrize("policy", mostly_long(POLICIES, "adaptive", "static", "partial_key"))
 def test_replay_says_of_the_run_as_it_ran_what_its_certificate_says(policy: str) -> None:
     run = elastic(policy=policy, max_reducers=8) if policy == "adaptive" else elastic(policy=policy)
     gap = run_certificate(run.job, run.reports).gap

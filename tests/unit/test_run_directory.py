@@ -165,6 +165,26 @@ def test_a_crash_between_plan_and_decision_is_healed(run: RunDirectory) -> None:
     assert run.enact(decision) == run.decision(1)
 
 
+def test_a_job_is_parsed_once_and_its_text_is_looked_at_each_time(run: RunDirectory) -> None:
+    job = synthetic.job([100, 400])
+    assert run.begin(job) is job
+    assert run.job() is job
+    another = RunDirectory(str(run))
+    assert another.job() == job
+    assert another.job() is another.job()
+    run.fs.pipe_file(f"{run.root}/job.json", run.text_of("job.json").replace(b"100", b"101", 1))
+    for one in (run, another):
+        with pytest.raises(DocumentError, match="cut or changed"):
+            one.job()
+
+
+def test_of_two_that_begin_a_run_the_first_one_counts(run: RunDirectory) -> None:
+    job = synthetic.job([100, 400])
+    run.begin(job)
+    other = job.model_copy(update={"turn": job.turn + 1})
+    assert RunDirectory(str(run)).begin(other) == job
+
+
 def test_what_is_missing_or_torn_is_named(run: RunDirectory) -> None:
     with pytest.raises(RunDirectoryError, match=r"there is no job.json; run the step before this one"):
         run.job()

@@ -39,22 +39,27 @@ class Builtin:
 
     Attributes:
         tuned: whether somebody raised the number of keys that sketches are aggregated for in memory.
+        bypass: whether somebody turned partial aggregation off (SPARK-57688).
         by_file: whether every file is a split of its own, as large files are; small ones are read several at a time.
     """
 
     tuned: bool = False
+    bypass: bool = False
     by_file: bool = False
 
     @property
     def name(self) -> str:
         """See ``Peer``."""
-        return "builtin tuned" if self.tuned else "builtin"
+        return f"builtin{' tuned' if self.tuned else ''}{' bypass' if self.bypass else ''}"
 
     def run(self, spark: SparkSession, cell: Cell, place: Place) -> Mapping[str, float]:
         """See ``Peer``; AQE is on, as it is by default."""
         threshold = {"spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "10000000"} if self.tuned else {}
+        bypass = {"spark.sql.execution.bypassPartialAggregation": "true"} if self.bypass else {}
         splits = BY_FILE if self.by_file else {}
-        with settings(spark, {**PLAIN, **threshold, **splits, "spark.sql.shuffle.partitions": str(2 * cell.slots)}):
+        with settings(
+            spark, {**PLAIN, **threshold, **bypass, **splits, "spark.sql.shuffle.partitions": str(2 * cell.slots)}
+        ):
             expressions = [EXPRESSIONS[call["function"]](call).alias(name) for name, call in cell.aggregates.items()]
             read(spark, place).groupBy("key").agg(*expressions).write.parquet(str(place.output))
         return {}

@@ -25,13 +25,19 @@ def _cells(size: Size) -> list[Cell]:
 
 
 def _peers(_: Cell) -> list[Peer]:
-    return [Skewless("auto"), Skewless("staged"), Builtin(), Builtin(tuned=True)]
+    return [Skewless("auto"), Skewless("staged"), Builtin(), Builtin(tuned=True), Builtin(bypass=True)]
 
 
 def _aims(medians: Medians, cells: Sequence[Cell]) -> list[Verdict]:
     return [
-        Verdict("wall over builtin", cell.name, ratio(medians, cell.name, "skewless auto", "builtin"), 1.10)
+        Verdict(
+            f"wall of {engine} over builtin",
+            cell.name,
+            ratio(medians, cell.name, f"skewless {engine}", "builtin"),
+            most,
+        )
         for cell in cells
+        for engine, most in (("auto", 1.10), ("staged", 2.0))
     ]
 
 

@@ -53,6 +53,8 @@ class NativeAggregate:
         ordered: as for ``PythonAggregate``.
         state_bytes: as for ``PythonAggregate``, for a key with few rows, as most keys have.
         reads_origin: whether its update reads ``Arguments.origin``, so that rows must have one.
+        combines_exactly: whether, for arguments of some Spark SQL types, a state is never larger than a row or two, and
+            merging states in any order gives the same bits. Then Spark may combine states before they are sent.
     """
 
     name: str
@@ -67,3 +69,4 @@ class NativeAggregate:
     ordered: bool = False
     state_bytes: int = 16
     reads_origin: bool = False
+    combines_exactly: Callable[[Sequence[str]], bool] = lambda _: False

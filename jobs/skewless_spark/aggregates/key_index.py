@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -12,7 +10,8 @@ import pyarrow as pa
 class KeyIndex:
     """Numbers the keys of a task 0, 1, 2, ... in order of first appearance; null is a key of its own.
 
-    A batch costs one Python dictionary look-up per distinct key in it, not per row.
+    Arrow does the work; no key becomes a Python object. A batch is numbered by one hash table of all keys known so far
+    and of its own, so a batch should have about as many rows as there are known keys, or more.
 
     >>> index = KeyIndex()
     >>> index.number(pa.array(["b", "a", "b"]))
@@ -22,32 +21,36 @@ class KeyIndex:
     """
 
     def __init__(self) -> None:
-        self._numbers: defaultdict[str | None, int] = defaultdict()
-        self._numbers.default_factory = self._numbers.__len__  # an unknown key gets the next number
+        self._known: pa.Array | None = None
 
     def __len__(self) -> int:
         """Keys seen so far."""
-        return len(self._numbers)
+        return 0 if self._known is None else len(self._known)
+
+    @property
+    def keys(self) -> pa.Array:
+        """The keys seen so far, in the order of their numbers; null before the first batch."""
+        return pa.nulls(0) if self._known is None else self._known
 
     def number(self, keys: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Number a batch.
 
         Args:
-            keys: strings or nulls, shape ``(rows,)``.
+            keys: strings or binaries, or nulls, shape ``(rows,)``; of the same type in each batch.
 
         Returns:
             The number of each row's key, shape ``(rows,)``, and the rows at which new keys first appear,
             ascending and so in the order of their numbers, shape ``(new keys,)``.
         """
-        known = len(self._numbers)
-        encoded = keys.dictionary_encode(null_encoding="encode")
-        distinct = encoded.dictionary.to_numpy(zero_copy_only=False).tolist()
-        numbers = np.fromiter(map(self._numbers.__getitem__, distinct), np.int64, count=len(distinct))
+        known = len(self)
+        if not len(keys):
+            return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+        before = keys.slice(0, 0) if self._known is None else self._known
+        # Arrow numbers values in order of first appearance, so the known keys keep their numbers.
+        both = pa.chunked_array([before, keys]).dictionary_encode(null_encoding="encode")
+        encoded = both.chunk(both.num_chunks - 1)
+        self._known = encoded.dictionary
         codes = encoded.indices.to_numpy()
-        return numbers[codes], _first_rows(codes)[numbers >= known]
-
-
-def _first_rows(codes: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
-    """The row at which each code first appears. Arrow numbers codes in that order, so there it is a new maximum."""
-    highest = np.maximum.accumulate(codes)
-    return np.flatnonzero(np.diff(highest, prepend=-1))
+        # A new key is a new maximum of the numbers where it first appears.
+        highest = np.maximum.accumulate(np.maximum(codes, known - 1))
+        return codes.astype(np.int64), np.flatnonzero(np.diff(highest, prepend=known - 1))

@@ -1,15 +1,19 @@
 """The text of a key, as a Spark SQL expression; ``skewless.routing.hashing`` computes the same in Python.
 
+``arrow_key_text`` computes it for columns of Arrow, where the driver reads keys back.
+
 The text routes a row and names a key in plans and reports. Grouping and results never use it: they use the typed key
 columns themselves.
 """
 
 from __future__ import annotations
 
+import datetime as dt
+import re
 from collections.abc import Sequence
 
-from pyspark.sql import Column
-from pyspark.sql import functions as F
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from skewless.errors import InputError
 
@@ -25,11 +29,16 @@ KEY_TYPES = (
 LONGEST_KEY = 64 << 20
 
 
-def bounded(column: Column, spark_type: str, name: str) -> Column:
+def text_literal(text: str) -> str:
+    """A text as a literal in SQL. Its bytes are written as digits, whatever quotes and backslashes are in it."""
+    return f"CAST(X'{text.encode().hex()}' AS STRING)"
+
+
+def bounded(column: str, spark_type: str, name: str) -> str:
     """The column, with an error raised for a value of more than ``LONGEST_KEY`` bytes. The check reads no value.
 
     Args:
-        column: the column.
+        column: the column, in SQL.
         spark_type: its type.
         name: its name in the spec, for the error.
     """
@@ -41,12 +50,12 @@ def bounded(column: Column, spark_type: str, name: str) -> Column:
     )  # fmt: skip
     # Raised in the JVM, it is reported as if one of our Python workers had raised it; see ``spark_errors``.
     before, _, after = f"skewless.errors.InputError: {whole}".partition("{bytes}")
-    length = F.octet_length(column)
-    sentence = F.concat(F.lit(before), F.format_number(length, 0), F.lit(after))
-    return F.when(length > LONGEST_KEY, F.raise_error(sentence).cast(spark_type)).otherwise(column)
+    length = f"octet_length({column})"
+    sentence = f"concat({text_literal(before)}, format_number({length}, 0), {text_literal(after)})"
+    return f"IF({length} > {LONGEST_KEY}, CAST(raise_error({sentence}) AS {spark_type}), {column})"
 
 
-def canonical_text(column: Column, spark_type: str) -> Column:
+def canonical_text(column: str, spark_type: str) -> str:
     """One text per value; two values have equal texts only if Spark groups them together.
 
     A timestamp becomes its microseconds, since one hour of local time occurs twice a year. Negative zero becomes
@@ -56,16 +65,16 @@ def canonical_text(column: Column, spark_type: str) -> Column:
         case "string":
             return column
         case "timestamp":
-            return F.unix_micros(column).cast("string")
+            return f"CAST(unix_micros({column}) AS STRING)"
         case "binary":
-            return F.hex(column)
+            return f"hex({column})"
         case "float" | "double":
-            return (column + F.lit(0.0).cast(spark_type)).cast("string")
+            return f"CAST({column} + CAST(0 AS {spark_type}) AS STRING)"
         case _:
-            return column.cast("string")
+            return f"CAST({column} AS STRING)"
 
 
-def key_text(columns: Sequence[Column], spark_types: Sequence[str]) -> Column:
+def key_text(columns: Sequence[str], spark_types: Sequence[str]) -> str:
     """The key text of one or several key columns; see ``skewless.routing.hashing.encode_columns``.
 
     A single key column gives null for null, and such a row is routed by its origin. Several columns never give null:
@@ -74,8 +83,53 @@ def key_text(columns: Sequence[Column], spark_types: Sequence[str]) -> Column:
     texts = [canonical_text(column, kind) for column, kind in zip(columns, spark_types, strict=True)]
     if len(texts) == 1:
         return texts[0]
+    parts = [f"coalesce(concat(CAST(octet_length({text}) AS STRING), ':', {text}, ','), '~,')" for text in texts]
+    return f"concat({', '.join(parts)})"
+
+
+#: Arrow writes these types as Spark does. A decimal with more digits behind the point can be written with an exponent.
+_ALIKE = re.compile(r"string|tinyint|smallint|int|bigint|boolean|date|timestamp|binary|decimal\(\d+,[0-6]\)")
+
+#: Days from 1970 to the last one whose year has four digits: a year with more is written with a sign.
+_LAST_PLAIN_DAY = (dt.date.max - dt.date(1970, 1, 1)).days
+
+
+def has_arrow_text(spark_types: Sequence[str]) -> bool:
+    """Whether ``arrow_key_text`` can write keys of these types. Floating point numbers it cannot write."""
+    return all(_ALIKE.fullmatch(kind) for kind in spark_types)
+
+
+def arrow_key_text(columns: Sequence[pa.Array], spark_types: Sequence[str]) -> pa.Array:
+    """``key_text`` of columns of Arrow, as binary: a string of Spark need not be UTF-8."""
+    texts = [_arrow_text(column, kind) for column, kind in zip(columns, spark_types, strict=True)]
+    if len(texts) == 1:
+        return texts[0]
+    nothing = pa.scalar(b"", pa.binary())
     parts = [
-        F.coalesce(F.concat(F.octet_length(text).cast("string"), F.lit(":"), text, F.lit(",")), F.lit("~,"))
+        pc.coalesce(
+            pc.binary_join_element_wise(
+                pc.binary_length(text).cast(pa.string()).cast(pa.binary()), b":", text, b",", nothing
+            ),
+            b"~,",
+        )
         for text in texts
     ]
-    return F.concat(*parts)
+    return pc.binary_join_element_wise(*parts, nothing)
+
+
+def _arrow_text(column: pa.Array, spark_type: str) -> pa.Array:
+    match spark_type:
+        case "timestamp":
+            return column.cast(pa.timestamp("us", "UTC")).cast(pa.int64()).cast(pa.string()).cast(pa.binary())
+        case "date":
+            text = column.cast(pa.string()).cast(pa.binary())
+            return pc.if_else(
+                pc.greater(column.cast(pa.int32()), _LAST_PLAIN_DAY), pc.binary_join_element_wise(b"+", text, b""), text
+            )
+        case "binary":
+            digits = [None if value is None else value.hex().upper().encode() for value in column.to_pylist()]
+            return pa.array(digits, pa.binary())
+        case "string":
+            return column.cast(pa.binary())
+        case _:
+            return column.cast(pa.string()).cast(pa.binary())

@@ -44,31 +44,32 @@ class Stopwatch:
         finally:
             self.seconds += self._clock() - started
 
-    def timed(self, groups: Groups, total: int, update: Callable[[Groups, Groups | None], None]) -> None:
+    def timed(self, groups: Groups, counts: Groups, update: Callable[[Groups, Groups | None], None]) -> None:
         """Update with a batch, and time its heavy keys apart.
 
         Rows of one key stay in order; rows of different keys may be reordered.
 
         Args:
             groups: the group of each row, shape ``(rows,)``, not empty.
-            total: the number of groups.
+            counts: the rows of each group in the batch, shape ``(groups,)``.
             update: called with groups and the row numbers they have in the batch, or None for the whole batch.
         """
-        counts = np.bincount(groups, minlength=total)
         heavy = np.flatnonzero(counts >= max(2.0, TIMED_PART * len(groups)))
-        self._grow(total)
+        self._grow(len(counts))
         self._timed_rows[heavy] += counts[heavy]
-        rest = ~np.isin(groups, heavy)
-        for group in heavy.tolist():
-            at = np.flatnonzero(groups == group)
+        # A sort of small integers, which numpy does in one pass over the rows, however many keys are heavy.
+        place = np.full(len(counts), len(heavy), dtype=np.int8)
+        place[heavy] = np.arange(len(heavy))
+        order = np.argsort(place[groups], kind="stable")
+        *apart, rest = np.split(order, np.cumsum(counts[heavy]))
+        for group, at in zip(heavy.tolist(), apart, strict=True):
             before = self.seconds
             with self.running():
                 update(groups[at], None if len(at) == len(groups) else at)
             self._of_groups[group] += self.seconds - before
-        if rest.any():
-            at = np.flatnonzero(rest)
+        if len(rest):
             with self.running():
-                update(groups[at], None if not len(heavy) else at)
+                update(groups[rest], None if not len(heavy) else rest)
 
     def of_groups(self, rows: Groups) -> pa.Array:
         """Seconds of each group, null where it was never timed apart, shape ``(groups,)``.

@@ -19,10 +19,12 @@ from skewless.documents.failure import Failure
 from skewless.errors import SkewlessError
 from skewless.run.directory import RunDirectory
 from skewless.run.folder import RUN_GROUP
+from skewless.run.step_times import timed
 from skewless_spark.session.connect import connected, released
 from skewless_spark.session.session import build_session
 from skewless_spark.session.spark_errors import exit_code_of, sentence_for
 from skewless_spark.session.step_progress import announce, say
+from skewless_spark.session.step_times import spark_jobs, spark_step
 
 
 def entry_parser(description: str) -> argparse.ArgumentParser:
@@ -55,9 +57,20 @@ def run_entry(parser: argparse.ArgumentParser, step: Callable[[RunDirectory, arg
 
 
 @contextmanager
-def step_session(run: RunDirectory, step: str, master: str | None = None) -> Iterator[SparkSession]:
-    """The Spark session of a step. Its UI is announced in the log, so that Airflow can link to it."""
-    spark = build_session(f"skewless {run.job().spec.name} {step}", master)
-    announce(spark)
-    with released(spark) if connected() else nullcontext():
-        yield spark
+def step_session(
+    run: RunDirectory, step: str, master: str | None = None, *, alone: bool = True
+) -> Iterator[SparkSession]:
+    """The Spark session of a step. Its UI is announced in the log, so that Airflow can link to it.
+
+    Args:
+        run: the run directory.
+        step: the name of the step.
+        master: the Spark master; by default the one that spark-submit sets.
+        alone: whether no other cluster works on the step. Then the times of the step are written.
+    """
+    with spark_step(run, step) if alone else nullcontext():
+        with timed("start or find the session"):
+            spark = build_session(f"skewless {run.job().spec.name} {step}", master)
+        announce(spark)
+        with released(spark) if connected() else nullcontext(), spark_jobs(spark):
+            yield spark

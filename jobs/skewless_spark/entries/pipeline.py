@@ -12,9 +12,11 @@ from skewless.documents.stage_report import StageReport
 from skewless.planner.planner import plan_next_stage
 from skewless.run.directory import RunDirectory
 from skewless.run.publication import Publication, require_passed
+from skewless_spark.quality.expectations import import_soon
 from skewless_spark.quality.validate import validate
 from skewless_spark.result.merge import merge_states
 from skewless_spark.result.publishing import publish_now
+from skewless_spark.session.step_times import spark_jobs, spark_step
 from skewless_spark.stage.stage import run_stage
 
 
@@ -41,6 +43,7 @@ def run_pipeline(spark: SparkSession, run: RunDirectory, watcher: Watcher) -> Fi
     Raises:
         QualityError: the result failed validation; nothing was published.
     """
+    import_soon()
     run_stages(spark, run, watcher)
     return finish_run(spark, run, watcher)
 
@@ -51,13 +54,17 @@ def finish_run(spark: SparkSession, run: RunDirectory, watcher: Watcher) -> Fini
     Raises:
         QualityError: the result failed validation; nothing was published.
     """
+    import_soon()
     watcher.step("merge")
-    merge_states(spark, run)
+    with spark_step(run, "merge"), spark_jobs(spark):
+        merge_states(spark, run)
     watcher.step("validate")
-    quality = validate(spark, run)
+    with spark_step(run, "validate"), spark_jobs(spark):
+        quality = validate(spark, run)
     require_passed(run, quality)
     watcher.step("publish")
-    return Finished(quality, publish_now(run))
+    with spark_step(run, "publish"):
+        return Finished(quality, publish_now(run))
 
 
 def run_stages(spark: SparkSession, run: RunDirectory, watcher: Watcher) -> None:
@@ -65,8 +72,10 @@ def run_stages(spark: SparkSession, run: RunDirectory, watcher: Watcher) -> None
     stage = 0
     while True:
         watcher.step(f"stage {stage}")
-        report = run_stage(spark, run, stage)
-        decision = run.decide(stage + 1, plan_next_stage)
+        with spark_step(run, f"stage {stage}"), spark_jobs(spark):
+            report = run_stage(spark, run, stage)
+        with spark_step(run, f"decision {stage + 1}"):
+            decision = run.decide(stage + 1, plan_next_stage)
         watcher.stage_done(report, decision)
         if decision.next_plan is None:
             return

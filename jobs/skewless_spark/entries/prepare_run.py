@@ -12,6 +12,7 @@ from skewless.spec.reading import load_spec
 from skewless.spec.spec import JobSpec
 from skewless_spark.entries.entry import entry_parser, run_entry
 from skewless_spark.prepare.prepare import prepare
+from skewless_spark.session.step_times import spark_step
 
 
 def main() -> None:
@@ -39,7 +40,8 @@ def _prepare(run: RunDirectory, arguments: argparse.Namespace) -> str:
         part = part_named(
             arguments.date.isoformat(), arguments.hour, spec.schedule.timezone, spec.schedule.unit, "option --"
         )
-        job = prepare(run, spec, part.date, arguments.root, where, hour=part.hour)
+        with spark_step(run, "prepare"):
+            job = prepare(run, spec, part.date, arguments.root, where, hour=part.hour)
     return f"{job.extent}, {len(job.waves)} waves"
 
 

@@ -70,7 +70,6 @@ def check_output(output_path: str, input_path: str, listing: Listing, where: str
     below = Path(output_path)
     # A pattern may also lead to versions that were published before.
     ours = (below, beside(output_path))
-    if below.is_relative_to(input_path) or any(
-        Path(unit.path).is_relative_to(one) for unit in listing.units for one in ours
-    ):
+    folders = {unit.path.rpartition("/")[0] for unit in listing.units}
+    if below.is_relative_to(input_path) or any(Path(folder).is_relative_to(one) for folder in folders for one in ours):
         raise SpecError(at, f"a folder apart from the input {input_path}", output_path, "choose another folder")

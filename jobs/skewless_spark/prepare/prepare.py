@@ -53,7 +53,7 @@ def prepare(
         turn = draw_turn(output_path, turns, allow_gap=spec.output.allow_gap)
         job = with_turn(freeze(spec, date, root, where, hour=hour), turn, turns)
         # Two processes that prepare one run may find different earlier runs: the first to write decides.
-        run.write_once("job.json", job.model_copy(update={"warm_from": earlier_runs.last_two(run, spec)}))
+        run.begin(job.model_copy(update={"warm_from": earlier_runs.last_two(run, spec)}))
     job = _same(run, spec, part, root)
     if not run.exists("plans/0000.json"):
         # The decision comes first: if the process dies before the plan is written, a retry enacts the same decision,
@@ -66,10 +66,12 @@ def prepare(
 
 def _first_decision(job: Job) -> Decision:
     """The engine of stage 0 and its plan, from the earlier runs that the job names or from a sample of its keys."""
-    sample = sample_keys(job) if job.spec.engine == "auto" else None
-    choice = first_choice(job, sample.key_counts if sample else None)
-    plan = first_plan(job) if choice.engine == "combine" else _staged_plan_0(job, sample)
-    return first_decision(job, plan, choice)
+    places = samples(job.spec)
+    sample = sample_keys(job) if job.spec.engine == "auto" or (places and job.spec.engine == "bypass") else None
+    known = sample is not None and sample.texts is not None
+    choice = first_choice(job, sample.key_counts if sample else None, named=known and places)
+    plan = _staged_plan_0(job, sample) if choice.engine == "staged" else first_plan(job)
+    return first_decision(job, plan, choice, sample if places else None)
 
 
 def _staged_plan_0(job: Job, sample: KeySample | None) -> RoutingPlan:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+import threading
 import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -89,16 +91,23 @@ _COLUMN_KWARGS = ("column", "column_A", "column_B", "column_list", "column_set")
 
 
 def great_expectations() -> Any:
-    """Great Expectations, imported at its first use.
+    """Great Expectations, imported at its first use: that takes seconds of CPU, and only ``validate`` needs it.
 
-    The import takes six seconds of CPU, which a spec without expectations should not cost. Telemetry must be off before
-    the import. All modules that we use are imported with it.
+    Telemetry must be off before the import. All modules that we use are imported with it.
     """
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it imports sre_constants, which Python deprecates
-        import great_expectations as gx  # noqa: PLC0415 (see above)
+    warnings.filterwarnings("ignore", "module 'sre_", DeprecationWarning)  # which it imports
+    import great_expectations as gx  # noqa: PLC0415 (see above)
+
+    from skewless_spark.quality import one_job_engine  # noqa: F401, PLC0415 (see above)
+
     return gx
+
+
+def import_soon() -> None:
+    """Begin to import Great Expectations in a thread, unless somebody has: this one mostly waits for Spark."""
+    if "great_expectations" not in sys.modules:
+        threading.Thread(target=great_expectations, name="import of Great Expectations", daemon=True).start()
 
 
 def check_expectations(spec: JobSpec, where: str) -> None:

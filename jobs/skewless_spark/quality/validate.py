@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from pyspark import StorageLevel
@@ -20,6 +21,7 @@ from skewless.run.attempt import Fence
 from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, RunDirectory
 from skewless_spark.quality.expectations import build_expectations, great_expectations
 from skewless_spark.quality.verdict import Verdict
+from skewless_spark.session.planning import planned_once
 from skewless_spark.session.step_lease import leased_step
 from skewless_spark.states.committed_files import RESULT, read_files
 
@@ -32,6 +34,9 @@ log = logging.getLogger(__name__)
 SAMPLES = 10
 #: SUMMARY without index columns returns at most a sample of values, whatever the size of the result.
 RESULT_FORMAT = {"result_format": "SUMMARY", "partial_unexpected_count": SAMPLES}
+COUNTS_ONLY = {"result_format": "SUMMARY", "partial_unexpected_count": 0}
+#: A result of at most this many bytes is read as one partition: then no query over it needs a shuffle.
+ONE_PARTITION_BYTES = 16 << 20
 #: Aggregates that give a number for every key, even for a key without a value.
 NEVER_NULL = frozenset({"count", "count_if", "count_distinct", "approx_count_distinct", "theta_sketch_estimate"})
 
@@ -61,7 +66,7 @@ def _validate(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> Qu
     ledger = balance(job, run.reports(), state_rows=result.count("rows"))
     own = build_expectations(job.spec, "job.json")
     context = _context()
-    about_ledger = _verdicts(context, "ledger", _ledger_frame(spark, ledger), _ledger_expectations())
+    about_ledger = _verdicts(_ledger_batch(context, ledger), _ledger_expectations(ledger))
     about_result = _result_verdicts(context, spark, run, result, job, own)
     attempt = run.new_attempt(QUALITY_STEP, fence)
     checks = (
@@ -94,64 +99,76 @@ def _context() -> Any:
     return context
 
 
-def _verdicts(context: Any, name: str, frame: DataFrame, expectations: Sequence[Expectation]) -> list[Verdict]:
-    """Validate a frame, all expectations at once so that Great Expectations shares Spark jobs among them."""
+def _batch(source: Any, name: str, frame: Any) -> Any:
+    batches = source.add_dataframe_asset(name).add_batch_definition_whole_dataframe(name)
+    return batches.get_batch({"dataframe": frame})
+
+
+def _spark_batch(context: Any, name: str, frame: DataFrame) -> Any:
+    source = great_expectations().datasource.fluent.SparkDatasource
+    from skewless_spark.quality.one_job_engine import OneJobEngine  # noqa: PLC0415  # imports Great Expectations
+
+    source.execution_engine_override = OneJobEngine
+    return _batch(context.data_sources.add_or_update_spark("spark", persist=False), name, frame)
+
+
+def _verdicts(batch: Any, expectations: Sequence[Expectation]) -> list[Verdict]:
+    """Validate a batch, all expectations at once, so that Great Expectations computes them in few Spark jobs."""
     for position, expectation in enumerate(expectations):
         expectation.meta = {"position": position}  # results come in another order than expectations
-    source = context.data_sources.add_or_update_spark("spark", persist=False)
-    batches = source.add_dataframe_asset(name).add_batch_definition_whole_dataframe(name)
-    batch = batches.get_batch({"dataframe": frame})
-    suite = great_expectations().core.ExpectationSuite(name=name, expectations=list(expectations))
+    suite = great_expectations().core.ExpectationSuite(name="suite", expectations=list(expectations))
     found = {}
-    for one in batch.validate(suite, result_format=RESULT_FORMAT).to_json_dict()["results"]:
+    for one in batch.validate(suite, result_format=COUNTS_ONLY).to_json_dict()["results"]:
         found[one["expectation_config"]["meta"]["position"]] = one
     verdicts = [Verdict.of(expectation, found[position]) for position, expectation in enumerate(expectations)]
-    # An expectation that Spark cannot evaluate fails all that share its job: evaluate those one by one.
+    # An expectation that Spark cannot evaluate fails all that share its job: evaluate those one by one. Samples take a
+    # job for each expectation, and most have nothing unexpected.
     return [
         Verdict.of(one.expectation, batch.validate(one.expectation, result_format=RESULT_FORMAT).to_json_dict())
-        if one.fault and len(verdicts) > 1
+        if one.fault or one.unexpected
         else one
         for one in verdicts
     ]
 
 
-# The ledger, as a frame of one row per stage and a last row of totals.
-
-_LEDGER_SCHEMA = (
-    "line string, listed_rows bigint, admitted_rows bigint, left_over_rows bigint, backlog_in_rows bigint, "
-    "processed_rows bigint, backlog_rows bigint, input_rows bigint, state_rows bigint"
-)
-
-#: Columns that must be 0 in every row. In the row of totals, terms about one stage are 0, and the other way round.
-#: Great Expectations computes sums of these in one Spark job; comparisons of column pairs would take several.
-_IMBALANCES = {
-    "not_admitted_rows": "abs(listed_rows - admitted_rows)",
-    "not_taken_in_rows": "abs(left_over_rows - backlog_in_rows)",
-    "lost_in_stage_rows": "if(line = 'total', 0, abs(admitted_rows + backlog_in_rows - processed_rows - backlog_rows))",
-    "not_processed_rows": "if(line = 'total', abs(input_rows - processed_rows), 0)",
-    "not_in_states_rows": "if(line = 'total', abs(processed_rows - state_rows), 0)",
-    "never_reduced_rows": "if(line = 'total', backlog_rows, 0)",
-}
+# The ledger, as a table of some rows: no Spark job is needed to add them up.
 
 
-def _ledger_frame(spark: SparkSession, ledger: Ledger) -> DataFrame:
-    """The reported counts and their imbalances, which Spark computes."""
-    rows: list[tuple[str | int, ...]] = []
-    left_over = 0
-    for line in ledger.lines:
-        counts = (line.listed_rows, line.admitted_rows, left_over, line.backlog_in_rows, line.processed_rows)
-        rows.append((f"stage {line.stage}", *counts, line.backlog_rows, 0, 0))
-        left_over = line.backlog_rows
-    processed = sum(line.processed_rows for line in ledger.lines)
-    rows.append(("total", 0, 0, 0, 0, processed, left_over, ledger.input_rows, ledger.state_rows))
-    frame = spark.createDataFrame(rows, _LEDGER_SCHEMA).coalesce(1)
-    return frame.withColumns({name: F.expr(text) for name, text in _IMBALANCES.items()})
+def _ledger_batch(context: Any, ledger: Ledger) -> Any:
+    import pandas as pd  # noqa: PLC0415  # Great Expectations imports it too; ``check`` does without
+
+    # Whole numbers of Python, whose sum cannot overflow.
+    frame = pd.DataFrame(_imbalances(ledger), dtype=object)
+    return _batch(context.data_sources.add_or_update_pandas("pandas"), "ledger", frame)
 
 
-def _ledger_expectations() -> list[Expectation]:
+def _imbalances(ledger: Ledger) -> dict[str, list[int]]:
+    """What must be 0: in each stage, and of a run as a whole in the last row."""
+    lines = ledger.lines
+    left_over = [0, *(line.backlog_rows for line in lines)]
+    processed = sum(line.processed_rows for line in lines)
+    whole = [0] * len(lines)
+    return {
+        "not_admitted_rows": [*(abs(line.listed_rows - line.admitted_rows) for line in lines), 0],
+        "not_taken_in_rows": [
+            *(abs(before - line.backlog_in_rows) for before, line in zip(left_over, lines, strict=False)), 0
+        ],
+        "lost_in_stage_rows": [
+            *(
+                abs(line.admitted_rows + line.backlog_in_rows - line.processed_rows - line.backlog_rows)
+                for line in lines
+            ), 0
+        ],
+        "not_processed_rows": [*whole, abs(ledger.input_rows - processed)],
+        "not_in_states_rows": [*whole, abs(processed - ledger.state_rows)],
+        "never_reduced_rows": [*whole, left_over[-1]],
+    }  # fmt: skip
+
+
+def _ledger_expectations(ledger: Ledger) -> list[Expectation]:
     """The conditions of ``skewless.documents.ledger``, as expectations."""
     balanced = great_expectations().expectations.ExpectColumnSumToBeBetween
-    return [balanced(column=name, min_value=0, max_value=0) for name in _IMBALANCES]
+    return [balanced(column=name, min_value=0, max_value=0) for name in _imbalances(ledger)]
 
 
 def _ledger_check(ledger: Ledger) -> Check:
@@ -173,12 +190,16 @@ def _ledger_check(ledger: Ledger) -> Check:
 def _result_verdicts(
     context: Any, spark: SparkSession, run: RunDirectory, result: StepCommit, job: Job, own: list[Expectation]
 ) -> list[Verdict]:
-    frame = read_files(spark, run, result.of_kind(RESULT)).persist(StorageLevel.MEMORY_AND_DISK)
+    files = result.of_kind(RESULT)
+    frame = read_files(spark, run, files)
+    small = sum(file.size_bytes for file in files) <= ONE_PARTITION_BYTES
+    frame = (frame.coalesce(1) if small else frame).persist(StorageLevel.MEMORY_AND_DISK)
     keys, columns = _key_frame(frame, job.spec.key)
     try:
         held = [one for one in own if not _unobservable(one, result)]
-        verdicts = _verdicts(context, "result", frame, [*_result_expectations(job, result), *held])
-        unique = _verdicts(context, "keys", keys, [_keys_unique([*columns, _NULL_FLAG])])
+        with planned_once(spark) if small else nullcontext():
+            verdicts = _verdicts(_spark_batch(context, "result", frame), [*_result_expectations(job, result), *held])
+            unique = _verdicts(_spark_batch(context, "keys", keys), [_keys_unique([*columns, _NULL_FLAG])])
     finally:
         frame.unpersist()
     skipped = [Verdict.nothing_to_observe(one) for one in own if _unobservable(one, result)]

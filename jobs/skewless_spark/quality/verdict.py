@@ -48,6 +48,11 @@ class Verdict:
         """The verdict on a statistic of an empty result."""
         return cls(expectation, {"success": True, "result": {}})
 
+    @property
+    def unexpected(self) -> int:
+        """How many values were unexpected; 0 of an expectation that is not about single values."""
+        return int(self.found["result"].get("unexpected_count") or 0)
+
     def about(self, names: Mapping[str, str], hidden: str) -> Self:
         """The same verdict with the names that columns have in the result."""
         return replace(self, names=names, hidden=hidden)

@@ -18,14 +18,19 @@ from skewless.errors import LostRaceError
 from skewless.run.attempt import Fence
 from skewless.run.directory import RESULT_STEP, RunDirectory, stage_step
 from skewless_spark.result.output_formats import published_files
+from skewless_spark.session.planning import planned_once
 from skewless_spark.session.step_lease import leased_step
 from skewless_spark.stage.reduction import empty_states
 from skewless_spark.stage.routing import TASK
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import NATIVE, PYTHON, RESULT, read_files, written
-from skewless_spark.states.python_evaluation import evaluate_batches
+from skewless_spark.states.python_calls import PythonCall
+from skewless_spark.states.python_evaluation import evaluate_batches, evaluate_in_order
 
 log = logging.getLogger(__name__)
+
+#: States of at most this many bytes that need no merging are not shuffled only to become more files.
+UNSHUFFLED_BYTES = 64 << 20
 
 
 def merge_states(spark: SparkSession, run: RunDirectory) -> StepCommit:
@@ -56,14 +61,22 @@ def _merge(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> StepC
     columns = JobColumns.of(job)
     attempt = run.new_attempt(RESULT_STEP, fence)
     states = _states(spark, run, len(reports))
-    merged = _in_key_order(states, columns) if _one_state_per_key(run, reports, columns) else _merged(states, columns)
+    only_python = bool(columns.python) and not columns.native
+    if only_python:
+        merged = _evaluated_in_order(states, columns)
+    elif _one_state_per_key(run, reports, columns):
+        merged = _in_files(states, columns, sum(file.size_bytes for file in run.committed(stage_step(0)).files))
+    else:
+        merged = _merged(states, columns)
+    evaluated = _named if only_python else _evaluated
     counted = Observation("merged states")
     if any(report.processed_rows for report in reports):
         merged = merged.observe(counted, F.sum("rows").alias("rows"), F.count(F.lit(1)).alias("keys"))
-        _evaluated(merged, columns).write.parquet(attempt.path("data"))
+        with planned_once(spark):  # the exchange has as many partitions as the result has files
+            evaluated(merged, columns).write.parquet(attempt.path("data"))
         counts = {name: int(counted.get[name]) for name in ("rows", "keys")}
     else:
-        _evaluated(merged, columns).write.parquet(attempt.path("data"))
+        evaluated(merged, columns).write.parquet(attempt.path("data"))
         counts = {"rows": 0, "keys": 0}
     try:
         files = written(attempt, RESULT, "data", keep_empty=not counts["keys"])
@@ -108,6 +121,18 @@ def _one_state_per_key(run: RunDirectory, reports: Sequence[StageReport], column
     return plan.engine == "combine" or (whole and not reports[0].histogram.seen_null_rows)
 
 
+def _in_files(states: DataFrame, columns: JobColumns, size_bytes: int) -> DataFrame:
+    """States that are all there is of their keys, in as many partitions as the result has files; small ones in fewer.
+
+    Args:
+        states: the states.
+        columns: of the job.
+        size_bytes: of the files with the states.
+    """
+    files = columns.job.spec.output.files
+    return states.coalesce(files) if size_bytes <= UNSHUFFLED_BYTES else states.repartition(files, *columns.keys)
+
+
 def _in_key_order(states: DataFrame, columns: JobColumns) -> DataFrame:
     """The rows of a key side by side, by stage and task, so that floating-point sums always round the same way."""
     keyed = states.repartition(columns.job.spec.output.files, *columns.keys)
@@ -137,6 +162,25 @@ def _merged(states: DataFrame, columns: JobColumns) -> DataFrame:
     return in_order.groupBy(*columns.keys).agg(F.coalesce(F.sum("rows"), F.lit(0)).alias("rows"), *native, *python)
 
 
+def _evaluated_in_order(states: DataFrame, columns: JobColumns) -> DataFrame:
+    """One row per key of a job with Python aggregates only: the key columns, its rows, and its numbered results."""
+    calls = _calls(columns)
+    text = [] if columns.key_is_text else [columns.key.cast("binary").alias("route_key")]
+    about = ["rows", "python_rows"]
+    batches = _in_key_order(states, columns).select(*columns.keys, *text, *about, *(call.state for call in calls))
+    kinds = {field.name: field for field in batches.schema}
+    schema = StructType([*(kinds[name] for name in [*columns.keys, "rows"]), *_results(calls)])
+    return batches.mapInArrow(evaluate_in_order(calls, columns.keys), schema)
+
+
+def _calls(columns: JobColumns) -> list[PythonCall]:
+    return [call._replace(result=_result(columns, call.name)) for call in columns.python_calls()]
+
+
+def _results(calls: Sequence[PythonCall]) -> list[StructField]:
+    return [StructField(call.result, from_arrow_type(call.types.result)) for call in calls]
+
+
 def _evaluated(merged: DataFrame, columns: JobColumns) -> DataFrame:
     """The result: key columns and aggregates, by their own names."""
     native = [
@@ -150,15 +194,15 @@ def _evaluated(merged: DataFrame, columns: JobColumns) -> DataFrame:
     python = [columns.key.cast("binary").alias("route_key"), F.col("states")] if columns.python else []
     result = merged.select(*columns.keys, *native, *python)
     if columns.python:
-        calls = [call._replace(result=_result(columns, call.name)) for call in columns.python_calls()]
+        calls = _calls(columns)
         kinds = {field.name: field for field in result.schema}
-        schema = StructType(
-            [
-                *(kinds[name] for name in passed),
-                *(StructField(call.result, from_arrow_type(call.types.result)) for call in calls),
-            ]
-        )
+        schema = StructType([*(kinds[name] for name in passed), *_results(calls)])
         result = result.mapInArrow(evaluate_batches(calls, passed), schema)
+    return _named(result, columns)
+
+
+def _named(result: DataFrame, columns: JobColumns) -> DataFrame:
+    """Key columns and results by their own names."""
     named = [F.col(number).alias(name) for number, name in zip(columns.keys, columns.job.spec.key, strict=True)]
     return result.select(*named, *(F.col(_result(columns, one.name)).alias(one.name) for one in columns.bound))
 

@@ -11,6 +11,7 @@ from typing import Any, cast
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
+from skewless_spark.session.class_archive import java_options
 from skewless_spark.session.connect import connected, remote_session
 
 #: Set unless spark-submit or spark-defaults.conf sets them.
@@ -64,12 +65,29 @@ def build_session(app: str, master: str | None = None) -> SparkSession:
         # A whole run in this process shows its own progress; Spark's UI would only need a port that may be taken.
         builder = builder.config("spark.ui.enabled", "false")
         if not given.contains("spark.driver.extraJavaOptions"):
-            builder = builder.config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={_QUIET.as_uri()}")
+            options = [f"-Dlog4j2.configurationFile={_QUIET.as_uri()}", *java_options()]
+            builder = builder.config("spark.driver.extraJavaOptions", " ".join(options))
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     # py4j logs each connection that it closes, even when the standard output is closed already.
     logging.getLogger("py4j").setLevel(logging.WARNING)
     return session
+
+
+def forget_session() -> None:
+    """Have the next ``build_session`` return a session without the settings, views and cached frames of this one.
+
+    What the session has shuffled is removed, too: a new process would not have it on its disk.
+    """
+    used = cast("Any", SparkSession)._instantiatedSession  # noqa: SLF001  # there is no other way to replace it
+    if used is None:  # none was built, or it is one of a server, which the step has released
+        return
+    used.catalog.clearCache()
+    fresh, kind = used.newSession(), used._get_j_spark_session_class(used._jvm)  # noqa: SLF001
+    kind.setDefaultSession(fresh._jsparkSession)  # noqa: SLF001
+    kind.setActiveSession(fresh._jsparkSession)  # noqa: SLF001
+    cast("Any", SparkSession)._instantiatedSession = cast("Any", SparkSession)._activeSession = fresh  # noqa: SLF001
+    used._jvm.System.gc()  # noqa: SLF001  # upon which Spark removes what nothing refers to
 
 
 def _submitted_name(given: SparkConf) -> str | None:

@@ -178,8 +178,8 @@ class _Participation:
         return reduced
 
     def _route(self) -> str:
-        if self._plan.engine == "combine":
-            # There are no tasks to share: one cluster makes the states where it reads rows, and the others wait.
+        if self._plan.takes_all:
+            # There are no tasks to share: one cluster runs the whole stage, and the others wait.
             return run_stage(self._spark, self._run, self._stage).digest()
         return route_stage(self._spark, self._run, self._stage, self._cluster).sealed()
 

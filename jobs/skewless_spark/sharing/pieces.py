@@ -19,6 +19,7 @@ from skewless_spark.sharing.routed_rows import forget_routed_rows
 from skewless_spark.stage.histogram import measure
 from skewless_spark.stage.reduction import outcome_of_tasks
 from skewless_spark.stage.stage import commit_stage
+from skewless_spark.stage.state_counts import CountsRead
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import BACKLOG, NATIVE, PYTHON, read_files, written
 
@@ -113,7 +114,7 @@ def _counted(
     attempt = run.new_attempt(stage_step(routed.stage), fence)
     in_order = sorted(done, key=lambda one: one.task)
     files = [file for kind in (NATIVE, PYTHON, BACKLOG) for one in in_order for file in one.files if file.kind == kind]
-    report = measure(spark, run, columns, plan, files, seconds)
+    report = measure(spark, run, columns, plan, files, CountsRead(run, columns), seconds)
     tallied = {"source_rows": routed.source_rows, "given_rows": routed.given_rows}
     report = report.model_copy(update={"tasks": tuple(map(_levelled, report.tasks)), **tallied})
     attempt.write(STAGE_SHARES, _shares(plan, routed, in_order))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal, NamedTuple
 
 import fsspec
@@ -18,11 +17,12 @@ from fsspec.implementations.local import LocalFileSystem
 from skewless.documents.job import Job, Unit
 from skewless.errors import InputError
 from skewless.run.file_checksum import content_checksum
+from skewless_spark.sources.in_threads import in_threads
 
-#: Threads that inspect files; most of the time they wait for an object store.
-LOOKERS = 16
 #: A checksum is computed of files of at most this many bytes, and of this many in total: a tenth of a second.
 CHECKSUM_FILE_BYTES, CHECKSUM_BYTES = 4 << 20, 64 << 20
+
+_LOCAL = LocalFileSystem()
 
 #: The names that fsspec's file systems use for the tag of a content or of its version.
 _TAGS = ("ETag", "etag", "VersionId", "version_id", "generation", "md5Hash", "content_md5")
@@ -99,8 +99,7 @@ def checksums(fs: fsspec.AbstractFileSystem, files: Sequence[str], found: Sequen
         wanted = not identity.version.startswith("tag:") and identity.size_bytes <= min(CHECKSUM_FILE_BYTES, left)
         left -= identity.size_bytes if wanted else 0
         chosen.append(file if wanted else "")
-    with ThreadPoolExecutor(max_workers=LOOKERS) as pool:
-        return list(pool.map(lambda file: _checksum(fs, file) if file else "", chosen))
+    return list(in_threads(lambda file: _checksum(fs, file) if file else "", chosen))
 
 
 def _checksum(fs: fsspec.AbstractFileSystem, file: str) -> str:
@@ -139,18 +138,18 @@ def require_unchanged(job: Job, ordinals: Sequence[int]) -> None:
         InputError: a file has been removed or has changed; the error names the first.
     """
     known = {job.units[ordinal].path: job.units[ordinal] for ordinal in ordinals}
-    with ThreadPoolExecutor(max_workers=LOOKERS) as pool:
-        for found in pool.map(_change, known.values()):
-            if found:
-                raise InputError(
-                    job.input_path, "the files that the run was prepared with", found,
-                    "nothing was committed; start a new run over the new input",
-                )  # fmt: skip
+    changed = next((found for found in in_threads(_change, known.values()) if found), None)
+    if changed:
+        raise InputError(
+            job.input_path, "the files that the run was prepared with", changed,
+            "nothing was committed; start a new run over the new input",
+        )  # fmt: skip
 
 
 def _change(unit: Unit) -> str:
     """How a unit's file has changed, in words; empty if it has not."""
-    fs, file = fsspec.core.url_to_fs(unit.path)
+    # A path without a scheme is local; finding its file system out takes longer than looking at the file.
+    fs, file = fsspec.core.url_to_fs(unit.path) if "://" in unit.path else (_LOCAL, unit.path)
     try:
         found = verdict(unit, identity_of(fs, file))
         if found == "compare":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from skewless.documents.job import Source, Unit
@@ -19,7 +18,8 @@ from skewless_spark.sources.formats.files import COMPRESSED, find, open_file, op
 from skewless_spark.sources.formats.footers import Footer, footer_of
 from skewless_spark.sources.formats.lines import Block
 from skewless_spark.sources.formats.spark_types import declared_type
-from skewless_spark.sources.identity import LOOKERS, checksums, listed_identity
+from skewless_spark.sources.identity import checksums, listed_identity
+from skewless_spark.sources.in_threads import in_threads
 from skewless_spark.sources.uris import FILE_COLUMNS, file_column_type
 
 #: The number of files that are sampled for the length of a line, and the bytes of each sample, at most 5 % of a large
@@ -76,24 +76,23 @@ def list_input(given: Input, path: str, share: float = 0.01, files: Sequence[str
     fs, root = open_input(path)
     found = find(path) if files is None else sorted(files)
     paths = [as_written(fs, path, file) for file in found]
-    values = [partition_columns.values_of(file, root) for file in found]
+    values = partition_columns.values_of(found, root)
     partitions = partition_columns.types_of(paths, values)
-    with ThreadPoolExecutor(max_workers=LOOKERS) as pool:
-        now = list(pool.map(lambda file: listed_identity(fs, file), found))
-        listed = [
-            _File(spelled, file, identity.size_bytes, identity.version, checksum, one)
-            for spelled, file, identity, checksum, one in zip(
-                paths, found, now, checksums(fs, found, now), values, strict=True
-            )
-        ]
-        piece = piece_bytes([file.size for file in listed], share, given.cut_bytes)
-        if given.format in {"parquet", "orc"}:
-            footers = list(pool.map(lambda file: footer_of(fs, file.inner, given.format, file.path), listed))
-            columns = _common_types(paths, footers)
-            units = [unit for one in zip(listed, footers, strict=True) for unit in _counted(*one, piece, given)]
-        else:
-            columns, row_bytes = _sampled(given, listed)
-            units = [unit for file in listed for unit in _estimated(file, row_bytes, piece, given.cut_bytes)]
+    now = list(in_threads(lambda file: listed_identity(fs, file), found))
+    listed = [
+        _File(spelled, file, identity.size_bytes, identity.version, checksum, one)
+        for spelled, file, identity, checksum, one in zip(
+            paths, found, now, checksums(fs, found, now), values, strict=True
+        )
+    ]
+    piece = piece_bytes([file.size for file in listed], share, given.cut_bytes)
+    if given.format in {"parquet", "orc"}:
+        footers = list(in_threads(lambda file: footer_of(fs, file.inner, given.format, file.path), listed))
+        columns = _common_types(paths, footers)
+        units = [unit for one in zip(listed, footers, strict=True) for unit in _counted(*one, piece, given)]
+    else:
+        columns, row_bytes = _sampled(given, listed)
+        units = [unit for file in listed for unit in _estimated(file, row_bytes, piece, given.cut_bytes)]
     inside = {name: kind for name, kind in columns.items() if name not in partitions or given.format == "csv"}
     source = Source(
         format=given.format, columns=inside, partition_columns=partitions, header=given.header is not False,

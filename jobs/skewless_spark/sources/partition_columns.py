@@ -14,15 +14,20 @@ from skewless.errors import InputError
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
-def values_of(file: str, root: str) -> dict[str, str | None]:
-    """The partition columns of a file, outermost first, as text.
+def values_of(files: Sequence[str], root: str) -> list[dict[str, str | None]]:
+    """The partition columns of each file, outermost first, as text. Files of one folder share theirs.
 
     Args:
-        file: its path.
+        files: their paths.
         root: the path of the input. Every folder ``name=value`` below it counts, and those at the end of the path
             itself.
     """
-    folder = posixpath.dirname(file)
+    folders = [posixpath.dirname(file) for file in files]
+    known = {folder: _values_in(folder, root) for folder in dict.fromkeys(folders)}
+    return [known[folder] for folder in folders]
+
+
+def _values_in(folder: str, root: str) -> dict[str, str | None]:
     below = posixpath.relpath(folder, root).split("/") if _is_below(folder, root) else []
     above = (root if _is_below(folder, root) else folder).split("/")
     tail: list[str] = []

@@ -19,9 +19,11 @@ from skewless.documents.stage_report import Histogram, SplitLoad, StageReport
 from skewless.errors import LedgerError
 from skewless.routing.plan import RoutingPlan
 from skewless.run.directory import RunDirectory
+from skewless_spark.session.spark_jobs import JobsSeen
 from skewless_spark.stage.histogram import key_histogram
 from skewless_spark.stage.reduction import HEAVY, SLOT, StateCounts
-from skewless_spark.stage.splits_seen import SplitsSeen
+from skewless_spark.stage.splits_seen import splits_seen
+from skewless_spark.stage.state_counts import CountsRead
 from skewless_spark.stage.task_loads import split_loads
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import NATIVE, PYTHON
@@ -37,7 +39,8 @@ def combined_report(
     plan: RoutingPlan,
     files: Sequence[CommittedFile],
     counts: StateCounts,
-    seen: SplitsSeen,
+    read: CountsRead,
+    seen: JobsSeen,
     seconds: Callable[[], float],
 ) -> StageReport:
     """The report of a stage that processed all rows that were left.
@@ -49,7 +52,8 @@ def combined_report(
         plan: the stage's plan.
         files: the files that the stage wrote.
         counts: the rows that its states stand for.
-        seen: Spark's own counts of the splits of native states.
+        read: reads the counts of files.
+        seen: the jobs of the stage, with Spark's own counts of the splits of native states.
         seconds: returns the wall time of the stage so far; called last.
 
     Raises:
@@ -64,12 +68,12 @@ def combined_report(
                 f"stage {plan.epoch}", f"{native[0]:,} rows in its Python states", f"{python[0]:,}",
                 "nothing was committed",
             )  # fmt: skip
-    splits = split_loads(run, files) or seen.loads(rows)
+    splits = split_loads(read, files) or splits_seen(seen, rows)
     of_native = [file for file in files if file.kind == NATIVE]
     if of_native and not plan.epoch:
         histogram = _of_native(run, columns, plan, of_native)
     else:
-        histogram = key_histogram(spark, run, columns, plan, files, (), admitted)
+        histogram = key_histogram(spark, run, columns, plan, files, read, (), admitted)
     return StageReport(
         stage=plan.epoch,
         waves=plan.waves,

@@ -1,7 +1,7 @@
 """The report of a routed stage, measured from the files that it wrote: loads of its tasks and the exact key histogram.
 
-Only a few columns of counts are read back, neither input nor backlog. Only the head and the slots of the ring reach
-the driver.
+Only a few columns of counts are read back, neither input nor backlog: by the driver where the run's states are few,
+and otherwise by Spark. Then only the head and the slots of the ring reach the driver.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -18,11 +19,13 @@ from skewless.documents.commit import CommittedFile
 from skewless.documents.stage_report import LONGEST_HEAD_KEY, Histogram, StageReport, TaskLoad
 from skewless.routing.plan import RoutingPlan
 from skewless.run.directory import RunDirectory, stage_step
+from skewless_spark.stage.key_counts import CountedStage, head_and_slots_here
 from skewless_spark.stage.reduction import COUNTS
 from skewless_spark.stage.routing import TASK, slot
+from skewless_spark.stage.state_counts import CountsRead
 from skewless_spark.stage.task_loads import task_counts, task_loads
 from skewless_spark.states.columns import JobColumns
-from skewless_spark.states.committed_files import PYTHON, counting, read_files
+from skewless_spark.states.committed_files import counting, read_files
 
 
 def measure(
@@ -31,6 +34,7 @@ def measure(
     columns: JobColumns,
     plan: RoutingPlan,
     files: Sequence[CommittedFile],
+    read: CountsRead,
     seconds: Callable[[], float],
 ) -> StageReport:
     """The report of a stage whose files are written but not committed.
@@ -41,12 +45,13 @@ def measure(
         columns: the job's columns.
         plan: the stage's plan.
         files: what the stage wrote.
+        read: reads the counts of files.
         seconds: wall time of the stage so far, asked for last.
     """
-    counts = task_counts(run, plan, files)
+    counts = task_counts(read, plan, files)
     totals = {name: sum(int(of_task[name]) for of_task in counts.values()) for name in COUNTS}
     tasks = task_loads(plan, counts)
-    histogram = key_histogram(spark, run, columns, plan, files, tasks, totals["admitted"])
+    histogram = key_histogram(spark, run, columns, plan, files, read, tasks, totals["admitted"])
     return StageReport(
         stage=plan.epoch,
         waves=plan.waves,
@@ -67,6 +72,7 @@ def key_histogram(
     columns: JobColumns,
     plan: RoutingPlan,
     files: Sequence[CommittedFile],
+    read: CountsRead,
     tasks: Sequence[TaskLoad],
     admitted: int,
 ) -> Histogram:
@@ -78,69 +84,65 @@ def key_histogram(
         columns: the job's columns.
         plan: the stage's plan.
         files: what the stage wrote.
+        read: reads the counts of files.
         tasks: the loads of its tasks; empty if nothing was routed.
         admitted: the rows that the stage admitted, which are among those seen.
     """
     slots = 1 << plan.ring.ring_bits
-    stages = [(run.committed(stage_step(stage)).files, run.report(stage).tasks) for stage in range(plan.epoch)]
-    stages.append((tuple(files), tuple(tasks)))
+    reports = [run.report(stage) for stage in range(plan.epoch)]
     worked = [load for load in tasks if load.processed_rows]
     timed = bool(worked) and all(load.busy_seconds is not None for load in worked)
-    parts = [
-        part
-        for number, (written, loads) in enumerate(stages)
-        for part in _counted(spark, run, columns, written, loads if timed else (), is_last=number == plan.epoch)
+    loads = [report.tasks for report in reports] + [tuple(tasks)]
+    written = [run.committed(stage_step(stage)).files for stage in range(plan.epoch)] + [tuple(files)]
+    stages = [
+        CountedStage(of_stage, of_tasks if timed else (), number == plan.epoch)
+        for number, (of_stage, of_tasks) in enumerate(zip(written, loads, strict=True))
+        if counting(of_stage)
     ]
-    if not parts:
+    if not stages:
         nothing = (0,) * slots
         return Histogram(
             seen_rows=0, seen_null_rows=0, backlog_null_rows=0, head={}, seen_tail=nothing, backlog_tail=nothing
         )
-    counts = parts[0]
-    for part in parts[1:]:
-        counts = counts.unionByName(part, allowMissingColumns=True)
-    sums = [F.sum(name).alias(name) for name in ("seen", "left", *(("seconds",) if timed else ()))]
-    per_key = counts.groupBy(columns.routing_key.alias("key")).agg(*sums)
-    spent = math.fsum(load.busy_seconds or 0.0 for _, loads in stages for load in loads) if timed else None
-    seen_rows = sum(run.report(stage).admitted_rows for stage in range(plan.epoch)) + admitted
+    spent = math.fsum(load.busy_seconds or 0.0 for of_stage in loads for load in of_stage) if timed else None
+    seen_rows = sum(report.admitted_rows for report in reports) + admitted
     left_rows = sum(load.backlog_rows for load in tasks)
-    return _summed(per_key, columns, plan, (max(1, seen_rows), max(1, left_rows)), spent)
+    rows = (max(1, seen_rows), max(1, left_rows))
+    found = head_and_slots_here(read, columns, stages, plan.ring.ring_bits, rows)
+    if found is None:
+        per_key = _per_key(spark, run, columns, stages)
+        # As columns: a ring may have a million slots, and a Python object for each would take seconds.
+        found = head_and_slots(per_key, plan.ring.ring_bits, columns.job.spec.routing.head_limit, rows).toArrow()
+    return _summed(found, plan, spent)
 
 
-def _counted(
-    spark: SparkSession,
-    run: RunDirectory,
-    columns: JobColumns,
-    files: Sequence[CommittedFile],
-    tasks: Sequence[TaskLoad],
-    *,
-    is_last: bool,
-) -> list[DataFrame]:
-    """The counts of one stage by key: ``seen``, ``left`` and, if its tasks are given, ``seconds``, in some frames.
+def _per_key(spark: SparkSession, run: RunDirectory, columns: JobColumns, stages: Sequence[CountedStage]) -> DataFrame:
+    """``key``, ``seen``, ``left`` and, if keys are timed, ``seconds`` of each key, counted by Spark."""
+    counts, *more = [part for stage in stages for part in _counted(spark, run, columns, stage)]
+    for part in more:
+        counts = counts.unionByName(part, allowMissingColumns=True)
+    sums = [F.sum(name).alias(name) for name in ("seen", "left", "seconds") if name in counts.columns]
+    return counts.groupBy(columns.routing_key.alias("key")).agg(*sums)
 
-    Rows that earlier stages left over have been queued again, so ``left`` counts for the last stage only.
-    """
-    counted = counting(files)
-    if not counted:
-        return []
-    left = F.col("left_over") if is_last else F.lit(0).cast("bigint")
+
+def _counted(spark: SparkSession, run: RunDirectory, columns: JobColumns, stage: CountedStage) -> list[DataFrame]:
+    """The counts of one stage: ``seen``, ``left`` and, if keys are timed, ``seconds``, in some frames."""
+    left = F.col("left_over") if stage.is_last else F.lit(0).cast("bigint")
     counts = [F.col("admitted").alias("seen"), left.alias("left")]
-    states = read_files(spark, run, counted)
-    python = [file for file in files if file.kind == PYTHON]
-    if not tasks or not python:
+    states = read_files(spark, run, stage.counted)
+    if not stage.timed:
         return [states.select(*columns.keys, *counts)]
-    seconds = _key_seconds(tasks).alias("seconds")
-    if counted == python:
+    seconds = _key_seconds(stage.slowness).alias("seconds")
+    if stage.counted == stage.timed:
         return [states.select(*columns.keys, *counts, seconds)]
     return [
         states.select(*columns.keys, *counts),
-        read_files(spark, run, python).where(F.col("key_seconds").isNotNull()).select(*columns.keys, seconds),
+        read_files(spark, run, stage.timed).where(F.col("key_seconds").isNotNull()).select(*columns.keys, seconds),
     ]
 
 
-def _key_seconds(tasks: Sequence[TaskLoad]) -> Column:
+def _key_seconds(slowness: Sequence[float]) -> Column:
     """Seconds of a key that was timed apart, converted to what the median task would have taken."""
-    slowness = [load.slowness if load.slowness is not None else 1.0 for load in tasks]
     if all(one == 1.0 for one in slowness):
         return F.col("key_seconds")
     # One text, since each literal would be a call to the JVM.
@@ -148,22 +150,16 @@ def _key_seconds(tasks: Sequence[TaskLoad]) -> Column:
     return F.col("key_seconds") / F.expr(f"element_at(array({listed}), {TASK} + 1)")
 
 
-def _summed(
-    per_key: DataFrame, columns: JobColumns, plan: RoutingPlan, rows: tuple[int, int], spent: float | None
-) -> Histogram:
-    """The histogram from the counts of each key.
+def _summed(found: pa.Table, plan: RoutingPlan, spent: float | None) -> Histogram:
+    """The histogram from a table of ``head_and_slots``.
 
     Args:
-        per_key: ``key``, ``seen``, ``left``, and ``seconds`` where keys were timed.
-        columns: the job's columns.
+        found: the table.
         plan: the stage's plan.
-        rows: rows seen so far, and rows left over now, of all keys together.
         spent: seconds of all keys together; None if they were not timed.
     """
     slots = 1 << plan.ring.ring_bits
     seen, left = np.zeros(slots, dtype=np.int64), np.zeros(slots, dtype=np.int64)
-    # As columns: a ring may have a million slots, and a Python object for each would take seconds.
-    found = head_and_slots(per_key, plan.ring.ring_bits, columns.job.spec.routing.head_limit, rows).toArrow()
     heaviest = found.filter(pc.is_valid(found["share"])).to_pylist()
     others = found.filter(pc.is_null(found["share"]))
     nulls = others.filter(pc.is_null(others["slot"])).to_pylist()
@@ -210,7 +206,7 @@ def head_and_slots(per_key: DataFrame, ring_bits: int, head_limit: int, rows: tu
 
 def _by_slot(per_key: DataFrame, ring_bits: int) -> DataFrame:
     """Rows per slot of the ring. A null key hashes like any other value, but has no slot."""
-    on_ring = F.when(F.col("key").isNotNull(), slot(F.col("key"), ring_bits))
+    on_ring = F.when(F.col("key").isNotNull(), F.expr(slot("key", ring_bits)))
     # The same columns as the head, so that both are computed from one reading of the counts.
     counted = [name for name in per_key.columns if name != "key"]
     sums = [F.sum(name).alias(name) for name in counted]

@@ -11,13 +11,15 @@ from skewless.routing.plan import RoutingPlan
 from skewless.run.directory import RunDirectory, stage_step
 from skewless_spark.aggregates.key_text import bounded
 from skewless_spark.sources import ORIGIN, Tally, read_units
-from skewless_spark.stage.routing import TASK, route
+from skewless_spark.stage.routing import TASK, draw, drawing_rows, route
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import BACKLOG, PYTHON, read_files
 from skewless_spark.states.python_reduction import ADMITTED, CARRIED, FORWARDED, STAYED
 
 #: The origin of a carried state: before all rows.
 _BEFORE_ALL = -1
+#: How a routed row came into the stage.
+_ARRIVAL = f"CASE WHEN last_task IS NULL THEN {ADMITTED} WHEN last_task = {TASK} THEN {STAYED} ELSE {FORWARDED} END"
 
 
 def routed_queue(
@@ -28,16 +30,32 @@ def routed_queue(
     Returns:
         ``c*``, origin, arrival, task; with carried states also their columns, and the rows that they stand for.
     """
-    queue = _rows(spark, run, columns, plan, tally)
-    routed = route(queue, plan, columns.routing_key, ORIGIN)
-    arrival = (
-        F.when(F.col("last_task").isNull(), ADMITTED)
-        .when(F.col("last_task") == F.col(TASK), STAYED)
-        .otherwise(FORWARDED)
-    )
-    rows = routed.select(*columns.names, *columns.origins, arrival.cast("tinyint").alias("arrival"), TASK)
+    queue = _wave(spark, columns, plan, tally, "CAST(NULL AS INT) AS last_task", located=True)
+    backlog = _backlog(spark, run, columns, plan)
+    queue = queue if backlog is None else queue.unionByName(backlog)
+    routed = route(queue, plan, columns.routing_sql(), ORIGIN)
+    rows = routed.selectExpr(*columns.names, *columns.origins, f"CAST({_ARRIVAL} AS TINYINT) AS arrival", TASK)
     carried = _carried(spark, run, columns, plan)
     return rows if carried is None else rows.unionByName(carried, allowMissingColumns=True)
+
+
+def drawn_queue(
+    spark: SparkSession, run: RunDirectory, columns: JobColumns, plan: RoutingPlan, tally: Tally | None = None
+) -> DataFrame:
+    """Wave and backlog, with the task only of rows whose key does not say it.
+
+    Returns:
+        ``c*``, ``drawn`` (see ``routing.draw``), and ``arrival`` if there is a backlog. Rows whose task is not drawn
+        may have no origin, unless an aggregate reads it.
+    """
+    located = columns.reads_origin or drawing_rows(plan, columns.routing_sql("s")) or True
+    queue = _wave(spark, columns, plan, tally, located=located)
+    backlog = _backlog(spark, run, columns, plan)
+    if backlog is not None:
+        routed = route(backlog, plan, columns.routing_sql(), ORIGIN)
+        arrived = routed.selectExpr(*columns.names, *columns.origins, f"CAST({_ARRIVAL} AS TINYINT) AS arrival")
+        queue = queue.selectExpr("*", f"CAST({ADMITTED} AS TINYINT) AS arrival").unionByName(arrived)
+    return draw(queue, plan, columns.routing_sql(), ORIGIN)
 
 
 def unrouted_queue(
@@ -47,11 +65,13 @@ def unrouted_queue(
 
     The task is the number of the input split: states are merged in its order.
     """
-    queue = _rows(spark, run, columns, plan, tally)
-    arrival = F.when(F.col("last_task").isNull(), ADMITTED).otherwise(STAYED)
-    return queue.select(
-        *columns.names, *columns.origins, arrival.cast("tinyint").alias("arrival"), F.spark_partition_id().alias(TASK)
-    )
+    arrived = f"CAST({ADMITTED} AS TINYINT) AS arrival"
+    queue = _wave(spark, columns, plan, tally, arrived, located=columns.reads_origin)
+    backlog = _backlog(spark, run, columns, plan)
+    if backlog is not None:
+        stayed = f"CAST({STAYED} AS TINYINT) AS arrival"
+        queue = queue.unionByName(backlog.selectExpr(*columns.names, *columns.origins, stayed))
+    return queue.selectExpr("*", f"spark_partition_id() AS {TASK}")
 
 
 def last_commit(run: RunDirectory, epoch: int) -> StepCommit | None:
@@ -59,24 +79,27 @@ def last_commit(run: RunDirectory, epoch: int) -> StepCommit | None:
     return run.committed(stage_step(epoch - 1)) if epoch else None
 
 
-def _rows(
-    spark: SparkSession, run: RunDirectory, columns: JobColumns, plan: RoutingPlan, tally: Tally | None
+def _wave(
+    spark: SparkSession, columns: JobColumns, plan: RoutingPlan, tally: Tally | None, *further: str, located: bool | str
 ) -> DataFrame:
-    """Wave and backlog: ``c*``, origin, and ``last_task``, the task that left over a row of the backlog."""
+    """The rows of the wave: ``c*``, origin, and further columns in SQL."""
     admitted = columns.job.admitted_units(plan.waves)
-    located = plan.engine == "staged" or columns.reads_origin
-    queue = read_units(spark, columns.job, admitted, columns.inputs, tally, located=located)
-    keys = {
-        number: bounded(F.col(number), columns.job.key_types[name], name)
+    wave = read_units(spark, columns.job, admitted, columns.inputs, tally, located=located)
+    keys = [
+        f"{bounded(number, columns.job.key_types[name], name)} AS {number}"
         for number, name in zip(columns.keys, columns.job.spec.key, strict=True)
-    }
-    queue = queue.withColumns({**keys, "last_task": F.lit(None).cast("int")})
+    ]
+    return wave.selectExpr(*keys, *columns.names[len(keys) :], *columns.origins, *further)
+
+
+def _backlog(spark: SparkSession, run: RunDirectory, columns: JobColumns, plan: RoutingPlan) -> DataFrame | None:
+    """The rows that the last stage left over: ``c*``, origin, and ``last_task``, the task that had a row."""
     left_over = last_commit(run, plan.epoch)
-    if left_over and left_over.of_kind(BACKLOG):
-        backlog = read_files(spark, run, left_over.of_kind(BACKLOG))
-        backlog = backlog.select(*columns.names, *columns.origins, F.col(TASK).alias("last_task"))
-        queue = queue.unionByName(_renumbered(spark, backlog, run.plan(plan.epoch - 1), plan))
-    return queue
+    if left_over is None or not left_over.of_kind(BACKLOG):
+        return None
+    rows = read_files(spark, run, left_over.of_kind(BACKLOG))
+    rows = rows.selectExpr(*columns.names, *columns.origins, f"{TASK} AS last_task")
+    return _renumbered(spark, rows, run.plan(plan.epoch - 1), plan)
 
 
 def _renumbered(spark: SparkSession, backlog: DataFrame, last: RoutingPlan, plan: RoutingPlan) -> DataFrame:
@@ -89,7 +112,7 @@ def _renumbered(spark: SparkSession, backlog: DataFrame, last: RoutingPlan, plan
     table = {"last_task": pa.array(range(len(numbers)), pa.int32()), "now": pa.array(numbers, pa.int32())}
     mapping = spark.createDataFrame(pa.table(table))
     joined = backlog.join(F.broadcast(mapping), "last_task")
-    return joined.withColumn("last_task", F.col("now")).select(*backlog.columns)
+    return joined.selectExpr("* EXCEPT (last_task, now)", "now AS last_task")
 
 
 def _carried(spark: SparkSession, run: RunDirectory, columns: JobColumns, plan: RoutingPlan) -> DataFrame | None:
@@ -97,11 +120,9 @@ def _carried(spark: SparkSession, run: RunDirectory, columns: JobColumns, plan: 
     before = last_commit(run, plan.epoch)
     if not columns.job.forwards_states or before is None or not before.of_kind(PYTHON):
         return None
-    states = read_files(spark, run, before.of_kind(PYTHON)).drop(TASK)
-    for name in columns.origins:
-        states = states.withColumn(name, F.lit(_BEFORE_ALL).cast("bigint"))
-    routed = route(states, plan, columns.routing_key, ORIGIN)
     names = [name for one in columns.python for name in columns.states(one)]
-    return routed.select(
-        *columns.keys, *columns.origins, F.lit(CARRIED).cast("tinyint").alias("arrival"), TASK, "total_rows", *names
-    )
+    first = [f"CAST({_BEFORE_ALL} AS BIGINT) AS {name}" for name in columns.origins]
+    states = read_files(spark, run, before.of_kind(PYTHON))
+    states = states.selectExpr(*columns.keys, *first, "total_rows", *names)
+    routed = route(states, plan, columns.routing_sql(), ORIGIN)
+    return routed.selectExpr("*", f"CAST({CARRIED} AS TINYINT) AS arrival")

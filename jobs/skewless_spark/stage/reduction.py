@@ -56,6 +56,13 @@ def outcome_of_tasks(queue: DataFrame, columns: JobColumns, plan: RoutingPlan) -
     return _union(branches)
 
 
+def kinds_of(columns: JobColumns, plan: RoutingPlan) -> list[str]:
+    """The kinds of rows that the outcome of a stage may have."""
+    alone = plan.engine == "combine" or (plan.budget_rows is None and not columns.job.forwards_states)
+    native = [NATIVE] if columns.makes_native or not alone else []
+    return [*native, *([PYTHON] if columns.python else []), *([] if plan.budget_rows is None else [BACKLOG])]
+
+
 class StateCounts:
     """Rows that the states of the engine ``combine`` stand for, counted while they are written.
 
@@ -108,7 +115,10 @@ def combined_outcome(
         states = states.withColumns(_named(columns, plan))
         branches.append(states)
     if python is not None:
-        seen = _counted_python_states(python.withColumn("kept", F.lit(True)), columns)
+        # Without a backlog, all rows came with the wave. States, not rows, are given the number of their split.
+        rows = python.drop(TASK) if plan.epoch else python.drop(TASK, "arrival")
+        seen = _counted_python_states(rows.withColumn("kept", F.lit(True)), columns, apart=False)
+        seen = seen.withColumn(TASK, F.spark_partition_id())
         seen = counts.counting(seen, PYTHON).withColumn("kind", F.lit(PYTHON))
         branches.append(seen if native is None else seen.drop(*COUNTS))
     return _union(branches)
@@ -122,7 +132,8 @@ def _named(columns: JobColumns, plan: RoutingPlan) -> dict[str, Column]:
     key, limit = columns.routing_key, columns.job.spec.routing.head_limit
     least = -(-columns.job.admitted_rows(plan.waves) // limit) if limit else LARGEST_COUNT
     text = F.is_valid_utf8(key) & (F.length(key) <= LONGEST_HEAD_KEY) & (F.col("rows") >= least)
-    return {SLOT: F.when(key.isNotNull(), slot(key, plan.ring.ring_bits)), HEAVY: F.when(text, key)}
+    at = F.expr(slot(columns.routing_sql(), plan.ring.ring_bits))
+    return {SLOT: F.when(key.isNotNull(), at), HEAVY: F.when(text, key)}
 
 
 def empty_states(spark: SparkSession, columns: JobColumns) -> DataFrame:
@@ -148,6 +159,8 @@ def _in_order(queue: DataFrame, columns: JobColumns, plan: RoutingPlan) -> DataF
     before all rows of any key.
     """
     carries = columns.carries(queue)
+    if plan.engine == "bypass":
+        return queue.where(_whole(F.spark_partition_id(), queue)).withColumn("kept", F.lit(True))
     if plan.budget_rows is None:
         order = (*columns.origins, *columns.keys) if carries else (*columns.keys, TASK, *columns.origins)
         in_order = queue.sortWithinPartitions(*order)
@@ -196,6 +209,13 @@ def _native_states(taken: DataFrame, columns: JobColumns, budget_rows: int | Non
     )
 
 
+def native_state_columns(
+    rows: DataFrame, columns: JobColumns, group: Sequence[str], counts: Sequence[str]
+) -> DataFrame:
+    """The states of all native aggregates of rows that all count, by some columns, after counts in SQL."""
+    return rows.groupBy(*group).agg(*map(F.expr, counts), *_state_columns(columns, all_kept=True))
+
+
 def _state_columns(columns: JobColumns, *, all_kept: bool) -> list[Column]:
     """The states of all native aggregates, as aggregate expressions over rows with the column ``kept``."""
     return [
@@ -209,28 +229,30 @@ def _state_columns(columns: JobColumns, *, all_kept: bool) -> list[Column]:
     ]
 
 
-def _python_states(taken: DataFrame, columns: JobColumns) -> DataFrame:
-    """Per task and key: the states of the Python aggregates, and the number of rows that they saw."""
+def _python_states(taken: DataFrame, columns: JobColumns, *, apart: bool = True) -> DataFrame:
+    """Per key and, if there is one, task: the states of the Python aggregates, and the number of rows that they saw."""
     calls = columns.python_calls()
     arguments = [columns.argument(one).alias(call.argument) for one, call in zip(columns.python, calls, strict=True)]
     carried = ["total_rows", *(call.state for call in calls)] if columns.carries(taken) else []
-    batches = taken.where("kept").select(
-        TASK, columns.key.cast("binary").alias("route_key"), "arrival", *columns.keys, *arguments, *carried
-    )
-    return batches.mapInArrow(reduce_batches(calls, columns.keys), _python_schema(batches, columns.keys, calls))
+    about = [name for name in (TASK, "arrival") if name in taken.columns]
+    text = [] if columns.key_is_text else [columns.key.cast("binary").alias("route_key")]
+    batches = taken.where("kept").select(*about, *text, *columns.keys, *arguments, *carried)
+    reduce = reduce_batches(calls, columns.keys, apart=apart)
+    return batches.mapInArrow(reduce, _python_schema(batches, columns.keys, calls))
 
 
-def _counted_python_states(taken: DataFrame, columns: JobColumns) -> DataFrame:
+def _counted_python_states(taken: DataFrame, columns: JobColumns, *, apart: bool = True) -> DataFrame:
     """Python states with the counts of the ledger, for a stage without native states and without a budget."""
     counts = {name: F.col(f"python_{name}") for name in ("rows", "admitted", "forwarded")}
-    return _python_states(taken, columns).withColumns({**counts, "left_over": F.lit(0).cast("bigint")})
+    states = _python_states(taken, columns, apart=apart)
+    return states.withColumns({**counts, "left_over": F.lit(0).cast("bigint")})
 
 
 def _python_schema(batches: DataFrame, keys: Sequence[str], calls: Sequence[PythonCall]) -> StructType:
     kinds = {field.name: field.dataType for field in batches.schema}
     return StructType(
         [
-            StructField(TASK, IntegerType()),
+            *([StructField(TASK, IntegerType())] if TASK in kinds else []),
             *(StructField(key, kinds[key]) for key in keys),
             StructField("python_rows", LongType()),
             StructField("python_admitted", LongType()),

@@ -1,89 +1,173 @@
-"""The routing plan as native column expressions: no row visits Python to find its task.
+"""The routing plan as native expressions: no row visits Python to find its task.
 
+Expressions are written as SQL: Spark parses a long text faster than it is told a tree call by call.
 What is said here in Spark SQL, ``skewless.routing.plan.RoutingPlan.task_of`` says in
 Python; a parity test holds the two to each other.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from itertools import accumulate
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from skewless.routing.hashing import BUCKET_SALT
 from skewless.routing.plan import WHOLE_WEIGHT, RoutingPlan, Weights
+from skewless_spark.aggregates.key_text import text_literal
 
 TASK = "task"
+#: The task of a row whose key does not say it: a split key, or none.
+DRAWN = "drawn"
 
 #: The slot table has a row for so many slots: of a ring of a million slots Spark sends 16,384 rows to its workers,
 #: and a row that is copied on its way through the join carries no more than a few hundred bytes.
 BLOCK_BITS = 6
 
+#: At most so many split keys, with so many weights, are compared one after the other; more of them are looked up.
+LISTED_KEYS, LISTED_WEIGHTS = 16, 64
+
 _UNSIGNED = 0xFFFFFFFF
 
 
-def padded(key: Column) -> Column:
+def padded(key: str) -> str:
     """A key text, filled with NUL to a multiple of four bytes: there Spark's hash is murmur3_x86_32."""
-    return F.rpad(key, F.length(key) + F.pmod(-F.octet_length(key), F.lit(4)), "\0")
+    return f"rpad({key}, length({key}) + pmod(-octet_length({key}), 4), CAST(X'00' AS STRING))"
 
 
-def key_hash(key: Column) -> Column:
+def key_hash(key: str) -> str:
     """``skewless.routing.hashing.key_hash``, as Spark's signed int of the same bits."""
-    return F.hash(padded(key))
+    return f"hash({padded(key)})"
 
 
-def bucket_hash(key: Column) -> Column:
+def bucket_hash(key: str) -> str:
     """``skewless.routing.hashing.bucket_hash``, as Spark's signed int of the same bits."""
-    return F.hash(F.lit(BUCKET_SALT), padded(key))
+    return f"hash({BUCKET_SALT}, {padded(key)})"
 
 
-def slot(key: Column, ring_bits: int) -> Column:
+def slot(key: str, ring_bits: int) -> str:
     """The slot of the ring that a key text falls into."""
-    return F.shiftrightunsigned(key_hash(key), 32 - ring_bits)
+    return f"shiftrightunsigned({key_hash(key)}, {32 - ring_bits})"
 
 
-def row_hash(origin: Column, salt: int) -> Column:
+def row_hash(origin: str, salt: int) -> str:
     """``RoutingPlan.row_hash``: an unsigned 32-bit number, as a bigint."""
-    block = F.hash(F.shiftright(origin, 2), F.lit(salt)).cast("bigint").bitwiseAND(F.lit(_UNSIGNED))
-    quarter_turns = F.shiftleft(origin.bitwiseAND(F.lit(3)), 30)
-    return (block + quarter_turns).bitwiseAND(F.lit(_UNSIGNED))
+    block = f"(CAST(hash(shiftright({origin}, 2), {salt}) AS BIGINT) & {_UNSIGNED}L)"
+    return f"(({block} + shiftleft({origin} & 3L, 30)) & {_UNSIGNED}L)"
 
 
-def route(rows: DataFrame, plan: RoutingPlan, key: Column, origin: str) -> DataFrame:
+def route(rows: DataFrame, plan: RoutingPlan, key: str, origin: str) -> DataFrame:
     """Add the column ``task``: the index of the virtual task that each row goes to.
 
     Args:
         rows: any columns, the origin among them.
         plan: says where keys go.
-        key: the key text, null for a row without a key.
+        key: the key text in SQL, null for a row without a key.
         origin: the name of the origin column, a bigint.
     """
-    spark = rows.sparkSession
-    columns = [F.col(name) for name in rows.columns]
-    keyed = rows.withColumn("route_key", key)
-    slotted = keyed.withColumn("slot", slot(F.col("route_key"), plan.ring.ring_bits))
-    at_block = F.shiftright(F.col("slot"), _block_bits(plan)) == F.col("block")
-    routed = slotted.join(F.broadcast(_slot_table(spark, plan)), at_block, "left")
-    drawn = row_hash(F.col(origin), plan.share_salt)
-    within = F.col("slot").bitwiseAND(F.lit((1 << _block_bits(plan)) - 1))
-    tail = F.get(F.col("block_tasks"), within)
-    if plan.factors:
-        factor = F.get(F.col("block_factors"), within)
-        tail = tail + F.when(factor > 1, F.pmod(bucket_hash(F.col("route_key")), factor)).otherwise(0)
+    drawn = row_hash(origin, plan.share_salt)
+    routed, tail = _on_ring(rows, plan, key)
     task = tail
     if plan.head:
-        routed = routed.join(F.broadcast(_head_table(spark, plan)), F.col("route_key") == F.col("head_key"), "left")
-        task = F.when(F.col("head_key").isNotNull(), F.get(F.col("head_cells"), _cell(drawn))).otherwise(tail)
-    by_origin = F.shiftright(drawn * len(plan.tasks), 32).cast("int")
-    task = F.when(F.col("route_key").isNull(), by_origin).otherwise(task)
-    return routed.select(*columns, task.cast("int").alias(TASK))
+        routed = _beside_head(routed, plan.head)
+        task = f"IF(head_key IS NOT NULL, {_drawn_cell(drawn)}, {tail})"
+    task = f"IF(route_key IS NULL, {_drawn_task(drawn, plan)}, {task})"
+    return _without_tables(routed, plan, f"CAST({task} AS INT) AS {TASK}", plan.head)
 
 
-def _cell(drawn: Column) -> Column:
-    """Which cell of a head key's table a draw falls into: ``draw * cells / 2**32``, rounded down."""
-    return F.shiftright(drawn * F.size(F.col("head_cells")), 32).cast("int")
+def drawing_rows(plan: RoutingPlan, key: str) -> str | None:
+    """Which rows draw their task: a condition in SQL on the key text. None if too many split keys would be listed."""
+    split = _split_keys(plan)
+    if len(split) > LISTED_KEYS or sum(map(len, split.values())) > LISTED_WEIGHTS:
+        return None
+    listed = f" OR {key} IN ({', '.join(map(text_literal, split))})" if split else ""
+    return f"({key} IS NULL{listed})"
+
+
+def draw(rows: DataFrame, plan: RoutingPlan, key: str, origin: str) -> DataFrame:
+    """Add the column ``drawn``: the task of a row of a split key or without a key; null for all others.
+
+    The arguments are those of ``route``. Rows of one key with the same ``drawn`` go to one task.
+    """
+    drawn, split = row_hash(origin, plan.share_salt), _split_keys(plan)
+    without_key = f"WHEN {key} IS NULL THEN {_drawn_task(drawn, plan)}"
+    if drawing_rows(plan, key) is not None:
+        # A few comparisons cost less than a look at a table, and need no table.
+        cases = [f"WHEN {key} = {text_literal(one)} THEN {_weighed(drawn, weights)}" for one, weights in split.items()]
+        return rows.selectExpr("*", f"CAST(CASE {without_key} {' '.join(cases)} END AS INT) AS {DRAWN}")
+    routed = _beside_head(rows.selectExpr("*", f"{key} AS route_key"), split)
+    task = f"CAST(CASE {without_key} WHEN head_key IS NOT NULL THEN {_drawn_cell(drawn)} END AS INT) AS {DRAWN}"
+    return routed.selectExpr("* EXCEPT (route_key, head_key, head_cells)", task)
+
+
+def _split_keys(plan: RoutingPlan) -> dict[str, Weights]:
+    """The head keys whose rows go to several tasks."""
+    return {key: weights for key, weights in plan.head.items() if len({task for task, _ in weights}) > 1}
+
+
+def _weighed(drawn: str, weights: Weights) -> str:
+    """The task of a draw among some weights, without a table."""
+    ends = accumulate(weight for _, weight in weights)
+    cases = [f"WHEN shiftright({drawn}, 16) < {end} THEN {task}" for (task, _), end in zip(weights, ends, strict=True)]
+    return f"CASE {' '.join(cases)} END"
+
+
+def route_drawn(states: DataFrame, plan: RoutingPlan, key: str) -> DataFrame:
+    """Replace the column ``drawn`` by ``task``: what ``route`` says of the rows that the states were made of."""
+    routed, tail = _on_ring(states, plan, key)
+    split = _split_keys(plan)
+    pinned = {key: weights for key, weights in plan.head.items() if key not in split}
+    task = tail
+    if pinned:
+        routed = _beside_head(routed, pinned)
+        task = f"coalesce(head_cells[0], {tail})"
+    task = f"CAST(coalesce({DRAWN}, {task}) AS INT) AS {TASK}"
+    return _without_tables(routed, plan, task, pinned, DRAWN)
+
+
+def _on_ring(rows: DataFrame, plan: RoutingPlan, key: str) -> tuple[DataFrame, str]:
+    """The rows beside their block of the slot table, and the task of a tail key in SQL."""
+    bits = _block_bits(plan)
+    slotted = rows.selectExpr("*", f"{key} AS route_key").selectExpr(
+        "*", f"{slot('route_key', plan.ring.ring_bits)} AS slot"
+    )
+    at_block = F.expr(f"shiftright(slot, {bits}) = block")
+    routed = slotted.join(F.broadcast(_slot_table(rows.sparkSession, plan)), at_block, "left")
+    within = f"slot & {(1 << bits) - 1}"
+    tail = f"get(block_tasks, {within})"
+    if plan.factors:
+        factor = f"get(block_factors, {within})"
+        tail = f"({tail} + IF({factor} > 1, pmod({bucket_hash('route_key')}, {factor}), 0))"
+    return routed, tail
+
+
+def _beside_head(rows: DataFrame, head: Mapping[str, Weights]) -> DataFrame:
+    """The rows beside the cells of their key, if it is one of these head keys."""
+    return rows.join(F.broadcast(_head_table(rows.sparkSession, head)), F.expr("route_key = head_key"), "left")
+
+
+def _without_tables(
+    routed: DataFrame, plan: RoutingPlan, task: str, head: Mapping[str, Weights], *further: str
+) -> DataFrame:
+    """The rows with their task, and without the columns of the tables that it was looked up in."""
+    factors = ["block_factors"] if plan.factors else []
+    of_head = ["head_key", "head_cells"] if head else []
+    names = ["route_key", "slot", "block", "block_tasks", *factors, *of_head, *further]
+    return routed.selectExpr(f"* EXCEPT ({', '.join(names)})", task)
+
+
+def _drawn_task(drawn: str, plan: RoutingPlan) -> str:
+    """The task that a row without a key draws."""
+    return f"shiftright({drawn} * {len(plan.tasks)}, 32)"
+
+
+def _drawn_cell(drawn: str) -> str:
+    """The task in the cell of a head key's table that a draw falls into: ``draw * cells / 2**32``, rounded down."""
+    return f"get(head_cells, CAST(shiftright({drawn} * size(head_cells), 32) AS INT))"
 
 
 def _block_bits(plan: RoutingPlan) -> int:
@@ -107,11 +191,11 @@ def _in_blocks(by_slot: npt.NDArray[np.int32], size: int) -> pa.ListArray:
     return pa.ListArray.from_arrays(np.arange(0, len(by_slot) + 1, size, dtype=np.int32), pa.array(by_slot, pa.int32()))
 
 
-def _head_table(spark: SparkSession, plan: RoutingPlan) -> DataFrame:
+def _head_table(spark: SparkSession, head: Mapping[str, Weights]) -> DataFrame:
     table = pa.table(
         {
-            "head_key": pa.array(plan.head, pa.string()),
-            "head_cells": pa.array(map(share_cells, plan.head.values()), pa.list_(pa.int32())),
+            "head_key": pa.array(head, pa.string()),
+            "head_cells": pa.array(map(share_cells, head.values()), pa.list_(pa.int32())),
         }
     )
     return spark.createDataFrame(table)

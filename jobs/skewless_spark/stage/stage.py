@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -18,20 +18,28 @@ from skewless.errors import LostRaceError
 from skewless.routing.plan import RoutingPlan
 from skewless.run.attempt import Attempt, Fence
 from skewless.run.directory import STAGE_REPORT, RunDirectory, stage_step
+from skewless.run.step_times import timed
+from skewless_spark.session.spark_jobs import JobsSeen
 from skewless_spark.session.step_lease import leased_step
+from skewless_spark.session.step_times import RUN_QUERY
 from skewless_spark.sources import Tally, require_unchanged
+from skewless_spark.stage.bypass import bypass_outcome
 from skewless_spark.stage.combined_report import combined_report
+from skewless_spark.stage.early_states import early_outcome, makes_early_states, state_partitions
 from skewless_spark.stage.histogram import measure
-from skewless_spark.stage.queue import last_commit, routed_queue, unrouted_queue
-from skewless_spark.stage.reduction import StateCounts, combined_outcome, staged_outcome
-from skewless_spark.stage.splits_seen import SplitsSeen
+from skewless_spark.stage.queue import drawn_queue, last_commit, routed_queue, unrouted_queue
+from skewless_spark.stage.reduction import StateCounts, combined_outcome, kinds_of, staged_outcome
+from skewless_spark.stage.state_counts import CountsRead
 from skewless_spark.states.columns import JobColumns
-from skewless_spark.states.committed_files import BACKLOG, NATIVE, PYTHON, written
+from skewless_spark.states.committed_files import BACKLOG, written
 
 log = logging.getLogger(__name__)
 
 #: Rows of an Arrow batch where rows are reduced as they are read.
 _BATCH_ROWS = 1 << 16
+#: The plan says how many tasks there are and what is broadcast. Adaptive execution would find nothing to change, and
+#: would run each shuffle as a job of its own.
+_ROUTED = {"spark.sql.adaptive.enabled": "false"}
 
 
 def run_stage(spark: SparkSession, run: RunDirectory, stage: int) -> StageReport:
@@ -52,7 +60,9 @@ def run_stage(spark: SparkSession, run: RunDirectory, stage: int) -> StageReport
     step = stage_step(stage)
     if run.commit_of(step):
         return run.report(stage)
-    with leased_step(run, step) as fence:
+    with ExitStack() as held:
+        with timed("take the lease"):
+            fence = held.enter_context(leased_step(run, step))
         # The previous holder of the lease may have committed the stage.
         return run.report(stage) if run.commit_of(step) else _run(spark, run, stage, fence)
 
@@ -60,29 +70,41 @@ def run_stage(spark: SparkSession, run: RunDirectory, stage: int) -> StageReport
 def _run(spark: SparkSession, run: RunDirectory, stage: int, fence: Fence | None) -> StageReport:
     started = time.monotonic()
     job, plan = run.job(), run.plan(stage)
-    # The counts read back are small: as many partitions as the stage has tasks are enough.
-    spark.conf.set("spark.sql.shuffle.partitions", len(plan.tasks))
+    columns, last = JobColumns.of(job), last_commit(run, stage)
+    partitions = state_partitions(columns, plan, last.count("backlog") if last else 0)
+    spark.conf.set("spark.sql.shuffle.partitions", partitions)
     admitted = job.admitted_units(plan.waves)
     require_unchanged(job, admitted)
     attempt = run.new_attempt(stage_step(stage), fence)
-    columns = JobColumns.of(job)
     tally = None if job.counted else Tally()
     counts = StateCounts()
-    seen = SplitsSeen(spark) if plan.engine == "combine" else None
-    with _read_in_splits(spark, job, plan):
-        outcome(spark, run, columns, plan, tally, counts).write.partitionBy("kind").parquet(
-            attempt.path(""), mode="append"
-        )
+    seen = JobsSeen(spark)
+    with _as_planned(spark, job, plan):
+        with timed("build the query"):
+            found, kinds = outcome(spark, run, columns, plan, tally, counts), kinds_of(columns, plan)
+        with timed(RUN_QUERY):
+            if len(kinds) == 1:
+                # Rows of one kind need not be told apart one by one.
+                found.drop("kind").write.parquet(attempt.path(f"kind={kinds[0]}"))
+            else:
+                found.write.partitionBy("kind").parquet(attempt.path(""), mode="append")
     # Checked again after the rows were read: a file may have been rewritten while the wave was read.
     require_unchanged(job, admitted)
-    files = [file for kind in (NATIVE, PYTHON, BACKLOG) for file in written(attempt, kind, f"kind={kind}")]
-    if seen:
-        report = combined_report(spark, run, columns, plan, files, counts, seen, lambda: time.monotonic() - started)
-    else:
-        report = measure(spark, run, columns, plan, files, lambda: time.monotonic() - started)
-    if tally:
-        report = report.model_copy(update=tally.counts)
-    return commit_stage(run, attempt, report, files)
+
+    def seconds() -> float:
+        return time.monotonic() - started
+
+    with timed("read the counts back"):
+        read = CountsRead(run, columns)
+        files = [file for kind in kinds for file in written(attempt, kind, f"kind={kind}", reader=read.take)]
+        if plan.engine == "combine":
+            report = combined_report(spark, run, columns, plan, files, counts, read, seen, seconds)
+        else:
+            report = measure(spark, run, columns, plan, files, read, seconds)
+        counted = tally.counts if tally else {}
+        report = report.model_copy(update={**counted, "work": seen.work()})
+    with timed("commit"):
+        return commit_stage(run, attempt, report, files)
 
 
 def commit_stage(
@@ -132,8 +154,12 @@ def outcome(
         tally: counts the rows that are read.
         counts: counts the rows of states that are made where rows are read.
     """
+    if makes_early_states(columns, plan):
+        return early_outcome(drawn_queue(spark, run, columns, plan, tally), columns, plan)
     if plan.engine == "staged":
         return staged_outcome(routed_queue(spark, run, columns, plan, tally), columns, plan)
+    if plan.engine == "bypass":
+        return bypass_outcome(unrouted_queue(spark, run, columns, plan, tally), columns, plan)
     # Native and Python states read the input separately: there is no exchange that they could share.
     native = unrouted_queue(spark, run, columns, plan, tally) if columns.makes_native else None
     python_tally = tally if native is None else None
@@ -142,13 +168,14 @@ def outcome(
 
 
 @contextmanager
-def _read_in_splits(spark: SparkSession, job: Job, plan: RoutingPlan) -> Iterator[None]:
-    """For the engine ``combine``: read in even splits, as many as there are slots.
+def _as_planned(spark: SparkSession, job: Job, plan: RoutingPlan) -> Iterator[None]:
+    """The settings of a stage's query. Engines that route no rows in stages read in even splits, some for each slot.
 
     Spark's own splits are meant for rows that are shuffled next: few, and padded for files that are slow to open.
     """
     if plan.engine == "staged":
-        yield
+        with _settings(spark, _ROUTED):
+            yield
         return
     admitted = [job.units[ordinal] for ordinal in job.admitted_units(plan.waves)]
     size = sum(unit.size_bytes for unit in admitted if unit.span is None)
@@ -160,7 +187,15 @@ def _read_in_splits(spark: SparkSession, job: Job, plan: RoutingPlan) -> Iterato
         # Keys are numbered per batch, so few large batches cost less. Spark also bounds the bytes of a batch.
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(_BATCH_ROWS),
     }
-    before = {name: str(spark.conf.get(name)) for name in settings if name in spark.conf.getAll}
+    with _settings(spark, settings | (_ROUTED if plan.engine == "bypass" else {})):
+        yield
+
+
+@contextmanager
+def _settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Settings of the session for the time of the block."""
+    given = spark.conf.getAll
+    before = {name: given[name] for name in settings if name in given}
     for name, value in settings.items():
         spark.conf.set(name, value)
     try:

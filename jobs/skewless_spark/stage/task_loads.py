@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from skewless.documents.commit import CommittedFile
 from skewless.documents.stage_report import SplitLoad, TaskLoad
 from skewless.errors import LedgerError
 from skewless.routing.plan import RoutingPlan
-from skewless.run.directory import RunDirectory
 from skewless_spark.stage.reduction import COUNTS
 from skewless_spark.stage.routing import TASK
+from skewless_spark.stage.state_counts import SECONDS, CountsRead
 from skewless_spark.states.committed_files import PYTHON, counting
 
 #: A Python aggregate that takes less time than this per row, or a task that takes less in total, costs next to nothing.
@@ -27,21 +24,15 @@ SLOW_TASK_SECONDS = 0.05
 #: A task's light rows tell how fast it is if there are at least this many of them.
 LEAST_LIGHT_ROWS = 100
 
-#: Rows that are read at a time, some megabytes of counts.
-_BATCH_ROWS = 1 << 18
-_SECONDS = ("key_seconds", "task_seconds", "setup_seconds")
-
 #: Sums over the states of one task; seconds that were not measured are None.
 TaskCounts = Mapping[str, Any]
 
 
-def task_counts(run: RunDirectory, plan: RoutingPlan, files: Sequence[CommittedFile]) -> dict[int, TaskCounts]:
+def task_counts(read: CountsRead, plan: RoutingPlan, files: Sequence[CommittedFile]) -> dict[int, TaskCounts]:
     """The counts of each task, by its number.
 
-    A few columns of numbers are read through Arrow, file by file. That is cheaper than a Spark job, and reads no keys.
-
     Args:
-        run: the run directory.
+        read: reads the counts of files.
         plan: the stage's plan.
         files: what the stage wrote.
 
@@ -53,17 +44,14 @@ def task_counts(run: RunDirectory, plan: RoutingPlan, files: Sequence[CommittedF
         LedgerError: Python states and native states saw different rows.
     """
     python = [file for file in files if file.kind == PYTHON]
-    with ThreadPoolExecutor(max_workers=8) as pool:
-        counted = list(pool.map(lambda file: _summed(run, file, [TASK, *COUNTS]), counting(files)))
-        timed = list(pool.map(lambda file: _summed(run, file, [TASK, "python_rows", *_SECONDS]), python))
-    parts = [part for part in (*counted, *timed) if part is not None]
+    parts = read.sums(counting(files)) + (read.sums(python) if counting(files) != python else [])
     if not parts:
         return {}
     sums = pa.concat_tables(parts, promote_options="default")
     names = [name for name in sums.column_names if name != TASK]
     summed = sums.group_by(TASK, use_threads=False).aggregate([(name, "sum") for name in names])
     # Without Python aggregates nothing was timed. A task that has only carried states has no rows.
-    nothing = {**dict.fromkeys((*COUNTS, "states", "python_rows", "light_rows"), 0), **dict.fromkeys(_SECONDS)}
+    nothing = {**dict.fromkeys((*COUNTS, "states", "python_rows", "light_rows"), 0), **dict.fromkeys(SECONDS)}
     loads: dict[int, TaskCounts] = {}
     for row in summed.to_pylist():
         found = {name: row[f"{name}_sum"] for name in names}
@@ -73,35 +61,9 @@ def task_counts(run: RunDirectory, plan: RoutingPlan, files: Sequence[CommittedF
     return loads
 
 
-def _summed(run: RunDirectory, file: CommittedFile, columns: Sequence[str]) -> pa.Table | None:
-    """The sums of some columns of a file by task; None if it has no rows."""
-    parts = []
-    with run.fs.open(f"{run.root}/{file.path}", "rb") as opened:
-        for batch in pq.ParquetFile(opened, page_checksum_verification=True).iter_batches(
-            _BATCH_ROWS, columns=list(columns)
-        ):
-            table = pa.Table.from_batches([_with_flags(batch)])
-            names = [name for name in table.column_names if name != TASK]
-            part = table.group_by(TASK, use_threads=False).aggregate([(name, "sum") for name in names])
-            parts.append(part.rename_columns([name.removesuffix("_sum") for name in part.column_names]))
-    return pa.concat_tables(parts) if parts else None
-
-
-def _with_flags(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Add ``states`` or ``python_states``, 1 if a state saw rows, and ``light_rows``, rows of keys not timed apart."""
-    if "rows" in batch.schema.names:
-        return batch.append_column("states", pc.greater(batch["rows"], 0).cast(pa.int64()))
-    apart = pc.is_valid(batch["key_seconds"])
-    batch = batch.append_column("python_states", pc.greater(batch["python_rows"], 0).cast(pa.int64()))
-    return batch.append_column("light_rows", pc.if_else(apart, pa.scalar(0, pa.int64()), batch["python_rows"]))
-
-
-def split_loads(run: RunDirectory, files: Sequence[CommittedFile]) -> tuple[SplitLoad, ...]:
+def split_loads(read: CountsRead, files: Sequence[CommittedFile]) -> tuple[SplitLoad, ...]:
     """The loads of the input splits that made Python states, by split number; empty without such states."""
-    python = [file for file in files if file.kind == PYTHON]
-    with ThreadPoolExecutor(max_workers=8) as pool:
-        found = list(pool.map(lambda file: _summed(run, file, [TASK, "python_rows", *_SECONDS]), python))
-    parts = [part for part in found if part is not None]
+    parts = read.sums([file for file in files if file.kind == PYTHON])
     if not parts:
         return ()
     rows = pa.concat_tables(parts, promote_options="default").to_pylist()

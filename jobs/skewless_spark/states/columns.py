@@ -13,7 +13,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 from skewless.documents.job import Job
 from skewless_spark.aggregates.binding import BoundAggregate, bind, native_of, python_of
 from skewless_spark.aggregates.definition import Arguments, NativeAggregate
-from skewless_spark.aggregates.key_text import key_text
+from skewless_spark.aggregates.key_text import key_text, text_literal
 from skewless_spark.sources import ORIGIN, ORIGIN_INDEX
 from skewless_spark.states.python_calls import PythonCall, python_call
 
@@ -62,17 +62,33 @@ class JobColumns:
     @property
     def key(self) -> Column:
         """The key text."""
-        types = [self.job.key_types[name] for name in self.job.spec.key]
-        return key_text([F.col(name) for name in self.keys], types)
+        return F.expr(self._key_sql())
+
+    @property
+    def key_is_text(self) -> bool:
+        """Whether the key text is the key column itself."""
+        return [self.job.key_types[name] for name in self.job.spec.key] == ["string"]
 
     @property
     def routing_key(self) -> Column:
-        """The text by which a row is routed.
+        """The text by which a row is routed, see ``routing_sql``."""
+        return F.expr(self.routing_sql())
+
+    def routing_sql(self, prefix: str = "c") -> str:
+        """The text by which a row is routed, in SQL.
 
         Rows with a null key are spread over all tasks, unless each key must live in one task: then a null key is
         routed by ``NULL_KEY``.
+
+        Args:
+            prefix: of the numbered columns.
         """
-        return F.coalesce(self.key, F.lit(NULL_KEY)) if self.job.forwards_states else self.key
+        text = self._key_sql(prefix)
+        return f"coalesce({text}, {text_literal(NULL_KEY)})" if self.job.forwards_states else text
+
+    def _key_sql(self, prefix: str = "c") -> str:
+        types = [self.job.key_types[name] for name in self.job.spec.key]
+        return key_text([f"{prefix}{number}" for number in range(len(types))], types)
 
     @property
     def makes_native(self) -> bool:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
@@ -23,17 +24,39 @@ _SCHEMA_NOTE = b"org.apache.spark.sql.parquet.row.metadata"
 NATIVE, PYTHON, BACKLOG, RESULT, PUBLISHED = "native", "python", "backlog", "result", "published"
 
 
-def written(attempt: Attempt, kind: str, folder: str, *, keep_empty: bool = False) -> list[CommittedFile]:
-    """The files that an attempt wrote into a folder, with their rows; empty files only if ``keep_empty``."""
+#: Takes a file that was just written, while it is open.
+Reader = Callable[[CommittedFile, pq.ParquetFile], None]
+
+
+def written(
+    attempt: Attempt, kind: str, folder: str, *, keep_empty: bool = False, reader: Reader | None = None
+) -> list[CommittedFile]:
+    """The files that an attempt wrote into a folder, with their rows; empty files only if ``keep_empty``.
+
+    Args:
+        attempt: the attempt.
+        kind: what the files hold.
+        folder: where they are, below the attempt's own folder.
+        keep_empty: whether to list files without rows.
+        reader: called with each listed file, in several threads at once, so that no file is opened twice.
+    """
     fs = attempt.run.fs
 
     def described(path: str) -> CommittedFile:
         with fs.open(path, "rb") as opened:
-            rows = pq.read_metadata(opened).num_rows
-        return attempt.described(kind, path, rows, copied=kind == RESULT)
+            parquet = parquet_of(opened)
+            file = attempt.described(kind, path, parquet.metadata.num_rows, copied=kind == RESULT)
+            if reader and file.rows:
+                reader(file, parquet)
+        return file
 
     with ThreadPoolExecutor(max_workers=8) as pool:
         return [file for file in pool.map(described, attempt.listed(folder)) if file.rows or keep_empty]
+
+
+def parquet_of(opened: Any) -> pq.ParquetFile:
+    """A Parquet file of ours, by its open file: checksums of pages are checked, and times are in microseconds."""
+    return pq.ParquetFile(opened, page_checksum_verification=True, coerce_int96_timestamp_unit="us")
 
 
 def counting(files: Sequence[CommittedFile]) -> list[CommittedFile]:

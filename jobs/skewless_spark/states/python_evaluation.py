@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
+from skewless_spark.aggregates.key_index import KeyIndex
 from skewless_spark.states.python_calls import Batches, Groups, PythonCall, checked, guarded
 
 
@@ -31,6 +32,54 @@ def evaluate_batches(
             yield pa.RecordBatch.from_arrays(columns, names=[*passed, *(call.result for call in calls)])
 
     return evaluate
+
+
+def evaluate_in_order(
+    calls: Sequence[PythonCall], keys: Sequence[str]
+) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+    """For ``mapInArrow``: merge and evaluate states that come sorted by key, with one row per state.
+
+    The batches have the key columns, ``route_key`` unless the key is one column of text, ``rows`` and the state
+    columns; a row without a state has ``python_rows`` null. The result has the key columns, the rows of each key, and
+    a result column per call. No more is held than a batch and the states of one key.
+    """
+
+    def evaluate(batches: Batches) -> Iterator[pa.RecordBatch]:
+        for batch in _whole_keys(batches, keys):
+            text = _text(batch, keys)
+            index = KeyIndex()
+            groups, first_rows = index.number(text)
+            texts = index.keys.cast(pa.string(), safe=False)
+            rows = np.bincount(groups, weights=batch["rows"].fill_null(0).to_numpy(), minlength=len(index))
+            seen = batch["python_rows"].is_valid()
+            of_states = groups[seen.to_numpy(zero_copy_only=False)]
+            states = [batch[call.state].filter(seen).cast(call.types.state) for call in calls]
+            results = [_evaluated(call, one, of_states, texts) for call, one in zip(calls, states, strict=True)]
+            labels = batch.select(keys).take(pa.array(first_rows))
+            columns = [*labels.columns, pa.array(rows.astype(np.int64)), *results]
+            yield pa.RecordBatch.from_arrays(columns, names=[*keys, "rows", *(call.result for call in calls)])
+
+    return evaluate
+
+
+def _text(batch: pa.RecordBatch, keys: Sequence[str]) -> pa.Array:
+    return batch["route_key"] if "route_key" in batch.schema.names else batch[keys[0]].cast(pa.binary())
+
+
+def _whole_keys(batches: Batches, keys: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches that end where a key does."""
+    held: pa.RecordBatch | None = None
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        joined = batch if held is None else pa.concat_batches([held, batch])
+        numbers = _text(joined, keys).dictionary_encode(null_encoding="encode").indices.to_numpy()
+        last = int(np.searchsorted(numbers, numbers[-1]))
+        if last:
+            yield joined.slice(0, last)
+        held = joined.slice(last)
+    if held is not None:
+        yield held
 
 
 def _evaluated(call: PythonCall, states: pa.Array, groups: Groups, texts: pa.Array) -> pa.Array:

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from skewless.document import Frozen
 
-EngineName = Literal["combine", "staged"]
+EngineName = Literal["combine", "bypass", "staged"]
 
 
 class EngineChoice(Frozen):
@@ -21,6 +21,7 @@ class EngineChoice(Frozen):
         keys: different keys among the rows, estimated; 0 where nothing is known.
         states: states that ``combine`` would make, estimated.
         combine_seconds: predicted seconds of one core beyond reading and updating, engine ``combine``.
+        bypass_seconds: the same, engine ``bypass``; 0 where it was no candidate.
         staged_seconds: the same, engine ``staged``.
         sentence: the choice in words.
     """
@@ -31,5 +32,6 @@ class EngineChoice(Frozen):
     keys: int = Field(default=0, ge=0)
     states: int = Field(default=0, ge=0)
     combine_seconds: float = Field(default=0.0, ge=0)
+    bypass_seconds: float = Field(default=0.0, ge=0)
     staged_seconds: float = Field(default=0.0, ge=0)
     sentence: str

@@ -105,6 +105,24 @@ def _folded(rows: Sequence[int], slots: int) -> tuple[int, ...]:
     return tuple((each[:, None] + (np.arange(parts) < more[:, None])).ravel().tolist())
 
 
+class SparkWork(Frozen):
+    """What Spark did, by its own record. Each of these has a price, however few rows there are.
+
+    Attributes:
+        executions: SQL queries that ran jobs.
+        jobs: jobs, those among them that Spark runs to broadcast a small table.
+        tasks: tasks that ended well.
+        shuffle_bytes_written: bytes that tasks wrote for others to read.
+        shuffle_bytes_read: bytes that tasks read of these, each time that they were read.
+    """
+
+    executions: Count
+    jobs: Count
+    tasks: Count
+    shuffle_bytes_written: Count
+    shuffle_bytes_read: Count
+
+
 class StageReport(Document):
     """The record of a committed stage; the planner's only evidence.
 
@@ -122,6 +140,7 @@ class StageReport(Document):
         source_rows: rows that were read of the wave, counted by the reader, where the listing does not
             say how many rows the wave admits: they are mapped, or their number was estimated.
         given_rows: what became of them before they were routed: rows of the map, or the same ones.
+        work: what Spark did for the stage; null where that is not known, or where clusters shared the stage.
     """
 
     stage: int = Field(ge=0, le=LAST_STAGE)
@@ -137,6 +156,7 @@ class StageReport(Document):
     source_rows: Count | None = None
     given_rows: Count | None = None
     splits: tuple[SplitLoad, ...] = ()
+    work: SparkWork | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

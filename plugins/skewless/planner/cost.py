@@ -18,6 +18,8 @@ USUAL_OVERHEAD_SECONDS = 1.5
 #: Seconds that one core takes to send a raw row through the exchange, and back from it in order. Only
 #: the ratio of the three matters; measured with pyspark 4.3 over Parquet (benchmarks B1 and B3).
 ROW_SECONDS = 6e-7
+#: The same for a row of key and arguments alone, in no order.
+SENT_ROW_SECONDS = 2e-7
 
 
 class StageCost(NamedTuple):

@@ -1,19 +1,27 @@
-"""Which engine a run takes: partial states where the rows are read, or rows routed to their tasks.
+"""Which engine a run takes: states where rows are read, one state per key at once, or rows routed in stages.
 
-``combine`` makes a state of every key in every input split and merges those: nothing straggles, and
-hardly anything crosses the network as long as a split has far fewer keys than rows. ``staged`` sends
-every row to its task once and makes one state per key: the better the more keys there are, the bigger
-a state is, or the more it costs to set a key up. The choice is made from a sample of the keys before
-the first stage, and again after it, from exact counts.
+``combine`` makes a state of every key in every input split and merges those: nothing straggles, and hardly anything
+crosses the network as long as a split has far fewer keys than rows. ``bypass`` sends every row to a task once and makes
+one state per key there: the better the more keys there are, the bigger a state is, or the more it costs to set a key
+up. Heavy keys are placed by a sample, and split. ``staged`` does the same wave by wave, and corrects itself after each:
+for rows that cost time, more for some keys than for others. The choice is made from a sample of the keys before the
+first stage, and again after it, from exact counts.
 """
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
+
+from skewless.bounds.makespan import makespan
 from skewless.documents.engine_choice import EngineChoice, EngineName
 from skewless.documents.job import Job
-from skewless.planner.cost import ROW_SECONDS
+from skewless.documents.stage_report import Histogram
+from skewless.planner.cost import ROW_SECONDS, SENT_ROW_SECONDS
 from skewless.planner.forecast.key_counts import KeyCounts
-from skewless.routing.plan import RoutingPlan
+from skewless.planner.placement.pin_or_split import place_whole, pour
+from skewless.routing.plan import LARGEST_PLAN, RoutingPlan
 
 #: Seconds to make, write, shuffle and merge one state, without its content.
 STATE_SECONDS = 5e-7
@@ -24,9 +32,21 @@ MORE_STAGES = 1
 #: A source partition may be so many times as large as a slot's fair share before the slots are taken
 #: to be unevenly fed by splits.
 UNEVEN = 1.5
+#: Aggregates whose rows are declared to take at most this many seconds take about the same for each key: no stage is
+#: needed to find out.
+CHEAP_ROW_SECONDS = 1e-5
+#: A task of ``bypass`` has at most this many keys, so that Spark keeps all their states in a hash map.
+KEYS_OF_A_TASK = 1 << 16
+#: A key is placed by name if it has at least this part of a task's fair share of the rows.
+NAMED_PART = 1 / 64
+#: Keys are split only if the tasks would otherwise take more than so many times as long as evenly loaded slots: a run
+#: in which each key has one state has nothing to merge.
+WHOLE_ENOUGH = 1.03
 
 
-def choose_engine(job: Job, counts: KeyCounts | None, rows: int, splits: int, largest_split: int = 0) -> EngineChoice:
+def choose_engine(
+    job: Job, counts: KeyCounts | None, rows: int, splits: int, largest_split: int = 0, *, named: bool = True
+) -> EngineChoice:
     """The engine for the rows that are left.
 
     Args:
@@ -35,20 +55,21 @@ def choose_engine(job: Job, counts: KeyCounts | None, rows: int, splits: int, la
         rows: to be reduced.
         splits: that ``combine`` would read them in, at least 1.
         largest_split: rows of the largest one; 0 where it is not known.
+        named: whether the texts of heavy keys are known, so that ``bypass`` can split them.
     """
     asked = job.spec.engine
     if not job.splittable:
         return EngineChoice(engine="staged", rows=rows, sentence="staged: not every aggregate can be merged")
-    if asked == "combine":
-        return EngineChoice(engine=asked, rows=rows, splits=splits, sentence="combine, as the spec says")
-    if asked == "staged":
-        return EngineChoice(engine=asked, rows=rows, sentence="staged, as the spec says")
+    if asked != "auto":
+        read = splits if asked == "combine" else 0
+        keys = round(counts.keys_in(rows)) if counts is not None and asked == "bypass" else 0
+        return EngineChoice(engine=asked, rows=rows, splits=read, keys=keys, sentence=f"{asked}, as the spec says")
     if counts is None or not counts.rows:
         return EngineChoice(engine="staged", rows=rows, sentence="staged: nothing is known of the keys yet")
-    return _weighed(job, counts, rows, splits, largest_split)
+    return _weighed(job, counts, rows, splits, largest_split, named=named)
 
 
-def _weighed(job: Job, counts: KeyCounts, rows: int, splits: int, largest_split: int) -> EngineChoice:
+def _weighed(job: Job, counts: KeyCounts, rows: int, splits: int, largest_split: int, *, named: bool) -> EngineChoice:
     keys = counts.keys_in(rows)
     states = min(float(rows), splits * counts.keys_in(rows / splits))
     size = sum(one.state_bytes for one in job.algebra.values())
@@ -56,43 +77,63 @@ def _weighed(job: Job, counts: KeyCounts, rows: int, splits: int, largest_split:
     each = STATE_SECONDS + STATE_BYTE_SECONDS * size + setup
     parallelism = job.spec.routing.parallelism
     stage = MORE_STAGES * (job.spec.routing.stage_overhead or 0.0) * parallelism
-    combine, staged = states * each, rows * ROW_SECONDS + keys * each + stage
-    numbers = f"{states:,.0f} states in {splits:,} splits for {keys:,.0f} keys of {rows:,} rows"
-    if largest_split > UNEVEN * max(1.0, rows / parallelism):
-        engine: EngineName = "staged"
+    seconds: dict[EngineName, float] = {"combine": states * each, "staged": rows * ROW_SECONDS + keys * each + stage}
+    row_seconds = _cheap_row_seconds(job)
+    if row_seconds is not None:
+        hot = 0.0 if named else max(0.0, float(counts.counts.max()) / counts.rows - 1 / parallelism)
+        # While one task has rows of a key that nobody can split, the other slots wait.
+        waiting = hot * rows * (row_seconds + SENT_ROW_SECONDS) * parallelism
+        seconds["bypass"] = rows * SENT_ROW_SECONDS + keys * each + waiting
+    uneven = largest_split > UNEVEN * max(1.0, rows / parallelism)
+    priced = {name: value for name, value in seconds.items() if not (uneven and name == "combine")}
+    engine = min(priced, key=lambda name: priced[name])
+    if uneven:
         words = f"one source partition has {largest_split:,} of {rows:,} rows, and cannot be split"
     else:
-        engine = "combine" if combine <= staged else "staged"
-        words = f"{numbers} cost {combine:,.1f} s of a core, and routing the rows instead {staged:,.1f} s"
+        others = " and ".join(f"{name} {seconds[name]:,.1f} s" for name in ("bypass", "staged") if name in seconds)
+        numbers = f"{states:,.0f} states in {splits:,} splits for {keys:,.0f} keys of {rows:,} rows"
+        words = f"{numbers} cost {seconds['combine']:,.1f} s of a core; sending the rows instead costs {others}"
     return EngineChoice(
         engine=engine, rows=rows, splits=splits, keys=round(keys), states=round(states),
-        combine_seconds=round(combine, 3), staged_seconds=round(staged, 3), sentence=f"{engine}: {words}",
+        combine_seconds=round(seconds["combine"], 3), bypass_seconds=round(seconds.get("bypass", 0.0), 3),
+        staged_seconds=round(seconds["staged"], 3), sentence=f"{engine}: {words}",
     )  # fmt: skip
 
 
-def first_choice(job: Job, counts: KeyCounts | None) -> EngineChoice:
+def _cheap_row_seconds(job: Job) -> float | None:
+    """What a row costs in all aggregates; None if that is not known, or so much that keys may differ."""
+    declared = [one.row_seconds for one in job.algebra.values()]
+    if any(one is None for one in declared):
+        return None
+    total = math.fsum(one for one in declared if one is not None)
+    return total if total <= CHEAP_ROW_SECONDS else None
+
+
+def first_choice(job: Job, counts: KeyCounts | None, *, named: bool = True) -> EngineChoice:
     """The engine of stage 0.
 
     Args:
         job: the frozen job.
         counts: of a sample of the keys; None where there is none.
+        named: whether the sample has their texts.
     """
     largest = max((unit.rows for unit in job.units), default=0)
-    return choose_engine(job, counts, job.rows, job.combine_splits, largest)
+    return choose_engine(job, counts, job.rows, job.combine_splits, largest, named=named)
 
 
-def combine_plan(job: Job, plan: RoutingPlan, choice: EngineChoice) -> RoutingPlan:
-    """A plan that takes in everything from a plan's waves on, and routes nothing.
+def plan_of_choice(job: Job, plan: RoutingPlan, choice: EngineChoice, seen: Histogram | None = None) -> RoutingPlan:
+    """A plan for an engine that takes in everything from a plan's waves on: ``combine`` or ``bypass``.
 
     Args:
         job: the frozen job.
         plan: of this epoch as it would be staged, or the last one with the epoch of this one.
         choice: the engine's.
+        seen: the keys of a sample, or of the stages so far; None where nothing is known.
     """
     first = plan.waves[0] if not plan.epoch else plan.waves[1]
-    return plan.model_copy(
+    taken = plan.model_copy(
         update={
-            "engine": "combine",
+            "engine": choice.engine,
             "waves": (first, len(job.waves)),
             "head": {},
             "budget_rows": None,
@@ -100,3 +141,27 @@ def combine_plan(job: Job, plan: RoutingPlan, choice: EngineChoice) -> RoutingPl
             "sentence": choice.sentence,
         }
     )
+    return _with_tasks(job, taken, choice, seen) if choice.engine == "bypass" else taken
+
+
+def _with_tasks(job: Job, plan: RoutingPlan, choice: EngineChoice, seen: Histogram | None) -> RoutingPlan:
+    """As many tasks per reducer as its keys need, and heavy keys placed on them."""
+    reducers = len(plan.ring.tokens)
+    wanted = max(1.0, choice.keys / (reducers * KEYS_OF_A_TASK))
+    most = 1 << (LARGEST_PLAN // reducers).bit_length() - 1
+    factor = min(1 << math.ceil(math.log2(wanted)), most)
+    tasks = reducers * factor
+    head = {}
+    if seen is not None:
+        least = NAMED_PART * seen.seen_rows / tasks
+        heavy = sorted((-rows, key) for key, (rows, _) in seen.head.items() if rows >= max(1.0, least))
+        rows = np.array([-count for count, _ in heavy], dtype=np.float64)
+        # Spark's hash gives each task about as many of the other rows.
+        others = np.full(tasks, (seen.seen_rows - rows.sum()) / tasks)
+        placed = place_whole(rows, others)
+        slots = job.spec.routing.parallelism
+        if makespan(others + placed.loads(rows, tasks), slots) > WHOLE_ENOUGH * seen.seen_rows / min(slots, tasks):
+            placed = pour(rows, others)
+        head = placed.as_head([key for _, key in heavy])
+    factors = dict.fromkeys(plan.ring.tokens, factor) if factor > 1 else {}
+    return plan.model_copy(update={"factors": factors, "head": head})

@@ -24,7 +24,7 @@ from skewless.documents.stage_report import Histogram, StageReport, TaskLoad
 from skewless.planner.budget import Budget, choose_budget
 from skewless.planner.cost import overhead_rows_before, row_seconds_before
 from skewless.planner.drift import drift
-from skewless.planner.engine_choice import combine_plan
+from skewless.planner.engine_choice import plan_of_choice
 from skewless.planner.forecast.forecast import Forecast
 from skewless.planner.forecast.forecast_error import UNCHECKED
 from skewless.planner.forecast.key_sample import KeySample
@@ -238,16 +238,18 @@ def _name(job: Job) -> str:
     return job.warm_from[0].rstrip("/").rpartition("/")[2] if job.warm_from else "of last time"
 
 
-def first_decision(job: Job, plan: RoutingPlan, choice: EngineChoice) -> Decision:
+def first_decision(job: Job, plan: RoutingPlan, choice: EngineChoice, sample: KeySample | None = None) -> Decision:
     """The decision about stage 0.
 
     Args:
         job: the frozen job.
         plan: the first plan as a staged run has it.
         choice: of the engine.
+        sample: of the keys, if one was taken.
     """
-    if choice.engine == "combine":
-        chosen, sentence = combine_plan(job, plan, choice), choice.sentence
+    if choice.engine != "staged":
+        seen = sample.histogram(plan.ring.ring_bits, job.spec.routing.head_limit) if sample else None
+        chosen, sentence = plan_of_choice(job, plan, choice, seen), choice.sentence
     else:
         chosen, sentence = plan, f"{choice.sentence}; {plan.sentence}" if plan.sentence else choice.sentence
     return Decision(

@@ -18,7 +18,7 @@ from skewless.errors import PlanError, nearest
 from skewless.planner.budget import USUAL_BUDGET, Budget, choose_budget, guarded
 from skewless.planner.cost import stage_cost
 from skewless.planner.drift import drifted_sentence
-from skewless.planner.engine_choice import choose_engine, combine_plan
+from skewless.planner.engine_choice import choose_engine, plan_of_choice
 from skewless.planner.explanation import candidate_of, certificate_of, sentence_of
 from skewless.planner.forecast.forecast import Forecast
 from skewless.planner.forecast.forecast_error import dispersion, misses
@@ -46,7 +46,7 @@ def plan_next_stage(job: Job, plan: RoutingPlan, report: StageReport, earlier: S
     _refuse_unlike(plan, report)
     if job.spec.mode == "observe":
         return _observed(job, plan, report, earlier)
-    if plan.engine == "combine":  # it took in all there was
+    if plan.takes_all:
         return _finished(report.stage + 1, plan.policy)
     revised = _revised_engine(job, plan, report)
     if revised is not None:
@@ -83,7 +83,7 @@ def plan_next_stage(job: Job, plan: RoutingPlan, report: StageReport, earlier: S
 def _observed(job: Job, plan: RoutingPlan, report: StageReport, earlier: Sequence[StageReport]) -> Decision:
     """What would have been decided, with the plan that policy ``static`` goes on with."""
     enacted = plan_next_stage(job.enacted, plan, report, earlier)
-    if enacted.next_plan is None or enacted.next_plan.engine == "combine":
+    if enacted.next_plan is None or enacted.next_plan.takes_all:
         return enacted  # nothing is routed any more, so there is nothing to observe
     # It decides about the ring that there is, which has the tokens of the enacted policy.
     routing = job.spec.routing.model_copy(update={"tokens": job.enacted.spec.routing.initial_tokens})
@@ -100,17 +100,18 @@ def _observed(job: Job, plan: RoutingPlan, report: StageReport, earlier: Sequenc
 
 
 def _revised_engine(job: Job, plan: RoutingPlan, report: StageReport) -> Decision | None:
-    """After the first stage, ``auto`` may find that what is left is better combined where it is read."""
+    """After the first stage, ``auto`` may find that what is left is better not taken in stages."""
     rows = report.backlog_rows + job.admitted_rows((plan.waves[1], len(job.waves)))
     if job.spec.engine != "auto" or report.stage > 0 or not rows:
         return None
-    choice = choose_engine(job, KeyCounts.of_report(report), rows, job.combine_splits)
+    places = POLICIES[plan.policy].places
+    choice = choose_engine(job, KeyCounts.of_report(report), rows, job.combine_splits, named=places)
     if choice.engine == "staged":
         return None
     here = plan.model_copy(update={"epoch": plan.epoch + 1})
     return Decision(
         stage=here.epoch, policy=plan.policy, engine=choice, queued_rows=rows, candidates=(), certificate=None,
-        sentence=choice.sentence, next_plan=combine_plan(job, here, choice),
+        sentence=choice.sentence, next_plan=plan_of_choice(job, here, choice, report.histogram if places else None),
     )  # fmt: skip
 
 
@@ -169,7 +170,7 @@ def _refuse_unlike(plan: RoutingPlan, report: StageReport) -> None:
         raise PlanError("planner", f"the report of stage {plan.epoch}", f"that of stage {report.stage}")
     if plan.waves != report.waves:
         raise PlanError(f"report of stage {report.stage}", f"the waves {plan.waves} of its plan", str(report.waves))
-    if plan.engine == "staged" and [str(task) for task in plan.tasks] != [load.task for load in report.tasks]:
+    if plan.engine != "combine" and [str(task) for task in plan.tasks] != [load.task for load in report.tasks]:
         raise PlanError(
             f"report of stage {report.stage}", f"the {len(plan.tasks)} tasks of its plan", f"{len(report.tasks)} others"
         )

@@ -138,10 +138,10 @@ def counted_run(job: Job, reports: Sequence[StageReport], policy: str, plan: Rou
     """The run behind ``replay``, with its plans and reports.
 
     Another policy may begin with another ring: the recorded counts are taken by the slots of that one. A first plan of
-    engine ``combine`` routes nothing, so it is no beginning of a run that is routed.
+    another engine than ``staged`` is no beginning of a run in stages.
     """
     changed = _under(job, policy)
-    plan = first_plan(changed) if plan is None or plan.engine == "combine" else plan
+    plan = first_plan(changed) if plan is None or plan.takes_all else plan
     counts = WaveCounts.of_reports(job, reports, 1 << plan.ring.ring_bits)
 
     def follow(now: RoutingPlan, so_far: Sequence[StageReport]) -> tuple[RoutingPlan | None, str]:

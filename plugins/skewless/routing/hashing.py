@@ -56,6 +56,44 @@ def origin_hash(origin: int) -> int:
     return mmh3.hash(struct.pack("<q", origin), KEY_SEED, signed=False)
 
 
+#: Texts of more bytes are hashed one by one: a step for each of their words would be a step for few of them.
+_LONG_TEXT_BYTES = 256
+
+
+def key_hashes(data: npt.NDArray[np.uint8], ends: npt.NDArray[np.int64]) -> Words:
+    """``key_hash`` of many texts at once; unsigned, shape ``(texts,)``.
+
+    Args:
+        data: the bytes of all texts, one after the other.
+        ends: where each begins, and where the last one ends, shape ``(texts + 1,)``.
+    """
+    lengths = np.diff(ends)
+    words = -(-lengths // 4)
+    hashes = np.empty(len(lengths), dtype=np.uint32)
+    short = np.flatnonzero(lengths <= _LONG_TEXT_BYTES)
+    for size in np.unique(words[short]).tolist():
+        some = short[words[short] == size]
+        state = np.full(len(some), KEY_SEED, dtype=np.uint32)
+        for word in range(size):
+            state = mixed(state, _word(data, ends[some], lengths[some], 4 * word))
+        hashes[some] = finished(state, 4 * size)
+    for one in np.flatnonzero(lengths > _LONG_TEXT_BYTES).tolist():
+        text = data[ends[one] : ends[one + 1]].tobytes()
+        hashes[one] = mmh3.hash(text + b"\0" * (-len(text) % 4), KEY_SEED, signed=False)
+    return hashes
+
+
+def _word(
+    data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], place: int
+) -> Words:
+    """Four bytes of each text as a number, the lowest first; NUL behind the end of a text."""
+    word = np.zeros(len(starts), dtype=np.uint32)
+    for byte in range(4):
+        within = place + byte < lengths
+        word[within] |= data[starts[within] + place + byte].astype(np.uint32) << np.uint32(8 * byte)
+    return word
+
+
 #: Bits of an origin that hold the row's offset within its source partition.
 OFFSET_BITS = 40
 

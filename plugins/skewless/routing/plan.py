@@ -63,7 +63,8 @@ class RoutingPlan(Document):
     Attributes:
         epoch: the number of the plan, and of the stage that it routes.
         policy: the policy that made it.
-        engine: ``staged``; or ``combine``, which routes nothing and takes in all that is left.
+        engine: ``staged``; or one that takes in all that is left: ``combine``, which routes nothing, or ``bypass``,
+            which routes head keys as the plan says, and tail keys by a hash of Spark's own instead of by the ring.
         ring: says where tail keys go.
         factors: elasticity factor of each reducer, a power of two; 1 where not named.
         head: for each head key (its key text) the weights of its tasks.
@@ -80,7 +81,7 @@ class RoutingPlan(Document):
 
     epoch: int = Field(ge=0, le=LAST_STAGE)
     policy: str
-    engine: Literal["combine", "staged"] = "staged"
+    engine: Literal["combine", "bypass", "staged"] = "staged"
     waves: tuple[int, int]
     ring: Ring
     factors: dict[int, int] = Field(default_factory=dict)
@@ -117,6 +118,11 @@ class RoutingPlan(Document):
         """Spare what another plan has derived from its tasks, if it has the same ones: thousands, on a large ring."""
         if self.ring is other.ring and self.factors == other.factors:
             self.__dict__.update((name, other.__dict__[name]) for name in _OF_TASKS if name in other.__dict__)
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether its stage takes in all rows that are left, and so is the last one."""
+        return self.engine != "staged"
 
     @cached_property
     def tasks(self) -> tuple[VirtualTask, ...]:

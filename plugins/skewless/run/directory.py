@@ -5,6 +5,7 @@
     RUN/stages/0000/attempts/ID/...  RUN/stages/0000/COMMIT.json
     RUN/result/attempts/ID/...       RUN/result/COMMIT.json
     RUN/quality/attempts/ID/...      RUN/quality/COMMIT.json
+    RUN/times/stage-0.json ...       for people, not part of any commit
 
 Every file outside ``attempts`` is written once; the first writer wins. An attempt writes where nobody else does, and
 only a COMMIT makes its files count. Beside the attempts of a step lie the records of its fence, which nobody reads once
@@ -48,9 +49,23 @@ def stage_step(stage: int) -> str:
 class RunDirectory(Storage):
     """The documents and commits of one run. See ``Storage`` for its arguments."""
 
+    _parsed: tuple[bytes, Job] | None = None
+
     def job(self) -> Job:
-        """The frozen job."""
-        return self.read("job.json", Job)
+        """The frozen job.
+
+        Its text is read and compared at each call, but parsed once: an input of 100,000 files takes seconds to parse.
+        """
+        text = self.text_of("job.json")
+        if self._parsed is None or self._parsed[0] != text:
+            self._parsed = text, Job.from_sealed(text, where=self.path("job.json"))
+        return self._parsed[1]
+
+    def begin(self, job: Job) -> Job:
+        """Write the frozen job, unless another process was first; the one that counts."""
+        if self.write_once("job.json", job):
+            self._parsed = self.text_of("job.json"), job
+        return self.job()
 
     def plan(self, epoch: int) -> RoutingPlan:
         """The routing plan of an epoch."""

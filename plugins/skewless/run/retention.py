@@ -149,7 +149,7 @@ def _routed(run: RunDirectory) -> bool:
     """Whether rows were routed in it; one whose last plan cannot be read is not known to be no guide."""
     try:
         last = max(0, run.committed_stages() - 1)
-        return bool(run.fields(f"plans/{last:04d}.json", RoutingPlan)["engine"] == "staged")
+        return bool(run.fields(f"plans/{last:04d}.json", RoutingPlan)["engine"] != "combine")
     except (SkewlessError, LookupError):
         return True
 

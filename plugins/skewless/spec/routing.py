@@ -109,7 +109,7 @@ class Routing(Frozen):
         default=4, ge=0, le=50, description="halving, doubling: how often one reducer may be relieved.", examples=[6]
     )
     choices: int = Field(
-        default=2, ge=1, le=64, description="partial_key: candidate tasks of each key (d).", examples=[3]
+        default=2, ge=1, le=64, description="partial_key: tasks that each key may go to (d).", examples=[3]
     )
     capacity: float = Field(
         default=1.1, ge=1, le=100, description="bounded_load: rows a task may have, as a multiple of the fair share.",

@@ -66,10 +66,11 @@ class JobSpec(Document):
         examples=[{"clicks": "count", "visitors": {"function": "approx_count_distinct", "column": "visitor"}}],
         json_schema_extra={"additionalProperties": False},
     )
-    engine: Literal["auto", "combine", "staged"] = Field(
+    engine: Literal["auto", "combine", "bypass", "staged"] = Field(
         default="auto",
-        description="combine: states are made where rows are read, and merged; staged: rows are routed to their "
-        "tasks; auto takes what costs less.",
+        description="combine: states are made where rows are read, and merged; bypass: each row is sent to one task, "
+        "which makes the only state of its key, and heavy keys are split; staged: rows are routed to their tasks, wave "
+        "by wave; auto takes what costs less.",
         examples=["staged"],
     )
     state: Literal["merge", "forward"] | None = Field(

@@ -54,7 +54,7 @@ def begin(argv: Sequence[str], environment: Mapping[str, str], folder: Path, out
         dict(environment),
         file_actions=[
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-            (os.POSIX_SPAWN_OPEN, 1, str(output), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600),
+            (os.POSIX_SPAWN_OPEN, 1, str(output), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600),
             (os.POSIX_SPAWN_DUP2, 1, 2),
             *((os.POSIX_SPAWN_CLOSE, descriptor) for descriptor in _inheritable()),
         ],
@@ -84,7 +84,7 @@ def ask(sessions: Mapping[Session, signal.Signals], seconds: float) -> None:
     for session, sign in sessions.items():
         if session.leads():
             _signal([session.pid], sign)
-    _await_end(sessions, seconds)
+    await_end(sessions, seconds)
 
 
 def end(sessions: Collection[Session], seconds: float) -> None:
@@ -97,21 +97,22 @@ def end(sessions: Collection[Session], seconds: float) -> None:
     for sign in (signal.SIGTERM, signal.SIGKILL):
         for session in sessions:
             _signal(session.processes(), sign)
-        _await_end(sessions, seconds)
+        await_end(sessions, seconds)
+
+
+def await_end(sessions: Iterable[Session], seconds: float) -> None:
+    """Wait until all processes of sessions have ended, for some seconds at most."""
+    deadline = time.monotonic() + seconds
+    while any(session.processes() for session in sessions) and time.monotonic() < deadline:
+        _reap()
+        time.sleep(0.2)
+    _reap()
 
 
 def born(pid: int) -> int | None:
     """When a living process was started, in clock ticks since boot."""
     fields = _stat(pid)
     return int(fields[19]) if fields and fields[0] != "Z" else None
-
-
-def _await_end(sessions: Iterable[Session], seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while any(session.processes() for session in sessions) and time.monotonic() < deadline:
-        _reap()
-        time.sleep(0.2)
-    _reap()
 
 
 def _signal(pids: Iterable[int], sign: signal.Signals) -> None:

@@ -114,3 +114,7 @@ class ConnectedStep:
     def stop(self) -> int:
         """Ask it to end, upon which the server stops its jobs; returns how many processes there were."""
         return stop_tree(self._process.pid) if self._process.poll() is None else 0
+
+    def close(self) -> None:
+        """Let go of the step, which ends if it has not."""
+        self.stop()

@@ -7,6 +7,7 @@ read the folder of logs, on a laptop or on a shared volume, none is needed: they
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from typing import Any
 
 from airflow.executors.local_executor import LocalExecutor
@@ -15,10 +16,25 @@ from airflow.executors.local_executor import LocalExecutor
 TRIGGERER_OPTIONS = ("--skip-serve-logs",)
 
 
+#: What every task imports, Airflow's side of it and ours. With it, a task begins about two seconds of CPU time earlier.
+PRELOADED = (
+    "airflow.sdk.execution_time.supervisor",
+    "airflow.sdk.execution_time.task_runner",
+    "airflow.dag_processing.dagbag",
+    "skewless_airflow.dags.catalog",
+)
+
+
 class LogFilesExecutor(LocalExecutor):
-    """Airflow's LocalExecutor without its log server."""
+    """Airflow's LocalExecutor without its log server, and with workers that have imported what tasks need."""
 
     serve_logs = False
+
+    def start(self) -> None:
+        """Import once what tasks need, before the workers are forked, which fork the tasks."""
+        for name in PRELOADED:
+            import_module(name)
+        super().start()
 
     def get_task_log(self, ti: Any, try_number: int) -> tuple[list[str], list[str]]:  # noqa: ARG002  # Airflow's signature
         """A note instead of lines: with an answer from here Airflow does not ask a log server."""

@@ -12,6 +12,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 from skewless.documents.decision import Decision
 from skewless.planner.planner import plan_next_stage
 from skewless.run.directory import RunDirectory
+from skewless.run.step_times import timed_step
 from skewless_airflow.observability.links import (
     DecisionLink,
     SkewReportLink,
@@ -49,7 +50,8 @@ class PlanStageOperator(BaseOperator):
             if ended is not None:
                 raise AirflowSkipException(f"stage {ended.stage - 1} was the last: {ended.sentence}")
             begun = time.monotonic_ns()
-            report, decision = run.report(self.stage - 1), run.decide(self.stage, plan_next_stage)
+            with timed_step(run, f"decision {self.stage}", time.time):
+                report, decision = run.report(self.stage - 1), run.decide(self.stage, plan_next_stage)
             emit(stage_gauges(report, decision, time.monotonic_ns() - begun), self.dag_id, self.stage)
         for line in planning_lines(report, decision):
             log.info(line)

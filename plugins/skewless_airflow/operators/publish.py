@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import time
 from typing import Any
 
 import structlog
@@ -11,6 +12,7 @@ from airflow.sdk.execution_time.context import InletEventsAccessors
 from pydantic import JsonValue
 
 from skewless.run.publication import publish, record_of, turns_folder
+from skewless.run.step_times import timed_step
 from skewless.run.summary import run_facts
 from skewless_airflow.observability.lineage import published_lineage
 from skewless_airflow.observability.links import (
@@ -52,8 +54,9 @@ class PublishOperator(BaseOperator):
         run, dag_run = run_directory(context["dag_run"], self.group), context["dag_run"]
         with end_with_sentence():
             again = record_of(run) is not None
-            turns = Turns(open_store(turns_folder(run.job().output_path)))
-            published = publish(run, turns, dt.datetime.now(tz=dt.UTC))
+            with timed_step(run, "publish", time.time):
+                turns = Turns(open_store(turns_folder(run.job().output_path)))
+                published = publish(run, turns, dt.datetime.now(tz=dt.UTC))
             if (over := published.superseded) is not None:
                 log.warning(
                     "superseded: a later run of the day has published", path=published.path, turn=published.turn,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from skewless.errors import RunDirectoryError
 from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, RunDirectory
 from skewless.run.publication import require_passed
 from skewless.spec import SparkSizing
+from skewless_airflow.connect.driver import DriverSettings, DriverStep, warm
 from skewless_airflow.connect.step import ConnectAddress, ConnectedStep, connect_address, local_server
 from skewless_airflow.observability.links import (
     QualityReportLink,
@@ -66,7 +67,7 @@ class SkewlessSparkOperator(SparkSubmitOperator):
         self.entry_args = list(entry_args)
         self.group = group
         self.spark_application = self.spark_address = ""
-        self._connected: ConnectedStep | None = None
+        self._followed: ConnectedStep | DriverStep | None = None
 
     def execute(self, context: Context) -> None:
         """Run the entry, then verify its commit."""
@@ -82,7 +83,10 @@ class SkewlessSparkOperator(SparkSubmitOperator):
             self.conf = {**(self.conf or {}), **sizing}
             server = self._server(sizing)
             try:
-                if server is None:
+                driver = self._driver(run, server)
+                if driver is not None:
+                    self._request(context, driver, server)
+                elif server is None:
                     self._submit(context)
                 else:
                     self._connect(context, server)
@@ -110,20 +114,56 @@ class SkewlessSparkOperator(SparkSubmitOperator):
         log.warning("the size is the Spark Connect server's, not what the job asks for", **sizing)
         return server
 
+    def _driver(self, run: RunDirectory, server: ConnectAddress | None) -> DriverSettings | None:
+        """The run's driver on this machine; None if the step is to have a process of its own."""
+        if not warm():
+            return None
+        if server is not None:
+            return DriverSettings(str(run), (), server.environment(), self._conn_id)
+        hook = self._hook = self._get_hook()
+        here = hook._connection["master"].startswith("local") and hook._connection["deploy_mode"] != "cluster"  # noqa: SLF001
+        told_of_parent = self._openlineage_inject_parent_job_info or self._openlineage_inject_transport_info
+        if not here or told_of_parent or hook._post_submit_commands:  # noqa: SLF001
+            return None
+        hook._name = self.dag_id  # noqa: SLF001  # the driver's, for all of its steps
+        words = hook._build_spark_submit_command(self.application)  # noqa: SLF001  # the hook offers no other way
+        submit = words[: len(words) - 1 - len(self.application_args or ())]
+        # Neither its UI nor its block manager asks for a password.
+        environment = {"SPARK_LOCAL_IP": "127.0.0.1", **os.environ, **(hook._env or {})}  # noqa: SLF001
+        return DriverSettings(str(run), tuple(submit), environment, self._conn_id)
+
+    def _request(self, context: Context, driver: DriverSettings, server: ConnectAddress | None) -> None:
+        """Let the run's driver run the entry."""
+        entry = Path(self.application).name
+        log.info("%sRun %s in the run's driver%s", GROUP, entry, " on Spark Connect" if server else "")
+        arguments, last = self.application_args or [], self.step == QUALITY_STEP
+        self._follow(context, entry, lambda: DriverStep(entry, arguments, driver, last=last), server)
+
     def _connect(self, context: Context, server: ConnectAddress) -> None:
-        """Run the entry as a client of a server."""
+        """Run the entry as a client of a server, in a process of its own."""
         entry = Path(self.application)
         log.info("%sRun %s on Spark Connect", GROUP, entry.name)
-        with local_server() if server.local else nullcontext():
-            step = self._connected = ConnectedStep(entry, self.application_args or [], server.environment())
+        arguments, environment = self.application_args or [], server.environment()
+        self._follow(context, entry.name, lambda: ConnectedStep(entry, arguments, environment), server)
+
+    def _follow(
+        self,
+        context: Context,
+        entry: str,
+        begin: Callable[[], ConnectedStep | DriverStep],
+        server: ConnectAddress | None,
+    ) -> None:
+        """Begin a step, with its server if that is local, and log what it says until it ends."""
+        with local_server() if server is not None and server.local else nullcontext():
+            step = self._followed = begin()
             try:
                 for line in self._told(step.lines(), context):
                     log.info(line)
                 code = step.exit_code()
             finally:
-                step.stop()  # it must not run beside the next attempt
+                step.close()  # it must not run beside the next attempt
         if code:
-            raise AirflowException(f"{entry.name} ended with exit code {code}")
+            raise AirflowException(f"{entry} ended with exit code {code}")
 
     def _submit(self, context: Context) -> None:
         """Let the provider submit, with a log that is grouped for reading."""
@@ -153,8 +193,8 @@ class SkewlessSparkOperator(SparkSubmitOperator):
 
     def on_kill(self) -> None:
         """Stop Spark: ask first, so that the cluster is told, and end the driver's Python, which would run on alone."""
-        if self._connected is not None:
-            log.info("stopping the step and what it runs on Spark Connect", processes=self._connected.stop())
+        if self._followed is not None:
+            log.info("stopping the step and what it runs", processes=self._followed.stop())
         process = getattr(self._hook, "_submit_sp", None)
         if process is not None and process.poll() is None:
             log.info("stopping spark-submit", processes=stop_tree(process.pid))

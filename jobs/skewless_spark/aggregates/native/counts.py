@@ -23,6 +23,7 @@ COUNT = NativeAggregate(
     merge=merged_by(F.sum),
     evaluate=the_state,
     needs_column=False,
+    combines_exactly=lambda _: True,
 )
 COUNT_IF = NativeAggregate(
     "count_if",
@@ -30,6 +31,7 @@ COUNT_IF = NativeAggregate(
     update=lambda arguments, _: (F.count_if(arguments.columns[0]),),
     merge=merged_by(F.sum),
     evaluate=the_state,
+    combines_exactly=lambda _: True,
 )
 
 

@@ -24,7 +24,8 @@ def _hashed(arguments: Arguments) -> Column:
     if spark_type in _SKETCH_TYPES:
         return value
     # Spark hashes null to a number like any other, but null is not a value.
-    return F.when(value.isNotNull(), F.xxhash64(canonical_text(value, spark_type)))
+    text = F.expr(canonical_text(arguments.names[0], spark_type))
+    return F.when(value.isNotNull(), F.xxhash64(text))
 
 
 class DistinctOptions(Options):

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from skewless.aggregates.argument_types import anything, orderable_required
 from skewless_spark.aggregates.definition import Arguments, NativeAggregate
-from skewless_spark.aggregates.native.simple_states import Function, Options, merged_by, of_itself, the_state
+from skewless_spark.aggregates.native.simple_states import Function, Options, merged_by, no_floats, of_itself, the_state
 
 MIN = of_itself("min", orderable_required, F.min)
 MAX = of_itself("max", orderable_required, F.max)
@@ -46,6 +46,7 @@ def _beside(name: str, function: Function, tie: Callable[[Column], Column]) -> N
         further={"by": orderable_required},
         state_bytes=48,
         reads_origin=True,
+        combines_exactly=no_floats,
     )
 
 
@@ -82,6 +83,7 @@ def _at_the_end(name: str, beside: Callable[..., Column], extreme: Function) -> 
         options=OrderOptions,
         state_bytes=32,
         reads_origin=True,
+        combines_exactly=no_floats,
     )
 
 

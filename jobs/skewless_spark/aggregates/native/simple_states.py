@@ -19,6 +19,11 @@ class Options(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
+def no_floats(spark_types: Sequence[str]) -> bool:
+    """For ``combines_exactly``: floating-point sums are rounded at each step, and 0.0 equals -0.0."""
+    return not any("float" in kind or "double" in kind for kind in spark_types)
+
+
 def of_itself(name: str, accepts: Callable[[str], str], function: Function) -> NativeAggregate:
     """An aggregate whose state is its result, and whose states it merges itself, like ``max``."""
     return NativeAggregate(
@@ -27,6 +32,7 @@ def of_itself(name: str, accepts: Callable[[str], str], function: Function) -> N
         update=lambda arguments, _: (function(arguments.columns[0]),),
         merge=merged_by(function),
         evaluate=the_state,
+        combines_exactly=no_floats,
     )
 
 

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from skewless.aggregates.argument_types import decimal_digits, number_required
 from skewless_spark.aggregates.definition import Arguments, NativeAggregate
-from skewless_spark.aggregates.native.simple_states import merged_by
+from skewless_spark.aggregates.native.simple_states import merged_by, no_floats
 
 
 def _evaluate_sum(states: Sequence[Column], options: object, spark_type: str) -> Column:
@@ -72,6 +72,7 @@ SUM = NativeAggregate(
     update=lambda arguments, _: (F.sum(arguments.columns[0]),),
     merge=merged_by(F.sum),
     evaluate=_evaluate_sum,
+    combines_exactly=no_floats,
 )
 AVG = NativeAggregate(
     "avg",
@@ -79,4 +80,5 @@ AVG = NativeAggregate(
     update=_update_avg,
     merge=merged_by(F.sum),
     evaluate=_evaluate_avg,
+    combines_exactly=lambda types: decimal_digits(types[0]) is not None,
 )

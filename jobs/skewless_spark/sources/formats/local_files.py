@@ -22,7 +22,7 @@ def files_below(root: str, hidden: Callable[[str], bool]) -> Iterator[str]:
 
     Args:
         root: the path.
-        hidden: whether a relative path is not data, by its name or the name of a folder in it.
+        hidden: whether a file or a folder is not data, by its name.
 
     Raises:
         InputError: something there is not a plain file, or a folder cannot be listed.
@@ -31,11 +31,12 @@ def files_below(root: str, hidden: Callable[[str], bool]) -> Iterator[str]:
         yield _regular(root)
         return
     for folder, inner, names in os.walk(root, onerror=_refuse_unlisted):
-        inner[:] = [name for name in inner if not hidden(os.path.relpath(f"{folder}/{name}", root))]
+        # No folder above is hidden, or it would not have been entered.
+        inner[:] = [name for name in inner if not hidden(name)]
         for name in inner:
             _refuse_linked(f"{folder}/{name}")
         for name in names:
-            if not hidden(os.path.relpath(f"{folder}/{name}", root)):
+            if not hidden(name):
                 yield _regular(f"{folder}/{name}")
 
 

@@ -1,9 +1,9 @@
-"""Keys with a few candidate tasks each, and rows that go to the least loaded of them: Greedy-d.
+"""Greedy-d: each key has a few choices (tasks that may get its rows), and rows go to the least loaded of them.
 
 What ``partial_key``, ``d_choices`` and ``w_choices`` have in common. The published methods send one
-row after the other to the least loaded candidate of its key (PKG, section 3; Azar et al. 1999). A
+row after the other to the least loaded choice of its key (PKG, section 3; Azar et al. 1999). A
 plan is made once for a stage, from counts. So whole counts are placed at once, heaviest key first: the rows of a key
-fill its candidates up to one level, on top of the load they have already.
+fill its choices up to one level, on top of the load they have already.
 """
 
 from __future__ import annotations
@@ -20,64 +20,62 @@ import numpy.typing as npt
 from skewless.planner.placement.pin_or_split import SLIVER
 from skewless.planner.placement.placement import Indices, Placement, Rows
 
-#: Seed of the seeds of the candidates' hashes; neither the ring's nor that of the buckets.
+#: Seed of the seeds of the choices' hashes; neither the ring's nor that of the buckets.
 CHOICE_SEED = 0xC401CE
 #: The head are the keys with at least 1 / (HEAD_PARTS * tasks) of the rows (Nasir et al. 2016).
 HEAD_PARTS = 5
-#: By which part of all rows the tasks of some keys together may be overloaded when the number of candidates is chosen,
+#: By which part of all rows the tasks of some keys together may be overloaded when the number of choices is chosen,
 #: however many tasks they are (Nasir et al. 2016).
 EPSILON = 1e-4
 
 
-def candidates(key: str, tasks: int, choices: int) -> Sequence[int]:
-    """The candidate tasks of a key: distinct, the same in every stage, independent of the ring.
+def choices_of(key: str, tasks: int, count: int) -> Sequence[int]:
+    """The choices of a key: distinct tasks, the same in every stage, independent of the ring.
 
     The first steps of a shuffle (Fisher and Yates 1938) of all tasks, with one independent hash of
-    the key for each step. So none comes twice, and a further candidate changes none of the others.
+    the key for each step. So none comes twice, and a further choice changes none of the others.
 
     Args:
         key: key text.
         tasks: how many there are, at least 1.
-        choices: how many candidates, at least 1; more than there are tasks mean all of them.
+        count: how many choices, at least 1; more than there are tasks mean all of them.
     """
-    if choices >= tasks:
+    if count >= tasks:
         return range(tasks)
     raw = key.encode()
     moved: dict[int, int] = {}
     found = []
-    for step in range(choices):
+    for step in range(count):
         drawn = step + mmh3.hash(raw, _seed(step), signed=False) % (tasks - step)
         found.append(moved.get(drawn, drawn))
         moved[drawn] = moved.get(step, step)
     return found
 
 
-def pour_over_candidates(
-    keys: Sequence[str], rows: Rows, base: Rows, choices: Indices, *, splittable: bool
-) -> Placement:
-    """Pour each key, heaviest first, over its candidates up to the lowest level that they have in common.
+def pour_over_choices(keys: Sequence[str], rows: Rows, base: Rows, counts: Indices, *, splittable: bool) -> Placement:
+    """Pour each key, heaviest first, over its choices up to the lowest level that they have in common.
 
-    A candidate above that level gets nothing, nor does one that would get a sliver
+    A choice above that level gets nothing, nor does one that would get a sliver
     (``pin_or_split.SLIVER`` of the fair share): it is not worth a partial state.
 
     Args:
         keys: their texts.
         rows: rows of each, shape ``(keys,)``.
         base: rows that each task has already, shape ``(tasks,)``.
-        choices: how many candidates each key has, shape ``(keys,)``.
-        splittable: if not, a key goes whole to the least loaded of its candidates.
+        counts: how many choices each key has, shape ``(keys,)``.
+        splittable: if not, a key goes whole to the least loaded of its choices.
 
     Returns:
-        Where each key goes; equal levels are taken in the order of the candidates.
+        Where each key goes; equal levels are taken in the order of the choices.
     """
     levels: list[float] = base.tolist()
     sliver = SLIVER * (float(base.sum()) + float(rows.sum())) / len(levels) if splittable else math.inf
     key: list[int] = []
     task: list[int] = []
     poured: list[float] = []
-    counts, amounts = choices.tolist(), rows.tolist()
+    amounts = rows.tolist()
     for number in np.argsort(-rows, kind="stable").tolist():
-        mine = candidates(keys[number], len(levels), counts[number])
+        mine = choices_of(keys[number], len(levels), int(counts[number]))
         for one, amount in _poured(levels, mine, amounts[number], sliver):
             levels[one] += amount
             key.append(number)
@@ -91,25 +89,25 @@ def pour_over_candidates(
 def heavy(shares: Rows, tasks: int) -> npt.NDArray[np.bool_]:
     """Which keys are the head: those with a share of at least ``theta = 1 / (5 tasks)``, shape ``(keys,)``.
 
-    Nasir et al. 2016, theta between 1/(5n) and 2/n: lighter keys are balanced by two candidates.
+    Nasir et al. 2016, theta between 1/(5n) and 2/n: lighter keys are balanced by two choices.
     """
     found: npt.NDArray[np.bool_] = shares >= 1.0 / (HEAD_PARTS * tasks)
     return found
 
 
 def enough_choices(head: Rows, tasks: int) -> int:
-    """The fewest candidates that a head key needs, so that no part of the head overloads its tasks.
+    """The fewest choices that a head key needs, so that no part of the head overloads its tasks.
 
     Nasir et al. 2016: the least d >= 2 such that for each h, for the h heaviest keys,
     ``sum(i <= h) p_i + (b/n)^d sum(h < i <= head) p_i + (b/n)^2 sum(i > head) p_i <= b/n + eps``
-    with ``b = n - n ((n-1)/n)^(h d)``, the expected number of different tasks among their h d candidates.
+    with ``b = n - n ((n-1)/n)^(h d)``, the expected number of different tasks among their h d choices.
 
     Args:
         head: shares p_i of the head keys, descending, adding up to at most 1, shape ``(head keys,)``.
         tasks: n.
 
     Returns:
-        2 at least, and ``tasks`` where no smaller number is enough: then every task is a candidate.
+        2 at least, and ``tasks`` where no smaller number is enough: then every task is a choice.
     """
     if not len(head) or tasks <= 2:
         return min(2, tasks)

@@ -1,12 +1,12 @@
-"""``partial_key``: each key has d candidate tasks, two as a rule, and goes to the less loaded of them.
+"""``partial_key``: each key has d choices (tasks that may get its rows), and goes to the less loaded of them.
 
 Partial Key Grouping (Nasir et al., ICDE 2015, here PKG): key splitting, so that nobody has to
-remember which candidate a key went to, and local load estimation, so that no source has to ask.
+remember which choice a key went to, and local load estimation, so that no source has to ask.
 Here one planner estimates for all sources: the recorded tail, and what it has placed so far.
 
-Only the keys that the forecast names are given candidates. A light key goes where the ring says:
+Only the keys that the forecast names are given choices. A light key goes where the ring says:
 a plan is enacted in Spark SQL, which has no state from one row to the next that could tell it
-which candidate is less loaded, and a plan that named every key would grow with their number.
+which choice is less loaded, and a plan that named every key would grow with their number.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ import numpy as np
 
 from skewless.documents.job import Job
 from skewless.planner.forecast.forecast import Forecast
-from skewless.planner.placement.greedy_d import placement_in_words, pour_over_candidates
+from skewless.planner.placement.greedy_d import placement_in_words, pour_over_choices
 from skewless.planner.policies.proposal import Proposal
 
 
 def propose(job: Job, forecast: Forecast) -> Sequence[Proposal]:
-    """All named keys over ``routing.choices`` candidates each, afresh."""
+    """All named keys over ``routing.choices`` choices each, afresh."""
     plan, keys = forecast.plan, forecast.keys
     if len(plan.tasks) == 1 or not keys:
         return ()
     choices = job.spec.routing.choices
-    placement = pour_over_candidates(
+    placement = pour_over_choices(
         keys, forecast.head_loads, forecast.tail_rows(plan), np.full(len(keys), choices), splittable=job.splittable
     )
     offered = min(choices, len(plan.tasks))
-    words = f"place {len(keys):,} keys, {offered} candidates each: {placement_in_words(placement, keys)}"
+    words = f"place {len(keys):,} keys, {offered} choices each: {placement_in_words(placement, keys)}"
     return (Proposal("partial key", words, placement),)

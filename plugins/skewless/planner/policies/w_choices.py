@@ -1,7 +1,7 @@
-"""``w_choices``: the few heavy keys may go to every task, all others to two candidates.
+"""``w_choices``: the few heavy keys may go to every task, all others to two choices.
 
 Nasir et al., "When two choices are not enough" (ICDE 2016): as ``d_choices``, but without a bound
-on the candidates of a head key. The best balance of the three, for the most partial states.
+on the choices of a head key. The best balance of the three, for the most partial states.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ import numpy as np
 
 from skewless.documents.job import Job
 from skewless.planner.forecast.forecast import Forecast
-from skewless.planner.placement.greedy_d import heavy, placement_in_words, pour_over_candidates
+from skewless.planner.placement.greedy_d import heavy, placement_in_words, pour_over_choices
 from skewless.planner.policies.proposal import Proposal
 
 
 def propose(job: Job, forecast: Forecast) -> Sequence[Proposal]:
-    """Head keys over all tasks, other named keys over two candidates, afresh."""
+    """Head keys over all tasks, other named keys over two choices, afresh."""
     plan, keys, loads = forecast.plan, forecast.keys, forecast.head_loads
     tail, tasks = forecast.tail_rows(plan), len(plan.tasks)
     total = float(tail.sum() + loads.sum())
     if tasks == 1 or not keys or not total:
         return ()
     head = heavy(loads / total, tasks)
-    placement = pour_over_candidates(keys, loads, tail, np.where(head, tasks, 2), splittable=job.splittable)
+    placement = pour_over_choices(keys, loads, tail, np.where(head, tasks, 2), splittable=job.splittable)
     words = (
         f"place {int(head.sum()):,} heavy keys over all {tasks} tasks, and {int((~head).sum()):,} others, "
-        f"two candidates each: {placement_in_words(placement, keys)}"
+        f"two choices each: {placement_in_words(placement, keys)}"
     )
     return (Proposal("w choices", words, placement),)

@@ -213,6 +213,8 @@ def _where(location: str, epoch: int, mark: str | None, keys: tuple[str, ...]) -
 
 
 def _tail(plan: RoutingPlan, key: str) -> str:
+    if plan.engine == "bypass":
+        return "by Spark's hash"
     return f"by the ring to {plan.tasks[plan.tail_task(key)]}"
 
 

@@ -11,6 +11,7 @@ from skewless.documents.ledger import LedgerLine, stage_problems
 from skewless.run.certificate import certificate_of
 from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless.run.publication import Overtaken, Publication, publication_of, record_of, superseded_by
+from skewless.run.step_times import TimeLine, times_of, waterfall
 from skewless_airflow.web.airflow_runs import AirflowRun, AirflowTask
 from skewless_airflow.web.run_folders import stamp
 from skewless_airflow.web.views.decision import DecisionView, PlanView, read_decisions, read_plan, where_keys_go
@@ -85,6 +86,7 @@ class RunView:
     Attributes:
         faults: the failures that keep it from finishing; a failed try with a successful one after it is none.
         failures: all tries that failed.
+        times: where the time of the steps went, as far as they recorded it.
     """
 
     job: JobView | None
@@ -101,6 +103,7 @@ class RunView:
     superseded: Overtaken | None
     failures: tuple[str, ...]
     faults: tuple[FaultView, ...]
+    times: tuple[TimeLine, ...] = ()
 
     @property
     def decision_about(self) -> dict[int, DecisionView]:
@@ -150,6 +153,7 @@ def read_run(run: RunDirectory, airflow: AirflowRun | None = None, tasks: Sequen
         superseded=superseded_by(run),
         failures=tuple(map(str, tries)),
         faults=read_faults(unfinished, tries, quality, airflow),
+        times=tuple(waterfall(times_of(run))) if job else (),
     )
 
 

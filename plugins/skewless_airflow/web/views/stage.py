@@ -110,7 +110,7 @@ def _view(location: str, stage: int, _mark: str) -> StageView:
     largest, rest = _largest(loads)
     return StageView(
         stage=stage,
-        engine="staged" if report.tasks else "combine",
+        engine=run.plan(stage).engine,
         waves=report.waves,
         admitted=report.admitted_rows,
         backlog_in=report.backlog_in_rows,

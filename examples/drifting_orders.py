@@ -1,0 +1,65 @@
+"""Orders of a day in which other customers are busy every few hours: what the jobs of ``make demo-stages`` read.
+
+Made from a fixed seed, so the decisions about it are the same on every machine.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+FOLDER = "drifting_orders"
+#: Files in the order of the day, and orders in each of them.
+FILES, ORDERS = 40, 3000
+#: How often other customers become busy, how many are busy at a time, and which part of the orders is theirs.
+PERIODS, BUSY, BUSY_PART = 5, 10, 0.7
+CUSTOMERS = 2000
+_SEED = 1
+
+
+def write(folder: Path) -> int:
+    """Write the orders anew; returns how many there are.
+
+    Args:
+        folder: it appears whole or not at all.
+    """
+    draft = folder.with_name(f".{folder.name}.{os.getpid()}")
+    draft.mkdir(parents=True)
+    random = np.random.default_rng(_SEED)
+    for number in range(FILES):
+        customers = _customers(random, number * PERIODS // FILES)
+        names = pa.array([f"customer-{one:04d}" for one in customers], pa.string())
+        amounts = pa.array(random.integers(1, 500, ORDERS), pa.int64())
+        pq.write_table(pa.table({"customer": names, "amount": amounts}), draft / f"part-{number:05d}.parquet")
+    shutil.rmtree(folder, ignore_errors=True)
+    draft.rename(folder)
+    return FILES * ORDERS
+
+
+def _customers(random: np.random.Generator, period: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """The customers of one file's orders: some of them busy, the same ones in a whole period."""
+    of_period = np.random.default_rng([_SEED, period])
+    busy = of_period.choice(CUSTOMERS, BUSY, replace=False)
+    weights = of_period.dirichlet(np.ones(BUSY))
+    theirs = random.choice(busy, int(ORDERS * BUSY_PART), p=weights)
+    found = np.concatenate([theirs, random.integers(0, CUSTOMERS, ORDERS - len(theirs))])
+    random.shuffle(found)
+    return found
+
+
+def main() -> None:
+    """``python -m examples.drifting_orders``: writes below ``$SKEWLESS_ROOT``, or ``data``."""
+    folder = Path(os.environ.get("SKEWLESS_ROOT", "data")) / "corpus" / FOLDER
+    if folder.exists():
+        return
+    sys.stdout.write(f"corpus: {write(folder):,} orders in {FILES} Parquet files, in {folder}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,216 @@
+"""A driver for all steps of a run on one machine: it imports once, starts Spark once, and runs one step at a time.
+
+    warm_driver.py --folder DIR --run-dir RUN --idle-seconds SECONDS
+
+It listens on a Unix socket in a folder that only its user can open. A task connects, reads one line of JSON (where in
+the driver's log its own lines begin), sends one line (which entry to run with which arguments), and reads one line when
+the step has ended. As long as the step runs, the connection is its life line: when the task closes it or dies, the
+driver ends at once with all that it started, so that nothing runs beside the next attempt.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import importlib
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NoReturn, Self
+
+from skewless_spark.entries import merge_states, prepare_run, run_stage, share_stage, validate_result
+from skewless_spark.quality.expectations import import_soon
+from skewless_spark.session.connect import connected
+from skewless_spark.session.session import build_session, forget_session
+
+#: What a request may name; anything else is refused.
+ENTRIES = {
+    Path(str(module.__file__)).name: module.main
+    for module in (prepare_run, run_stage, share_stage, merge_states, validate_result)
+}
+#: Of the environment only variables with this prefix differ from step to step.
+STEP_VARIABLES = "AIRFLOW_CTX_"
+SOCKET, LOG, LOCK = "socket", "log", "lock"
+#: What a Spark Connect server is given to stop the jobs of a step, or a JVM to end, before everything is killed.
+GRACE_SECONDS = 5
+
+
+def main() -> None:
+    """Serve steps until one fails, the last one has ended, nobody asks for a while, or the worker has ended."""
+    parser = argparse.ArgumentParser(description="Run the steps of a run, one after another, as tasks ask for them.")
+    parser.add_argument("--folder", required=True, type=Path, help="the driver's own folder, with its socket and log")
+    parser.add_argument("--run-dir", required=True, help="the run directory; lists of processes show it")
+    parser.add_argument("--idle-seconds", required=True, type=float, help="how long to wait for the next step")
+    given = parser.parse_args()
+    # Under spark-submit, lines would reach the log by way of the JVM, and too late for the end of a step.
+    log = os.open(given.folder / LOG, os.O_WRONLY | os.O_APPEND)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)
+    if connected():
+        # Sessions and Great Expectations import these. Two threads that do so at a time find half-made modules.
+        for name in ("session", "dataframe"):
+            importlib.import_module(f"pyspark.sql.connect.{name}")
+    with Driver(given.folder) as driver, contextlib.suppress(OSError, ValueError):  # a task that died in its request
+        driver.serve(given.idle_seconds)
+    _remove(given.folder)
+
+
+class Driver:
+    """The steps of a run in this process.
+
+    Args:
+        folder: of the driver.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._told = 0  # bytes of the log that belong to steps that have ended
+        self._spark: threading.Thread | None = None
+        self._listener = socket.socket(socket.AF_UNIX)
+        with short_address(folder) as address:
+            self._listener.bind(address)
+        self._listener.listen(1)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, err: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._listener.close()
+
+    def serve(self, idle_seconds: float) -> None:
+        """Run the steps that tasks ask for, until there is none to come."""
+        gone = [os.pidfd_open(os.getppid())] if "PYSPARK_GATEWAY_PORT" in os.environ else []  # the JVM
+        owner: list[int] = []
+        while True:
+            ready, _, _ = select.select([self._listener.fileno(), *gone, *owner], [], [], idle_seconds)
+            if ready != [self._listener.fileno()]:
+                return
+            with self._listener.accept()[0] as task, task.makefile("rw", encoding="utf-8") as lines:
+                lines.write(json.dumps({"log_from": self._told}) + "\n")
+                lines.flush()
+                request = json.loads(lines.readline())
+                for descriptor in owner:
+                    os.close(descriptor)
+                owner = [os.pidfd_open(request["owner"])]
+                code = self._watched(task, request)
+                self._told = os.fstat(1).st_size
+                lines.write(json.dumps({"exit_code": code, "log_until": self._told}) + "\n")
+            if code or request["last"]:
+                return
+            self._tidy()
+
+    def _watched(self, task: socket.socket, request: Mapping[str, Any]) -> int:
+        """Run a step as long as its task is there."""
+        over, done = os.pipe()
+        watcher = threading.Thread(target=_stay_with, args=(task, over), daemon=True)
+        watcher.start()
+        try:
+            return self._step(request)
+        finally:
+            os.close(done)
+            watcher.join()
+            os.close(over)
+
+    def _step(self, request: Mapping[str, Any]) -> int:
+        """Run a step; its exit code."""
+        for name in [name for name in os.environ if name.startswith(STEP_VARIABLES)]:
+            del os.environ[name]
+        os.environ.update(request["environment"])
+        entry = ENTRIES[request["entry"]]
+        sys.argv = [request["entry"], *request["arguments"]]
+        self._prepare_next(first=entry is prepare_run.main)
+        try:
+            entry()
+        except SystemExit as err:
+            return err.code if isinstance(err.code, int) else int(err.code is not None)
+        except Exception:  # noqa: BLE001  # the entries report their errors themselves; this is one of their own
+            traceback.print_exc()
+            return 1
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        return 0
+
+    def _prepare_next(self, *, first: bool) -> None:
+        """Start beside a step what the next ones need: Spark beside ``prepare``, Great Expectations beside a stage."""
+        if first and not connected() and self._spark is None:
+            self._spark = threading.Thread(target=_start_spark, daemon=True)
+            self._spark.start()
+        elif not first:
+            if self._spark is not None:
+                self._spark.join()
+            import_soon()
+
+    def _tidy(self) -> None:
+        """Leave nothing of a step to the next one; the task does not wait for this."""
+        if self._spark is None or not self._spark.is_alive():  # or no step has used it yet
+            forget_session()
+
+
+def _start_spark() -> None:
+    # What keeps Spark from starting is reported by the first step that needs it.
+    with contextlib.suppress(Exception):
+        build_session("skewless")
+
+
+def _stay_with(task: socket.socket, over: int) -> None:
+    """End this process, the JVM and its workers as soon as the task is gone, unless the step is over before."""
+    ready, _, _ = select.select([task.fileno(), over], [], [])
+    if over not in ready:
+        end_at_once()
+
+
+def end_at_once() -> NoReturn:
+    """End this process without another step of the interpreter, and whatever runs for it within seconds.
+
+    The JVM of spark-submit ends with its Python. A JVM that does not, because it is short of memory, is killed by a
+    process of its own, and its Python workers end with it.
+    """
+    killer = f"sleep {GRACE_SECONDS}; kill -KILL -{os.getpgid(0)}"
+    os.posix_spawn("/bin/sh", ["sh", "-c", killer], os.environ)
+    if connected():
+        # The step interrupts what the server runs for it, then ends by SystemExit.
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(GRACE_SECONDS)
+    os._exit(1)
+
+
+@contextlib.contextmanager
+def short_address(folder: Path) -> Iterator[str]:
+    """The address of a folder's socket, however long the folder's path is: a socket's has 108 bytes at most."""
+    descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{descriptor}/{SOCKET}"
+    finally:
+        os.close(descriptor)
+
+
+def _remove(folder: Path) -> None:
+    """Remove the driver's folder once its last task has let go of it, unless another task starts a driver in it."""
+    deadline = time.monotonic() + GRACE_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            with (folder / LOCK).open("r+") as held:
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder)
+        except BlockingIOError:
+            time.sleep(0.05)
+        except OSError:
+            return
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""Great Expectations' engine for Spark, with one query for the figures of all columns.
+
+Importing this module imports Great Expectations: see ``skewless_spark.quality.expectations.great_expectations``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import reduce
+from typing import Any
+
+from great_expectations.core import IDDict
+from great_expectations.execution_engine.execution_engine import MetricComputationConfiguration
+from great_expectations.execution_engine.sparkdf_execution_engine import SparkDFExecutionEngine
+from great_expectations.util import convert_to_json_serializable
+from great_expectations.validator.metric_configuration import MetricConfigurationID
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+_BRANCH = "branch"
+
+
+class OneJobEngine(SparkDFExecutionEngine):
+    """Aggregates over different rows, such as those that are not null in each column, in one query.
+
+    The parent class runs a query for each selection of rows. What is computed is the same.
+    """
+
+    def resolve_metric_bundle(
+        self, metric_fn_bundle: Iterable[MetricComputationConfiguration]
+    ) -> dict[MetricConfigurationID, Any]:
+        """The values of metrics that are aggregates, by the identifier of the metric."""
+        selections: dict[Any, tuple[IDDict, dict[MetricConfigurationID, Column]]] = {}
+        for one in metric_fn_bundle:
+            rows = IDDict(one.compute_domain_kwargs or {})
+            selections.setdefault(rows.to_id(), (rows, {}))[1][one.metric_configuration.id] = one.metric_fn
+        if not selections:
+            return {}
+        names = [
+            {metric: f"b{branch}_{number}" for number, metric in enumerate(aggregates)}
+            for branch, (_, aggregates) in enumerate(selections.values())
+        ]
+        branches = [
+            self.get_domain_records(dict(rows))
+            .agg(*(column.alias(names[branch][metric]) for metric, column in aggregates.items()))
+            .withColumn(_BRANCH, F.lit(branch))
+            for branch, (rows, aggregates) in enumerate(selections.values())
+        ]
+        found = {row[_BRANCH]: row for row in reduce(_with, branches).collect()}
+        return {
+            metric: convert_to_json_serializable(data=found[branch][name])
+            for branch, metrics in enumerate(names)
+            for metric, name in metrics.items()
+        }
+
+
+def _with(above: DataFrame, below: DataFrame) -> DataFrame:
+    return above.unionByName(below, allowMissingColumns=True)

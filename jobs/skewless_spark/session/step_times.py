@@ -1,0 +1,71 @@
+"""What a step of Spark measures of itself: its process, its session and its Spark jobs."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from skewless.run.directory import RunDirectory
+from skewless.run.step_times import StepClock, current_clock, timed_step
+from skewless_spark.session.spark_jobs import JobsSeen, Told
+
+#: Where Linux tells when a process was started, and which of the fields behind its name that is.
+_STATUS, _STARTED_FIELD = "/proc/{}/stat", 19
+#: From the call that writes the outcome of a query to its return.
+RUN_QUERY = "run the query"
+_BEGUN = {"process": False}
+
+
+@contextmanager
+def spark_step(run: RunDirectory, step: str) -> Iterator[StepClock]:
+    """Measure a step of Spark. The first one of a process begins with the process, or with the JVM that started it."""
+    now = time.time()
+    began = None if _BEGUN["process"] else process_start()
+    _BEGUN["process"] = True
+    with timed_step(run, step, time.time, began) as clock:
+        if began is not None:
+            clock.add("start the process, import", began, now)
+        yield clock
+
+
+@contextmanager
+def spark_jobs(spark: SparkSession) -> Iterator[None]:
+    """Add the Spark jobs of the block to the step that is being measured."""
+    clock = current_clock()
+    seen = JobsSeen(spark) if clock else None
+    yield
+    if clock and seen:
+        for job in seen.jobs():
+            started, ended = job_times(job)
+            clock.add("Spark job", started, ended, int(job["numCompletedTasks"]))
+        clock.split_off("plan the query", RUN_QUERY, "Spark job")
+
+
+def job_times(job: Told) -> tuple[float, float]:
+    """When a job was submitted and when it ended, seconds since 1970; 0 where Spark does not tell."""
+    return _seconds(job.get("submissionTime")), _seconds(job.get("completionTime"))
+
+
+def _seconds(told: Any) -> float:
+    """A time as the JVM tells it, in milliseconds, or as the UI does, as text."""
+    if isinstance(told, str):
+        return datetime.fromisoformat(told.replace("GMT", "+00:00")).timestamp()
+    return float(told or 0) / 1000
+
+
+def process_start() -> float | None:
+    """When this process was started, or under spark-submit its JVM; None where only Linux would tell."""
+    process = os.getppid() if "PYSPARK_GATEWAY_PORT" in os.environ else os.getpid()
+    try:
+        text = Path(_STATUS.format(process)).read_text(encoding="utf-8")
+        ticks = int(text.rpartition(")")[2].split()[_STARTED_FIELD])
+        return time.time() - (time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK"))
+    except (OSError, ValueError, IndexError, AttributeError):
+        return None

@@ -1,0 +1,58 @@
+"""The engine ``bypass``: each row is sent to one task, which makes the only state of its key.
+
+It does what Spark does without a partial aggregation (``spark.sql.execution.bypassPartialAggregation``, SPARK-57688):
+where most keys have few rows in each input split, states made before the exchange would be as many as the rows, and
+larger. But heavy keys are placed by the plan, and split, so that no task has more than its share. All other keys go
+where a hash of Spark's sends them, which costs less than looking a key up on the ring. Rows are in no order, and carry
+nothing but key, arguments and task.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from skewless.routing.plan import RoutingPlan
+from skewless_spark.stage.reduction import outcome_of_tasks
+from skewless_spark.stage.routing import TASK, share_cells
+from skewless_spark.states.columns import JobColumns
+from skewless_spark.states.python_reduction import ADMITTED
+
+#: Steps of the draw of a row that may go to several tasks.
+_DRAWS = 1 << 16
+
+
+def bypass_outcome(rows: DataFrame, columns: JobColumns, plan: RoutingPlan) -> DataFrame:
+    """States of all rows, as ``reduction.staged_outcome`` returns them.
+
+    Args:
+        rows: as ``queue.unrouted_queue`` returns them.
+        columns: the job's columns.
+        plan: the stage's plan.
+    """
+    origins = columns.origins if columns.reads_origin else []
+    arrival = ["arrival"] if plan.epoch else []
+    placed = _placed(rows, columns, plan).select(*columns.names, *origins, *arrival, TASK)
+    placed = placed.repartitionById(len(plan.tasks), F.col(TASK))
+    # Without a backlog, all rows came with the wave.
+    came = placed if arrival else placed.withColumn("arrival", F.lit(ADMITTED).cast("tinyint"))
+    return outcome_of_tasks(came, columns, plan)
+
+
+def _placed(rows: DataFrame, columns: JobColumns, plan: RoutingPlan) -> DataFrame:
+    tasks = len(plan.tasks)
+    # The same for a row whenever its split is read again. Neighbours draw far apart.
+    draw = F.pmod(F.hash(F.monotonically_increasing_id()), F.lit(_DRAWS))
+    task = F.pmod(F.hash(*columns.keys), F.lit(tasks))
+    if plan.head:
+        cells = pa.array(map(share_cells, plan.head.values()), pa.list_(pa.int32()))
+        table = pa.table({"head_key": pa.array(plan.head, pa.string()), "cells": cells})
+        heads = F.broadcast(rows.sparkSession.createDataFrame(table))
+        rows = rows.join(heads, columns.routing_key == F.col("head_key"), "left")
+        task = F.coalesce(F.get(F.col("cells"), _part(draw, F.size("cells"))), task)
+    return rows.withColumn(TASK, F.when(columns.routing_key.isNull(), _part(draw, F.lit(tasks))).otherwise(task))
+
+
+def _part(draw: Column, parts: Column) -> Column:
+    return F.shiftright(draw.cast("bigint") * parts, _DRAWS.bit_length() - 1).cast("int")

@@ -1,0 +1,150 @@
+"""Times of the steps of a run, in ``times/`` of its directory: written as far as possible, never part of a commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from typing import NamedTuple
+
+from skewless.documents.step_times import Span, StepTimes
+from skewless.errors import SkewlessError
+from skewless.run.directory import RunDirectory
+
+#: Seconds since 1970.
+Clock = Callable[[], float]
+#: Less is nothing: the JVM tells times in milliseconds.
+_LEAST_SECONDS = 0.002
+
+
+class StepClock:
+    """Measures a step.
+
+    Args:
+        step: its name.
+        now: the clock.
+        started: when it began; now, if that is not told.
+    """
+
+    def __init__(self, step: str, now: Clock, started: float | None = None) -> None:
+        self.now = now
+        self._step, self._started = step, now() if started is None else started
+        self._spans: list[Span] = []
+
+    def add(self, name: str, started: float, ended: float, tasks: int | None = None) -> None:
+        """Add what lay between two times. A time before the step's own start is of another clock, and is left out."""
+        if self._started <= started <= ended:
+            start, seconds = round(started - self._started, 3), round(ended - started, 3)
+            self._spans.append(Span(name=name, start=start, seconds=seconds, tasks=tasks))
+
+    def split_off(self, name: str, of: str, before: str) -> None:
+        """Add what lay between the start of each span ``of`` and the first span ``before`` that began within it."""
+        for one in [span for span in self._spans if span.name == of]:
+            inner = [span.start for span in self._spans if span.name == before]
+            first = min((at for at in inner if one.start <= at <= one.start + one.seconds), default=one.start)
+            if first > one.start:
+                self._spans.append(Span(name=name, start=one.start, seconds=round(first - one.start, 3)))
+
+    def times(self) -> StepTimes:
+        """What was measured until now."""
+        seconds = round(max(0.0, self.now() - self._started), 3)
+        spans = tuple(sorted(self._spans, key=lambda one: (one.start, -one.seconds)))
+        return StepTimes(step=self._step, started=round(self._started, 3), seconds=seconds, spans=spans)
+
+
+_CURRENT: ContextVar[StepClock | None] = ContextVar("skewless_step_clock", default=None)
+
+
+@contextmanager
+def timed_step(run: RunDirectory, step: str, now: Clock, started: float | None = None) -> Iterator[StepClock]:
+    """Measure a step, and write its times once it has ended well, unless that was done before.
+
+    Args:
+        run: the run directory.
+        step: the name of the step; see ``StepTimes``.
+        now: the clock, seconds since 1970.
+        started: when the step began; now, if that is not told.
+    """
+    clock = StepClock(step, now, started)
+    token = _CURRENT.set(clock)
+    try:
+        yield clock
+    finally:
+        _CURRENT.reset(token)
+    # Times are for people: a step that has ended well does not fail for them.
+    with suppress(SkewlessError, OSError, ValueError):
+        run.write_once(_document(step), clock.times())
+
+
+@contextmanager
+def timed(name: str) -> Iterator[None]:
+    """Measure a part of the step that this thread is at; nothing is done outside a step."""
+    clock = _CURRENT.get()
+    if clock is None:
+        yield
+        return
+    started = clock.now()
+    try:
+        yield
+    finally:
+        clock.add(name, started, clock.now())
+
+
+def current_clock() -> StepClock | None:
+    """The clock of the step that this thread is at."""
+    return _CURRENT.get()
+
+
+def times_of(run: RunDirectory) -> list[StepTimes]:
+    """The times of a run's steps, as far as they were written, by their start."""
+    stages = run.committed_stages()
+    numbered = [name for stage in range(stages + 1) for name in (f"stage {stage}", f"decision {stage + 1}")]
+    found = []
+    for step in ("prepare", *numbered, "merge", "validate", "publish"):
+        with suppress(SkewlessError):
+            if run.exists(_document(step)):
+                found.append(run.read(_document(step), StepTimes))
+    return sorted(found, key=lambda one: one.started)
+
+
+class TimeLine(NamedTuple):
+    """A line of the waterfall of a run.
+
+    Attributes:
+        name: the step, its part, or what lay between two steps.
+        depth: 0 for a step and for what lay between steps; of a part, the number of parts that it lies in, and one.
+        start: seconds after the run's first step began; None for what has no place of its own.
+        seconds: how long it took.
+        tasks: of a Spark job, its tasks.
+    """
+
+    name: str
+    depth: int
+    start: float | None
+    seconds: float
+    tasks: int | None = None
+
+
+def waterfall(steps: Sequence[StepTimes]) -> list[TimeLine]:
+    """The steps in their order, each with its parts and what is in none of them, and what lay between two steps."""
+    lines: list[TimeLine] = []
+    begun = until = steps[0].started if steps else 0.0
+    for step in steps:
+        if step.started - until >= _LEAST_SECONDS:
+            lines.append(TimeLine("between two steps", 0, until - begun, step.started - until))
+        lines.append(TimeLine(step.step, 0, step.started - begun, step.seconds))
+        for number, span in enumerate(step.spans):
+            depth = 1 + sum(_holds(outer, span) for outer in step.spans[:number])
+            lines.append(TimeLine(span.name, depth, step.started - begun + span.start, span.seconds, span.tasks))
+        if step.spans:
+            lines.append(TimeLine("in none of these", 1, None, step.unmeasured))
+        until = max(until, step.ended)
+    return lines
+
+
+def _holds(outer: Span, inner: Span) -> bool:
+    return outer.start <= inner.start and inner.start + inner.seconds <= outer.start + outer.seconds + _LEAST_SECONDS
+
+
+def _document(step: str) -> str:
+    return f"times/{step.replace(' ', '-')}.json"

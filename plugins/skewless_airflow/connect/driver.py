@@ -1,0 +1,293 @@
+"""The warm driver of a run on this machine: one process that runs all Spark steps of a run, one after another.
+
+A task finds it by its folder, or starts it there. The task holds a lock beside the driver's socket as long as its step
+runs, so no driver is started twice, and no driver runs two steps at a time. The connection to the driver is the life
+line of the step: when it is closed, the driver ends, with its JVM and its workers (``skewless_spark``'s
+``warm_driver.py``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import select
+import shutil
+import socket
+import stat
+import sys
+import tempfile
+import time
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import BinaryIO, TextIO
+
+from airflow.sdk.exceptions import AirflowException
+
+from skewless_airflow.connect.process_session import Session, await_end, begin, end
+from skewless_airflow.connect.worker_code import code_stamp, worker_folders
+from skewless_airflow.places import spark_entry
+
+#: ``0``: every step is a process of its own, as with a cluster's master.
+SWITCH = "SKEWLESS_WARM_DRIVER"
+#: Seconds without a step after which a driver ends.
+IDLE, IDLE_SECONDS = "SKEWLESS_DRIVER_IDLE_SECONDS", 120.0
+#: The driver's program, the files in its folder, and the prefix of the variables that differ from step to step.
+PROGRAM, SOCKET, LOG, LOCK, STATE = "warm_driver.py", "socket", "log", "lock", "driver.json"
+STEP_VARIABLES = "AIRFLOW_CTX_"
+#: Variables that Airflow sets for each task.
+_OF_A_TASK = (STEP_VARIABLES, "_AIRFLOW", "__AIRFLOW")
+#: On two slow cores; measured about 5 s on two fast ones.
+START_SECONDS = 180.0
+#: A driver without a step answers within seconds, also if it is still tidying up.
+ANSWER_SECONDS = 60.0
+#: What a driver takes at most to end by itself when its task is gone.
+END_SECONDS = 8.0
+#: The exit code of a step whose driver ended before it.
+DIED = 1
+_POLL_SECONDS = 0.05
+_CHUNK = 1 << 20
+
+
+def warm() -> bool:
+    """Whether steps on this machine share a driver: on Linux, unless ``SKEWLESS_WARM_DRIVER=0``."""
+    return sys.platform == "linux" and os.environ.get(SWITCH, "1") != "0"
+
+
+@dataclass(frozen=True)
+class DriverSettings:
+    """What a driver is, for as long as it lives; a step that needs anything else has another driver.
+
+    Attributes:
+        run_dir: the run directory.
+        submit: spark-submit with its options; empty for a client of a Spark Connect server.
+        environment: all of its environment.
+        pool: what keeps apart drivers that work at the same time, such as the id of the connection.
+    """
+
+    run_dir: str
+    submit: tuple[str, ...]
+    environment: Mapping[str, str]
+    pool: str = ""
+
+    def name(self) -> str:
+        """The name of the driver's folder: a hash, because the environment may hold secrets."""
+        lasting = {name: value for name, value in self.environment.items() if not name.startswith(_OF_A_TASK)}
+        parts = [self.run_dir, self.pool, self.submit, sorted(lasting.items()), code_stamp(worker_folders())]
+        return hashlib.sha256(json.dumps([*parts, sys.executable, os.getcwd()]).encode()).hexdigest()[:24]  # noqa: PTH109
+
+    def start(self, folder: Path) -> Session:
+        """Start the driver: in a session of its own, so that it outlives the first task."""
+        idle = self.environment.get(IDLE) or str(IDLE_SECONDS)
+        program = [
+            *(self.submit or (sys.executable,)), str(spark_entry(PROGRAM)),
+            "--folder", str(folder), "--run-dir", self.run_dir, "--idle-seconds", idle,
+        ]  # fmt: skip
+        return begin(program, self.environment, Path.cwd(), folder / LOG)
+
+
+class DriverStep:
+    """A step that the warm driver of its run executes.
+
+    Args:
+        entry: the name of the entry that it runs.
+        arguments: of the entry.
+        settings: of the driver.
+        last: whether the run has no Spark step after this one, so that the driver ends.
+    """
+
+    def __init__(self, entry: str, arguments: Sequence[str], settings: DriverSettings, *, last: bool) -> None:
+        self._settings = settings
+        variables = {name: value for name, value in settings.environment.items() if name.startswith(STEP_VARIABLES)}
+        self._request = {
+            "entry": entry, "arguments": list(arguments), "environment": variables,
+            "owner": os.getppid(), "last": last,
+        }  # fmt: skip
+        self._held = contextlib.ExitStack()
+        self._folder: Path | None = None
+        self._session: Session | None = None
+        self._line: socket.socket | None = None
+        self._code: int | None = None
+
+    def lines(self) -> Iterator[str]:
+        """What the driver writes while the step runs, line by line, until it ends.
+
+        Raises:
+            AirflowException: the driver cannot be started.
+        """
+        lock, folder = own_folder(self._settings.name())
+        self._held.callback(os.close, lock)
+        self._folder = folder
+        line, begin_at = yield from self._reached(folder)
+        answers = self._held.enter_context(line.makefile("rw", encoding="utf-8"))
+        answers.write(json.dumps(self._request) + "\n")
+        with contextlib.suppress(BrokenPipeError):
+            answers.flush()
+        with (folder / LOG).open("rb") as log:
+            log.seek(begin_at)
+            yield from _text(self._followed(log, line, answers))
+
+    def _followed(self, log: BinaryIO, line: socket.socket, answers: TextIO) -> Iterator[bytes]:
+        """The bytes of the log up to the end of the step, as they come."""
+        until: int | None = None
+        while True:
+            chunk = log.read(_CHUNK if until is None else min(_CHUNK, max(0, until - log.tell())))
+            if chunk:
+                yield chunk
+            elif self._code is not None:
+                return
+            elif select.select([line], [], [], _POLL_SECONDS)[0]:
+                answer = json.loads(_line_of(answers) or "null")
+                if answer is None:  # it died; whatever it started says its last words
+                    self._end_driver()
+                    self._code = DIED
+                else:
+                    self._code, until = answer["exit_code"], answer["log_until"]
+
+    def exit_code(self) -> int:
+        """The exit code of the step, once it has ended; ``DIED`` if the driver ended before the step."""
+        return DIED if self._code is None else self._code
+
+    def stop(self) -> int:
+        """End the driver, unless the step has ended; returns how many processes there were."""
+        if self._code is not None or self._session is None:
+            return 0
+        found = len(self._session.processes())
+        if self._line is not None:
+            with contextlib.suppress(OSError):
+                # Upon which it ends by itself: the JVM then gives back what it holds on disk, and in a server.
+                self._line.shutdown(socket.SHUT_RDWR)
+            await_end([self._session], END_SECONDS)
+        self._end_driver()
+        return found
+
+    def close(self) -> None:
+        """Let go of the driver; if the step has not ended, the driver ends."""
+        self.stop()
+        self._held.close()
+
+    def _reached(self, folder: Path) -> Generator[str, None, tuple[socket.socket, int]]:
+        """The connection to the driver of a folder, started if it does not answer, and where its log goes on.
+
+        What a driver says that cannot start is yielded.
+        """
+        self._session = _described(folder)
+        if self._session is not None:
+            found = self._connected(folder)
+            if found is not None:
+                return found
+            self._end_driver()  # it is about to end, or hangs
+        (folder / SOCKET).unlink(missing_ok=True)
+        sweep(folder.parent)
+        self._session = self._settings.start(folder)
+        (folder / STATE).write_text(json.dumps(asdict(self._session)))
+        begun = time.monotonic()
+        while (found := self._connected(folder)) is None:
+            if not self._session.leads() or time.monotonic() - begun > START_SECONDS:
+                yield from _text([(folder / LOG).read_bytes()])
+                raise AirflowException(f"The run's Spark driver did not start within {START_SECONDS:.0f} s: see above.")
+            time.sleep(_POLL_SECONDS)
+        return found
+
+    def _connected(self, folder: Path) -> tuple[socket.socket, int] | None:
+        """A connection, and where in the log its step begins; None if no driver answers."""
+        directory = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+        line = socket.socket(socket.AF_UNIX)
+        line.settimeout(ANSWER_SECONDS)
+        try:
+            # The address of a socket has 108 bytes at most; a folder's path may have more.
+            line.connect(f"/proc/self/fd/{directory}/{SOCKET}")
+            with line.makefile(encoding="utf-8") as said:
+                told = _line_of(said)
+        except OSError:
+            told = ""
+        finally:
+            os.close(directory)
+        if not told:
+            line.close()
+            return None
+        self._line = self._held.enter_context(line)
+        line.settimeout(None)
+        return line, int(json.loads(told)["log_from"])
+
+    def _end_driver(self) -> None:
+        """End the driver and all that it started."""
+        if self._session is None or self._folder is None:
+            return
+        end([self._session], END_SECONDS)
+        for name in (SOCKET, STATE):
+            (self._folder / name).unlink(missing_ok=True)
+
+
+def own_folder(name: str) -> tuple[int, Path]:
+    """A folder for a driver that no other process uses at this moment: it is locked until the descriptor is closed.
+
+    If another attempt, that Airflow has given up, still runs a step in the first one, there is a second.
+
+    Raises:
+        AirflowException: somebody else could open the folder.
+    """
+    home = _private(Path(tempfile.gettempdir()) / f"skewless-drivers-{os.geteuid()}")
+    number = 0
+    while True:
+        folder = _private(home / f"{name}-{number}")
+        with contextlib.suppress(FileNotFoundError):  # its driver has just removed it
+            lock = os.open(folder / LOCK, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.path.samestat(os.fstat(lock), (folder / LOCK).stat()):
+                    return lock, folder
+            except BlockingIOError:
+                number += 1
+            os.close(lock)
+
+
+def sweep(home: Path) -> None:
+    """Remove the folders of drivers that were killed: those that no task has locked, and whose processes have ended."""
+    for folder in home.iterdir():
+        with contextlib.suppress(OSError), (folder / LOCK).open("r+") as held:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            session = _described(folder)
+            if session is None or not session.processes():
+                shutil.rmtree(folder)
+
+
+def _private(folder: Path) -> Path:
+    """Make a folder that only its user can open, or require that it is one."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        raise AirflowException(
+            f"Folder {folder}: expected a folder of this user that nobody else can open, but its owner is "
+            f"{found.st_uid} and its mode {stat.filemode(found.st_mode)}; remove it, or set TMPDIR."
+        )
+    return folder
+
+
+def _described(folder: Path) -> Session | None:
+    """The driver that was started in a folder, whether it lives or not."""
+    with contextlib.suppress(OSError, ValueError, TypeError):
+        return Session(**json.loads((folder / STATE).read_text()))
+    return None
+
+
+def _line_of(said: TextIO) -> str:
+    """The next line; empty if there is none to come."""
+    try:
+        return said.readline()
+    except OSError:
+        return ""
+
+
+def _text(chunks: Iterable[bytes]) -> Iterator[str]:
+    """The lines of a text that comes in pieces."""
+    rest = b""
+    for chunk in chunks:
+        *whole, rest = (rest + chunk).split(b"\n")
+        for one in whole:
+            yield one.decode(errors="replace")
+    if rest:
+        yield rest.decode(errors="replace")

@@ -1,0 +1,114 @@
+"""What a stage costs in Spark whatever its rows: counts, which do not depend on the machine as seconds do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from skewless.run.directory import RunDirectory, stage_step
+from skewless.run.step_times import times_of, waterfall
+from skewless_spark.states.committed_files import NATIVE as NATIVE_STATES
+from tests.spark.scenario import reduce_job, run_job, spec_of, write_input
+from tests.spark.test_pipeline import skewed
+
+NATIVE = {"n": "count", "most": {"function": "max", "column": "value"}}
+PYTHON = {"histogram": {"function": "streaming_histogram", "column": "value"}}
+BUDGET = {"reducers": 4, "waves": [1, 2], "stage_overhead": 0, "warm_start": False, "budget": 1.0}
+NO_BUDGET = {"policy": "static", "reducers": 4, "waves": [1, 2], "warm_start": False}
+
+Aggregates = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def skewed_input(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_input(tmp_path_factory.mktemp("skewed") / "input", skewed(10_000), files=8)
+
+
+def most_jobs(run: RunDirectory, stage: int) -> int:
+    """The write, and a job for each table that is broadcast.
+
+    These are the input's files, the slots of the ring, the head keys, and, if tasks were split or merged, the numbers
+    that the last plan's tasks have now.
+    """
+    plan = run.plan(stage)
+    renumbered = stage > 0 and run.plan(stage - 1).tasks != plan.tasks
+    return 3 + bool(plan.head) + renumbered
+
+
+@pytest.mark.parametrize(
+    ("aggregates", "routing", "reads"),
+    [
+        (NATIVE, BUDGET, 2),
+        (NATIVE, NO_BUDGET, 1),
+        (PYTHON, NO_BUDGET, 1),
+        ({**NATIVE, **PYTHON}, BUDGET, 3),
+        ({**NATIVE, **PYTHON}, NO_BUDGET, 2),
+    ],
+    ids=["native, budget", "native", "python", "both, budget", "both"],
+)
+def test_a_routed_stage_is_one_query_of_few_jobs(
+    spark: SparkSession,
+    skewed_input: Path,
+    tmp_path: Path,
+    aggregates: Aggregates,
+    routing: dict[str, Any],
+    reads: int,
+) -> None:
+    run, reports = reduce_job(spark, spec_of(skewed_input, "key", aggregates, routing=routing), tmp_path / "run")
+    for report in reports:
+        work = report.work
+        assert work
+        assert work.executions == 1
+        assert work.jobs <= most_jobs(run, report.stage)
+        # Rows take a partition for each of their tasks; a few states in place of rows do not.
+        assert work.tasks > len(report.tasks) or (aggregates, routing) == (NATIVE, NO_BUDGET)
+        assert 0 < work.shuffle_bytes_read <= (reads + 0.1) * work.shuffle_bytes_written
+
+
+@pytest.mark.parametrize(
+    ("aggregates", "jobs"),
+    [(PYTHON, 1), ({**NATIVE, **PYTHON}, 2)],
+    ids=["python", "both"],
+)
+def test_a_stage_that_combines_is_one_query_and_reads_what_it_shuffles_once(
+    spark: SparkSession, skewed_input: Path, tmp_path: Path, aggregates: Aggregates, jobs: int
+) -> None:
+    _, (report,) = reduce_job(spark, spec_of(skewed_input, "key", aggregates, engine="combine"), tmp_path / "run")
+    assert report.work
+    assert (report.work.executions, report.work.jobs <= jobs) == (1, True)
+    assert report.work.shuffle_bytes_read == report.work.shuffle_bytes_written
+
+
+def test_a_few_states_take_one_partition_however_many_tasks_there_are(
+    spark: SparkSession, skewed_input: Path, tmp_path: Path
+) -> None:
+    run, reports = reduce_job(spark, spec_of(skewed_input, "key", NATIVE, routing=NO_BUDGET), tmp_path / "run")
+    for report in reports:
+        assert len(run.committed(stage_step(report.stage)).of_kind(NATIVE_STATES)) == 1
+        assert sum(load.states > 0 for load in report.tasks) == 4
+
+
+def test_the_times_of_a_run_account_for_its_steps(spark: SparkSession, skewed_input: Path, tmp_path: Path) -> None:
+    adaptive = spark.conf.get("spark.sql.adaptive.enabled")
+    run, _, reports = run_job(spark, spec_of(skewed_input, "key", NATIVE, routing=NO_BUDGET), tmp_path / "run")
+    assert spark.conf.get("spark.sql.adaptive.enabled") == adaptive
+    steps = {step.step: step for step in times_of(run)}
+    assert list(steps) == ["stage 0", "decision 1", "stage 1", "decision 2", "merge", "validate", "publish"]
+    for report in reports:
+        step = steps[f"stage {report.stage}"]
+        spans = {span.name: span for span in step.spans}
+        assert {
+            "take the lease", "build the query", "run the query", "plan the query", "read the counts back", "commit"
+        } <= set(spans)  # fmt: skip
+        jobs = [span for span in step.spans if span.name == "Spark job"]
+        assert report.work
+        assert (len(jobs), sum(job.tasks or 0 for job in jobs)) == (report.work.jobs, report.work.tasks)
+        within = spans["run the query"]
+        assert all(within.start <= job.start for job in jobs)
+        assert sum(span.seconds for span in step.spans) >= step.seconds - step.unmeasured - 0.01
+        assert step.unmeasured < 0.5 * step.seconds
+        assert not [file.path for file in run.committed(f"stages/{report.stage:04d}").files if "times" in file.path]
+    assert any(line.depth == 2 and line.name == "Spark job" for line in waterfall(times_of(run)))

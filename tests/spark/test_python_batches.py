@@ -1,0 +1,97 @@
+"""States of Python aggregates do not depend on how rows and states are cut into batches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from skewless_spark.states import python_reduction
+from skewless_spark.states.python_calls import PythonCall
+from skewless_spark.states.python_evaluation import evaluate_in_order
+from skewless_spark.states.python_reduction import ADMITTED, CARRIED, FORWARDED, STAYED, reduce_batches
+
+WORDS = PythonCall("words", "value_counts", {}, ("string",), "a_s0_0", "s0_0", 1 << 20, "r0")
+CUTS = st.lists(st.integers(0, 40), max_size=6)
+KEYS = st.lists(st.sampled_from(["a", "b", "c", None]), min_size=1, max_size=40)
+
+
+def batches_of(table: pa.Table, cuts: list[int]) -> list[pa.RecordBatch]:
+    ends = sorted(min(cut, len(table)) for cut in cuts)
+    parts = [table.slice(start, end - start) for start, end in zip([0, *ends], [*ends, len(table)], strict=True)]
+    return [part.combine_chunks().to_batches()[0] for part in parts if len(part)]
+
+
+def rows_of(keys: list[str | None]) -> pa.Table:
+    return pa.table({"c0": pa.array(keys, pa.string()), "a_s0_0": [f"w{n % 3}" for n in range(len(keys))]})
+
+
+def reduced(batches: list[pa.RecordBatch], *, apart: bool = False) -> pa.Table:
+    found = list(reduce_batches([WORDS], ["c0"], apart=apart)(batches))
+    return pa.Table.from_batches(found).drop_columns(["key_seconds", "task_seconds", "setup_seconds"])
+
+
+@settings(deadline=None)
+@given(keys=KEYS, cuts=CUTS, apart=st.booleans())
+def test_states_are_those_of_one_batch(keys: list[str | None], cuts: list[int], apart: bool) -> None:
+    rows = rows_of(keys)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(python_reduction, "JOINED_ROWS", 5)
+        cut = reduced(batches_of(rows, cuts), apart=apart)
+    whole = reduced(batches_of(rows, []))
+    assert cut.to_pylist() == whole.to_pylist()
+    assert whole["python_rows"].to_pylist() == whole["python_admitted"].to_pylist()
+    assert whole["c0"].to_pylist() == list(dict.fromkeys(keys))
+
+
+def test_batches_are_joined_until_they_have_as_many_rows_as_keys_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(python_reduction, "JOINED_ROWS", 10)
+    batches = batches_of(rows_of(["a", "b"] * 20), list(range(4, 40, 4)))
+    assert [one.num_rows for one in python_reduction._joined(batches, lambda: 0)] == [12, 12, 12, 4]
+    assert [one.num_rows for one in python_reduction._joined(batches, lambda: 30)] == [32, 8]
+
+
+def test_rows_are_counted_by_how_they_came_and_carried_states_by_what_they_stand_for() -> None:
+    carried = reduced(batches_of(rows_of(["a", "a", "b"]), []))
+    states = carried.select(["c0", "total_rows", "s0_0"]).append_column("arrival", pa.array([CARRIED] * 2, pa.int8()))
+    rows = rows_of(["b", "b", "c"])
+    rows = rows.append_column("arrival", pa.array([ADMITTED, STAYED, FORWARDED], pa.int8()))
+    queue = pa.concat_tables([states, rows], promote_options="default")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(python_reduction, "JOINED_ROWS", 1)
+        found = reduced(batches_of(queue, [1, 2, 3, 4]))
+    counts: list[dict[str, Any]] = found.drop_columns(["s0_0"]).to_pylist()
+    assert counts == [
+        {"c0": "a", "python_rows": 0, "python_admitted": 0, "python_forwarded": 0, "total_rows": 2},
+        {"c0": "b", "python_rows": 2, "python_admitted": 1, "python_forwarded": 0, "total_rows": 3},
+        {"c0": "c", "python_rows": 1, "python_admitted": 0, "python_forwarded": 1, "total_rows": 1},
+    ]
+
+
+@settings(deadline=None)
+@given(keys=KEYS, cuts=CUTS, splits=CUTS)
+def test_states_in_the_order_of_keys_are_merged_key_by_key(
+    keys: list[str | None], cuts: list[int], splits: list[int]
+) -> None:
+    rows = rows_of(keys)
+    states = pa.concat_tables([reduced([split]) for split in batches_of(rows, splits)])
+    states = states.append_column("rows", states["python_rows"])
+    in_order = states.take(pc.sort_indices(states, sort_keys=[("c0", "ascending")])).combine_chunks()
+    found = pa.Table.from_batches(evaluate_in_order([WORDS], ["c0"])(batches_of(in_order, cuts)))
+    assert sorted(found["c0"].to_pylist(), key=str) == sorted(set(keys), key=str)
+    counts = {
+        key: {one["value"]: one["count"] for one in result}
+        for key, result in zip(found["c0"].to_pylist(), found["r0"].to_pylist(), strict=True)
+    }
+    expected: dict[str | None, dict[str, int]] = {}
+    for key, word in zip(keys, rows["a_s0_0"].to_pylist(), strict=True):
+        of_key = expected.setdefault(key, {})
+        of_key[word] = of_key.get(word, 0) + 1
+    assert counts == expected
+    assert dict(zip(found["c0"].to_pylist(), found["rows"].to_pylist(), strict=True)) == {
+        key: sum(words.values()) for key, words in expected.items()
+    }

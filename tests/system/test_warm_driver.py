@@ -1,0 +1,337 @@
+"""The driver of a run: one Spark for all of its steps, which lives and dies with the tasks that ask for them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from airflow.sdk import DAG
+from airflow.sdk.exceptions import AirflowException
+
+from skewless.run.directory import RunDirectory, stage_step
+from skewless_airflow.connect import driver as warm
+from skewless_airflow.connect.driver import DriverSettings, DriverStep, own_folder
+from skewless_airflow.connect.process_session import Session, born
+from skewless_airflow.operators.spark_step import SkewlessSparkOperator
+from tests import airflow_setting
+from tests.served_airflow import ServedAirflow
+
+pytestmark = [airflow_setting.IN_PROCESS, pytest.mark.timeout(600)]
+
+SPEC = {
+    "name": "words",
+    "input": {"path": "words"},
+    "key": "word",
+    "aggregates": {"n": "count"},
+    "engine": "staged",
+    "sharing": {"lease_seconds": 1},
+    "routing": {"policy": "static", "waves": [1], "reducers": 3, "stage_overhead": 0, "key_sample": False},
+    "output": {"path": "published", "files": 1},
+}
+#: A task: it asks for a stage, and tells of the driver's first process.
+_TASK = """
+import json, sys
+from skewless_airflow.connect.driver import DriverSettings, DriverStep
+run, submit, environment, arguments = json.loads(sys.argv[1])
+step = DriverStep("run_stage.py", arguments, DriverSettings(run, tuple(submit), environment), last=False)
+for line in step.lines():
+    print(line, flush=True)
+sys.exit(step.exit_code())
+"""
+
+
+class Ran(NamedTuple):
+    """A step that has ended."""
+
+    code: int
+    said: list[str]
+    driver: Session | None
+
+
+class World(NamedTuple):
+    """A run directory, and the driver of its steps."""
+
+    root: Path
+    settings: DriverSettings
+
+    @property
+    def run(self) -> RunDirectory:
+        return RunDirectory(self.settings.run_dir)
+
+    def ask(self, entry: str, *arguments: str, last: bool = False, during: Callable[[], object] | None = None) -> Ran:
+        """Ask the driver for a step, as a task does."""
+        step = DriverStep(entry, ["--run-dir", self.settings.run_dir, *arguments], self.settings, last=last)
+        said = []
+        try:
+            for line in step.lines():
+                said.append(line)
+                if during is not None:
+                    during()
+            return Ran(step.exit_code(), said, step._session)
+        finally:
+            step.close()
+
+    def prepare(self) -> Ran:
+        done = self.ask(
+            "prepare_run.py",
+            *("--spec", str(self.root / "words.yaml"), "--date", "2026-11-20", "--root", str(self.root)),
+        )
+        assert done.code == 0, "\n".join(done.said)
+        return done
+
+    def drivers(self) -> list[psutil.Process]:
+        return drivers_of(str(self.root))
+
+
+def drivers_of(words: str) -> list[psutil.Process]:
+    """The living processes of drivers, JVM and Python, that have these words in their command line."""
+    found = []
+    for one in psutil.process_iter():
+        with suppress(psutil.NoSuchProcess):
+            line = " ".join(one.cmdline())
+            if one.status() != psutil.STATUS_ZOMBIE and "warm_driver.py" in line and words in line:
+                found.append(one)
+    return found
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    (tmp_path / "words").mkdir()
+    for number in range(2):
+        words = [f"word-{n % 97 if n % 3 else 0}" for n in range(number, 20_000, 2)]
+        pq.write_table(pa.table({"word": words}), tmp_path / "words" / f"{number}.parquet")
+    (tmp_path / "words.yaml").write_text(yaml.safe_dump(SPEC))
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    submit = ("spark-submit", "--master", "local[1]", "--conf", "spark.driver.memory=700m")
+    environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
+    made = World(tmp_path, DriverSettings(str(tmp_path / "run"), submit, environment))
+    yield made
+    for one in made.drivers():
+        with suppress(psutil.NoSuchProcess):
+            one.kill()
+
+
+def await_that(condition: Callable[[], object], what: str, seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {seconds:.0f} s for {what}"
+        time.sleep(0.05)
+
+
+def test_steps_of_a_run_share_a_driver_that_ends_with_the_last_of_them(world: World) -> None:
+    first = world.prepare()
+    driver = first.driver
+    assert driver is not None
+    stage = world.ask("run_stage.py", "--stage", "0")
+    assert stage.code == 0, "\n".join(stage.said)
+    assert stage.driver == driver
+    assert [one for one in stage.said if one.startswith("skewless: stage 0: 20,000 rows admitted")]
+    assert not [one for one in stage.said if "1 waves" in one], "that is a line of the step before"
+    # Nobody else can open what the driver listens on.
+    (folder,) = (world.root / "tmp" / f"skewless-drivers-{os.geteuid()}").iterdir()
+    assert folder.stat().st_mode & 0o777 == 0o700
+    again = world.ask("run_stage.py", "--stage", "0", last=True)
+    assert (again.code, again.driver) == (0, driver)
+    await_that(lambda: not driver.processes(), "the driver to end after the last step")
+    await_that(lambda: not folder.exists(), "the driver to remove its folder")
+
+
+@pytest.mark.long
+def test_in_airflow_all_steps_of_a_run_have_one_spark_and_leave_none(served: ServedAirflow) -> None:
+    job, run_id = "warm_words", "by_hand"
+    words = pa.table({"word": [f"word-{n % 97 if n % 3 else 0}" for n in range(2_000)]})
+    (served.root / job / "words").mkdir(parents=True)
+    pq.write_table(words, served.root / job / "words" / "0.parquet")
+    places = {"input": {"path": f"{job}/words"}, "output": {"path": f"{job}/published", "files": 1}}
+    served.add_job({**SPEC, "name": job, **places})
+    served.rest.trigger(job, run_id)
+    assert served.await_end(job, run_id) == "success"
+    told = {task: served.rest.log_lines(job, run_id, task, 1) for task in ("stage_00.run", "merge", "validate")}
+    applications = [line for lines in told.values() for line in lines if line.startswith("spark application ")]
+    assert len(applications) == 3
+    assert len(set(applications)) == 1
+    folder = str(served.run(job, run_id))
+    await_that(lambda: not drivers_of(folder), "the driver to end after validate")
+
+
+def test_a_step_that_fails_ends_with_its_exit_code_and_sentence_and_with_the_driver(world: World) -> None:
+    done = world.ask("run_stage.py", "--stage", "0", "--failure-name", "first")
+    driver = done.driver
+    assert driver is not None
+    assert done.code == 1
+    assert [one for one in done.said if one.startswith("skewless: ") and "job.json" in one], done.said
+    await_that(lambda: not driver.processes(), "the driver to end with a step that failed")
+
+
+def test_when_the_task_is_killed_the_driver_ends_with_its_jvm_and_workers_and_the_next_step_has_another(
+    world: World,
+) -> None:
+    driver = world.prepare().driver
+    assert driver is not None
+    arguments = ["--run-dir", world.settings.run_dir, "--stage", "0"]
+    asked = json.dumps([world.settings.run_dir, world.settings.submit, dict(world.settings.environment), arguments])
+    with subprocess.Popen([sys.executable, "-c", _TASK, asked], stdout=subprocess.DEVNULL) as task:
+        attempts = Path(world.run.path(f"{stage_step(0)}/attempts"))
+        await_that(lambda: attempts.exists() and any(attempts.iterdir()), "the stage to be at work")
+        assert len(driver.processes()) >= 2
+        # A JVM that cannot end by itself, as when it is short of memory.
+        psutil.Process(driver.pid).suspend()
+        task.send_signal(signal.SIGKILL)
+    await_that(lambda: not driver.processes(), "driver and JVM to end with the task", 10)
+    assert not world.run.exists(f"{stage_step(0)}/COMMIT.json")
+    after = world.ask("run_stage.py", "--stage", "0")
+    assert after.code == 0, "\n".join(after.said)
+    assert after.driver != driver
+
+
+def test_a_step_whose_driver_was_killed_fails_and_succeeds_when_it_is_tried_again(world: World) -> None:
+    driver = world.prepare().driver
+    assert driver is not None
+
+    def kill() -> None:
+        for one in world.drivers():
+            if "python" in one.name():
+                one.kill()
+
+    killed = world.ask("run_stage.py", "--stage", "0", during=kill)
+    assert killed.code == warm.DIED
+    assert not driver.processes()
+    again = world.ask("run_stage.py", "--stage", "0", last=True)
+    assert again.code == 0, "\n".join(again.said)
+
+
+def test_a_driver_without_a_step_ends_after_its_idle_time(world: World) -> None:
+    environment = {**world.settings.environment, warm.IDLE: "1"}
+    settings = DriverSettings(world.settings.run_dir, world.settings.submit, environment)
+    driver = World(world.root, settings).prepare().driver
+    assert driver is not None
+    await_that(lambda: not driver.processes(), "the idle driver to end", 30)
+
+
+def test_a_driver_in_use_is_not_shared_and_not_started_twice(world: World) -> None:
+    name = world.settings.name()
+    lock, first = own_folder(name)
+    other, second = own_folder(name)
+    assert first != second
+    os.close(lock)
+    again, third = own_folder(name)
+    assert third == first
+    os.close(other)
+    os.close(again)
+
+
+def test_what_a_killed_driver_has_left_is_removed_and_what_is_in_use_is_not(world: World) -> None:
+    in_use, used = own_folder("used")
+    left, dead = own_folder("dead")
+    os.close(left)
+    (dead / warm.STATE).write_text(json.dumps({"pid": 2**22 + 1, "born": 1}))
+    left, idle = own_folder("idle")
+    os.close(left)
+    (idle / warm.STATE).write_text(json.dumps({"pid": os.getsid(0), "born": born(os.getsid(0))}))
+    warm.sweep(world.root / "tmp" / f"skewless-drivers-{os.geteuid()}")
+    assert used.exists()
+    assert idle.exists()
+    assert not dead.exists()
+    os.close(in_use)
+
+
+def test_another_size_or_environment_has_another_driver_and_what_airflow_sets_for_each_task_has_not() -> None:
+    settings = DriverSettings("run", ("spark-submit", "--master", "local[1]"), {"A": "1"})
+    same = DriverSettings(
+        "run", settings.submit, {"A": "1", "AIRFLOW_CTX_TASK_ID": "b", "__AIRFLOW_SUPERVISOR_FD": "9"}
+    )
+    assert settings.name() == same.name()
+    others = [
+        DriverSettings("run", (*settings.submit, "--conf", "spark.driver.memory=3g"), {"A": "1"}),
+        DriverSettings("run", settings.submit, {"A": "2"}),
+        DriverSettings("another", settings.submit, {"A": "1"}),
+        DriverSettings("run", settings.submit, {"A": "1"}, "spark_second"),
+    ]
+    assert len({settings.name(), *(one.name() for one in others)}) == 5
+
+
+def test_a_folder_that_others_can_open_is_refused(world: World) -> None:
+    home = world.root / "tmp" / f"skewless-drivers-{os.geteuid()}"
+    home.mkdir(mode=0o755)
+    home.chmod(0o755)
+    with pytest.raises(AirflowException, match="expected a folder of this user that nobody else can open"):
+        own_folder(world.settings.name())
+
+
+def test_another_user_cannot_ask_a_driver(world: World) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+    lock, folder = own_folder(world.settings.name())
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(folder / warm.SOCKET))
+        listener.listen()
+        asked = "import os, socket, sys\nos.setuid(65534)\nsocket.socket(socket.AF_UNIX).connect(sys.argv[1])\n"
+        words = [sys.executable, "-c", asked, str(folder / warm.SOCKET)]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+    os.close(lock)
+    assert "PermissionError" in done.stderr
+
+
+#: In one process: a step that leaves a setting, a view and a cached table, and what the next one finds of them.
+_TWO_STEPS = """
+from skewless_spark.session.session import build_session, forget_session
+from pyspark.sql import SparkSession
+first = build_session("two steps", "local[1]")
+before = first.conf.get("spark.sql.shuffle.partitions")
+first.conf.set("spark.sql.shuffle.partitions", "3")
+first.range(5).createOrReplaceTempView("left")
+first.range(7).cache().count()
+assert len(first.sparkContext._jsc.getPersistentRDDs()) == 1
+forget_session()
+second = build_session("two steps", "local[1]")
+assert second is not first and second is SparkSession.builder.getOrCreate()
+assert second.sparkContext.applicationId == first.sparkContext.applicationId
+assert second.conf.get("spark.sql.shuffle.partitions") == before, "a setting"
+assert second.conf.get("spark.sql.session.timeZone") == "UTC", "ours"
+assert not second.catalog.tableExists("left"), "a view"
+assert len(second.sparkContext._jsc.getPersistentRDDs()) == 0, "cached frames"
+"""
+
+
+def test_a_step_finds_no_setting_view_or_cached_frame_of_the_one_before() -> None:
+    done = subprocess.run([sys.executable, "-c", _TWO_STEPS], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+@pytest.mark.usefixtures("airflow_database")
+@pytest.mark.parametrize(
+    ("host", "switch", "shared"),
+    [
+        ("local[2]", "1", True), ("local", "1", True), ("local[2]", "0", False),
+        ("spark://cluster:7077", "1", False), ("yarn", "1", False)
+    ],
+)  # fmt: skip
+def test_only_steps_on_this_machine_share_a_driver_and_only_if_that_is_wanted(
+    monkeypatch: pytest.MonkeyPatch, host: str, switch: str, shared: bool
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": host}))
+    monkeypatch.setenv(warm.SWITCH, switch)
+    with DAG("words", schedule=None):
+        operator = SkewlessSparkOperator(task_id="stage", entry="run_stage.py")
+    operator.application_args = ["--stage", "0"]
+    driver = operator._driver(RunDirectory("/nowhere"), None)
+    assert (driver is not None) is shared
+    if driver is not None:
+        assert driver.submit[:3] == ("spark-submit", "--master", host)
+        assert "run_stage.py" not in " ".join(driver.submit)
