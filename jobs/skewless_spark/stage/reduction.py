@@ -56,6 +56,13 @@ def outcome_of_tasks(queue: DataFrame, columns: JobColumns, plan: RoutingPlan) -
     return _union(branches)
 
 
+def kinds_of(columns: JobColumns, plan: RoutingPlan) -> list[str]:
+    """The kinds of rows that the outcome of a stage may have."""
+    alone = plan.engine == "combine" or (plan.budget_rows is None and not columns.job.forwards_states)
+    native = [NATIVE] if columns.makes_native or not alone else []
+    return [*native, *([PYTHON] if columns.python else []), *([] if plan.budget_rows is None else [BACKLOG])]
+
+
 class StateCounts:
     """Rows that the states of the engine ``combine`` stand for, counted while they are written.
 
