@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import balance, dpa_table, in_order, memory, overhead, several_clusters, standing_still
+from benchmarks import balance, dpa_table, in_order, memory, overhead, planning, several_clusters, standing_still
 from benchmarks.spark.harness import PATIENCE_SECONDS, Effort, run_row
 from benchmarks.spark.page import file_name, write
 from benchmarks.spark.row import Size
@@ -17,7 +17,7 @@ FOLDER = balance.RESULTS
 DATA = Path(__file__).parents[1] / "data" / "bench"
 OTHERS = {"balance": balance.main, "dpa_table": dpa_table.main, "memory": memory.main, "B8": overhead.main}
 OTHERS["several_clusters"] = several_clusters.main
-OTHERS |= {standing_still.NAME: standing_still.main, in_order.NAME: in_order.main}
+OTHERS |= {one.NAME: one.main for one in (standing_still, in_order, planning)}
 
 #: What those write, where it is not called as they are.
 FILES = {"B8": overhead.NAME}

@@ -24,13 +24,14 @@ def main() -> None:
     given = parser.parse_args()
     run = RunDirectory(given.run_dir)
     with session(slots=1) as spark:
-        run_stage(spark, RunDirectory(given.warm_up), 0)
-        print("ready", flush=True)
-        sys.stdin.readline()
-        if given.unshared:
-            run_stage(spark, run, 0)
-        else:
-            share_stage(spark, run, 0, given.cluster)
+        for one in (RunDirectory(given.warm_up), run):
+            if one is run:
+                print("ready", flush=True)
+                sys.stdin.readline()
+            if given.unshared:
+                run_stage(spark, one, 0)
+            else:
+                share_stage(spark, one, 0, given.cluster)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ settings.register_profile("explore", max_examples=2000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
 os.environ.setdefault("SPARK_SUBMIT_OPTS", spark_classes.options())
+os.environ.setdefault("SKEWLESS_CLASS_ARCHIVE", "off")  # tests leave the user's cache alone
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

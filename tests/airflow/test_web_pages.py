@@ -85,7 +85,7 @@ _MOMENTS: dict[str, Callable[[str, Simulation], object]] = {
     "combined": _combined,
     "combined-measured": lambda location, run: _combined(location, run, [run.job.rows // 2]),
     "failed-quality": lambda location, run: Moments(location, run).prepare().stages().merge().validate(success=False),
-    "finished": lambda location, run: Moments(location, run).prepare().stages().merge().validate().publish(),
+    "finished": lambda location, run: Moments(location, run).prepare().stages().times().merge().validate().publish(),
     "superseded": lambda location, run: (
         Moments(location, run).prepare().stages().merge().validate().publish(superseded=_LATER)
     ),
@@ -165,6 +165,7 @@ def test_every_page_renders_at_every_moment_and_keys_stay_text(viewer: TestClien
             ["superseded by a later run", "<code>/runs/&lt;img src=x&gt;/later</code>", "turn 2"],
         ),
         ("finished", ["published", "it balances.", "4 of 4 checks passed", "Certificate"]),
+        ("finished", ["Where the time went", "<b>between two steps</b>", "Spark job, 24 tasks", "in none of these"]),
     ],
 )
 def test_the_run_page_tells_where_the_run_stands(viewer: TestClient, run_id: str, words: list[str]) -> None:

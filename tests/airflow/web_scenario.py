@@ -19,6 +19,7 @@ from skewless.documents.commit import CommittedFile
 from skewless.documents.decision import Decision
 from skewless.documents.ledger import balance
 from skewless.documents.quality import Check, QualityReport
+from skewless.documents.step_times import Span, StepTimes
 from skewless.planner.plain_ring import first_plan
 from skewless.planner.planner import plan_next_stage
 from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, RunDirectory, stage_step
@@ -167,6 +168,19 @@ class Moments:
             attempt.commit([], {"processed_rows": report.processed_rows})
             decision: Decision = self.simulation.decisions[report.stage]
             self.run.enact(decision.model_copy(update={"sentence": f"{decision.sentence} {EVIL}"}))
+        return self
+
+    def times(self) -> Moments:
+        """What two steps took, and a second between them."""
+        spans = (
+            Span(name=f"run the query {EVIL}", start=1.0, seconds=2.0),
+            Span(name="Spark job", start=1.5, seconds=1.0, tasks=24),
+        )
+        for step in (
+            StepTimes(step="prepare", started=10.0, seconds=2.0),
+            StepTimes(step="stage 0", started=13.0, seconds=4.0, spans=spans),
+        ):
+            self.run.write_once(f"times/{step.step.replace(' ', '-')}.json", step)
         return self
 
     def merge(self) -> Moments:

@@ -12,10 +12,10 @@ SECONDS = dict(zip(WAYS, (9.0, 10.0, 30.0, 8.0), strict=True))
 
 
 def test_ratios_are_those_to_both_together() -> None:
-    assert ratios(SECONDS) == {
+    assert ratios(SECONDS, 6.4) == {
         "fast_over_together": 1.25,
         "slow_over_together": 3.75,
-        "ideal_over_together": pytest.approx(7.5 / 8, abs=1e-3),
+        "together_over_ideal": 1.25,
         "not_shared_over_together": 1.125,
         "shared_over_not": pytest.approx(10 / 9, abs=1e-3),
     }
@@ -28,8 +28,9 @@ def test_the_page_has_a_line_for_each_way_and_the_plot_is_the_same_each_time(tmp
     }
     document = {
         "rows": 1, "reducers": 6, "row_seconds": 5e-4, "slowdown": 2.5, "lease_seconds": 2.0,
-        "setting": {"cores": 2}, "ways": ways, "ratios": ratios(SECONDS),
+        "setting": {"cores": 2}, "ideal_seconds": 6.4, "aim": 1.15, "ways": ways, "ratios": ratios(SECONDS, 6.4),
     }  # fmt: skip
+    assert "1.25 of the ideal (at most 1.15: NOT MET)" in sentence(document)
     assert "3 tasks on the fast cluster and 3 on the slow one" in sentence(document)
     assert [line.split("|")[1].strip() for line in page(document).splitlines() if line.startswith("| ")][1:] == [*WAYS]
     for name in ("one", "two"):

@@ -67,8 +67,8 @@ class Harness:
         self.world.close()
 
     def seeds(self, first: int) -> Iterator[int]:
-        """Seeds from a number on; of trials without Spark others."""
-        return count(first if self.spark else first + 5_000)
+        """Seeds from a number on; of trials without Spark, of which there are more, others that lie further apart."""
+        return count(first if self.spark else 2 * first + 20_000)
 
     def tried_steps(self) -> list[Step]:
         """Those that faults happen to: with Spark, those that need it; all others are tried without."""

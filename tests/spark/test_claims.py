@@ -16,13 +16,17 @@ def test_grants_are_begun_in_the_order_of_their_names() -> None:
     assert claims.next(0) is None
 
 
-def test_what_waits_is_given_back_and_what_was_begun_is_not() -> None:
+def test_what_waits_or_is_prepared_is_given_back_and_what_was_begun_is_not() -> None:
     claims = Claims()
-    begun, waiting = Grant("task-0", 1, "a"), Grant("task-1", 1, "a")
-    claims.granted(begun)
-    claims.granted(waiting)
+    begun, prepared, waiting = (Grant(f"task-{number}", 1, "a") for number in range(3))
+    for grant in (begun, prepared, waiting):
+        claims.granted(grant)
     assert claims.next(0) == begun
+    assert claims.begin(begun)
     assert not claims.asked_back(begun)
+    assert claims.next(0) == prepared
+    assert claims.asked_back(prepared)
+    assert not claims.begin(prepared)
     assert claims.asked_back(waiting)
     assert claims.next(0) is None
 
@@ -36,6 +40,9 @@ def test_what_was_lost_is_not_begun_but_a_later_grant_of_it_is() -> None:
     claims.granted(second)
     claims.lost(first)
     assert claims.next(0) == second
+    claims.lost(first)
+    assert not claims.begin(first)
+    assert claims.begin(second)
 
 
 def test_whoever_waits_is_woken_by_a_grant() -> None:

@@ -146,6 +146,9 @@ def test_a_file_that_is_no_parquet_is_named(home: Path, here: Here) -> None:
     assert "notes.parquet: expected a readable Parquet file" in done.stderr
 
 
+_EACH_STAGE = ("stage", "decision")
+
+
 @pytest.fixture(scope="module")
 def whole(home: Path) -> dict[str, Any]:
     """What a run says as JSON that nobody disturbed; its directory is ``run``."""
@@ -171,6 +174,13 @@ def test_json_is_one_object_and_the_run_can_be_shown_resumed_but_not_taken_over(
     other = here("run", "spec.yaml", "--set", "routing.reducers=5", "--run-dir", "run")
     assert other.returncode == 2
     assert "the spec that it was begun with" in other.stderr
+
+    shown = here("show", "run", "--times", "--json")
+    steps = [step["step"] for step in json.loads(shown.stdout)["steps"]]
+    stages = [f"{name} {stage['stage'] + (name == 'decision')}" for stage in whole["stages"] for name in _EACH_STAGE]
+    assert steps == ["prepare", *stages, "merge", "validate", "publish"]
+    shown = here("show", "run", "--times")
+    assert "start the process, import" in shown.stdout
 
     shown = here("show", "run")
     assert shown.returncode == 0

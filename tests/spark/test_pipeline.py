@@ -163,6 +163,31 @@ def test_a_stage_reads_and_shuffles_its_rows_once_whatever_is_made_of_them(
     assert len([line for line in shuffles if "Reused" not in line]) == 1
 
 
+@pytest.mark.parametrize(
+    ("function", "column", "crosses"),
+    [("sum", "value", False), ("sum", "real", True), ("first", "word", False), ("approx_count_distinct", "word", True)],
+    ids=["a sum of integers", "a sum of floats", "the first value", "a sketch"],
+)
+def test_states_cross_the_network_in_place_of_rows_where_nothing_asks_for_the_rows(
+    spark: SparkSession, tmp_path: Path, function: str, column: str, crosses: bool
+) -> None:
+    table = skewed(3000)
+    table = table.append_column("real", table["value"].cast(pa.float64()))
+    path = write_input(tmp_path / "input", table, files=4)
+    spec = spec_of(path, "key", {"of_rows": {"function": function, "column": column}}, routing={"reducers": 3})
+    run = RunDirectory(str(tmp_path / "run"))
+    prepare(run, spec, DATE, str(tmp_path))
+    plan = run.plan(0).model_copy(update={"budget_rows": None})
+    executed = outcome(spark, run, JobColumns.of(run.job()), plan)._jdf.queryExecution().executedPlan().toString()
+    assert ("Exchange shufflepartitionid" in executed, "Exchange hashpartitioning" in executed) == (
+        crosses,
+        not crosses,
+    )
+    assert ("Sort " in executed) == (crosses or function == "first")
+    # The place of a row is looked up for the rows that draw their task, and for those of aggregates that read it.
+    assert ("isnull(key" in executed) == (not crosses and function != "first")
+
+
 def test_the_head_and_the_slots_are_made_of_one_reading_of_the_counts(spark: SparkSession, tmp_path: Path) -> None:
     counts = pa.table({"name": [f"key-{n % 50}" for n in range(400)] + ["x" * 2000], "rows": [1] * 401})
     pq.write_table(counts, tmp_path / "counts.parquet")

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from skewless.documents.stage_report import StageReport
+from skewless.run.directory import RunDirectory, stage_step
 from skewless.run.step_times import times_of, waterfall
+from skewless_spark.states.committed_files import NATIVE as NATIVE_STATES
 from tests.spark.scenario import reduce_job, run_job, spec_of, write_input
 from tests.spark.test_pipeline import skewed
 
@@ -17,9 +18,6 @@ NATIVE = {"n": "count", "most": {"function": "max", "column": "value"}}
 PYTHON = {"histogram": {"function": "streaming_histogram", "column": "value"}}
 BUDGET = {"reducers": 4, "waves": [1, 2], "stage_overhead": 0, "warm_start": False, "budget": 1.0}
 NO_BUDGET = {"policy": "static", "reducers": 4, "waves": [1, 2], "warm_start": False}
-#: The write, the tables that say where slots and head keys go, and the table of the input's files.
-MOST_JOBS = 4
-
 
 Aggregates = dict[str, Any]
 
@@ -29,9 +27,15 @@ def skewed_input(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_input(tmp_path_factory.mktemp("skewed") / "input", skewed(10_000), files=8)
 
 
-def stages_of(spark: SparkSession, path: Path, folder: Path, aggregates: Aggregates, **more: Any) -> list[StageReport]:
-    run, _ = reduce_job(spark, spec_of(path, "key", aggregates, **more), folder / "run")
-    return run.reports()
+def most_jobs(run: RunDirectory, stage: int) -> int:
+    """The write, and a job for each table that is broadcast.
+
+    These are the input's files, the slots of the ring, the head keys, and, if tasks were split or merged, the numbers
+    that the last plan's tasks have now.
+    """
+    plan = run.plan(stage)
+    renumbered = stage > 0 and run.plan(stage - 1).tasks != plan.tasks
+    return 3 + bool(plan.head) + renumbered
 
 
 @pytest.mark.parametrize(
@@ -53,12 +57,14 @@ def test_a_routed_stage_is_one_query_of_few_jobs(
     routing: dict[str, Any],
     reads: int,
 ) -> None:
-    for report in stages_of(spark, skewed_input, tmp_path, aggregates, routing=routing):
+    run, reports = reduce_job(spark, spec_of(skewed_input, "key", aggregates, routing=routing), tmp_path / "run")
+    for report in reports:
         work = report.work
         assert work
         assert work.executions == 1
-        assert work.jobs <= MOST_JOBS
-        assert work.tasks > len(report.tasks)
+        assert work.jobs <= most_jobs(run, report.stage)
+        # Rows take a partition for each of their tasks; a few states in place of rows do not.
+        assert work.tasks > len(report.tasks) or (aggregates, routing) == (NATIVE, NO_BUDGET)
         assert 0 < work.shuffle_bytes_read <= (reads + 0.1) * work.shuffle_bytes_written
 
 
@@ -70,10 +76,19 @@ def test_a_routed_stage_is_one_query_of_few_jobs(
 def test_a_stage_that_combines_is_one_query_and_reads_what_it_shuffles_once(
     spark: SparkSession, skewed_input: Path, tmp_path: Path, aggregates: Aggregates, jobs: int
 ) -> None:
-    (report,) = stages_of(spark, skewed_input, tmp_path, aggregates, engine="combine")
+    _, (report,) = reduce_job(spark, spec_of(skewed_input, "key", aggregates, engine="combine"), tmp_path / "run")
     assert report.work
     assert (report.work.executions, report.work.jobs <= jobs) == (1, True)
     assert report.work.shuffle_bytes_read == report.work.shuffle_bytes_written
+
+
+def test_a_few_states_take_one_partition_however_many_tasks_there_are(
+    spark: SparkSession, skewed_input: Path, tmp_path: Path
+) -> None:
+    run, reports = reduce_job(spark, spec_of(skewed_input, "key", NATIVE, routing=NO_BUDGET), tmp_path / "run")
+    for report in reports:
+        assert len(run.committed(stage_step(report.stage)).of_kind(NATIVE_STATES)) == 1
+        assert sum(load.states > 0 for load in report.tasks) == 4
 
 
 def test_the_times_of_a_run_account_for_its_steps(spark: SparkSession, skewed_input: Path, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import random
+from collections import Counter
 
 import pyarrow as pa
 import pytest
@@ -16,9 +17,9 @@ from skewless.routing.plan import WHOLE_WEIGHT, RoutingPlan
 from skewless.routing.ring import Ring
 from skewless.spec.routing import LARGEST_RING_BITS, Routing
 from skewless_spark.aggregates.key_text import key_text
+from skewless_spark.stage.routing import LISTED_KEYS, draw, drawing_rows, route, route_drawn, share_cells
 from skewless_spark.stage.routing import bucket_hash as spark_bucket_hash
 from skewless_spark.stage.routing import key_hash as spark_key_hash
-from skewless_spark.stage.routing import route, share_cells
 
 #: One, two, three and four bytes in UTF-8, NUL and quotes among them.
 ALPHABET = "a0 \0\n'\"\\\u00e9\u03b1\u0436\u4e2d\u20ac\u200b\U0001f600\U00010348"
@@ -69,6 +70,25 @@ def test_spark_routes_every_row_as_the_plan_says(spark: SparkSession) -> None:
     said = {row["origin"]: row["task"] for row in routed.to_pylist()}
     assert said == {origin: plan.task_of(key, origin) for key, origin in zip(keys, origins, strict=True)}
     assert len(set(said.values())) == len(plan.tasks)
+
+
+@pytest.mark.parametrize("split_keys", [1, LISTED_KEYS + 1], ids=["a few split keys", "many"])
+def test_rows_that_are_added_up_first_go_to_the_tasks_of_the_plan(spark: SparkSession, split_keys: int) -> None:
+    keys: list[str | None] = [*random_keys(500), *["warm"] * 500, *[None] * 500]
+    keys += [f"hot '{number % split_keys}'" for number in range(200 * split_keys)]
+    weights = ((0, 1024), (4, 40_000), (8, WHOLE_WEIGHT - 51_024), (4, 10_000))
+    plan = RoutingPlan(
+        epoch=3, policy="adaptive", waves=(3, 4), ring=Ring.even(5, 16, ring_bits=10), factors={1: 4, 3: 2},
+        head={f"hot '{number}'": weights for number in range(split_keys)} | {"warm": ((7, WHOLE_WEIGHT),)},
+        share_salt=3,
+    )  # fmt: skip
+    origins = [(number % 7 << 40) | number for number in range(len(keys))]
+    rows = spark.createDataFrame(pa.table({"key": keys, "origin": origins}))
+    assert (drawing_rows(plan, "key") is None) == (split_keys > LISTED_KEYS)
+    states = draw(rows, plan, "key", "origin").groupBy("key", "drawn").count()
+    counted = Counter((key, plan.task_of(key, origin)) for key, origin in zip(keys, origins, strict=True))
+    found = [(row["key"], row["task"], row["count"]) for row in route_drawn(states, plan, "key").collect()]
+    assert sorted(found, key=repr) == sorted(((*place, count) for place, count in counted.items()), key=repr)
 
 
 @pytest.mark.parametrize("factors", [{}, {3: 4, 9999: 2}], ids=["one task each", "key buckets"])

@@ -1,6 +1,6 @@
-"""A spec's DAG, run by Airflow, with each Spark step through spark-submit; nothing is fake.
+"""A spec's DAG, run by Airflow, with the steps of a run in a driver of spark-submit; nothing is fake.
 
-Starting Spark costs about ten seconds a step, so there are two runs, and the tests look at them:
+Starting Spark costs about ten seconds, so there are two runs, and the tests look at them:
 the first night, undisturbed; and a second run of the same night whose driver is killed half-way and
 whose quality cannot hold.
 """
@@ -78,7 +78,7 @@ class Night(NamedTuple):
 
 @pytest.fixture(scope="module")
 def driver() -> bytes:
-    """What the driver of a step is, whose command line has the step's entry: under spark-submit, a JVM."""
+    """What the driver of a run is, whose command line has the run directory: under spark-submit, a JVM."""
     return b"java"
 
 

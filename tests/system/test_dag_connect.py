@@ -58,7 +58,7 @@ def server() -> Iterator[ConnectServer]:
 
 @pytest.fixture(scope="module")
 def driver() -> bytes:
-    """What the driver of a step is: its own Python."""
+    """What the driver of a run is: a Python."""
     return b"python"
 
 

@@ -25,9 +25,10 @@ from airflow.sdk.exceptions import AirflowException
 from skewless.run.directory import RunDirectory, stage_step
 from skewless_airflow.connect import driver as warm
 from skewless_airflow.connect.driver import DriverSettings, DriverStep, own_folder
-from skewless_airflow.connect.process_session import Session
+from skewless_airflow.connect.process_session import Session, born
 from skewless_airflow.operators.spark_step import SkewlessSparkOperator
 from tests import airflow_setting
+from tests.served_airflow import ServedAirflow
 
 pytestmark = [airflow_setting.IN_PROCESS, pytest.mark.timeout(600)]
 
@@ -93,14 +94,18 @@ class World(NamedTuple):
         return done
 
     def drivers(self) -> list[psutil.Process]:
-        """All living processes of this run's drivers, first and below."""
-        found = []
-        for one in psutil.process_iter():
-            with suppress(psutil.NoSuchProcess):
-                line = " ".join(one.cmdline())
-                if one.status() != psutil.STATUS_ZOMBIE and "warm_driver.py" in line and str(self.root) in line:
-                    found.append(one)
-        return found
+        return drivers_of(str(self.root))
+
+
+def drivers_of(words: str) -> list[psutil.Process]:
+    """The living processes of drivers, JVM and Python, that have these words in their command line."""
+    found = []
+    for one in psutil.process_iter():
+        with suppress(psutil.NoSuchProcess):
+            line = " ".join(one.cmdline())
+            if one.status() != psutil.STATUS_ZOMBIE and "warm_driver.py" in line and words in line:
+                found.append(one)
+    return found
 
 
 @pytest.fixture
@@ -147,6 +152,24 @@ def test_steps_of_a_run_share_a_driver_that_ends_with_the_last_of_them(world: Wo
     await_that(lambda: not folder.exists(), "the driver to remove its folder")
 
 
+@pytest.mark.long
+def test_in_airflow_all_steps_of_a_run_have_one_spark_and_leave_none(served: ServedAirflow) -> None:
+    job, run_id = "warm_words", "by_hand"
+    words = pa.table({"word": [f"word-{n % 97 if n % 3 else 0}" for n in range(2_000)]})
+    (served.root / job / "words").mkdir(parents=True)
+    pq.write_table(words, served.root / job / "words" / "0.parquet")
+    places = {"input": {"path": f"{job}/words"}, "output": {"path": f"{job}/published", "files": 1}}
+    served.add_job({**SPEC, "name": job, **places})
+    served.rest.trigger(job, run_id)
+    assert served.await_end(job, run_id) == "success"
+    told = {task: served.rest.log_lines(job, run_id, task, 1) for task in ("stage_00.run", "merge", "validate")}
+    applications = [line for lines in told.values() for line in lines if line.startswith("spark application ")]
+    assert len(applications) == 3
+    assert len(set(applications)) == 1
+    folder = str(served.run(job, run_id))
+    await_that(lambda: not drivers_of(folder), "the driver to end after validate")
+
+
 def test_a_step_that_fails_ends_with_its_exit_code_and_sentence_and_with_the_driver(world: World) -> None:
     done = world.ask("run_stage.py", "--stage", "0", "--failure-name", "first")
     driver = done.driver
@@ -166,8 +189,9 @@ def test_when_the_task_is_killed_the_driver_ends_with_its_jvm_and_workers_and_th
     with subprocess.Popen([sys.executable, "-c", _TASK, asked], stdout=subprocess.DEVNULL) as task:
         attempts = Path(world.run.path(f"{stage_step(0)}/attempts"))
         await_that(lambda: attempts.exists() and any(attempts.iterdir()), "the stage to be at work")
-        with_jvm = driver.processes()
-        assert len(with_jvm) >= 2
+        assert len(driver.processes()) >= 2
+        # A JVM that cannot end by itself, as when it is short of memory.
+        psutil.Process(driver.pid).suspend()
         task.send_signal(signal.SIGKILL)
     await_that(lambda: not driver.processes(), "driver and JVM to end with the task", 10)
     assert not world.run.exists(f"{stage_step(0)}/COMMIT.json")
@@ -212,6 +236,21 @@ def test_a_driver_in_use_is_not_shared_and_not_started_twice(world: World) -> No
     os.close(again)
 
 
+def test_what_a_killed_driver_has_left_is_removed_and_what_is_in_use_is_not(world: World) -> None:
+    in_use, used = own_folder("used")
+    left, dead = own_folder("dead")
+    os.close(left)
+    (dead / warm.STATE).write_text(json.dumps({"pid": 2**22 + 1, "born": 1}))
+    left, idle = own_folder("idle")
+    os.close(left)
+    (idle / warm.STATE).write_text(json.dumps({"pid": os.getsid(0), "born": born(os.getsid(0))}))
+    warm.sweep(world.root / "tmp" / f"skewless-drivers-{os.geteuid()}")
+    assert used.exists()
+    assert idle.exists()
+    assert not dead.exists()
+    os.close(in_use)
+
+
 def test_another_size_or_environment_has_another_driver_and_what_airflow_sets_for_each_task_has_not() -> None:
     settings = DriverSettings("run", ("spark-submit", "--master", "local[1]"), {"A": "1"})
     same = DriverSettings(
@@ -235,15 +274,16 @@ def test_a_folder_that_others_can_open_is_refused(world: World) -> None:
         own_folder(world.settings.name())
 
 
-def test_another_user_cannot_ask_a_driver(world: World) -> None:
+def test_another_user_cannot_ask_a_driver(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can become another user")
     lock, folder = own_folder(world.settings.name())
+    monkeypatch.chdir(folder)  # the address of a socket has 108 bytes at most
     with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(folder / warm.SOCKET))
+        listener.bind(warm.SOCKET)
         listener.listen()
         asked = "import os, socket, sys\nos.setuid(65534)\nsocket.socket(socket.AF_UNIX).connect(sys.argv[1])\n"
-        words = [sys.executable, "-c", asked, str(folder / warm.SOCKET)]
+        words = [sys.executable, "-c", asked, warm.SOCKET]
         done = subprocess.run(words, capture_output=True, text=True, check=False)
     os.close(lock)
     assert "PermissionError" in done.stderr

@@ -114,6 +114,17 @@ def test_no_cycle_is_left_and_all_sums_are_kept(data: st.DataObject) -> None:
     assert is_forest(key[left], task[left])
 
 
+def test_a_search_that_is_cut_short_keeps_all_sums_and_removes_fewer_cycles() -> None:
+    key, task = np.divmod(np.arange(400), 20)
+    rows = np.arange(1.0, 401.0)
+    whole, few = (without_cycles(key, task, rows, most_steps) for most_steps in (100_000, 200))
+    assert np.count_nonzero(whole[1]) < np.count_nonzero(few[1]) < 400
+    for found, left in (whole, few):
+        assert not found[~left].any()
+        assert sums(key, found, 20) == pytest.approx(sums(key, rows, 20))
+        assert sums(task, found, 20) == pytest.approx(sums(task, rows, 20))
+
+
 def is_forest(key: Indices, task: Indices) -> bool:
     root: dict[tuple[str, int], tuple[str, int]] = {}
 

@@ -250,3 +250,15 @@ def test_a_strict_doubling_ends_where_its_page_says() -> None:
     with pytest.raises(SpecError, match="take fewer reducers"):
         first_ring(Routing(policy="doubling", strict=True, reducers=most + 1))
     assert first_ring(Routing(policy="doubling", reducers=most + 1)).tokens[0] == 64
+
+
+@given(st.integers(0, 5), st.data())
+def test_other_tokens_on_a_ring_are_those_of_a_new_ring(bits: int, data: st.DataObject) -> None:
+    counts = st.dictionaries(st.integers(0, 9), st.integers(1, 300), min_size=1)
+    before, after = data.draw(counts), data.draw(counts)
+    ring = Ring(ring_bits=10 + bits, tokens=before)
+    changed, fresh = ring.with_tokens(after), Ring(ring_bits=10 + bits, tokens=after)
+    assert changed == fresh
+    assert changed.places[0].tolist() == fresh.places[0].tolist()
+    assert changed.places[1].tolist() == fresh.places[1].tolist()
+    assert changed.slot_owners.tolist() == fresh.slot_owners.tolist()

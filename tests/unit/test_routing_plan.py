@@ -140,3 +140,14 @@ def test_a_copy_forgets_what_was_cached_and_plans_compare_by_their_fields() -> N
     assert hash(plan) == hash(same)
     assert plan != wider
     assert plan.to_json() == plan_of().to_json()
+
+
+def test_a_copy_takes_the_tasks_of_a_plan_only_with_the_same_ring_and_factors() -> None:
+    plan = plan_of()
+    assert plan.slot_tasks.any()
+    assert plan.model_copy(update={"share_salt": 7}).tasks is plan.tasks
+    for other in (plan.model_copy(update={"factors": {1: 2}}), plan.model_copy(update={"ring": Ring.even(3, 2)})):
+        fresh = RoutingPlan.from_json(other.to_json())
+        assert other.tasks == fresh.tasks != plan.tasks
+        assert (other.slot_tasks == fresh.slot_tasks).all()
+        assert (other.slot_factors == fresh.slot_factors).all()

@@ -90,8 +90,8 @@ def key_text(columns: Sequence[str], spark_types: Sequence[str]) -> str:
 #: Arrow writes these types as Spark does. A decimal with more digits behind the point can be written with an exponent.
 _ALIKE = re.compile(r"string|tinyint|smallint|int|bigint|boolean|date|timestamp|binary|decimal\(\d+,[0-6]\)")
 
-#: The last day whose year has four digits: a year with more is written with a sign.
-_LAST_PLAIN_DAY = pa.scalar(dt.date.max, pa.date32())
+#: Days from 1970 to the last one whose year has four digits: a year with more is written with a sign.
+_LAST_PLAIN_DAY = (dt.date.max - dt.date(1970, 1, 1)).days
 
 
 def has_arrow_text(spark_types: Sequence[str]) -> bool:
@@ -123,7 +123,9 @@ def _arrow_text(column: pa.Array, spark_type: str) -> pa.Array:
             return column.cast(pa.timestamp("us", "UTC")).cast(pa.int64()).cast(pa.string()).cast(pa.binary())
         case "date":
             text = column.cast(pa.string()).cast(pa.binary())
-            return pc.if_else(pc.greater(column, _LAST_PLAIN_DAY), pc.binary_join_element_wise(b"+", text, b""), text)
+            return pc.if_else(
+                pc.greater(column.cast(pa.int32()), _LAST_PLAIN_DAY), pc.binary_join_element_wise(b"+", text, b""), text
+            )
         case "binary":
             digits = [None if value is None else value.hex().upper().encode() for value in column.to_pylist()]
             return pa.array(digits, pa.binary())

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import fcntl
+import importlib
 import json
 import os
 import select
@@ -23,13 +24,13 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
 from skewless_spark.entries import merge_states, prepare_run, run_stage, share_stage, validate_result
-from skewless_spark.quality.expectations import great_expectations
+from skewless_spark.quality.expectations import import_soon
 from skewless_spark.session.connect import connected
 from skewless_spark.session.session import build_session, forget_session
 
@@ -57,6 +58,10 @@ def main() -> None:
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.close(log)
+    if connected():
+        # Sessions and Great Expectations import these. Two threads that do so at a time find half-made modules.
+        for name in ("session", "dataframe"):
+            importlib.import_module(f"pyspark.sql.connect.{name}")
     with Driver(given.folder) as driver, contextlib.suppress(OSError, ValueError):  # a task that died in its request
         driver.serve(given.idle_seconds)
     _remove(given.folder)
@@ -72,7 +77,6 @@ class Driver:
     def __init__(self, folder: Path) -> None:
         self._told = 0  # bytes of the log that belong to steps that have ended
         self._spark: threading.Thread | None = None
-        self._expectations: threading.Thread | None = None
         self._listener = socket.socket(socket.AF_UNIX)
         with short_address(folder) as address:
             self._listener.bind(address)
@@ -142,24 +146,18 @@ class Driver:
 
     def _prepare_next(self, *, first: bool) -> None:
         """Start beside a step what the next ones need: Spark beside ``prepare``, Great Expectations beside a stage."""
-        if first and not connected():
-            self._spark = self._spark or _begun(_start_spark)
+        if first and not connected() and self._spark is None:
+            self._spark = threading.Thread(target=_start_spark, daemon=True)
+            self._spark.start()
         elif not first:
             if self._spark is not None:
                 self._spark.join()
-            self._expectations = self._expectations or _begun(great_expectations)
+            import_soon()
 
     def _tidy(self) -> None:
         """Leave nothing of a step to the next one; the task does not wait for this."""
-        if self._spark is not None:
-            self._spark.join()
-        forget_session()
-
-
-def _begun(target: Callable[[], object]) -> threading.Thread:
-    thread = threading.Thread(target=target, daemon=True)
-    thread.start()
-    return thread
+        if self._spark is None or not self._spark.is_alive():  # or no step has used it yet
+            forget_session()
 
 
 def _start_spark() -> None:
@@ -181,7 +179,7 @@ def end_at_once() -> NoReturn:
     The JVM of spark-submit ends with its Python. A JVM that does not, because it is short of memory, is killed by a
     process of its own, and its Python workers end with it.
     """
-    killer = f"sleep {GRACE_SECONDS}; kill -KILL -- -{os.getpgid(0)}"
+    killer = f"sleep {GRACE_SECONDS}; kill -KILL -{os.getpgid(0)}"
     os.posix_spawn("/bin/sh", ["sh", "-c", killer], os.environ)
     if connected():
         # The step interrupts what the server runs for it, then ends by SystemExit.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from pyspark import StorageLevel
@@ -20,6 +21,7 @@ from skewless.run.attempt import Fence
 from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, RunDirectory
 from skewless_spark.quality.expectations import build_expectations, great_expectations
 from skewless_spark.quality.verdict import Verdict
+from skewless_spark.session.planning import planned_once
 from skewless_spark.session.step_lease import leased_step
 from skewless_spark.states.committed_files import RESULT, read_files
 
@@ -190,14 +192,14 @@ def _result_verdicts(
 ) -> list[Verdict]:
     files = result.of_kind(RESULT)
     frame = read_files(spark, run, files)
-    if sum(file.size_bytes for file in files) <= ONE_PARTITION_BYTES:
-        frame = frame.coalesce(1)
-    frame = frame.persist(StorageLevel.MEMORY_AND_DISK)
+    small = sum(file.size_bytes for file in files) <= ONE_PARTITION_BYTES
+    frame = (frame.coalesce(1) if small else frame).persist(StorageLevel.MEMORY_AND_DISK)
     keys, columns = _key_frame(frame, job.spec.key)
     try:
         held = [one for one in own if not _unobservable(one, result)]
-        verdicts = _verdicts(_spark_batch(context, "result", frame), [*_result_expectations(job, result), *held])
-        unique = _verdicts(_spark_batch(context, "keys", keys), [_keys_unique([*columns, _NULL_FLAG])])
+        with planned_once(spark) if small else nullcontext():
+            verdicts = _verdicts(_spark_batch(context, "result", frame), [*_result_expectations(job, result), *held])
+            unique = _verdicts(_spark_batch(context, "keys", keys), [_keys_unique([*columns, _NULL_FLAG])])
     finally:
         frame.unpersist()
     skipped = [Verdict.nothing_to_observe(one) for one in own if _unobservable(one, result)]

@@ -18,6 +18,7 @@ from skewless.errors import LostRaceError
 from skewless.run.attempt import Fence
 from skewless.run.directory import RESULT_STEP, RunDirectory, stage_step
 from skewless_spark.result.output_formats import published_files
+from skewless_spark.session.planning import planned_once
 from skewless_spark.session.step_lease import leased_step
 from skewless_spark.stage.reduction import empty_states
 from skewless_spark.stage.routing import TASK
@@ -27,6 +28,9 @@ from skewless_spark.states.python_calls import PythonCall
 from skewless_spark.states.python_evaluation import evaluate_batches, evaluate_in_order
 
 log = logging.getLogger(__name__)
+
+#: States of at most this many bytes that need no merging are not shuffled only to become more files.
+UNSHUFFLED_BYTES = 64 << 20
 
 
 def merge_states(spark: SparkSession, run: RunDirectory) -> StepCommit:
@@ -61,14 +65,15 @@ def _merge(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> StepC
     if only_python:
         merged = _evaluated_in_order(states, columns)
     elif _one_state_per_key(run, reports, columns):
-        merged = _in_key_order(states, columns)
+        merged = _in_files(states, columns, sum(file.size_bytes for file in run.committed(stage_step(0)).files))
     else:
         merged = _merged(states, columns)
     evaluated = _named if only_python else _evaluated
     counted = Observation("merged states")
     if any(report.processed_rows for report in reports):
         merged = merged.observe(counted, F.sum("rows").alias("rows"), F.count(F.lit(1)).alias("keys"))
-        evaluated(merged, columns).write.parquet(attempt.path("data"))
+        with planned_once(spark):  # the exchange has as many partitions as the result has files
+            evaluated(merged, columns).write.parquet(attempt.path("data"))
         counts = {name: int(counted.get[name]) for name in ("rows", "keys")}
     else:
         evaluated(merged, columns).write.parquet(attempt.path("data"))
@@ -114,6 +119,18 @@ def _one_state_per_key(run: RunDirectory, reports: Sequence[StageReport], column
     plan = run.plan(0)
     whole = all(len(shares) == 1 for shares in plan.head.values())
     return plan.engine == "combine" or (whole and not reports[0].histogram.seen_null_rows)
+
+
+def _in_files(states: DataFrame, columns: JobColumns, size_bytes: int) -> DataFrame:
+    """States that are all there is of their keys, in as many partitions as the result has files; small ones in fewer.
+
+    Args:
+        states: the states.
+        columns: of the job.
+        size_bytes: of the files with the states.
+    """
+    files = columns.job.spec.output.files
+    return states.coalesce(files) if size_bytes <= UNSHUFFLED_BYTES else states.repartition(files, *columns.keys)
 
 
 def _in_key_order(states: DataFrame, columns: JobColumns) -> DataFrame:

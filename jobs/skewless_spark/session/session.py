@@ -11,6 +11,7 @@ from typing import Any, cast
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
+from skewless_spark.session.class_archive import java_options
 from skewless_spark.session.connect import connected, remote_session
 
 #: Set unless spark-submit or spark-defaults.conf sets them.
@@ -64,7 +65,8 @@ def build_session(app: str, master: str | None = None) -> SparkSession:
         # A whole run in this process shows its own progress; Spark's UI would only need a port that may be taken.
         builder = builder.config("spark.ui.enabled", "false")
         if not given.contains("spark.driver.extraJavaOptions"):
-            builder = builder.config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={_QUIET.as_uri()}")
+            options = [f"-Dlog4j2.configurationFile={_QUIET.as_uri()}", *java_options()]
+            builder = builder.config("spark.driver.extraJavaOptions", " ".join(options))
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     # py4j logs each connection that it closes, even when the standard output is closed already.

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from fsspec.implementations.local import LocalFileSystem
 from pyspark.sql import SparkSession
@@ -22,7 +23,7 @@ from skewless_leases.stores.tables import look_at
 from skewless_spark.session.connect import connected, slots
 from skewless_spark.session.step_lease import address_of_leases
 from skewless_spark.sharing.claims import Claims
-from skewless_spark.sharing.pieces import Piece, finish_stage, reduce_task
+from skewless_spark.sharing.pieces import Piece, finish_stage, prepare_task, reduce_task, reduced_task
 from skewless_spark.sharing.routed_rows import route_stage, routed_rows
 from skewless_spark.stage.stage import run_stage
 from skewless_spark.states.columns import JobColumns
@@ -93,14 +94,16 @@ class _Participation:
         self._plan, job = run.plan(stage), run.job()
         self._columns = JobColumns.of(job)
         self._claims = Claims()
-        self._slots = _slots(spark)
+        slots = _slots(spark)
+        # As many as it can work on at the same time, and a few more that are prepared meanwhile, so that no slot idles.
+        self._room = slots + max(1, slots // 2)
+        self._at_work = threading.BoundedSemaphore(slots)
         sharing = job.spec.sharing
         self._routed = lru_cache(maxsize=1)(lambda committed: routed_rows(run, committed))
         self._leases = Worker(
             lease_address(run, stage, sharing),
             cluster,
-            # As many as it can work on at the same time, and a few more that wait, so that no thread idles.
-            room=self._slots + max(1, self._slots // 2),
+            room=self._room,
             partitions=self._open,
             spans=TimeSpans.around(sharing.lease_seconds),
             work=self._claims,
@@ -108,8 +111,8 @@ class _Participation:
         self._failure: BaseException | None = None
 
     def take_part(self) -> None:
-        with self._leases, ThreadPoolExecutor(self._slots) as pool:
-            working = [pool.submit(self._work) for _ in range(self._slots)]
+        with self._leases, ThreadPoolExecutor(self._room) as pool:
+            working = [pool.submit(self._work) for _ in range(self._room)]
             try:
                 for one in working:
                     one.result()
@@ -138,9 +141,15 @@ class _Participation:
             raise
 
     def _do(self, grant: Grant) -> None:
+        """Prepare the work of a grant, do it once a slot is free, and commit it while the next one is done."""
         try:
-            self._persistently(lambda: self._leases.keep(grant))
-            value = self._outcome(grant)
+            work = self._prepared(grant)
+            with self._at_work:
+                if self._failure is not None or not self._claims.begin(grant):
+                    return
+                self._persistently(lambda: self._leases.keep(grant))
+                outcome = work()
+            value = outcome()
             self._persistently(lambda: self._leases.commit(grant, value))
             self._leases.look_soon()
         except FencedOutError as err:
@@ -150,17 +159,23 @@ class _Participation:
             if not self._ended():
                 raise
 
-    def _outcome(self, grant: Grant) -> str:
-        """Do the work of a grant; returns the value to commit under its lease."""
+    def _prepared(self, grant: Grant) -> Callable[[], Callable[[], str]]:
+        """The work of a grant: called, it works, and returns what gives the value to commit under the lease."""
         if grant.partition == ROUTING:
-            return self._route()
+            return lambda: partial(str, self._route())
         routed = self._routed(self._committed(ROUTING))
         if grant.partition == COUNTING:
-            return self._count(grant, routed)
+            return lambda: partial(str, self._count(grant, routed))
         task = routed.partitions[grant.partition]
         folder = f"tasks/{task}-{grant.fence}"
         piece = Piece(task, routed.tasks[task], self._cluster, self._attempt, folder)
-        return reduce_task(self._spark, self._run, self._columns, self._plan, piece).sealed()
+        outcome = prepare_task(self._spark, self._run, self._columns, self._plan, piece)
+
+        def reduced() -> Callable[[], str]:
+            seconds = reduce_task(outcome, piece)
+            return lambda: reduced_task(piece, seconds).sealed()
+
+        return reduced
 
     def _route(self) -> str:
         if self._plan.takes_all:

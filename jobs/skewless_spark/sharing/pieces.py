@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from skewless.documents.commit import CommittedFile
 from skewless.documents.shared_stage import STAGE_SHARES, RoutedRows, SharedTask, StageShares, TaskShare
@@ -42,21 +42,32 @@ class Piece(NamedTuple):
     folder: str
 
 
-def reduce_task(
+def prepare_task(
     spark: SparkSession, run: RunDirectory, columns: JobColumns, plan: RoutingPlan, piece: Piece
-) -> SharedTask:
-    """Reduce one virtual task with the code that reduces all tasks of an unshared stage.
+) -> DataFrame:
+    """The states and the backlog of one virtual task, by the code that reduces all tasks of an unshared stage.
+
+    Nothing is computed yet: this takes the driver a while and Spark nothing, so it is done while another task runs.
 
     Raises:
         RunDirectoryError: the files are not those that were committed.
     """
-    started = time.monotonic()
-    attempt, folder = piece.attempt, piece.folder
     # All rows belong to this task: no exchange is needed to have them in one partition or to group them there.
     rows = read_files(spark, run, piece.rows).coalesce(1)
-    outcome_of_tasks(rows, columns, plan).write.partitionBy("kind").parquet(attempt.path(folder), mode="append")
+    return outcome_of_tasks(rows, columns, plan)
+
+
+def reduce_task(outcome: DataFrame, piece: Piece) -> float:
+    """Compute what was prepared, and write it; returns the seconds that this took."""
+    started = time.monotonic()
+    outcome.write.partitionBy("kind").parquet(piece.attempt.path(piece.folder), mode="append")
+    return round(time.monotonic() - started, 3)
+
+
+def reduced_task(piece: Piece, seconds: float) -> SharedTask:
+    """A task that was written, to be committed under its lease."""
+    attempt, folder = piece.attempt, piece.folder
     files = [file for kind in (NATIVE, PYTHON, BACKLOG) for file in written(attempt, kind, f"{folder}/kind={kind}")]
-    seconds = round(time.monotonic() - started, 3)
     return SharedTask(task=piece.task, cluster=piece.cluster, seconds=seconds, files=tuple(files))
 
 

@@ -12,6 +12,7 @@ from skewless.documents.commit import CommittedFile, StepCommit
 from skewless.documents.shared_stage import ROUTED_ROWS, RoutedRows
 from skewless.run.attempt import Attempt
 from skewless.run.directory import RunDirectory, stage_step
+from skewless_spark.session.connect import slots
 from skewless_spark.sources import Tally, require_unchanged
 from skewless_spark.stage.queue import routed_queue
 from skewless_spark.stage.routing import TASK
@@ -22,6 +23,8 @@ from skewless_spark.states.committed_files import written
 _ROUTED = "routed"
 #: The folders are named by this copy of the task's column; the rows keep the column itself, as in an unshared stage.
 _FOLDER = "routed_to"
+#: Partitions that rows are written from: so many that slots end together, and few enough to cost little themselves.
+PARTITIONS_PER_SLOT = 4
 
 
 def route_stage(spark: SparkSession, run: RunDirectory, stage: int, cluster: str) -> StepCommit:
@@ -45,7 +48,9 @@ def route_stage(spark: SparkSession, run: RunDirectory, stage: int, cluster: str
     attempt = run.new_attempt(stage_step(stage))
     tally = None if job.counted else Tally()
     queue = routed_queue(spark, run, JobColumns.of(job), plan, tally)
-    in_tasks = queue.repartitionById(len(plan.tasks), F.col(TASK)).withColumn(_FOLDER, F.col(TASK))
+    # The rows of a virtual task are in one partition, and so in one file; a partition has those of several tasks.
+    partitions = min(len(plan.tasks), PARTITIONS_PER_SLOT * slots(spark))
+    in_tasks = queue.repartitionById(partitions, F.col(TASK) % partitions).withColumn(_FOLDER, F.col(TASK))
     in_tasks.write.partitionBy(_FOLDER).parquet(attempt.path(_ROUTED))
     # Once more after the rows were read, as in every stage.
     require_unchanged(job, admitted)

@@ -21,12 +21,31 @@ from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import NATIVE
 from skewless_spark.states.python_reduction import ADMITTED, FORWARDED
 
+#: Rows whose states one partition takes in.
+_PARTITION_ROWS = 50_000
+
 
 def makes_early_states(columns: JobColumns, plan: RoutingPlan) -> bool:
     """Whether the states of a routed stage are made before rows are sent to their tasks."""
-    if plan.budget_rows is not None or columns.python or columns.job.forwards_states:
+    if plan.engine != "staged" or plan.budget_rows is not None or columns.python or columns.job.forwards_states:
         return False
     return all(one.definition.combines_exactly(one.spark_types) for one in columns.native)  # type: ignore[union-attr]
+
+
+def state_partitions(columns: JobColumns, plan: RoutingPlan, backlog_rows: int) -> int:
+    """Into how many partitions a stage shuffles: one for each task, or fewer if they would get few states.
+
+    A partition costs some ten milliseconds and a file. There are at most as many states as rows.
+
+    Args:
+        columns: the job's columns.
+        plan: the stage's plan.
+        backlog_rows: the rows that the last stage left over.
+    """
+    if not makes_early_states(columns, plan):
+        return len(plan.tasks)
+    queued = columns.job.admitted_rows(plan.waves) + backlog_rows
+    return min(len(plan.tasks), -(-queued // _PARTITION_ROWS) or 1)
 
 
 def early_outcome(queue: DataFrame, columns: JobColumns, plan: RoutingPlan) -> DataFrame:

@@ -9,9 +9,9 @@ from pyspark.sql import functions as F
 from skewless.documents.commit import StepCommit
 from skewless.routing.plan import RoutingPlan
 from skewless.run.directory import RunDirectory, stage_step
-from skewless_spark.aggregates.key_text import bounded, text_literal
+from skewless_spark.aggregates.key_text import bounded
 from skewless_spark.sources import ORIGIN, Tally, read_units
-from skewless_spark.stage.routing import TASK, draw, route, split_keys
+from skewless_spark.stage.routing import TASK, draw, drawing_rows, route
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import BACKLOG, PYTHON, read_files
 from skewless_spark.states.python_reduction import ADMITTED, CARRIED, FORWARDED, STAYED
@@ -20,8 +20,6 @@ from skewless_spark.states.python_reduction import ADMITTED, CARRIED, FORWARDED,
 _BEFORE_ALL = -1
 #: How a routed row came into the stage.
 _ARRIVAL = f"CASE WHEN last_task IS NULL THEN {ADMITTED} WHEN last_task = {TASK} THEN {STAYED} ELSE {FORWARDED} END"
-#: Split keys are listed in a condition if they are at most so many, of at most so many characters.
-_LISTED_KEYS, _LISTED_LENGTH = 64, 200
 
 
 def routed_queue(
@@ -50,7 +48,7 @@ def drawn_queue(
         ``c*``, ``drawn`` (see ``routing.draw``), and ``arrival`` if there is a backlog. Rows whose task is not drawn
         may have no origin, unless an aggregate reads it.
     """
-    located = True if columns.reads_origin else _drawn_rows(columns, plan)
+    located = columns.reads_origin or drawing_rows(plan, columns.routing_sql("s")) or True
     queue = _wave(spark, columns, plan, tally, located=located)
     backlog = _backlog(spark, run, columns, plan)
     if backlog is not None:
@@ -92,15 +90,6 @@ def _wave(
         for number, name in zip(columns.keys, columns.job.spec.key, strict=True)
     ]
     return wave.selectExpr(*keys, *columns.names[len(keys) :], *columns.origins, *further)
-
-
-def _drawn_rows(columns: JobColumns, plan: RoutingPlan) -> bool | str:
-    """Which rows of the wave draw their task: a condition in SQL over ``s0``, ``s1``, ...; or simply all."""
-    text, split = columns.routing_sql("s"), split_keys(plan)
-    if len(split) > _LISTED_KEYS or any(len(key) > _LISTED_LENGTH for key in split):
-        return True
-    listed = f" OR {text} IN ({', '.join(map(text_literal, split))})" if split else ""
-    return f"({text} IS NULL{listed})"
 
 
 def _backlog(spark: SparkSession, run: RunDirectory, columns: JobColumns, plan: RoutingPlan) -> DataFrame | None:

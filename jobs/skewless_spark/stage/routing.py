@@ -8,6 +8,7 @@ Python; a parity test holds the two to each other.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,7 @@ from pyspark.sql import functions as F
 
 from skewless.routing.hashing import BUCKET_SALT
 from skewless.routing.plan import WHOLE_WEIGHT, RoutingPlan, Weights
+from skewless_spark.aggregates.key_text import text_literal
 
 TASK = "task"
 #: The task of a row whose key does not say it: a split key, or none.
@@ -25,6 +27,9 @@ DRAWN = "drawn"
 #: The slot table has a row for so many slots: of a ring of a million slots Spark sends 16,384 rows to its workers,
 #: and a row that is copied on its way through the join carries no more than a few hundred bytes.
 BLOCK_BITS = 6
+
+#: At most so many split keys, with so many weights, are compared one after the other; more of them are looked up.
+LISTED_KEYS, LISTED_WEIGHTS = 16, 64
 
 _UNSIGNED = 0xFFFFFFFF
 
@@ -74,9 +79,13 @@ def route(rows: DataFrame, plan: RoutingPlan, key: str, origin: str) -> DataFram
     return _without_tables(routed, plan, f"CAST({task} AS INT) AS {TASK}", plan.head)
 
 
-def split_keys(plan: RoutingPlan) -> dict[str, Weights]:
-    """The head keys whose rows go to several tasks."""
-    return {key: weights for key, weights in plan.head.items() if len({task for task, _ in weights}) > 1}
+def drawing_rows(plan: RoutingPlan, key: str) -> str | None:
+    """Which rows draw their task: a condition in SQL on the key text. None if too many split keys would be listed."""
+    split = _split_keys(plan)
+    if len(split) > LISTED_KEYS or sum(map(len, split.values())) > LISTED_WEIGHTS:
+        return None
+    listed = f" OR {key} IN ({', '.join(map(text_literal, split))})" if split else ""
+    return f"({key} IS NULL{listed})"
 
 
 def draw(rows: DataFrame, plan: RoutingPlan, key: str, origin: str) -> DataFrame:
@@ -84,21 +93,34 @@ def draw(rows: DataFrame, plan: RoutingPlan, key: str, origin: str) -> DataFrame
 
     The arguments are those of ``route``. Rows of one key with the same ``drawn`` go to one task.
     """
-    drawn = row_hash(origin, plan.share_salt)
-    split, task = split_keys(plan), "NULL"
-    routed = rows.selectExpr("*", f"{key} AS route_key")
-    if split:
-        routed = _beside_head(routed, split)
-        task = f"IF(head_key IS NOT NULL, {_drawn_cell(drawn)}, NULL)"
-    task = f"IF(route_key IS NULL, {_drawn_task(drawn, plan)}, {task})"
-    tables = "route_key, head_key, head_cells" if split else "route_key"
-    return routed.selectExpr(f"* EXCEPT ({tables})", f"CAST({task} AS INT) AS {DRAWN}")
+    drawn, split = row_hash(origin, plan.share_salt), _split_keys(plan)
+    without_key = f"WHEN {key} IS NULL THEN {_drawn_task(drawn, plan)}"
+    if drawing_rows(plan, key) is not None:
+        # A few comparisons cost less than a look at a table, and need no table.
+        cases = [f"WHEN {key} = {text_literal(one)} THEN {_weighed(drawn, weights)}" for one, weights in split.items()]
+        return rows.selectExpr("*", f"CAST(CASE {without_key} {' '.join(cases)} END AS INT) AS {DRAWN}")
+    routed = _beside_head(rows.selectExpr("*", f"{key} AS route_key"), split)
+    task = f"CAST(CASE {without_key} WHEN head_key IS NOT NULL THEN {_drawn_cell(drawn)} END AS INT) AS {DRAWN}"
+    return routed.selectExpr("* EXCEPT (route_key, head_key, head_cells)", task)
+
+
+def _split_keys(plan: RoutingPlan) -> dict[str, Weights]:
+    """The head keys whose rows go to several tasks."""
+    return {key: weights for key, weights in plan.head.items() if len({task for task, _ in weights}) > 1}
+
+
+def _weighed(drawn: str, weights: Weights) -> str:
+    """The task of a draw among some weights, without a table."""
+    ends = accumulate(weight for _, weight in weights)
+    cases = [f"WHEN shiftright({drawn}, 16) < {end} THEN {task}" for (task, _), end in zip(weights, ends, strict=True)]
+    return f"CASE {' '.join(cases)} END"
 
 
 def route_drawn(states: DataFrame, plan: RoutingPlan, key: str) -> DataFrame:
     """Replace the column ``drawn`` by ``task``: what ``route`` says of the rows that the states were made of."""
     routed, tail = _on_ring(states, plan, key)
-    pinned = {key: weights for key, weights in plan.head.items() if key not in split_keys(plan)}
+    split = _split_keys(plan)
+    pinned = {key: weights for key, weights in plan.head.items() if key not in split}
     task = tail
     if pinned:
         routed = _beside_head(routed, pinned)

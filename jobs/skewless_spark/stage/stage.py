@@ -25,7 +25,7 @@ from skewless_spark.session.step_times import RUN_QUERY
 from skewless_spark.sources import Tally, require_unchanged
 from skewless_spark.stage.bypass import bypass_outcome
 from skewless_spark.stage.combined_report import combined_report
-from skewless_spark.stage.early_states import early_outcome, makes_early_states
+from skewless_spark.stage.early_states import early_outcome, makes_early_states, state_partitions
 from skewless_spark.stage.histogram import measure
 from skewless_spark.stage.queue import drawn_queue, last_commit, routed_queue, unrouted_queue
 from skewless_spark.stage.reduction import StateCounts, combined_outcome, kinds_of, staged_outcome
@@ -70,16 +70,16 @@ def run_stage(spark: SparkSession, run: RunDirectory, stage: int) -> StageReport
 def _run(spark: SparkSession, run: RunDirectory, stage: int, fence: Fence | None) -> StageReport:
     started = time.monotonic()
     job, plan = run.job(), run.plan(stage)
-    # The counts read back are small: as many partitions as the stage has tasks are enough.
-    spark.conf.set("spark.sql.shuffle.partitions", len(plan.tasks))
+    columns, last = JobColumns.of(job), last_commit(run, stage)
+    partitions = state_partitions(columns, plan, last.count("backlog") if last else 0)
+    spark.conf.set("spark.sql.shuffle.partitions", partitions)
     admitted = job.admitted_units(plan.waves)
     require_unchanged(job, admitted)
     attempt = run.new_attempt(stage_step(stage), fence)
-    columns = JobColumns.of(job)
     tally = None if job.counted else Tally()
     counts = StateCounts()
     seen = JobsSeen(spark)
-    with _read_in_splits(spark, job, plan):
+    with _as_planned(spark, job, plan):
         with timed("build the query"):
             found, kinds = outcome(spark, run, columns, plan, tally, counts), kinds_of(columns, plan)
         with timed(RUN_QUERY):
@@ -154,7 +154,7 @@ def outcome(
         tally: counts the rows that are read.
         counts: counts the rows of states that are made where rows are read.
     """
-    if plan.engine == "staged" and makes_early_states(columns, plan):
+    if makes_early_states(columns, plan):
         return early_outcome(drawn_queue(spark, run, columns, plan, tally), columns, plan)
     if plan.engine == "staged":
         return staged_outcome(routed_queue(spark, run, columns, plan, tally), columns, plan)
@@ -168,8 +168,8 @@ def outcome(
 
 
 @contextmanager
-def _read_in_splits(spark: SparkSession, job: Job, plan: RoutingPlan) -> Iterator[None]:
-    """For engines that route no rows in stages: read in even splits, some for each slot.
+def _as_planned(spark: SparkSession, job: Job, plan: RoutingPlan) -> Iterator[None]:
+    """The settings of a stage's query. Engines that route no rows in stages read in even splits, some for each slot.
 
     Spark's own splits are meant for rows that are shuffled next: few, and padded for files that are slow to open.
     """
@@ -187,7 +187,7 @@ def _read_in_splits(spark: SparkSession, job: Job, plan: RoutingPlan) -> Iterato
         # Keys are numbered per batch, so few large batches cost less. Spark also bounds the bytes of a batch.
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(_BATCH_ROWS),
     }
-    with _settings(spark, settings):
+    with _settings(spark, settings | (_ROUTED if plan.engine == "bypass" else {})):
         yield
 
 

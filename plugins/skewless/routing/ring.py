@@ -8,6 +8,7 @@ same with one array or one join.
 from __future__ import annotations
 
 from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -73,10 +74,23 @@ class Ring(Frozen):
     @cached_property
     def places(self) -> tuple[Ints, npt.NDArray[np.int32]]:
         """The hashes of all tokens, ascending, and the reducer of each; equal hashes are ordered by reducer."""
-        counts = np.array(list(self.tokens.values()), dtype=np.int64)
-        reducers = np.repeat(np.array(self.reducers, dtype=np.int64), counts)
-        numbers = np.arange(len(reducers)) - np.repeat(np.cumsum(counts) - counts, counts)
-        return _parts(np.sort(token_places(reducers, numbers)))
+        return _parts(np.sort(_tokens_beyond(self.tokens, {})))
+
+    def with_tokens(self, tokens: dict[int, int]) -> Ring:
+        """The ring with other numbers of tokens; only those that come or go are hashed.
+
+        Args:
+            tokens: of each reducer of the new ring.
+        """
+        ring = Ring(ring_bits=self.ring_bits, tokens=tokens)
+        places = token_order(*self.places)
+        gone = np.sort(_tokens_beyond(self.tokens, tokens))
+        # Two tokens of one reducer may have the same hash: as many go as are to go.
+        among_equals = np.arange(len(gone)) - np.searchsorted(gone, gone)
+        places = np.delete(places, np.searchsorted(places, gone) + among_equals)
+        come = np.sort(_tokens_beyond(tokens, self.tokens))
+        ring.__dict__["places"] = _parts(np.insert(places, np.searchsorted(places, come), come))
+        return ring
 
     @property
     def _slots_of_tokens(self) -> Ints:
@@ -124,9 +138,19 @@ def ring_bits_for(reducers: int, tokens_each: int) -> int:
 REDUCER_BITS = REDUCERS_END.bit_length() - 1
 
 
-def token_places(reducers: Ints, numbers: Ints) -> Ints:
+def token_order(hashes: Ints, reducers: npt.NDArray[np.integer[Any]]) -> Ints:
     """One number for each token, by which they are ordered clockwise: its hash, and below that its reducer."""
-    return token_hashes(reducers, numbers) << REDUCER_BITS | reducers
+    return hashes << REDUCER_BITS | reducers
+
+
+def _tokens_beyond(many: dict[int, int], few: dict[int, int]) -> Ints:
+    """``token_order`` of the tokens that each reducer has in one of two rings and not in the other."""
+    some = [(reducer, few.get(reducer, 0), count) for reducer, count in many.items() if count > few.get(reducer, 0)]
+    reducers, first, end = np.array(some, dtype=np.int64).reshape(-1, 3).T
+    counts = end - first
+    numbers = np.arange(int(counts.sum())) + np.repeat(first - np.cumsum(counts) + counts, counts)
+    owners = np.repeat(reducers, counts)
+    return token_order(token_hashes(owners, numbers), owners)
 
 
 def _parts(places: Ints) -> tuple[Ints, npt.NDArray[np.int32]]:
@@ -157,5 +181,5 @@ def _digits(numbers: Ints) -> Ints:
 
 def _texts(numbers: Ints, digits: int) -> npt.NDArray[np.uint8]:
     """Numbers of so many digits in ASCII, shape ``(numbers, digits)``."""
-    powers = 10 ** np.arange(digits - 1, -1, -1)
-    return (ord("0") + numbers[:, None] // powers % 10).astype(np.uint8)
+    powers = (10 ** np.arange(digits - 1, -1, -1)).astype(np.uint32)
+    return (ord("0") + numbers.astype(np.uint32)[:, None] // powers % np.uint32(10)).astype(np.uint8)

@@ -5,6 +5,7 @@
     RUN/stages/0000/attempts/ID/...  RUN/stages/0000/COMMIT.json
     RUN/result/attempts/ID/...       RUN/result/COMMIT.json
     RUN/quality/attempts/ID/...      RUN/quality/COMMIT.json
+    RUN/times/stage-0.json ...       for people, not part of any commit
 
 Every file outside ``attempts`` is written once; the first writer wins. An attempt writes where nobody else does, and
 only a COMMIT makes its files count. Beside the attempts of a step lie the records of its fence, which nobody reads once

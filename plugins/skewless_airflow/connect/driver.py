@@ -14,6 +14,7 @@ import hashlib
 import json
 import os
 import select
+import shutil
 import socket
 import stat
 import sys
@@ -41,8 +42,8 @@ STEP_VARIABLES = "AIRFLOW_CTX_"
 _OF_A_TASK = (STEP_VARIABLES, "_AIRFLOW", "__AIRFLOW")
 #: On two slow cores; measured about 5 s on two fast ones.
 START_SECONDS = 180.0
-#: A driver that has nothing to do answers at once.
-ANSWER_SECONDS = 20.0
+#: A driver without a step answers within seconds, also if it is still tidying up.
+ANSWER_SECONDS = 60.0
 #: What a driver takes at most to end by itself when its task is gone.
 END_SECONDS = 8.0
 #: The exit code of a step whose driver ended before it.
@@ -52,8 +53,8 @@ _CHUNK = 1 << 20
 
 
 def warm() -> bool:
-    """Whether steps on this machine share a driver: unless ``SKEWLESS_WARM_DRIVER=0``."""
-    return os.environ.get(SWITCH, "1") != "0"
+    """Whether steps on this machine share a driver: on Linux, unless ``SKEWLESS_WARM_DRIVER=0``."""
+    return sys.platform == "linux" and os.environ.get(SWITCH, "1") != "0"
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,7 @@ class DriverStep:
         """The bytes of the log up to the end of the step, as they come."""
         until: int | None = None
         while True:
-            chunk = log.read(_CHUNK if until is None else min(_CHUNK, until - log.tell()))
+            chunk = log.read(_CHUNK if until is None else min(_CHUNK, max(0, until - log.tell())))
             if chunk:
                 yield chunk
             elif self._code is not None:
@@ -179,6 +180,8 @@ class DriverStep:
             if found is not None:
                 return found
             self._end_driver()  # it is about to end, or hangs
+        (folder / SOCKET).unlink(missing_ok=True)
+        sweep(folder.parent)
         self._session = self._settings.start(folder)
         (folder / STATE).write_text(json.dumps(asdict(self._session)))
         begun = time.monotonic()
@@ -240,6 +243,16 @@ def own_folder(name: str) -> tuple[int, Path]:
             except BlockingIOError:
                 number += 1
             os.close(lock)
+
+
+def sweep(home: Path) -> None:
+    """Remove the folders of drivers that were killed: those that no task has locked, and whose processes have ended."""
+    for folder in home.iterdir():
+        with contextlib.suppress(OSError), (folder / LOCK).open("r+") as held:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            session = _described(folder)
+            if session is None or not session.processes():
+                shutil.rmtree(folder)
 
 
 def _private(folder: Path) -> Path:

@@ -135,7 +135,7 @@ class SkewlessSparkOperator(SparkSubmitOperator):
     def _request(self, context: Context, driver: DriverSettings, server: ConnectAddress | None) -> None:
         """Let the run's driver run the entry."""
         entry = Path(self.application).name
-        log.info("%sRun %s in the run's Spark driver", GROUP, entry)
+        log.info("%sRun %s in the run's driver%s", GROUP, entry, " on Spark Connect" if server else "")
         arguments, last = self.application_args or [], self.step == QUALITY_STEP
         self._follow(context, entry, lambda: DriverStep(entry, arguments, driver, last=last), server)
 

@@ -9,22 +9,24 @@ from skewless.planner.placement.placement import Indices, Rows
 
 #: A graph with more pairs of split keys and tasks than this is left as it is: the search is no array code.
 MOST_PAIRS = 40_000
-#: After so many steps along pairs, about 70 ns each, the cycles that are left stay.
+#: Steps along pairs, about 70 ns each, so that a call stays below a second.
 MOST_STEPS = 12_000_000
 
 
-def without_cycles(key: Indices, task: Indices, rows: Rows) -> tuple[Rows, npt.NDArray[np.bool_]]:
+def without_cycles(
+    key: Indices, task: Indices, rows: Rows, most_steps: int = MOST_STEPS
+) -> tuple[Rows, npt.NDArray[np.bool_]]:
     """Rows of each pair such that every key and every task has what it had, and no cycle is left.
 
     Around a cycle of pairs (key, task), (key', task), (key', task'), ... rows can be handed from one
     to the next without changing any sum, until one of the pairs has none. A graph without cycles is a
-    forest: at most ``keys + tasks - 1`` pairs are left. Some cycles are left in graphs beyond ``MOST_PAIRS`` and
-    ``MOST_STEPS``.
+    forest: at most ``keys + tasks - 1`` pairs are left.
 
     Args:
         key: of each pair, ascending; pairs are distinct, shape ``(pairs,)``.
         task: of each pair, same shape.
         rows: of each pair, same shape.
+        most_steps: after so many steps the cycles that are left stay; so do all of more than ``MOST_PAIRS`` pairs.
 
     Returns:
         The rows of each pair, and whether the pair is left, both of the same shape.
@@ -39,7 +41,7 @@ def without_cycles(key: Indices, task: Indices, rows: Rows) -> tuple[Rows, npt.N
     ends = zip(key[pairs].tolist(), (task[pairs] + first_task).tolist(), strict=True)
     for pair, (one, other) in enumerate(ends):
         forest.add(pair, one, other)
-        if forest.steps > MOST_STEPS:
+        if forest.steps > most_steps:
             break
     found = rows.copy()
     found[pairs] = forest.rows

@@ -11,7 +11,7 @@ import numpy as np
 
 from skewless.planner.placement.placement import Indices, Rows
 from skewless.routing.hashing import KEY_SEED
-from skewless.routing.ring import REDUCER_BITS, REDUCERS_END, Ring
+from skewless.routing.ring import REDUCER_BITS, REDUCERS_END, Ring, token_order
 
 #: Passes over all reducers, at most, and tokens shifted in memory to insert others, at most, so that a call stays well
 #: below a second. What is still uneven then is left to the head.
@@ -45,7 +45,7 @@ def evened(ring: Ring, slot_rows: Rows, fixed: Rows | None = None) -> Ring:
     for _ in range(PASSES):
         if not search.go_through():
             break
-    return ring if search.tokens == ring.tokens else Ring(ring_bits=ring.ring_bits, tokens=search.tokens)
+    return ring if search.tokens == ring.tokens else ring.with_tokens(search.tokens)
 
 
 class _Search:
@@ -57,7 +57,7 @@ class _Search:
         self.sums = np.concatenate([[0.0], np.cumsum(slot_rows)])
         self.total = float(self.sums[-1])
         hashes, owners = ring.places
-        self.places = _Places(hashes << REDUCER_BITS | owners)
+        self.places = _Places(token_order(hashes, owners))
         upto = self.sums[(hashes >> (32 - self.bits)) + 1]
         # What lies after the last token is the first one's.
         by_reducer = np.bincount(owners, weights=np.diff(upto, prepend=upto[-1] - self.total))
@@ -163,7 +163,7 @@ class _Change(NamedTuple):
 
 
 class _Places:
-    """The places of tokens (``skewless.routing.ring.token_places``) clockwise, in blocks: few are moved in memory."""
+    """The places of tokens (``skewless.routing.ring.token_order``) clockwise, in blocks: few are moved in memory."""
 
     def __init__(self, places: Indices) -> None:
         self.count = len(places)

@@ -56,7 +56,7 @@ def halved(ring: Ring, reducer: int) -> Ring | None:
     tokens = 1 << _log2_tokens(ring, reducer)
     if tokens == 1:
         return None
-    return Ring(ring_bits=ring.ring_bits, tokens={**ring.tokens, reducer: tokens // 2})
+    return ring.with_tokens({**ring.tokens, reducer: tokens // 2})
 
 
 def doubled(ring: Ring, reducer: int, limit: int) -> Ring | None:
@@ -82,7 +82,7 @@ def doubled(ring: Ring, reducer: int, limit: int) -> Ring | None:
         return None
     if len(tokens) == 1 or any(tokens[other] > limit for other in tokens if other != reducer):
         return None
-    return Ring(ring_bits=ring.ring_bits, tokens=tokens)
+    return ring.with_tokens(tokens)
 
 
 def halving_rounds(ring: Ring, initial_tokens: int, reducer: int) -> int:

@@ -107,7 +107,7 @@ def _other_reducers(job: Job, forecast: Forecast, wanted: int) -> Iterator[Propo
     usual = int(np.median(list(tokens.values())))
     numbers = list(tokens)[:wanted]
     numbers += [number for number in range(wanted) if number not in tokens][: wanted - len(numbers)]
-    ring = Ring(ring_bits=forecast.plan.ring.ring_bits, tokens={n: tokens.get(n, usual) for n in sorted(numbers)})
+    ring = forecast.plan.ring.with_tokens({number: tokens.get(number, usual) for number in sorted(numbers)})
     change = wanted - len(tokens)
     words = f"{'add' if change > 0 else 'remove'} {abs(change):,} reducers, {wanted:,} in all"
     yield _elsewhere(job, forecast, "add reducers" if change > 0 else "remove reducers", words, ring, {})

@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from skewless_spark.session.class_archive import GIVEN_UP_SECONDS, KEPT_SECONDS, SETTING, WRITTEN_SECONDS, java_options
+
+NOW = 1_800_000_000.0
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the archives of a user who has set nothing."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for name in (SETTING, "SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path / "skewless"
+
+
+def written(cache: Path, at: float) -> Path:
+    """The archive that a JVM has just written, at a moment."""
+    (draft,) = cache.glob("*.draft")
+    draft.write_bytes(b"classes")
+    os.utime(draft, (at, at))
+    return draft.with_name(f"{draft.stem}-7.jsa")
+
+
+def test_the_first_jvm_writes_the_archive_and_those_after_it_use_it(cache: Path) -> None:
+    draft = f"{cache}/spark-"
+    first = java_options(NOW)
+    assert first[1].startswith(f"-XX:ArchiveClassesAtExit={draft}")
+    assert java_options(NOW + 5) == [], "one JVM writes it"
+    archive = written(cache, NOW + 30)
+    assert java_options(NOW + 31) == [], "it may still be written"
+    used = java_options(NOW + 30 + WRITTEN_SECONDS)
+    assert used == ["-Xlog:disable", f"-XX:SharedArchiveFile={archive}"]
+    assert java_options(NOW + 9999) == used
+    assert [archive] == list(cache.iterdir())
+    assert (cache.stat().st_mode & 0o777, archive.stat().st_mode & 0o077) == (0o700, 0)
+
+
+def test_an_archive_that_was_cut_is_removed_and_another_one_is_made(cache: Path) -> None:
+    java_options(NOW)
+    archive = written(cache, NOW)
+    later = NOW + WRITTEN_SECONDS
+    assert java_options(later)[1] == f"-XX:SharedArchiveFile={archive}"
+    archive.write_bytes(b"class")
+    assert java_options(later)[1].startswith("-XX:ArchiveClassesAtExit=")
+    assert not archive.exists()
+
+
+@pytest.mark.usefixtures("cache")
+def test_a_jvm_that_was_killed_before_it_wrote_is_not_waited_for_forever() -> None:
+    java_options(NOW)
+    assert java_options(NOW + GIVEN_UP_SECONDS - 1) == []
+    assert "ArchiveClassesAtExit" in java_options(NOW + GIVEN_UP_SECONDS)[1]
+
+
+def test_an_archive_of_another_spark_is_removed_when_nobody_has_used_it_for_long(cache: Path) -> None:
+    cache.mkdir()
+    for name, age in (("spark-old.jsa", KEPT_SECONDS + 1), ("spark-used.jsa", KEPT_SECONDS - 1)):
+        (cache / name).write_bytes(b"classes")
+        os.utime(cache / name, (NOW - age, NOW - age))
+    java_options(NOW)
+    assert not (cache / "spark-old.jsa").exists()
+    assert (cache / "spark-used.jsa").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        (SETTING, "off"),
+        ("SPARK_SUBMIT_OPTS", "-XX:SharedArchiveFile=mine.jsa"),
+        ("JAVA_TOOL_OPTIONS", "-XX:ArchiveClassesAtExit=mine.jsa"),
+        ("JDK_JAVA_OPTIONS", "-Xshare:off"),
+        ("JAVA_HOME", "/nowhere"),
+        ("XDG_CACHE_HOME", "/proc/cannot be written"),
+    ],
+)
+def test_nothing_is_done_where_it_is_not_wanted_or_not_possible(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    assert java_options(NOW) == []
+    assert not cache.exists()
+
+
+_SESSION = """
+import json, os, sys
+from pathlib import Path
+from skewless_spark.session.session import build_session
+spark = build_session("archive", "local[1]")
+spark.range(9).groupBy("id").count().collect()
+gateway = spark.sparkContext._gateway
+maps = Path(f"/proc/{gateway.proc.pid}/maps").read_text()
+print(json.dumps({"mapped": ".jsa" in maps.replace("classes.jsa", ""), "path": sys.argv[1] in maps}))
+spark.stop()
+gateway.shutdown()
+gateway.proc.stdin.close()
+gateway.proc.wait()
+"""
+
+
+@pytest.mark.long
+def test_a_real_jvm_writes_the_archive_at_its_end_and_the_next_one_maps_it(cache: Path) -> None:
+    def session() -> dict[str, bool]:
+        done = subprocess.run([sys.executable, "-c", _SESSION, str(cache)], capture_output=True, text=True, check=True)
+        assert "archive" not in done.stderr.lower()
+        told: dict[str, bool] = json.loads(done.stdout)
+        return told
+
+    assert session() == {"mapped": False, "path": False}
+    (draft,) = cache.glob("*.draft")
+    assert draft.stat().st_size > 10 << 20
+    earlier = time.time() - WRITTEN_SECONDS
+    os.utime(draft, (earlier, earlier))
+    assert session() == {"mapped": True, "path": True}
+
+    # One that was cut would crash a JVM: it is removed, in use or before, and another one is made.
+    (archive,) = cache.glob("*.jsa")
+    cut = archive.read_bytes()[: 100 << 20]
+    archive.write_bytes(cut)
+    assert java_options()[1].startswith("-XX:ArchiveClassesAtExit=")
+    assert [draft] == list(cache.iterdir())
+    draft.write_bytes(cut)
+    os.utime(draft, (earlier, earlier))
+    assert java_options()[1].startswith("-XX:ArchiveClassesAtExit=")
+    assert [(draft, 0)] == [(file, file.stat().st_size) for file in cache.iterdir()]
