@@ -112,6 +112,7 @@ def _told_by_spark(jobs: Sequence[JobWork], keys: int) -> dict[str, float]:
         figures["load_rows"] = float(last.largest("input_rows"))
     else:
         figures["load_rows"] = float(max(stage.largest("shuffled_rows") for stage in stages))
+    figures["largest_task_rows"] = figures["load_rows"]
     return figures
 
 

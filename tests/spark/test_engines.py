@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyarrow import orc
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -131,15 +132,18 @@ def test_bypass_splits_hot_keys_and_null_and_makes_one_state_of_all_others(spark
 
 
 def test_bypass_takes_in_what_a_first_stage_left_over(spark: SparkSession, tmp_path: Path) -> None:
-    numbers = [f"{number * 7919 % 30_000}" for number in range(40_000)]
-    path = write_input(tmp_path / "input", pa.table({"line": numbers}), files=40)
+    words = [f"{number * 7919 % 30_000}" for number in range(40_000)]
+    (tmp_path / "input").mkdir()
+    for number in range(40):
+        orc.write_table(pa.table({"word": words[number::40]}), tmp_path / "input" / f"part-{number:03d}.orc")
     aggregates = {"users": {"function": "approx_count_distinct", "column": "word"}, "n": "count"}
-    routing = {"budget": 0.5, "reducers": 2}
-    spec = spec_of(path, "word", aggregates, engine="auto", map={"select": ["line AS word"]}, routing=routing)
+    source = {"path": str(tmp_path / "input"), "format": "orc"}
+    routing = {"budget": 1.0, "reducers": 2}
+    spec = spec_of(tmp_path / "input", "word", aggregates, engine="auto", input=source, routing=routing)
     run, reports = reduce_job(spark, spec, tmp_path / "run")
     assert [run.plan(stage).engine for stage in range(len(reports))] == ["staged", "bypass"]
     assert reports[1].backlog_in_rows == reports[0].backlog_rows > 0
-    assert {row["word"]: row["n"] for row in result_of(run).to_pylist()} == Counter(numbers)
+    assert {row["word"]: row["n"] for row in result_of(run).to_pylist()} == Counter(words)
 
 
 def test_auto_combines_after_a_first_stage_where_keys_could_not_be_sampled(spark: SparkSession, tmp_path: Path) -> None:

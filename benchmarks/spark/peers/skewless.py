@@ -131,6 +131,10 @@ def _counted(run: RunDirectory) -> dict[str, float]:
     return {
         "stages": len(reports),
         "load_rows": run_certificate(run.job(), reports).makespan_rows or 0.0,
+        "largest_task_rows": max(
+            [load.rows for report in reports for load in report.splits]
+            + [load.processed_rows for report in reports for load in report.tasks]
+        ),
         "rows_forwarded": sum(report.forwarded_rows for report in reports),
         "rows_left_over": sum(report.backlog_rows for report in reports),
         "partial_states": sum(_states(run, report) for report in reports),

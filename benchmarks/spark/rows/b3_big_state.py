@@ -57,7 +57,7 @@ def _aims(medians: Medians, cells: Sequence[Cell]) -> list[Verdict]:
         most = SKEWS[cell.data.exponent]
         found.append(Verdict(f"wall over the best peer, {best}", name, ratio(medians, name, OURS, best), most))
         if cell.data.exponent > 1:
-            fewer = ratio(medians, name, "builtin bypass", OURS, "load_rows")
+            fewer = ratio(medians, name, "builtin bypass", OURS, "largest_task_rows")
             found.append(Verdict("times fewer rows in the largest task than bypass", name, fewer, 1.3, True))
         states = ratio(medians, name, OURS, "builtin", "state_bytes")
         found.append(Verdict("bytes of states over builtin's", name, states, 0.3))
