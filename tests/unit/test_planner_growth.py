@@ -55,6 +55,7 @@ def seconds(job: Job, plan: RoutingPlan, report: StageReport) -> float:
     [(MERGEABLE, {}), (WHOLE, {}), (WHOLE, {"policy": "bounded_load"})],
     ids=["split keys", "whole keys", "bounded load"],
 )
+@pytest.mark.long
 def test_four_times_the_tasks_and_keys_take_about_four_times_as_long(algebra: Algebra, routing: dict[str, Any]) -> None:
     small, large = (seconds(*documents(tasks, algebra, **routing)) for tasks in (500, 2000))
     assert large < AT_MOST * small
