@@ -77,7 +77,7 @@ class Output(Frozen):
     format: Literal["parquet", "orc", "csv", "json"] = Field(
         default="parquet", description="What the files are; csv has a header.", examples=["orc"]
     )
-    files: int = Field(default=4, ge=1, le=10_000, description="Files of the published result.", examples=[16])
+    files: int = Field(default=4, ge=1, le=10_000, description="Files of the published result, at most.", examples=[16])
     grace_hours: float = Field(
         default=24,
         ge=0,
