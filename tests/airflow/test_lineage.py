@@ -95,6 +95,7 @@ def test_a_publication_is_told_to_openlineage_with_its_input_and_output(
     assert files
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("run", "airflow_database")
 def test_what_was_not_published_is_not_told_as_written(dags_folder: Path, tmp_path: Path) -> None:
     events = _told("untold", dags_folder, tmp_path / "events.json")

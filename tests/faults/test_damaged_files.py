@@ -64,7 +64,7 @@ def _result(spark: SparkSession, folder: Path) -> list[str]:
     return sorted(repr(row) for row in result_of(run).to_pylist())
 
 
-@pytest.mark.parametrize("kind", mostly_long(KINDS, "bit", "gone"))
+@pytest.mark.parametrize("kind", mostly_long(KINDS, "bit"))
 def test_a_damaged_file_is_told_in_one_sentence_or_does_not_matter(
     spark: SparkSession, scene: Scene, tmp_path: Path, kind: Kind
 ) -> None:
