@@ -1,4 +1,4 @@
-"""Where processes listen, as the kernel has it."""
+"""Where processes listen, as the kernel has it; the processes of warm drivers."""
 
 from __future__ import annotations
 
@@ -21,4 +21,15 @@ def listening(pids: Iterable[int]) -> set[str]:
                 for one in psutil.Process(pid).net_connections("tcp")
                 if one.status == psutil.CONN_LISTEN
             }
+    return found
+
+
+def drivers_of(words: str) -> list[psutil.Process]:
+    """The living processes of drivers, JVM and Python, that have these words in their command line."""
+    found = []
+    for one in psutil.process_iter():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            line = " ".join(one.cmdline())
+            if one.status() != psutil.STATUS_ZOMBIE and "warm_driver.py" in line and words in line:
+                found.append(one)
     return found

@@ -24,7 +24,7 @@ from deploy.local.rest import AirflowRest
 from skewless.run.directory import RunDirectory
 from skewless_airflow.connect.process_session import Session
 from skewless_airflow.run_store import safe_run_id
-from tests.listening import listening
+from tests.listening import drivers_of, listening
 from tests.spark.clusters import install_paced
 
 #: On two slow cores, beside other tests.
@@ -68,9 +68,13 @@ class ServedAirflow:
         assert found is not None
         return found.session
 
-    def listening(self) -> set[str]:
-        """Where its processes listen at this moment, with all that they have started."""
-        return listening(self.session.processes())
+    def listening(self, root: Path) -> set[str]:
+        """Where its processes listen at this moment, with all that they have started, and the drivers of its runs.
+
+        Args:
+            root: the data root, which is part of the drivers' command lines.
+        """
+        return listening([*self.session.processes(), *(one.pid for one in drivers_of(str(root)))])
 
     def add_dags(self, dags: Mapping[str, str]) -> None:
         """Add DAGs, and wait until they can be triggered.

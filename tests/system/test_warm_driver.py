@@ -28,6 +28,7 @@ from skewless_airflow.connect.driver import DriverSettings, DriverStep, own_fold
 from skewless_airflow.connect.process_session import Session, born
 from skewless_airflow.operators.spark_step import SkewlessSparkOperator
 from tests import airflow_setting
+from tests.listening import drivers_of
 from tests.served_airflow import ServedAirflow
 
 pytestmark = [airflow_setting.IN_PROCESS, pytest.mark.timeout(600)]
@@ -95,17 +96,6 @@ class World(NamedTuple):
 
     def drivers(self) -> list[psutil.Process]:
         return drivers_of(str(self.root))
-
-
-def drivers_of(words: str) -> list[psutil.Process]:
-    """The living processes of drivers, JVM and Python, that have these words in their command line."""
-    found = []
-    for one in psutil.process_iter():
-        with suppress(psutil.NoSuchProcess):
-            line = " ".join(one.cmdline())
-            if one.status() != psutil.STATUS_ZOMBIE and "warm_driver.py" in line and words in line:
-                found.append(one)
-    return found
 
 
 @pytest.fixture
