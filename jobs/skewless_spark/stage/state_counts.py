@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from skewless.documents.commit import CommittedFile
+from skewless.errors import RunDirectoryError
 from skewless.run.directory import RunDirectory
 from skewless_spark.aggregates.key_text import has_arrow_text
 from skewless_spark.stage.reduction import COUNTS
@@ -30,6 +31,8 @@ MOST_KEY_BYTES = 1 << 26
 #: States that are read at a time, some megabytes of counts.
 _BATCH_STATES = 1 << 18
 SECONDS = ("key_seconds", "task_seconds", "setup_seconds")
+#: What Arrow says of a page whose bytes are not those that its checksum was made of.
+_FLIPPED = "CRC checksum verification failed"
 _SUMMED = (*COUNTS, "python_rows", *SECONDS)
 
 
@@ -52,9 +55,25 @@ class CountsRead:
         self.keeps_keys = has_arrow_text(types)
 
     def take(self, file: CommittedFile, parquet: pq.ParquetFile) -> None:
-        """Read an open file; a backlog has no counts."""
+        """Read an open file; a backlog has no counts.
+
+        Raises:
+            RunDirectoryError: the file is damaged.
+        """
         if file.kind == BACKLOG:
             return
+        try:
+            self._take(file, parquet)
+        except (OSError, pa.ArrowException) as err:
+            flipped = _FLIPPED in str(err)
+            wanted, came = (
+                ("the bytes that were written", "others, by its checksum")
+                if flipped
+                else ("bytes that can be read", str(err).partition("\n")[0][:200])
+            )
+            raise RunDirectoryError(self._run.path(file.path), wanted, came, "restore it from a copy") from err
+
+    def _take(self, file: CommittedFile, parquet: pq.ParquetFile) -> None:
         kept = self._has_room(file, parquet.metadata)
         names = [TASK, *(name for name in _SUMMED if name in parquet.schema_arrow.names), *(self._keys if kept else ())]
         sums, keyed = [], []
