@@ -18,7 +18,7 @@ demo: setup corpus ## Run the nightly job over Python's own sources in Airflow, 
 demo-stages: setup corpus ## Run two jobs in small stages and look at the decisions: key buckets split and merged, tokens moved, rows forwarded
 	@$(IN_VENV) python -m deploy.local demo-stages
 
-test: setup-tests ## Run all tests except the long ones (10 to 12 minutes): core, leases, Spark, a DAG in Airflow, pages, some faults
+test: setup-tests ## Run all tests except the long ones (10 minutes): core, leases, Spark, a DAG in Airflow, pages, some faults
 	@$(IN_VENV) $(PYTEST) -m "not long" tests/unit
 	@$(IN_VENV) $(PYTEST) -m "not long" --ignore tests/unit
 
