@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import balance, dpa_table, in_order, memory, overhead, planning, several_clusters, standing_still
+from benchmarks.result_files import RESULTS
 from benchmarks.spark.harness import PATIENCE_SECONDS, Effort, run_row
 from benchmarks.spark.page import file_name, write
 from benchmarks.spark.row import Size
 from benchmarks.spark.rows import ROWS
 
-FOLDER = balance.RESULTS
+FOLDER = RESULTS
 #: Inputs are drawn once and kept here; a look at less than the full size is written here too.
 DATA = Path(__file__).parents[1] / "data" / "bench"
 OTHERS = {"balance": balance.main, "dpa_table": dpa_table.main, "memory": memory.main, "B8": overhead.main}

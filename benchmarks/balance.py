@@ -22,11 +22,11 @@ from benchmarks.balance_aims import verdicts
 from benchmarks.balance_lines import OVERHEAD, Cell, Line
 from benchmarks.balance_page import page
 from benchmarks.peers import PEERS
+from benchmarks.result_files import RESULTS
 from benchmarks.staged import UNITS, WAVES, simulate
 from benchmarks.workloads import drift, lognormal_1, lognormal_2, zipf
 from skewless.planner.policies import POLICIES
 
-RESULTS = Path(__file__).parent / "results"
 SEED = 0
 SOURCES = 5
 #: Distinct keys and messages of the Zipf streams; the references' own.

@@ -13,8 +13,8 @@ from rich.table import Table
 
 from benchmarks.dpa.experiments import CELLS, OTHER_SPEEDS, PLANNERS, bound, misses, results
 from benchmarks.dpa.workloads import MOST_ROUNDS
+from benchmarks.result_files import RESULTS
 
-RESULTS = Path(__file__).parent / "results"
 TABLE = ("workload", "start", "paper without", "paper with", "ours without", "ours with", *PLANNERS)
 SPEEDS_TABLE = ("workload", "start", "at most", *OTHER_SPEEDS)
 FIGURE = ("workload", "start", "method", *map(str, range(MOST_ROUNDS + 1)))

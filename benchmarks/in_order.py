@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.balance import as_text
+from benchmarks.result_files import RESULTS
 from benchmarks.simulation import Simulation
 from benchmarks.staged import WAVES, simulate
 from benchmarks.workloads import Keys, drift, zipf
 
-RESULTS = Path(__file__).parent / "results"
 NAME = "in_order"
 SEED = 0
 EVEN = (1.0,) * 10

@@ -21,7 +21,7 @@ from typing import Any
 import psutil
 import yaml
 
-from benchmarks.balance import RESULTS
+from benchmarks.result_files import RESULTS, write_results
 from benchmarks.spark.datasets import Dataset, written
 from skewless.run.directory import RESULT_STEP, RunDirectory
 
@@ -58,9 +58,7 @@ def main(arguments: Sequence[str] = (), folder: Path = RESULTS) -> None:
     """Measure, print, and write ``memory.json`` and ``memory.md``."""
     del arguments
     document = measure(Path(__file__).parents[1] / "data" / "bench")
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "memory.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    (folder / "memory.md").write_text(page(document), encoding="utf-8")
+    write_results(folder, "memory", document, page(document))
     sys.stdout.write(f"memory: {sentence(document)}\n")
 
 

@@ -26,9 +26,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
-from benchmarks.balance import RESULTS
 from benchmarks.local_airflow import RUN_SECONDS, run_to_end
 from benchmarks.overhead_page import page, sentence
+from benchmarks.result_files import RESULTS, write_results
 from deploy.local import standalone
 
 NAME = "b8_overhead"
@@ -99,9 +99,7 @@ def main(arguments: Sequence[str] = (), folder: Path = RESULTS) -> None:
     """Measure, print, and write ``b8_overhead.json`` and ``b8_overhead.md``."""
     del arguments
     document = measure()
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{NAME}.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    (folder / f"{NAME}.md").write_text(page(document), encoding="utf-8")
+    write_results(folder, NAME, document, page(document))
     sys.stdout.write(f"B8: {sentence(document)}\n")
 
 

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.balance import RESULTS
+from benchmarks.result_files import RESULTS, write_results
 from benchmarks.simulation import Simulation, simulated_job
 from skewless.documents.decision import Decision
 from skewless.documents.job import Job
@@ -43,9 +43,7 @@ def main(arguments: Sequence[str] = (), folder: Path = RESULTS) -> None:
     """Measure, print, and write ``planning.json`` and ``planning.md``."""
     del arguments
     document = measure()
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{NAME}.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    (folder / f"{NAME}.md").write_text(page(document), encoding="utf-8")
+    write_results(folder, NAME, document, page(document))
     sys.stdout.write(f"{NAME}: {sentence(document)}\n")
 
 

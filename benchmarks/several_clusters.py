@@ -7,7 +7,6 @@ aggregate takes as long as its cluster needs (it sleeps), so two cores are enoug
 from __future__ import annotations
 
 import datetime as dt
-import json
 import os
 import platform
 import subprocess
@@ -26,7 +25,7 @@ import pyarrow.parquet as pq
 import yaml
 from matplotlib.figure import Figure
 
-from benchmarks.balance import RESULTS
+from benchmarks.result_files import RESULTS, write_results
 from benchmarks.spark.datasets import Dataset, files_of, written
 from benchmarks.spark.setting import know_plugin
 from skewless.documents.shared_stage import STAGE_SHARES, StageShares
@@ -65,9 +64,7 @@ def main(arguments: Sequence[str] = (), folder: Path = RESULTS) -> None:
     """Measure, print, and write ``several_clusters.json``, ``.md`` and ``.svg``."""
     del arguments
     document = measure(Path(__file__).parents[1] / "data" / "bench")
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{NAME}.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    (folder / f"{NAME}.md").write_text(page(document), encoding="utf-8")
+    write_results(folder, NAME, document, page(document))
     plot(document, folder / f"{NAME}.svg")
     sys.stdout.write(f"{NAME}: {sentence(document)}\n")
 

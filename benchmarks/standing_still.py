@@ -20,12 +20,12 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from benchmarks.balance import as_text
+from benchmarks.result_files import RESULTS
 from benchmarks.simulation import Simulation
 from benchmarks.staged import WAVES, simulate
 from benchmarks.workloads import Keys
 from skewless.planner.policies import POLICIES
 
-RESULTS = Path(__file__).parent / "results"
 NAME = "standing_still"
 #: Workloads of a whole measurement, and of a look that tests can afford; and those after them, on which no constant of
 #: the planner was chosen.

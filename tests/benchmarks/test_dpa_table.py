@@ -15,7 +15,8 @@ from benchmarks.dpa.balancers import Adaptive, Doubling, Halving, Nobody
 from benchmarks.dpa.experiments import CELLS, STARTS, cell, misses, run
 from benchmarks.dpa.search import search
 from benchmarks.dpa.workloads import ITEMS, LETTERS, PUBLISHED, largest_load
-from benchmarks.dpa_table import RESULTS, SPEEDS_TABLE, main, markdown
+from benchmarks.dpa_table import SPEEDS_TABLE, main, markdown
+from benchmarks.result_files import RESULTS
 from skewless.planner.planner import plan_next_stage
 from skewless.routing.plan import WHOLE_WEIGHT, RoutingPlan
 from skewless.routing.ring import Ring

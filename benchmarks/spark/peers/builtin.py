@@ -39,7 +39,7 @@ class Builtin:
 
     Attributes:
         tuned: whether somebody raised the number of keys that sketches are aggregated for in memory.
-        bypass: whether somebody turned partial aggregation off (SPARK-57688).
+        bypass: whether to turn partial aggregation off, by a setting of Spark (SPARK-57688).
         by_file: whether every file is a split of its own, as large files are; small ones are read several at a time.
     """
 

@@ -105,7 +105,7 @@ def great_expectations() -> Any:
 
 
 def import_soon() -> None:
-    """Begin to import Great Expectations in a thread, unless somebody has: this one mostly waits for Spark."""
+    """Begin to import Great Expectations in a thread, unless that has begun: only the end of a run needs it."""
     if "great_expectations" not in sys.modules:
         threading.Thread(target=great_expectations, name="import of Great Expectations", daemon=True).start()
 

@@ -31,7 +31,7 @@ from skewless_spark.stage.queue import drawn_queue, last_commit, routed_queue, u
 from skewless_spark.stage.reduction import StateCounts, combined_outcome, kinds_of, staged_outcome
 from skewless_spark.stage.state_counts import CountsRead
 from skewless_spark.states.columns import JobColumns
-from skewless_spark.states.committed_files import BACKLOG, written
+from skewless_spark.states.committed_files import BACKLOG, NATIVE, written
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +96,9 @@ def _run(spark: SparkSession, run: RunDirectory, stage: int, fence: Fence | None
 
     with timed("read the counts back"):
         read = CountsRead(run, columns)
-        files = [file for kind in kinds for file in written(attempt, kind, f"kind={kind}", reader=read.take)]
+        # The native states of a first ``combine`` name slot and heavy key: their keys are not read, see its report.
+        reader = None if plan.engine == "combine" and NATIVE in kinds and not stage else read.take
+        files = [file for kind in kinds for file in written(attempt, kind, f"kind={kind}", reader=reader)]
         if plan.engine == "combine":
             report = combined_report(spark, run, columns, plan, files, counts, read, seen, seconds)
         else:

@@ -73,9 +73,9 @@ def pour_over_choices(keys: Sequence[str], rows: Rows, base: Rows, counts: Indic
     key: list[int] = []
     task: list[int] = []
     poured: list[float] = []
-    amounts = rows.tolist()
+    offered, amounts = counts.tolist(), rows.tolist()
     for number in np.argsort(-rows, kind="stable").tolist():
-        mine = choices_of(keys[number], len(levels), int(counts[number]))
+        mine = choices_of(keys[number], len(levels), offered[number])
         for one, amount in _poured(levels, mine, amounts[number], sliver):
             levels[one] += amount
             key.append(number)
