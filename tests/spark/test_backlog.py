@@ -87,9 +87,10 @@ def _tables(outcome: DataFrame, columns: JobColumns) -> dict[str, list[tuple[Any
     place = [TASK, *columns.keys]
     parts = {
         "counts": ("rows IS NOT NULL", [*place, *reduction.COUNTS]),
-        "native": (f"kind = '{NATIVE_STATES}' AND rows > 0", [*place, *native]),
         "backlog": (f"kind = '{BACKLOG}'", [*place, *columns.names, *columns.origins]),
     }
+    if native:
+        parts["native"] = (f"kind = '{NATIVE_STATES}' AND rows > 0", [*place, *native])
     if python:
         parts["python"] = ("python_rows > 0", [*place, "python_rows", "total_rows", *python])
     return {name: as_rows(outcome.where(which).select(*some).toArrow()) for name, (which, some) in parts.items()}

@@ -8,12 +8,20 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 
 from skewless.documents.stage_report import StageReport
-from skewless.run.directory import RunDirectory
-from tests.spark.scenario import reduce_job, result_of, spec_of, write_input
+from skewless.planner.planner import plan_next_stage
+from skewless.routing.virtual_task import VirtualTask
+from skewless.run.directory import RunDirectory, stage_step
+from skewless_spark.prepare.prepare import prepare
+from skewless_spark.session.spark_errors import sentence_for
+from skewless_spark.stage.stage import run_stage
+from skewless_spark.states.committed_files import PYTHON as PYTHON_STATES
+from tests.spark.scenario import DATE, reduce_job, result_of, spec_of, write_input
 
 ORDERED = {
     "n": "count",
@@ -60,6 +68,28 @@ def moved_keys(run: RunDirectory, reports: list[StageReport]) -> list[int]:
     return moved
 
 
+def require_states_in_their_places(run: RunDirectory, reports: list[StageReport]) -> None:
+    """Each stage wrote states of the keys whose rows it reduced; it read those of keys that it knew, few of them moved.
+
+    Of these, only states of keys whose task is another one now came from the files of another task.
+    """
+    places: dict[str | None, VirtualTask] = {}
+    for report in reports:
+        plan = run.plan(report.stage)
+        files = run.committed(stage_step(report.stage)).of_kind(PYTHON_STATES)
+        assert all(set(pq.read_table(run.path(file.path))["task"].to_pylist()) == {file.task} for file in files)
+        states = [row for file in files for row in pq.read_table(run.path(file.path)).to_pylist()]
+        keys = {row["c0"]: plan.tasks[row["task"]] for row in states if row["python_rows"]}
+        assert len(keys) == sum(row["python_rows"] > 0 for row in states)
+        known = keys.keys() & places.keys()
+        assert (report.found_states, report.moved_states) == (
+            len(known),
+            sum(keys[key] != places[key] for key in known),
+        )
+        assert (report.moved_bytes or 0) >= 8 * (report.moved_states or 0)
+        places |= keys
+
+
 @pytest.mark.parametrize(
     "routing",
     [
@@ -84,7 +114,9 @@ def test_keys_are_seen_in_order_whatever_moves(spark: SparkSession, tmp_path: Pa
     for key, row in result.items():
         visits = [{name: visit[name] for name in ("start", "end", "rows")} for visit in row["visits"]]
         assert {**row, "visits": visits} == reference[key], key
+    require_states_in_their_places(run, reports)
     if routing["policy"] == "adaptive":
+        assert sum(report.moved_states or 0 for report in reports) > 0
         assert sum(count > 0 for count in moved_keys(run, reports)) >= 2
         assert sum(report.forwarded_rows for report in reports) > 0
 
@@ -114,3 +146,29 @@ def test_python_aggregates_alone_account_for_every_row_through_stages_without_a_
     assert {row["key"]: row["last_word"] for row in result_of(run).to_pylist()} == {
         key: one["last_word"] for key, one in reference.items()
     }
+
+
+@pytest.mark.parametrize("number", [1, 2.5], ids=["whole numbers", "floating point numbers"])
+def test_keys_of_any_type_go_on_from_their_states_and_a_lost_state_stops_the_stage(
+    spark: SparkSession, tmp_path: Path, number: float
+) -> None:
+    table = pa.table({"key": [number * (place % 5) for place in range(400)], "at": range(400)})
+    path = write_input(tmp_path / "input", table, files=4)
+    aggregates = {name: {"function": name, "column": "at"} for name in ("latest", "exact_median")}
+    routing = {"policy": "static", "reducers": 2, "waves": [1, 1, 2], "warm_start": False}
+    spec = spec_of(path, "key", aggregates, routing=routing)
+    run = RunDirectory(str(tmp_path / "run"))
+    prepare(run, spec, DATE, str(tmp_path))
+    run_stage(spark, run, 0)
+    run.decide(1, plan_next_stage)
+    file = run.committed(stage_step(0)).of_kind(PYTHON_STATES)[0]
+    kept = Path(run.path(file.path)).read_bytes()
+    Path(run.path(file.path)).write_bytes(kept[:-1])
+    with pytest.raises(PythonException) as raised:
+        run_stage(spark, run, 1)
+    assert f"{run.path(file.path)}: expected the file of {len(kept):,} bytes that was" in sentence_for(raised.value)
+    Path(run.path(file.path)).write_bytes(kept)
+    assert run_stage(spark, run, 1).found_states == 5
+    run, _ = reduce_job(spark, spec, tmp_path / "run")
+    found = {row["key"]: (row["latest"], row["exact_median"]) for row in result_of(run).to_pylist()}
+    assert found == {number * rest: (395 + rest, statistics.median(range(rest, 400, 5))) for rest in range(5)}

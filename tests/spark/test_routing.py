@@ -53,15 +53,21 @@ def test_spark_and_python_encode_several_columns_alike(spark: SparkSession) -> N
     assert len(set(texts.to_pylist())) == len(pairs)
 
 
-def test_spark_routes_every_row_as_the_plan_says(spark: SparkSession) -> None:
-    keys: list[str | None] = [*random_keys(3000), *["hot"] * 3000, *["warm"] * 500, *[None] * 500]
+@pytest.mark.parametrize("placed_keys", [0, 20_000], ids=["few head keys", "more than slots"])
+def test_spark_routes_every_row_as_the_plan_says(spark: SparkSession, placed_keys: int) -> None:
+    placed = [f"placed '{number}'" for number in range(placed_keys)]
+    keys: list[str | None] = [*random_keys(3000), *["hot"] * 3000, *["warm"] * 500, *[None] * 500, *placed]
     plan = RoutingPlan(
         epoch=3,
         policy="adaptive",
         waves=(3, 4),
         ring=Ring.even(5, 16, ring_bits=10),
         factors={1: 4, 3: 2},
-        head={"hot": ((0, 1024), (4, 40_000), (8, WHOLE_WEIGHT - 51_024), (4, 10_000)), "warm": ((7, WHOLE_WEIGHT),)},
+        head={
+            "hot": ((0, 1024), (4, 40_000), (8, WHOLE_WEIGHT - 51_024), (4, 10_000)),
+            "warm": ((7, WHOLE_WEIGHT),),
+            **{key: ((number % 9, WHOLE_WEIGHT),) for number, key in enumerate(placed)},
+        },
         share_salt=3,
     )
     origins = [(number % 7 << 40) | number for number in range(len(keys))]

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from skewless.errors import PlanError
 from skewless.routing.hashing import bucket_hash, pack_origin
+from skewless.routing.moved_keys import earlier_tasks
 from skewless.routing.plan import LARGEST_PLAN, WHOLE_WEIGHT, RoutingPlan, Weights
 from skewless.routing.ring import Ring
 from skewless.routing.virtual_task import VirtualTask
@@ -151,3 +152,33 @@ def test_a_copy_takes_the_tasks_of_a_plan_only_with_the_same_ring_and_factors() 
         assert other.tasks == fresh.tasks != plan.tasks
         assert (other.slot_tasks == fresh.slot_tasks).all()
         assert (other.slot_factors == fresh.slot_factors).all()
+
+
+@given(
+    bits=st.tuples(st.integers(7, 9), st.integers(7, 9)),
+    tokens=st.tuples(st.integers(1, 16), st.integers(1, 16)),
+    factors=st.tuples(st.sampled_from([{}, {1: 2}, {1: 4, 3: 2}]), st.sampled_from([{}, {1: 2}, {0: 2}])),
+    pinned=st.tuples(st.integers(0, 3), st.integers(0, 3)),
+)
+def test_a_key_comes_from_one_of_the_earlier_tasks_of_its_task(
+    bits: tuple[int, int],
+    tokens: tuple[int, int],
+    factors: tuple[dict[int, int], dict[int, int]],
+    pinned: tuple[int, int],
+) -> None:
+    before, plan = (
+        RoutingPlan(
+            epoch=1, policy="adaptive", waves=(1, 2), ring=Ring.even(4, tokens[at], ring_bits=bits[at]),
+            factors=factors[at], head={f"key-{at}": ((pinned[at], WHOLE_WEIGHT),)},
+        )
+        for at in (0, 1)
+    )  # fmt: skip
+    found = earlier_tasks(before, plan)
+    for key in (f"key-{number}" for number in range(300)):
+        assert before.task_of(key, 0) in found[plan.task_of(key, 0)]
+
+
+def test_tasks_of_two_equal_plans_have_no_other_earlier_tasks() -> None:
+    plan = plan_of({"hot": ((2, WHOLE_WEIGHT),)}, {1: 2})
+    found = earlier_tasks(plan, plan.model_copy(update={"epoch": 2}))
+    assert found == [{number} for number in range(len(plan.tasks))]

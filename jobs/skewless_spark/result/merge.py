@@ -98,9 +98,7 @@ def _states(spark: SparkSession, run: RunDirectory, stages: int) -> DataFrame:
     for stage in range(stages):
         commit = run.committed(stage_step(stage))
         for kind in (NATIVE, PYTHON):
-            # A carried Python state stands for all rows of its key so far: only the last one counts.
-            superseded = kind == PYTHON and columns.job.forwards_states and stage < stages - 1
-            if commit.of_kind(kind) and not superseded:
+            if commit.of_kind(kind):
                 states = read_files(spark, run, commit.of_kind(kind))
                 parts.append(states.withColumn("stage", F.lit(stage)))
     if not parts:
@@ -153,11 +151,16 @@ def _merged(states: DataFrame, columns: JobColumns) -> DataFrame:
     python = []
     if columns.python:
         names = [columns.states(one)[0] for one in columns.python]
-        present = F.when(F.col("python_rows").isNotNull(), F.struct("stage", TASK, *names))
-        ordered = F.sort_array(F.collect_list(present))
-        python = [
-            F.transform(ordered, lambda one: F.struct(*(one[name].alias(name) for name in names))).alias("states")
-        ]
+        present = F.col("python_rows").isNotNull()
+        if columns.job.forwards_states:
+            # A state goes on from the one before: the newest one stands for all rows of its key.
+            newest = F.max_by(F.struct(*names), F.when(present, F.col("stage")))
+            python = [F.array_compact(F.array(newest)).alias("states")]
+        else:
+            ordered = F.sort_array(F.collect_list(F.when(present, F.struct("stage", TASK, *names))))
+            python = [
+                F.transform(ordered, lambda one: F.struct(*(one[name].alias(name) for name in names))).alias("states")
+            ]
     in_order = _in_key_order(states, columns)
     return in_order.groupBy(*columns.keys).agg(F.coalesce(F.sum("rows"), F.lit(0)).alias("rows"), *native, *python)
 
@@ -170,7 +173,7 @@ def _evaluated_in_order(states: DataFrame, columns: JobColumns) -> DataFrame:
     batches = _in_key_order(states, columns).select(*columns.keys, *text, *about, *(call.state for call in calls))
     kinds = {field.name: field for field in batches.schema}
     schema = StructType([*(kinds[name] for name in [*columns.keys, "rows"]), *_results(calls)])
-    return batches.mapInArrow(evaluate_in_order(calls, columns.keys), schema)
+    return batches.mapInArrow(evaluate_in_order(calls, columns.keys, newest=columns.job.forwards_states), schema)
 
 
 def _calls(columns: JobColumns) -> list[PythonCall]:

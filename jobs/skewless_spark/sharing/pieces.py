@@ -22,6 +22,7 @@ from skewless_spark.stage.stage import commit_stage
 from skewless_spark.stage.state_counts import CountsRead
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import BACKLOG, NATIVE, PYTHON, read_files, written
+from skewless_spark.states.states_at_rest import states_at_rest
 
 
 class Piece(NamedTuple):
@@ -54,7 +55,7 @@ def prepare_task(
     """
     # All rows belong to this task: no exchange is needed to have them in one partition or to group them there.
     rows = read_files(spark, run, piece.rows).coalesce(1)
-    return outcome_of_tasks(rows, columns, plan)
+    return outcome_of_tasks(rows, columns, plan, states_at_rest(run, columns, plan))
 
 
 def reduce_task(outcome: DataFrame, piece: Piece) -> float:

@@ -7,7 +7,7 @@ and otherwise by Spark. Then only the head and the slots of the ring reach the d
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -22,8 +22,8 @@ from skewless.run.directory import RunDirectory, stage_step
 from skewless_spark.stage.key_counts import CountedStage, head_and_slots_here
 from skewless_spark.stage.reduction import COUNTS
 from skewless_spark.stage.routing import TASK, slot
-from skewless_spark.stage.state_counts import CountsRead
-from skewless_spark.stage.task_loads import task_counts, task_loads
+from skewless_spark.stage.state_counts import FOUND, CountsRead
+from skewless_spark.stage.task_loads import TaskCounts, task_counts, task_loads
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import counting, read_files
 
@@ -63,7 +63,13 @@ def measure(
         stage_seconds=round(seconds(), 3),
         tasks=tasks,
         histogram=histogram,
-    )
+    ).model_copy(update=_found(counts.values()))
+
+
+def _found(counts: Iterable[TaskCounts]) -> dict[str, int]:
+    """The states that tasks found in files of earlier stages; nothing where keys have a state in each stage."""
+    sums = {name: [of_task[name] for of_task in counts if name in of_task] for name in FOUND}
+    return {name: sum(map(int, numbers)) for name, numbers in sums.items() if numbers}
 
 
 def key_histogram(

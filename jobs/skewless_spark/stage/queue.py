@@ -1,4 +1,4 @@
-"""What is queued for a stage: the admitted wave, the backlog, and states that are forwarded with their keys."""
+"""What is queued for a stage: the admitted wave and the backlog."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from skewless_spark.aggregates.key_text import bounded
 from skewless_spark.sources import ORIGIN, Tally, read_units
 from skewless_spark.stage.routing import TASK, draw, drawing_rows, route
 from skewless_spark.states.columns import JobColumns
-from skewless_spark.states.committed_files import BACKLOG, PYTHON, read_files
-from skewless_spark.states.python_reduction import ADMITTED, CARRIED, FORWARDED, STAYED
+from skewless_spark.states.committed_files import BACKLOG, read_files
+from skewless_spark.states.python_reduction import ADMITTED, FORWARDED, STAYED
 
-#: The origin of a carried state: before all rows.
-_BEFORE_ALL = -1
+#: At most so many tasks are renumbered by a list in the query. More are looked up in a table, which costs a Spark job.
+_LISTED_TASKS = 256
 #: How a routed row came into the stage.
 _ARRIVAL = f"CASE WHEN last_task IS NULL THEN {ADMITTED} WHEN last_task = {TASK} THEN {STAYED} ELSE {FORWARDED} END"
 
@@ -25,18 +25,12 @@ _ARRIVAL = f"CASE WHEN last_task IS NULL THEN {ADMITTED} WHEN last_task = {TASK}
 def routed_queue(
     spark: SparkSession, run: RunDirectory, columns: JobColumns, plan: RoutingPlan, tally: Tally | None = None
 ) -> DataFrame:
-    """Wave, backlog and carried states, routed.
-
-    Returns:
-        ``c*``, origin, arrival, task; with carried states also their columns, and the rows that they stand for.
-    """
+    """Wave and backlog, routed: ``c*``, origin, arrival, task."""
     queue = _wave(spark, columns, plan, tally, "CAST(NULL AS INT) AS last_task", located=True)
     backlog = _backlog(spark, run, columns, plan)
     queue = queue if backlog is None else queue.unionByName(backlog)
     routed = route(queue, plan, columns.routing_sql(), ORIGIN)
-    rows = routed.selectExpr(*columns.names, *columns.origins, f"CAST({_ARRIVAL} AS TINYINT) AS arrival", TASK)
-    carried = _carried(spark, run, columns, plan)
-    return rows if carried is None else rows.unionByName(carried, allowMissingColumns=True)
+    return routed.selectExpr(*columns.names, *columns.origins, f"CAST({_ARRIVAL} AS TINYINT) AS arrival", TASK)
 
 
 def drawn_queue(
@@ -108,21 +102,11 @@ def _renumbered(spark: SparkSession, backlog: DataFrame, last: RoutingPlan, plan
         return backlog
     now = {task: number for number, task in enumerate(plan.tasks)}
     numbers = [now.get(task, -1) for task in last.tasks]
+    if len(numbers) <= _LISTED_TASKS:
+        listed = f"array({', '.join(map(str, numbers))})"
+        return backlog.selectExpr("* EXCEPT (last_task)", f"get({listed}, last_task) AS last_task")
     # As an Arrow table it needs no Python worker.
     table = {"last_task": pa.array(range(len(numbers)), pa.int32()), "now": pa.array(numbers, pa.int32())}
     mapping = spark.createDataFrame(pa.table(table))
     joined = backlog.join(F.broadcast(mapping), "last_task")
     return joined.selectExpr("* EXCEPT (last_task, now)", "now AS last_task")
-
-
-def _carried(spark: SparkSession, run: RunDirectory, columns: JobColumns, plan: RoutingPlan) -> DataFrame | None:
-    """The Python states of the last stage, routed by this plan."""
-    before = last_commit(run, plan.epoch)
-    if not columns.job.forwards_states or before is None or not before.of_kind(PYTHON):
-        return None
-    names = [name for one in columns.python for name in columns.states(one)]
-    first = [f"CAST({_BEFORE_ALL} AS BIGINT) AS {name}" for name in columns.origins]
-    states = read_files(spark, run, before.of_kind(PYTHON))
-    states = states.selectExpr(*columns.keys, *first, "total_rows", *names)
-    routed = route(states, plan, columns.routing_sql(), ORIGIN)
-    return routed.selectExpr("*", f"CAST({CARRIED} AS TINYINT) AS arrival")

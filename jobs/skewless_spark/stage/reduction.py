@@ -1,6 +1,7 @@
 """Reduces the queue of a stage to native states, Python states, and the rows beyond the budget.
 
-The rows cross the network once: the three outputs are branches of one union over one exchange, which Spark runs once.
+The rows cross the network once: states are branches of one union over one exchange, which Spark runs once. Rows beyond
+the budget pass through one of these branches.
 Within a task, rows are processed in the order of their origin, whatever order the shuffle delivered them in. So the
 same rows fit the budget and the same bytes are written each time.
 """
@@ -10,10 +11,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from pyspark.sql import Column, DataFrame, Observation, SparkSession, Window
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type
-from pyspark.sql.types import DoubleType, IntegerType, LongType, StructField, StructType
+from pyspark.sql.types import StructField, StructType
 
 from skewless.document import LARGEST_COUNT
 from skewless.documents.stage_report import LONGEST_HEAD_KEY
@@ -22,8 +23,8 @@ from skewless_spark.sources import read_units
 from skewless_spark.stage.routing import TASK, slot
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import BACKLOG, NATIVE, PYTHON
-from skewless_spark.states.python_calls import PythonCall
-from skewless_spark.states.python_reduction import ADMITTED, CARRIED, FORWARDED, Leaves, reduce_batches
+from skewless_spark.states.python_reduction import ADMITTED, FORWARDED, Leaves, reduce_batches, states_schema
+from skewless_spark.states.states_at_rest import ROUTE_KEY, StatesAtRest
 
 #: ``monotonically_increasing_id`` counts the rows of a partition in its low 33 bits.
 _POSITION_MASK = (1 << 33) - 1
@@ -47,15 +48,25 @@ FEW_LEFT_OVER = 0.05
 _COPY = "in_backlog"
 
 
-def staged_outcome(queue: DataFrame, columns: JobColumns, plan: RoutingPlan) -> DataFrame:
+def staged_outcome(
+    queue: DataFrame, columns: JobColumns, plan: RoutingPlan, at_rest: StatesAtRest | None = None
+) -> DataFrame:
     """Send every row to its task. The result has states and backlog, distinguished by the column ``kind``."""
-    return outcome_of_tasks(queue.repartitionById(len(plan.tasks), F.col(TASK)), columns, plan)
+    return outcome_of_tasks(queue.repartitionById(len(plan.tasks), F.col(TASK)), columns, plan, at_rest)
 
 
-def outcome_of_tasks(queue: DataFrame, columns: JobColumns, plan: RoutingPlan) -> DataFrame:
-    """States and backlog of rows that are in place: each partition has one task's rows, and all of them."""
-    taken = _in_order(queue, columns, plan)
-    rows = taken.where(F.col("arrival") != CARRIED) if columns.carries(queue) else taken
+def outcome_of_tasks(
+    queue: DataFrame, columns: JobColumns, plan: RoutingPlan, at_rest: StatesAtRest | None = None
+) -> DataFrame:
+    """States and backlog of rows that are in place: each partition has one task's rows, and all of them.
+
+    Args:
+        queue: the rows.
+        columns: of the job.
+        plan: the stage's plan.
+        at_rest: where tasks find the states of their keys, if each key has one (``state: forward``).
+    """
+    rows = _in_order(queue, columns, plan)
     if plan.budget_rows is not None and not columns.python and _may_leave(columns):
         both = _native_states_and_backlog(rows, columns)
         if _few_left_over(plan) or _fixed_states(both, columns):
@@ -65,7 +76,7 @@ def outcome_of_tasks(queue: DataFrame, columns: JobColumns, plan: RoutingPlan) -
     if has_native:
         branches.append(_native_states(rows, columns, plan.budget_rows).withColumn("kind", F.lit(NATIVE)))
     if columns.python:
-        branches.append(_python_outcome(taken, columns, plan, counts=not has_native))
+        branches.append(_python_outcome(rows, columns, plan, at_rest, counts=not has_native))
     if plan.budget_rows is not None and not (columns.python and _may_leave(columns)):
         left_over = rows.where(~F.col("kept")).select(TASK, *columns.names, *columns.origins)
         branches.append(left_over.withColumn("kind", F.lit(BACKLOG)))
@@ -79,13 +90,10 @@ def kinds_of(columns: JobColumns, plan: RoutingPlan) -> list[str]:
 
 
 def _has_native_counts(columns: JobColumns, plan: RoutingPlan) -> bool:
-    """Whether native states are written. Python states carry the counts if there are no native aggregates.
-
-    Carried states replace those of earlier stages, but must not take over the counts of those stages.
-    """
+    """Whether native states are written. Python states carry the counts if there are no native aggregates."""
     if columns.makes_native or plan.engine == "combine":
         return columns.makes_native
-    return columns.job.forwards_states or (plan.budget_rows is not None and not _may_leave(columns))
+    return plan.budget_rows is not None and not _may_leave(columns)
 
 
 def _may_leave(columns: JobColumns) -> bool:
@@ -225,28 +233,16 @@ def _in_order(queue: DataFrame, columns: JobColumns, plan: RoutingPlan) -> DataF
     """The rows of each virtual task, which is one partition, sorted by origin; ``kept`` says if a row fits the budget.
 
     Without a budget the order matters within a key only. Then rows are sorted by key first, so that native states are
-    made one after the other, without a hash map, into which a million sketches would not fit. Carried states come
-    before all rows of any key.
+    made one after the other, without a hash map, into which a million sketches would not fit.
     """
-    carries = columns.carries(queue)
     if plan.engine == "bypass":
         return queue.where(_whole(F.spark_partition_id(), queue)).withColumn("kept", F.lit(True))
     if plan.budget_rows is None:
-        order = (*columns.origins, *columns.keys) if carries else (*columns.keys, TASK, *columns.origins)
-        in_order = queue.sortWithinPartitions(*order)
+        in_order = queue.sortWithinPartitions(*columns.keys, TASK, *columns.origins)
         return in_order.where(_whole(F.spark_partition_id(), queue)).withColumn("kept", F.lit(True))
-    if carries:
-        # Carried states come before all rows but do not count as rows: the window numbers the two separately.
-        alike = Window.partitionBy(TASK, F.col("arrival") == CARRIED).orderBy(*columns.origins, *columns.keys)
-        numbered = queue.withColumn("position", F.row_number().over(alike).cast("bigint") - 1)
-        numbered = numbered.sortWithinPartitions(*columns.origins, *columns.keys)
-    else:
-        sorted_rows = queue.sortWithinPartitions(*columns.origins)
-        position = F.monotonically_increasing_id().bitwiseAND(F.lit(_POSITION_MASK))
-        numbered = sorted_rows.withColumn("position", position)
+    position = F.monotonically_increasing_id().bitwiseAND(F.lit(_POSITION_MASK))
+    numbered = queue.sortWithinPartitions(*columns.origins).withColumn("position", position)
     kept = F.col("position") < plan.budget_rows
-    if carries:
-        kept = kept | (F.col("arrival") == CARRIED)
     return numbered.where(_whole(F.col("position"), queue)).withColumn("kept", kept).drop("position")
 
 
@@ -305,20 +301,23 @@ def _state_columns(columns: JobColumns, *, all_kept: bool) -> list[Column]:
     ]
 
 
-def _python_outcome(taken: DataFrame, columns: JobColumns, plan: RoutingPlan, *, counts: bool) -> DataFrame:
+def _python_outcome(
+    taken: DataFrame, columns: JobColumns, plan: RoutingPlan, at_rest: StatesAtRest | None, *, counts: bool
+) -> DataFrame:
     """Python states, and the backlog if there is a budget, from one pass over the rows.
 
     Args:
         taken: the rows, with ``kept``.
         columns: of the job.
         plan: the stage's plan.
+        at_rest: where tasks find the states of their keys.
         counts: whether the states carry the counts of the ledger.
     """
     if plan.budget_rows is None or not _may_leave(columns):
         kept = taken.where("kept")
-        states = _counted_python_states(kept, columns) if counts else _python_states(kept, columns)
-        return states.withColumn("kind", F.lit(PYTHON))
-    found = _python_states(taken, columns, leaves="counted" if counts else "uncounted")
+        make = _counted_python_states if counts else _python_states
+        return make(kept, columns, at_rest=at_rest).withColumn("kind", F.lit(PYTHON))
+    found = _python_states(taken, columns, at_rest=at_rest, leaves="counted" if counts else "uncounted")
     in_backlog = F.col(columns.origins[0]).isNotNull()
     if counts:
         left_over = F.when(~in_backlog, F.coalesce("left_over", F.lit(0)))
@@ -327,7 +326,12 @@ def _python_outcome(taken: DataFrame, columns: JobColumns, plan: RoutingPlan, *,
 
 
 def _python_states(
-    taken: DataFrame, columns: JobColumns, *, apart: bool = True, leaves: Leaves | None = None
+    taken: DataFrame,
+    columns: JobColumns,
+    *,
+    apart: bool = True,
+    at_rest: StatesAtRest | None = None,
+    leaves: Leaves | None = None,
 ) -> DataFrame:
     """Per key and, if there is one, task: the states of the Python aggregates, and the number of rows that they saw.
 
@@ -335,49 +339,32 @@ def _python_states(
         taken: the rows; all are kept, unless ``leaves``.
         columns: of the job.
         apart: whether to time heavy keys apart.
+        at_rest: where tasks find the states of their keys.
         leaves: what to do with rows that are not kept, see ``reduce_batches``.
     """
     calls = columns.python_calls()
     arguments = [columns.argument(one).alias(call.argument) for one, call in zip(columns.python, calls, strict=True)]
-    carried = ["total_rows", *(call.state for call in calls)] if columns.carries(taken) else []
     about = [name for name in (TASK, "arrival") if name in taken.columns]
-    text = [] if columns.key_is_text else [columns.key.cast("binary").alias("route_key")]
+    text = [] if columns.key_is_text else [columns.key.cast("binary").alias(ROUTE_KEY)]
     further = [*columns.names[len(columns.keys) :], *columns.origins] if leaves else []
     # Only rows that are left over take all of their values with them.
     left = [F.when(~F.col("kept"), F.col(name)).alias(name) for name in further]
     kept = ["kept"] if leaves else []
-    batches = taken.select(*about, *text, *columns.keys, *arguments, *carried, *kept, *left)
-    reduce = reduce_batches(calls, columns.keys, apart=apart, leaves=leaves, further=further)
-    return batches.mapInArrow(reduce, _python_schema(batches, columns.keys, calls, leaves, further))
+    batches = taken.select(*about, *text, *columns.keys, *arguments, *kept, *left)
+    reduce = reduce_batches(calls, columns.keys, apart=apart, at_rest=at_rest, leaves=leaves, further=further)
+    made = states_schema(calls, columns.keys, batches.columns, at_rest, leaves)
+    types = {field.name: field.dataType for field in batches.schema}
+    found = [StructField(name, from_arrow_type(kind) if kind else types[name]) for name, kind in made.items()]
+    return batches.mapInArrow(reduce, StructType([*found, *(StructField(name, types[name]) for name in further)]))
 
 
 def _python_counts() -> dict[str, Column]:
     return {name: F.col(f"python_{name}") for name in ("rows", "admitted", "forwarded")}
 
 
-def _counted_python_states(taken: DataFrame, columns: JobColumns, *, apart: bool = True) -> DataFrame:
+def _counted_python_states(
+    taken: DataFrame, columns: JobColumns, *, apart: bool = True, at_rest: StatesAtRest | None = None
+) -> DataFrame:
     """Python states with the counts of the ledger, for a stage without native states and without a budget."""
-    states = _python_states(taken, columns, apart=apart)
+    states = _python_states(taken, columns, apart=apart, at_rest=at_rest)
     return states.withColumns({**_python_counts(), "left_over": F.lit(0).cast("bigint")})
-
-
-def _python_schema(
-    batches: DataFrame, keys: Sequence[str], calls: Sequence[PythonCall], leaves: Leaves | None, further: Sequence[str]
-) -> StructType:
-    kinds = {field.name: field.dataType for field in batches.schema}
-    return StructType(
-        [
-            *([StructField(TASK, IntegerType())] if TASK in kinds else []),
-            *(StructField(key, kinds[key]) for key in keys),
-            StructField("python_rows", LongType()),
-            StructField("python_admitted", LongType()),
-            StructField("python_forwarded", LongType()),
-            StructField("total_rows", LongType()),
-            StructField("key_seconds", DoubleType()),
-            StructField("task_seconds", DoubleType()),
-            StructField("setup_seconds", DoubleType()),
-            *(StructField(call.state, from_arrow_type(call.types.state)) for call in calls),
-            *([StructField("left_over", LongType())] if leaves == "counted" else []),
-            *(StructField(name, kinds[name]) for name in further),
-        ]
-    )

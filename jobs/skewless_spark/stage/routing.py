@@ -27,6 +27,8 @@ DRAWN = "drawn"
 #: The slot table has a row for so many slots: of a ring of a million slots Spark sends 16,384 rows to its workers,
 #: and a row that is copied on its way through the join carries no more than a few hundred bytes.
 BLOCK_BITS = 6
+#: A key is compared with the head keys of its block: about so many at most, where the ring has enough slots.
+BLOCK_KEYS = 4
 
 #: At most so many split keys, with so many weights, are compared one after the other; more of them are looked up.
 LISTED_KEYS, LISTED_WEIGHTS = 16, 64
@@ -70,11 +72,8 @@ def route(rows: DataFrame, plan: RoutingPlan, key: str, origin: str) -> DataFram
         origin: the name of the origin column, a bigint.
     """
     drawn = row_hash(origin, plan.share_salt)
-    routed, tail = _on_ring(rows, plan, key)
-    task = tail
-    if plan.head:
-        routed = _beside_head(routed, plan.head)
-        task = f"IF(head_key IS NOT NULL, {_drawn_cell(drawn)}, {tail})"
+    routed, tail = _on_ring(rows, plan, key, plan.head)
+    task = f"IF(cells IS NOT NULL, {_drawn_cell(drawn, 'cells')}, {tail})" if plan.head else tail
     task = f"IF(route_key IS NULL, {_drawn_task(drawn, plan)}, {task})"
     return _without_tables(routed, plan, f"CAST({task} AS INT) AS {TASK}", plan.head)
 
@@ -100,7 +99,8 @@ def draw(rows: DataFrame, plan: RoutingPlan, key: str, origin: str) -> DataFrame
         cases = [f"WHEN {key} = {text_literal(one)} THEN {_weighed(drawn, weights)}" for one, weights in split.items()]
         return rows.selectExpr("*", f"CAST(CASE {without_key} {' '.join(cases)} END AS INT) AS {DRAWN}")
     routed = _beside_head(rows.selectExpr("*", f"{key} AS route_key"), split)
-    task = f"CAST(CASE {without_key} WHEN head_key IS NOT NULL THEN {_drawn_cell(drawn)} END AS INT) AS {DRAWN}"
+    of_key = _drawn_cell(drawn, "head_cells")
+    task = f"CAST(CASE {without_key} WHEN head_key IS NOT NULL THEN {of_key} END AS INT) AS {DRAWN}"
     return routed.selectExpr("* EXCEPT (route_key, head_key, head_cells)", task)
 
 
@@ -118,25 +118,27 @@ def _weighed(drawn: str, weights: Weights) -> str:
 
 def route_drawn(states: DataFrame, plan: RoutingPlan, key: str) -> DataFrame:
     """Replace the column ``drawn`` by ``task``: what ``route`` says of the rows that the states were made of."""
-    routed, tail = _on_ring(states, plan, key)
     split = _split_keys(plan)
     pinned = {key: weights for key, weights in plan.head.items() if key not in split}
-    task = tail
-    if pinned:
-        routed = _beside_head(routed, pinned)
-        task = f"coalesce(head_cells[0], {tail})"
+    routed, tail = _on_ring(states, plan, key, pinned)
+    task = f"coalesce(cells[0], {tail})" if pinned else tail
     task = f"CAST(coalesce({DRAWN}, {task}) AS INT) AS {TASK}"
     return _without_tables(routed, plan, task, pinned, DRAWN)
 
 
-def _on_ring(rows: DataFrame, plan: RoutingPlan, key: str) -> tuple[DataFrame, str]:
-    """The rows beside their block of the slot table, and the task of a tail key in SQL."""
-    bits = _block_bits(plan)
+def _on_ring(rows: DataFrame, plan: RoutingPlan, key: str, head: Mapping[str, Weights]) -> tuple[DataFrame, str]:
+    """The rows beside their block of the slot table and the cells of their key, and the task of a tail key in SQL."""
+    bits = _block_bits(plan, head)
     slotted = rows.selectExpr("*", f"{key} AS route_key").selectExpr(
         "*", f"{slot('route_key', plan.ring.ring_bits)} AS slot"
     )
     at_block = F.expr(f"shiftright(slot, {bits}) = block")
-    routed = slotted.join(F.broadcast(_slot_table(rows.sparkSession, plan)), at_block, "left")
+    routed = slotted.join(F.broadcast(_slot_table(rows.sparkSession, plan, head)), at_block, "left")
+    if head:
+        # There is no element at -1, where a key is not found.
+        routed = routed.selectExpr(
+            "*", "get(block_cells, CAST(array_position(block_keys, route_key) AS INT) - 1) AS cells"
+        )
     within = f"slot & {(1 << bits) - 1}"
     tail = f"get(block_tasks, {within})"
     if plan.factors:
@@ -155,7 +157,7 @@ def _without_tables(
 ) -> DataFrame:
     """The rows with their task, and without the columns of the tables that it was looked up in."""
     factors = ["block_factors"] if plan.factors else []
-    of_head = ["head_key", "head_cells"] if head else []
+    of_head = ["block_keys", "block_cells", "cells"] if head else []
     names = ["route_key", "slot", "block", "block_tasks", *factors, *of_head, *further]
     return routed.selectExpr(f"* EXCEPT ({', '.join(names)})", task)
 
@@ -165,25 +167,38 @@ def _drawn_task(drawn: str, plan: RoutingPlan) -> str:
     return f"shiftright({drawn} * {len(plan.tasks)}, 32)"
 
 
-def _drawn_cell(drawn: str) -> str:
-    """The task in the cell of a head key's table that a draw falls into: ``draw * cells / 2**32``, rounded down."""
-    return f"get(head_cells, CAST(shiftright({drawn} * size(head_cells), 32) AS INT))"
+def _drawn_cell(drawn: str, cells: str) -> str:
+    """The task in the cell of a head key that a draw falls into: ``draw * cells / 2**32``, rounded down."""
+    return f"get({cells}, CAST(shiftright({drawn} * size({cells}), 32) AS INT))"
 
 
-def _block_bits(plan: RoutingPlan) -> int:
-    return min(BLOCK_BITS, plan.ring.ring_bits)
+def _block_bits(plan: RoutingPlan, head: Mapping[str, Weights]) -> int:
+    """How many slots are in a block: fewer, if its head keys would be many to be looked through."""
+    bits = plan.ring.ring_bits
+    return max(0, min(BLOCK_BITS, bits, bits - (len(head) // BLOCK_KEYS).bit_length()))
 
 
-def _slot_table(spark: SparkSession, plan: RoutingPlan) -> DataFrame:
+def _slot_table(spark: SparkSession, plan: RoutingPlan, head: Mapping[str, Weights]) -> DataFrame:
     """The first task of each slot's reducer, and its factor where there are any, in blocks of slots that lie together.
+
+    A block has the head keys in its slots, too, and the cells of each: a table of their own would cost another job.
 
     A table and no literal: a literal would be printed whole in every plan, and sent with every task.
     """
-    size = 1 << _block_bits(plan)
+    bits = _block_bits(plan, head)
+    size = 1 << bits
     blocks = len(plan.slot_tasks) // size
     columns = {"block": pa.array(range(blocks), pa.int32()), "block_tasks": _in_blocks(plan.slot_tasks, size)}
     if plan.factors:
         columns["block_factors"] = _in_blocks(plan.slot_factors, size)
+    if head:
+        keys: dict[int, list[str]] = {}
+        for key in head:
+            keys.setdefault(plan.ring.slot_of(key) >> bits, []).append(key)
+        of_blocks = [keys.get(block, []) for block in range(blocks)]
+        cells = [[share_cells(head[key]) for key in known] for known in of_blocks]
+        columns["block_keys"] = pa.array(of_blocks, pa.list_(pa.string()))
+        columns["block_cells"] = pa.array(cells, pa.list_(pa.list_(pa.int32())))
     return spark.createDataFrame(pa.table(columns))
 
 

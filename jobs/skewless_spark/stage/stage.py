@@ -32,6 +32,7 @@ from skewless_spark.stage.reduction import StateCounts, combined_outcome, kinds_
 from skewless_spark.stage.state_counts import CountsRead
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import BACKLOG, NATIVE, written
+from skewless_spark.states.states_at_rest import states_at_rest
 
 log = logging.getLogger(__name__)
 
@@ -159,7 +160,8 @@ def outcome(
     if makes_early_states(columns, plan):
         return early_outcome(drawn_queue(spark, run, columns, plan, tally), columns, plan)
     if plan.engine == "staged":
-        return staged_outcome(routed_queue(spark, run, columns, plan, tally), columns, plan)
+        queue = routed_queue(spark, run, columns, plan, tally)
+        return staged_outcome(queue, columns, plan, states_at_rest(run, columns, plan))
     if plan.engine == "bypass":
         return bypass_outcome(unrouted_queue(spark, run, columns, plan, tally), columns, plan)
     # Native and Python states read the input separately: there is no exchange that they could share.

@@ -15,13 +15,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from skewless.documents.commit import CommittedFile
-from skewless.errors import RunDirectoryError
 from skewless.run.directory import RunDirectory
 from skewless_spark.aggregates.key_text import has_arrow_text
 from skewless_spark.stage.reduction import COUNTS
 from skewless_spark.stage.routing import TASK
 from skewless_spark.states.columns import JobColumns
-from skewless_spark.states.committed_files import BACKLOG, parquet_of
+from skewless_spark.states.committed_files import BACKLOG, parquet_of, readable
 
 #: The driver reads the keys of at most this many states, from all stages of a run together, and at most this many bytes
 #: of them; a few hundred megabytes of memory. Beyond that Spark counts the keys.
@@ -31,9 +30,9 @@ MOST_KEY_BYTES = 1 << 26
 #: States that are read at a time, some megabytes of counts.
 _BATCH_STATES = 1 << 18
 SECONDS = ("key_seconds", "task_seconds", "setup_seconds")
-#: What Arrow says of a page whose bytes are not those that its checksum was made of.
-_FLIPPED = "CRC checksum verification failed"
-_SUMMED = (*COUNTS, "python_rows", *SECONDS)
+#: States that a task looked for in files of earlier stages, see ``StatesFound``.
+FOUND = ("found_states", "moved_states", "moved_bytes")
+_SUMMED = (*COUNTS, "python_rows", *SECONDS, *FOUND)
 
 
 class CountsRead:
@@ -62,16 +61,8 @@ class CountsRead:
         """
         if file.kind == BACKLOG:
             return
-        try:
+        with readable(self._run, file):
             self._take(file, parquet)
-        except (OSError, pa.ArrowException) as err:
-            flipped = _FLIPPED in str(err)
-            wanted, came = (
-                ("the bytes that were written", "others, by its checksum")
-                if flipped
-                else ("bytes that can be read", str(err).partition("\n")[0][:200])
-            )
-            raise RunDirectoryError(self._run.path(file.path), wanted, came, "restore it from a copy") from err
 
     def _take(self, file: CommittedFile, parquet: pq.ParquetFile) -> None:
         kept = self._has_room(file, parquet.metadata)

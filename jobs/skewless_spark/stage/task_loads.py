@@ -50,7 +50,7 @@ def task_counts(read: CountsRead, plan: RoutingPlan, files: Sequence[CommittedFi
     sums = pa.concat_tables(parts, promote_options="default")
     names = [name for name in sums.column_names if name != TASK]
     summed = sums.group_by(TASK, use_threads=False).aggregate([(name, "sum") for name in names])
-    # Without Python aggregates nothing was timed. A task that has only carried states has no rows.
+    # Without Python aggregates nothing was timed.
     nothing = {**dict.fromkeys((*COUNTS, "states", "python_rows", "light_rows"), 0), **dict.fromkeys(SECONDS)}
     loads: dict[int, TaskCounts] = {}
     for row in summed.to_pylist():

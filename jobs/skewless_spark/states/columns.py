@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type
 
@@ -105,10 +105,6 @@ class JobColumns:
     def reads_origin(self) -> bool:
         """Whether an aggregate depends on the position of a row in the input."""
         return any(one.definition.reads_origin for one in self.native)  # type: ignore[union-attr]
-
-    def carries(self, rows: DataFrame) -> bool:
-        """Whether there are carried states among the rows of a stage."""
-        return "total_rows" in rows.columns
 
     @property
     def native(self) -> list[BoundAggregate]:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from skewless.documents.commit import CommittedFile
+from skewless.errors import RunDirectoryError
 from skewless.run.attempt import Attempt
 from skewless.run.storage import Storage
 from skewless_spark.sources import literally
@@ -23,6 +26,9 @@ _SCHEMA_NOTE = b"org.apache.spark.sql.parquet.row.metadata"
 #: published format, if that is not Parquet.
 NATIVE, PYTHON, BACKLOG, RESULT, PUBLISHED = "native", "python", "backlog", "result", "published"
 
+
+#: What Arrow says of a page whose bytes are not those that its checksum was made of.
+_FLIPPED = "CRC checksum verification failed"
 
 #: Takes a file that was just written, while it is open.
 Reader = Callable[[CommittedFile, pq.ParquetFile], None]
@@ -46,12 +52,42 @@ def written(
         with fs.open(path, "rb") as opened:
             parquet = parquet_of(opened)
             file = attempt.described(kind, path, parquet.metadata.num_rows, copied=kind == RESULT)
+            if kind == PYTHON:
+                file = file.model_copy(update={"task": _only_task(parquet.metadata)})
             if reader and file.rows:
                 reader(file, parquet)
         return file
 
     with ThreadPoolExecutor(max_workers=8) as pool:
         return [file for file in pool.map(described, attempt.listed(folder)) if file.rows or keep_empty]
+
+
+def _only_task(footer: pq.FileMetaData) -> int | None:
+    """The task of all rows of a file, by the least and greatest in its footer; None if there are several."""
+    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+    chunks = [group.column(at) for group in groups for at in range(group.num_columns)]
+    listed = [chunk.statistics for chunk in chunks if chunk.path_in_schema == "task"]
+    known = {at for one in listed if one is not None and one.has_min_max for at in (one.min, one.max)}
+    return int(known.pop()) if len(known) == 1 and len(listed) == len(groups) else None
+
+
+@contextmanager
+def readable(run: Storage, file: CommittedFile) -> Iterator[None]:
+    """What is wrong with a file of ours that Arrow cannot read, in a sentence.
+
+    Raises:
+        RunDirectoryError: the file is damaged.
+    """
+    try:
+        yield
+    except (OSError, pa.ArrowException) as err:
+        flipped = _FLIPPED in str(err)
+        wanted, came = (
+            ("the bytes that were written", "others, by its checksum")
+            if flipped
+            else ("bytes that can be read", str(err).partition("\n")[0][:200])
+        )
+        raise RunDirectoryError(run.path(file.path), wanted, came, "restore it from a copy") from err
 
 
 def parquet_of(opened: Any) -> pq.ParquetFile:

@@ -35,13 +35,18 @@ def evaluate_batches(
 
 
 def evaluate_in_order(
-    calls: Sequence[PythonCall], keys: Sequence[str]
+    calls: Sequence[PythonCall], keys: Sequence[str], *, newest: bool = False
 ) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
     """For ``mapInArrow``: merge and evaluate states that come sorted by key, with one row per state.
 
     The batches have the key columns, ``route_key`` unless the key is one column of text, ``rows`` and the state
     columns; a row without a state has ``python_rows`` null. The result has the key columns, the rows of each key, and
     a result column per call. No more is held than a batch and the states of one key.
+
+    Args:
+        calls: the aggregates.
+        keys: the key columns.
+        newest: whether the last state of a key stands for all of its rows; the others then only count their rows.
     """
 
     def evaluate(batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -51,9 +56,11 @@ def evaluate_in_order(
             groups, first_rows = index.number(text)
             texts = index.keys.cast(pa.string(), safe=False)
             rows = np.bincount(groups, weights=batch["rows"].fill_null(0).to_numpy(), minlength=len(index))
-            seen = batch["python_rows"].is_valid()
-            of_states = groups[seen.to_numpy(zero_copy_only=False)]
-            states = [batch[call.state].filter(seen).cast(call.types.state) for call in calls]
+            at = np.flatnonzero(batch["python_rows"].is_valid().to_numpy(zero_copy_only=False))
+            if newest and len(at):
+                at = at[np.append(np.diff(groups[at]) != 0, True)]
+            of_states = groups[at]
+            states = [batch[call.state].take(pa.array(at)).cast(call.types.state) for call in calls]
             results = [_evaluated(call, one, of_states, texts) for call, one in zip(calls, states, strict=True)]
             labels = batch.select(keys).take(pa.array(first_rows))
             columns = [*labels.columns, pa.array(rows.astype(np.int64)), *results]

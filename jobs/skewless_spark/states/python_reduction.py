@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import Literal
 
@@ -16,11 +16,11 @@ from skewless.aggregates import GroupsAccumulator
 from skewless_spark.aggregates.key_index import KeyIndex
 from skewless_spark.aggregates.stopwatch import Stopwatch
 from skewless_spark.states.python_calls import Batches, Groups, PythonCall, checked, guarded, refuse_large
+from skewless_spark.states.states_at_rest import ROUTE_KEY, StatesAtRest, StatesFound
 
 #: How a row came into a stage, in its column ``arrival``: with the wave; from the backlog, in the task that had it
-#: already; or from the backlog and forwarded to another task. The last one is no row of the input: it is the state of
-#: a key that lives in one task (``state: forward``).
-ADMITTED, STAYED, FORWARDED, CARRIED = 0, 1, 2, 3
+#: already; or from the backlog and forwarded to another task.
+ADMITTED, STAYED, FORWARDED = 0, 1, 2
 
 
 #: Batches are joined until they have this many rows, and as many as there are known keys: each batch costs a look at
@@ -38,6 +38,7 @@ def reduce_batches(
     keys: Sequence[str],
     *,
     apart: bool = True,
+    at_rest: StatesAtRest | None = None,
     leaves: Leaves | None = None,
     further: Sequence[str] = (),
 ) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
@@ -47,12 +48,15 @@ def reduce_batches(
 
     - ``task``, which the result has too,
     - ``route_key``, the text of the key, unless the key is one column of text,
-    - ``arrival``, unless all rows came with the wave. Carried states come ahead of all rows, with ``total_rows``, the
-      rows that they stand for.
+    - ``arrival``, unless all rows came with the wave.
 
-    The result has the key columns, the rows of this stage, of which admitted and of which forwarded, all
-    rows that the state stands for, three kinds of seconds, and a state column per call. The seconds are those spent on
-    the key's rows (null if not measured), on the task's rows, and on opening keys (both in the task's first row).
+    The result has the columns of ``states_schema``: the key columns, the rows of this stage, of which admitted and of
+    which forwarded, all rows that the state stands for, three kinds of seconds, and a state column per call. The
+    seconds are those spent on the key's rows (null if not measured), on the task's rows, and on opening keys (both in
+    the task's first row).
+
+    With ``at_rest``, a key goes on from its state of an earlier stage. The result then has the text of the key, too,
+    and in its first row how many states the task found, and how many of these, and how many bytes, had moved.
 
     With ``leaves``, a column ``kept`` says which rows are reduced; all of them come first. The others are passed on
     with the ``further`` columns, and with null in the columns of states. If they are counted, ``left_over`` says how
@@ -62,50 +66,76 @@ def reduce_batches(
         calls: the aggregates.
         keys: the key columns.
         apart: whether to time heavy keys apart.
+        at_rest: where the states of keys are; None if a key has one in each stage.
         leaves: what becomes of rows that are not kept; None if all are.
         further: the other columns of rows that are left over; null in rows that are kept.
     """
 
     def reduce(batches: Batches) -> Iterator[pa.RecordBatch]:
-        reduction = _Reduction(calls, keys, apart=apart)
+        reduction = _Reduction(calls, keys, apart=apart, at_rest=at_rest)
         schema: pa.Schema | None = None
         for batch in _joined(batches, lambda: len(reduction)):
+            made = states_schema(calls, keys, batch.schema.names, at_rest, leaves)
+            of_rows = batch.schema.field
+            states = [of_rows(name) if kind is None else pa.field(name, kind) for name, kind in made.items()]
+            schema = pa.schema([*states, *map(of_rows, further)])
             kept = pc.sum(batch["kept"].cast(pa.int64())).as_py() if leaves else batch.num_rows
             if kept:
                 reduction.take(batch.slice(0, kept))
-            if leaves:
-                schema = _with_backlog(batch.schema, calls, keys, leaves, further)
+            if kept < batch.num_rows:
                 left = batch.slice(kept)
                 if leaves == "counted":
                     reduction.count_left(left)
                 yield _completed(left.select(["task", *keys, *further]), schema)
-        for states in reduction.result():
-            yield states if schema is None else _completed(states, schema)
+        if schema is not None:
+            for found in reduction.result():
+                yield _completed(found, schema)
 
     return reduce
 
 
-def _with_backlog(
-    rows: pa.Schema, calls: Sequence[PythonCall], keys: Sequence[str], leaves: Leaves, further: Sequence[str]
-) -> pa.Schema:
-    """The columns of states and of rows that are left over."""
-    counts = [(name, pa.int64()) for name in _COUNTED]
-    seconds = [(name, pa.float64()) for name in _TIMED]
-    states = [(call.state, call.types.state) for call in calls]
-    left = [("left_over", pa.int64())] if leaves == "counted" else []
-    return pa.schema([*map(rows.field, ["task", *keys]), *counts, *seconds, *states, *left, *map(rows.field, further)])
+def states_schema(
+    calls: Sequence[PythonCall],
+    keys: Sequence[str],
+    of_rows: Collection[str],
+    at_rest: StatesAtRest | None,
+    leaves: Leaves | None,
+) -> dict[str, pa.DataType | None]:
+    """The columns of states in their order, with their types; None for the type of the same column of the rows.
+
+    Args:
+        calls: the aggregates.
+        keys: the key columns.
+        of_rows: the columns of the rows.
+        at_rest: as for ``reduce_batches``.
+        leaves: as for ``reduce_batches``.
+    """
+    return {
+        **dict.fromkeys([*_labels(of_rows, at_rest), *keys]),
+        **dict.fromkeys(_COUNTED, pa.int64()),
+        **dict.fromkeys(_TIMED, pa.float64()),
+        **{call.state: call.types.state for call in calls},
+        **dict.fromkeys(_FOUND if at_rest else (), pa.int64()),
+        **({"left_over": pa.int64()} if leaves == "counted" else {}),
+    }
+
+
+def _labels(of_rows: Collection[str], at_rest: StatesAtRest | None) -> list[str]:
+    """What a state is told apart by beside its key columns."""
+    return [name for name in ("task", *([ROUTE_KEY] if at_rest else [])) if name in of_rows]
 
 
 def _completed(part: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """The same rows with null in all other columns."""
     given = part.schema.names
-    nothing = [part[one.name] if one.name in given else pa.nulls(part.num_rows, one.type) for one in schema]
-    return pa.RecordBatch.from_arrays(nothing, names=schema.names)
+    columns = [part[one.name] if one.name in given else pa.nulls(part.num_rows, one.type) for one in schema]
+    return pa.RecordBatch.from_arrays(columns, names=schema.names)
 
 
 #: The columns of states between keys and states.
 _COUNTED = ("python_rows", "python_admitted", "python_forwarded", "total_rows")
 _TIMED = ("key_seconds", "task_seconds", "setup_seconds")
+_FOUND = ("found_states", "moved_states", "moved_bytes")
 
 
 def _joined(batches: Batches, known_keys: Callable[[], int]) -> Iterator[pa.RecordBatch]:
@@ -128,10 +158,13 @@ def _one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 class _Reduction:
     """The states of one task while its batches come in."""
 
-    def __init__(self, calls: Sequence[PythonCall], keys: Sequence[str], *, apart: bool) -> None:
+    def __init__(
+        self, calls: Sequence[PythonCall], keys: Sequence[str], *, apart: bool, at_rest: StatesAtRest | None
+    ) -> None:
         self._calls = calls
         self._keys = keys
         self._apart = apart
+        self._at_rest, self._states = at_rest, StatesFound(at_rest) if at_rest else None
         self._index = KeyIndex()
         self._accumulators = [call.accumulator() for call in calls]
         self._arguments = [call.types.argument for call in calls]
@@ -147,26 +180,20 @@ class _Reduction:
         return len(self._index)
 
     def take(self, batch: pa.RecordBatch) -> None:
-        """Add a batch: carried states, rows, or carried states followed by rows."""
+        """Add a batch of rows."""
         if self._opened is not None:
             raise ValueError("rows of a task that are kept come before all that are left over")
         groups = self._numbered(batch)
         total = len(self._index)
-        arrival = batch["arrival"].to_numpy(zero_copy_only=False) if "arrival" in batch.schema.names else None
-        carried = 0 if arrival is None else int(np.count_nonzero(arrival == CARRIED))
-        if carried:
-            self._restore(batch.slice(0, carried), groups[:carried], total)
-        rows, new = groups[carried:], batch.slice(carried)
-        counts = np.bincount(rows, minlength=total)
+        counts = np.bincount(groups, minlength=total)
         self._rows = _added(self._rows, counts)
-        self._count_arrivals(None if arrival is None else arrival[carried:], rows, total)
-        if not len(rows):
-            return
+        arrival = batch["arrival"].to_numpy(zero_copy_only=False) if "arrival" in batch.schema.names else None
+        self._count_arrivals(arrival, groups, total)
         if self._apart:
-            self._watch.timed(rows, counts, lambda part, at: self._update(new, part, at, total))
+            self._watch.timed(groups, counts, lambda part, at: self._update(batch, part, at, total))
         else:
             with self._watch.running():
-                self._update(new, rows, None, total)
+                self._update(batch, groups, None, total)
 
     def count_left(self, batch: pa.RecordBatch) -> None:
         """Count a batch of rows that are left over. All rows that are kept came before."""
@@ -206,9 +233,16 @@ class _Reduction:
             "task_seconds": _in_first_row(self._watch.seconds, total),
             "setup_seconds": _in_first_row(self._setup.seconds, total),
             **{call.state: state for call, state in zip(self._calls, states, strict=True)},
+            **self._counts_of_states(total),
             **({} if self._opened is None else {"left_over": pa.array(_added(self._left, nothing))}),
         }
         yield pa.RecordBatch.from_arrays([*labels.columns, *columns.values()], names=[*labels.schema.names, *columns])
+
+    def _counts_of_states(self, total: int) -> dict[str, pa.Array]:
+        if self._states is None:
+            return {}
+        numbers = (self._states.found, self._states.moved, self._states.moved_bytes)
+        return {name: _in_first_row(number, total, pa.int64()) for name, number in zip(_FOUND, numbers, strict=True)}
 
     def _numbered(self, batch: pa.RecordBatch, *, opened: bool = True) -> Groups:
         """The group of each row; new keys are recorded, and opened if asked for."""
@@ -216,14 +250,21 @@ class _Reduction:
         key = batch["route_key"] if "route_key" in names else batch[self._keys[0]].cast(pa.binary())
         groups, new_rows = self._index.number(key)
         if len(new_rows):
-            own = [*(["task"] if "task" in names else []), *self._keys]
+            own = [*_labels(names, self._at_rest), *self._keys]
             self._labels.append(batch.select(own).take(pa.array(new_rows)))
         if len(new_rows) and opened:
             texts = self._index.keys.slice(first).cast(pa.string(), safe=False)
             for call, accumulator in zip(self._calls, self._accumulators, strict=True):
                 with self._setup.running():
                     guarded(call, "open_keys", accumulator, partial(accumulator.open_keys, texts, first), self._text_of)
+            if self._states:
+                self._find_states(batch["task"][0].as_py(), first)
         return groups
+
+    def _find_states(self, task: int, first: int) -> None:
+        """Let new keys, numbered from ``first``, go on from their states of earlier stages."""
+        for positions, states in self._states.of(task, self._index.keys.slice(first)) if self._states else ():
+            self._restore(states, positions + first, len(self._index))
 
     def _restore(self, batch: pa.RecordBatch, groups: Groups, total: int) -> None:
         stands_for = np.bincount(groups, weights=batch.column("total_rows").to_numpy(), minlength=total)
@@ -264,8 +305,8 @@ class _Reduction:
         return known.slice(group, 1).cast(pa.string(), safe=False)[0].as_py() if group < len(known) else None
 
 
-def _in_first_row(value: float, rows: int) -> pa.Array:
-    return pa.array([value, *[None] * (rows - 1)], pa.float64())
+def _in_first_row(value: float, rows: int, kind: pa.DataType | None = None) -> pa.Array:
+    return pa.array([value, *[None] * (rows - 1)], kind or pa.float64())
 
 
 def _added(before: Groups, counts: Groups) -> Groups:

@@ -19,7 +19,8 @@ def inner_path(path: str) -> bool:
 class CommittedFile(Frozen):
     """One file: its kind, its path below the run directory, its rows, its length and its ``file_checksum``.
 
-    ``content`` is the ``content_checksum`` of a file that is copied as it is, unread; else empty.
+    ``content`` is the ``content_checksum`` of a file that is copied as it is, unread; else empty. ``task`` is the index
+    of the only virtual task whose Python states it holds; null if there are several, or if nobody looked.
     """
 
     kind: str
@@ -28,6 +29,7 @@ class CommittedFile(Frozen):
     size_bytes: Count
     checksum: str = Field(pattern=r"\A[0-9a-f]{64}\z")
     content: str = Field(default="", pattern=r"\A([0-9a-f]{64})?\z")
+    task: Count | None = None
 
     @field_validator("path")
     @classmethod

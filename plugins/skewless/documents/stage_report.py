@@ -140,6 +140,9 @@ class StageReport(Document):
         source_rows: rows that were read of the wave, counted by the reader, where the listing does not
             say how many rows the wave admits: they are mapped, or their number was estimated.
         given_rows: what became of them before they were routed: rows of the map, or the same ones.
+        found_states: states of earlier stages that tasks went on from, where each key has one (``state: forward``).
+        moved_states: those of them that were read from the files of another task, as their keys had moved.
+        moved_bytes: the bytes of those, in memory.
         work: what Spark did for the stage; null where that is not known, or where clusters shared the stage.
     """
 
@@ -157,6 +160,9 @@ class StageReport(Document):
     given_rows: Count | None = None
     splits: tuple[SplitLoad, ...] = ()
     work: SparkWork | None = None
+    found_states: Count | None = None
+    moved_states: Count | None = None
+    moved_bytes: Count | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
