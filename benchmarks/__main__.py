@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import balance, dpa_table, in_order, memory, overhead, planning, several_clusters, standing_still
+from benchmarks.all_aims import write_all_aims
 from benchmarks.result_files import RESULTS
 from benchmarks.spark.harness import PATIENCE_SECONDS, Effort, run_row
 from benchmarks.spark.page import file_name, write
@@ -43,6 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             OTHERS[name]([], FOLDER)
             written = FILES.get(name, name)
             print(f"wrote {FOLDER / written}.json and {FOLDER / written}.md")
+            write_all_aims(FOLDER)
         else:
             bench(name, size, Effort(options.repetitions, options.patience), FOLDER if full else DATA / "results")
 
@@ -51,6 +53,7 @@ def bench(name: str, size: Size, effort: Effort, folder: Path, root: Path = DATA
     """Run one of Spark's rows and write it; what is no full size belongs into another folder than the results."""
     document = run_row(ROWS[name], size, effort, root)
     write(document, folder)
+    write_all_aims(folder)
     for verdict in document["verdicts"]:
         print(f"{name}: {verdict['words']}")
     print(f"wrote {folder / file_name(document)}.json and .svg, and {folder / 'spark.md'}")
