@@ -14,6 +14,7 @@ from skewless.document import LARGEST_COUNT
 from skewless.documents.decision import Decision
 from skewless.documents.stage_report import StageReport
 from skewless.errors import PlanError
+from skewless.planner.cost import MOST_OVERHEAD_SECONDS, USUAL_OVERHEAD_SECONDS, stage_cost
 from skewless.planner.forecast.expected_rows import SEEN_ENOUGH
 from skewless.planner.forecast.forecast import Forecast
 from skewless.planner.placement.placement import Placement
@@ -285,7 +286,9 @@ def test_the_last_wave_has_a_budget_if_a_stage_to_drain_pays(stage_seconds: floa
     assert (decision.next_plan.budget_rows is None) == ("the budget is lifted" in decision.sentence) == lifted
 
 
-@pytest.mark.parametrize(("stage_seconds", "waves"), [(1.6, (1, 4)), (6000.0, (1, 2))], ids=["cheap rows", "dear rows"])
+@pytest.mark.parametrize(
+    ("stage_seconds", "waves"), [(1.6, (1, 4)), (60_000.0, (1, 2))], ids=["cheap rows", "dear rows"]
+)
 def test_waves_are_joined_where_stages_cost_more_than_they_save(stage_seconds: float, waves: tuple[int, int]) -> None:
     job = synthetic.job([10_000, 10_000, 20_000, 60_000], waves=(1, 1, 2, 6))
     plan = first_plan(job)
@@ -412,3 +415,19 @@ def test_no_guard_goes_below_the_fair_share() -> None:
 
 def test_a_generous_guard_changes_nothing() -> None:
     assert guarded(3600.0) == guarded(None)
+
+
+def test_what_cannot_be_measured_apart_is_between_what_a_row_may_cost() -> None:
+    job = synthetic.job([10_000, 80_000, 10_000])
+    small = synthetic.report(first_plan(job), {f"key-{number}": 1 for number in range(10_000)})
+    large = synthetic.report(first_plan(job), {f"key-{number}": 10 for number in range(10_000)})
+    cold, warm = (
+        report.model_copy(update={"stage_seconds": 12.0 if report is small else 14.0}) for report in (small, large)
+    )
+    one, two = stage_cost(job, [cold]), stage_cost(job, [cold, warm])
+    assert USUAL_OVERHEAD_SECONDS < one.overhead_seconds < 12.0
+    slope = 2.0 / (max(large.processed) - max(small.processed))
+    assert slope < two.seconds_per_row < (14.0 - USUAL_OVERHEAD_SECONDS) / max(large.processed)
+    # Rows are dear if the stage took longer than any stage takes beside its rows.
+    dear = stage_cost(job, [small.model_copy(update={"stage_seconds": 600.0})])
+    assert dear.overhead_seconds < MOST_OVERHEAD_SECONDS
