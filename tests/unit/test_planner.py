@@ -419,15 +419,15 @@ def test_a_generous_guard_changes_nothing() -> None:
 
 def test_what_cannot_be_measured_apart_is_between_what_a_row_may_cost() -> None:
     job = synthetic.job([10_000, 80_000, 10_000])
-    small = synthetic.report(first_plan(job), {f"key-{number}": 1 for number in range(10_000)})
-    large = synthetic.report(first_plan(job), {f"key-{number}": 10 for number in range(10_000)})
-    cold, warm = (
-        report.model_copy(update={"stage_seconds": 12.0 if report is small else 14.0}) for report in (small, large)
-    )
+    report = synthetic.report(first_plan(job), skewed())
+
+    def took(seconds: float, rows: int) -> StageReport:
+        even = tuple(load.model_copy(update={"processed_rows": rows}) for load in report.tasks)
+        return report.model_copy(update={"stage_seconds": seconds, "tasks": even})
+
+    cold, warm = took(12.0, 1250), took(14.0, 11_250)
     one, two = stage_cost(job, [cold]), stage_cost(job, [cold, warm])
     assert USUAL_OVERHEAD_SECONDS < one.overhead_seconds < 12.0
-    slope = 2.0 / (max(large.processed) - max(small.processed))
-    assert slope < two.seconds_per_row < (14.0 - USUAL_OVERHEAD_SECONDS) / max(large.processed)
+    assert 2.0 / 10_000 < two.seconds_per_row < (14.0 - USUAL_OVERHEAD_SECONDS) / 11_250
     # Rows are dear if the stage took longer than any stage takes beside its rows.
-    dear = stage_cost(job, [small.model_copy(update={"stage_seconds": 600.0})])
-    assert dear.overhead_seconds < MOST_OVERHEAD_SECONDS
+    assert stage_cost(job, [took(600.0, 1250)]).overhead_seconds < MOST_OVERHEAD_SECONDS
