@@ -7,9 +7,7 @@ processes of their own, in turn with a process of plain PySpark that does the de
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -21,6 +19,7 @@ from typing import Any
 import pyarrow.dataset as ds
 from pyspark.sql import SparkSession
 
+from benchmarks.fresh_process import PLAIN, PROJECT, plain_tokens, process, readable_sources
 from benchmarks.result_files import RESULTS, write_results
 from benchmarks.spark.cell import Cell, Place
 from benchmarks.spark.datasets import Dataset, written
@@ -29,14 +28,12 @@ from benchmarks.spark.peers.builtin import Builtin
 from benchmarks.spark.peers.skewless import DATE, Skewless
 from benchmarks.spark.setting import CORES, described, session
 from benchmarks.verdicts import Verdict, as_documents
-from examples.demo_corpus import SOURCES, copy_sources
 from skewless.documents.stage_report import SparkWork
 from skewless.run.directory import RunDirectory
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.stage.stage import run_stage
 
 NAME = "b11_price"
-PROJECT = Path(__file__).parents[1]
 SIZES = (10_000, 100_000, 1_000_000)
 REPETITIONS = 3
 AGGREGATES: Mapping[str, Mapping[str, Any]] = {
@@ -45,7 +42,7 @@ AGGREGATES: Mapping[str, Mapping[str, Any]] = {
 }
 #: The demo's job has native and Python aggregates, which read the exchange one after the other.
 SPEC = "jobs/catalog/python_tokens.yaml"
-PLAIN, FIRST, LATER, STAGES = "plain PySpark", "first night", "later night", "four stages"
+FIRST, LATER, STAGES = "first night", "later night", "four stages"
 #: Options of ``skewless run``. Before the first night nothing is known of the keys; later ones start from its counts.
 WAYS: Mapping[str, Sequence[str]] = {FIRST: (), LATER: (), STAGES: ("--set", "routing.stage_overhead=0")}
 
@@ -117,13 +114,13 @@ def fresh_processes(repetitions: int, scratch: Path) -> dict[str, Any]:
     stages: dict[str, list[dict[str, Any]]] = {}
     for number in range(repetitions):
         root = scratch / f"root-{number}"
-        sources, output = root / "corpus" / SOURCES, root / "plain"
-        _copy_readable(sources)
-        plain = [sys.executable, "-m", "benchmarks.plain_tokens", str(sources), str(output)]
-        seconds[PLAIN].append(_process(PLAIN, plain)[0])
+        sources, output = readable_sources(root), root / "plain"
+        seconds[PLAIN].append(plain_tokens(sources, output))
+        _told(f"{PLAIN}: {seconds[PLAIN][-1]:.1f} s")
         for way, options in WAYS.items():
             command = [str(Path(sys.executable).with_name("skewless")), "run", SPEC, "--root", str(root), "--json"]
-            took, told = _process(way, [*command, *options])
+            took, told = process([*command, *options])
+            _told(f"{way}: {took:.1f} s")
             seconds[way].append(took)
             found = json.loads(told)
             stages[way] = found["stages"]
@@ -204,25 +201,6 @@ def page(document: Mapping[str, Any]) -> str:
     aims = "\n".join(f"- {one['words']}" for one in document["verdicts"])
     tables = ["\n".join(one) for one in (warm, runs, counts)]
     return "\n\n".join(["# B11: the price of a stage", about, aims, *tables]) + "\n"
-
-
-def _process(name: str, command: Sequence[str]) -> tuple[float, str]:
-    """Seconds of a process and what it says."""
-    began = time.perf_counter()
-    environment = {**os.environ, "SKEWLESS_DRIVER_MEMORY": "2g"}  # as in the plain script
-    done = subprocess.run(  # noqa: S603  # our own commands
-        command, check=True, stdout=subprocess.PIPE, text=True, cwd=PROJECT, env=environment
-    )
-    seconds = round(time.perf_counter() - began, 2)
-    _told(f"{name}: {seconds:.1f} s")
-    return seconds, done.stdout
-
-
-def _copy_readable(folder: Path) -> None:
-    """Copy the sources, but for those that Spark's own reader leaves out: names that begin with an underscore."""
-    copy_sources(folder)
-    for path in [*folder.rglob("_*/*.py"), *folder.rglob("_*.py")]:
-        path.unlink(missing_ok=True)
 
 
 def _require_same(way: str, plain: Path, ours: Path) -> None:

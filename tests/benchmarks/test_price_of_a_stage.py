@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmarks import price_of_a_stage as b11
+from benchmarks.fresh_process import PLAIN
 from benchmarks.plain_tokens import COLUMNS, tokens
 from benchmarks.spark.measurement import WrongAnswerError
 
@@ -17,7 +18,7 @@ WORK = {"executions": 1, "jobs": 3, "tasks": 9, "shuffle_bytes_written": 100, "s
 
 
 def found(later_seconds: float, work: dict[str, int]) -> dict[str, Any]:
-    seconds = {b11.PLAIN: [9.0, 10.0, 30.0], b11.FIRST: [20.0], b11.LATER: [later_seconds], b11.STAGES: [21.0]}
+    seconds = {PLAIN: [9.0, 10.0, 30.0], b11.FIRST: [20.0], b11.LATER: [later_seconds], b11.STAGES: [21.0]}
     warm = {"rows": 10, "stage_seconds": [2.0], "plain_seconds": [0.5], "seconds_beyond": 1.5, "work": work}
     stages = {b11.LATER: [{"stage": 0, "work": work}]}
     return {"repetitions": 3, "warm": [warm], "fresh": {"seconds": seconds, "stages": stages}}
