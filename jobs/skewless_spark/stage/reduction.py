@@ -12,17 +12,18 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame, Observation, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type
-from pyspark.sql.types import DoubleType, IntegerType, LongType, StructField, StructType
+from pyspark.sql.types import BooleanType, DoubleType, IntegerType, LongType, StructField, StructType
 
 from skewless.document import LARGEST_COUNT
 from skewless.documents.stage_report import LONGEST_HEAD_KEY
 from skewless.routing.plan import RoutingPlan
 from skewless_spark.sources import read_units
-from skewless_spark.stage.routing import TASK, slot
+from skewless_spark.stage.routing import TASK, slot, split_keys
 from skewless_spark.states.columns import JobColumns
-from skewless_spark.states.committed_files import BACKLOG, NATIVE, PYTHON
+from skewless_spark.states.committed_files import BACKLOG, EVALUATED, NATIVE, PYTHON
 from skewless_spark.states.python_calls import PythonCall
 from skewless_spark.states.python_reduction import ADMITTED, CARRIED, FORWARDED, reduce_batches
+from skewless_spark.states.results import WHOLE, evaluates_in_stage, evaluating_calls, python_results
 
 #: ``monotonically_increasing_id`` counts the rows of a partition in its low 33 bits.
 _POSITION_MASK = (1 << 33) - 1
@@ -35,18 +36,27 @@ COUNTS = ("rows", "left_over", "admitted", "forwarded")
 SLOT, HEAVY = "slot", "heavy_key"
 
 
-def staged_outcome(queue: DataFrame, columns: JobColumns, plan: RoutingPlan) -> DataFrame:
+def staged_outcome(queue: DataFrame, columns: JobColumns, plan: RoutingPlan, *, evaluated: bool = False) -> DataFrame:
     """Send every row to its task. The result has states and backlog, distinguished by the column ``kind``."""
-    return outcome_of_tasks(queue.repartitionById(len(plan.tasks), F.col(TASK)), columns, plan)
+    placed = queue.repartitionById(len(plan.tasks), F.col(TASK))
+    return outcome_of_tasks(placed, columns, plan, evaluated=evaluated)
 
 
-def outcome_of_tasks(queue: DataFrame, columns: JobColumns, plan: RoutingPlan) -> DataFrame:
-    """States and backlog of rows that are in place: each partition has one task's rows, and all of them."""
+def outcome_of_tasks(queue: DataFrame, columns: JobColumns, plan: RoutingPlan, *, evaluated: bool = False) -> DataFrame:
+    """States and backlog of rows that are in place: each partition has one task's rows, and all of them.
+
+    Args:
+        queue: the rows.
+        columns: the job's columns.
+        plan: the stage's plan.
+        evaluated: whether Python states become results where a key has one state (``states.results``).
+    """
     taken = _in_order(queue, columns, plan)
     rows = taken.where(F.col("arrival") != CARRIED) if columns.carries(queue) else taken
     # Carried states replace those of earlier stages, but must not take over the counts of those stages.
     if not columns.makes_native and plan.budget_rows is None and not columns.job.forwards_states:
-        return _counted_python_states(taken, columns).withColumn("kind", F.lit(PYTHON))
+        split = frozenset(split_keys(plan)) if evaluated else None
+        return _counted_python_states(taken, columns, split=split).withColumn("kind", F.lit(PYTHON))
     branches = [_native_states(rows, columns, plan.budget_rows).withColumn("kind", F.lit(NATIVE))]
     if columns.python:
         branches.append(_python_states(taken, columns).withColumn("kind", F.lit(PYTHON)))
@@ -57,7 +67,9 @@ def outcome_of_tasks(queue: DataFrame, columns: JobColumns, plan: RoutingPlan) -
 
 
 def kinds_of(columns: JobColumns, plan: RoutingPlan) -> list[str]:
-    """The kinds of rows that the outcome of a stage may have."""
+    """The kinds of rows that the outcome of a stage may have; one that is not shared by clusters."""
+    if evaluates_in_stage(columns, plan):
+        return [EVALUATED]
     alone = plan.engine == "combine" or (plan.budget_rows is None and not columns.job.forwards_states)
     native = [NATIVE] if columns.makes_native or not alone else []
     return [*native, *([PYTHON] if columns.python else []), *([] if plan.budget_rows is None else [BACKLOG])]
@@ -112,8 +124,7 @@ def combined_outcome(
         )
         # A key has one native state, combined from all splits, so it belongs to no split.
         states = counts.counting(states, NATIVE).withColumns({TASK: F.lit(0), "kind": F.lit(NATIVE), **nothing})
-        states = states.withColumns(_named(columns, plan))
-        branches.append(states)
+        branches.append(states.withColumns(_named(columns, plan)))
     if python is not None:
         # Without a backlog, all rows came with the wave. States, not rows, are given the number of their split.
         rows = python.drop(TASK) if plan.epoch else python.drop(TASK, "arrival")
@@ -132,8 +143,12 @@ def _named(columns: JobColumns, plan: RoutingPlan) -> dict[str, Column]:
     key, limit = columns.routing_key, columns.job.spec.routing.head_limit
     least = -(-columns.job.admitted_rows(plan.waves) // limit) if limit else LARGEST_COUNT
     text = F.is_valid_utf8(key) & (F.length(key) <= LONGEST_HEAD_KEY) & (F.col("rows") >= least)
-    at = F.expr(slot(columns.routing_sql(), plan.ring.ring_bits))
-    return {SLOT: F.when(key.isNotNull(), at), HEAVY: F.when(text, key)}
+    return {SLOT: slot_of_key(columns, plan), HEAVY: F.when(text, key)}
+
+
+def slot_of_key(columns: JobColumns, plan: RoutingPlan) -> Column:
+    """The slot of a key on the ring; null for a null key."""
+    return F.when(columns.routing_key.isNotNull(), F.expr(slot(columns.routing_sql(), plan.ring.ring_bits)))
 
 
 def empty_states(spark: SparkSession, columns: JobColumns) -> DataFrame:
@@ -229,22 +244,30 @@ def _state_columns(columns: JobColumns, *, all_kept: bool) -> list[Column]:
     ]
 
 
-def _python_states(taken: DataFrame, columns: JobColumns, *, apart: bool = True) -> DataFrame:
-    """Per key and, if there is one, task: the states of the Python aggregates, and the number of rows that they saw."""
-    calls = columns.python_calls()
+def _python_states(
+    taken: DataFrame, columns: JobColumns, *, apart: bool = True, split: frozenset[str] | None = None
+) -> DataFrame:
+    """Per key and, if there is one, task: the states of the Python aggregates, and the number of rows that they saw.
+
+    With ``split``, all keys but those and null have results in place of states.
+    """
+    calls = columns.python_calls() if split is None else evaluating_calls(columns)
     arguments = [columns.argument(one).alias(call.argument) for one, call in zip(columns.python, calls, strict=True)]
     carried = ["total_rows", *(call.state for call in calls)] if columns.carries(taken) else []
     about = [name for name in (TASK, "arrival") if name in taken.columns]
     text = [] if columns.key_is_text else [columns.key.cast("binary").alias("route_key")]
     batches = taken.where("kept").select(*about, *text, *columns.keys, *arguments, *carried)
-    reduce = reduce_batches(calls, columns.keys, apart=apart)
-    return batches.mapInArrow(reduce, _python_schema(batches, columns.keys, calls))
+    reduce = reduce_batches(calls, columns.keys, apart=apart, split=split)
+    results = [] if split is None else [StructField(WHOLE, BooleanType()), *python_results(calls)]
+    return batches.mapInArrow(reduce, StructType([*_python_schema(batches, columns.keys, calls), *results]))
 
 
-def _counted_python_states(taken: DataFrame, columns: JobColumns, *, apart: bool = True) -> DataFrame:
+def _counted_python_states(
+    taken: DataFrame, columns: JobColumns, *, apart: bool = True, split: frozenset[str] | None = None
+) -> DataFrame:
     """Python states with the counts of the ledger, for a stage without native states and without a budget."""
     counts = {name: F.col(f"python_{name}") for name in ("rows", "admitted", "forwarded")}
-    states = _python_states(taken, columns, apart=apart)
+    states = _python_states(taken, columns, apart=apart, split=split)
     return states.withColumns({**counts, "left_over": F.lit(0).cast("bigint")})
 
 

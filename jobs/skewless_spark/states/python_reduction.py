@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from skewless.aggregates import GroupsAccumulator
 from skewless_spark.aggregates.key_index import KeyIndex
@@ -27,7 +29,7 @@ JOINED_BYTES = 64 << 20
 
 
 def reduce_batches(
-    calls: Sequence[PythonCall], keys: Sequence[str], *, apart: bool = True
+    calls: Sequence[PythonCall], keys: Sequence[str], *, apart: bool = True, split: frozenset[str] | None = None
 ) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
     """For ``mapInArrow``: reduce the rows of one task to one row of states per key.
 
@@ -41,15 +43,19 @@ def reduce_batches(
     The result has the key columns, the rows of this stage, of which admitted and of which forwarded, all
     rows that the state stands for, three kinds of seconds, and a state column per call. The seconds are those spent on
     the key's rows (null if not measured), on the task's rows, and on opening keys (both in the task's first row).
+    With ``split`` it also has ``whole`` and a result column per call: a whole key has results, and null in place of
+    states; any other has states.
 
     Args:
         calls: the aggregates.
         keys: the key columns.
         apart: whether to time heavy keys apart.
+        split: the texts of keys that other tasks have rows of, too, as they may have of null. All others are whole and
+            evaluated. None if no key is.
     """
 
     def reduce(batches: Batches) -> Iterator[pa.RecordBatch]:
-        reduction = _Reduction(calls, keys, apart=apart)
+        reduction = _Reduction(calls, keys, apart=apart, split=split)
         for batch in _joined(batches, lambda: len(reduction)):
             reduction.take(batch)
         yield from reduction.result()
@@ -77,10 +83,13 @@ def _one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 class _Reduction:
     """The states of one task while its batches come in."""
 
-    def __init__(self, calls: Sequence[PythonCall], keys: Sequence[str], *, apart: bool) -> None:
+    def __init__(
+        self, calls: Sequence[PythonCall], keys: Sequence[str], *, apart: bool, split: frozenset[str] | None
+    ) -> None:
         self._calls = calls
         self._keys = keys
         self._apart = apart
+        self._split = split
         self._index = KeyIndex()
         self._accumulators = [call.accumulator() for call in calls]
         self._arguments = [call.types.argument for call in calls]
@@ -123,7 +132,7 @@ class _Reduction:
             return
         labels = _one(self._labels)
         total = len(self._index)
-        states = [self._state_of(call, acc) for call, acc in zip(self._calls, self._accumulators, strict=True)]
+        made = self._states(total) if self._split is None else self._results(total, self._split)
         for call, accumulator in zip(self._calls, self._accumulators, strict=True):
             guarded(call, "close_keys", accumulator, accumulator.close_keys, self._text_of)
         nothing = np.zeros(total, dtype=np.int64)
@@ -135,7 +144,7 @@ class _Reduction:
             "key_seconds": self._watch.of_groups(self._rows),
             "task_seconds": _in_first_row(self._watch.seconds, total),
             "setup_seconds": _in_first_row(self._setup.seconds, total),
-            **{call.state: state for call, state in zip(self._calls, states, strict=True)},
+            **made,
         }
         yield pa.RecordBatch.from_arrays([*labels.columns, *columns.values()], names=[*labels.schema.names, *columns])
 
@@ -176,8 +185,28 @@ class _Reduction:
 
             guarded(call, "update", acc, partial(acc.update, values, groups, total), self._text_of, groups, alone)
 
-    def _state_of(self, call: PythonCall, accumulator: GroupsAccumulator) -> pa.Array:
-        total = len(self._index)
+    def _states(self, total: int) -> dict[str, pa.Array]:
+        pairs = zip(self._calls, self._accumulators, strict=True)
+        return {call.state: self._state_of(call, accumulator, total) for call, accumulator in pairs}
+
+    def _results(self, total: int, split: frozenset[str]) -> dict[str, pa.Array]:
+        """Results of whole keys and states of all others. States are not made if all keys are whole."""
+        texts = self._index.keys
+        listed = pa.array([key.encode() for key in split], texts.type)
+        parts = pc.or_(pc.is_null(texts), pc.is_in(texts, listed)).to_numpy(zero_copy_only=False)
+        if parts.any():
+            made = {name: _only(states, parts) for name, states in self._states(total).items()}
+        else:
+            made = {call.state: pa.nulls(total, call.types.state) for call in self._calls}
+        made["whole"] = pa.array(~parts)
+        for call, accumulator in zip(self._calls, self._accumulators, strict=True):
+            with self._watch.running():
+                found = guarded(call, "evaluate", accumulator, accumulator.evaluate, self._text_of)
+            found = checked(call, found, call.types.result, total, "result")
+            made[call.result] = _only(found, ~parts) if parts.any() else found
+        return made
+
+    def _state_of(self, call: PythonCall, accumulator: GroupsAccumulator, total: int) -> pa.Array:
         with self._watch.running():
             states = guarded(call, "state", accumulator, accumulator.state, self._text_of)
         states = checked(call, states, call.types.state, total, "state")
@@ -187,6 +216,11 @@ class _Reduction:
     def _text_of(self, group: int) -> str | None:
         known = self._index.keys
         return known.slice(group, 1).cast(pa.string(), safe=False)[0].as_py() if group < len(known) else None
+
+
+def _only(values: pa.Array, where: npt.NDArray[np.bool_]) -> pa.Array:
+    """The values in some places, and null in all others."""
+    return values.take(pa.array(np.arange(len(values)), mask=~where))
 
 
 def _in_first_row(value: float, rows: int) -> pa.Array:
