@@ -55,6 +55,12 @@ class JobColumns:
         return self.names[: len(self.job.spec.key)]
 
     @property
+    def types(self) -> list[str]:
+        """The Spark SQL types of all input columns."""
+        known = {**self.job.key_types, **self.job.column_types}
+        return [known[name] for name in self.inputs]
+
+    @property
     def origins(self) -> list[str]:
         """The columns that together are different in every row, and ascend in the order of the input."""
         return [ORIGIN, ORIGIN_INDEX] if self.job.spec.map else [ORIGIN]
