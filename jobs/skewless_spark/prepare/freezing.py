@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
-from skewless.documents.job import Algebra, Job, Selected, Source
+from skewless.documents.job import STATE_FORM, Algebra, Job, Selected, Source
 from skewless.errors import InputError, nearest
 from skewless.planner.plain_ring import first_ring
 from skewless.routing.waves import cut_waves
@@ -90,6 +90,7 @@ def freeze(spec: JobSpec, date: dt.date, root: str, where: str, *, hour: str | N
         key_types={column: types[column] for column in spec.key},
         column_types={column: types[column] for column in arguments if column not in spec.key},
         algebra=algebra,
+        state_form=STATE_FORM,
         source=_read_of(listing.source, reads if spec.map else tuple(used)).model_copy(update={"selected": selected}),
     )
     if spark is not None and spec.output.format == "csv":
