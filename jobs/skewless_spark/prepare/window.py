@@ -18,16 +18,17 @@ import pyspark
 
 from skewless.aggregates.registered import ENTRY_POINT_GROUP
 from skewless.documents.job import Unit
-from skewless.documents.window import JobWindow, SeenFile, WindowPart
+from skewless.documents.window import MOST_REASONS, JobWindow, SeenFile, WindowPart
 from skewless.errors import InputError, SpecError
 from skewless.mapping import GROUP as MAPPERS
 from skewless.run.file_checksum import content_checksum
 from skewless.run.publication import beside
 from skewless.run.written_path import as_written
-from skewless.spec.part import Part, part_place, parts_until
+from skewless.spec.part import Part, parts_until
 from skewless.spec.spec import JobSpec
-from skewless.standing.changes import ChangeSet, FoundFile, change_set, ranks_between
+from skewless.standing.changes import FoundFile
 from skewless.standing.fingerprint import fingerprint_of
+from skewless.standing.parts import plan_part
 from skewless.standing.store import Numbered, StatesStore, open_states, why_anew
 from skewless_spark.aggregates import REGISTRY
 from skewless_spark.aggregates import native as native_aggregates
@@ -178,48 +179,16 @@ class WindowInput:
         def difference(seen: SeenFile, now: FoundFile) -> str:
             return _difference(seen, now, lambda: content_checksum(fs, one.inner[now.path]))
 
-        changes = change_set(found, known.version if known else None, difference)
-        self._refuse_late(one.part, known, changes)
-        units = self._units(one, changes.read)
-        ranks = ranks_between(changes.reused, _by_file(units))
-        reasons = changes.reasons
-        if ranks is None:  # a file came between two whose places leave no room
-            changes = change_set(found, None, difference)
-            units = self._units(one, changes.read)
-            ranks = ranks_between((), _by_file(units))
-            reasons = (*reasons[:-1], "there was no room for them between the files that are known")
-        if ranks is None:
-            raise InputError(f"part {one.part.name}", "fewer units", f"{len(units):,}", "raise input.cut_bytes")
-        base = None if changes.anew else known
-        seen = {
-            unit.path: SeenFile(path=unit.path, size_bytes=unit.size_bytes, version=unit.version,
-                                checksum=unit.checksum, ranks=ranks[unit.path])
-            for unit in units
-        }  # fmt: skip
-        files = sorted([*changes.reused, *seen.values()], key=lambda file: file.path)
-        part = WindowPart(
-            name=one.part.name,
-            place=part_place(one.part),
-            files=tuple(files),
-            units=(first, first + len(units)),
-            ranks=tuple(rank for path in dict.fromkeys(unit.path for unit in units) for rank in ranks[path]),
-            base=base.number if base else None,
-            base_rows=base.version.rows if base else 0,
-            base_states=base.version.states if base else (),
-            before_rows=known.version.rows if known else 0,
-            reused=len(changes.reused),
-            added=changes.added,
-            replaced=changes.replaced,
-            removed=changes.removed,
-            reasons=(*faults, *reasons)[:20],
-        )
+        part, units = plan_part(one.part, found, known, lambda paths: self._units(one, paths), difference, first)
+        part = part.model_copy(update={"reasons": (*faults, *part.reasons)[:MOST_REASONS]})
+        self._refuse_late(one.part, known, part)
         return part, units
 
-    def _refuse_late(self, part: Part, known: Numbered | None, changes: ChangeSet) -> None:
+    def _refuse_late(self, part: Part, known: Numbered | None, planned: WindowPart) -> None:
         own = part == self.parts[-1].part
-        if self.spec.late == "fail" and known is not None and changes.read and not own:
+        if self.spec.late == "fail" and known is not None and planned.changed and not own:
             raise InputError(
-                f"part {part.name}", "an older part that has not changed", changes.reasons[0],
+                f"part {part.name}", "an older part that has not changed", planned.reasons[0],
                 "set late: recompute, or restore the part",
             )  # fmt: skip
 
@@ -275,14 +244,6 @@ def _by_column(column: str, location: str, wanted: Sequence[Part]) -> list[_Part
 def _values(one: _PartFiles) -> list[dict[str, str | None]]:
     _, root = open_input(one.location)
     return partition_columns.values_of(list(one.inner.values()), root)
-
-
-def _by_file(units: Sequence[Unit]) -> list[tuple[str, int]]:
-    """How many units each file has."""
-    counts: dict[str, int] = {}
-    for unit in units:
-        counts[unit.path] = counts.get(unit.path, 0) + 1
-    return list(counts.items())
 
 
 def _difference(seen: SeenFile, now: FoundFile, checksum: object) -> str:

@@ -21,6 +21,7 @@ from skewless.documents.window import JobWindow, PartVersion, WindowPart
 from skewless.errors import LedgerError
 from skewless.run.attempt import Attempt
 from skewless.run.directory import RunDirectory
+from skewless.standing.parts import next_version
 from skewless.standing.store import STATES_STEP, StatesStore
 from skewless_spark.states.columns import PART, JobColumns
 from skewless_spark.states.committed_files import read_files, written
@@ -55,14 +56,7 @@ def keep_states(run: RunDirectory, columns: JobColumns, ident: str, merged: Data
     versions = []
     for at, part in enumerate(window.parts):
         files, count = made.get(at, ([], 0))
-        version = PartVersion(
-            part=part.name,
-            fingerprint=window.fingerprint,
-            run=str(run),
-            files=part.files,
-            rows=part.base_rows + count,
-            states=(*part.base_states, *files),
-        )
+        version = next_version(window, part, str(run), files, count)
         versions.append(store.commit(version).version if part.changed else version)
     return versions
 
