@@ -18,6 +18,7 @@ from skewless.errors import LostRaceError
 from skewless.run.attempt import Fence
 from skewless.run.directory import RESULT_STEP, RunDirectory, stage_step
 from skewless_spark.result.output_formats import published_files
+from skewless_spark.result.window_merge import keep_states, over_window
 from skewless_spark.session.planning import planned_once
 from skewless_spark.session.step_lease import leased_step
 from skewless_spark.stage.reduction import empty_states
@@ -61,8 +62,14 @@ def _merge(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> StepC
     columns = JobColumns.of(job)
     attempt = run.new_attempt(RESULT_STEP, fence)
     states = _states(spark, run, len(reports))
-    only_python = bool(columns.python) and not columns.native
-    if only_python:
+    only_python = bool(columns.python) and not columns.native and job.window is None
+    processed = sum(report.processed_rows for report in reports)
+    if job.window is not None:
+        versions = keep_states(run, columns, attempt.ident, _merged(states, columns), processed)
+        processed += job.window.unchanged_rows
+        over = over_window(spark, columns, versions)
+        merged = _merged(states, columns) if over is None else over
+    elif only_python:
         merged = _evaluated_in_order(states, columns)
     elif _one_state_per_key(run, reports, columns):
         merged = _in_files(states, columns, sum(file.size_bytes for file in run.committed(stage_step(0)).files))
@@ -70,7 +77,7 @@ def _merge(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> StepC
         merged = _merged(states, columns)
     evaluated = _named if only_python else _evaluated
     counted = Observation("merged states")
-    if any(report.processed_rows for report in reports):
+    if processed:
         merged = merged.observe(counted, F.sum("rows").alias("rows"), F.count(F.lit(1)).alias("keys"))
         with planned_once(spark):  # the exchange has as many partitions as the result has files
             evaluated(merged, columns).write.parquet(attempt.path("data"))
@@ -135,21 +142,12 @@ def _in_files(states: DataFrame, columns: JobColumns, size_bytes: int) -> DataFr
 
 def _in_key_order(states: DataFrame, columns: JobColumns) -> DataFrame:
     """The rows of a key side by side, by stage and task, so that floating-point sums always round the same way."""
-    keyed = states.repartition(columns.job.spec.output.files, *columns.keys)
-    return keyed.sortWithinPartitions(*columns.keys, "stage", TASK)
+    keyed = states.repartition(columns.job.spec.output.files, *columns.groups)
+    return keyed.sortWithinPartitions(*columns.groups, "stage", TASK)
 
 
 def _merged(states: DataFrame, columns: JobColumns) -> DataFrame:
-    """One row per key: its rows, its merged native states, and its Python states as a list."""
-    native = [
-        merged.alias(name)
-        for one in columns.native
-        for name, merged in zip(
-            columns.states(one),
-            one.definition.merge(columns.states(one), one.options, one.spark_type),  # type: ignore[union-attr]
-            strict=True,
-        )
-    ]
+    """One row per key, or key in a part: its rows, its merged native states, and its Python states as a list."""
     python = []
     if columns.python:
         names = [columns.states(one)[0] for one in columns.python]
@@ -159,7 +157,8 @@ def _merged(states: DataFrame, columns: JobColumns) -> DataFrame:
             F.transform(ordered, lambda one: F.struct(*(one[name].alias(name) for name in names))).alias("states")
         ]
     in_order = _in_key_order(states, columns)
-    return in_order.groupBy(*columns.keys).agg(F.coalesce(F.sum("rows"), F.lit(0)).alias("rows"), *native, *python)
+    rows = F.coalesce(F.sum("rows"), F.lit(0)).alias("rows")
+    return in_order.groupBy(*columns.groups).agg(rows, *columns.merges, *python)
 
 
 def _evaluated_in_order(states: DataFrame, columns: JobColumns) -> DataFrame:

@@ -103,7 +103,7 @@ def combined_outcome(
     if native is not None:
         states = (
             native.withColumn("kept", F.lit(True))
-            .groupBy(*columns.keys)
+            .groupBy(*columns.groups)
             .agg(
                 F.count(F.lit(1)).alias("rows"),
                 F.count(F.when(F.col("arrival") == ADMITTED, 1)).alias("admitted"),
@@ -139,7 +139,9 @@ def _named(columns: JobColumns, plan: RoutingPlan) -> dict[str, Column]:
 def empty_states(spark: SparkSession, columns: JobColumns) -> DataFrame:
     """An empty frame with the columns of states, for the merge of an empty input."""
     none = read_units(spark, columns.job, (), columns.inputs)
-    none = none.select("*", F.lit(0).cast("tinyint").alias("arrival"), F.lit(0).alias(TASK), F.lit(True).alias("kept"))
+    none = none.selectExpr("*", *columns.parted).select(
+        "*", F.lit(0).cast("tinyint").alias("arrival"), F.lit(0).alias(TASK), F.lit(True).alias("kept")
+    )
     states = _native_states(none, columns, None)
     return states.unionByName(_python_states(none, columns), allowMissingColumns=True) if columns.python else states
 
@@ -162,7 +164,7 @@ def _in_order(queue: DataFrame, columns: JobColumns, plan: RoutingPlan) -> DataF
     if plan.engine == "bypass":
         return queue.where(_whole(F.spark_partition_id(), queue)).withColumn("kept", F.lit(True))
     if plan.budget_rows is None:
-        order = (*columns.origins, *columns.keys) if carries else (*columns.keys, TASK, *columns.origins)
+        order = (*columns.origins, *columns.keys) if carries else (*columns.groups, TASK, *columns.origins)
         in_order = queue.sortWithinPartitions(*order)
         return in_order.where(_whole(F.spark_partition_id(), queue)).withColumn("kept", F.lit(True))
     if carries:
@@ -200,7 +202,7 @@ def _native_states(taken: DataFrame, columns: JobColumns, budget_rows: int | Non
     rows = F.count(F.lit(1)) if everything else counted(F.col("kept"))
     left_over = F.count(F.lit(None)) if everything else counted(~F.col("kept"))
     # Spark aggregates in the order of the sort, if the rows are sorted by key.
-    return taken.groupBy(*columns.keys, TASK).agg(
+    return taken.groupBy(*columns.groups, TASK).agg(
         rows.alias("rows"),
         left_over.alias("left_over"),
         counted(F.col("arrival") == ADMITTED).alias("admitted"),
@@ -236,9 +238,9 @@ def _python_states(taken: DataFrame, columns: JobColumns, *, apart: bool = True)
     carried = ["total_rows", *(call.state for call in calls)] if columns.carries(taken) else []
     about = [name for name in (TASK, "arrival") if name in taken.columns]
     text = [] if columns.key_is_text else [columns.key.cast("binary").alias("route_key")]
-    batches = taken.where("kept").select(*about, *text, *columns.keys, *arguments, *carried)
+    batches = taken.where("kept").select(*about, *text, *columns.groups, *arguments, *carried)
     reduce = reduce_batches(calls, columns.keys, apart=apart)
-    return batches.mapInArrow(reduce, _python_schema(batches, columns.keys, calls))
+    return batches.mapInArrow(reduce, _python_schema(batches, columns.groups, calls))
 
 
 def _counted_python_states(taken: DataFrame, columns: JobColumns, *, apart: bool = True) -> DataFrame:

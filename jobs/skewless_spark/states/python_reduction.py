@@ -8,6 +8,7 @@ from functools import partial
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from skewless.aggregates import GroupsAccumulator
 from skewless_spark.aggregates.key_index import KeyIndex
@@ -33,7 +34,7 @@ def reduce_batches(
 
     The batches have the key columns and the arguments, and some of these:
 
-    - ``task``, which the result has too,
+    - ``task``, and with a window ``part``, which the result has too: a state is then of a key in a part,
     - ``route_key``, the text of the key, unless the key is one column of text,
     - ``arrival``, unless all rows came with the wave. Carried states come ahead of all rows, with ``total_rows``, the
       rows that they stand for.
@@ -85,6 +86,7 @@ class _Reduction:
         self._accumulators = [call.accumulator() for call in calls]
         self._arguments = [call.types.argument for call in calls]
         self._labels: list[pa.RecordBatch] = []
+        self._texts: list[pa.Array] = []
         self._rows, self._admitted, self._forwarded, self._before = (np.zeros(0, dtype=np.int64) for _ in range(4))
         self._watch, self._setup = Stopwatch(time.perf_counter), Stopwatch(time.perf_counter)
 
@@ -143,11 +145,12 @@ class _Reduction:
         """The group of each row; new keys are recorded and opened."""
         first, names = len(self._index), batch.schema.names
         key = batch["route_key"] if "route_key" in names else batch[self._keys[0]].cast(pa.binary())
-        groups, new_rows = self._index.number(key)
+        groups, new_rows = self._index.number(in_part(batch["part"], key) if "part" in names else key)
         if len(new_rows):
-            own = [*(["task"] if "task" in names else []), *self._keys]
+            own = [*(name for name in ("task", "part") if name in names), *self._keys]
             self._labels.append(batch.select(own).take(pa.array(new_rows)))
-            texts = self._index.keys.slice(first).cast(pa.string(), safe=False)
+            texts = key.take(pa.array(new_rows)).cast(pa.string(), safe=False)
+            self._texts.append(texts)
             for call, accumulator in zip(self._calls, self._accumulators, strict=True):
                 with self._setup.running():
                     guarded(call, "open_keys", accumulator, partial(accumulator.open_keys, texts, first), self._text_of)
@@ -185,8 +188,14 @@ class _Reduction:
         return states
 
     def _text_of(self, group: int) -> str | None:
-        known = self._index.keys
-        return known.slice(group, 1).cast(pa.string(), safe=False)[0].as_py() if group < len(known) else None
+        return pa.chunked_array(self._texts)[group].as_py() if group < len(self._index) else None
+
+
+def in_part(part: pa.Array, key: pa.Array) -> pa.Array:
+    """A text that tells a key in one part of a window from the same key in another part, and null from any key."""
+    prefix = part.cast(pa.string()).cast(pa.binary())
+    joined = pc.binary_join_element_wise(prefix, key.cast(pa.binary()), pa.scalar(b"/", pa.binary()))
+    return pc.if_else(key.is_valid(), joined, prefix)
 
 
 def _in_first_row(value: float, rows: int) -> pa.Array:

@@ -8,6 +8,7 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from skewless.document import LARGEST_COUNT, LAST_STAGE, Count, Document, Frozen, unmet
+from skewless.documents.window import JobWindow
 from skewless.errors import PlanError
 from skewless.spec.input import InputFormat
 from skewless.spec.part import Part
@@ -127,6 +128,7 @@ class Job(Document):
         warm_from: the run directories that plan 0 is made from, newest first, at most two; empty for a
             plain ring.
         source: how the units are read.
+        window: with a window, its parts; the units are then those that changed.
     """
 
     spec: JobSpec
@@ -143,6 +145,7 @@ class Job(Document):
     source: Source = Source()
     state_form: int = Field(default=1, ge=1)
     turn: Count = 0
+    window: JobWindow | None = None
 
     @model_validator(mode="after")
     def _each_unit_once(self) -> Self:
@@ -166,6 +169,14 @@ class Job(Document):
             raise unmet(
                 f"the algebra of each aggregate, {list(self.spec.aggregates)}"[:160], str(list(self.algebra))[:120]
             )
+        return self
+
+    @model_validator(mode="after")
+    def _of_its_window(self) -> Self:
+        if (self.window is None) != (self.spec.window is None):
+            raise unmet("a window just where the spec has one", "one of the two alone")
+        if self.window is not None and (self.window.parts[-1].units[1] if self.window.parts else 0) != len(self.units):
+            raise unmet(f"parts with all {len(self.units):,} units", "others")
         return self
 
     @property
