@@ -130,14 +130,14 @@ def _native_states_and_backlog(taken: DataFrame, columns: JobColumns) -> DataFra
     grouped = [name for name in further if name not in floating]
     copies = taken.selectExpr("*", f"explode(IF(kept, array(false), array(false, true))) AS {_COPY}")
     copies = copies.selectExpr("*", *(f"IF({_COPY}, {name}, NULL) AS left_{name}" for name in further))
-    made = copies.groupBy(*columns.keys, TASK, _COPY, *(f"left_{name}" for name in grouped)).agg(
+    made = copies.groupBy(*columns.groups, TASK, _COPY, *(f"left_{name}" for name in grouped)).agg(
         *_counts(budgeted=True),
         *_state_columns(columns, all_kept=False),
         *(F.any_value(f"left_{name}").alias(f"left_{name}") for name in further if name in floating),
     )
     states = [*COUNTS, *(name for one in columns.native for name in columns.states(one))]
     return made.selectExpr(
-        *columns.keys,
+        *columns.groups,
         TASK,
         *(f"IF({_COPY}, NULL, {name}) AS {name}" for name in states),
         *(f"left_{name} AS {name}" for name in further),
@@ -185,7 +185,7 @@ def combined_outcome(
     if native is not None:
         states = (
             native.withColumn("kept", F.lit(True))
-            .groupBy(*columns.keys)
+            .groupBy(*columns.groups)
             .agg(
                 F.count(F.lit(1)).alias("rows"),
                 F.count(F.when(F.col("arrival") == ADMITTED, 1)).alias("admitted"),
@@ -224,7 +224,9 @@ def slot_of_key(columns: JobColumns, plan: RoutingPlan) -> Column:
 def empty_states(spark: SparkSession, columns: JobColumns) -> DataFrame:
     """An empty frame with the columns of states, for the merge of an empty input."""
     none = read_units(spark, columns.job, (), columns.inputs)
-    none = none.select("*", F.lit(0).cast("tinyint").alias("arrival"), F.lit(0).alias(TASK), F.lit(True).alias("kept"))
+    none = none.selectExpr("*", *columns.parted).select(
+        "*", F.lit(0).cast("tinyint").alias("arrival"), F.lit(0).alias(TASK), F.lit(True).alias("kept")
+    )
     states = _native_states(none, columns, None)
     return states.unionByName(_python_states(none, columns), allowMissingColumns=True) if columns.python else states
 
@@ -247,7 +249,7 @@ def _in_order(queue: DataFrame, columns: JobColumns, plan: RoutingPlan) -> DataF
     if plan.engine == "bypass":
         return queue.where(_whole(F.spark_partition_id(), queue)).withColumn("kept", F.lit(True))
     if plan.budget_rows is None:
-        order = (*columns.origins, *columns.keys) if carries else (*columns.keys, TASK, *columns.origins)
+        order = (*columns.origins, *columns.keys) if carries else (*columns.groups, TASK, *columns.origins)
         in_order = queue.sortWithinPartitions(*order)
         return in_order.where(_whole(F.spark_partition_id(), queue)).withColumn("kept", F.lit(True))
     if carries:
@@ -279,7 +281,7 @@ def _native_states(taken: DataFrame, columns: JobColumns, budget_rows: int | Non
     """Per task and key: the counts of the ledger, and the native states of the kept rows."""
     everything = budget_rows is None
     # Spark aggregates in the order of the sort, if the rows are sorted by key.
-    return taken.groupBy(*columns.keys, TASK).agg(
+    return taken.groupBy(*columns.groups, TASK).agg(
         *_counts(budgeted=not everything), *_state_columns(columns, all_kept=everything)
     )
 
@@ -370,10 +372,10 @@ def _python_states(
     # Only rows that are left over take all of their values with them.
     left = [F.when(~F.col("kept"), F.col(name)).alias(name) for name in further]
     kept = ["kept"] if leaves else []
-    batches = taken.select(*about, *text, *columns.keys, *arguments, *carried, *kept, *left)
+    batches = taken.select(*about, *text, *columns.groups, *arguments, *carried, *kept, *left)
     reduce = reduce_batches(calls, columns.keys, apart=apart, split=split, leaves=leaves, further=further)
     results = [] if split is None else [StructField(WHOLE, BooleanType()), *python_results(calls)]
-    schema = _python_schema(batches, columns.keys, calls, leaves, further)
+    schema = _python_schema(batches, columns.groups, calls, leaves, further)
     return batches.mapInArrow(reduce, StructType([*schema, *results]))
 
 

@@ -46,7 +46,7 @@ def reduce_batches(
 
     The batches have the key columns and the arguments, and some of these:
 
-    - ``task``, which the result has too,
+    - ``task``, and with a window ``part``, which the result has too: a state is then of a key in a part,
     - ``route_key``, the text of the key, unless the key is one column of text,
     - ``arrival``, unless all rows came with the wave. Carried states come ahead of all rows, with ``total_rows``, the
       rows that they stand for.
@@ -83,11 +83,16 @@ def reduce_batches(
                 left = batch.slice(kept)
                 if leaves == "counted":
                     reduction.count_left(left)
-                yield _completed(left.select(["task", *keys, *further]), schema)
+                yield _completed(left.select([*_group_of(batch.schema, keys), *further]), schema)
         for states in reduction.result():
             yield states if schema is None else _completed(states, schema)
 
     return reduce
+
+
+def _group_of(rows: pa.Schema, keys: Sequence[str]) -> list[str]:
+    """The columns that tell which state a row belongs to."""
+    return [*(name for name in ("task", "part") if name in rows.names), *keys]
 
 
 def _with_backlog(
@@ -98,7 +103,9 @@ def _with_backlog(
     seconds = [(name, pa.float64()) for name in _TIMED]
     states = [(call.state, call.types.state) for call in calls]
     left = [("left_over", pa.int64())] if leaves == "counted" else []
-    return pa.schema([*map(rows.field, ["task", *keys]), *counts, *seconds, *states, *left, *map(rows.field, further)])
+    return pa.schema(
+        [*map(rows.field, _group_of(rows, keys)), *counts, *seconds, *states, *left, *map(rows.field, further)]
+    )
 
 
 def _completed(part: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -144,6 +151,7 @@ class _Reduction:
         self._accumulators = [call.accumulator() for call in calls]
         self._arguments = [call.types.argument for call in calls]
         self._labels: list[pa.RecordBatch] = []
+        self._texts: list[pa.Array] = []
         self._rows, self._admitted, self._forwarded, self._before = (np.zeros(0, dtype=np.int64) for _ in range(4))
         #: Rows left over of each key, and how many keys have others; None until rows were left over.
         self._left: Groups = np.zeros(0, dtype=np.int64)
@@ -222,12 +230,12 @@ class _Reduction:
         """The group of each row; new keys are recorded, and opened if asked for."""
         first, names = len(self._index), batch.schema.names
         key = batch["route_key"] if "route_key" in names else batch[self._keys[0]].cast(pa.binary())
-        groups, new_rows = self._index.number(key)
+        groups, new_rows = self._index.number(in_part(batch["part"], key) if "part" in names else key)
         if len(new_rows):
-            own = [*(["task"] if "task" in names else []), *self._keys]
-            self._labels.append(batch.select(own).take(pa.array(new_rows)))
+            self._labels.append(batch.select(_group_of(batch.schema, self._keys)).take(pa.array(new_rows)))
+            texts = key.take(pa.array(new_rows)).cast(pa.string(), safe=False)
+            self._texts.append(texts)
         if len(new_rows) and opened:
-            texts = self._index.keys.slice(first).cast(pa.string(), safe=False)
             for call, accumulator in zip(self._calls, self._accumulators, strict=True):
                 with self._setup.running():
                     guarded(call, "open_keys", accumulator, partial(accumulator.open_keys, texts, first), self._text_of)
@@ -288,8 +296,14 @@ class _Reduction:
         return states if opened == total else pa.concat_arrays([states, pa.nulls(total - opened, call.types.state)])
 
     def _text_of(self, group: int) -> str | None:
-        known = self._index.keys
-        return known.slice(group, 1).cast(pa.string(), safe=False)[0].as_py() if group < len(known) else None
+        return pa.chunked_array(self._texts)[group].as_py() if group < len(self._index) else None
+
+
+def in_part(part: pa.Array, key: pa.Array) -> pa.Array:
+    """A text that tells a key in one part of a window from the same key in another part, and null from any key."""
+    prefix = part.cast(pa.string()).cast(pa.binary())
+    joined = pc.binary_join_element_wise(prefix, key.cast(pa.binary()), pa.scalar(b"/", pa.binary()))
+    return pc.if_else(key.is_valid(), joined, prefix)
 
 
 def _only(values: pa.Array, where: npt.NDArray[np.bool_]) -> pa.Array:
