@@ -20,7 +20,7 @@ from skewless.run.folder import RUN_GROUP
 from skewless.run.retention import Limits, enact_fate, fates
 from skewless.spec.reading import load_spec
 from skewless.spec.reference import reference_page, schema_text
-from skewless_cli import replay_view, run_summary, run_view, times_view
+from skewless_cli import replay_view, run_summary, run_view, states_view, times_view
 from skewless_cli.options import AsJson, Date, Hour, Overrides, Root, Spec, chosen_part
 
 app = typer.Typer(
@@ -157,6 +157,27 @@ def prune(
         typer.echo(f"{'dry run: ' if dry_run else ''}{fate.sentence}")
         if not dry_run:
             enact_fate(fate)
+
+
+@app.command()
+def states(
+    spec: Spec,
+    overrides: Overrides = None,
+    prune: Annotated[bool, typer.Option("--prune", help="Remove states that are not kept any more.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="With --prune: only say what would be removed.")] = False,
+    root: Root = Path("data"),
+    as_json: AsJson = False,
+) -> None:
+    """List the states that a job with a window has kept, part by part; or remove those that are not kept any more."""
+    loaded = load_spec(spec, tuple(overrides or ()))
+    location = states_view.location_of(loaded, f"spec {spec}", str(root))
+    if prune:
+        for line in states_view.prune(location, loaded, dt.datetime.now(tz=dt.UTC), dry_run=dry_run):
+            typer.echo(line)
+    elif as_json:
+        _print_json(states_view.as_object(location))
+    else:
+        states_view.show(location, _console())
 
 
 @app.command("spec-reference")

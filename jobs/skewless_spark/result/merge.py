@@ -65,7 +65,7 @@ def _merge(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> StepC
     only_python = bool(columns.python) and not columns.native and job.window is None
     processed = sum(report.processed_rows for report in reports)
     if job.window is not None:
-        versions = keep_states(run, columns, attempt.ident, _merged(states, columns), processed)
+        versions = keep_states(run, columns, attempt, _merged(states, columns), processed)
         processed += job.window.unchanged_rows
         over = over_window(spark, columns, versions)
         merged = _merged(states, columns) if over is None else over
