@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
-from skewless.documents.job import Algebra, Job, Selected, Source
+from skewless.documents.job import STATE_FORM, Algebra, Job, Selected, Source
 from skewless.errors import InputError, nearest
 from skewless.planner.plain_ring import first_ring
 from skewless.routing.waves import cut_waves
@@ -98,6 +98,7 @@ def freeze(spec: JobSpec, date: dt.date, root: str, where: str, *, hour: str | N
         key_types=key_types,
         column_types=column_types,
         algebra=algebra,
+        state_form=STATE_FORM,
         source=_read_of(listing.source, reads if spec.map else tuple(used)).model_copy(update={"selected": selected}),
         window=window,
     )

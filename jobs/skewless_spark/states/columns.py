@@ -10,7 +10,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type
 
-from skewless.documents.job import Job
+from skewless.documents.job import STATE_FORM, Job
+from skewless.errors import DocumentError
 from skewless.routing.hashing import OFFSET_BITS
 from skewless.standing.changes import rank_runs
 from skewless_spark.aggregates.binding import BoundAggregate, bind, native_of, python_of
@@ -43,7 +44,16 @@ class JobColumns:
 
     @classmethod
     def of(cls, job: Job) -> JobColumns:
-        """The columns that a job reads."""
+        """The columns that a job reads.
+
+        Raises:
+            DocumentError: the job was prepared by a release whose states had other columns.
+        """
+        if job.state_form != STATE_FORM:
+            raise DocumentError(
+                "job.json", f"states of the form {STATE_FORM}", f"those of the form {job.state_form}",
+                "end the run with the release of Skewless that prepared it, or start the run of that day anew",
+            )  # fmt: skip
         bound = bind(job)
         arguments = [column for one in bound for column in one.columns]
         return cls(job, tuple(dict.fromkeys((*job.spec.key, *arguments))), tuple(bound))
@@ -57,6 +67,12 @@ class JobColumns:
     def keys(self) -> list[str]:
         """The numbered names of the key columns."""
         return self.names[: len(self.job.spec.key)]
+
+    @property
+    def types(self) -> list[str]:
+        """The Spark SQL types of all input columns."""
+        known = {**self.job.key_types, **self.job.column_types}
+        return [known[name] for name in self.inputs]
 
     @property
     def groups(self) -> list[str]:

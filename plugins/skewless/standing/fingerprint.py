@@ -7,10 +7,8 @@ import json
 from collections.abc import Mapping, Sequence
 
 from skewless.document import Document
+from skewless.documents.job import STATE_FORM
 from skewless.spec.spec import JobSpec
-
-#: Raised with each change of what states are or of how they are stored.
-FORM = 1
 
 
 class Fingerprint(Document):
@@ -40,7 +38,7 @@ def fingerprint_of(spec: JobSpec, types: Mapping[str, str], code: Mapping[str, s
     given = spec.input
     read = {"format": given.format, "header": given.header, "delimiter": given.delimiter, "columns": given.columns}
     shapes: dict[str, object] = {
-        "the form of states": FORM,
+        "the form of states": str(STATE_FORM),
         "the version of Spark": engine,
         "the unit of parts": spec.schedule.unit,
         "the key": spec.key,
