@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from skewless.documents.commit import CommittedFile
-from skewless.documents.job import Unit
+from skewless.documents.job import STATE_FORM, Unit
 from skewless.documents.window import JobWindow, PartVersion, SeenFile
 from skewless.errors import SpecError
 from skewless.spec.part import Part, parts_until
 from skewless.spec.reading import parse_spec
 from skewless.standing.changes import RANK_END, FoundFile, rank_runs, ranks_between
-from skewless.standing.fingerprint import FORM, Fingerprint, fingerprint_of
+from skewless.standing.fingerprint import Fingerprint, fingerprint_of
 from skewless.standing.parts import next_version, plan_part
 from skewless.standing.retention import StatesLimits, doomed_states, held_parts, remove_states
 from skewless.standing.store import StatesStore, open_states, why_anew
@@ -271,7 +271,7 @@ def test_a_changed_fingerprint_says_what_changed(tmp_path: Path) -> None:
     spec = parse_spec(yaml.safe_dump(SPEC))
     summed = {**SPEC, "aggregates": {"n": {"function": "sum", "column": "ms"}}}
     first = fingerprint_of(spec, {"page": "string"}, {"count": "0"}, "4.3.0")
-    assert first.shapes["the form of states"] == str(FORM)
+    assert first.shapes["the form of states"] == str(STATE_FORM)
     assert why_anew(str(tmp_path), first) == "no states were kept before"
     open_states(str(tmp_path), first).begin(first)
     changes = {

@@ -40,7 +40,7 @@ from skewless_spark.sources.identity import Identity, listed_identity, verdict
 from skewless_spark.sources.in_threads import in_threads
 
 #: What could serve in place of an aggregate whose states cannot be merged.
-_INSTEAD = {"exact_median": "approx_percentile"}
+_INSTEAD = {"exact_median": "approx_percentile", "latest": "last"}
 
 
 def check_window(spec: JobSpec, where: str) -> None:
@@ -55,13 +55,13 @@ def check_window(spec: JobSpec, where: str) -> None:
         definition, at = REGISTRY[call.function], f"{where}, aggregate {name!r}"
         if not definition.mergeable:
             serves = _INSTEAD.get(call.function, "")
-            hint = f"{serves} could serve" if serves else "leave out the window, or take another aggregate"
+            hint = f"{serves} could serve" if serves else "leave out the window: no state goes on from part to part yet"
             raise SpecError(at, "an aggregate whose states can be merged, with a window", repr(call.function), hint)
         if definition.ordered:
             raise SpecError(
                 at, "an aggregate that needs no order, with a window",
                 f"{call.function!r}, which sees its rows in order",
-                "leave out the window: states that go on from the part before are not built yet",
+                "leave out the window: no state goes on from part to part yet",
             )  # fmt: skip
 
 
