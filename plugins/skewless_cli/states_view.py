@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rich.console import Console
 
 from skewless.errors import SpecError
 from skewless.run.storage import Storage
+from skewless.spec.part import Part
 from skewless.spec.spec import JobSpec
 from skewless.standing.retention import HeldPart, StatesLimits, doomed_states, held_parts, remove_states
 
@@ -83,3 +84,17 @@ def prune(location: str, spec: JobSpec, now: dt.datetime, *, dry_run: bool) -> I
     if not dry_run:
         remove_states(location, doomed)
     yield f"{told}{len(doomed):,} files of {sum(one.size_bytes for one in doomed):,} bytes in {Storage(location)}"
+
+
+def verdict(found: Mapping[str, Any], part: Part) -> str:
+    """What a comparison of kept states with all rows has found, in lines.
+
+    Args:
+        found: the fields of ``skewless_spark.result.verification.Differences``.
+        part: the run's own part.
+    """
+    lines = [f"{part}: {found['keys']:,} keys compared, {found['missing_keys']:,} in one of the results only"]
+    lines += [f"{name}: {count:,} keys differ" for name, count in found["exact"].items()]
+    for name, count in found["approximate"].items():
+        lines.append(f"{name}: {count:,} keys differ, as they may: it is equal within its error only")
+    return "\n".join(lines) + "\n"
