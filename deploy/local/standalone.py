@@ -198,6 +198,9 @@ def wait_until_healthy(
         if tick:
             tick(passed)
         time.sleep(_HEALTH_SECONDS)
+    # The API of tasks is built with its first call, for seconds: now, while DAGs are parsed, and not by the first task.
+    with contextlib.suppress(httpx.HTTPError):
+        httpx.get(f"{started.url}/execution/health", timeout=seconds, trust_env=False)
 
 
 def client(home: Home, started: Running, patience_seconds: float = LOCKED_SECONDS) -> AirflowRest:
