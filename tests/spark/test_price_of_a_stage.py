@@ -42,13 +42,14 @@ def most_jobs(run: RunDirectory, stage: int) -> int:
 @pytest.mark.parametrize(
     ("aggregates", "routing", "reads"),
     [
-        (NATIVE, BUDGET, 2),
+        (NATIVE, BUDGET, 1),
         (NATIVE, NO_BUDGET, 1),
+        (PYTHON, BUDGET, 1),
         (PYTHON, NO_BUDGET, 1),
-        ({**NATIVE, **PYTHON}, BUDGET, 3),
+        ({**NATIVE, **PYTHON}, BUDGET, 2),
         ({**NATIVE, **PYTHON}, NO_BUDGET, 2),
     ],
-    ids=["native, budget", "native", "python", "both, budget", "both"],
+    ids=["native, budget", "native", "python, budget", "python", "both, budget", "both"],
 )
 def test_a_routed_stage_is_one_query_of_few_jobs(
     spark: SparkSession,

@@ -160,7 +160,7 @@ def _imbalances(ledger: Ledger) -> dict[str, list[int]]:
             ), 0
         ],
         "not_processed_rows": [*whole, abs(ledger.input_rows - processed)],
-        "not_in_states_rows": [*whole, abs(processed - ledger.state_rows)],
+        "not_in_states_rows": [*whole, abs(processed + ledger.unchanged_rows - ledger.state_rows)],
         "never_reduced_rows": [*whole, left_over[-1]],
     }  # fmt: skip
 

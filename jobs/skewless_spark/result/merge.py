@@ -18,6 +18,7 @@ from skewless.run.attempt import Attempt, Fence
 from skewless.run.directory import RESULT_STEP, RunDirectory, stage_step
 from skewless_spark.result.copies import FOLDER, can_be_copied, write_copies
 from skewless_spark.result.output_formats import published_files
+from skewless_spark.result.window_merge import keep_states, over_window
 from skewless_spark.session.planning import planned_once
 from skewless_spark.session.step_lease import leased_step
 from skewless_spark.stage.reduction import empty_states
@@ -71,7 +72,17 @@ def _merge(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> StepC
     if evaluated:
         counts = _committed_in_stage(spark, run, attempt, columns, evaluated, reports[0])
     else:
-        counts = _written(spark, attempt, columns, _results(_states(spark, run, len(reports)), columns), reports)
+        processed = sum(report.processed_rows for report in reports)
+        states = _states(spark, run, len(reports))
+        if job.window is None:
+            results = _results(states, columns)
+        else:
+            merged = _merged(_in_key_order(states, columns), columns)
+            versions = keep_states(run, columns, attempt.ident, merged, processed)
+            processed += job.window.unchanged_rows
+            over = over_window(spark, columns, versions)
+            results = _evaluated(merged if over is None else over, columns)
+        counts = _written(spark, attempt, columns, results, processed)
     try:
         files = written(attempt, RESULT, FOLDER, keep_empty=not counts["keys"])
         return attempt.commit([*files, *published_files(spark, attempt, files, job)], counts)
@@ -87,7 +98,7 @@ def result_schema(spark: SparkSession, job: Job) -> StructType:
 
 
 def _written(
-    spark: SparkSession, attempt: Attempt, columns: JobColumns, results: DataFrame, reports: Sequence[StageReport]
+    spark: SparkSession, attempt: Attempt, columns: JobColumns, results: DataFrame, rows: int
 ) -> dict[str, int]:
     """Write results with Spark, and count them.
 
@@ -96,9 +107,9 @@ def _written(
         attempt: at the merge.
         columns: the job's columns.
         results: one row per key, with the columns of ``_results``.
-        reports: of all stages.
+        rows: of the input that they stand for.
     """
-    if not any(report.processed_rows for report in reports):
+    if not rows:
         named(results, columns).write.parquet(attempt.path(FOLDER))
         return {"rows": 0, "keys": 0}
     counted = Observation("merged states")
@@ -138,7 +149,7 @@ def _committed_in_stage(
     in_files = columns.job.spec.output.files
     small = sum(file.size_bytes for file in files) <= UNSHUFFLED_BYTES
     results = results.coalesce(in_files) if small else results.repartition(in_files, *columns.keys)
-    return _written(spark, attempt, columns, results, [report])
+    return _written(spark, attempt, columns, results, report.processed_rows)
 
 
 def _states(spark: SparkSession, run: RunDirectory, stages: int) -> DataFrame:
@@ -169,10 +180,16 @@ def _results(states: DataFrame, columns: JobColumns, partitions: int | None = No
         columns: the job's columns.
         partitions: of the results; as many as the result may have files if that is not given.
     """
-    keyed = states.repartition(partitions or columns.job.spec.output.files, *columns.keys)
-    # The states of a key side by side, so that floating-point sums always round the same way.
-    in_order = keyed.sortWithinPartitions(*columns.keys, "stage", TASK)
-    return _evaluated(in_order, columns) if columns.native else _evaluated_in_order(in_order, columns)
+    in_order = _in_key_order(states, columns, partitions)
+    if columns.native:
+        return _evaluated(_merged(in_order, columns), columns)
+    return _evaluated_in_order(in_order, columns)
+
+
+def _in_key_order(states: DataFrame, columns: JobColumns, partitions: int | None = None) -> DataFrame:
+    """The rows of a key side by side, by stage and task, so that floating-point sums always round the same way."""
+    keyed = states.repartition(partitions or columns.job.spec.output.files, *columns.groups)
+    return keyed.sortWithinPartitions(*columns.groups, "stage", TASK)
 
 
 def _evaluated_in_order(in_order: DataFrame, columns: JobColumns) -> DataFrame:
@@ -186,9 +203,8 @@ def _evaluated_in_order(in_order: DataFrame, columns: JobColumns) -> DataFrame:
     return batches.mapInArrow(evaluate_in_order(calls, columns.keys), schema)
 
 
-def _evaluated(in_order: DataFrame, columns: JobColumns) -> DataFrame:
-    """The results of a job with native aggregates, and perhaps Python ones too."""
-    merged = _merged(in_order, columns)
+def _evaluated(merged: DataFrame, columns: JobColumns) -> DataFrame:
+    """Rows and numbered results of merged states."""
     # Accumulators that open keys need the text of a key, and so do error messages.
     python = [columns.key.cast("binary").alias("route_key"), F.col("states")] if columns.python else []
     result = merged.select(*columns.keys, "rows", *native_results(columns), *python)
@@ -202,16 +218,7 @@ def _evaluated(in_order: DataFrame, columns: JobColumns) -> DataFrame:
 
 
 def _merged(in_order: DataFrame, columns: JobColumns) -> DataFrame:
-    """One row per key: its rows, its merged native states, and its Python states as a list."""
-    native = [
-        merged.alias(name)
-        for one in columns.native
-        for name, merged in zip(
-            columns.states(one),
-            one.definition.merge(columns.states(one), one.options, one.spark_type),  # type: ignore[union-attr]
-            strict=True,
-        )
-    ]
+    """One row per key, or key in a part: its rows, its merged native states, and its Python states as a list."""
     python = []
     if columns.python:
         names = [columns.states(one)[0] for one in columns.python]
@@ -220,4 +227,5 @@ def _merged(in_order: DataFrame, columns: JobColumns) -> DataFrame:
         python = [
             F.transform(ordered, lambda one: F.struct(*(one[name].alias(name) for name in names))).alias("states")
         ]
-    return in_order.groupBy(*columns.keys).agg(F.coalesce(F.sum("rows"), F.lit(0)).alias("rows"), *native, *python)
+    rows = F.coalesce(F.sum("rows"), F.lit(0)).alias("rows")
+    return in_order.groupBy(*columns.groups).agg(rows, *columns.merges, *python)

@@ -34,7 +34,7 @@ def bypass_outcome(rows: DataFrame, columns: JobColumns, plan: RoutingPlan, *, e
     """
     origins = columns.origins if columns.reads_origin else []
     arrival = ["arrival"] if plan.epoch else []
-    placed = _placed(rows, columns, plan).select(*columns.names, *origins, *arrival, TASK)
+    placed = _placed(rows, columns, plan).select(*columns.rows, *origins, *arrival, TASK)
     placed = placed.repartitionById(len(plan.tasks), F.col(TASK))
     # Without a backlog, all rows came with the wave.
     came = placed if arrival else placed.withColumn("arrival", F.lit(ADMITTED).cast("tinyint"))

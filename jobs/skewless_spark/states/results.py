@@ -25,7 +25,7 @@ WHOLE = "whole"
 def evaluates_in_stage(columns: JobColumns, plan: RoutingPlan) -> bool:
     """Whether the stage of a plan writes results in place of states, which nothing else will read.
 
-    A job whose states are to be kept has to be refused here. A stage that clusters share writes states: the task that
+    A job with a window keeps its states. A stage that clusters share writes states: the task that
     counts them, and not the one that writes them, is the last to see them. So does a job with native and Python
     aggregates: they are reduced apart, and their results would have to be joined.
 
@@ -34,7 +34,13 @@ def evaluates_in_stage(columns: JobColumns, plan: RoutingPlan) -> bool:
         plan: the stage's plan.
     """
     job = columns.job
-    if plan.epoch or plan.waves != (0, len(job.waves)) or plan.budget_rows is not None or job.forwards_states:
+    if (
+        plan.epoch
+        or plan.waves != (0, len(job.waves))
+        or plan.budget_rows is not None
+        or job.forwards_states
+        or job.window
+    ):
         return False
     return not columns.python if plan.engine == "combine" else not (columns.native and columns.python)
 

@@ -63,12 +63,14 @@ class Ledger(Document):
         input_rows: rows of the input by its footers, counted before the first stage; or the rows that reader and map
             gave out, where footers cannot tell.
         state_rows: rows in the merged result, as ``merge`` counts them.
+        unchanged_rows: rows of a window that are not read, since states of them are kept; 0 without a window.
         problems: every imbalance in words; empty if and only if the ledger balances.
     """
 
     lines: tuple[LedgerLine, ...]
     input_rows: int = Field(ge=0)
     state_rows: int = Field(ge=0)
+    unchanged_rows: int = Field(default=0, ge=0)
     problems: tuple[str, ...]
 
     @property
@@ -87,14 +89,16 @@ def balance(job: Job, reports: Sequence[StageReport], state_rows: int) -> Ledger
     """
     lines = tuple(LedgerLine.of(job, report) for report in reports)
     whole = input_rows(job, reports)
+    unchanged = job.window.unchanged_rows if job.window else 0
     return Ledger(
         lines=lines,
         input_rows=whole,
         state_rows=state_rows,
+        unchanged_rows=unchanged,
         problems=(
             *stage_problems(lines),
             *_wave_problems(job, reports),
-            *_run_problems(lines, whole, state_rows),
+            *_run_problems(lines, whole, state_rows, unchanged),
         ),
     )
 
@@ -135,15 +139,18 @@ def _wave_problems(job: Job, reports: Sequence[StageReport]) -> list[str]:
     return problems
 
 
-def _run_problems(lines: Sequence[LedgerLine], input_rows: int, state_rows: int) -> tuple[str, ...]:
+def _run_problems(
+    lines: Sequence[LedgerLine], input_rows: int, state_rows: int, unchanged_rows: int
+) -> tuple[str, ...]:
     problems = []
     processed = sum(line.processed_rows for line in lines)
     if lines and lines[-1].backlog_rows:
         problems.append(f"{lines[-1].backlog_rows:,} backlog rows were never reduced")
     if processed != input_rows:
         problems.append(f"{processed:,} rows were processed of the {input_rows:,} of the input")
-    if state_rows != processed:
-        problems.append(f"the states account for {state_rows:,} rows of the {processed:,} processed")
+    if state_rows != processed + unchanged_rows:
+        kept = f" and {unchanged_rows:,} unchanged" if unchanged_rows else ""
+        problems.append(f"the states account for {state_rows:,} rows of the {processed:,} processed{kept}")
     return tuple(problems)
 
 
