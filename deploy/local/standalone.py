@@ -28,7 +28,7 @@ USER = "admin"
 #: The pool of Spark steps, made once Airflow is up: each step takes all cores of a laptop.
 POOL = os.environ.get("SKEWLESS_POOL") or "spark"
 POOL_SLOTS = 2
-#: How steps get to Spark: each by a spark-submit of its own, or all as clients of one Spark Connect server.
+#: How steps get to Spark: each run by a spark-submit of its own, or all as clients of one Spark Connect server.
 SUBMIT, CONNECT = "submit", "connect"
 #: The connection of steps that are submitted whatever the others do, because they want a size of their own.
 _SUBMITTED = "spark_submitted"
@@ -41,6 +41,8 @@ COMMAND = (sys.executable, "-m", "skewless_airflow.observability.log_files")
 
 #: On two slow cores; measured about 20 s on two fast ones.
 START_SECONDS = 240.0
+#: Between two questions whether it is healthy.
+_HEALTH_SECONDS = 0.2
 #: A stopping Airflow first lets its tasks stop Spark.
 STOP_SECONDS = 30.0
 #: SQLite takes one writer at a time: a call that found the database locked is repeated for this long.
@@ -179,7 +181,7 @@ def wait_until_healthy(
     Args:
         home: where it lives.
         started: what was started.
-        tick: called about once a second with the seconds that have passed.
+        tick: called a few times a second with the seconds that have passed.
         seconds: how long it may take.
 
     Raises:
@@ -195,7 +197,7 @@ def wait_until_healthy(
             raise LocalAirflowError(f"Airflow was not healthy after {passed:.0f} s; {_last_words(home)}")
         if tick:
             tick(passed)
-        time.sleep(1)
+        time.sleep(_HEALTH_SECONDS)
 
 
 def client(home: Home, started: Running, patience_seconds: float = LOCKED_SECONDS) -> AirflowRest:
@@ -251,12 +253,12 @@ def schedules_on() -> bool:
 
 
 def steps(settings: Mapping[str, str]) -> str:
-    """How steps get to Spark: ``SKEWLESS_STEPS=connect``, which takes a third of the time (B8), or ``submit``.
+    """How steps get to Spark: ``SKEWLESS_STEPS=submit``, by default, or ``connect`` (decision 0029).
 
     Raises:
         LocalAirflowError: it is neither.
     """
-    given = settings.get("SKEWLESS_STEPS") or CONNECT
+    given = settings.get("SKEWLESS_STEPS") or SUBMIT
     if given not in (SUBMIT, CONNECT):
         raise LocalAirflowError(f"SKEWLESS_STEPS is {given!r}: it has to be {SUBMIT} or {CONNECT}.")
     return given
@@ -305,6 +307,9 @@ def environment(home: Home, port: int, settings: Mapping[str, str] | None = None
         "AIRFLOW__WORKERS__EXECUTION_API_RETRIES": "40",
         "AIRFLOW__WORKERS__EXECUTION_API_RETRY_WAIT_MAX": "5",
         "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "30",
+        # A supervisor that sees the last socket of a task close a moment before its process ends waits so many seconds,
+        # until its next heartbeat, to look at the process again: five by default.
+        "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home.folder / 'airflow.db'}",
         "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(home.logs),
         "AIRFLOW__API__HOST": _host(),

@@ -26,7 +26,7 @@ from skewless_spark.stage.splits_seen import splits_seen
 from skewless_spark.stage.state_counts import CountsRead
 from skewless_spark.stage.task_loads import split_loads
 from skewless_spark.states.columns import JobColumns
-from skewless_spark.states.committed_files import NATIVE, PYTHON
+from skewless_spark.states.committed_files import EVALUATED, NATIVE, PYTHON
 
 #: Keys that are read back at a time, one or two megabytes.
 _BATCH_KEYS = 1 << 17
@@ -69,7 +69,7 @@ def combined_report(
                 "nothing was committed",
             )  # fmt: skip
     splits = split_loads(read, files) or splits_seen(seen, rows)
-    of_native = [file for file in files if file.kind == NATIVE]
+    of_native = [file for file in files if file.kind in {NATIVE, EVALUATED}]
     if of_native and not plan.epoch:
         histogram = _of_native(run, columns, plan, of_native)
     else:

@@ -69,6 +69,12 @@ class JobColumns:
         return self.names[: len(self.job.spec.key)]
 
     @property
+    def types(self) -> list[str]:
+        """The Spark SQL types of all input columns."""
+        known = {**self.job.key_types, **self.job.column_types}
+        return [known[name] for name in self.inputs]
+
+    @property
     def groups(self) -> list[str]:
         """What a state is of: a key, or with a window a key in a part."""
         return [PART, *self.keys] if self.job.window else self.keys

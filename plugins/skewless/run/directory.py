@@ -22,7 +22,7 @@ from skewless.documents.commit import StepCommit
 from skewless.documents.decision import Decision
 from skewless.documents.job import Job
 from skewless.documents.quality import QualityReport
-from skewless.documents.stage_report import StageReport
+from skewless.documents.stage_report import ReportWithoutTails, StageReport
 from skewless.errors import RunDirectoryError
 from skewless.routing.plan import RoutingPlan
 from skewless.run.attempt import DOCUMENT, MANIFEST, Attempt, Fence, commit_path
@@ -127,10 +127,15 @@ class RunDirectory(Storage):
         """The reports of all committed stages, by stage."""
         return [self.report(stage) for stage in range(self.committed_stages())]
 
-    def report(self, stage: int) -> StageReport:
-        """The report of a committed stage."""
+    def report(self, stage: int, *, tails: bool = True) -> StageReport:
+        """The report of a committed stage.
+
+        Args:
+            stage: its number.
+            tails: whether its counts by slot are wanted; there may be millions.
+        """
         commit = self.committed(stage_step(stage))
-        report = self.committed_document(commit, STAGE_REPORT, StageReport)
+        report = self.committed_document(commit, STAGE_REPORT, StageReport if tails else ReportWithoutTails)
         name = f"{commit.step}/attempts/{commit.attempt}/{STAGE_REPORT}"
         self.require_its_own(name, f"the report of stage {stage}", report.stage == stage, f"that of {report.stage}")
         return report
