@@ -12,10 +12,10 @@ IN_VENV := . .venv/environment.sh &&
 help: ## List all commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
-demo: setup corpus ## Run the nightly job over Python's own sources in Airflow, and print the result and every decision
+demo: setup ## Run the nightly job over Python's own sources in Airflow, and print the result and every decision
 	@$(IN_VENV) python -m deploy.local demo
 
-demo-stages: setup corpus ## Run two jobs in small stages and look at the decisions: key buckets split and merged, tokens moved, rows forwarded
+demo-stages: setup ## Run two jobs in small stages and look at the decisions: key buckets split and merged, tokens moved, rows forwarded
 	@$(IN_VENV) python -m deploy.local demo-stages
 
 test: setup-tests ## Run all tests except the long ones (10 minutes): core, leases, Spark, a DAG in Airflow, pages, some faults

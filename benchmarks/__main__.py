@@ -6,7 +6,18 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import balance, dpa_table, in_order, memory, overhead, planning, several_clusters, standing_still
+from benchmarks import (
+    balance,
+    dpa_table,
+    in_order,
+    memory,
+    overhead,
+    planning,
+    price_of_a_stage,
+    several_clusters,
+    standing_still,
+)
+from benchmarks.all_aims import write_all_aims
 from benchmarks.result_files import RESULTS
 from benchmarks.spark.harness import PATIENCE_SECONDS, Effort, run_row
 from benchmarks.spark.page import file_name, write
@@ -17,11 +28,12 @@ FOLDER = RESULTS
 #: Inputs are drawn once and kept here; a look at less than the full size is written here too.
 DATA = Path(__file__).parents[1] / "data" / "bench"
 OTHERS = {"balance": balance.main, "dpa_table": dpa_table.main, "memory": memory.main, "B8": overhead.main}
+OTHERS["B11"] = price_of_a_stage.main
 OTHERS["several_clusters"] = several_clusters.main
 OTHERS |= {one.NAME: one.main for one in (standing_still, in_order, planning)}
 
 #: What those write, where it is not called as they are.
-FILES = {"B8": overhead.NAME}
+FILES = {"B8": overhead.NAME, "B11": price_of_a_stage.NAME}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -43,6 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             OTHERS[name]([], FOLDER)
             written = FILES.get(name, name)
             print(f"wrote {FOLDER / written}.json and {FOLDER / written}.md")
+            write_all_aims(FOLDER)
         else:
             bench(name, size, Effort(options.repetitions, options.patience), FOLDER if full else DATA / "results")
 
@@ -51,6 +64,7 @@ def bench(name: str, size: Size, effort: Effort, folder: Path, root: Path = DATA
     """Run one of Spark's rows and write it; what is no full size belongs into another folder than the results."""
     document = run_row(ROWS[name], size, effort, root)
     write(document, folder)
+    write_all_aims(folder)
     for verdict in document["verdicts"]:
         print(f"{name}: {verdict['words']}")
     print(f"wrote {folder / file_name(document)}.json and .svg, and {folder / 'spark.md'}")

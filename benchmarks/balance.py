@@ -115,7 +115,7 @@ def document(lines: Sequence[Line]) -> dict[str, Any]:
             "waves": WAVES, "units": UNITS, "fine_units": FINE_UNITS,
             "zipf_and_drift": {"keys": KEYS, "messages": MESSAGES, "drift_epochs": EPOCHS, "drift_exponent": 1.4},
         },
-        "verdicts": [asdict(verdict) for verdict in verdicts(lines)],
+        "verdicts": [{**asdict(verdict), "words": verdict.words} for verdict in verdicts(lines)],
         "lines": [line.as_dict() for line in lines],
     }  # fmt: skip
 

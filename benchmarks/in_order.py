@@ -17,6 +17,7 @@ from benchmarks.balance import as_text
 from benchmarks.result_files import RESULTS
 from benchmarks.simulation import Simulation
 from benchmarks.staged import WAVES, simulate
+from benchmarks.verdicts import Verdict, as_documents
 from benchmarks.workloads import Keys, drift, zipf
 
 NAME = "in_order"
@@ -170,6 +171,11 @@ class Line:
             return ""
         return f"{self.aim:.2f} met" if self.load <= self.aim else f"{self.aim:.2f} MISSED"
 
+    def judged(self) -> Verdict | None:
+        """The same for the table of all aims; None without an aim."""
+        where = f"({self.row}) {self.words}, W = {self.tasks}, {self.waves} waves"
+        return None if self.aim is None else Verdict("largest loads over the ideal", where, self.load, self.aim)
+
 
 def measured() -> list[Line]:
     """All cases."""
@@ -217,7 +223,11 @@ def main(arguments: Sequence[str] | None = None, folder: Path = RESULTS) -> None
     argparse.ArgumentParser(prog="python -m benchmarks.in_order", description=__doc__).parse_args(arguments)
     lines = measured()
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{NAME}.json").write_text(as_text({"lines": [asdict(one) for one in lines]}) + "\n", encoding="utf-8")
+    document = {
+        "verdicts": as_documents(aim for one in lines if (aim := one.judged()) is not None),
+        "lines": [asdict(one) for one in lines],
+    }
+    (folder / f"{NAME}.json").write_text(as_text(document) + "\n", encoding="utf-8")
     (folder / f"{NAME}.md").write_text(page(lines), encoding="utf-8")
     print(page(lines))
 

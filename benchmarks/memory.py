@@ -23,6 +23,7 @@ import yaml
 
 from benchmarks.result_files import RESULTS, write_results
 from benchmarks.spark.datasets import Dataset, written
+from benchmarks.verdicts import Verdict, as_documents
 from skewless.run.directory import RESULT_STEP, RunDirectory
 
 ROWS, KEYS = 20_000_000, 5_000_000
@@ -81,7 +82,9 @@ def measure(root: Path, scale: float = 1.0) -> dict[str, Any]:
             raise subprocess.CalledProcessError(process.returncode, "skewless run")
         found = json.loads(output)
         keys = RunDirectory(str(Path(scratch) / "run")).committed(RESULT_STEP).counts["keys"]
+    aim = Verdict("GiB of all processes together", "20 M rows, 5 M keys", round(peak.total / _GIB, 3), LIMIT_GIB)
     return {
+        "verdicts": as_documents([aim]),
         "rows": data.rows, "keys_drawn_from": data.keys, "keys": keys, "stages": len(found["stages"]),
         "heap": HEAP, "limit_gib": LIMIT_GIB, "peak_gib": round(peak.total / _GIB, 3), "seconds": round(seconds, 1),
         "peak_of": {name: round(held / _GIB, 3) for name, held in sorted(peak.by_name.items())},

@@ -1,22 +1,20 @@
 """B8: the seconds of a run in Airflow that are not Spark's work, with a Spark of its own and by Spark Connect.
 
 A small job is run as a DAG by the Airflow of `make up`, once in each way in turn, beside a DAG whose tasks do nothing.
-Spark's own event log tells when a Spark job ran; all other seconds, from the end of one task of the DAG to the end of
-the next, are what this is about. Between two stages they count from the last Spark job of one to the first of the next.
+Between two stages seconds count from the last Spark job of one to the first of the next, as the steps of a run record
+them (``skewless show --times``). The demo's job is triggered in turn with a process of plain PySpark that does it, too.
 """
 
 from __future__ import annotations
 
-import json
-import math
 import os
 import platform
+import shutil
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -26,20 +24,30 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
+from benchmarks.fresh_process import PLAIN, plain_tokens, readable_sources
 from benchmarks.local_airflow import RUN_SECONDS, run_to_end
-from benchmarks.overhead_page import page, sentence
+from benchmarks.overhead_page import page
 from benchmarks.result_files import RESULTS, write_results
+from benchmarks.verdicts import Verdict, as_documents
+from deploy import PROJECT
 from deploy.local import standalone
+from deploy.local.rest import AirflowRest
+from skewless.documents.step_times import StepTimes
+from skewless.run.step_times import times_of
 
 NAME = "b8_overhead"
-REPETITIONS = 5
+REPETITIONS = 3
 ROWS, KEYS, FILES, SEED = 200_000, 1_000, 16, 8
-DAG = "overhead"
+DAG, DEMO = "overhead", "python_tokens"
 #: What a run is triggered with. A run with a size of its own has a Spark of its own: see docs/spark_connect.md.
 OWN, CONNECT = "a Spark of its own", "Spark Connect"
 WAYS: Mapping[str, Mapping[str, str]] = {OWN: {"driver_memory": "2g"}, CONNECT: {}}
 STAGES = ("stage_00.run", "stage_01.run")
 EMPTY = "empty"
+#: What all of it may cost between two stages beyond tasks that do nothing, in seconds; and trigger to published, over
+#: the plain script.
+MOST_BETWEEN_SECONDS, MOST_OVER_PLAIN = 1.0, 3.0
+_JOB = "Spark job"
 #: Tasks in a row, of which each notes when it did nothing.
 _EMPTY_DAG = """# airflow
 import time
@@ -64,141 +72,109 @@ globals().update(read_catalog().dags)
 """
 
 
-@dataclass(frozen=True)
-class Step:
-    """One task of a run.
-
-    Attributes:
-        task: its id.
-        gap_seconds: from the end of the task before it.
-        task_seconds: from its own begin to its end.
-        spark_seconds: of these, with a Spark job running.
-        first_job_seconds: from its begin to its first Spark job; None without any.
-        between_jobs_seconds: between its Spark jobs; None without any.
-        after_jobs_seconds: from its last Spark job to its end; None without any.
-    """
-
-    task: str
-    gap_seconds: float
-    task_seconds: float
-    spark_seconds: float
-    first_job_seconds: float | None
-    between_jobs_seconds: float | None
-    after_jobs_seconds: float | None
-
-    @property
-    def outside_seconds(self) -> float:
-        """Those of the task that are not Spark's work."""
-        return self.task_seconds - self.spark_seconds
-
-
-Span = tuple[float, float]
-
-
 def main(arguments: Sequence[str] = (), folder: Path = RESULTS) -> None:
     """Measure, print, and write ``b8_overhead.json`` and ``b8_overhead.md``."""
     del arguments
     document = measure()
     write_results(folder, NAME, document, page(document))
-    sys.stdout.write(f"B8: {sentence(document)}\n")
+    for one in document["verdicts"]:
+        sys.stdout.write(f"B8: {one['words']}\n")
 
 
-def measure(repetitions: int = REPETITIONS, patience_seconds: float = math.inf) -> dict[str, Any]:
-    """Run the DAG in both ways in turn, after one run by Spark Connect that is not counted: its server may just start.
+def measure(repetitions: int = REPETITIONS) -> dict[str, Any]:
+    """Run the DAGs in turn, after one run by Spark Connect that is not counted: its server may just start.
 
     Args:
-        repetitions: counted runs in each way.
-        patience_seconds: after which no further repetition is begun.
+        repetitions: counted runs of each.
     """
-    runs: dict[str, list[list[Step]]] = {way: [] for way in WAYS}
+    runs: dict[str, list[list[StepTimes]]] = {way: [] for way in WAYS}
     between: dict[str, list[float]] = {way: [] for way in (*WAYS, EMPTY)}
+    whole: dict[str, list[float]] = {PLAIN: [], DEMO: []}
     with tempfile.TemporaryDirectory(prefix="skewless-b8-") as folder:
         scratch = Path(folder)
-        _write_input(scratch / "root" / "rows")
-        _write_spec(scratch / "catalog")
+        root, catalog = scratch / "root", scratch / "catalog"
+        sources = readable_sources(root)
+        _write_input(root / "rows")
+        _write_specs(catalog)
         times = _write_dags(scratch / "dags")
-        events = _event_logs(scratch)
         settings = {
-            "SKEWLESS_CATALOG": str(scratch / "catalog"),
-            "SKEWLESS_ROOT": str(scratch / "root"),
+            "SKEWLESS_CATALOG": str(catalog),
+            "SKEWLESS_ROOT": str(root),
             "AIRFLOW__CORE__DAGS_FOLDER": str(scratch / "dags"),
-            "SKEWLESS_STEPS": "connect",  # and runs with a size of their own are submitted
-            "SPARK_CONF_DIR": str(scratch / "spark"),
+            "SKEWLESS_STEPS": standalone.CONNECT,  # and runs with a size of their own are submitted
         }
         with standalone.up(standalone.Home(scratch / "airflow"), settings) as rest:
-            for dag in (DAG, EMPTY):
+            for dag in (DAG, DEMO, EMPTY):
                 rest.wait_for_dag(dag, RUN_SECONDS)
                 rest.set_paused(dag, paused=False)
-            began = time.monotonic()
-            run_to_end(rest, DAG, WAYS[CONNECT])
+            _run(rest, DAG, WAYS[CONNECT], root)
             for number in range(repetitions):
-                if number and time.monotonic() - began > patience_seconds:
-                    break
                 for way, conf in WAYS.items():
-                    tasks, jobs = run_to_end(rest, DAG, conf), job_spans(events)
-                    steps = steps_of(tasks, jobs)
+                    steps, _ = _run(rest, DAG, conf, root)
                     runs[way].append(steps)
-                    between[way].append(between_stages(tasks, jobs))
-                    outside = sum(one.outside_seconds for one in steps)
-                    sys.stderr.write(f"run {number + 1} by {way}: {outside:.1f} s in tasks outside Spark's work\n")
+                    between[way].append(between_stages(steps))
                 times.unlink(missing_ok=True)
                 run_to_end(rest, EMPTY, {})
                 done = dict(line.rsplit(" ", 1) for line in times.read_text(encoding="utf-8").splitlines())
                 between[EMPTY].append(float(done[STAGES[1]]) - float(done[STAGES[0]]))
-    return {
-        "rows": ROWS, "keys": KEYS, "repetitions": min(map(len, runs.values())),
+                whole[DEMO].append(_run(rest, DEMO, WAYS[OWN], root)[1])
+                whole[PLAIN].append(plain_tokens(sources, scratch / f"plain-{number}"))
+                _told(between, whole)
+            shutil.rmtree(root)
+    found = {
+        "rows": ROWS, "keys": KEYS, "repetitions": repetitions,
         "setting": {
             "cores": os.cpu_count(), "python": platform.python_version(), "spark": version("pyspark"),
             "airflow": version("apache-airflow"),
         },
-        "between_stages": {way: _median(found) for way, found in between.items()},
-        "between_stages_of_runs": {way: [round(one, 3) for one in found] for way, found in between.items()},
-        "ways": {way: medians(counted) for way, counted in runs.items()},
-        "runs": {way: [[asdict(step) for step in steps] for steps in counted] for way, counted in runs.items()},
+        "between_stages": {way: [round(one, 3) for one in found] for way, found in between.items()},
+        "trigger_to_published": {way: [round(one, 2) for one in found] for way, found in whole.items()},
+        "steps": {way: medians(counted) for way, counted in runs.items()},
     }  # fmt: skip
+    return {**found, "verdicts": as_documents(verdicts(found))}
 
 
-def steps_of(tasks: Sequence[tuple[str, float, float]], jobs: Sequence[Span]) -> list[Step]:
-    """What became of the time of a run.
-
-    Args:
-        tasks: id, begin and end of each, in seconds of one clock.
-        jobs: begin and end of each Spark job, in seconds of the same clock; those of other runs too.
-    """
-    steps, last = [], None
-    for task, begin, end in sorted(tasks, key=lambda one: one[1]):
-        mine = merged((max(begin, one[0]), min(end, one[1])) for one in jobs if one[1] > begin and one[0] < end)
-        spark = sum(until - since for since, until in mine)
-        steps.append(
-            Step(
-                task=task,
-                gap_seconds=round(max(0.0, begin - last), 3) if last is not None else 0.0,
-                task_seconds=round(end - begin, 3),
-                spark_seconds=round(spark, 3),
-                first_job_seconds=round(mine[0][0] - begin, 3) if mine else None,
-                between_jobs_seconds=round(mine[-1][1] - mine[0][0] - spark, 3) if mine else None,
-                after_jobs_seconds=round(end - mine[-1][1], 3) if mine else None,
-            )
-        )
-        last = end
-    return steps
+def verdicts(found: Mapping[str, Any]) -> list[Verdict]:
+    """The aims of the row, judged on medians."""
+    between = {way: statistics.median(seconds) for way, seconds in found["between_stages"].items()}
+    whole = {way: statistics.median(seconds) for way, seconds in found["trigger_to_published"].items()}
+    aim = "seconds between the Spark jobs of two stages beyond a DAG of empty tasks"
+    return [
+        *(Verdict(aim, way, between[way] - between[EMPTY], MOST_BETWEEN_SECONDS) for way in WAYS),
+        Verdict(
+            "trigger to published over plain PySpark", "the demo's job", whole[DEMO] / whole[PLAIN], MOST_OVER_PLAIN
+        ),
+    ]
 
 
-def between_stages(tasks: Sequence[tuple[str, float, float]], jobs: Sequence[Span]) -> float:
-    """The seconds from the end of the last Spark job of the first stage to the begin of the first one of the second.
-
-    Args:
-        tasks: as of ``steps_of``.
-        jobs: as of ``steps_of``.
-    """
-    first, second = (next((begin, end) for task, begin, end in tasks if task == name) for name in STAGES)
-    last_end = max(end for begin, end in jobs if first[0] <= begin <= first[1])
-    return min(begin for begin, _ in jobs if second[0] <= begin <= second[1]) - last_end
+def between_stages(steps: Sequence[StepTimes]) -> float:
+    """The seconds from the end of the last Spark job of the first stage to the begin of the first one of the second."""
+    first, second = (next(one for one in steps if one.step == f"stage {number}") for number in (0, 1))
+    last_end = max(first.started + job.start + job.seconds for job in first.spans if job.name == _JOB)
+    return min(second.started + job.start for job in second.spans if job.name == _JOB) - last_end
 
 
-def merged(spans: Iterable[Span]) -> list[Span]:
+def medians(runs: Sequence[Sequence[StepTimes]]) -> dict[str, dict[str, float]]:
+    """Of each step the seconds that passed before it, those of the step itself, and those with a Spark job running."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for steps in runs:
+        until = steps[0].started
+        for one in steps:
+            figures = found.setdefault(one.step, {"before_seconds": [], "step_seconds": [], "spark_seconds": []})
+            jobs = merged((job.start, job.start + job.seconds) for job in one.spans if job.name == _JOB)
+            figures["before_seconds"].append(max(0.0, one.started - until))
+            figures["step_seconds"].append(one.seconds)
+            figures["spark_seconds"].append(sum(end - begin for begin, end in jobs))
+            until = max(until, one.ended)
+    return {
+        step: {name: round(statistics.median(values), 3) for name, values in figures.items()}
+        for step, figures in found.items()
+    }
+
+
+def merged(spans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
     """The same time in spans that do not overlap, in order."""
-    found: list[Span] = []
+    found: list[tuple[float, float]] = []
     for begin, end in sorted(spans):
         if found and begin <= found[-1][1]:
             found[-1] = (found[-1][0], max(found[-1][1], end))
@@ -207,50 +183,18 @@ def merged(spans: Iterable[Span]) -> list[Span]:
     return found
 
 
-def job_spans(events: Path) -> list[Span]:
-    """Begin and end of the Spark jobs in all event logs of a folder, in seconds since 1970."""
-    found: list[Span] = []
-    for log in events.iterdir():
-        begun: dict[int, float] = {}
-        for line in log.read_text(encoding="utf-8").splitlines():
-            # A log that is being written may end within a line; that event is none of a finished run's.
-            if '"SparkListenerJobStart"' in line[:60] and line.endswith("}"):
-                event = json.loads(line)
-                begun[event["Job ID"]] = event["Submission Time"] / 1000
-            elif '"SparkListenerJobEnd"' in line[:60] and line.endswith("}"):
-                event = json.loads(line)
-                found.append((begun[event["Job ID"]], event["Completion Time"] / 1000))
-    return found
+def _run(rest: AirflowRest, dag: str, conf: Mapping[str, str], root: Path) -> tuple[list[StepTimes], float]:
+    """Run a DAG; the times of its steps, and the seconds from its trigger to the end of ``publish``."""
+    began = time.time()
+    run_id = f"run-{began:.3f}"
+    run_to_end(rest, dag, conf, run_id)
+    steps = times_of(standalone.run_directory(dag, run_id, str(root)))
+    return steps, steps[-1].ended - began
 
 
-def medians(runs: Sequence[Sequence[Step]]) -> dict[str, Any]:
-    """Of each figure the median over the runs: of a run, of a stage's own task, and of each task."""
-    whole = [sum(one.task_seconds + one.gap_seconds for one in steps) for steps in runs]
-    spark = [sum(one.spark_seconds for one in steps) for steps in runs]
-    stages = [[one for one in steps if one.task.endswith(".run") and one.spark_seconds] for steps in runs]
-    outside = [statistics.fmean(one.outside_seconds for one in steps) for steps in stages]
-    tasks = dict.fromkeys(one.task for steps in runs for one in steps)
-    return {
-        "run_seconds": _median(whole),
-        "spark_seconds": _median(spark),
-        "outside_seconds": _median(all_ - own for all_, own in zip(whole, spark, strict=True)),
-        "outside_seconds_per_stage": _median(outside),
-        "outside_seconds_per_stage_of_runs": [round(one, 3) for one in outside],
-        "tasks": {
-            task: {
-                name: _median(values)
-                for name in ("gap_seconds", "task_seconds", "spark_seconds", "outside_seconds", "first_job_seconds",
-                             "between_jobs_seconds", "after_jobs_seconds")
-                if (values := [getattr(one, name) for steps in runs for one in steps
-                               if one.task == task and getattr(one, name) is not None])
-            }
-            for task in tasks
-        },
-    }  # fmt: skip
-
-
-def _median(values: Iterable[float]) -> float:
-    return round(statistics.median(values), 3)
+def _told(between: Mapping[str, Sequence[float]], whole: Mapping[str, Sequence[float]]) -> None:
+    last = ", ".join(f"{name} {seconds[-1]:.1f} s" for name, seconds in {**between, **whole}.items())
+    sys.stderr.write(f"B8 between two stages, and whole: {last}\n")
 
 
 def _write_input(folder: Path) -> None:
@@ -263,7 +207,8 @@ def _write_input(folder: Path) -> None:
         pq.write_table(table.slice(number * ROWS // FILES, ROWS // FILES), folder / f"{number:02d}.parquet")
 
 
-def _write_spec(catalog: Path) -> None:
+def _write_specs(catalog: Path) -> None:
+    """The small job, and the demo's, of which nothing is known on any night, as on the first."""
     catalog.mkdir()
     spec = {
         "name": DAG,
@@ -280,7 +225,10 @@ def _write_spec(catalog: Path) -> None:
         },
         "output": {"path": "published", "files": 2},
     }
-    (catalog / f"{DAG}.yaml").write_text(yaml.safe_dump(spec, sort_keys=False), encoding="utf-8")
+    demo = yaml.safe_load((PROJECT / "jobs" / "catalog" / f"{DEMO}.yaml").read_text(encoding="utf-8"))
+    demo["routing"]["warm_start"] = False
+    for one in (spec, demo):
+        (catalog / f"{one['name']}.yaml").write_text(yaml.safe_dump(one, sort_keys=False), encoding="utf-8")
 
 
 def _write_dags(folder: Path) -> Path:
@@ -292,16 +240,3 @@ def _write_dags(folder: Path) -> Path:
     text = _EMPTY_DAG.format(times=str(times), name=EMPTY, tasks=tasks)
     (folder / "empty.py").write_text(text, encoding="utf-8")
     return times
-
-
-def _event_logs(scratch: Path) -> Path:
-    """Have every Spark that is started below write its event log into one folder."""
-    events, settings = scratch / "events", scratch / "spark"
-    events.mkdir()
-    settings.mkdir()
-    (settings / "spark-defaults.conf").write_text(
-        "spark.eventLog.enabled true\nspark.eventLog.compress false\nspark.eventLog.rolling.enabled false\n"
-        f"spark.eventLog.dir {events.as_uri()}\n",
-        encoding="utf-8",
-    )
-    return events

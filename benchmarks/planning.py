@@ -24,6 +24,7 @@ import numpy as np
 
 from benchmarks.result_files import RESULTS, write_results
 from benchmarks.simulation import Simulation, simulated_job
+from benchmarks.verdicts import Verdict, as_documents
 from skewless.documents.decision import Decision
 from skewless.documents.job import Job
 from skewless.documents.stage_report import StageReport
@@ -60,7 +61,10 @@ def measure(scale: float = 1.0, *, apart: bool = True) -> dict[str, Any]:
             for number, (ring, bits) in enumerate(RINGS.items())
             for line in _decisions(simulated(scale, bits), Path(scratch) / str(number), ring, apart=apart)
         ]
+    worst = max(line["planner_seconds"] for line in lines)
+    aim = Verdict("seconds of a processor for one call of the planner", "10,000 tasks", worst, AIM_SECONDS)
     return {
+        "verdicts": as_documents([aim]),
         "tasks": round(TASKS * scale), "head_keys": round(HEAD_KEYS * scale), "keys": round(KEYS * scale),
         "rows": round(ROWS * scale), "exponent": EXPONENT, "aim_seconds": AIM_SECONDS,
         "setting": {"cores": os.cpu_count(), "python": platform.python_version(), "numpy": version("numpy")},

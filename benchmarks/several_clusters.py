@@ -28,6 +28,7 @@ from matplotlib.figure import Figure
 from benchmarks.result_files import RESULTS, write_results
 from benchmarks.spark.datasets import Dataset, files_of, written
 from benchmarks.spark.setting import know_plugin
+from benchmarks.verdicts import Verdict, as_documents
 from skewless.documents.shared_stage import STAGE_SHARES, StageShares
 from skewless.run.directory import RunDirectory, stage_step
 from skewless.spec.reading import parse_spec
@@ -83,12 +84,19 @@ def measure(root: Path, scale: float = 1.0) -> dict[str, Any]:
             way: _measured(Path(scratch) / str(number), source, small, clusters, shared=shared)
             for number, (way, (clusters, shared)) in enumerate(WAYS.items())
         }
+    found = ratios({way: one["seconds"] for way, one in ways.items()}, IDEAL_SECONDS * scale)
+    aims = [
+        Verdict("wall over the ideal of both", "two clusters", found["together_over_ideal"], AIM),
+        Verdict("the fast one alone, over both together", "two clusters", found["fast_over_together"], 1.0, True),
+        Verdict("the same without leases", "two clusters", found["not_shared_over_together"], 1.0, True),
+    ]
     return {
+        "verdicts": as_documents(aims),
         "rows": round(ROWS * scale), "reducers": REDUCERS, "row_seconds": ROW_SECONDS, "slowdown": SLOWDOWN,
         "lease_seconds": LEASE_SECONDS,
         "setting": {"cores": os.cpu_count(), "python": platform.python_version(), "spark": version("pyspark")},
         "ideal_seconds": IDEAL_SECONDS * scale, "aim": AIM, "ways": ways,
-        "ratios": ratios({way: found["seconds"] for way, found in ways.items()}, IDEAL_SECONDS * scale),
+        "ratios": found,
     }  # fmt: skip
 
 

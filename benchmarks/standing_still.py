@@ -23,6 +23,7 @@ from benchmarks.balance import as_text
 from benchmarks.result_files import RESULTS
 from benchmarks.simulation import Simulation
 from benchmarks.staged import WAVES, simulate
+from benchmarks.verdicts import Verdict, as_documents
 from benchmarks.workloads import Keys
 from skewless.planner.policies import POLICIES
 
@@ -229,9 +230,24 @@ def _table(lines: Sequence[Line]) -> list[str]:
     ]
 
 
+def judged(lines: Sequence[Line]) -> Iterator[Verdict]:
+    """What was promised of the policies together."""
+    found = list(summaries(lines))
+    for random, limit in ((True, RANDOM_AT_WORST), (False, ORDERED_AT_WORST)):
+        mine = [one for one in found if (one.order == "random") == random]
+        if mine:
+            worst = max(mine, key=lambda one: one.worst)
+            where = f"every policy, waves {'as samples' if random else 'in order'}"
+            yield Verdict("cost of a run over that of static, at worst", where, worst.worst, limit)
+            if not random:
+                median_cost = max(one.median for one in mine)
+                yield Verdict("the same in the median", where, median_cost, ORDERED_IN_MEDIAN)
+
+
 def document(lines: Sequence[Line], held_out: Sequence[Line]) -> dict[str, Any]:
     """What is written as JSON."""
     return {
+        "verdicts": as_documents(judged(lines)),
         "setting": {"python": platform.python_version(), "numpy": version("numpy"), "skewless": version("skewless")},
         "summaries": [{**asdict(one), "met": one.met} for one in summaries(lines)],
         "held_out": [{**asdict(one), "met": one.met} for one in summaries(held_out)],

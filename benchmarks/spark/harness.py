@@ -21,6 +21,7 @@ from benchmarks.spark.measurement import Measurement, check, measured
 from benchmarks.spark.peers.skewless import Skewless
 from benchmarks.spark.row import Row, Size
 from benchmarks.spark.setting import described, session
+from benchmarks.verdicts import as_documents
 
 #: A peer that took longer is not asked again: it sleeps most of that, by the same arithmetic each time.
 PATIENCE_SECONDS = 30.0
@@ -95,7 +96,7 @@ def measure(
         "patience_seconds": effort.patience_seconds, "took_seconds": round(time.perf_counter() - began),
         "setting": {**described(spark), "slots": row.slots, "engines": list(KNOWN)},
         "cells": [_cell(cell) for cell in cells],
-        "verdicts": [{**asdict(one), "met": one.met, "words": one.words} for one in row.aims(medians, cells)],
+        "verdicts": as_documents(row.aims(medians, cells)),
         "lines": [_line(cell, one) for cell, peers in turns.items() for one in peers],
     }  # fmt: skip
 

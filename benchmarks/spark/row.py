@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from benchmarks.spark.aims import Medians, Verdict
 from benchmarks.spark.cell import Cell, Peer
+from benchmarks.verdicts import Medians, Verdict
 
 
 class Size(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,17 +16,18 @@ from urllib.parse import quote
 import httpx
 from rich.console import Console
 
+from deploy import PROJECT
 from deploy.commands import run_command, say
 from deploy.local import standalone
 from deploy.local.follow import HEARTBEAT_SECONDS, RunLostError, follow, progress_for
 from deploy.local.rest import AirflowRest
-from skewless.run.directory import RunDirectory
-from skewless_airflow.run_store import safe_run_id
 from skewless_cli import run_view
 
 DEMO_DAG = "python_tokens"
 #: Jobs whose plans change virtual tasks and tokens, stage by stage.
 STAGE_DAGS = ("stages_by_buckets", "stages_by_tokens")
+#: Programs that write what these jobs read, unless it is there.
+INPUTS = ("examples.demo_corpus", "examples.drifting_orders")
 #: The first parse of the DAG folder on two slow cores.
 PARSE_SECONDS = 120.0
 
@@ -87,7 +89,12 @@ def demo_stages(console: Console) -> int:
 
 def _run_all(console: Console, dags: Sequence[str]) -> int:
     home = standalone.default_home()
-    with _some_airflow(console, home) as server, standalone.client(home, server, patience_seconds=0) as rest:
+    with (
+        _inputs_written() as written,
+        _some_airflow(console, home) as server,
+        standalone.client(home, server, patience_seconds=0) as rest,
+    ):
+        written()
         done = []
         for dag in dags:
             run_id, state = _run_demo(console, rest, dag)
@@ -95,10 +102,10 @@ def _run_all(console: Console, dags: Sequence[str]) -> int:
                 _show_failure(console, rest, dag, run_id)
                 return 1
             done.append((dag, run_id))
-    for dag, run_id in done:
-        run_view.show(_run_of(dag, run_id), console)
-        say(console, f"task logs:      {_logs(dag, run_id)}")
-        say(console, f"in the UI:      make up, then {_page_url(dag, run_id)}")
+        for dag, run_id in done:  # while Airflow is up: to stop it takes seconds
+            run_view.show(standalone.run_directory(dag, run_id), console)
+            say(console, f"task logs:      {_logs(dag, run_id)}")
+            say(console, f"in the UI:      make up, then {_page_url(dag, run_id)}")
     return 0
 
 
@@ -110,7 +117,7 @@ def _run_demo(console: Console, rest: AirflowRest, dag: str) -> tuple[str, str]:
     try:
         if was_paused:
             rest.set_paused(dag, False)
-        with progress_for(console, _run_of(dag, run_id)) as progress:
+        with progress_for(console, standalone.run_directory(dag, run_id)) as progress:
             return run_id, follow(rest, dag, run_id, progress)
     except RunLostError as err:
         raise standalone.LocalAirflowError(str(err)) from None
@@ -138,12 +145,25 @@ def _show_failure(console: Console, rest: AirflowRest, dag: str, run_id: str) ->
     say(console, f"All logs of the run are in {_logs(dag, run_id)}")
 
 
-def _run_of(dag: str, run_id: str) -> RunDirectory:
-    return RunDirectory(f"{standalone.DATA_ROOT}/runs/{dag}/{safe_run_id(run_id)}")
-
-
 def _logs(dag: str, run_id: str) -> Path:
     return standalone.default_home().logs / f"dag_id={dag}" / f"run_id={run_id}"
+
+
+@contextlib.contextmanager
+def _inputs_written() -> Iterator[Callable[[], None]]:
+    """Write what the jobs read while Airflow starts; what is yielded waits for that."""
+    with contextlib.ExitStack() as held:
+        writing = [
+            held.enter_context(subprocess.Popen([sys.executable, "-m", name], cwd=PROJECT))  # noqa: S603  # our own
+            for name in INPUTS
+        ]
+
+        def wait() -> None:
+            for name, one in zip(INPUTS, writing, strict=True):
+                if one.wait():
+                    raise standalone.LocalAirflowError(f"python -m {name} ended with exit code {one.returncode}.")
+
+        yield wait
 
 
 @contextlib.contextmanager

@@ -21,14 +21,16 @@ import httpx
 
 from deploy import PROJECT
 from deploy.local.rest import AirflowRest
+from skewless.run.directory import RunDirectory
 from skewless_airflow.connect import server as connect_server
 from skewless_airflow.connect.process_session import Session, begin, end
+from skewless_airflow.run_store import safe_run_id
 
 USER = "admin"
 #: The pool of Spark steps, made once Airflow is up: each step takes all cores of a laptop.
 POOL = os.environ.get("SKEWLESS_POOL") or "spark"
 POOL_SLOTS = 2
-#: How steps get to Spark: each by a spark-submit of its own, or all as clients of one Spark Connect server.
+#: How steps get to Spark: each run by a spark-submit of its own, or all as clients of one Spark Connect server.
 SUBMIT, CONNECT = "submit", "connect"
 #: The connection of steps that are submitted whatever the others do, because they want a size of their own.
 _SUBMITTED = "spark_submitted"
@@ -41,6 +43,8 @@ COMMAND = (sys.executable, "-m", "skewless_airflow.observability.log_files")
 
 #: On two slow cores; measured about 20 s on two fast ones.
 START_SECONDS = 240.0
+#: Between two questions whether it is healthy.
+_HEALTH_SECONDS = 0.2
 #: A stopping Airflow first lets its tasks stop Spark.
 STOP_SECONDS = 30.0
 #: SQLite takes one writer at a time: a call that found the database locked is repeated for this long.
@@ -179,7 +183,7 @@ def wait_until_healthy(
     Args:
         home: where it lives.
         started: what was started.
-        tick: called about once a second with the seconds that have passed.
+        tick: called a few times a second with the seconds that have passed.
         seconds: how long it may take.
 
     Raises:
@@ -195,7 +199,10 @@ def wait_until_healthy(
             raise LocalAirflowError(f"Airflow was not healthy after {passed:.0f} s; {_last_words(home)}")
         if tick:
             tick(passed)
-        time.sleep(1)
+        time.sleep(_HEALTH_SECONDS)
+    # The API of tasks is built with its first call, for seconds: now, while DAGs are parsed, and not by the first task.
+    with contextlib.suppress(httpx.HTTPError):
+        httpx.get(f"{started.url}/execution/health", timeout=seconds, trust_env=False)
 
 
 def client(home: Home, started: Running, patience_seconds: float = LOCKED_SECONDS) -> AirflowRest:
@@ -250,13 +257,18 @@ def schedules_on() -> bool:
     return os.environ.get("SKEWLESS_SCHEDULE", "off") == "on"
 
 
+def run_directory(dag: str, run_id: str, root: str = DATA_ROOT) -> RunDirectory:
+    """Where the steps of a run write, below the folder of the data."""
+    return RunDirectory(f"{root}/runs/{dag}/{safe_run_id(run_id)}")
+
+
 def steps(settings: Mapping[str, str]) -> str:
-    """How steps get to Spark: ``SKEWLESS_STEPS=connect``, which takes a third of the time (B8), or ``submit``.
+    """How steps get to Spark: ``SKEWLESS_STEPS=submit``, by default, or ``connect`` (decision 0029).
 
     Raises:
         LocalAirflowError: it is neither.
     """
-    given = settings.get("SKEWLESS_STEPS") or CONNECT
+    given = settings.get("SKEWLESS_STEPS") or SUBMIT
     if given not in (SUBMIT, CONNECT):
         raise LocalAirflowError(f"SKEWLESS_STEPS is {given!r}: it has to be {SUBMIT} or {CONNECT}.")
     return given
@@ -305,6 +317,9 @@ def environment(home: Home, port: int, settings: Mapping[str, str] | None = None
         "AIRFLOW__WORKERS__EXECUTION_API_RETRIES": "40",
         "AIRFLOW__WORKERS__EXECUTION_API_RETRY_WAIT_MAX": "5",
         "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "30",
+        # A supervisor that sees the last socket of a task close a moment before its process ends waits so many seconds,
+        # until its next heartbeat, to look at the process again: five by default.
+        "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home.folder / 'airflow.db'}",
         "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(home.logs),
         "AIRFLOW__API__HOST": _host(),

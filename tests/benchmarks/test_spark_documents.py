@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks.spark.aims import Verdict, ratio
+from benchmarks.all_aims import write_all_aims
 from benchmarks.spark.cell import Cell
 from benchmarks.spark.datasets import Dataset, drawn_keys, drawn_values, files_of, written
 from benchmarks.spark.engines import KNOWN, engine_of
@@ -20,6 +20,7 @@ from benchmarks.spark.measurement import WrongAnswerError, check
 from benchmarks.spark.page import write
 from benchmarks.spark.row import Size
 from benchmarks.spark.rows import ROWS
+from benchmarks.verdicts import Verdict, as_documents, ratio
 
 SMALL = Dataset(rows=1000, keys=20, exponent=1.2, files=8)
 CELL = Cell(
@@ -148,3 +149,17 @@ def test_a_plot_has_the_same_bytes_each_time_and_no_date(tmp_path: Path) -> None
     assert one == (tmp_path / "other" / "spark_b5.svg").read_text(encoding="utf-8")
     assert "dc:date" not in one
     assert len(one) < 20_000
+
+
+def test_all_aims_are_on_one_page_with_what_was_missed(tmp_path: Path) -> None:
+    good, bad = Verdict("wall over SG", "z=1.2", 1.0, 1.05), Verdict("states", "z=1.2", None, 0.5, at_least=True)
+    spark = {"row": "B2", "long": True, "verdicts": as_documents([good, bad])}
+    (tmp_path / "spark_b2_long.json").write_text(json.dumps(spark))
+    over_cells = {"aim": "makespan", "met": False, "worst": "1.2 (drift)", "missed": ["1.2 (drift)"], "cells": 3}
+    (tmp_path / "balance.json").write_text(json.dumps({"verdicts": [over_cells, {**over_cells, "met": None}]}))
+    write_all_aims(tmp_path)
+    text = (tmp_path / "README.md").read_text()
+    assert "3 aims, 1 of them met" in text
+    assert "| met | [B2 (60 s)](spark.md) | z=1.2 | wall over SG | at most 1.05 | 1 |" in text
+    assert "| **missed** | [B2 (60 s)](spark.md) | z=1.2 | states | at least 0.5 | not measured |" in text
+    assert "| **missed** | [balance](balance.md) | 3 cells | makespan | in all | 1.2 (drift) |" in text

@@ -14,6 +14,7 @@ from skewless.document import LARGEST_COUNT
 from skewless.documents.decision import Decision
 from skewless.documents.stage_report import StageReport
 from skewless.errors import PlanError
+from skewless.planner.cost import MOST_OVERHEAD_SECONDS, USUAL_OVERHEAD_SECONDS, stage_cost
 from skewless.planner.forecast.expected_rows import SEEN_ENOUGH
 from skewless.planner.forecast.forecast import Forecast
 from skewless.planner.placement.placement import Placement
@@ -285,7 +286,9 @@ def test_the_last_wave_has_a_budget_if_a_stage_to_drain_pays(stage_seconds: floa
     assert (decision.next_plan.budget_rows is None) == ("the budget is lifted" in decision.sentence) == lifted
 
 
-@pytest.mark.parametrize(("stage_seconds", "waves"), [(1.6, (1, 4)), (6000.0, (1, 2))], ids=["cheap rows", "dear rows"])
+@pytest.mark.parametrize(
+    ("stage_seconds", "waves"), [(1.6, (1, 4)), (60_000.0, (1, 2))], ids=["cheap rows", "dear rows"]
+)
 def test_waves_are_joined_where_stages_cost_more_than_they_save(stage_seconds: float, waves: tuple[int, int]) -> None:
     job = synthetic.job([10_000, 10_000, 20_000, 60_000], waves=(1, 1, 2, 6))
     plan = first_plan(job)
@@ -412,3 +415,19 @@ def test_no_guard_goes_below_the_fair_share() -> None:
 
 def test_a_generous_guard_changes_nothing() -> None:
     assert guarded(3600.0) == guarded(None)
+
+
+def test_what_cannot_be_measured_apart_is_between_what_a_row_may_cost() -> None:
+    job = synthetic.job([10_000, 80_000, 10_000])
+    report = synthetic.report(first_plan(job), skewed())
+
+    def took(seconds: float, rows: int) -> StageReport:
+        even = tuple(load.model_copy(update={"processed_rows": rows}) for load in report.tasks)
+        return report.model_copy(update={"stage_seconds": seconds, "tasks": even})
+
+    cold, warm = took(12.0, 1250), took(14.0, 11_250)
+    one, two = stage_cost(job, [cold]), stage_cost(job, [cold, warm])
+    assert USUAL_OVERHEAD_SECONDS < one.overhead_seconds < 12.0
+    assert 2.0 / 10_000 < two.seconds_per_row < (14.0 - USUAL_OVERHEAD_SECONDS) / 11_250
+    # Rows are dear if the stage took longer than any stage takes beside its rows.
+    assert stage_cost(job, [took(600.0, 1250)]).overhead_seconds < MOST_OVERHEAD_SECONDS

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchmarks.spark.aims import Medians, Verdict, ratio
 from benchmarks.spark.cell import Cell, Peer
 from benchmarks.spark.datasets import Dataset
 from benchmarks.spark.peers.builtin import Builtin
 from benchmarks.spark.peers.skewless import Skewless
 from benchmarks.spark.row import Row, Size
 from benchmarks.spark.setting import CORES
+from benchmarks.verdicts import Medians, Verdict, ratio
 
 
 def _cells(size: Size) -> list[Cell]:

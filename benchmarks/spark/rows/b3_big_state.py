@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.spark.aims import Medians, Verdict, ratio, value
 from benchmarks.spark.cell import Cell, Peer
 from benchmarks.spark.datasets import VALUES, Dataset
 from benchmarks.spark.peers.builtin import Builtin
 from benchmarks.spark.peers.skewless import Skewless
 from benchmarks.spark.row import Row, Size
 from benchmarks.spark.setting import CORES
+from benchmarks.verdicts import Medians, Verdict, ratio, value
 
 SKETCHES: dict[str, dict[str, dict[str, Any]]] = {
     "HLL": {"distinct": {"function": "approx_count_distinct", "column": "value"}},

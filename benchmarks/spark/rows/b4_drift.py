@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchmarks.spark.aims import Medians, Verdict, ratio, value
 from benchmarks.spark.cell import Cell, Peer
 from benchmarks.spark.datasets import Dataset
 from benchmarks.spark.peers.key_grouping import KeyGrouping
@@ -14,6 +13,7 @@ from benchmarks.spark.peers.shuffle_grouping import ShuffleGrouping
 from benchmarks.spark.peers.skewless import Skewless
 from benchmarks.spark.row import Row, Size
 from benchmarks.spark.rows.emulated import SLOTS, paced, rows_for
+from benchmarks.verdicts import Medians, Verdict, ratio, value
 
 SECONDS_PER_ROW = 0.0002
 IDEAL_SECONDS = 15.0

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchmarks.spark.aims import Medians, Verdict, ratio, value
 from benchmarks.spark.cell import Cell, Peer
 from benchmarks.spark.datasets import Dataset
 from benchmarks.spark.peers.key_grouping import KeyGrouping
 from benchmarks.spark.peers.skewless import Skewless
 from benchmarks.spark.row import Row, Size
 from benchmarks.spark.rows.emulated import SLOTS, paced, rows_for
+from benchmarks.verdicts import Medians, Verdict, ratio, value
 
 SECONDS_PER_ROW = 0.0004
 IDEAL_SECONDS = 15.0

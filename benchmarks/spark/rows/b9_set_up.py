@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from benchmarks.spark.aims import Medians, Verdict, ratio, value
 from benchmarks.spark.cell import Cell, Peer
 from benchmarks.spark.datasets import Dataset, drawn_keys
 from benchmarks.spark.peers.key_grouping import KeyGrouping
@@ -14,6 +13,7 @@ from benchmarks.spark.peers.shuffle_grouping import ShuffleGrouping
 from benchmarks.spark.peers.skewless import Skewless
 from benchmarks.spark.row import Row, Size
 from benchmarks.spark.rows.emulated import SLOTS, paced
+from benchmarks.verdicts import Medians, Verdict, ratio, value
 
 SECONDS_PER_ROW = 0.00005
 SECONDS_PER_KEY = 0.005

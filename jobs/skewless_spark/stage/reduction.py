@@ -20,10 +20,11 @@ from skewless.document import LARGEST_COUNT
 from skewless.documents.stage_report import LONGEST_HEAD_KEY
 from skewless.routing.plan import RoutingPlan
 from skewless_spark.sources import read_units
-from skewless_spark.stage.routing import TASK, slot
+from skewless_spark.stage.routing import TASK, slot, split_keys
 from skewless_spark.states.columns import JobColumns
-from skewless_spark.states.committed_files import BACKLOG, NATIVE, PYTHON
+from skewless_spark.states.committed_files import BACKLOG, EVALUATED, NATIVE, PYTHON
 from skewless_spark.states.python_reduction import ADMITTED, FORWARDED, Leaves, reduce_batches, states_schema
+from skewless_spark.states.results import evaluates_in_stage, evaluating_calls
 from skewless_spark.states.states_at_rest import ROUTE_KEY, StatesAtRest
 
 #: ``monotonically_increasing_id`` counts the rows of a partition in its low 33 bits.
@@ -49,22 +50,34 @@ _COPY = "in_backlog"
 
 
 def staged_outcome(
-    queue: DataFrame, columns: JobColumns, plan: RoutingPlan, at_rest: StatesAtRest | None = None
+    queue: DataFrame,
+    columns: JobColumns,
+    plan: RoutingPlan,
+    at_rest: StatesAtRest | None = None,
+    *,
+    evaluated: bool = False,
 ) -> DataFrame:
     """Send every row to its task. The result has states and backlog, distinguished by the column ``kind``."""
-    return outcome_of_tasks(queue.repartitionById(len(plan.tasks), F.col(TASK)), columns, plan, at_rest)
+    placed = queue.repartitionById(len(plan.tasks), F.col(TASK))
+    return outcome_of_tasks(placed, columns, plan, at_rest, evaluated=evaluated)
 
 
 def outcome_of_tasks(
-    queue: DataFrame, columns: JobColumns, plan: RoutingPlan, at_rest: StatesAtRest | None = None
+    queue: DataFrame,
+    columns: JobColumns,
+    plan: RoutingPlan,
+    at_rest: StatesAtRest | None = None,
+    *,
+    evaluated: bool = False,
 ) -> DataFrame:
     """States and backlog of rows that are in place: each partition has one task's rows, and all of them.
 
     Args:
         queue: the rows.
-        columns: of the job.
+        columns: the job's columns.
         plan: the stage's plan.
         at_rest: where tasks find the states of their keys, if each key has one (``state: forward``).
+        evaluated: whether Python states become results where a key has one state (``states.results``).
     """
     rows = _in_order(queue, columns, plan)
     if plan.budget_rows is not None and not columns.python and _may_leave(columns):
@@ -72,11 +85,12 @@ def outcome_of_tasks(
         if _few_left_over(plan) or _fixed_states(both, columns):
             return both
     has_native = _has_native_counts(columns, plan)
+    split = frozenset(split_keys(plan)) if evaluated else None
     branches = []
     if has_native:
         branches.append(_native_states(rows, columns, plan.budget_rows).withColumn("kind", F.lit(NATIVE)))
     if columns.python:
-        branches.append(_python_outcome(rows, columns, plan, at_rest, counts=not has_native))
+        branches.append(_python_outcome(rows, columns, plan, at_rest, counts=not has_native, split=split))
     if plan.budget_rows is not None and not (columns.python and _may_leave(columns)):
         left_over = rows.where(~F.col("kept")).select(TASK, *columns.names, *columns.origins)
         branches.append(left_over.withColumn("kind", F.lit(BACKLOG)))
@@ -84,7 +98,9 @@ def outcome_of_tasks(
 
 
 def kinds_of(columns: JobColumns, plan: RoutingPlan) -> list[str]:
-    """The kinds of rows that the outcome of a stage may have."""
+    """The kinds of rows that the outcome of a stage may have; one that is not shared by clusters."""
+    if evaluates_in_stage(columns, plan):
+        return [EVALUATED]
     native = [NATIVE] if _has_native_counts(columns, plan) else []
     return [*native, *([PYTHON] if columns.python else []), *([] if plan.budget_rows is None else [BACKLOG])]
 
@@ -126,14 +142,14 @@ def _native_states_and_backlog(taken: DataFrame, columns: JobColumns) -> DataFra
     grouped = [name for name in further if name not in floating]
     copies = taken.selectExpr("*", f"explode(IF(kept, array(false), array(false, true))) AS {_COPY}")
     copies = copies.selectExpr("*", *(f"IF({_COPY}, {name}, NULL) AS left_{name}" for name in further))
-    made = copies.groupBy(*columns.keys, TASK, _COPY, *(f"left_{name}" for name in grouped)).agg(
+    made = copies.groupBy(*columns.groups, TASK, _COPY, *(f"left_{name}" for name in grouped)).agg(
         *_counts(budgeted=True),
         *_state_columns(columns, all_kept=False),
         *(F.any_value(f"left_{name}").alias(f"left_{name}") for name in further if name in floating),
     )
     states = [*COUNTS, *(name for one in columns.native for name in columns.states(one))]
     return made.selectExpr(
-        *columns.keys,
+        *columns.groups,
         TASK,
         *(f"IF({_COPY}, NULL, {name}) AS {name}" for name in states),
         *(f"left_{name} AS {name}" for name in further),
@@ -181,7 +197,7 @@ def combined_outcome(
     if native is not None:
         states = (
             native.withColumn("kept", F.lit(True))
-            .groupBy(*columns.keys)
+            .groupBy(*columns.groups)
             .agg(
                 F.count(F.lit(1)).alias("rows"),
                 F.count(F.when(F.col("arrival") == ADMITTED, 1)).alias("admitted"),
@@ -190,8 +206,7 @@ def combined_outcome(
         )
         # A key has one native state, combined from all splits, so it belongs to no split.
         states = counts.counting(states, NATIVE).withColumns({TASK: F.lit(0), "kind": F.lit(NATIVE), **nothing})
-        states = states.withColumns(_named(columns, plan))
-        branches.append(states)
+        branches.append(states.withColumns(_named(columns, plan)))
     if python is not None:
         # Without a backlog, all rows came with the wave. States, not rows, are given the number of their split.
         rows = python.drop(TASK) if plan.epoch else python.drop(TASK, "arrival")
@@ -210,14 +225,20 @@ def _named(columns: JobColumns, plan: RoutingPlan) -> dict[str, Column]:
     key, limit = columns.routing_key, columns.job.spec.routing.head_limit
     least = -(-columns.job.admitted_rows(plan.waves) // limit) if limit else LARGEST_COUNT
     text = F.is_valid_utf8(key) & (F.length(key) <= LONGEST_HEAD_KEY) & (F.col("rows") >= least)
-    at = F.expr(slot(columns.routing_sql(), plan.ring.ring_bits))
-    return {SLOT: F.when(key.isNotNull(), at), HEAVY: F.when(text, key)}
+    return {SLOT: slot_of_key(columns, plan), HEAVY: F.when(text, key)}
+
+
+def slot_of_key(columns: JobColumns, plan: RoutingPlan) -> Column:
+    """The slot of a key on the ring; null for a null key."""
+    return F.when(columns.routing_key.isNotNull(), F.expr(slot(columns.routing_sql(), plan.ring.ring_bits)))
 
 
 def empty_states(spark: SparkSession, columns: JobColumns) -> DataFrame:
     """An empty frame with the columns of states, for the merge of an empty input."""
     none = read_units(spark, columns.job, (), columns.inputs)
-    none = none.select("*", F.lit(0).cast("tinyint").alias("arrival"), F.lit(0).alias(TASK), F.lit(True).alias("kept"))
+    none = none.selectExpr("*", *columns.parted).select(
+        "*", F.lit(0).cast("tinyint").alias("arrival"), F.lit(0).alias(TASK), F.lit(True).alias("kept")
+    )
     states = _native_states(none, columns, None)
     return states.unionByName(_python_states(none, columns), allowMissingColumns=True) if columns.python else states
 
@@ -238,7 +259,7 @@ def _in_order(queue: DataFrame, columns: JobColumns, plan: RoutingPlan) -> DataF
     if plan.engine == "bypass":
         return queue.where(_whole(F.spark_partition_id(), queue)).withColumn("kept", F.lit(True))
     if plan.budget_rows is None:
-        in_order = queue.sortWithinPartitions(*columns.keys, TASK, *columns.origins)
+        in_order = queue.sortWithinPartitions(*columns.groups, TASK, *columns.origins)
         return in_order.where(_whole(F.spark_partition_id(), queue)).withColumn("kept", F.lit(True))
     position = F.monotonically_increasing_id().bitwiseAND(F.lit(_POSITION_MASK))
     numbered = queue.sortWithinPartitions(*columns.origins).withColumn("position", position)
@@ -260,7 +281,7 @@ def _native_states(taken: DataFrame, columns: JobColumns, budget_rows: int | Non
     """Per task and key: the counts of the ledger, and the native states of the kept rows."""
     everything = budget_rows is None
     # Spark aggregates in the order of the sort, if the rows are sorted by key.
-    return taken.groupBy(*columns.keys, TASK).agg(
+    return taken.groupBy(*columns.groups, TASK).agg(
         *_counts(budgeted=not everything), *_state_columns(columns, all_kept=everything)
     )
 
@@ -302,7 +323,13 @@ def _state_columns(columns: JobColumns, *, all_kept: bool) -> list[Column]:
 
 
 def _python_outcome(
-    taken: DataFrame, columns: JobColumns, plan: RoutingPlan, at_rest: StatesAtRest | None, *, counts: bool
+    taken: DataFrame,
+    columns: JobColumns,
+    plan: RoutingPlan,
+    at_rest: StatesAtRest | None,
+    *,
+    counts: bool,
+    split: frozenset[str] | None,
 ) -> DataFrame:
     """Python states, and the backlog if there is a budget, from one pass over the rows.
 
@@ -312,11 +339,15 @@ def _python_outcome(
         plan: the stage's plan.
         at_rest: where tasks find the states of their keys.
         counts: whether the states carry the counts of the ledger.
+        split: see ``reduce_batches``; None with a budget.
     """
     if plan.budget_rows is None or not _may_leave(columns):
         kept = taken.where("kept")
-        make = _counted_python_states if counts else _python_states
-        return make(kept, columns, at_rest=at_rest).withColumn("kind", F.lit(PYTHON))
+        if counts:
+            states = _counted_python_states(kept, columns, at_rest=at_rest, split=split)
+        else:
+            states = _python_states(kept, columns, at_rest=at_rest)
+        return states.withColumn("kind", F.lit(PYTHON))
     found = _python_states(taken, columns, at_rest=at_rest, leaves="counted" if counts else "uncounted")
     in_backlog = F.col(columns.origins[0]).isNotNull()
     if counts:
@@ -331,6 +362,7 @@ def _python_states(
     *,
     apart: bool = True,
     at_rest: StatesAtRest | None = None,
+    split: frozenset[str] | None = None,
     leaves: Leaves | None = None,
 ) -> DataFrame:
     """Per key and, if there is one, task: the states of the Python aggregates, and the number of rows that they saw.
@@ -340,9 +372,10 @@ def _python_states(
         columns: of the job.
         apart: whether to time heavy keys apart.
         at_rest: where tasks find the states of their keys.
+        split: if given, all keys but those and null have results in place of states, see ``reduce_batches``.
         leaves: what to do with rows that are not kept, see ``reduce_batches``.
     """
-    calls = columns.python_calls()
+    calls = columns.python_calls() if split is None else evaluating_calls(columns)
     arguments = [columns.argument(one).alias(call.argument) for one, call in zip(columns.python, calls, strict=True)]
     about = [name for name in (TASK, "arrival") if name in taken.columns]
     text = [] if columns.key_is_text else [columns.key.cast("binary").alias(ROUTE_KEY)]
@@ -350,9 +383,11 @@ def _python_states(
     # Only rows that are left over take all of their values with them.
     left = [F.when(~F.col("kept"), F.col(name)).alias(name) for name in further]
     kept = ["kept"] if leaves else []
-    batches = taken.select(*about, *text, *columns.keys, *arguments, *kept, *left)
-    reduce = reduce_batches(calls, columns.keys, apart=apart, at_rest=at_rest, leaves=leaves, further=further)
-    made = states_schema(calls, columns.keys, batches.columns, at_rest, leaves)
+    batches = taken.select(*about, *text, *columns.groups, *arguments, *kept, *left)
+    reduce = reduce_batches(
+        calls, columns.keys, apart=apart, at_rest=at_rest, split=split, leaves=leaves, further=further
+    )
+    made = states_schema(calls, columns.keys, batches.columns, at_rest, split, leaves)
     types = {field.name: field.dataType for field in batches.schema}
     found = [StructField(name, from_arrow_type(kind) if kind else types[name]) for name, kind in made.items()]
     return batches.mapInArrow(reduce, StructType([*found, *(StructField(name, types[name]) for name in further)]))
@@ -363,8 +398,13 @@ def _python_counts() -> dict[str, Column]:
 
 
 def _counted_python_states(
-    taken: DataFrame, columns: JobColumns, *, apart: bool = True, at_rest: StatesAtRest | None = None
+    taken: DataFrame,
+    columns: JobColumns,
+    *,
+    apart: bool = True,
+    at_rest: StatesAtRest | None = None,
+    split: frozenset[str] | None = None,
 ) -> DataFrame:
     """Python states with the counts of the ledger, for a stage without native states and without a budget."""
-    states = _python_states(taken, columns, apart=apart, at_rest=at_rest)
+    states = _python_states(taken, columns, apart=apart, at_rest=at_rest, split=split)
     return states.withColumns({**_python_counts(), "left_over": F.lit(0).cast("bigint")})

@@ -17,10 +17,11 @@ import pyarrow.parquet as pq
 from skewless.documents.commit import CommittedFile
 from skewless.run.directory import RunDirectory
 from skewless_spark.aggregates.key_text import has_arrow_text
-from skewless_spark.stage.reduction import COUNTS
+from skewless_spark.stage.reduction import COUNTS, SLOT
 from skewless_spark.stage.routing import TASK
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import BACKLOG, parquet_of, readable
+from skewless_spark.states.results import WHOLE
 
 #: The driver reads the keys of at most this many states, from all stages of a run together, and at most this many bytes
 #: of them; a few hundred megabytes of memory. Beyond that Spark counts the keys.
@@ -66,10 +67,12 @@ class CountsRead:
 
     def _take(self, file: CommittedFile, parquet: pq.ParquetFile) -> None:
         kept = self._has_room(file, parquet.metadata)
-        names = [TASK, *(name for name in _SUMMED if name in parquet.schema_arrow.names), *(self._keys if kept else ())]
+        known = parquet.schema_arrow.names
+        labels = [name for name in (*self._keys, SLOT, WHOLE) if name in known] if kept else []
+        names = [TASK, *(name for name in _SUMMED if name in known), *labels]
         sums, keyed = [], []
         for batch in parquet.iter_batches(_BATCH_STATES, columns=names):
-            sums.append(_summed(batch.drop_columns(self._keys) if kept else batch))
+            sums.append(_summed(batch.drop_columns(labels) if kept else batch))
             keyed.append(batch)
         self._sums[file.path] = pa.concat_tables(sums)
         if kept:

@@ -39,6 +39,7 @@ def reduce_batches(
     *,
     apart: bool = True,
     at_rest: StatesAtRest | None = None,
+    split: frozenset[str] | None = None,
     leaves: Leaves | None = None,
     further: Sequence[str] = (),
 ) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
@@ -46,7 +47,7 @@ def reduce_batches(
 
     The batches have the key columns and the arguments, and some of these:
 
-    - ``task``, which the result has too,
+    - ``task``, and with a window ``part``, which the result has too: a state is then of a key in a part,
     - ``route_key``, the text of the key, unless the key is one column of text,
     - ``arrival``, unless all rows came with the wave.
 
@@ -58,6 +59,9 @@ def reduce_batches(
     With ``at_rest``, a key goes on from its state of an earlier stage. The result then has the text of the key, too,
     and in its first row how many states the task found, and how many of these, and how many bytes, had moved.
 
+    With ``split`` it also has ``whole`` and a result column per call: a whole key has results, and null in place of
+    states; any other has states.
+
     With ``leaves``, a column ``kept`` says which rows are reduced; all of them come first. The others are passed on
     with the ``further`` columns, and with null in the columns of states. If they are counted, ``left_over`` says how
     many rows of a key these were, they count as admitted or forwarded, and a key with no other rows has no state.
@@ -67,15 +71,17 @@ def reduce_batches(
         keys: the key columns.
         apart: whether to time heavy keys apart.
         at_rest: where the states of keys are; None if a key has one in each stage.
+        split: the texts of keys that other tasks have rows of, too, as they may have of null. All others are whole and
+            evaluated. None if no key is.
         leaves: what becomes of rows that are not kept; None if all are.
         further: the other columns of rows that are left over; null in rows that are kept.
     """
 
     def reduce(batches: Batches) -> Iterator[pa.RecordBatch]:
-        reduction = _Reduction(calls, keys, apart=apart, at_rest=at_rest)
+        reduction = _Reduction(calls, keys, apart=apart, at_rest=at_rest, split=split)
         schema: pa.Schema | None = None
         for batch in _joined(batches, lambda: len(reduction)):
-            made = states_schema(calls, keys, batch.schema.names, at_rest, leaves)
+            made = states_schema(calls, keys, batch.schema.names, at_rest, split, leaves)
             of_rows = batch.schema.field
             states = [of_rows(name) if kind is None else pa.field(name, kind) for name, kind in made.items()]
             schema = pa.schema([*states, *map(of_rows, further)])
@@ -86,7 +92,7 @@ def reduce_batches(
                 left = batch.slice(kept)
                 if leaves == "counted":
                     reduction.count_left(left)
-                yield _completed(left.select(["task", *keys, *further]), schema)
+                yield _completed(left.select([*_labels(batch.schema.names, None), *keys, *further]), schema)
         if schema is not None:
             for found in reduction.result():
                 yield _completed(found, schema)
@@ -99,6 +105,7 @@ def states_schema(
     keys: Sequence[str],
     of_rows: Collection[str],
     at_rest: StatesAtRest | None,
+    split: frozenset[str] | None,
     leaves: Leaves | None,
 ) -> dict[str, pa.DataType | None]:
     """The columns of states in their order, with their types; None for the type of the same column of the rows.
@@ -108,8 +115,10 @@ def states_schema(
         keys: the key columns.
         of_rows: the columns of the rows.
         at_rest: as for ``reduce_batches``.
+        split: as for ``reduce_batches``.
         leaves: as for ``reduce_batches``.
     """
+    results = {} if split is None else {"whole": pa.bool_(), **{call.result: call.types.result for call in calls}}
     return {
         **dict.fromkeys([*_labels(of_rows, at_rest), *keys]),
         **dict.fromkeys(_COUNTED, pa.int64()),
@@ -117,12 +126,13 @@ def states_schema(
         **{call.state: call.types.state for call in calls},
         **dict.fromkeys(_FOUND if at_rest else (), pa.int64()),
         **({"left_over": pa.int64()} if leaves == "counted" else {}),
+        **results,
     }
 
 
 def _labels(of_rows: Collection[str], at_rest: StatesAtRest | None) -> list[str]:
-    """What a state is told apart by beside its key columns."""
-    return [name for name in ("task", *([ROUTE_KEY] if at_rest else [])) if name in of_rows]
+    """The columns that tell which state a row belongs to, beside the key columns."""
+    return [name for name in ("task", "part", *([ROUTE_KEY] if at_rest else [])) if name in of_rows]
 
 
 def _completed(part: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -159,16 +169,24 @@ class _Reduction:
     """The states of one task while its batches come in."""
 
     def __init__(
-        self, calls: Sequence[PythonCall], keys: Sequence[str], *, apart: bool, at_rest: StatesAtRest | None
+        self,
+        calls: Sequence[PythonCall],
+        keys: Sequence[str],
+        *,
+        apart: bool,
+        at_rest: StatesAtRest | None,
+        split: frozenset[str] | None,
     ) -> None:
         self._calls = calls
         self._keys = keys
         self._apart = apart
-        self._at_rest, self._states = at_rest, StatesFound(at_rest) if at_rest else None
+        self._at_rest, self._found = at_rest, StatesFound(at_rest) if at_rest else None
+        self._split = split
         self._index = KeyIndex()
         self._accumulators = [call.accumulator() for call in calls]
         self._arguments = [call.types.argument for call in calls]
         self._labels: list[pa.RecordBatch] = []
+        self._texts: list[pa.Array] = []
         self._rows, self._admitted, self._forwarded, self._before = (np.zeros(0, dtype=np.int64) for _ in range(4))
         #: Rows left over of each key, and how many keys have others; None until rows were left over.
         self._left: Groups = np.zeros(0, dtype=np.int64)
@@ -219,7 +237,7 @@ class _Reduction:
             return
         labels = _one(self._labels)
         total = len(self._index)
-        states = [self._state_of(call, acc) for call, acc in zip(self._calls, self._accumulators, strict=True)]
+        made = self._states(total) if self._split is None else self._results(total, self._split)
         for call, accumulator in zip(self._calls, self._accumulators, strict=True):
             guarded(call, "close_keys", accumulator, accumulator.close_keys, self._text_of)
         nothing = np.zeros(total, dtype=np.int64)
@@ -232,38 +250,39 @@ class _Reduction:
             "key_seconds": self._watch.of_groups(rows),
             "task_seconds": _in_first_row(self._watch.seconds, total),
             "setup_seconds": _in_first_row(self._setup.seconds, total),
-            **{call.state: state for call, state in zip(self._calls, states, strict=True)},
+            **made,
             **self._counts_of_states(total),
             **({} if self._opened is None else {"left_over": pa.array(_added(self._left, nothing))}),
         }
         yield pa.RecordBatch.from_arrays([*labels.columns, *columns.values()], names=[*labels.schema.names, *columns])
 
     def _counts_of_states(self, total: int) -> dict[str, pa.Array]:
-        if self._states is None:
+        if self._found is None:
             return {}
-        numbers = (self._states.found, self._states.moved, self._states.moved_bytes)
+        numbers = (self._found.found, self._found.moved, self._found.moved_bytes)
         return {name: _in_first_row(number, total, pa.int64()) for name, number in zip(_FOUND, numbers, strict=True)}
 
     def _numbered(self, batch: pa.RecordBatch, *, opened: bool = True) -> Groups:
         """The group of each row; new keys are recorded, and opened if asked for."""
         first, names = len(self._index), batch.schema.names
         key = batch["route_key"] if "route_key" in names else batch[self._keys[0]].cast(pa.binary())
-        groups, new_rows = self._index.number(key)
+        groups, new_rows = self._index.number(in_part(batch["part"], key) if "part" in names else key)
         if len(new_rows):
             own = [*_labels(names, self._at_rest), *self._keys]
             self._labels.append(batch.select(own).take(pa.array(new_rows)))
+            texts = key.take(pa.array(new_rows)).cast(pa.string(), safe=False)
+            self._texts.append(texts)
         if len(new_rows) and opened:
-            texts = self._index.keys.slice(first).cast(pa.string(), safe=False)
             for call, accumulator in zip(self._calls, self._accumulators, strict=True):
                 with self._setup.running():
                     guarded(call, "open_keys", accumulator, partial(accumulator.open_keys, texts, first), self._text_of)
-            if self._states:
+            if self._found:
                 self._find_states(batch["task"][0].as_py(), first)
         return groups
 
     def _find_states(self, task: int, first: int) -> None:
         """Let new keys, numbered from ``first``, go on from their states of earlier stages."""
-        for positions, states in self._states.of(task, self._index.keys.slice(first)) if self._states else ():
+        for positions, states in self._found.of(task, self._index.keys.slice(first)) if self._found else ():
             self._restore(states, positions + first, len(self._index))
 
     def _restore(self, batch: pa.RecordBatch, groups: Groups, total: int) -> None:
@@ -289,8 +308,28 @@ class _Reduction:
 
             guarded(call, "update", acc, partial(acc.update, values, groups, total), self._text_of, groups, alone)
 
-    def _state_of(self, call: PythonCall, accumulator: GroupsAccumulator) -> pa.Array:
-        total = len(self._index)
+    def _states(self, total: int) -> dict[str, pa.Array]:
+        pairs = zip(self._calls, self._accumulators, strict=True)
+        return {call.state: self._state_of(call, accumulator, total) for call, accumulator in pairs}
+
+    def _results(self, total: int, split: frozenset[str]) -> dict[str, pa.Array]:
+        """Results of whole keys and states of all others. States are not made if all keys are whole."""
+        texts = self._index.keys
+        listed = pa.array([key.encode() for key in split], texts.type)
+        parts = pc.or_(pc.is_null(texts), pc.is_in(texts, listed)).to_numpy(zero_copy_only=False)
+        if parts.any():
+            made = {name: _only(states, parts) for name, states in self._states(total).items()}
+        else:
+            made = {call.state: pa.nulls(total, call.types.state) for call in self._calls}
+        made["whole"] = pa.array(~parts)
+        for call, accumulator in zip(self._calls, self._accumulators, strict=True):
+            with self._watch.running():
+                found = guarded(call, "evaluate", accumulator, accumulator.evaluate, self._text_of)
+            found = checked(call, found, call.types.result, total, "result")
+            made[call.result] = _only(found, ~parts) if parts.any() else found
+        return made
+
+    def _state_of(self, call: PythonCall, accumulator: GroupsAccumulator, total: int) -> pa.Array:
         opened = total if self._opened is None else self._opened
         if not opened:
             return pa.nulls(total, call.types.state)
@@ -301,8 +340,19 @@ class _Reduction:
         return states if opened == total else pa.concat_arrays([states, pa.nulls(total - opened, call.types.state)])
 
     def _text_of(self, group: int) -> str | None:
-        known = self._index.keys
-        return known.slice(group, 1).cast(pa.string(), safe=False)[0].as_py() if group < len(known) else None
+        return pa.chunked_array(self._texts)[group].as_py() if group < len(self._index) else None
+
+
+def in_part(part: pa.Array, key: pa.Array) -> pa.Array:
+    """A text that tells a key in one part of a window from the same key in another part, and null from any key."""
+    prefix = part.cast(pa.string()).cast(pa.binary())
+    joined = pc.binary_join_element_wise(prefix, key.cast(pa.binary()), pa.scalar(b"/", pa.binary()))
+    return pc.if_else(key.is_valid(), joined, prefix)
+
+
+def _only(values: pa.Array, where: npt.NDArray[np.bool_]) -> pa.Array:
+    """The values in some places, and null in all others."""
+    return values.take(pa.array(np.arange(len(values)), mask=~where))
 
 
 def _in_first_row(value: float, rows: int, kind: pa.DataType | None = None) -> pa.Array:

@@ -13,8 +13,8 @@ from skewless.documents.job import Job
 from skewless.documents.stage_report import Histogram, StageReport
 
 #: Seconds of a stage that are assumed not to depend on its rows, until stages of different sizes were measured: a stage
-#: of a handful of rows in a warm session takes about so long. A low guess means more stages.
-USUAL_OVERHEAD_SECONDS = 1.5
+#: of a handful of rows takes so long in a warm session, and at most about so long in a cold one on two cores.
+USUAL_OVERHEAD_SECONDS, MOST_OVERHEAD_SECONDS = 1.5, 20.0
 #: Seconds that one core takes to send a raw row through the exchange, and back from it in order. Only
 #: the ratio of the three matters; measured with pyspark 4.3 over Parquet (benchmarks B1 and B3).
 ROW_SECONDS = 6e-7
@@ -39,9 +39,11 @@ class StageCost(NamedTuple):
 def stage_cost(job: Job, reports: Sequence[StageReport]) -> StageCost:
     """The cost of the next stage, from the spec or from what was measured.
 
-    The first stages of a session are slow for reasons that do not come again, so the line fitted through the stages
-    may even fall. Then only the last stage counts, with the usual overhead. If the tasks' own times were measured,
-    the rest of the stage's time is overhead, and nothing is fitted.
+    If the tasks' own times were measured, the rest of the stage's time is overhead, and nothing is fitted. Otherwise
+    one stage cannot tell the two apart. A row costs at most what the last stage leaves for it beside the usual
+    overhead. It costs at least what the stage leaves beside the overhead of a cold session, what any row costs in
+    Spark, and what the line fitted through the stages says, which a cold first stage makes too flat. The mean of all
+    costs between is taken, each order of magnitude being as likely: ``(most - least) / ln(most / least)``.
 
     Args:
         job: its spec may say what a stage costs.
@@ -62,10 +64,11 @@ def stage_cost(job: Job, reports: Sequence[StageReport]) -> StageCost:
     if busy and len(busy) == len(loads):
         work = makespan(np.array(busy), parallelism)
         return StageCost(max(0.0, last_seconds - work), work / last_rows)
-    per_row = max(0.0, last_seconds - USUAL_OVERHEAD_SECONDS) / last_rows
-    if len(reports) > 1 and np.ptp(rows) > 0:
-        slope = float(np.cov(rows, seconds, bias=True)[0, 1] / rows.var())
-        per_row = max(per_row, slope)
+    most, left = (max(0.0, last_seconds - one) / last_rows for one in (USUAL_OVERHEAD_SECONDS, MOST_OVERHEAD_SECONDS))
+    varied = len(reports) > 1 and np.ptp(rows) > 0
+    slope = float(np.cov(rows, seconds, bias=True)[0, 1] / rows.var()) if varied else 0.0
+    least = max(ROW_SECONDS, left, slope)
+    per_row = (most - least) / math.log(most / least) if most > least else max(most, slope)
     return StageCost(max(0.0, last_seconds - per_row * last_rows), per_row)
 
 

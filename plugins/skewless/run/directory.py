@@ -21,8 +21,9 @@ from collections.abc import Callable, Sequence
 from skewless.documents.commit import StepCommit
 from skewless.documents.decision import Decision
 from skewless.documents.job import Job
+from skewless.documents.ledger import PartLine, PartLines
 from skewless.documents.quality import QualityReport
-from skewless.documents.stage_report import StageReport
+from skewless.documents.stage_report import ReportWithoutTails, StageReport
 from skewless.errors import RunDirectoryError
 from skewless.routing.plan import RoutingPlan
 from skewless.run.attempt import DOCUMENT, MANIFEST, Attempt, Fence, commit_path
@@ -35,6 +36,7 @@ Planner = Callable[[Job, RoutingPlan, StageReport, Sequence[StageReport]], Decis
 SPEC_DOCUMENT = "spec.json"
 STAGE_REPORT = "report.json"
 QUALITY_REPORT = "result.json"
+PART_LINES = "parts.json"
 
 RESULT_STEP = "result"
 QUALITY_STEP = "quality"
@@ -127,10 +129,15 @@ class RunDirectory(Storage):
         """The reports of all committed stages, by stage."""
         return [self.report(stage) for stage in range(self.committed_stages())]
 
-    def report(self, stage: int) -> StageReport:
-        """The report of a committed stage."""
+    def report(self, stage: int, *, tails: bool = True) -> StageReport:
+        """The report of a committed stage.
+
+        Args:
+            stage: its number.
+            tails: whether its counts by slot are wanted; there may be millions.
+        """
         commit = self.committed(stage_step(stage))
-        report = self.committed_document(commit, STAGE_REPORT, StageReport)
+        report = self.committed_document(commit, STAGE_REPORT, StageReport if tails else ReportWithoutTails)
         name = f"{commit.step}/attempts/{commit.attempt}/{STAGE_REPORT}"
         self.require_its_own(name, f"the report of stage {stage}", report.stage == stage, f"that of {report.stage}")
         return report
@@ -139,6 +146,12 @@ class RunDirectory(Storage):
         """The committed verdict on the result, if there is one."""
         commit = self.commit_of(QUALITY_STEP)
         return self.committed_document(commit, QUALITY_REPORT, QualityReport) if commit else None
+
+    def part_lines(self) -> tuple[PartLine, ...]:
+        """The ledger lines of the parts of a window, once the result is committed; none without a window."""
+        if self.job().window is None or (commit := self.commit_of(RESULT_STEP)) is None:
+            return ()
+        return self.committed_document(commit, PART_LINES, PartLines).parts
 
     def committed_document(self, commit: StepCommit, name: str, kind: type[Doc]) -> Doc:
         """Read a document that a commit lists.

@@ -14,6 +14,7 @@ from skewless.documents.stage_report import Histogram, StageReport, TaskLoad
 from skewless.run.certificate import StageFigures, stage_certificate, stage_figures
 from skewless.run.directory import RunDirectory, stage_step
 from skewless_airflow.web.run_folders import stamp
+from skewless_airflow.web.views.decision import read_plan
 from skewless_airflow.web.views.job import whole_job
 
 #: How many tasks and keys a page names; all others are added up.
@@ -103,14 +104,14 @@ def read_stage(run: RunDirectory, stage: int) -> StageView | None:
 @lru_cache(maxsize=1024)
 def _view(location: str, stage: int, _mark: str) -> StageView:
     run = RunDirectory(location)
-    job, report = whole_job(run), run.report(stage)
+    job, report, plan = whole_job(run), run.report(stage, tails=False), read_plan(run, stage)
     loads = _loads(report)
     queued = np.array([load.queued for load in loads], dtype=np.float64)
     fair = float(queued.mean()) if len(queued) else 0.0
     largest, rest = _largest(loads)
     return StageView(
         stage=stage,
-        engine=run.plan(stage).engine,
+        engine=plan.engine if plan else "",
         waves=report.waves,
         admitted=report.admitted_rows,
         backlog_in=report.backlog_in_rows,

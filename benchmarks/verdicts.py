@@ -1,10 +1,11 @@
-"""What a row was meant to show, and whether it does."""
+"""What a benchmark was meant to show, and whether it does."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
 
 #: Figures (medians) by cell and peer.
 Medians = Mapping[tuple[str, str], Mapping[str, float]]
@@ -41,6 +42,11 @@ class Verdict:
         side = "at least" if self.at_least else "at most"
         came = "not measured" if self.figure is None else f"{self.figure:.3g}"
         return f"{'met' if self.met else 'MISSED'}: {self.cell}: {self.aim}, {side} {self.limit:g}; {came}"
+
+
+def as_documents(verdicts: Iterable[Verdict]) -> list[dict[str, Any]]:
+    """The verdicts as the documents of results have them."""
+    return [{**asdict(one), "met": one.met, "words": one.words} for one in verdicts]
 
 
 def ratio(medians: Medians, cell: str, over: str, under: str, figure: str = "wall_seconds") -> float | None:
