@@ -304,6 +304,7 @@ def _store_with(folder: Path, days: int, age: dt.timedelta, shapes: dict[str, st
             path = f"states/attempts/{day}-{number}/x.parquet"
             Path(store.path(path)).parent.mkdir(parents=True)
             Path(store.path(path)).write_bytes(b"x")
+            Path(store.path(path)).with_name(".x.parquet.crc").write_bytes(b"y")
             files.append(CommittedFile(kind="standing", path=path, rows=1, size_bytes=1, checksum="0" * 64))
             part = f"2026-11-{day + 1:02d}"
             seen = SeenFile(path="a", size_bytes=number, ranks=(0,))
@@ -329,7 +330,9 @@ def test_a_prune_leaves_what_a_window_or_a_run_may_need(tmp_path: Path) -> None:
         "parts/2026-11-01/versions/0002.json",
         "parts/2026-11-02/versions/0001.json",
         "parts/2026-11-03/versions/0001.json",
+        "states/attempts/0-1/.x.parquet.crc",
         "states/attempts/0-1/x.parquet",
+        "states/attempts/0-2/.x.parquet.crc",
         "states/attempts/0-2/x.parquet",
     ]
     remove_states(str(tmp_path), doomed)
