@@ -22,7 +22,7 @@ from skewless.run.attempt import Attempt
 from skewless.run.directory import RunDirectory
 from skewless_spark.session.planning import planned_once
 from skewless_spark.states.columns import JobColumns
-from skewless_spark.states.committed_files import SCHEMA_NOTE, noted_schema, parquet_of
+from skewless_spark.states.committed_files import SCHEMA_NOTE, damaged, noted_schema, parquet_of
 from skewless_spark.states.results import WHOLE, own_names
 
 #: Where an attempt at the merge writes the result; and, before that, the results of keys with several states.
@@ -46,11 +46,10 @@ def can_be_copied(run: RunDirectory, files: Sequence[CommittedFile], columns: Jo
     own = own_names(columns)
     with run.fs.open(f"{run.root}/{files[0].path}", "rb") as opened:
         parquet = parquet_of(opened)
-        kind = pa.schema([parquet.schema_arrow.field(name).with_name(own[name]) for name in own])
         probe = io.BytesIO()
-        with _writer(probe, kind, parquet.metadata):
+        with _writer(probe, _published(parquet, own), parquet.metadata):
             pass
-        return _leaves(pq.ParquetFile(probe).schema) == _leaves(parquet.schema, own)
+        return _leaves(pq.ParquetFile(probe), {name: name for name in own.values()}) == _leaves(parquet, own)
 
 
 def write_copies(
@@ -75,7 +74,7 @@ def write_copies(
         ``rows``, the input rows that the results stand for, and ``keys``, the number of results.
 
     Raises:
-        RunDirectoryError: a file is not the one that was committed.
+        RunDirectoryError: a file is not the one that was committed, or is damaged.
     """
     with ThreadPoolExecutor(max_workers=8) as pool:
         list(pool.map(run.verify, files))
@@ -103,8 +102,7 @@ def _copy(
     rows = keys = 0
     with fs.open(sources[0], "rb") as opened:
         like = parquet_of(opened)
-        kind = pa.schema([like.schema_arrow.field(name).with_name(own[name]) for name in own])
-        footer = like.metadata
+        kind, footer = _published(like, own), like.metadata
     with fs.open(target, "wb") as out, _writer(out, kind, footer) as writer:
         writer.add_key_value_metadata(notes)
         for batch in _batches(fs, sources, own):
@@ -117,11 +115,19 @@ def _copy(
 
 def _batches(fs: Any, sources: Sequence[str], own: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
     for source in sources:
-        with fs.open(source, "rb") as opened:
-            parquet = parquet_of(opened)
-            flags = [WHOLE] if WHOLE in parquet.schema_arrow.names else []  # all keys are whole that were merged
-            for batch in parquet.iter_batches(_BATCH_ROWS, columns=[*own, "rows", *flags]):
-                yield batch.filter(batch[WHOLE]) if flags else batch
+        try:
+            with fs.open(source, "rb") as opened:
+                parquet = parquet_of(opened)
+                flags = [WHOLE] if WHOLE in parquet.schema_arrow.names else []  # all keys are whole that were merged
+                for batch in parquet.iter_batches(_BATCH_ROWS, columns=[*own, "rows", *flags]):
+                    yield batch.filter(batch[WHOLE]) if flags else batch
+        except (OSError, pa.ArrowException) as err:
+            raise damaged(source, err) from err
+
+
+def _published(like: pq.ParquetFile, own: Mapping[str, str]) -> pa.Schema:
+    """The published columns. All may be null, as those that Spark reads from files."""
+    return pa.schema([like.schema_arrow.field(name).with_name(own[name]).with_nullable(True) for name in own])
 
 
 def _writer(target: Any, kind: pa.Schema, footer: pq.FileMetaData) -> pq.ParquetWriter:
@@ -133,19 +139,18 @@ def _writer(target: Any, kind: pa.Schema, footer: pq.FileMetaData) -> pq.Parquet
     )  # fmt: skip
 
 
-def _leaves(schema: pq.ParquetSchema, own: Mapping[str, str] | None = None) -> list[tuple[object, ...]]:
-    """What a reader sees of the columns of a Parquet file, in the order of their names."""
-    found = []
-    for number in range(len(schema)):
-        leaf = schema.column(number)
-        first, dot, rest = leaf.path.partition(".")
-        if own is None or first in own:
-            name = first if own is None else own[first]
-            found.append((
-                name + dot + rest, leaf.physical_type, leaf.length, str(leaf.logical_type), leaf.max_definition_level,
-                leaf.max_repetition_level,
-            ))  # fmt: skip
-    return sorted(found, key=str)
+def _leaves(parquet: pq.ParquetFile, own: Mapping[str, str]) -> set[tuple[object, ...]]:
+    """How the published columns lie in a Parquet file, whether or not one as a whole may be null."""
+    found = set[tuple[object, ...]]()
+    for number in range(len(parquet.schema)):
+        leaf = parquet.schema.column(number)
+        # A dot may be part of the name of a key column, or come before the parts of a nested column.
+        name = next((name for name in own if f"{leaf.path}.".startswith(f"{name}.")), None)
+        if name is not None:
+            path, nullable = own[name] + leaf.path[len(name) :], parquet.schema_arrow.field(name).nullable
+            levels = (leaf.max_definition_level - nullable, leaf.max_repetition_level)
+            found.add((path, leaf.physical_type, leaf.length, str(leaf.logical_type), *levels))
+    return found
 
 
 def _notes(noted: StructType | None, own: Mapping[str, str]) -> dict[bytes, bytes]:
@@ -154,7 +159,7 @@ def _notes(noted: StructType | None, own: Mapping[str, str]) -> dict[bytes, byte
         return {}
     fields = {field.name: field for field in noted}
     columns = [
-        StructField(name, fields[number].dataType, fields[number].nullable, fields[number].metadata)
+        StructField(name, fields[number].dataType, nullable=True, metadata=fields[number].metadata)
         for number, name in own.items()
     ]
     return {SCHEMA_NOTE: StructType(columns).json().encode()}

@@ -15,13 +15,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from skewless.documents.commit import CommittedFile
-from skewless.errors import RunDirectoryError
 from skewless.run.directory import RunDirectory
 from skewless_spark.aggregates.key_text import has_arrow_text
 from skewless_spark.stage.reduction import COUNTS, SLOT
 from skewless_spark.stage.routing import TASK
 from skewless_spark.states.columns import JobColumns
-from skewless_spark.states.committed_files import BACKLOG, parquet_of
+from skewless_spark.states.committed_files import BACKLOG, damaged, parquet_of
 from skewless_spark.states.results import WHOLE
 
 #: The driver reads the keys of at most this many states, from all stages of a run together, and at most this many bytes
@@ -32,8 +31,6 @@ MOST_KEY_BYTES = 1 << 26
 #: States that are read at a time, some megabytes of counts.
 _BATCH_STATES = 1 << 18
 SECONDS = ("key_seconds", "task_seconds", "setup_seconds")
-#: What Arrow says of a page whose bytes are not those that its checksum was made of.
-_FLIPPED = "CRC checksum verification failed"
 _SUMMED = (*COUNTS, "python_rows", *SECONDS)
 
 
@@ -66,13 +63,7 @@ class CountsRead:
         try:
             self._take(file, parquet)
         except (OSError, pa.ArrowException) as err:
-            flipped = _FLIPPED in str(err)
-            wanted, came = (
-                ("the bytes that were written", "others, by its checksum")
-                if flipped
-                else ("bytes that can be read", str(err).partition("\n")[0][:200])
-            )
-            raise RunDirectoryError(self._run.path(file.path), wanted, came, "restore it from a copy") from err
+            raise damaged(self._run.path(file.path), err) from err
 
     def _take(self, file: CommittedFile, parquet: pq.ParquetFile) -> None:
         kept = self._has_room(file, parquet.metadata)

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from skewless.documents.commit import CommittedFile
+from skewless.errors import RunDirectoryError
 from skewless.run.attempt import Attempt
 from skewless.run.storage import Storage
 from skewless_spark.sources import literally
@@ -24,6 +25,9 @@ SCHEMA_NOTE = b"org.apache.spark.sql.parquet.row.metadata"
 NATIVE, PYTHON, EVALUATED, BACKLOG = "native", "python", "evaluated", "backlog"
 RESULT, PUBLISHED = "result", "published"
 
+
+#: What Arrow says of a page whose bytes are not those that its checksum was made of.
+_FLIPPED = "CRC checksum verification failed"
 
 #: Takes a file that was just written, while it is open.
 Reader = Callable[[CommittedFile, pq.ParquetFile], None]
@@ -58,6 +62,16 @@ def written(
 def parquet_of(opened: Any) -> pq.ParquetFile:
     """A Parquet file of ours, by its open file: checksums of pages are checked, and times are in microseconds."""
     return pq.ParquetFile(opened, page_checksum_verification=True, coerce_int96_timestamp_unit="us")
+
+
+def damaged(path: str, err: Exception) -> RunDirectoryError:
+    """The error for a committed file that Arrow could not read."""
+    wanted, came = (
+        ("the bytes that were written", "others, by its checksum")
+        if _FLIPPED in str(err)
+        else ("bytes that can be read", str(err).partition("\n")[0][:200])
+    )
+    return RunDirectoryError(path, wanted, came, "restore it from a copy")
 
 
 def counting(files: Sequence[CommittedFile]) -> list[CommittedFile]:

@@ -106,7 +106,7 @@ class JobSpec(Document):
         default=256,
         ge=1,
         le=2047,
-        description="A state of a Python aggregate may be so large, in MiB; more ends the run.",
+        description="A state of a Python aggregate that is written may be so large, in MiB; more ends the run.",
         examples=[1024],
     )
     mode: Literal["run", "observe"] = Field(
