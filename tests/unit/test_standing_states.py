@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
+import os
 from collections.abc import Sequence
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
+import yaml
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from skewless.documents.commit import CommittedFile
-from skewless.documents.job import Unit
+from skewless.documents.job import STATE_FORM, Unit
 from skewless.documents.window import JobWindow, PartVersion, SeenFile
+from skewless.errors import SpecError
 from skewless.spec.part import Part, parts_until
+from skewless.spec.reading import parse_spec
 from skewless.standing.changes import RANK_END, FoundFile, rank_runs, ranks_between
+from skewless.standing.fingerprint import Fingerprint, fingerprint_of
 from skewless.standing.parts import next_version, plan_part
-from skewless.standing.store import StatesStore
+from skewless.standing.retention import StatesLimits, doomed_states, held_parts, remove_states
+from skewless.standing.store import StatesStore, open_states, why_anew
 
 DAYS = [dt.date(2026, 11, 1) + dt.timedelta(days=day) for day in range(4)]
 NAMES = ["a", "b", "c", "d"]
@@ -115,7 +122,7 @@ class Nights(RuleBasedStateMachine):
             planned, of_part = plan_part(part, found, known, cut, difference, len(units))
             parts.append(planned)
             units += of_part
-        window = JobWindow(store=str(store), fingerprint=str(self.spec), parts=tuple(parts))
+        window = JobWindow(store=str(store), fingerprint=str(self.spec), shapes={}, parts=tuple(parts))
         self.pending.append(Pending(f"run{next(self._runs)}", pinned, window, tuple(units), store))
 
     @precondition(lambda self: self.pending)
@@ -200,3 +207,160 @@ def test_a_late_file_is_placed_between_its_neighbours_until_there_is_no_room() -
     assert ranks_between(known, [("zz", 3)]) == {"zz": (768, 1024, 1280)}
     full = SeenFile(path="a", size_bytes=1, ranks=(RANK_END - 1,))
     assert ranks_between([full], [("b", 1)]) is None
+
+
+SPEC: dict[str, Any] = {
+    "name": "visits",
+    "input": {"path": "/lake/visits/date={date}"},
+    "window": 28,
+    "key": "page",
+    "aggregates": {"n": "count"},
+    "output": {"path": "marts/visits"},
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        (
+            {"input": {"path": "/lake/visits"}},
+            "input.parts: a window is made of parts, but got the path '/lake/visits'",
+        ),
+        (
+            {"input": {"path": "/lake/{date:%Y-%m}"}},
+            "but got '/lake/{date:%Y-%m}', which is the same for 2024-01-01 and for 2024-01-02",
+        ),
+        (
+            {"input": {"path": "/lake/{date:%m-%d}"}},
+            "but got '/lake/{date:%m-%d}', which is the same for 2024-01-01 and for 2025-01-01",
+        ),
+        (
+            {"input": {"path": "/lake/{date}"}, "schedule": {"hour": "previous"}},
+            "expected {hour} in input.path, or the partition column in input.parts",
+        ),
+        (
+            {"input": {"path": "/lake/{hour}"}, "schedule": {"hour": "previous"}},
+            "but got '/lake/{hour}', which is the same for 2024-01-01, hour 00 and for 2024-01-02, hour 00",
+        ),
+        ({"states": {"keep": 7}}, "expected states.keep of at least the window, 28, but got 7"),
+        ({"window": None, "late": "fail"}, "expected late only with a window, but got no window"),
+        ({"input": {"table": "lake.visits"}}, "expected input.path with a window"),
+        ({"state": "forward"}, "expected state: merge with a window, but got state: forward"),
+        ({"output": {"path": "marts/{date}"}}, "expected states.path, as output.path differs from part to part"),
+    ],
+    ids=[
+        "no parts",
+        "one path",
+        "one path a year",
+        "hours by day",
+        "one hour",
+        "keep",
+        "late",
+        "table",
+        "order",
+        "output",
+    ],
+)
+def test_a_window_that_cannot_be_is_one_sentence(changed: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(SpecError) as refused:
+        parse_spec(yaml.safe_dump({**SPEC, **changed}))
+    assert sentence in str(refused.value)
+
+
+def test_a_changed_fingerprint_says_what_changed(tmp_path: Path) -> None:
+    spec = parse_spec(yaml.safe_dump(SPEC))
+    summed = {**SPEC, "aggregates": {"n": {"function": "sum", "column": "ms"}}}
+    first = fingerprint_of(spec, {"page": "string"}, {"count": "0"}, "4.3.0")
+    assert first.shapes["the form of states"] == str(STATE_FORM)
+    assert why_anew(str(tmp_path), first) == "no states were kept before"
+    open_states(str(tmp_path), first).begin(first)
+    changes = {
+        "aggregate 'n'": fingerprint_of(
+            parse_spec(yaml.safe_dump(summed)), {"page": "string"}, {"count": "0"}, "4.3.0"
+        ),
+        "the type of column 'page'": fingerprint_of(spec, {"page": "int"}, {"count": "0"}, "4.3.0"),
+        "the code of 'count'": fingerprint_of(spec, {"page": "string"}, {"count": "1"}, "4.3.0"),
+        "the version of Spark": fingerprint_of(spec, {"page": "string"}, {"count": "0"}, "4.4.0"),
+    }
+    for what, other in changes.items():
+        assert other.name != first.name
+        assert why_anew(str(tmp_path), other) == f"its states begin anew, as this changed: {what}"
+    # What shapes no state: where the result goes, how rows are routed, how many parts there are.
+    alike = {**SPEC, "window": 7, "output": {"path": "elsewhere"}, "routing": {"reducers": 9}, "quality": {}}
+    assert fingerprint_of(parse_spec(yaml.safe_dump(alike)), {"page": "string"}, {"count": "0"}, "4.3.0") == first
+
+
+NOW = dt.datetime(2026, 12, 1, tzinfo=dt.UTC)
+
+
+def _store_with(folder: Path, days: int, age: dt.timedelta, shapes: dict[str, str] | None = None) -> StatesStore:
+    """Two versions of each day, the first with a file of states, the second with that and one more."""
+    fingerprint = Fingerprint(shapes=shapes or {})
+    store = open_states(str(folder), fingerprint)
+    store.begin(fingerprint)
+    for day in range(days):
+        files = []
+        for number in (1, 2):
+            path = f"states/attempts/{day}-{number}/x.parquet"
+            Path(store.path(path)).parent.mkdir(parents=True)
+            Path(store.path(path)).write_bytes(b"x")
+            files.append(CommittedFile(kind="standing", path=path, rows=1, size_bytes=1, checksum="0" * 64))
+            part = f"2026-11-{day + 1:02d}"
+            seen = SeenFile(path="a", size_bytes=number, ranks=(0,))
+            kept = tuple(files[-1:]) if day == 0 else tuple(files)  # the first day is reduced anew
+            store.commit(
+                PartVersion(
+                    part=part, fingerprint=fingerprint.name, run=f"r{number}", files=(seen,), rows=1, states=kept
+                )
+            )
+    for written in Path(str(store)).rglob("*"):
+        os.utime(written, ((NOW - age).timestamp(),) * 2)
+    return store
+
+
+def test_a_prune_leaves_what_a_window_or_a_run_may_need(tmp_path: Path) -> None:
+    store = _store_with(tmp_path, 3, dt.timedelta(days=10))
+    limits = StatesLimits(parts=2)
+    assert doomed_states(str(tmp_path), NOW - dt.timedelta(days=8), limits) == []
+    doomed = doomed_states(str(tmp_path), NOW, limits)
+    below = sorted(one.path.removeprefix(f"{store.root}/") for one in doomed)
+    assert below == [
+        "parts/2026-11-01/versions/0001.json",
+        "parts/2026-11-01/versions/0002.json",
+        "parts/2026-11-02/versions/0001.json",
+        "parts/2026-11-03/versions/0001.json",
+        "states/attempts/0-1/x.parquet",
+        "states/attempts/0-2/x.parquet",
+    ]
+    remove_states(str(tmp_path), doomed)
+    remove_states(str(tmp_path), doomed)
+    assert [(one.part, one.newest, one.versions) for one in held_parts(str(tmp_path))] == [
+        ("2026-11-02", 2, 1), ("2026-11-03", 2, 1)
+    ]  # fmt: skip
+    for part in ("2026-11-02", "2026-11-03"):
+        newest, faults = store.newest(part)
+        assert newest is not None
+        assert newest.number == 2
+        assert not faults
+
+
+def test_states_of_another_fingerprint_go_when_nothing_was_added_to_them_for_a_month(tmp_path: Path) -> None:
+    old = _store_with(tmp_path, 2, dt.timedelta(days=40), {"the key": "a"})
+    new = _store_with(tmp_path, 2, dt.timedelta(days=20), {"the key": "b"})
+    remove_states(str(tmp_path), doomed_states(str(tmp_path), NOW, StatesLimits(parts=9)))
+    assert old.parts() == ["2026-11-01", "2026-11-02"]
+    assert [old.numbers(part) for part in old.parts()] == [[], []]
+    assert [new.numbers(part) for part in new.parts()] == [[2], [2]]
+
+
+def test_a_version_that_is_damaged_is_passed_over_and_keeps_all_files(tmp_path: Path) -> None:
+    store = _store_with(tmp_path, 1, dt.timedelta(days=10))
+    damaged = Path(store.path("parts/2026-11-01/versions/0002.json"))
+    damaged.write_bytes(damaged.read_bytes()[:-9])
+    newest, faults = store.newest("2026-11-01")
+    assert newest is not None
+    assert newest.number == 1
+    assert "version 2 cannot be used" in faults[0]
+    assert all("states/" not in one.path for one in doomed_states(str(tmp_path), NOW, StatesLimits(parts=1)))
+    Path(store.path(newest.version.states[0].path)).unlink()
+    assert store.newest("2026-11-01")[0] is None

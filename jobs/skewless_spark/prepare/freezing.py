@@ -86,7 +86,7 @@ def freeze(spec: JobSpec, date: dt.date, root: str, where: str, *, hour: str | N
     column_types = {column: types[column] for column in arguments if column not in spec.key}
     window, units = None, listing.units
     if of_parts is not None:
-        window, units = of_parts.changes(key_types | column_types, root, output_path)
+        window, units = of_parts.changes(key_types | column_types, root)
     job = Job(
         spec=spec,
         date=part.date,

@@ -40,7 +40,7 @@ from skewless_spark.sources.identity import Identity, listed_identity, verdict
 from skewless_spark.sources.in_threads import in_threads
 
 #: What could serve in place of an aggregate whose states cannot be merged.
-_INSTEAD = {"exact_median": "approx_percentile"}
+_INSTEAD = {"exact_median": "approx_percentile", "latest": "last"}
 
 
 def check_window(spec: JobSpec, where: str) -> None:
@@ -55,13 +55,13 @@ def check_window(spec: JobSpec, where: str) -> None:
         definition, at = REGISTRY[call.function], f"{where}, aggregate {name!r}"
         if not definition.mergeable:
             serves = _INSTEAD.get(call.function, "")
-            hint = f"{serves} could serve" if serves else "leave out the window, or take another aggregate"
+            hint = f"{serves} could serve" if serves else "leave out the window: no state goes on from part to part yet"
             raise SpecError(at, "an aggregate whose states can be merged, with a window", repr(call.function), hint)
         if definition.ordered:
             raise SpecError(
                 at, "an aggregate that needs no order, with a window",
                 f"{call.function!r}, which sees its rows in order",
-                "leave out the window: states that go on from the part before are not built yet",
+                "leave out the window: no state goes on from part to part yet",
             )  # fmt: skip
 
 
@@ -142,20 +142,19 @@ class WindowInput:
         source = listing.source.model_copy(update={"partition_columns": self.partitions})
         return Listing(listing.units, source)
 
-    def changes(self, types: Mapping[str, str], root: str, output_path: str) -> tuple[JobWindow, tuple[Unit, ...]]:
+    def changes(self, types: Mapping[str, str], root: str) -> tuple[JobWindow, tuple[Unit, ...]]:
         """Compare each part with its states; the window of the job, and the units that are to be reduced.
 
         Args:
             types: Spark SQL type of each column that is a key or an argument.
             root: where relative paths start.
-            output_path: the resolved folder of the result.
 
         Raises:
             InputError: a file has other columns; or an older part changed, and the spec does not allow it.
         """
         spec = self.spec
         fingerprint = fingerprint_of(spec, types, _code_of(spec), pyspark.__version__)
-        location = states_location(spec, output_path, root)
+        location = states_location(spec, root)
         store = open_states(location, fingerprint)
         parts, units = [], list[Unit]()
         for one in self.parts:
@@ -164,7 +163,12 @@ class WindowInput:
             units += of_part
         begins = "" if store.parts() else why_anew(location, fingerprint)
         window = JobWindow(
-            store=str(store), fingerprint=fingerprint.name, parts=tuple(parts), missing=self.missing, begins=begins
+            store=str(store),
+            fingerprint=fingerprint.name,
+            shapes=fingerprint.shapes,
+            parts=tuple(parts),
+            missing=self.missing,
+            begins=begins,
         )
         return window, tuple(units)
 
@@ -209,11 +213,13 @@ class WindowInput:
         return listing.units
 
 
-def states_location(spec: JobSpec, output_path: str, root: str) -> str:
-    """The folder of all states of a job."""
+def states_location(spec: JobSpec, root: str) -> str:
+    """The folder of all states of a job, whatever part a run computes."""
     given = spec.states.path if spec.states else None
-    folder = resolved(given, root, "field states.path") if given else str(beside(output_path) / "states")
-    return posixpath.join(folder, spec.name)
+    if given:
+        return posixpath.join(resolved(given, root, "field states.path"), spec.name)
+    output = resolved(spec.output.path, root, "field output.path")
+    return str(beside(output) / "states" / spec.name)
 
 
 def _by_path(spec: JobSpec, part: Part, root: str, where: str) -> _PartFiles:

@@ -63,7 +63,7 @@ def validate(spark: SparkSession, run: RunDirectory) -> QualityReport:
 
 def _validate(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> QualityReport:
     job, result = run.job(), run.committed(RESULT_STEP)
-    ledger = balance(job, run.reports(), state_rows=result.count("rows"))
+    ledger = balance(job, run.reports(), state_rows=result.count("rows"), parts=run.part_lines())
     own = build_expectations(job.spec, "job.json")
     context = _context()
     about_ledger = _verdicts(_ledger_batch(context, ledger), _ledger_expectations(ledger))

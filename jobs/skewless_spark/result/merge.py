@@ -78,7 +78,7 @@ def _merge(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> StepC
             results = _results(states, columns)
         else:
             merged = _merged(_in_key_order(states, columns), columns)
-            versions = keep_states(run, columns, attempt.ident, merged, processed)
+            versions = keep_states(run, columns, attempt, merged, processed)
             processed += job.window.unchanged_rows
             over = over_window(spark, columns, versions)
             results = _evaluated(merged if over is None else over, columns)

@@ -17,10 +17,12 @@ from pyspark.sql import functions as F
 
 from skewless.documents.commit import CommittedFile
 from skewless.documents.job import Job
+from skewless.documents.ledger import PartLine, PartLines
 from skewless.documents.window import JobWindow, PartVersion, WindowPart
 from skewless.errors import LedgerError
 from skewless.run.attempt import Attempt
-from skewless.run.directory import RunDirectory
+from skewless.run.directory import PART_LINES, RunDirectory
+from skewless.standing.fingerprint import Fingerprint
 from skewless.standing.parts import next_version
 from skewless.standing.store import STATES_STEP, StatesStore
 from skewless_spark.states.columns import PART, JobColumns
@@ -32,13 +34,17 @@ _STANDING = "standing"
 _DATA = "data"
 
 
-def keep_states(run: RunDirectory, columns: JobColumns, ident: str, merged: DataFrame, rows: int) -> list[PartVersion]:
+def keep_states(
+    run: RunDirectory, columns: JobColumns, attempt: Attempt, merged: DataFrame, rows: int
+) -> list[PartVersion]:
     """Write tonight's states into the store, and commit a version of each part that has some.
+
+    The attempt gets a document with the rows of each part.
 
     Args:
         run: the run directory.
         columns: of a job with a window.
-        ident: names this attempt's files.
+        attempt: at the result.
         merged: the states of the stages, one row for each part and key.
         rows: the rows that they stand for.
 
@@ -51,13 +57,20 @@ def keep_states(run: RunDirectory, columns: JobColumns, ident: str, merged: Data
     job = columns.job
     window: JobWindow = job.window  # type: ignore[assignment]
     store = StatesStore(window.store)
-    made = _written(store, ident, columns, merged) if rows else {}
+    store.begin(Fingerprint(shapes=window.shapes))
+    made = _written(store, attempt.ident, columns, merged) if rows else {}
     _require_all(job, made, rows)
-    versions = []
+    versions, lines = [], []
     for at, part in enumerate(window.parts):
         files, count = made.get(at, ([], 0))
         version = next_version(window, part, str(run), files, count)
         versions.append(store.commit(version).version if part.changed else version)
+        line = PartLine(
+            part=part.name, unchanged_rows=part.base_rows, new_rows=count,
+            taken_out_rows=part.before_rows - part.base_rows, listed_rows=_listed(job, part) if job.counted else None,
+        )  # fmt: skip
+        lines.append(line)
+    attempt.write(PART_LINES, PartLines(parts=tuple(lines)))
     return versions
 
 

@@ -112,6 +112,7 @@ class JobWindow(Frozen):
     Attributes:
         store: the folder of the states of this fingerprint.
         fingerprint: of what shapes the states.
+        shapes: what that is, see ``skewless.standing.fingerprint.Fingerprint``.
         parts: those that have files, oldest first. Units are numbered in their order.
         missing: the names of the others.
         begins: why there were no states of this fingerprint before, in words; empty if there were.
@@ -119,6 +120,7 @@ class JobWindow(Frozen):
 
     store: str
     fingerprint: str
+    shapes: dict[str, str]
     parts: tuple[WindowPart, ...]
     missing: tuple[str, ...] = ()
     begins: str = ""

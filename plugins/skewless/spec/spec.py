@@ -170,21 +170,33 @@ class JobSpec(Document):
             if given:
                 raise unmet(f"{given[0]} only with a window", "no window")
             return self
-        if self.input.table is not None:
-            raise unmet("input.path with a window", "a table, whose parts cannot be told yet")
         if self.state == "forward":
             raise unmet("state: merge with a window", "state: forward")
         kept = self.states.keep if self.states else None
         if kept is not None and kept < self.window:
             raise unmet(f"states.keep of at least the window, {self.window}", str(kept))
-        if self.input.parts is None:
-            try:
-                refuse_shared_paths(str(self.input.path), self.schedule.unit, "input.path")
-            except SpecError as err:
-                raise unmet(err.required or err.came, err.came) from None
-        elif self.schedule.unit == "hour":
-            raise unmet("days as parts with input.parts", "a job of hours, whose parts only a path can name yet")
+        if not (self.states and self.states.path) and "{date" in self.output.path:
+            raise unmet("states.path, as output.path differs from part to part", "none")
+        self._require_parts()
         return self
+
+    def _require_parts(self) -> None:
+        """Refuse an input whose parts cannot be told apart."""
+        unit, path = self.schedule.unit, str(self.input.path)
+        if self.input.table is not None:
+            raise unmet("input.path with a window", "a table, whose parts cannot be told yet")
+        if self.input.parts is not None:
+            if unit == "hour":
+                raise unmet("days as parts with input.parts", "a job of hours, whose parts only a path can name yet")
+            return
+        field = "{hour}" if unit == "hour" else "{date}"
+        if field[:-1] not in path:
+            required = f"{field} in input.path, or the partition column in input.parts: a window is made of parts"
+            raise unmet(required, f"the path {path[:80]!r}")
+        try:
+            refuse_shared_paths(path, unit, "input.path")
+        except SpecError as err:
+            raise unmet(err.required or "a path that names each part", err.came) from None
 
     @property
     def kept_parts(self) -> int:

@@ -42,11 +42,11 @@ class StatesStore(Storage):
 
     def parts(self) -> list[str]:
         """The names of the parts that have states, sorted."""
-        return sorted(_names(self, "parts"))
+        return sorted(names_in(self, "parts"))
 
     def numbers(self, part: str) -> list[int]:
         """The numbers of the versions of a part, ascending."""
-        matches = (_VERSION.fullmatch(name) for name in _names(self, f"parts/{part}/versions"))
+        matches = (_VERSION.fullmatch(name) for name in names_in(self, f"parts/{part}/versions"))
         return sorted(int(match[1]) for match in matches if match)
 
     def version(self, part: str, number: int) -> PartVersion:
@@ -56,7 +56,7 @@ class StatesStore(Storage):
             DocumentError: it is damaged, or that of another part.
             RunDirectoryError: it is gone.
         """
-        name = _path(part, number)
+        name = version_path(part, number)
         version = self.read(name, PartVersion)
         self.require_its_own(name, f"a version of part {part}", version.part == part, f"one of {version.part[:80]!r}")
         return version
@@ -101,7 +101,7 @@ class StatesStore(Storage):
             if found.run == version.run and found.files == version.files:
                 return Numbered(number, found)
         number = (numbers[-1] if numbers else 0) + 1
-        while not self.write_once(_path(version.part, number), version):
+        while not self.write_once(version_path(version.part, number), version):
             number += 1
         return Numbered(number, version)
 
@@ -114,7 +114,7 @@ def open_states(location: str, fingerprint: Fingerprint) -> StatesStore:
 def other_fingerprints(location: str, but: str) -> Iterator[Fingerprint]:
     """What shaped the other states that a job has."""
     folder = Storage(location)
-    for name in sorted(_names(folder, "")):
+    for name in sorted(names_in(folder, "")):
         if name != but and folder.exists(f"{name}/{FINGERPRINT}"):
             yield folder.read(f"{name}/{FINGERPRINT}", Fingerprint)
 
@@ -131,11 +131,12 @@ def why_anew(location: str, fingerprint: Fingerprint) -> str:
     return f"its states begin anew, as this changed: {', '.join(nearest)}"
 
 
-def _path(part: str, number: int) -> str:
+def version_path(part: str, number: int) -> str:
+    """Where a version of a part is, below the store of its fingerprint."""
     return f"parts/{part}/versions/{number:04d}.json"
 
 
-def _names(storage: Storage, folder: str) -> list[str]:
+def names_in(storage: Storage, folder: str) -> list[str]:
     """The names in a folder; none if it is not there."""
     try:
         entries = storage.fs.ls(f"{storage.root}/{folder}".rstrip("/"), detail=False)
