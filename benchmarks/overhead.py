@@ -33,9 +33,7 @@ from deploy import PROJECT
 from deploy.local import standalone
 from deploy.local.rest import AirflowRest
 from skewless.documents.step_times import StepTimes
-from skewless.run.directory import RunDirectory
 from skewless.run.step_times import times_of
-from skewless_airflow.run_store import safe_run_id
 
 NAME = "b8_overhead"
 REPETITIONS = 3
@@ -190,7 +188,7 @@ def _run(rest: AirflowRest, dag: str, conf: Mapping[str, str], root: Path) -> tu
     began = time.time()
     run_id = f"run-{began:.3f}"
     run_to_end(rest, dag, conf, run_id)
-    steps = times_of(RunDirectory(f"{root}/runs/{dag}/{safe_run_id(run_id)}"))
+    steps = times_of(standalone.run_directory(dag, run_id, str(root)))
     return steps, steps[-1].ended - began
 
 

@@ -21,8 +21,6 @@ from deploy.commands import run_command, say
 from deploy.local import standalone
 from deploy.local.follow import HEARTBEAT_SECONDS, RunLostError, follow, progress_for
 from deploy.local.rest import AirflowRest
-from skewless.run.directory import RunDirectory
-from skewless_airflow.run_store import safe_run_id
 from skewless_cli import run_view
 
 DEMO_DAG = "python_tokens"
@@ -105,7 +103,7 @@ def _run_all(console: Console, dags: Sequence[str]) -> int:
                 return 1
             done.append((dag, run_id))
         for dag, run_id in done:  # while Airflow is up: to stop it takes seconds
-            run_view.show(_run_of(dag, run_id), console)
+            run_view.show(standalone.run_directory(dag, run_id), console)
             say(console, f"task logs:      {_logs(dag, run_id)}")
             say(console, f"in the UI:      make up, then {_page_url(dag, run_id)}")
     return 0
@@ -119,7 +117,7 @@ def _run_demo(console: Console, rest: AirflowRest, dag: str) -> tuple[str, str]:
     try:
         if was_paused:
             rest.set_paused(dag, False)
-        with progress_for(console, _run_of(dag, run_id)) as progress:
+        with progress_for(console, standalone.run_directory(dag, run_id)) as progress:
             return run_id, follow(rest, dag, run_id, progress)
     except RunLostError as err:
         raise standalone.LocalAirflowError(str(err)) from None
@@ -145,10 +143,6 @@ def _show_failure(console: Console, rest: AirflowRest, dag: str, run_id: str) ->
         for line in [line for line in lines if not line.startswith("::")][-20:]:
             say(console, f"  {line}")
     say(console, f"All logs of the run are in {_logs(dag, run_id)}")
-
-
-def _run_of(dag: str, run_id: str) -> RunDirectory:
-    return RunDirectory(f"{standalone.DATA_ROOT}/runs/{dag}/{safe_run_id(run_id)}")
 
 
 def _logs(dag: str, run_id: str) -> Path:

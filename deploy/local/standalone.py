@@ -21,8 +21,10 @@ import httpx
 
 from deploy import PROJECT
 from deploy.local.rest import AirflowRest
+from skewless.run.directory import RunDirectory
 from skewless_airflow.connect import server as connect_server
 from skewless_airflow.connect.process_session import Session, begin, end
+from skewless_airflow.run_store import safe_run_id
 
 USER = "admin"
 #: The pool of Spark steps, made once Airflow is up: each step takes all cores of a laptop.
@@ -253,6 +255,11 @@ def stop(home: Home) -> bool:
 def schedules_on() -> bool:
     """Whether DAGs run by their schedule, and not only by hand: ``SKEWLESS_SCHEDULE=on``."""
     return os.environ.get("SKEWLESS_SCHEDULE", "off") == "on"
+
+
+def run_directory(dag: str, run_id: str, root: str = DATA_ROOT) -> RunDirectory:
+    """Where the steps of a run write, below the folder of the data."""
+    return RunDirectory(f"{root}/runs/{dag}/{safe_run_id(run_id)}")
 
 
 def steps(settings: Mapping[str, str]) -> str:

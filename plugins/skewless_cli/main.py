@@ -6,6 +6,7 @@ import datetime as dt
 import json
 import os
 import secrets
+import shutil
 import sys
 import traceback
 from pathlib import Path
@@ -14,13 +15,13 @@ from typing import Annotated, Any, NoReturn
 import typer
 from rich.console import Console
 
-from skewless.errors import SkewlessError
+from skewless.errors import QualityError, SkewlessError
 from skewless.run.directory import RunDirectory
 from skewless.run.folder import RUN_GROUP
 from skewless.run.retention import Limits, enact_fate, fates
 from skewless.spec.reading import load_spec
 from skewless.spec.reference import reference_page, schema_text
-from skewless_cli import replay_view, run_summary, run_view, times_view
+from skewless_cli import replay_view, run_summary, run_view, states_view, times_view
 from skewless_cli.options import AsJson, Date, Hour, Overrides, Root, Spec, chosen_part
 
 app = typer.Typer(
@@ -157,6 +158,56 @@ def prune(
         typer.echo(f"{'dry run: ' if dry_run else ''}{fate.sentence}")
         if not dry_run:
             enact_fate(fate)
+
+
+@app.command()
+def states(
+    spec: Spec,
+    overrides: Overrides = None,
+    prune: Annotated[bool, typer.Option("--prune", help="Remove states that are not kept any more.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="With --prune: only say what would be removed.")] = False,
+    root: Root = Path("data"),
+    as_json: AsJson = False,
+) -> None:
+    """List the states that a job with a window has kept, part by part; or remove those that are not kept any more."""
+    loaded = load_spec(spec, tuple(overrides or ()))
+    location = states_view.location_of(loaded, f"spec {spec}", str(root))
+    if prune:
+        for line in states_view.prune(location, loaded, dt.datetime.now(tz=dt.UTC), dry_run=dry_run):
+            typer.echo(line)
+    elif as_json:
+        _print_json(states_view.as_object(location))
+    else:
+        states_view.show(location, _console())
+
+
+@app.command()
+def verify(
+    spec: Spec,
+    overrides: Overrides = None,
+    date: Date = None,
+    hour: Hour = None,
+    master: Annotated[str | None, typer.Option(help="Spark master.", show_default="local[*]")] = None,
+    root: Root = Path("data"),
+    as_json: AsJson = False,
+) -> None:
+    """Compute the result of a window from kept states and from all rows, and compare. Nothing is published."""
+    loaded = load_spec(spec, tuple(overrides or ()))
+    part = chosen_part(loaded, date, hour)
+    from skewless_cli import running  # noqa: PLC0415  # as in ``check``
+
+    folder = root.absolute() / "verifications" / loaded.name / _new_run_id()
+    found = running.verify_job(loaded, f"spec {spec}", part, str(folder), str(root), master)
+    if as_json:
+        _print_json({**found._asdict(), "differ": found.found, "folder": str(folder) if found.found else None})
+    else:
+        sys.stdout.write(states_view.verdict(found._asdict(), part))
+    if found.found:
+        raise QualityError.saying(
+            f"states of {loaded.name}", f"they are not those of all rows; both runs are in {folder}",
+            "remove the states of the parts that are wrong, and run again",
+        )  # fmt: skip
+    shutil.rmtree(folder)
 
 
 @app.command("spec-reference")

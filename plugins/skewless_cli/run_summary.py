@@ -63,7 +63,13 @@ def tasks_by_cluster(run: RunDirectory, stage: int) -> dict[str, int]:
 def ledger_of(run: RunDirectory) -> Ledger:
     """The ledger of the stages so far."""
     result = run.commit_of(RESULT_STEP)
-    return balance(run.job(), run.reports(), result.count("rows") if result else 0)
+    return balance(run.job(), run.reports(), result.count("rows") if result else 0, run.part_lines())
+
+
+def rows_read(run: RunDirectory) -> int:
+    """Rows of the source that the committed stages have read, before a map."""
+    reports = run.reports()
+    return sum(one.admitted_rows if one.source_rows is None else one.source_rows for one in reports)
 
 
 def result_path(run: RunDirectory) -> str | None:
@@ -76,12 +82,15 @@ def result_path(run: RunDirectory) -> str | None:
 def as_object(run: RunDirectory) -> dict[str, Any]:
     """The object of ``skewless run --json``."""
     quality, publication, over = run.quality(), publication_of(run), superseded_by(run)
-    ledger = ledger_of(run)
+    ledger, window = ledger_of(run), run.job().window
+    of_window = {"parts": window.counts(), "missing_parts": list(window.missing)} if window else {}
     return {
         "run_dir": str(run),
         "result_path": result_path(run),
         "published_path": publication.path if publication else None,
         "superseded_by": over.model_dump(mode="json") if over else None,
+        "rows_read": rows_read(run),
+        **of_window,
         "stages": stage_lines(run),
         "ledger": {**ledger.model_dump(mode="json"), "balanced": ledger.balanced},
         "quality": quality.model_dump(mode="json", exclude={"ledger"}) if quality else None,

@@ -101,6 +101,20 @@ def _ledger(run: RunDirectory, console: Console) -> None:
     ledger = run_summary.ledger_of(run)
     processed = sum(line.processed_rows for line in ledger.lines)
     verdict = "balances" if ledger.balanced else "DOES NOT BALANCE: " + "; ".join(ledger.problems)
+    window = run.job().window
+    if window is not None:
+        changed = ", ".join(f"{count:,} {name}" for name, count in window.counts().items())
+        missing = f"; without files: {', '.join(window.missing)}" if window.missing else ""
+        console.print(
+            f"window: {len(window.parts):,} parts; files: {changed}; {run_summary.rows_read(run):,} rows read, "
+            f"{ledger.unchanged_rows:,} rows in kept states{missing}",
+            highlight=False, markup=False, soft_wrap=True,
+        )  # fmt: skip
+        if window.begins:
+            console.print(window.begins, highlight=False, markup=False, soft_wrap=True)
+        for part in window.parts:
+            for reason in part.reasons if part.before_rows else ():
+                console.print(f"  {part.name}: {reason}", highlight=False, markup=False, soft_wrap=True)
     console.print(
         f"ledger: {ledger.input_rows:,} rows in the input, {processed:,} processed, "
         f"{ledger.state_rows:,} in the states: {escape(verdict)}",

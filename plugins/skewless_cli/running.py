@@ -10,14 +10,17 @@ from skewless.errors import SpecError
 from skewless.run.directory import RunDirectory
 from skewless.run.publication import record_of
 from skewless.run.step_times import timed
+from skewless.spec.input import States
 from skewless.spec.part import Part
 from skewless.spec.spec import JobSpec
 from skewless_cli.progress import RunProgress
 from skewless_spark.entries.clusters import Cluster, parse_clusters, run_shared_stages
-from skewless_spark.entries.pipeline import finish_run, run_pipeline
+from skewless_spark.entries.pipeline import Silent, finish_run, run_pipeline, run_stages
 from skewless_spark.prepare.freezing import check_spec, freeze, needs_session
 from skewless_spark.prepare.prepare import prepare
+from skewless_spark.result.merge import merge_states
 from skewless_spark.result.publishing import publish_now
+from skewless_spark.result.verification import Differences, differences, require_same_input
 from skewless_spark.session.session import build_session
 from skewless_spark.session.step_times import spark_step
 from skewless_spark.sharing import share_stage, share_stages
@@ -106,5 +109,38 @@ def share_run(run: RunDirectory, stage: int | None, cluster: str) -> None:
             share_stages(spark, run, here.name)
         else:
             share_stage(spark, run, stage, here.name)
+    finally:
+        spark.stop()
+
+
+def verify_job(spec: JobSpec, where: str, part: Part, folder: str, root: str, master: str | None) -> Differences:
+    """Compute a window twice, from kept states and from all rows, and compare. Nothing is published.
+
+    Args:
+        spec: the spec with its overrides applied.
+        where: the spec's file, for messages.
+        part: the run's own part.
+        folder: where both runs are made.
+        root: where relative paths of the spec start.
+        master: the Spark master.
+
+    Raises:
+        SpecError: the job has no window.
+        InputError: the input changed between the two runs.
+    """
+    if spec.window is None:
+        raise SpecError(where, "a job with a window, which keeps states", "one without", "add window: 7, for example")
+    kept, whole = RunDirectory(f"{folder}/kept"), RunDirectory(f"{folder}/whole")
+    # The states of the second run are in a store of its own, which is empty.
+    alone = spec.model_copy(update={"states": States(path=f"{folder}/states")})
+    spark = build_session(f"skewless verify {spec.name}", master)
+    try:
+        for run, of_run in ((kept, spec), (whole, alone)):
+            prepare(run, of_run, part.date, root, where, hour=part.hour)
+        require_same_input(kept.job(), whole.job())
+        for run in (kept, whole):
+            run_stages(spark, run, Silent())
+            merge_states(spark, run)
+        return differences(spark, kept, whole)
     finally:
         spark.stop()

@@ -84,7 +84,7 @@ def reduce_job(spark: SparkSession, spec: JobSpec, run_dir: Path) -> tuple[RunDi
 
 def result_of(run: RunDirectory) -> pa.Table:
     """The committed result, in the order of its files."""
-    return pa.concat_tables(pq.read_table(run.path(file.path)) for file in run.committed("result").files)
+    return pa.concat_tables(pq.read_table(run.path(file.path)) for file in run.committed("result").of_kind("result"))
 
 
 def plain(spark: SparkSession, path: Path, key: Sequence[str], *aggregates: Any) -> DataFrame:

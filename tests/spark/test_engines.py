@@ -16,7 +16,6 @@ from pyspark.sql import functions as F
 from skewless.run.certificate import run_certificate
 from skewless.run.directory import RunDirectory
 from skewless_cli import replay_view
-from skewless_spark.result.merge import merge_states
 from tests.spark.scenario import as_rows, plain, reduce_job, result_of, run_job, spec_of, write_input
 from tests.spark.test_pipeline import AGGREGATES, skewed
 from tests.tiers import mostly_long
@@ -47,30 +46,6 @@ def test_all_engines_give_the_same_result(
         assert reports[-1].histogram.seen_rows == 30_000
     assert results["combine"] == results["staged"]
     assert results["bypass"] == results["staged"]
-
-
-@pytest.mark.parametrize(("engine", "shuffles"), [("combine", 0), ("staged", 1)])
-def test_a_merge_is_one_job_and_shuffles_only_what_has_several_states(
-    spark: SparkSession, path: Path, tmp_path: Path, engine: str, shuffles: int
-) -> None:
-    spec = spec_of(path, "key", NATIVE, engine=engine, routing={"reducers": 3, "waves": [1, 3]})
-    run, _ = reduce_job(spark, spec, tmp_path / "run")
-    merged = as_rows(result_of(run))
-    (tmp_path / "run" / "result" / "COMMIT.json").unlink()
-    adaptive = spark.conf.get("spark.sql.adaptive.enabled")
-    group = f"merge of {engine}"
-    spark.sparkContext.setJobGroup(group, group)
-    try:
-        merge_states(spark, run)
-    finally:
-        spark.sparkContext.setLocalProperty("spark.jobGroup.id", "")
-    tracker = spark.sparkContext.statusTracker()
-    (job,) = tracker.getJobIdsForGroup(group)
-    info = tracker.getJobInfo(job)
-    assert info is not None
-    assert len(info.stageIds) == 1 + shuffles
-    assert spark.conf.get("spark.sql.adaptive.enabled") == adaptive
-    assert as_rows(result_of(run)) == merged
 
 
 def test_combine_is_what_plain_spark_says(spark: SparkSession, path: Path, tmp_path: Path) -> None:

@@ -60,8 +60,8 @@ RAISED = "expected update to take it, but got ValueError: thirteen is bad luck; 
 CASES = [
     ("picky", "staged", f"aggregate 'x' (picky), key 'unlucky': {RAISED}", 'raise ValueError("thirteen is bad luck")'),
     ("picky", "combine", f"aggregate 'x' (picky), key 'unlucky': {RAISED}", 'raise ValueError("thirteen is bad luck")'),
-    ("hoarder", "staged", "aggregate 'x' (hoarder), key 'big': expected a state of at most 1,048,576 bytes", ""),
-    ("liar", "staged", "aggregate 'x' (liar): expected state to take it, but got ArrowInvalid: Could not convert", ""),
+    ("hoarder", "combine", "aggregate 'x' (hoarder), key 'big': expected a state of at most 1,048,576 bytes", ""),
+    ("liar", "combine", "aggregate 'x' (liar): expected state to take it, but got ArrowInvalid: Could not convert", ""),
 ]
 
 

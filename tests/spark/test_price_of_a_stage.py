@@ -10,8 +10,9 @@ from pyspark.sql import SparkSession
 
 from skewless.run.directory import RunDirectory, stage_step
 from skewless.run.step_times import times_of, waterfall
+from skewless_spark.result.merge import merge_states
 from skewless_spark.states.committed_files import NATIVE as NATIVE_STATES
-from tests.spark.scenario import reduce_job, run_job, spec_of, write_input
+from tests.spark.scenario import as_rows, reduce_job, result_of, run_job, spec_of, write_input
 from tests.spark.test_pipeline import skewed
 
 NATIVE = {"n": "count", "most": {"function": "max", "column": "value"}}
@@ -41,13 +42,14 @@ def most_jobs(run: RunDirectory, stage: int) -> int:
 @pytest.mark.parametrize(
     ("aggregates", "routing", "reads"),
     [
-        (NATIVE, BUDGET, 2),
+        (NATIVE, BUDGET, 1),
         (NATIVE, NO_BUDGET, 1),
+        (PYTHON, BUDGET, 1),
         (PYTHON, NO_BUDGET, 1),
-        ({**NATIVE, **PYTHON}, BUDGET, 3),
+        ({**NATIVE, **PYTHON}, BUDGET, 2),
         ({**NATIVE, **PYTHON}, NO_BUDGET, 2),
     ],
-    ids=["native, budget", "native", "python", "both, budget", "both"],
+    ids=["native, budget", "native", "python, budget", "python", "both, budget", "both"],
 )
 def test_a_routed_stage_is_one_query_of_few_jobs(
     spark: SparkSession,
@@ -112,3 +114,59 @@ def test_the_times_of_a_run_account_for_its_steps(spark: SparkSession, skewed_in
         assert step.unmeasured < 0.5 * step.seconds
         assert not [file.path for file in run.committed(f"stages/{report.stage:04d}").files if "times" in file.path]
     assert any(line.depth == 2 and line.name == "Spark job" for line in waterfall(times_of(run)))
+
+
+def jobs_of_merge(spark: SparkSession, run: RunDirectory) -> list[int]:
+    """The stages of each Spark job of a merge that is done anew."""
+    merged = as_rows(result_of(run))
+    (Path(run.root) / "result" / "COMMIT.json").unlink()
+    adaptive = spark.conf.get("spark.sql.adaptive.enabled")
+    group = f"merge of {run.root}"
+    spark.sparkContext.setJobGroup(group, group)
+    try:
+        merge_states(spark, run)
+    finally:
+        spark.sparkContext.setLocalProperty("spark.jobGroup.id", "")
+    assert spark.conf.get("spark.sql.adaptive.enabled") == adaptive
+    assert as_rows(result_of(run)) == merged
+    tracker = spark.sparkContext.statusTracker()
+    infos = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
+    return [len(info.stageIds) for info in infos if info]
+
+
+@pytest.fixture(scope="module")
+def without_null(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    table = skewed(10_000)
+    return write_input(tmp_path_factory.mktemp("skewed") / "input", table.filter(table["key"].is_valid()), files=8)
+
+
+@pytest.mark.parametrize(
+    ("aggregates", "engine", "waves", "jobs"),
+    [
+        (NATIVE, "combine", [1, 2], []),
+        (NATIVE, "bypass", [1, 2], []),
+        (NATIVE, "staged", [3], []),
+        ({"mean": {"function": "avg", "column": "value"}}, "staged", [3], []),
+        (PYTHON, "staged", [3], []),
+        (PYTHON, "bypass", [3], []),
+        (NATIVE, "staged", [1, 2], [2]),
+        (PYTHON, "staged", [1, 2], [2]),
+        (PYTHON, "combine", [3], [2]),
+        ({**NATIVE, **PYTHON}, "staged", [3], [2]),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_merge_runs_no_job_where_the_stage_has_evaluated_and_one_elsewhere(
+    spark: SparkSession,
+    without_null: Path,
+    tmp_path: Path,
+    aggregates: Aggregates,
+    engine: str,
+    waves: list[int],
+    jobs: list[int],
+) -> None:
+    routing = {"policy": "static", "reducers": 4, "waves": waves, "warm_start": False}
+    run, _ = reduce_job(
+        spark, spec_of(without_null, "key", aggregates, engine=engine, routing=routing), tmp_path / "run"
+    )
+    assert jobs_of_merge(spark, run) == jobs

@@ -206,8 +206,10 @@ def test_json_field_names_are_what_others_code_against() -> None:
     assert sorted(json.loads(samples()["Ledger"].to_json())) == [
         "input_rows",
         "lines",
+        "parts",
         "problems",
         "state_rows",
+        "unchanged_rows",
         "version",
     ]
     assert sorted(json.loads(samples()["Decision"].to_json())) == [

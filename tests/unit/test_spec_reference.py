@@ -69,7 +69,7 @@ def test_the_committed_file_is_what_the_models_say(file: str, text: str) -> None
 def test_all_models_of_a_spec_are_told_of() -> None:
     assert {model["title"] for path, model in SECTIONS.items() if path} == set(SCHEMA["$defs"])
     assert " ".join(SECTIONS).split() == [
-        *("schedule", "input", "map", "aggregates.NAME", "routing", "spark", "sharing"),
+        *("schedule", "input", "map", "states", "aggregates.NAME", "routing", "spark", "sharing"),
         *("quality", "quality.expectations[]", "output"),
     ]
 
@@ -154,10 +154,16 @@ def test_what_is_wrong_in_a_spec_is_wrong_in_the_editor(changed: dict[str, Any])
         parse_spec(yaml.safe_dump(written))
 
 
+#: The fields that only a job with a window has.
+_WINDOWED = {"window", "states", "states.keep", "states.path", "late", "missing", "input.parts"}
+
+
 def _with_example(path: str, example: Any) -> dict[str, Any]:
     """A small spec with an example in its place, and what it needs beside it."""
     *parents, name = path.split(".")
     written: dict[str, Any] = json.loads(json.dumps(MINIMAL))
+    if path in _WINDOWED:
+        written |= {"window": 28, "input": {"path": "rows/{date}"}}
     target: Any = written
     for parent in parents:
         listed = parent.endswith("[]")

@@ -34,7 +34,7 @@ from skewless_spark.prepare.prepare import prepare
 from skewless_spark.quality.validate import validate
 from skewless_spark.result.merge import merge_states
 from skewless_spark.result.publishing import publish_now
-from skewless_spark.states.committed_files import BACKLOG, NATIVE, PYTHON, counting
+from skewless_spark.states.committed_files import BACKLOG, EVALUATED, NATIVE, PYTHON, counting
 
 DATE = dt.date(2026, 11, 20)
 
@@ -121,7 +121,7 @@ def _states(run: RunDirectory, report: StageReport) -> int:
     if report.tasks:
         return sum(task.states for task in report.tasks)
     commit = run.committed(stage_step(report.stage))
-    return sum(file.rows for file in commit.of_kind(PYTHON) or commit.of_kind(NATIVE))
+    return sum(file.rows for file in commit.of_kind(PYTHON) or counting(commit.files))
 
 
 def _counted(run: RunDirectory) -> dict[str, float]:
@@ -138,7 +138,7 @@ def _counted(run: RunDirectory) -> dict[str, float]:
         "rows_forwarded": sum(report.forwarded_rows for report in reports),
         "rows_left_over": sum(report.backlog_rows for report in reports),
         "partial_states": sum(_states(run, report) for report in reports),
-        "state_bytes": sum(file.size_bytes for file in files if file.kind in {NATIVE, PYTHON}),
+        "state_bytes": sum(file.size_bytes for file in files if file.kind in {EVALUATED, NATIVE, PYTHON}),
         "backlog_bytes": sum(file.size_bytes for file in files if file.kind == BACKLOG),
         "in_stages_seconds": sum(report.stage_seconds for report in reports),
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,6 +47,11 @@ class BoundAggregate:
     def spark_type(self) -> str:
         """The Spark SQL type of ``column``; "" if there is no column."""
         return self.spark_types[0] if self.spark_types else ""
+
+    @property
+    def invertible(self) -> bool:
+        """Whether rows can be taken out of its states again, bit for bit."""
+        return _invertible(self.definition, self.spark_types)
 
     @property
     def arrow_types(self) -> ArrowTypes:
@@ -114,11 +119,13 @@ def check_types(spec: JobSpec, types: Mapping[str, str], where: str) -> dict[str
     algebra = {}
     for name, call in spec.aggregates.items():
         definition, options = _definition_and_options(name, call, where)
-        for column, accepts in _arguments(call, definition, options):
+        arguments = _arguments(call, definition, options)
+        for column, accepts in arguments:
             _check_column(f"{where}, aggregate {name!r}", call.function, column, accepts, types)
         algebra[name] = Algebra(
             mergeable=definition.mergeable,
             ordered=definition.ordered,
+            invertible=_invertible(definition, [types[column] for column, _ in arguments]),
             state_bytes=definition.state_bytes,
             setup_seconds=getattr(definition, "setup_seconds", 0.0),
             row_seconds=NATIVE_ROW_SECONDS if isinstance(definition, NativeAggregate) else definition.row_seconds,
@@ -144,6 +151,19 @@ def _definition_and_options(name: str, call: AggregateCall, where: str) -> tuple
     if call.column is None and definition.needs_column:
         raise SpecError(at, f"a column for {call.function}", "none", "add 'column: ...'")
     return definition, _options(at, definition.options, call.options)
+
+
+def serves_instead(definition: Aggregate) -> str | None:
+    """The name of an aggregate that could serve where only a mergeable one will do; None if nobody knows one."""
+    if definition.mergeable:
+        return None
+    return definition.instead or None if isinstance(definition, PythonAggregate) else None
+
+
+def _invertible(definition: Aggregate, spark_types: Sequence[str]) -> bool:
+    if isinstance(definition, NativeAggregate):
+        return definition.invertible(spark_types)
+    return definition.invertible
 
 
 def _options(at: str, model: type[BaseModel], given: Mapping[str, Any]) -> BaseModel:

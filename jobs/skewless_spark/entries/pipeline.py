@@ -30,6 +30,16 @@ class Watcher(Protocol):
         """Called when a stage is committed and the decision after it has been made."""
 
 
+class Silent:
+    """A watcher that shows nothing."""
+
+    def step(self, name: str) -> None:
+        """Nothing."""
+
+    def stage_done(self, report: StageReport, decision: Decision) -> None:
+        """Nothing."""
+
+
 class Finished(NamedTuple):
     """The outcome of a run."""
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
-from skewless.documents.job import Algebra, Job, Selected, Source
+from skewless.documents.job import STATE_FORM, Algebra, Job, Selected, Source
 from skewless.errors import InputError, nearest
 from skewless.planner.plain_ring import first_ring
 from skewless.routing.waves import cut_waves
@@ -17,6 +17,7 @@ from skewless_spark.aggregates.binding import argument_columns, assumed_types, c
 from skewless_spark.aggregates.key_text import KEY_TYPES
 from skewless_spark.mapping import map_types, python_mapper
 from skewless_spark.prepare.locations import check_output, input_location, output_location
+from skewless_spark.prepare.window import WindowInput, check_window
 from skewless_spark.quality.expectations import check_expectations
 from skewless_spark.result.merge import result_schema
 from skewless_spark.result.output_formats import refuse_nested
@@ -37,6 +38,7 @@ def check_spec(spec: JobSpec, where: str) -> None:
     first_ring(spec.routing, where)
     if spec.map is not None and spec.map.mapper is not None:
         python_mapper.bound(spec.map, where)
+    check_window(spec, where)
 
 
 def needs_session(spec: JobSpec) -> bool:
@@ -61,7 +63,8 @@ def freeze(spec: JobSpec, date: dt.date, root: str, where: str, *, hour: str | N
     """
     part = Part(date, hour)
     spark = _session(spec)
-    input_path, listing = _listed(spark, spec, part, root, where)
+    of_parts = WindowInput.found(spec, part, root, where) if spec.window else None
+    input_path, listing = (of_parts.path, of_parts.sample) if of_parts else _listed(spark, spec, part, root, where)
     at = f"{where}, input {input_path}"
     found: dict[str, str] = listing.types
     reads: tuple[str, ...] = ()
@@ -79,18 +82,25 @@ def freeze(spec: JobSpec, date: dt.date, root: str, where: str, *, hour: str | N
     output_path = output_location(spec, part, root, where)
     check_output(output_path, input_path, listing, where)
     shares = spec.routing.waves
+    key_types = {column: types[column] for column in spec.key}
+    column_types = {column: types[column] for column in arguments if column not in spec.key}
+    window, units = None, listing.units
+    if of_parts is not None:
+        window, units = of_parts.changes(key_types | column_types, root)
     job = Job(
         spec=spec,
         date=part.date,
         hour=part.hour,
         input_path=input_path,
         output_path=output_path,
-        units=listing.units,
-        waves=cut_waves([unit.rows for unit in listing.units], shares, in_order=_in_order(spec, algebra)),
-        key_types={column: types[column] for column in spec.key},
-        column_types={column: types[column] for column in arguments if column not in spec.key},
+        units=units,
+        waves=cut_waves([unit.rows for unit in units], shares, in_order=_in_order(spec, algebra)),
+        key_types=key_types,
+        column_types=column_types,
         algebra=algebra,
+        state_form=STATE_FORM,
         source=_read_of(listing.source, reads if spec.map else tuple(used)).model_copy(update={"selected": selected}),
+        window=window,
     )
     if spark is not None and spec.output.format == "csv":
         refuse_nested(result_schema(spark, job), where)

@@ -63,7 +63,7 @@ def validate(spark: SparkSession, run: RunDirectory) -> QualityReport:
 
 def _validate(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> QualityReport:
     job, result = run.job(), run.committed(RESULT_STEP)
-    ledger = balance(job, run.reports(), state_rows=result.count("rows"))
+    ledger = balance(job, run.reports(), state_rows=result.count("rows"), parts=run.part_lines())
     own = build_expectations(job.spec, "job.json")
     context = _context()
     about_ledger = _verdicts(_ledger_batch(context, ledger), _ledger_expectations(ledger))
@@ -160,7 +160,7 @@ def _imbalances(ledger: Ledger) -> dict[str, list[int]]:
             ), 0
         ],
         "not_processed_rows": [*whole, abs(ledger.input_rows - processed)],
-        "not_in_states_rows": [*whole, abs(processed - ledger.state_rows)],
+        "not_in_states_rows": [*whole, abs(processed + ledger.unchanged_rows - ledger.state_rows)],
         "never_reduced_rows": [*whole, left_over[-1]],
     }  # fmt: skip
 

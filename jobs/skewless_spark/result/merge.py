@@ -7,25 +7,33 @@ from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_type
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StructType
 
-from skewless.documents.commit import StepCommit
+from skewless.documents.commit import CommittedFile, StepCommit
 from skewless.documents.job import Job
 from skewless.documents.ledger import require_all_processed
 from skewless.documents.stage_report import StageReport
 from skewless.errors import LostRaceError
-from skewless.run.attempt import Fence
+from skewless.run.attempt import Attempt, Fence
 from skewless.run.directory import RESULT_STEP, RunDirectory, stage_step
+from skewless_spark.result.copies import FOLDER, can_be_copied, write_copies
 from skewless_spark.result.output_formats import published_files
+from skewless_spark.result.window_merge import keep_states, over_window
 from skewless_spark.session.planning import planned_once
 from skewless_spark.session.step_lease import leased_step
 from skewless_spark.stage.reduction import empty_states
-from skewless_spark.stage.routing import TASK
+from skewless_spark.stage.routing import TASK, split_keys
 from skewless_spark.states.columns import JobColumns
-from skewless_spark.states.committed_files import NATIVE, PYTHON, RESULT, read_files, written
-from skewless_spark.states.python_calls import PythonCall
+from skewless_spark.states.committed_files import EVALUATED, NATIVE, PYTHON, RESULT, read_files, written
 from skewless_spark.states.python_evaluation import evaluate_batches, evaluate_in_order
+from skewless_spark.states.results import (
+    WHOLE,
+    evaluating_calls,
+    named,
+    native_results,
+    python_results,
+    result_names,
+)
 
 log = logging.getLogger(__name__)
 
@@ -60,26 +68,23 @@ def _merge(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> StepC
     require_all_processed(job, reports, f"merge of {run}")
     columns = JobColumns.of(job)
     attempt = run.new_attempt(RESULT_STEP, fence)
-    states = _states(spark, run, len(reports))
-    only_python = bool(columns.python) and not columns.native
-    if only_python:
-        merged = _evaluated_in_order(states, columns)
-    elif _one_state_per_key(run, reports, columns):
-        merged = _in_files(states, columns, sum(file.size_bytes for file in run.committed(stage_step(0)).files))
+    evaluated = run.committed(stage_step(0)).of_kind(EVALUATED)
+    if evaluated:
+        counts = _committed_in_stage(spark, run, attempt, columns, evaluated, reports[0])
     else:
-        merged = _merged(states, columns)
-    evaluated = _named if only_python else _evaluated
-    counted = Observation("merged states")
-    if any(report.processed_rows for report in reports):
-        merged = merged.observe(counted, F.sum("rows").alias("rows"), F.count(F.lit(1)).alias("keys"))
-        with planned_once(spark):  # the exchange has as many partitions as the result has files
-            evaluated(merged, columns).write.parquet(attempt.path("data"))
-        counts = {name: int(counted.get[name]) for name in ("rows", "keys")}
-    else:
-        evaluated(merged, columns).write.parquet(attempt.path("data"))
-        counts = {"rows": 0, "keys": 0}
+        processed = sum(report.processed_rows for report in reports)
+        states = _states(spark, run, len(reports))
+        if job.window is None:
+            results = _results(states, columns)
+        else:
+            merged = _merged(_in_key_order(states, columns), columns)
+            versions = keep_states(run, columns, attempt, merged, processed)
+            processed += job.window.unchanged_rows
+            over = over_window(spark, columns, versions)
+            results = _evaluated(merged if over is None else over, columns)
+        counts = _written(spark, attempt, columns, results, processed)
     try:
-        files = written(attempt, RESULT, "data", keep_empty=not counts["keys"])
+        files = written(attempt, RESULT, FOLDER, keep_empty=not counts["keys"])
         return attempt.commit([*files, *published_files(spark, attempt, files, job)], counts)
     except LostRaceError as err:
         log.warning("%s", err)
@@ -89,7 +94,62 @@ def _merge(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> StepC
 def result_schema(spark: SparkSession, job: Job) -> StructType:
     """The columns that the result of a job will have. Nothing is read."""
     columns = JobColumns.of(job)
-    return _evaluated(_merged(empty_states(spark, columns).withColumn("stage", F.lit(0)), columns), columns).schema
+    return named(_results(empty_states(spark, columns).withColumn("stage", F.lit(0)), columns), columns).schema
+
+
+def _written(
+    spark: SparkSession, attempt: Attempt, columns: JobColumns, results: DataFrame, rows: int
+) -> dict[str, int]:
+    """Write results with Spark, and count them.
+
+    Args:
+        spark: the session.
+        attempt: at the merge.
+        columns: the job's columns.
+        results: one row per key, with the columns of ``_results``.
+        rows: of the input that they stand for.
+    """
+    if not rows:
+        named(results, columns).write.parquet(attempt.path(FOLDER))
+        return {"rows": 0, "keys": 0}
+    counted = Observation("merged states")
+    results = results.observe(counted, F.sum("rows").alias("rows"), F.count(F.lit(1)).alias("keys"))
+    with planned_once(spark):  # the exchange has as many partitions as the result has files
+        named(results, columns).write.parquet(attempt.path(FOLDER))
+    return {name: int(counted.get[name]) for name in ("rows", "keys")}
+
+
+def _committed_in_stage(
+    spark: SparkSession,
+    run: RunDirectory,
+    attempt: Attempt,
+    columns: JobColumns,
+    files: Sequence[CommittedFile],
+    report: StageReport,
+) -> dict[str, int]:
+    """Write the results that the only stage evaluated, and evaluate the keys of which it has several states.
+
+    Args:
+        spark: the session.
+        run: the run directory.
+        attempt: at the merge.
+        columns: the job's columns.
+        files: of the stage.
+        report: of the stage.
+    """
+    plan = run.plan(0)
+    parts = None
+    if plan.engine != "combine" and (split_keys(plan) or report.histogram.seen_null_rows):
+        states = read_files(spark, run, files).where(~F.col(WHOLE)).withColumn("stage", F.lit(0))
+        parts = _results(states, columns, partitions=1)
+    if can_be_copied(run, files, columns):
+        return write_copies(spark, run, attempt, columns, files, parts)
+    results = read_files(spark, run, files).where(WHOLE).select(*columns.keys, "rows", *result_names(columns))
+    results = results if parts is None else results.unionByName(parts)
+    in_files = columns.job.spec.output.files
+    small = sum(file.size_bytes for file in files) <= UNSHUFFLED_BYTES
+    results = results.coalesce(in_files) if small else results.repartition(in_files, *columns.keys)
+    return _written(spark, attempt, columns, results, report.processed_rows)
 
 
 def _states(spark: SparkSession, run: RunDirectory, stages: int) -> DataFrame:
@@ -112,44 +172,53 @@ def _states(spark: SparkSession, run: RunDirectory, stages: int) -> DataFrame:
     return states.where(F.col("rows").isNull() | (F.col("rows") > 0))
 
 
-def _one_state_per_key(run: RunDirectory, reports: Sequence[StageReport], columns: JobColumns) -> bool:
-    """Whether no key has more than one state, so that there is nothing to merge."""
-    if len(reports) != 1 or columns.python:
-        return False
-    plan = run.plan(0)
-    whole = all(len(shares) == 1 for shares in plan.head.values())
-    return plan.engine == "combine" or (whole and not reports[0].histogram.seen_null_rows)
-
-
-def _in_files(states: DataFrame, columns: JobColumns, size_bytes: int) -> DataFrame:
-    """States that are all there is of their keys, in as many partitions as the result has files; small ones in fewer.
+def _results(states: DataFrame, columns: JobColumns, partitions: int | None = None) -> DataFrame:
+    """One row per key, merged from all of its states: its rows, and its results by their numbers.
 
     Args:
-        states: the states.
-        columns: of the job.
-        size_bytes: of the files with the states.
+        states: with their stage and task.
+        columns: the job's columns.
+        partitions: of the results; as many as the result may have files if that is not given.
     """
-    files = columns.job.spec.output.files
-    return states.coalesce(files) if size_bytes <= UNSHUFFLED_BYTES else states.repartition(files, *columns.keys)
+    in_order = _in_key_order(states, columns, partitions)
+    if columns.native:
+        return _evaluated(_merged(in_order, columns), columns)
+    return _evaluated_in_order(in_order, columns)
 
 
-def _in_key_order(states: DataFrame, columns: JobColumns) -> DataFrame:
+def _in_key_order(states: DataFrame, columns: JobColumns, partitions: int | None = None) -> DataFrame:
     """The rows of a key side by side, by stage and task, so that floating-point sums always round the same way."""
-    keyed = states.repartition(columns.job.spec.output.files, *columns.keys)
-    return keyed.sortWithinPartitions(*columns.keys, "stage", TASK)
+    keyed = states.repartition(partitions or columns.job.spec.output.files, *columns.groups)
+    return keyed.sortWithinPartitions(*columns.groups, "stage", TASK)
 
 
-def _merged(states: DataFrame, columns: JobColumns) -> DataFrame:
-    """One row per key: its rows, its merged native states, and its Python states as a list."""
-    native = [
-        merged.alias(name)
-        for one in columns.native
-        for name, merged in zip(
-            columns.states(one),
-            one.definition.merge(columns.states(one), one.options, one.spark_type),  # type: ignore[union-attr]
-            strict=True,
-        )
-    ]
+def _evaluated_in_order(in_order: DataFrame, columns: JobColumns) -> DataFrame:
+    """The results of a job with Python aggregates only."""
+    calls = evaluating_calls(columns)
+    text = [] if columns.key_is_text else [columns.key.cast("binary").alias("route_key")]
+    about = ["rows", "python_rows"]
+    batches = in_order.select(*columns.keys, *text, *about, *(call.state for call in calls))
+    kinds = {field.name: field for field in batches.schema}
+    schema = StructType([*(kinds[name] for name in [*columns.keys, "rows"]), *python_results(calls)])
+    return batches.mapInArrow(evaluate_in_order(calls, columns.keys), schema)
+
+
+def _evaluated(merged: DataFrame, columns: JobColumns) -> DataFrame:
+    """Rows and numbered results of merged states."""
+    # Accumulators that open keys need the text of a key, and so do error messages.
+    python = [columns.key.cast("binary").alias("route_key"), F.col("states")] if columns.python else []
+    result = merged.select(*columns.keys, "rows", *native_results(columns), *python)
+    if not columns.python:
+        return result
+    calls = evaluating_calls(columns)
+    passed = [name for name in result.columns if name not in {"route_key", "states"}]
+    kinds = {field.name: field for field in result.schema}
+    schema = StructType([*(kinds[name] for name in passed), *python_results(calls)])
+    return result.mapInArrow(evaluate_batches(calls, passed), schema)
+
+
+def _merged(in_order: DataFrame, columns: JobColumns) -> DataFrame:
+    """One row per key, or key in a part: its rows, its merged native states, and its Python states as a list."""
     python = []
     if columns.python:
         names = [columns.states(one)[0] for one in columns.python]
@@ -158,55 +227,5 @@ def _merged(states: DataFrame, columns: JobColumns) -> DataFrame:
         python = [
             F.transform(ordered, lambda one: F.struct(*(one[name].alias(name) for name in names))).alias("states")
         ]
-    in_order = _in_key_order(states, columns)
-    return in_order.groupBy(*columns.keys).agg(F.coalesce(F.sum("rows"), F.lit(0)).alias("rows"), *native, *python)
-
-
-def _evaluated_in_order(states: DataFrame, columns: JobColumns) -> DataFrame:
-    """One row per key of a job with Python aggregates only: the key columns, its rows, and its numbered results."""
-    calls = _calls(columns)
-    text = [] if columns.key_is_text else [columns.key.cast("binary").alias("route_key")]
-    about = ["rows", "python_rows"]
-    batches = _in_key_order(states, columns).select(*columns.keys, *text, *about, *(call.state for call in calls))
-    kinds = {field.name: field for field in batches.schema}
-    schema = StructType([*(kinds[name] for name in [*columns.keys, "rows"]), *_results(calls)])
-    return batches.mapInArrow(evaluate_in_order(calls, columns.keys), schema)
-
-
-def _calls(columns: JobColumns) -> list[PythonCall]:
-    return [call._replace(result=_result(columns, call.name)) for call in columns.python_calls()]
-
-
-def _results(calls: Sequence[PythonCall]) -> list[StructField]:
-    return [StructField(call.result, from_arrow_type(call.types.result)) for call in calls]
-
-
-def _evaluated(merged: DataFrame, columns: JobColumns) -> DataFrame:
-    """The result: key columns and aggregates, by their own names."""
-    native = [
-        one.definition.evaluate([F.col(name) for name in columns.states(one)], one.options, one.spark_type).alias(  # type: ignore[union-attr]
-            _result(columns, one.name)
-        )
-        for one in columns.native
-    ]
-    passed = [*columns.keys, *(_result(columns, one.name) for one in columns.native)]
-    # Accumulators that open keys need the text of a key, and so do error messages.
-    python = [columns.key.cast("binary").alias("route_key"), F.col("states")] if columns.python else []
-    result = merged.select(*columns.keys, *native, *python)
-    if columns.python:
-        calls = _calls(columns)
-        kinds = {field.name: field for field in result.schema}
-        schema = StructType([*(kinds[name] for name in passed), *_results(calls)])
-        result = result.mapInArrow(evaluate_batches(calls, passed), schema)
-    return _named(result, columns)
-
-
-def _named(result: DataFrame, columns: JobColumns) -> DataFrame:
-    """Key columns and results by their own names."""
-    named = [F.col(number).alias(name) for number, name in zip(columns.keys, columns.job.spec.key, strict=True)]
-    return result.select(*named, *(F.col(_result(columns, one.name)).alias(one.name) for one in columns.bound))
-
-
-def _result(columns: JobColumns, name: str) -> str:
-    """The numbered name of a result until the last step: a user's name could equal that of an inner column."""
-    return f"r{[one.name for one in columns.bound].index(name)}"
+    rows = F.coalesce(F.sum("rows"), F.lit(0)).alias("rows")
+    return in_order.groupBy(*columns.groups).agg(rows, *columns.merges, *python)

@@ -23,21 +23,22 @@ from skewless_spark.states.python_reduction import ADMITTED
 _DRAWS = 1 << 16
 
 
-def bypass_outcome(rows: DataFrame, columns: JobColumns, plan: RoutingPlan) -> DataFrame:
+def bypass_outcome(rows: DataFrame, columns: JobColumns, plan: RoutingPlan, *, evaluated: bool = False) -> DataFrame:
     """States of all rows, as ``reduction.staged_outcome`` returns them.
 
     Args:
         rows: as ``queue.unrouted_queue`` returns them.
         columns: the job's columns.
         plan: the stage's plan.
+        evaluated: as for ``reduction.outcome_of_tasks``.
     """
     origins = columns.origins if columns.reads_origin else []
     arrival = ["arrival"] if plan.epoch else []
-    placed = _placed(rows, columns, plan).select(*columns.names, *origins, *arrival, TASK)
+    placed = _placed(rows, columns, plan).select(*columns.rows, *origins, *arrival, TASK)
     placed = placed.repartitionById(len(plan.tasks), F.col(TASK))
     # Without a backlog, all rows came with the wave.
     came = placed if arrival else placed.withColumn("arrival", F.lit(ADMITTED).cast("tinyint"))
-    return outcome_of_tasks(came, columns, plan)
+    return outcome_of_tasks(came, columns, plan, evaluated=evaluated)
 
 
 def _placed(rows: DataFrame, columns: JobColumns, plan: RoutingPlan) -> DataFrame:

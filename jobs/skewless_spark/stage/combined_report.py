@@ -26,7 +26,7 @@ from skewless_spark.stage.splits_seen import splits_seen
 from skewless_spark.stage.state_counts import CountsRead
 from skewless_spark.stage.task_loads import split_loads
 from skewless_spark.states.columns import JobColumns
-from skewless_spark.states.committed_files import NATIVE, PYTHON
+from skewless_spark.states.committed_files import EVALUATED, NATIVE, PYTHON
 
 #: Keys that are read back at a time, one or two megabytes.
 _BATCH_KEYS = 1 << 17
@@ -69,7 +69,7 @@ def combined_report(
                 "nothing was committed",
             )  # fmt: skip
     splits = split_loads(read, files) or splits_seen(seen, rows)
-    of_native = [file for file in files if file.kind == NATIVE]
+    of_native = [file for file in files if file.kind in {NATIVE, EVALUATED}]
     if of_native and not plan.epoch:
         histogram = _of_native(run, columns, plan, of_native)
     else:
@@ -115,8 +115,11 @@ def _of_native(run: RunDirectory, columns: JobColumns, plan: RoutingPlan, files:
                 keys += len(of_keys)
                 named = of_keys.filter(pc.is_valid(of_keys[HEAVY]))
                 heavy += zip(named["rows"].to_pylist(), named[HEAVY].to_pylist(), strict=True)
-    heavy.sort(key=lambda one: (-one[0], one[1]))
-    head = {key: (rows, 0) for rows, key in heavy[: columns.job.spec.routing.head_limit]}
+    of_key: dict[str, int] = {}
+    for rows, key in heavy:  # with a window a key has a state in each part
+        of_key[key] = of_key.get(key, 0) + rows
+    heaviest = sorted(of_key.items(), key=lambda one: (-one[1], one[0]))
+    head = {key: (rows, 0) for key, rows in heaviest[: columns.job.spec.routing.head_limit]}
     seen = int(tail.sum()) + nulls
     for key, (rows, _) in head.items():
         tail[plan.ring.slot_of(key)] -= rows

@@ -59,7 +59,7 @@ def early_outcome(queue: DataFrame, columns: JobColumns, plan: RoutingPlan) -> D
     # Counts of another stage's rows are made only where there are such rows.
     came = {"admitted": ADMITTED, "forwarded": FORWARDED} if "arrival" in queue.columns else {}
     counts = [f"count(IF(arrival = {how}, 1, NULL)) AS {name}" for name, how in came.items()]
-    made = native_state_columns(queue, columns, [*columns.keys, DRAWN], ["count(1) AS rows", *counts])
+    made = native_state_columns(queue, columns, [*columns.groups, DRAWN], ["count(1) AS rows", *counts])
     rest = [] if came else ["rows AS admitted", "CAST(0 AS BIGINT) AS forwarded"]
     states = route_drawn(made, plan, columns.routing_sql())
     return states.selectExpr("*", *rest, "CAST(0 AS BIGINT) AS left_over", f"'{NATIVE}' AS kind")

@@ -127,9 +127,10 @@ def _per_key(spark: SparkSession, run: RunDirectory, columns: JobColumns, stages
 
 def _counted(spark: SparkSession, run: RunDirectory, columns: JobColumns, stage: CountedStage) -> list[DataFrame]:
     """The counts of one stage: ``seen``, ``left`` and, if keys are timed, ``seconds``, in some frames."""
-    left = F.col("left_over") if stage.is_last else F.lit(0).cast("bigint")
-    counts = [F.col("admitted").alias("seen"), left.alias("left")]
     states = read_files(spark, run, stage.counted)
+    leaves = stage.is_last and "left_over" in states.columns  # where a stage has evaluated, it has left nothing over
+    left = F.col("left_over") if leaves else F.lit(0).cast("bigint")
+    counts = [F.col("admitted").alias("seen"), left.alias("left")]
     if not stage.timed:
         return [states.select(*columns.keys, *counts)]
     seconds = _key_seconds(stage.slowness).alias("seconds")

@@ -18,10 +18,12 @@ from skewless.documents.commit import CommittedFile
 from skewless.documents.stage_report import LONGEST_HEAD_KEY, TaskLoad
 from skewless.routing.hashing import key_hashes
 from skewless_spark.aggregates.key_text import arrow_key_text
+from skewless_spark.stage.reduction import SLOT
 from skewless_spark.stage.routing import TASK
 from skewless_spark.stage.state_counts import CountsRead
 from skewless_spark.states.columns import NULL_KEY, JobColumns
-from skewless_spark.states.committed_files import PYTHON, counting
+from skewless_spark.states.committed_files import EVALUATED, PYTHON, counting
+from skewless_spark.states.results import WHOLE
 
 #: A character of UTF-8 has at most this many bytes.
 _CHARACTER_BYTES = 4
@@ -48,7 +50,7 @@ class CountedStage(NamedTuple):
     @property
     def timed(self) -> list[CommittedFile]:
         """Its files with the seconds of keys, if keys are timed."""
-        return [file for file in self.files if file.kind == PYTHON] if self.tasks else []
+        return [file for file in self.files if file.kind in {PYTHON, EVALUATED}] if self.tasks else []
 
     @property
     def slowness(self) -> list[float]:
@@ -78,11 +80,18 @@ def head_and_slots_here(
     parts = [part for stage in stages for part in _parts(read, columns, stage)]
     if not read.keeps_keys:  # a file had longer keys than were expected
         return None
-    counts = pa.concat_tables(parts, promote_options="default").group_by("key", use_threads=False)
-    per_key = counts.aggregate([("seen", "sum"), ("left", "sum"), ("seconds", "sum")])
-    per_key = per_key.rename_columns([name.removesuffix("_sum") for name in per_key.column_names]).combine_chunks()
+    per_key = _per_key(pa.concat_tables(parts, promote_options="default"))
     head = _head(per_key, columns.job.spec.routing.head_limit, rows)
     return pa.concat_tables([_by_slot(per_key, ring_bits), head], promote_options="default")
+
+
+def _per_key(counts: pa.Table) -> pa.Table:
+    """The counts of each key together. Rows of whole keys, which have a slot, are all that there is of theirs."""
+    whole = pc.is_valid(counts["slot"])
+    found = counts.filter(pc.invert(whole)).group_by("key", use_threads=False)
+    added = found.aggregate([("seen", "sum"), ("left", "sum"), ("seconds", "sum")])
+    added = added.rename_columns([name.removesuffix("_sum") for name in added.column_names])
+    return pa.concat_tables([added, counts.filter(whole)], promote_options="default").combine_chunks()
 
 
 def _parts(read: CountsRead, columns: JobColumns, stage: CountedStage) -> list[pa.Table]:
@@ -98,6 +107,8 @@ def _part(columns: JobColumns, table: pa.Table, stage: CountedStage, *, counted:
         table = table.filter(pc.is_valid(table["key_seconds"]))
     table = table.combine_chunks()
     nothing = pa.array(np.zeros(len(table), dtype=np.int64))
+    if "left_over" not in table.column_names:  # a stage that has evaluated
+        table = table.append_column("left_over", nothing)
     seconds = pa.nulls(len(table), pa.float64())
     if stage.timed and "key_seconds" in table.column_names:
         # What the median task would have taken.
@@ -108,8 +119,16 @@ def _part(columns: JobColumns, table: pa.Table, stage: CountedStage, *, counted:
             "seen": table["admitted"] if counted else nothing,
             "left": table["left_over"] if counted and stage.is_last else nothing,
             "seconds": seconds,
+            "slot": _slots_of_whole(table),
         }
     )
+
+
+def _slots_of_whole(table: pa.Table) -> pa.Array:
+    """The slots that Spark has written beside results, of whole keys."""
+    if not {SLOT, WHOLE} <= set(table.column_names):
+        return pa.nulls(len(table), pa.int32())
+    return pc.if_else(table[WHOLE], table[SLOT], pa.scalar(None, pa.int32()))
 
 
 def _texts(columns: JobColumns, table: pa.Table) -> pa.Array:
@@ -122,7 +141,10 @@ def _by_slot(per_key: pa.Table, ring_bits: int) -> pa.Table:
     """Rows per slot of the ring, and of the null key, which has no slot."""
     known = pc.is_valid(per_key["key"])
     of_keys, nulls = per_key.filter(known), per_key.filter(pc.invert(known))
-    at = _slots(of_keys["key"].combine_chunks(), ring_bits)
+    # Whole keys come last, see ``_per_key``; each is hashed either there or here.
+    hashed = of_keys.filter(pc.is_null(of_keys["slot"]))
+    given = of_keys["slot"].drop_null().to_numpy().astype(np.uint32)
+    at = np.concatenate([_slots(hashed["key"].combine_chunks(), ring_bits), given])
     used, places, keys = np.unique(at, return_inverse=True, return_counts=True)
     sums = {}
     for name in ("seen", "left"):

@@ -34,7 +34,8 @@ def routed_queue(
     backlog = _backlog(spark, run, columns, plan)
     queue = queue if backlog is None else queue.unionByName(backlog)
     routed = route(queue, plan, columns.routing_sql(), ORIGIN)
-    rows = routed.selectExpr(*columns.names, *columns.origins, f"CAST({_ARRIVAL} AS TINYINT) AS arrival", TASK)
+    arrived = f"CAST({_ARRIVAL} AS TINYINT) AS arrival"
+    rows = routed.selectExpr(*columns.rows, *columns.origins, arrived, TASK)
     carried = _carried(spark, run, columns, plan)
     return rows if carried is None else rows.unionByName(carried, allowMissingColumns=True)
 
@@ -48,12 +49,13 @@ def drawn_queue(
         ``c*``, ``drawn`` (see ``routing.draw``), and ``arrival`` if there is a backlog. Rows whose task is not drawn
         may have no origin, unless an aggregate reads it.
     """
-    located = columns.reads_origin or drawing_rows(plan, columns.routing_sql("s")) or True
+    needed = columns.reads_origin or columns.tells_parts
+    located = needed or drawing_rows(plan, columns.routing_sql("s")) or True
     queue = _wave(spark, columns, plan, tally, located=located)
     backlog = _backlog(spark, run, columns, plan)
     if backlog is not None:
         routed = route(backlog, plan, columns.routing_sql(), ORIGIN)
-        arrived = routed.selectExpr(*columns.names, *columns.origins, f"CAST({_ARRIVAL} AS TINYINT) AS arrival")
+        arrived = routed.selectExpr(*columns.rows, *columns.origins, f"CAST({_ARRIVAL} AS TINYINT) AS arrival")
         queue = queue.selectExpr("*", f"CAST({ADMITTED} AS TINYINT) AS arrival").unionByName(arrived)
     return draw(queue, plan, columns.routing_sql(), ORIGIN)
 
@@ -66,11 +68,11 @@ def unrouted_queue(
     The task is the number of the input split: states are merged in its order.
     """
     arrived = f"CAST({ADMITTED} AS TINYINT) AS arrival"
-    queue = _wave(spark, columns, plan, tally, arrived, located=columns.reads_origin)
+    queue = _wave(spark, columns, plan, tally, arrived, located=columns.reads_origin or columns.tells_parts)
     backlog = _backlog(spark, run, columns, plan)
     if backlog is not None:
         stayed = f"CAST({STAYED} AS TINYINT) AS arrival"
-        queue = queue.unionByName(backlog.selectExpr(*columns.names, *columns.origins, stayed))
+        queue = queue.unionByName(backlog.selectExpr(*columns.rows, *columns.origins, stayed))
     return queue.selectExpr("*", f"spark_partition_id() AS {TASK}")
 
 
@@ -89,7 +91,7 @@ def _wave(
         f"{bounded(number, columns.job.key_types[name], name)} AS {number}"
         for number, name in zip(columns.keys, columns.job.spec.key, strict=True)
     ]
-    return wave.selectExpr(*keys, *columns.names[len(keys) :], *columns.origins, *further)
+    return wave.selectExpr(*keys, *columns.names[len(keys) :], *columns.parted, *columns.origins, *further)
 
 
 def _backlog(spark: SparkSession, run: RunDirectory, columns: JobColumns, plan: RoutingPlan) -> DataFrame | None:
@@ -98,7 +100,7 @@ def _backlog(spark: SparkSession, run: RunDirectory, columns: JobColumns, plan: 
     if left_over is None or not left_over.of_kind(BACKLOG):
         return None
     rows = read_files(spark, run, left_over.of_kind(BACKLOG))
-    rows = rows.selectExpr(*columns.names, *columns.origins, f"{TASK} AS last_task")
+    rows = rows.selectExpr(*columns.names, *columns.parted, *columns.origins, f"{TASK} AS last_task")
     return _renumbered(spark, rows, run.plan(plan.epoch - 1), plan)
 
 

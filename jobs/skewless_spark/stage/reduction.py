@@ -7,22 +7,24 @@ same rows fit the budget and the same bytes are written each time.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from pyspark.sql import Column, DataFrame, Observation, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type
-from pyspark.sql.types import DoubleType, IntegerType, LongType, StructField, StructType
+from pyspark.sql.types import BooleanType, DoubleType, IntegerType, LongType, StructField, StructType
 
 from skewless.document import LARGEST_COUNT
 from skewless.documents.stage_report import LONGEST_HEAD_KEY
 from skewless.routing.plan import RoutingPlan
 from skewless_spark.sources import read_units
-from skewless_spark.stage.routing import TASK, slot
+from skewless_spark.stage.routing import TASK, slot, split_keys
 from skewless_spark.states.columns import JobColumns
-from skewless_spark.states.committed_files import BACKLOG, NATIVE, PYTHON
+from skewless_spark.states.committed_files import BACKLOG, EVALUATED, NATIVE, PYTHON
 from skewless_spark.states.python_calls import PythonCall
-from skewless_spark.states.python_reduction import ADMITTED, CARRIED, FORWARDED, reduce_batches
+from skewless_spark.states.python_reduction import ADMITTED, CARRIED, FORWARDED, Leaves, reduce_batches
+from skewless_spark.states.results import WHOLE, evaluates_in_stage, evaluating_calls, python_results
 
 #: ``monotonically_increasing_id`` counts the rows of a partition in its low 33 bits.
 _POSITION_MASK = (1 << 33) - 1
@@ -34,33 +36,113 @@ COUNTS = ("rows", "left_over", "admitted", "forwarded")
 #: text of the key, if it is heavy.
 SLOT, HEAVY = "slot", "heavy_key"
 
+#: Types whose values Spark groups by their bytes, floating point numbers beside; and those of them of a fixed size.
+_FLOATING = ("float", "double")
+_FIXED = re.compile(r"tinyint|smallint|int|bigint|boolean|date|timestamp|timestamp_ntz|float|double|decimal\(\d+,\d+\)")
+_PLAIN = re.compile(f"string|binary|{_FIXED.pattern}")
+#: Native states without a fixed size, texts and sketches, are made in one pass with the backlog only if at most this
+#: part of the rows is expected to be left over. Each of these costs 3.5 us there, and a second reading of all rows
+#: 0.25 us a row (a sketch of 1 million rows of 100 k keys, CPU).
+FEW_LEFT_OVER = 0.05
+#: Whether a row is the copy that goes into the backlog.
+_COPY = "in_backlog"
 
-def staged_outcome(queue: DataFrame, columns: JobColumns, plan: RoutingPlan) -> DataFrame:
+
+def staged_outcome(queue: DataFrame, columns: JobColumns, plan: RoutingPlan, *, evaluated: bool = False) -> DataFrame:
     """Send every row to its task. The result has states and backlog, distinguished by the column ``kind``."""
-    return outcome_of_tasks(queue.repartitionById(len(plan.tasks), F.col(TASK)), columns, plan)
+    placed = queue.repartitionById(len(plan.tasks), F.col(TASK))
+    return outcome_of_tasks(placed, columns, plan, evaluated=evaluated)
 
 
-def outcome_of_tasks(queue: DataFrame, columns: JobColumns, plan: RoutingPlan) -> DataFrame:
-    """States and backlog of rows that are in place: each partition has one task's rows, and all of them."""
+def outcome_of_tasks(queue: DataFrame, columns: JobColumns, plan: RoutingPlan, *, evaluated: bool = False) -> DataFrame:
+    """States and backlog of rows that are in place: each partition has one task's rows, and all of them.
+
+    Args:
+        queue: the rows.
+        columns: the job's columns.
+        plan: the stage's plan.
+        evaluated: whether Python states become results where a key has one state (``states.results``).
+    """
     taken = _in_order(queue, columns, plan)
     rows = taken.where(F.col("arrival") != CARRIED) if columns.carries(queue) else taken
-    # Carried states replace those of earlier stages, but must not take over the counts of those stages.
-    if not columns.makes_native and plan.budget_rows is None and not columns.job.forwards_states:
-        return _counted_python_states(taken, columns).withColumn("kind", F.lit(PYTHON))
-    branches = [_native_states(rows, columns, plan.budget_rows).withColumn("kind", F.lit(NATIVE))]
+    if plan.budget_rows is not None and not columns.python and _may_leave(columns):
+        both = _native_states_and_backlog(rows, columns)
+        if _few_left_over(plan) or _fixed_states(both, columns):
+            return both
+    has_native = _has_native_counts(columns, plan)
+    split = frozenset(split_keys(plan)) if evaluated else None
+    branches = []
+    if has_native:
+        branches.append(_native_states(rows, columns, plan.budget_rows).withColumn("kind", F.lit(NATIVE)))
     if columns.python:
-        branches.append(_python_states(taken, columns).withColumn("kind", F.lit(PYTHON)))
-    if plan.budget_rows is not None:
+        branches.append(_python_outcome(taken, columns, plan, counts=not has_native, split=split))
+    if plan.budget_rows is not None and not (columns.python and _may_leave(columns)):
         left_over = rows.where(~F.col("kept")).select(TASK, *columns.names, *columns.origins)
         branches.append(left_over.withColumn("kind", F.lit(BACKLOG)))
     return _union(branches)
 
 
 def kinds_of(columns: JobColumns, plan: RoutingPlan) -> list[str]:
-    """The kinds of rows that the outcome of a stage may have."""
-    alone = plan.engine == "combine" or (plan.budget_rows is None and not columns.job.forwards_states)
-    native = [NATIVE] if columns.makes_native or not alone else []
+    """The kinds of rows that the outcome of a stage may have; one that is not shared by clusters."""
+    if evaluates_in_stage(columns, plan):
+        return [EVALUATED]
+    native = [NATIVE] if _has_native_counts(columns, plan) else []
     return [*native, *([PYTHON] if columns.python else []), *([] if plan.budget_rows is None else [BACKLOG])]
+
+
+def _has_native_counts(columns: JobColumns, plan: RoutingPlan) -> bool:
+    """Whether native states are written. Python states carry the counts if there are no native aggregates.
+
+    Carried states replace those of earlier stages, but must not take over the counts of those stages.
+    """
+    if columns.makes_native or plan.engine == "combine":
+        return columns.makes_native
+    return columns.job.forwards_states or (plan.budget_rows is not None and not _may_leave(columns))
+
+
+def _may_leave(columns: JobColumns) -> bool:
+    """Whether rows that are left over can pass through an aggregate or through Python without changing a bit."""
+    return all(_PLAIN.fullmatch(kind) for kind in columns.types)
+
+
+def _few_left_over(plan: RoutingPlan) -> bool:
+    """Whether the plan expects at most a few rows to be left over; see ``FEW_LEFT_OVER``."""
+    expected = [max(0, rows) for rows in plan.expected_rows]
+    left_over = sum(max(0, rows - (plan.budget_rows or 0)) for rows in expected)
+    return bool(expected) and left_over <= FEW_LEFT_OVER * sum(expected)
+
+
+def _fixed_states(states: DataFrame, columns: JobColumns) -> bool:
+    """Whether all native states have a fixed size: then Spark keeps a group in a few bytes of a hash map."""
+    made = {name for one in columns.native for name in columns.states(one)}
+    return all(_FIXED.fullmatch(field.dataType.simpleString()) for field in states.schema if field.name in made)
+
+
+def _native_states_and_backlog(taken: DataFrame, columns: JobColumns) -> DataFrame:
+    """Native states and backlog from one pass over the rows.
+
+    A row that is left over goes on twice: to be counted with its key, and as a group of its own, by its origin, whose
+    values are grouped by too. Spark's aggregate sorts and spills if there are too many groups.
+    """
+    further = [*columns.names[len(columns.keys) :], *columns.origins]
+    # A group by a floating point number would make zero of minus zero.
+    floating = [name for name, kind in zip(columns.names, columns.types, strict=True) if kind in _FLOATING]
+    grouped = [name for name in further if name not in floating]
+    copies = taken.selectExpr("*", f"explode(IF(kept, array(false), array(false, true))) AS {_COPY}")
+    copies = copies.selectExpr("*", *(f"IF({_COPY}, {name}, NULL) AS left_{name}" for name in further))
+    made = copies.groupBy(*columns.groups, TASK, _COPY, *(f"left_{name}" for name in grouped)).agg(
+        *_counts(budgeted=True),
+        *_state_columns(columns, all_kept=False),
+        *(F.any_value(f"left_{name}").alias(f"left_{name}") for name in further if name in floating),
+    )
+    states = [*COUNTS, *(name for one in columns.native for name in columns.states(one))]
+    return made.selectExpr(
+        *columns.groups,
+        TASK,
+        *(f"IF({_COPY}, NULL, {name}) AS {name}" for name in states),
+        *(f"left_{name} AS {name}" for name in further),
+        f"IF({_COPY}, '{BACKLOG}', '{NATIVE}') AS kind",
+    )
 
 
 class StateCounts:
@@ -103,7 +185,7 @@ def combined_outcome(
     if native is not None:
         states = (
             native.withColumn("kept", F.lit(True))
-            .groupBy(*columns.keys)
+            .groupBy(*columns.groups)
             .agg(
                 F.count(F.lit(1)).alias("rows"),
                 F.count(F.when(F.col("arrival") == ADMITTED, 1)).alias("admitted"),
@@ -112,8 +194,7 @@ def combined_outcome(
         )
         # A key has one native state, combined from all splits, so it belongs to no split.
         states = counts.counting(states, NATIVE).withColumns({TASK: F.lit(0), "kind": F.lit(NATIVE), **nothing})
-        states = states.withColumns(_named(columns, plan))
-        branches.append(states)
+        branches.append(states.withColumns(_named(columns, plan)))
     if python is not None:
         # Without a backlog, all rows came with the wave. States, not rows, are given the number of their split.
         rows = python.drop(TASK) if plan.epoch else python.drop(TASK, "arrival")
@@ -132,14 +213,20 @@ def _named(columns: JobColumns, plan: RoutingPlan) -> dict[str, Column]:
     key, limit = columns.routing_key, columns.job.spec.routing.head_limit
     least = -(-columns.job.admitted_rows(plan.waves) // limit) if limit else LARGEST_COUNT
     text = F.is_valid_utf8(key) & (F.length(key) <= LONGEST_HEAD_KEY) & (F.col("rows") >= least)
-    at = F.expr(slot(columns.routing_sql(), plan.ring.ring_bits))
-    return {SLOT: F.when(key.isNotNull(), at), HEAVY: F.when(text, key)}
+    return {SLOT: slot_of_key(columns, plan), HEAVY: F.when(text, key)}
+
+
+def slot_of_key(columns: JobColumns, plan: RoutingPlan) -> Column:
+    """The slot of a key on the ring; null for a null key."""
+    return F.when(columns.routing_key.isNotNull(), F.expr(slot(columns.routing_sql(), plan.ring.ring_bits)))
 
 
 def empty_states(spark: SparkSession, columns: JobColumns) -> DataFrame:
     """An empty frame with the columns of states, for the merge of an empty input."""
     none = read_units(spark, columns.job, (), columns.inputs)
-    none = none.select("*", F.lit(0).cast("tinyint").alias("arrival"), F.lit(0).alias(TASK), F.lit(True).alias("kept"))
+    none = none.selectExpr("*", *columns.parted).select(
+        "*", F.lit(0).cast("tinyint").alias("arrival"), F.lit(0).alias(TASK), F.lit(True).alias("kept")
+    )
     states = _native_states(none, columns, None)
     return states.unionByName(_python_states(none, columns), allowMissingColumns=True) if columns.python else states
 
@@ -162,7 +249,7 @@ def _in_order(queue: DataFrame, columns: JobColumns, plan: RoutingPlan) -> DataF
     if plan.engine == "bypass":
         return queue.where(_whole(F.spark_partition_id(), queue)).withColumn("kept", F.lit(True))
     if plan.budget_rows is None:
-        order = (*columns.origins, *columns.keys) if carries else (*columns.keys, TASK, *columns.origins)
+        order = (*columns.origins, *columns.keys) if carries else (*columns.groups, TASK, *columns.origins)
         in_order = queue.sortWithinPartitions(*order)
         return in_order.where(_whole(F.spark_partition_id(), queue)).withColumn("kept", F.lit(True))
     if carries:
@@ -192,21 +279,27 @@ def _whole(number: Column, queue: DataFrame) -> Column:
 
 def _native_states(taken: DataFrame, columns: JobColumns, budget_rows: int | None) -> DataFrame:
     """Per task and key: the counts of the ledger, and the native states of the kept rows."""
+    everything = budget_rows is None
+    # Spark aggregates in the order of the sort, if the rows are sorted by key.
+    return taken.groupBy(*columns.groups, TASK).agg(
+        *_counts(budgeted=not everything), *_state_columns(columns, all_kept=everything)
+    )
+
+
+def _counts(*, budgeted: bool) -> list[Column]:
+    """The counts of the ledger, as aggregate expressions."""
 
     def counted(condition: Column) -> Column:
         return F.count(F.when(condition, 1))
 
-    everything = budget_rows is None
-    rows = F.count(F.lit(1)) if everything else counted(F.col("kept"))
-    left_over = F.count(F.lit(None)) if everything else counted(~F.col("kept"))
-    # Spark aggregates in the order of the sort, if the rows are sorted by key.
-    return taken.groupBy(*columns.keys, TASK).agg(
+    rows = counted(F.col("kept")) if budgeted else F.count(F.lit(1))
+    left_over = counted(~F.col("kept")) if budgeted else F.count(F.lit(None))
+    return [
         rows.alias("rows"),
         left_over.alias("left_over"),
         counted(F.col("arrival") == ADMITTED).alias("admitted"),
         counted(F.col("arrival") == FORWARDED).alias("forwarded"),
-        *_state_columns(columns, all_kept=everything),
-    )
+    ]
 
 
 def native_state_columns(
@@ -229,26 +322,78 @@ def _state_columns(columns: JobColumns, *, all_kept: bool) -> list[Column]:
     ]
 
 
-def _python_states(taken: DataFrame, columns: JobColumns, *, apart: bool = True) -> DataFrame:
-    """Per key and, if there is one, task: the states of the Python aggregates, and the number of rows that they saw."""
-    calls = columns.python_calls()
+def _python_outcome(
+    taken: DataFrame, columns: JobColumns, plan: RoutingPlan, *, counts: bool, split: frozenset[str] | None
+) -> DataFrame:
+    """Python states, and the backlog if there is a budget, from one pass over the rows.
+
+    Args:
+        taken: the rows, with ``kept``.
+        columns: of the job.
+        plan: the stage's plan.
+        counts: whether the states carry the counts of the ledger.
+        split: see ``reduce_batches``; None with a budget.
+    """
+    if plan.budget_rows is None or not _may_leave(columns):
+        kept = taken.where("kept")
+        states = _counted_python_states(kept, columns, split=split) if counts else _python_states(kept, columns)
+        return states.withColumn("kind", F.lit(PYTHON))
+    found = _python_states(taken, columns, leaves="counted" if counts else "uncounted")
+    in_backlog = F.col(columns.origins[0]).isNotNull()
+    if counts:
+        left_over = F.when(~in_backlog, F.coalesce("left_over", F.lit(0)))
+        found = found.withColumns({**_python_counts(), "left_over": left_over})
+    return found.withColumn("kind", F.when(in_backlog, BACKLOG).otherwise(PYTHON))
+
+
+def _python_states(
+    taken: DataFrame,
+    columns: JobColumns,
+    *,
+    apart: bool = True,
+    split: frozenset[str] | None = None,
+    leaves: Leaves | None = None,
+) -> DataFrame:
+    """Per key and, if there is one, task: the states of the Python aggregates, and the number of rows that they saw.
+
+    Args:
+        taken: the rows; all are kept, unless ``leaves``.
+        columns: of the job.
+        apart: whether to time heavy keys apart.
+        split: if given, all keys but those and null have results in place of states, see ``reduce_batches``.
+        leaves: what to do with rows that are not kept, see ``reduce_batches``.
+    """
+    calls = columns.python_calls() if split is None else evaluating_calls(columns)
     arguments = [columns.argument(one).alias(call.argument) for one, call in zip(columns.python, calls, strict=True)]
     carried = ["total_rows", *(call.state for call in calls)] if columns.carries(taken) else []
     about = [name for name in (TASK, "arrival") if name in taken.columns]
     text = [] if columns.key_is_text else [columns.key.cast("binary").alias("route_key")]
-    batches = taken.where("kept").select(*about, *text, *columns.keys, *arguments, *carried)
-    reduce = reduce_batches(calls, columns.keys, apart=apart)
-    return batches.mapInArrow(reduce, _python_schema(batches, columns.keys, calls))
+    further = [*columns.names[len(columns.keys) :], *columns.origins] if leaves else []
+    # Only rows that are left over take all of their values with them.
+    left = [F.when(~F.col("kept"), F.col(name)).alias(name) for name in further]
+    kept = ["kept"] if leaves else []
+    batches = taken.select(*about, *text, *columns.groups, *arguments, *carried, *kept, *left)
+    reduce = reduce_batches(calls, columns.keys, apart=apart, split=split, leaves=leaves, further=further)
+    results = [] if split is None else [StructField(WHOLE, BooleanType()), *python_results(calls)]
+    schema = _python_schema(batches, columns.groups, calls, leaves, further)
+    return batches.mapInArrow(reduce, StructType([*schema, *results]))
 
 
-def _counted_python_states(taken: DataFrame, columns: JobColumns, *, apart: bool = True) -> DataFrame:
+def _python_counts() -> dict[str, Column]:
+    return {name: F.col(f"python_{name}") for name in ("rows", "admitted", "forwarded")}
+
+
+def _counted_python_states(
+    taken: DataFrame, columns: JobColumns, *, apart: bool = True, split: frozenset[str] | None = None
+) -> DataFrame:
     """Python states with the counts of the ledger, for a stage without native states and without a budget."""
-    counts = {name: F.col(f"python_{name}") for name in ("rows", "admitted", "forwarded")}
-    states = _python_states(taken, columns, apart=apart)
-    return states.withColumns({**counts, "left_over": F.lit(0).cast("bigint")})
+    states = _python_states(taken, columns, apart=apart, split=split)
+    return states.withColumns({**_python_counts(), "left_over": F.lit(0).cast("bigint")})
 
 
-def _python_schema(batches: DataFrame, keys: Sequence[str], calls: Sequence[PythonCall]) -> StructType:
+def _python_schema(
+    batches: DataFrame, keys: Sequence[str], calls: Sequence[PythonCall], leaves: Leaves | None, further: Sequence[str]
+) -> StructType:
     kinds = {field.name: field.dataType for field in batches.schema}
     return StructType(
         [
@@ -262,5 +407,7 @@ def _python_schema(batches: DataFrame, keys: Sequence[str], calls: Sequence[Pyth
             StructField("task_seconds", DoubleType()),
             StructField("setup_seconds", DoubleType()),
             *(StructField(call.state, from_arrow_type(call.types.state)) for call in calls),
+            *([StructField("left_over", LongType())] if leaves == "counted" else []),
+            *(StructField(name, kinds[name]) for name in further),
         ]
     )

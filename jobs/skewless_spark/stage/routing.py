@@ -81,11 +81,18 @@ def route(rows: DataFrame, plan: RoutingPlan, key: str, origin: str) -> DataFram
 
 def drawing_rows(plan: RoutingPlan, key: str) -> str | None:
     """Which rows draw their task: a condition in SQL on the key text. None if too many split keys would be listed."""
-    split = _split_keys(plan)
+    split = split_keys(plan)
     if len(split) > LISTED_KEYS or sum(map(len, split.values())) > LISTED_WEIGHTS:
         return None
     listed = f" OR {key} IN ({', '.join(map(text_literal, split))})" if split else ""
     return f"({key} IS NULL{listed})"
+
+
+def whole_keys(plan: RoutingPlan, key: str) -> str:
+    """Which keys have all of their rows in one task: a condition in SQL on the key text."""
+    split = split_keys(plan)
+    listed = f" AND {key} NOT IN ({', '.join(map(text_literal, split))})" if split else ""
+    return f"({key} IS NOT NULL{listed})"
 
 
 def draw(rows: DataFrame, plan: RoutingPlan, key: str, origin: str) -> DataFrame:
@@ -93,7 +100,7 @@ def draw(rows: DataFrame, plan: RoutingPlan, key: str, origin: str) -> DataFrame
 
     The arguments are those of ``route``. Rows of one key with the same ``drawn`` go to one task.
     """
-    drawn, split = row_hash(origin, plan.share_salt), _split_keys(plan)
+    drawn, split = row_hash(origin, plan.share_salt), split_keys(plan)
     without_key = f"WHEN {key} IS NULL THEN {_drawn_task(drawn, plan)}"
     if drawing_rows(plan, key) is not None:
         # A few comparisons cost less than a look at a table, and need no table.
@@ -104,7 +111,7 @@ def draw(rows: DataFrame, plan: RoutingPlan, key: str, origin: str) -> DataFrame
     return routed.selectExpr("* EXCEPT (route_key, head_key, head_cells)", task)
 
 
-def _split_keys(plan: RoutingPlan) -> dict[str, Weights]:
+def split_keys(plan: RoutingPlan) -> dict[str, Weights]:
     """The head keys whose rows go to several tasks."""
     return {key: weights for key, weights in plan.head.items() if len({task for task, _ in weights}) > 1}
 
@@ -119,7 +126,7 @@ def _weighed(drawn: str, weights: Weights) -> str:
 def route_drawn(states: DataFrame, plan: RoutingPlan, key: str) -> DataFrame:
     """Replace the column ``drawn`` by ``task``: what ``route`` says of the rows that the states were made of."""
     routed, tail = _on_ring(states, plan, key)
-    split = _split_keys(plan)
+    split = split_keys(plan)
     pinned = {key: weights for key, weights in plan.head.items() if key not in split}
     task = tail
     if pinned:

@@ -28,15 +28,27 @@ from skewless_spark.stage.combined_report import combined_report
 from skewless_spark.stage.early_states import early_outcome, makes_early_states, state_partitions
 from skewless_spark.stage.histogram import measure
 from skewless_spark.stage.queue import drawn_queue, last_commit, routed_queue, unrouted_queue
-from skewless_spark.stage.reduction import StateCounts, combined_outcome, kinds_of, staged_outcome
+from skewless_spark.stage.reduction import (
+    HEAVY,
+    SLOT,
+    StateCounts,
+    combined_outcome,
+    kinds_of,
+    slot_of_key,
+    staged_outcome,
+)
+from skewless_spark.stage.routing import TASK, whole_keys
 from skewless_spark.stage.state_counts import CountsRead
 from skewless_spark.states.columns import JobColumns
-from skewless_spark.states.committed_files import BACKLOG, NATIVE, written
+from skewless_spark.states.committed_files import BACKLOG, written
+from skewless_spark.states.results import evaluates_in_stage, with_native_results
 
 log = logging.getLogger(__name__)
 
 #: Rows of an Arrow batch where rows are reduced as they are read.
 _BATCH_ROWS = 1 << 16
+#: What a row of native results keeps of its state: the rest is the same for all, or can be told from these.
+_KEPT = (TASK, "rows", "admitted", SLOT)
 #: The plan says how many tasks there are and what is broadcast. Adaptive execution would find nothing to change, and
 #: would run each shuffle as a job of its own.
 _ROUTED = {"spark.sql.adaptive.enabled": "false"}
@@ -97,7 +109,7 @@ def _run(spark: SparkSession, run: RunDirectory, stage: int, fence: Fence | None
     with timed("read the counts back"):
         read = CountsRead(run, columns)
         # The native states of a first ``combine`` name slot and heavy key: their keys are not read, see its report.
-        reader = None if plan.engine == "combine" and NATIVE in kinds and not stage else read.take
+        reader = None if plan.engine == "combine" and columns.makes_native and not stage else read.take
         files = [file for kind in kinds for file in written(attempt, kind, f"kind={kind}", reader=reader)]
         if plan.engine == "combine":
             report = combined_report(spark, run, columns, plan, files, counts, read, seen, seconds)
@@ -146,7 +158,9 @@ def outcome(
     tally: Tally | None = None,
     counts: StateCounts | None = None,
 ) -> DataFrame:
-    """What a stage writes: states and backlog, distinguished by the column ``kind``. Nothing has run yet.
+    """What a stage writes: states and backlog, distinguished by the column ``kind``; or results, and no such column.
+
+    Nothing has run yet.
 
     Args:
         spark: the session.
@@ -156,17 +170,37 @@ def outcome(
         tally: counts the rows that are read.
         counts: counts the rows of states that are made where rows are read.
     """
+    evaluated = evaluates_in_stage(columns, plan)
+    if plan.engine == "combine":
+        states = _combined(spark, run, columns, plan, tally, counts or StateCounts())
+        return with_native_results(states, columns, None, (*_KEPT, HEAVY)) if evaluated else states
     if makes_early_states(columns, plan):
-        return early_outcome(drawn_queue(spark, run, columns, plan, tally), columns, plan)
-    if plan.engine == "staged":
-        return staged_outcome(routed_queue(spark, run, columns, plan, tally), columns, plan)
-    if plan.engine == "bypass":
-        return bypass_outcome(unrouted_queue(spark, run, columns, plan, tally), columns, plan)
+        states = early_outcome(drawn_queue(spark, run, columns, plan, tally), columns, plan)
+    elif plan.engine == "staged":
+        queue = routed_queue(spark, run, columns, plan, tally)
+        states = staged_outcome(queue, columns, plan, evaluated=evaluated)
+    else:
+        queue = unrouted_queue(spark, run, columns, plan, tally)
+        states = bypass_outcome(queue, columns, plan, evaluated=evaluated)
+    if columns.python or not evaluated:
+        return states
+    whole = whole_keys(plan, columns.routing_sql())
+    return with_native_results(states.withColumn(SLOT, slot_of_key(columns, plan)), columns, whole, _KEPT)
+
+
+def _combined(
+    spark: SparkSession,
+    run: RunDirectory,
+    columns: JobColumns,
+    plan: RoutingPlan,
+    tally: Tally | None,
+    counts: StateCounts,
+) -> DataFrame:
     # Native and Python states read the input separately: there is no exchange that they could share.
     native = unrouted_queue(spark, run, columns, plan, tally) if columns.makes_native else None
     python_tally = tally if native is None else None
     python = unrouted_queue(spark, run, columns, plan, python_tally) if columns.python else None
-    return combined_outcome(native, python, columns, plan, counts or StateCounts())
+    return combined_outcome(native, python, columns, plan, counts)
 
 
 @contextmanager

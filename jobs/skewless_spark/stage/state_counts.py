@@ -15,13 +15,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from skewless.documents.commit import CommittedFile
-from skewless.errors import RunDirectoryError
 from skewless.run.directory import RunDirectory
 from skewless_spark.aggregates.key_text import has_arrow_text
-from skewless_spark.stage.reduction import COUNTS
+from skewless_spark.stage.reduction import COUNTS, SLOT
 from skewless_spark.stage.routing import TASK
 from skewless_spark.states.columns import JobColumns
-from skewless_spark.states.committed_files import BACKLOG, parquet_of
+from skewless_spark.states.committed_files import BACKLOG, damaged, parquet_of
+from skewless_spark.states.results import WHOLE
 
 #: The driver reads the keys of at most this many states, from all stages of a run together, and at most this many bytes
 #: of them; a few hundred megabytes of memory. Beyond that Spark counts the keys.
@@ -31,8 +31,6 @@ MOST_KEY_BYTES = 1 << 26
 #: States that are read at a time, some megabytes of counts.
 _BATCH_STATES = 1 << 18
 SECONDS = ("key_seconds", "task_seconds", "setup_seconds")
-#: What Arrow says of a page whose bytes are not those that its checksum was made of.
-_FLIPPED = "CRC checksum verification failed"
 _SUMMED = (*COUNTS, "python_rows", *SECONDS)
 
 
@@ -65,20 +63,16 @@ class CountsRead:
         try:
             self._take(file, parquet)
         except (OSError, pa.ArrowException) as err:
-            flipped = _FLIPPED in str(err)
-            wanted, came = (
-                ("the bytes that were written", "others, by its checksum")
-                if flipped
-                else ("bytes that can be read", str(err).partition("\n")[0][:200])
-            )
-            raise RunDirectoryError(self._run.path(file.path), wanted, came, "restore it from a copy") from err
+            raise damaged(self._run.path(file.path), err) from err
 
     def _take(self, file: CommittedFile, parquet: pq.ParquetFile) -> None:
         kept = self._has_room(file, parquet.metadata)
-        names = [TASK, *(name for name in _SUMMED if name in parquet.schema_arrow.names), *(self._keys if kept else ())]
+        known = parquet.schema_arrow.names
+        labels = [name for name in (*self._keys, SLOT, WHOLE) if name in known] if kept else []
+        names = [TASK, *(name for name in _SUMMED if name in known), *labels]
         sums, keyed = [], []
         for batch in parquet.iter_batches(_BATCH_STATES, columns=names):
-            sums.append(_summed(batch.drop_columns(self._keys) if kept else batch))
+            sums.append(_summed(batch.drop_columns(labels) if kept else batch))
             keyed.append(batch)
         self._sums[file.path] = pa.concat_tables(sums)
         if kept:

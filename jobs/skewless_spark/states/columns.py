@@ -10,7 +10,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type
 
-from skewless.documents.job import Job
+from skewless.documents.job import STATE_FORM, Job
+from skewless.errors import DocumentError
+from skewless.routing.hashing import OFFSET_BITS
+from skewless.standing.changes import rank_runs
 from skewless_spark.aggregates.binding import BoundAggregate, bind, native_of, python_of
 from skewless_spark.aggregates.definition import Arguments, NativeAggregate
 from skewless_spark.aggregates.key_text import key_text, text_literal
@@ -19,6 +22,8 @@ from skewless_spark.states.python_calls import PythonCall, python_call
 
 #: The text that routes a null key if each key must live in one task. No text of several key columns equals it.
 NULL_KEY = "\0null"
+#: The column that says of which part of the window a row or a state is: its position in ``JobWindow.parts``.
+PART = "part"
 #: More rows than a map makes of one row.
 _INDICES = Decimal(1 << 31)
 
@@ -39,7 +44,16 @@ class JobColumns:
 
     @classmethod
     def of(cls, job: Job) -> JobColumns:
-        """The columns that a job reads."""
+        """The columns that a job reads.
+
+        Raises:
+            DocumentError: the job was prepared by a release whose states had other columns.
+        """
+        if job.state_form != STATE_FORM:
+            raise DocumentError(
+                "job.json", f"states of the form {STATE_FORM}", f"those of the form {job.state_form}",
+                "end the run with the release of Skewless that prepared it, or start the run of that day anew",
+            )  # fmt: skip
         bound = bind(job)
         arguments = [column for one in bound for column in one.columns]
         return cls(job, tuple(dict.fromkeys((*job.spec.key, *arguments))), tuple(bound))
@@ -53,6 +67,40 @@ class JobColumns:
     def keys(self) -> list[str]:
         """The numbered names of the key columns."""
         return self.names[: len(self.job.spec.key)]
+
+    @property
+    def types(self) -> list[str]:
+        """The Spark SQL types of all input columns."""
+        known = {**self.job.key_types, **self.job.column_types}
+        return [known[name] for name in self.inputs]
+
+    @property
+    def groups(self) -> list[str]:
+        """What a state is of: a key, or with a window a key in a part."""
+        return [PART, *self.keys] if self.job.window else self.keys
+
+    @property
+    def parted(self) -> list[str]:
+        """In SQL, the column ``PART`` of rows with an origin; nothing without a window."""
+        window = self.job.window
+        if window is None:
+            return []
+        (first, *others) = window.reduced or [0]
+        ends = " ".join(
+            f"WHEN shiftright({ORIGIN}, {OFFSET_BITS}) >= {window.parts[at].units[0]} THEN {at}"
+            for at in reversed(others)
+        )
+        return [f"CAST({f'CASE {ends} ELSE {first} END' if others else first} AS INT) AS {PART}"]
+
+    @property
+    def rows(self) -> list[str]:
+        """The names of the columns of a row that states are made of."""
+        return [*self.names, PART] if self.job.window else self.names
+
+    @property
+    def tells_parts(self) -> bool:
+        """Whether the rows of a run are of several parts, so that only their origin tells of which one."""
+        return self.job.window is not None and len(self.job.window.reduced) > 1
 
     @property
     def origins(self) -> list[str]:
@@ -114,6 +162,19 @@ class JobColumns:
         """The aggregates whose states live in a ``GroupsAccumulator``."""
         return python_of(list(self.bound))
 
+    @property
+    def merges(self) -> list[Column]:
+        """The merged states of all native aggregates, as aggregate expressions over states."""
+        return [
+            merged.alias(name)
+            for one in self.native
+            for name, merged in zip(
+                self.states(one),
+                one.definition.merge(self.states(one), one.options, one.spark_type),  # type: ignore[union-attr]
+                strict=True,
+            )
+        ]
+
     def python_calls(self) -> list[PythonCall]:
         """The Python aggregates as they travel to the workers."""
         limit = self.job.spec.state_limit_mb << 20
@@ -148,10 +209,31 @@ class JobColumns:
 
         names = tuple(self._name(column) for column in one.columns)
         columns = tuple(reached(F.col(name)) for name in names) or (reached(F.lit(1)),)
-        # Both origins as one number, since aggregates compare and negate it.
-        mapped = F.col(ORIGIN).cast("decimal(20,0)") * F.lit(_INDICES) + F.col(ORIGIN_INDEX)
-        origin = mapped if self.job.spec.map else F.col(ORIGIN)
+        # As one number, since aggregates compare and negate it.
+        origin = F.col(ORIGIN)
+        if self.job.window:
+            origin = F.expr(self._place_sql())
+        elif self.job.spec.map:
+            origin = origin.cast("decimal(20,0)") * F.lit(_INDICES) + F.col(ORIGIN_INDEX)
         return Arguments(columns, names, one.spark_types, reached(origin), kept)
+
+    def _place_sql(self) -> str:
+        """The place of a row among all rows of the job, whenever they are read: its part, its unit's rank, its offset.
+
+        The ordinal of a unit is its place in one run only.
+        """
+        ordinal, offset = f"shiftright({ORIGIN}, {OFFSET_BITS})", f"({ORIGIN} & {(1 << OFFSET_BITS) - 1}L)"
+        cases = [
+            f"WHEN {ordinal} >= {run.first} THEN {run.base}L + {run.step}L * ({ordinal} - {run.first}L)"
+            for run in reversed(rank_runs(self.job.window))  # type: ignore[arg-type]
+        ]
+        # Sums of columns with few digits, so that Spark keeps every digit of the product.
+        unit = f"CAST(CASE {' '.join(cases)} ELSE 0 END AS DECIMAL(18,0))" if cases else "CAST(0 AS DECIMAL(18,0))"
+        place = f"{unit} * {1 << OFFSET_BITS}BD + {offset}"
+        if self.job.spec.map:
+            # 2**(26 + 29 + 40 + 31) is less than 10**38.
+            place = f"CAST({place} AS DECIMAL(28,0)) * {_INDICES}BD + {ORIGIN_INDEX}"
+        return f"CAST({place} AS DECIMAL(38,0))"
 
     def states(self, one: BoundAggregate) -> list[str]:
         """The state columns of an aggregate: ``s3_0`` and ``s3_1`` for the fourth aggregate."""

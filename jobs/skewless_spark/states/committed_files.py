@@ -12,17 +12,22 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from skewless.documents.commit import CommittedFile
+from skewless.errors import RunDirectoryError
 from skewless.run.attempt import Attempt
 from skewless.run.storage import Storage
 from skewless_spark.sources import literally
 
 #: The key under which Spark records the columns of a frame in the Parquet files that it writes.
-_SCHEMA_NOTE = b"org.apache.spark.sql.parquet.row.metadata"
+SCHEMA_NOTE = b"org.apache.spark.sql.parquet.row.metadata"
 
-#: Kinds of files: native states, Python states and backlog of a stage; the merged result; and the result in the
-#: published format, if that is not Parquet.
-NATIVE, PYTHON, BACKLOG, RESULT, PUBLISHED = "native", "python", "backlog", "result", "published"
+#: Kinds of files: native states, Python states, results in place of states (see ``results``) and backlog of a stage;
+#: the merged result; and the result in the published format, if that is not Parquet.
+NATIVE, PYTHON, EVALUATED, BACKLOG = "native", "python", "evaluated", "backlog"
+RESULT, PUBLISHED = "result", "published"
 
+
+#: What Arrow says of a page whose bytes are not those that its checksum was made of.
+_FLIPPED = "CRC checksum verification failed"
 
 #: Takes a file that was just written, while it is open.
 Reader = Callable[[CommittedFile, pq.ParquetFile], None]
@@ -59,9 +64,20 @@ def parquet_of(opened: Any) -> pq.ParquetFile:
     return pq.ParquetFile(opened, page_checksum_verification=True, coerce_int96_timestamp_unit="us")
 
 
+def damaged(path: str, err: Exception) -> RunDirectoryError:
+    """The error for a committed file that Arrow could not read."""
+    wanted, came = (
+        ("the bytes that were written", "others, by its checksum")
+        if _FLIPPED in str(err)
+        else ("bytes that can be read", str(err).partition("\n")[0][:200])
+    )
+    return RunDirectoryError(path, wanted, came, "restore it from a copy")
+
+
 def counting(files: Sequence[CommittedFile]) -> list[CommittedFile]:
-    """The files of a stage with the counts of the ledger: native states, or without those, Python states."""
-    return [file for file in files if file.kind == NATIVE] or [file for file in files if file.kind == PYTHON]
+    """The files of a stage with the counts of the ledger: results, native states, or without those, Python states."""
+    of_kinds = ([file for file in files if file.kind == kind] for kind in (EVALUATED, NATIVE, PYTHON))
+    return next(filter(None, of_kinds), [])
 
 
 def read_files(spark: SparkSession, run: Storage, files: Sequence[CommittedFile]) -> DataFrame:
@@ -74,7 +90,13 @@ def read_files(spark: SparkSession, run: Storage, files: Sequence[CommittedFile]
     """
     with ThreadPoolExecutor(max_workers=8) as pool:
         list(pool.map(run.verify, files))
-    with run.fs.open(f"{run.root}/{files[0].path}", "rb") as opened:
-        noted = pq.read_metadata(opened).metadata.get(_SCHEMA_NOTE)
-    reader = spark.read if noted is None else spark.read.schema(StructType.fromJson(json.loads(noted)))
+    noted = noted_schema(run, files[0])
+    reader = spark.read if noted is None else spark.read.schema(noted)
     return reader.parquet(*(literally(run.path(file.path)) for file in files))
+
+
+def noted_schema(run: Storage, file: CommittedFile) -> StructType | None:
+    """The columns of a file as Spark's types, if their writer noted them."""
+    with run.fs.open(f"{run.root}/{file.path}", "rb") as opened:
+        noted = pq.read_metadata(opened).metadata.get(SCHEMA_NOTE)
+    return None if noted is None else StructType.fromJson(json.loads(noted))

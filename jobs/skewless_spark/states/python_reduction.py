@@ -5,9 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from skewless.aggregates import GroupsAccumulator
 from skewless_spark.aggregates.key_index import KeyIndex
@@ -26,14 +29,24 @@ JOINED_ROWS = 1 << 18
 JOINED_BYTES = 64 << 20
 
 
+#: What becomes of rows that are not kept: they are passed on, and counted by their key or not.
+Leaves = Literal["counted", "uncounted"]
+
+
 def reduce_batches(
-    calls: Sequence[PythonCall], keys: Sequence[str], *, apart: bool = True
+    calls: Sequence[PythonCall],
+    keys: Sequence[str],
+    *,
+    apart: bool = True,
+    split: frozenset[str] | None = None,
+    leaves: Leaves | None = None,
+    further: Sequence[str] = (),
 ) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
     """For ``mapInArrow``: reduce the rows of one task to one row of states per key.
 
     The batches have the key columns and the arguments, and some of these:
 
-    - ``task``, which the result has too,
+    - ``task``, and with a window ``part``, which the result has too: a state is then of a key in a part,
     - ``route_key``, the text of the key, unless the key is one column of text,
     - ``arrival``, unless all rows came with the wave. Carried states come ahead of all rows, with ``total_rows``, the
       rows that they stand for.
@@ -41,20 +54,70 @@ def reduce_batches(
     The result has the key columns, the rows of this stage, of which admitted and of which forwarded, all
     rows that the state stands for, three kinds of seconds, and a state column per call. The seconds are those spent on
     the key's rows (null if not measured), on the task's rows, and on opening keys (both in the task's first row).
+    With ``split`` it also has ``whole`` and a result column per call: a whole key has results, and null in place of
+    states; any other has states.
+
+    With ``leaves``, a column ``kept`` says which rows are reduced; all of them come first. The others are passed on
+    with the ``further`` columns, and with null in the columns of states. If they are counted, ``left_over`` says how
+    many rows of a key these were, they count as admitted or forwarded, and a key with no other rows has no state.
 
     Args:
         calls: the aggregates.
         keys: the key columns.
         apart: whether to time heavy keys apart.
+        split: the texts of keys that other tasks have rows of, too, as they may have of null. All others are whole and
+            evaluated. None if no key is.
+        leaves: what becomes of rows that are not kept; None if all are.
+        further: the other columns of rows that are left over; null in rows that are kept.
     """
 
     def reduce(batches: Batches) -> Iterator[pa.RecordBatch]:
-        reduction = _Reduction(calls, keys, apart=apart)
+        reduction = _Reduction(calls, keys, apart=apart, split=split)
+        schema: pa.Schema | None = None
         for batch in _joined(batches, lambda: len(reduction)):
-            reduction.take(batch)
-        yield from reduction.result()
+            kept = pc.sum(batch["kept"].cast(pa.int64())).as_py() if leaves else batch.num_rows
+            if kept:
+                reduction.take(batch.slice(0, kept))
+            if leaves:
+                schema = _with_backlog(batch.schema, calls, keys, leaves, further)
+                left = batch.slice(kept)
+                if leaves == "counted":
+                    reduction.count_left(left)
+                yield _completed(left.select([*_group_of(batch.schema, keys), *further]), schema)
+        for states in reduction.result():
+            yield states if schema is None else _completed(states, schema)
 
     return reduce
+
+
+def _group_of(rows: pa.Schema, keys: Sequence[str]) -> list[str]:
+    """The columns that tell which state a row belongs to."""
+    return [*(name for name in ("task", "part") if name in rows.names), *keys]
+
+
+def _with_backlog(
+    rows: pa.Schema, calls: Sequence[PythonCall], keys: Sequence[str], leaves: Leaves, further: Sequence[str]
+) -> pa.Schema:
+    """The columns of states and of rows that are left over."""
+    counts = [(name, pa.int64()) for name in _COUNTED]
+    seconds = [(name, pa.float64()) for name in _TIMED]
+    states = [(call.state, call.types.state) for call in calls]
+    left = [("left_over", pa.int64())] if leaves == "counted" else []
+    return pa.schema(
+        [*map(rows.field, _group_of(rows, keys)), *counts, *seconds, *states, *left, *map(rows.field, further)]
+    )
+
+
+def _completed(part: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The same rows with null in all other columns."""
+    given = part.schema.names
+    nothing = [part[one.name] if one.name in given else pa.nulls(part.num_rows, one.type) for one in schema]
+    return pa.RecordBatch.from_arrays(nothing, names=schema.names)
+
+
+#: The columns of states between keys and states.
+_COUNTED = ("python_rows", "python_admitted", "python_forwarded", "total_rows")
+_TIMED = ("key_seconds", "task_seconds", "setup_seconds")
 
 
 def _joined(batches: Batches, known_keys: Callable[[], int]) -> Iterator[pa.RecordBatch]:
@@ -77,15 +140,22 @@ def _one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 class _Reduction:
     """The states of one task while its batches come in."""
 
-    def __init__(self, calls: Sequence[PythonCall], keys: Sequence[str], *, apart: bool) -> None:
+    def __init__(
+        self, calls: Sequence[PythonCall], keys: Sequence[str], *, apart: bool, split: frozenset[str] | None
+    ) -> None:
         self._calls = calls
         self._keys = keys
         self._apart = apart
+        self._split = split
         self._index = KeyIndex()
         self._accumulators = [call.accumulator() for call in calls]
         self._arguments = [call.types.argument for call in calls]
         self._labels: list[pa.RecordBatch] = []
+        self._texts: list[pa.Array] = []
         self._rows, self._admitted, self._forwarded, self._before = (np.zeros(0, dtype=np.int64) for _ in range(4))
+        #: Rows left over of each key, and how many keys have others; None until rows were left over.
+        self._left: Groups = np.zeros(0, dtype=np.int64)
+        self._opened: int | None = None
         self._watch, self._setup = Stopwatch(time.perf_counter), Stopwatch(time.perf_counter)
 
     def __len__(self) -> int:
@@ -94,6 +164,8 @@ class _Reduction:
 
     def take(self, batch: pa.RecordBatch) -> None:
         """Add a batch: carried states, rows, or carried states followed by rows."""
+        if self._opened is not None:
+            raise ValueError("rows of a task that are kept come before all that are left over")
         groups = self._numbered(batch)
         total = len(self._index)
         arrival = batch["arrival"].to_numpy(zero_copy_only=False) if "arrival" in batch.schema.names else None
@@ -103,12 +175,7 @@ class _Reduction:
         rows, new = groups[carried:], batch.slice(carried)
         counts = np.bincount(rows, minlength=total)
         self._rows = _added(self._rows, counts)
-        if arrival is None:
-            self._admitted = self._rows
-        else:
-            of_rows = arrival[carried:]
-            self._admitted = _added(self._admitted, np.bincount(rows[of_rows == ADMITTED], minlength=total))
-            self._forwarded = _added(self._forwarded, np.bincount(rows[of_rows == FORWARDED], minlength=total))
+        self._count_arrivals(None if arrival is None else arrival[carried:], rows, total)
         if not len(rows):
             return
         if self._apart:
@@ -117,37 +184,58 @@ class _Reduction:
             with self._watch.running():
                 self._update(new, rows, None, total)
 
+    def count_left(self, batch: pa.RecordBatch) -> None:
+        """Count a batch of rows that are left over. All rows that are kept came before."""
+        if not batch.num_rows:
+            return
+        if self._opened is None:
+            self._opened = len(self._index)
+        groups = self._numbered(batch, opened=False)
+        total = len(self._index)
+        self._left = _added(self._left, np.bincount(groups, minlength=total))
+        self._count_arrivals(batch["arrival"].to_numpy(zero_copy_only=False), groups, total)
+
+    def _count_arrivals(self, arrival: npt.NDArray[np.int8] | None, groups: Groups, total: int) -> None:
+        if arrival is None:
+            self._admitted = self._rows
+            return
+        self._admitted = _added(self._admitted, np.bincount(groups[arrival == ADMITTED], minlength=total))
+        self._forwarded = _added(self._forwarded, np.bincount(groups[arrival == FORWARDED], minlength=total))
+
     def result(self) -> Iterator[pa.RecordBatch]:
         """One row per key; nothing for a task without rows."""
         if not self._labels:
             return
         labels = _one(self._labels)
         total = len(self._index)
-        states = [self._state_of(call, acc) for call, acc in zip(self._calls, self._accumulators, strict=True)]
+        made = self._states(total) if self._split is None else self._results(total, self._split)
         for call, accumulator in zip(self._calls, self._accumulators, strict=True):
             guarded(call, "close_keys", accumulator, accumulator.close_keys, self._text_of)
         nothing = np.zeros(total, dtype=np.int64)
+        rows = _added(self._rows, nothing)
         columns = {
-            "python_rows": pa.array(self._rows),
-            "python_admitted": pa.array(self._admitted),
+            "python_rows": pa.array(rows),
+            "python_admitted": pa.array(_added(self._admitted, nothing)),
             "python_forwarded": pa.array(_added(self._forwarded, nothing)),
-            "total_rows": pa.array(_added(self._before, self._rows)),
-            "key_seconds": self._watch.of_groups(self._rows),
+            "total_rows": pa.array(_added(self._before, rows)),
+            "key_seconds": self._watch.of_groups(rows),
             "task_seconds": _in_first_row(self._watch.seconds, total),
             "setup_seconds": _in_first_row(self._setup.seconds, total),
-            **{call.state: state for call, state in zip(self._calls, states, strict=True)},
+            **made,
+            **({} if self._opened is None else {"left_over": pa.array(_added(self._left, nothing))}),
         }
         yield pa.RecordBatch.from_arrays([*labels.columns, *columns.values()], names=[*labels.schema.names, *columns])
 
-    def _numbered(self, batch: pa.RecordBatch) -> Groups:
-        """The group of each row; new keys are recorded and opened."""
+    def _numbered(self, batch: pa.RecordBatch, *, opened: bool = True) -> Groups:
+        """The group of each row; new keys are recorded, and opened if asked for."""
         first, names = len(self._index), batch.schema.names
         key = batch["route_key"] if "route_key" in names else batch[self._keys[0]].cast(pa.binary())
-        groups, new_rows = self._index.number(key)
+        groups, new_rows = self._index.number(in_part(batch["part"], key) if "part" in names else key)
         if len(new_rows):
-            own = [*(["task"] if "task" in names else []), *self._keys]
-            self._labels.append(batch.select(own).take(pa.array(new_rows)))
-            texts = self._index.keys.slice(first).cast(pa.string(), safe=False)
+            self._labels.append(batch.select(_group_of(batch.schema, self._keys)).take(pa.array(new_rows)))
+            texts = key.take(pa.array(new_rows)).cast(pa.string(), safe=False)
+            self._texts.append(texts)
+        if len(new_rows) and opened:
             for call, accumulator in zip(self._calls, self._accumulators, strict=True):
                 with self._setup.running():
                     guarded(call, "open_keys", accumulator, partial(accumulator.open_keys, texts, first), self._text_of)
@@ -176,17 +264,51 @@ class _Reduction:
 
             guarded(call, "update", acc, partial(acc.update, values, groups, total), self._text_of, groups, alone)
 
-    def _state_of(self, call: PythonCall, accumulator: GroupsAccumulator) -> pa.Array:
-        total = len(self._index)
+    def _states(self, total: int) -> dict[str, pa.Array]:
+        pairs = zip(self._calls, self._accumulators, strict=True)
+        return {call.state: self._state_of(call, accumulator, total) for call, accumulator in pairs}
+
+    def _results(self, total: int, split: frozenset[str]) -> dict[str, pa.Array]:
+        """Results of whole keys and states of all others. States are not made if all keys are whole."""
+        texts = self._index.keys
+        listed = pa.array([key.encode() for key in split], texts.type)
+        parts = pc.or_(pc.is_null(texts), pc.is_in(texts, listed)).to_numpy(zero_copy_only=False)
+        if parts.any():
+            made = {name: _only(states, parts) for name, states in self._states(total).items()}
+        else:
+            made = {call.state: pa.nulls(total, call.types.state) for call in self._calls}
+        made["whole"] = pa.array(~parts)
+        for call, accumulator in zip(self._calls, self._accumulators, strict=True):
+            with self._watch.running():
+                found = guarded(call, "evaluate", accumulator, accumulator.evaluate, self._text_of)
+            found = checked(call, found, call.types.result, total, "result")
+            made[call.result] = _only(found, ~parts) if parts.any() else found
+        return made
+
+    def _state_of(self, call: PythonCall, accumulator: GroupsAccumulator, total: int) -> pa.Array:
+        opened = total if self._opened is None else self._opened
+        if not opened:
+            return pa.nulls(total, call.types.state)
         with self._watch.running():
             states = guarded(call, "state", accumulator, accumulator.state, self._text_of)
-        states = checked(call, states, call.types.state, total, "state")
+        states = checked(call, states, call.types.state, opened, "state")
         refuse_large(call, states, self._text_of)
-        return states
+        return states if opened == total else pa.concat_arrays([states, pa.nulls(total - opened, call.types.state)])
 
     def _text_of(self, group: int) -> str | None:
-        known = self._index.keys
-        return known.slice(group, 1).cast(pa.string(), safe=False)[0].as_py() if group < len(known) else None
+        return pa.chunked_array(self._texts)[group].as_py() if group < len(self._index) else None
+
+
+def in_part(part: pa.Array, key: pa.Array) -> pa.Array:
+    """A text that tells a key in one part of a window from the same key in another part, and null from any key."""
+    prefix = part.cast(pa.string()).cast(pa.binary())
+    joined = pc.binary_join_element_wise(prefix, key.cast(pa.binary()), pa.scalar(b"/", pa.binary()))
+    return pc.if_else(key.is_valid(), joined, prefix)
+
+
+def _only(values: pa.Array, where: npt.NDArray[np.bool_]) -> pa.Array:
+    """The values in some places, and null in all others."""
+    return values.take(pa.array(np.arange(len(values)), mask=~where))
 
 
 def _in_first_row(value: float, rows: int) -> pa.Array:

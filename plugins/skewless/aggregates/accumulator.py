@@ -61,6 +61,19 @@ class GroupsAccumulator(ABC):
             groups_total: as in ``update``.
         """
 
+    def subtract(self, states: pa.Array, groups: npt.NDArray[np.int64], groups_total: int) -> None:
+        """Take out the rows of states that were merged before; null states count as empty.
+
+        What is left has the bits of an accumulator that never saw these rows. Only an aggregate that is declared
+        ``invertible`` has it.
+
+        Args:
+            states: as in ``merge``; each was merged into its group, by itself or within another state.
+            groups: as in ``merge``.
+            groups_total: as in ``merge``.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no subtract: declare the aggregate invertible=False")
+
     @abstractmethod
     def state(self) -> pa.Array:
         """One state per group, shape ``(groups_total,)``, of the aggregate's state type."""
@@ -98,6 +111,10 @@ class Accumulator(ABC):
     @abstractmethod
     def merge(self, state: Any) -> None:
         """Take in a state that ``state`` gave, never None."""
+
+    def subtract(self, state: Any) -> None:
+        """Take out the rows of a state that was merged before, never None; see ``GroupsAccumulator.subtract``."""
+        raise NotImplementedError(f"{type(self).__name__} has no subtract: declare the aggregate invertible=False")
 
     @abstractmethod
     def state(self) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -54,11 +55,14 @@ class PerKey(GroupsAccumulator):
     def merge(self, states: pa.Array, groups: npt.NDArray[np.int64], groups_total: int) -> None:
         """See ``GroupsAccumulator.merge``."""
         self._reach(groups_total)
-        for state, group in zip(states.to_pylist(), groups.tolist(), strict=True):
-            if state is not None:
-                self.current_group = group
-                self._accumulators[group].merge(state)
-        self.current_group = None
+        for one, state in self._at_work(states, groups):
+            one.merge(state)
+
+    def subtract(self, states: pa.Array, groups: npt.NDArray[np.int64], groups_total: int) -> None:
+        """See ``GroupsAccumulator.subtract``."""
+        self._reach(groups_total)
+        for one, state in self._at_work(states, groups):
+            one.subtract(state)
 
     def state(self) -> pa.Array:
         """See ``GroupsAccumulator.state``."""
@@ -87,6 +91,13 @@ class PerKey(GroupsAccumulator):
         """Groups that nobody opened."""
         while len(self._accumulators) < groups_total:
             self._accumulators.append(self._factory())
+
+    def _at_work(self, states: pa.Array, groups: npt.NDArray[np.int64]) -> Iterator[tuple[Accumulator, Any]]:
+        for state, group in zip(states.to_pylist(), groups.tolist(), strict=True):
+            if state is not None:
+                self.current_group = group
+                yield self._accumulators[group], state
+        self.current_group = None
 
     def _each(self) -> Iterator[Accumulator]:
         for group, one in enumerate(self._accumulators):

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from skewless.aggregates.accumulator import Accumulator, ArrowTypes, GroupsAccumulator
 from skewless.aggregates.argument_types import Accepts, anything
 from skewless.aggregates.per_key import PerKey
+from skewless.errors import AggregateError
 
 #: An Arrow type, or what makes one of the validated options and the Spark SQL type of an argument column.
 ArrowType: TypeAlias = pa.DataType | Callable[[Any, str], pa.DataType]
@@ -47,6 +48,11 @@ class PythonAggregate:
         mergeable: whether the rows of a key may be spread over several accumulators and the states merged,
             in any order and grouping. A hot key of one that is not mergeable stays whole.
         ordered: whether the rows of a key must be seen in the order in which they arrived.
+        invertible: whether its accumulator has ``subtract``: whether rows can be taken out of a state again, so that
+            what is left has the bits of a state that never saw them. Counts and exact sums can; sketches cannot, nor
+            can sums of floating-point numbers, which are rounded. It must be mergeable, and not ordered.
+        instead: of one that is not mergeable, the name of one that is, and that could serve in its place; "" if there
+            is none.
         options: the pydantic model (strict, frozen, extra="forbid") of its options.
         accepts: says what type of argument is required ("a number") if it does not take a Spark SQL type, which
             it is called with (e.g. "int", "string", "decimal(10,2)"); "" if it does.
@@ -68,6 +74,8 @@ class PythonAggregate:
     name: str
     mergeable: bool
     ordered: bool = False
+    invertible: bool = False
+    instead: str = ""
     options: type[BaseModel] = NoOptions
     accepts: Accepts = anything
     argument_type: ArrowType
@@ -80,6 +88,17 @@ class PythonAggregate:
     setup_seconds: float = 0.0
     row_seconds: float | None = None
     open_to_evaluate: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse an algebra that contradicts itself."""
+        if self.invertible and (self.ordered or not self.mergeable):
+            came = "mergeable=False" if not self.mergeable else "ordered=True"
+            raise AggregateError(
+                f"aggregate {self.name!r}, invertible=True",
+                "mergeable=True and ordered=False",
+                came,
+                "mend one of them",
+            )
 
     @classmethod
     def per_key(cls, *, create: Callable[[Any], Accumulator], **fields: Any) -> Self:

@@ -8,6 +8,7 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from skewless.document import LARGEST_COUNT, LAST_STAGE, Count, Document, Frozen, unmet
+from skewless.documents.window import JobWindow
 from skewless.errors import PlanError
 from skewless.spec.input import InputFormat
 from skewless.spec.part import Part
@@ -16,6 +17,9 @@ from skewless.spec.spec import JobSpec
 #: Engine ``combine``: input splits for each slot, and bytes of a split at most.
 SPLITS_PER_SLOT = 2
 LARGEST_SPLIT_BYTES = 128 << 20
+#: Which columns the states of native aggregates have; the next number with each change of them. 2: the sums and
+#: averages of integers, the sums of decimals, and ``bit_xor`` say how many values are in them.
+STATE_FORM = 2
 
 
 class Unit(Frozen):
@@ -90,6 +94,7 @@ class Algebra(Frozen):
     Attributes:
         mergeable: whether states of one key may be merged.
         ordered: whether the rows of a key must be seen in the order of the input.
+        invertible: whether rows can be taken out of a state again by their own state, bit for bit.
         state_bytes: of a usual state.
         setup_seconds: for each key that a task opens, as the aggregate declares it.
         row_seconds: of one core for a row, about; None where only running it can tell.
@@ -97,6 +102,7 @@ class Algebra(Frozen):
 
     mergeable: bool
     ordered: bool
+    invertible: bool = False
     state_bytes: int = Field(default=16, ge=0, le=LARGEST_COUNT)
     setup_seconds: float = Field(default=0.0, ge=0)
     row_seconds: float | None = Field(default=None, ge=0)
@@ -109,6 +115,7 @@ class Job(Document):
         spec: the spec with its overrides applied.
         date: the day that is computed, under which the result is published.
         hour: of a job of hours, the hour (``Part.hour``).
+        state_form: what its states look like (``STATE_FORM``); 1 of a run that an earlier release prepared.
         turn: orders the runs that publish one day, see ``skewless.run.publication``; 0 of a run that an earlier release
             prepared.
         input_path: the resolved path of the input.
@@ -121,6 +128,7 @@ class Job(Document):
         warm_from: the run directories that plan 0 is made from, newest first, at most two; empty for a
             plain ring.
         source: how the units are read.
+        window: with a window, its parts; the units are then those that changed.
     """
 
     spec: JobSpec
@@ -135,7 +143,9 @@ class Job(Document):
     algebra: dict[str, Algebra]
     warm_from: tuple[str, ...] = Field(default=(), max_length=2)
     source: Source = Source()
+    state_form: int = Field(default=1, ge=1)
     turn: Count = 0
+    window: JobWindow | None = None
 
     @model_validator(mode="after")
     def _each_unit_once(self) -> Self:
@@ -159,6 +169,14 @@ class Job(Document):
             raise unmet(
                 f"the algebra of each aggregate, {list(self.spec.aggregates)}"[:160], str(list(self.algebra))[:120]
             )
+        return self
+
+    @model_validator(mode="after")
+    def _of_its_window(self) -> Self:
+        if (self.window is None) != (self.spec.window is None):
+            raise unmet("a window just where the spec has one", "one of the two alone")
+        if self.window is not None and (self.window.parts[-1].units[1] if self.window.parts else 0) != len(self.units):
+            raise unmet(f"parts with all {len(self.units):,} units", "others")
         return self
 
     @property

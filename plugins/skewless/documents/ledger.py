@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from skewless.document import LAST_STAGE, Document, Frozen
+from skewless.document import LAST_STAGE, Count, Document, Frozen
 from skewless.documents.job import Job
 from skewless.documents.stage_report import StageReport
 from skewless.errors import LedgerError
@@ -56,6 +56,35 @@ def input_rows(job: Job, reports: Sequence[StageReport]) -> int:
     return job.rows if job.counted else sum(listed_rows(job, report) for report in reports)
 
 
+class PartLine(Frozen):
+    """One part of a window: ``rows = unchanged + new``, and ``rows before = unchanged + taken out``.
+
+    Attributes:
+        part: its name.
+        unchanged_rows: rows of kept states, which were not read.
+        new_rows: rows that the run has reduced: of units that were added, or of all if the part was reduced anew.
+        taken_out_rows: rows of earlier states that are not in the result any more, as the part was reduced anew.
+        listed_rows: what ``new_rows`` must be; None where footers cannot tell.
+    """
+
+    part: str
+    unchanged_rows: Count
+    new_rows: Count
+    taken_out_rows: Count
+    listed_rows: Count | None = None
+
+    @property
+    def rows(self) -> int:
+        """The rows of the part in the result."""
+        return self.unchanged_rows + self.new_rows
+
+
+class PartLines(Document):
+    """The lines of all parts of a window, as ``merge`` has counted them: ``parts.json`` of a result."""
+
+    parts: tuple[PartLine, ...]
+
+
 class Ledger(Document):
     """All lines of a run, its totals, and every imbalance in words.
 
@@ -63,13 +92,17 @@ class Ledger(Document):
         input_rows: rows of the input by its footers, counted before the first stage; or the rows that reader and map
             gave out, where footers cannot tell.
         state_rows: rows in the merged result, as ``merge`` counts them.
+        unchanged_rows: rows of a window that are not read, since states of them are kept; 0 without a window.
         problems: every imbalance in words; empty if and only if the ledger balances.
+        parts: with a window, its parts, oldest first.
     """
 
     lines: tuple[LedgerLine, ...]
     input_rows: int = Field(ge=0)
     state_rows: int = Field(ge=0)
+    unchanged_rows: int = Field(default=0, ge=0)
     problems: tuple[str, ...]
+    parts: tuple[PartLine, ...] = ()
 
     @property
     def balanced(self) -> bool:
@@ -77,24 +110,29 @@ class Ledger(Document):
         return not self.problems
 
 
-def balance(job: Job, reports: Sequence[StageReport], state_rows: int) -> Ledger:
+def balance(job: Job, reports: Sequence[StageReport], state_rows: int, parts: Sequence[PartLine] = ()) -> Ledger:
     """Draw up the ledger of a run.
 
     Args:
         job: the frozen job; its footers tell what should have been admitted.
         reports: the committed reports, by stage from 0.
         state_rows: rows in the merged states.
+        parts: with a window, the lines of its parts.
     """
     lines = tuple(LedgerLine.of(job, report) for report in reports)
     whole = input_rows(job, reports)
+    unchanged = job.window.unchanged_rows if job.window else 0
     return Ledger(
         lines=lines,
         input_rows=whole,
         state_rows=state_rows,
+        unchanged_rows=unchanged,
+        parts=tuple(parts),
         problems=(
             *stage_problems(lines),
             *_wave_problems(job, reports),
-            *_run_problems(lines, whole, state_rows),
+            *_run_problems(lines, whole, state_rows, unchanged),
+            *_part_problems(parts, whole, unchanged),
         ),
     )
 
@@ -135,16 +173,35 @@ def _wave_problems(job: Job, reports: Sequence[StageReport]) -> list[str]:
     return problems
 
 
-def _run_problems(lines: Sequence[LedgerLine], input_rows: int, state_rows: int) -> tuple[str, ...]:
+def _run_problems(
+    lines: Sequence[LedgerLine], input_rows: int, state_rows: int, unchanged_rows: int
+) -> tuple[str, ...]:
     problems = []
     processed = sum(line.processed_rows for line in lines)
     if lines and lines[-1].backlog_rows:
         problems.append(f"{lines[-1].backlog_rows:,} backlog rows were never reduced")
     if processed != input_rows:
         problems.append(f"{processed:,} rows were processed of the {input_rows:,} of the input")
-    if state_rows != processed:
-        problems.append(f"the states account for {state_rows:,} rows of the {processed:,} processed")
+    if state_rows != processed + unchanged_rows:
+        kept = f" and {unchanged_rows:,} unchanged" if unchanged_rows else ""
+        problems.append(f"the states account for {state_rows:,} rows of the {processed:,} processed{kept}")
     return tuple(problems)
+
+
+def _part_problems(parts: Sequence[PartLine], input_rows: int, unchanged_rows: int) -> list[str]:
+    """What does not add up in a part, or over all parts of a window."""
+    problems = [
+        f"part {line.part} has {line.new_rows:,} new rows of the {line.listed_rows:,} listed"
+        for line in parts
+        if line.listed_rows is not None and line.new_rows != line.listed_rows
+    ]
+    for what, came, whole in (
+        ("new", sum(line.new_rows for line in parts), input_rows),
+        ("unchanged", sum(line.unchanged_rows for line in parts), unchanged_rows),
+    ):
+        if parts and came != whole:
+            problems.append(f"the parts have {came:,} {what} rows of {whole:,}")
+    return problems
 
 
 def require_kept(job: Job, report: StageReport, left_over: int, on_disk: int) -> None:

@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 from skewless.documents.commit import StepCommit
 from skewless.documents.decision import Decision
 from skewless.documents.job import Job
+from skewless.documents.ledger import PartLine, PartLines
 from skewless.documents.quality import QualityReport
 from skewless.documents.stage_report import ReportWithoutTails, StageReport
 from skewless.errors import RunDirectoryError
@@ -35,6 +36,7 @@ Planner = Callable[[Job, RoutingPlan, StageReport, Sequence[StageReport]], Decis
 SPEC_DOCUMENT = "spec.json"
 STAGE_REPORT = "report.json"
 QUALITY_REPORT = "result.json"
+PART_LINES = "parts.json"
 
 RESULT_STEP = "result"
 QUALITY_STEP = "quality"
@@ -144,6 +146,12 @@ class RunDirectory(Storage):
         """The committed verdict on the result, if there is one."""
         commit = self.commit_of(QUALITY_STEP)
         return self.committed_document(commit, QUALITY_REPORT, QualityReport) if commit else None
+
+    def part_lines(self) -> tuple[PartLine, ...]:
+        """The ledger lines of the parts of a window, once the result is committed; none without a window."""
+        if self.job().window is None or (commit := self.commit_of(RESULT_STEP)) is None:
+            return ()
+        return self.committed_document(commit, PART_LINES, PartLines).parts
 
     def committed_document(self, commit: StepCommit, name: str, kind: type[Doc]) -> Doc:
         """Read a document that a commit lists.

@@ -56,6 +56,13 @@ class Input(Frozen):
         description="Instead of a path: a table that Spark knows. Just one of the two is given.",
         examples=["lake.clicks"],
     )
+    parts: str | None = Field(
+        default=None,
+        min_length=1,
+        description="With window: the partition column whose values, days like 2026-01-31, are the parts; by default "
+        "the path itself names the part, by {date}.",
+        examples=["date"],
+    )
     format: InputFormat = Field(
         default="parquet", description="What the files are; of a table Spark knows it.", examples=["csv"]
     )
@@ -102,6 +109,24 @@ class Input(Frozen):
         if self.format == "csv" and self.header is False and self.columns is None:
             raise unmet("columns for a csv without header", "none")
         return self
+
+
+class States(Frozen):
+    """The states that are kept of each part, so that a later run need not read the part again."""
+
+    keep: int | None = Field(
+        default=None,
+        ge=1,
+        le=10_000,
+        description="States of so many parts are kept, at least the window; by default of the window and seven more.",
+        examples=[60],
+    )
+    path: PathText | None = Field(
+        default=None,
+        min_length=1,
+        description="Where they are kept: a folder or a URL; by default beside the folder of the output.",
+        examples=["/lake/states"],
+    )
 
 
 _MapOption = bool | int | float | str | list[str] | None

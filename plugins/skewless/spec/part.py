@@ -43,6 +43,15 @@ class Part(NamedTuple):
         return self.date.isoformat() + (f", hour {self.hour}" if self.hour else "")
 
     @property
+    def name(self) -> str:
+        """As a word; names of days, and of hours, sort as their parts do.
+
+        >>> Part(dt.date(2026, 10, 25), "02b").name
+        '2026-10-25T02b'
+        """
+        return self.date.isoformat() + (f"T{self.hour}" if self.hour else "")
+
+    @property
     def folder(self) -> str:
         """Where its result is published, below the output path.
 
@@ -131,6 +140,63 @@ def hours_of(day: dt.date, timezone: str) -> tuple[str, ...]:
 
 def _clock_hour(there: dt.datetime) -> str:
     return f"{there.hour:02d}{SECOND if there.fold else ''}"
+
+
+def parts_until(last: Part, count: int, timezone: str) -> tuple[Part, ...]:
+    """The parts of a window, oldest first.
+
+    >>> [str(part) for part in parts_until(Part(dt.date(2026, 3, 1)), 2, "UTC")]
+    ['2026-02-28', '2026-03-01']
+    >>> [part.hour for part in parts_until(Part(dt.date(2026, 10, 25), "03"), 3, "Europe/Zurich")]
+    ['02', '02b', '03']
+
+    Args:
+        last: the youngest part.
+        count: how many parts.
+        timezone: see ``part_at``.
+    """
+    if last.hour is None:
+        return tuple(Part(last.date - dt.timedelta(days=back)) for back in reversed(range(count)))
+    day, found = last.date, [Part(last.date, hour) for hour in hours_of(last.date, timezone)]
+    found = found[: found.index(last) + 1]
+    while len(found) < count:
+        day -= dt.timedelta(days=1)
+        found = [*(Part(day, hour) for hour in hours_of(day, timezone)), *found]
+    return tuple(found[-count:])
+
+
+def part_place(part: Part) -> int:
+    """A number that ascends with the parts of a job: below 2**26 in every year up to 5000.
+
+    >>> part_place(Part(dt.date(1970, 1, 2))), part_place(Part(dt.date(1970, 1, 2), "02b"))
+    (1, 53)
+    """
+    day = part.date.toordinal() - dt.date(1970, 1, 1).toordinal()
+    # The hours of a day in a row: the second of two that have one name comes behind the first.
+    return day if part.hour is None else day * 48 + 2 * int(part.hour[:2]) + part.hour.endswith(SECOND)
+
+
+def refuse_shared_paths(path: str, unit: PartUnit, where: str) -> None:
+    """Refuse a path that two parts would share.
+
+    Raises:
+        SpecError: names the path and both parts; or the path names no part at all.
+    """
+    begin = dt.date(2024, 1, 1)
+    days = [*(begin + dt.timedelta(days=day) for day in range(400)), *(begin.replace(year=2025 + n) for n in range(9))]
+    # Every hour of some days: what tells hours apart does not depend on the day.
+    hours = [None] if unit == "day" else [f"{hour:02d}" for hour in range(24)]
+    parts = [Part(day, hour) for at, day in enumerate(dict.fromkeys(days)) for hour in (hours if at < 3 else hours[:1])]
+    seen: dict[str, Part] = {}
+    for part in parts:
+        other = seen.setdefault(resolve_path(path, part, where), part)
+        if other != part:
+            field = "{date}" if unit == "day" else "{date} and {hour}"
+            raise SpecError(
+                where, f"a path of its own for each {unit}, as a window is made of parts",
+                f"{path!r}, which is the same for {other} and for {part}",
+                f"write {field} into it, or name input.parts",
+            )  # fmt: skip
 
 
 def resolve_path(path: str, part: Part, where: str) -> str:

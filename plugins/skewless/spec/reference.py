@@ -60,6 +60,7 @@ _FURTHER = {
     "": ("engines.md", "engines, and the order in which keys see their rows"),
     "schedule": ("operate.md#starting", "schedules, the day that a run computes, backfill"),
     "input": ("inputs.md", "formats, folders and days, how files are cut"),
+    "states": ("standing_states.md", "windows over many days, late data, what is kept and for how long"),
     "map": ("inputs.md#the-map-step", "what an expression may be, a mapper of your own"),
     "aggregates.NAME": ("aggregates.md", "all functions, their columns, options and errors"),
     "routing": ("policies/README.md", "what each policy does, and when to take it"),

@@ -8,9 +8,11 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Field, WithJsonSchema, field_validator, model_validator
 
 from skewless.document import Document, unmet
+from skewless.errors import SpecError
 from skewless.spec.aggregate_call import AggregateCall
 from skewless.spec.clusters import Sharing, SparkSizing
-from skewless.spec.input import ColumnName, Input, Map
+from skewless.spec.input import ColumnName, Input, Map, States
+from skewless.spec.part import refuse_shared_paths
 from skewless.spec.result import Output, Quality
 from skewless.spec.routing import Routing
 from skewless.spec.schedule import Schedule
@@ -52,6 +54,27 @@ class JobSpec(Document):
         description="What is made of each row before it is aggregated; by default the row as it is.",
         examples=[{"select": ["explode(pages) AS page"]}],
     )
+    window: int | None = Field(
+        default=None,
+        ge=1,
+        le=1000,
+        description="The result covers so many parts, days or hours, the run's own the last; states of parts are kept, "
+        "and only rows that changed are read.",
+        examples=[28],
+    )
+    states: States | None = Field(
+        default=None, description="With window: the states that are kept.", examples=[{"keep": 60}]
+    )
+    late: Literal["recompute", "fail"] = Field(
+        default="recompute",
+        description="With window: what changed in an older part is computed anew, or fails the run.",
+        examples=["fail"],
+    )
+    missing: Literal["allow", "fail"] = Field(
+        default="allow",
+        description="With window: whether a part without files is left out of the result, or fails the run.",
+        examples=["fail"],
+    )
     key: tuple[ColumnName, ...] = Field(
         min_length=1,
         max_length=16,
@@ -83,7 +106,7 @@ class JobSpec(Document):
         default=256,
         ge=1,
         le=2047,
-        description="A state of a Python aggregate may be so large, in MiB; more ends the run.",
+        description="A state of a Python aggregate that is written may be so large, in MiB; more ends the run.",
         examples=[1024],
     )
     mode: Literal["run", "observe"] = Field(
@@ -136,3 +159,48 @@ class JobSpec(Document):
                 raise unmet("result columns whose names differ, in more than their case", clash)
             taken[name.lower()] = role
         return self
+
+    @model_validator(mode="after")
+    def _window_of_parts(self) -> Self:
+        """A window is made of parts, and needs their states."""
+        if self.window is None:
+            fields = type(self).model_fields
+            given = [one for one in ("states", "late", "missing") if getattr(self, one) != fields[one].default]
+            given += ["input.parts"] if self.input.parts is not None else []
+            if given:
+                raise unmet(f"{given[0]} only with a window", "no window")
+            return self
+        if self.state == "forward":
+            raise unmet("state: merge with a window", "state: forward")
+        kept = self.states.keep if self.states else None
+        if kept is not None and kept < self.window:
+            raise unmet(f"states.keep of at least the window, {self.window}", str(kept))
+        if not (self.states and self.states.path) and "{date" in self.output.path:
+            raise unmet("states.path, as output.path differs from part to part", "none")
+        self._require_parts()
+        return self
+
+    def _require_parts(self) -> None:
+        """Refuse an input whose parts cannot be told apart."""
+        unit, path = self.schedule.unit, str(self.input.path)
+        if self.input.table is not None:
+            raise unmet("input.path with a window", "a table, whose parts cannot be told yet")
+        if self.input.parts is not None:
+            if unit == "hour":
+                raise unmet("days as parts with input.parts", "a job of hours, whose parts only a path can name yet")
+            return
+        field = "{hour}" if unit == "hour" else "{date}"
+        if field[:-1] not in path:
+            required = f"{field} in input.path, or the partition column in input.parts: a window is made of parts"
+            raise unmet(required, f"the path {path[:80]!r}")
+        try:
+            refuse_shared_paths(path, unit, "input.path")
+        except SpecError as err:
+            raise unmet(err.required or "a path that names each part", err.came) from None
+
+    @property
+    def kept_parts(self) -> int:
+        """Of how many parts states are kept; 0 without a window."""
+        if self.window is None:
+            return 0
+        return (self.states.keep if self.states else None) or self.window + 7

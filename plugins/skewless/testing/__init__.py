@@ -7,6 +7,7 @@ of random numbers, so a failure repeats.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ import pyarrow as pa
 from skewless.aggregates.python_aggregate import PythonAggregate
 from skewless.errors import AggregateError
 from skewless.testing.trial import Equal, Trial
-from skewless.testing.values import FILLED, draws, nearly, typed, with_nulls
+from skewless.testing.values import FILLED, draws, far_apart, nearly, typed, with_nulls
 
 __all__ = ["Equal", "check_aggregate"]
 
@@ -42,6 +43,8 @@ def check_aggregate(
       counts as nothing.
     - If not ``ordered``: the rows of a key may come in any order.
     - If ``mergeable``: rows may be spread over accumulators, and their states merged in any order and grouping.
+    - If ``invertible``: a state that was merged can be taken out again, and leaves the bits of the others' merge. No
+      ``tolerance`` and no ``equal`` is applied. Floating-point arguments are tried far apart from each other, too.
 
     Args:
         aggregate: what to check.
@@ -69,3 +72,6 @@ def check_aggregate(
             groups = np.array(FILLED)[draws(len(rows), "group", seed) % len(FILLED)]
             trial = Trial(aggregate, validated, kinds, same, arguments, groups, seed)
             trial.run(expect_more_than_nothing=not nulls)
+            if aggregate.invertible:
+                # A sum of floating-point numbers that lie close together may happen to be exact.
+                replace(trial, rows=far_apart(arguments, seed)).rows_may_be_taken_out_again()

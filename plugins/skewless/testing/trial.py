@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,6 +65,8 @@ class Trial:
                 self._rows_may_be_spread,
                 self._an_empty_state_merges_as_nothing,
             ]
+        if self.aggregate.invertible:
+            laws += [self.rows_may_be_taken_out_again, self._taking_nothing_out_changes_nothing]
         if expect_more_than_nothing:
             nothing = self._results(self._fed([], total=1), 1)[0]
             whole = self._results(self._whole, GROUPS)
@@ -78,6 +80,21 @@ class Trial:
                 if not isinstance(err, AssertionError):
                     err.add_note(f"check_aggregate, seed {self.seed}: while checking that {_words(law.__name__)}")
                 raise
+
+    def rows_may_be_taken_out_again(self) -> None:
+        """The law of an invertible aggregate, bit for bit."""
+        law = "rows may be taken out again, as it is declared invertible"
+        parts = self._parts
+        left = self._merged(parts)
+        for n, part in enumerate(parts, start=1):
+            self._subtract(left, [part])
+            self._same_bits(f"{law} (here {n} of 3 parts)", left, self._merged(parts[n:]))
+        first, second, third = parts
+        at_once = self._merged(parts)
+        self._subtract(at_once, [second, first])
+        self._same_bits(f"{law} (here two states of a group at once)", at_once, self._merged([third]))
+        at_once.merge(self._stored_state(first), np.arange(GROUPS), GROUPS)
+        self._same_bits("rows go on after others were taken out", at_once, self._merged([third, first]))
 
     # --- the laws -----------------------------------------------------------------------------------------
 
@@ -171,6 +188,12 @@ class Trial:
         merged = self._merged([self._fed([]), self._whole, self._fed([])])
         self._compare("the state of no rows merges as nothing", merged, self._whole)
 
+    def _taking_nothing_out_changes_nothing(self) -> None:
+        left = self._merged(self._parts)
+        left.subtract(pa.nulls(GROUPS, self.types.state), np.arange(GROUPS), GROUPS)
+        self._subtract(left, [self._fed([])])
+        self._same_bits("a null state and the state of no rows take nothing out", left, self._merged(self._parts))
+
     # --- feeding ------------------------------------------------------------------------------------------
 
     @property
@@ -224,6 +247,10 @@ class Trial:
             made.merge(self._stored_state(part), np.arange(GROUPS), GROUPS)
         return made
 
+    def _subtract(self, from_: GroupsAccumulator, parts: Sequence[GroupsAccumulator]) -> None:
+        states = pa.concat_arrays([self._stored_state(part) for part in parts])
+        from_.subtract(states, np.tile(np.arange(GROUPS), len(parts)), GROUPS)
+
     def _restored(self, one: GroupsAccumulator) -> GroupsAccumulator:
         """Its states in another accumulator, groups from last to first."""
         made = self.aggregate.accumulator(self.options, self.spark_types)
@@ -264,6 +291,15 @@ class Trial:
         pairs = zip(self._results(came, GROUPS), self._results(expected, GROUPS), strict=True)
         for group, (left, right) in enumerate(pairs):
             self._compare_one(law, group, left, right)
+
+    def _same_bits(self, law: str, came: GroupsAccumulator, expected: GroupsAccumulator) -> None:
+        """Equal states and results; no tolerance is allowed, and zero has a sign."""
+        for what, of in (("state", self._state), ("result", self._results)):
+            left_right = (of(one, GROUPS) for one in (came, expected))
+            pairs = zip(*(one.to_pylist() if isinstance(one, pa.Array) else one for one in left_right), strict=True)
+            for group, (left, right) in enumerate(pairs):
+                if repr(left) != repr(right):
+                    self._broken(law, f"the {what} {_short(left)} in group {group}, and not {_short(right)}")
 
     def _compare_one(self, law: str, group: int, came: Any, expected: Any) -> None:
         if not self.same(came, expected):

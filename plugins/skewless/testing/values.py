@@ -10,6 +10,7 @@ import mmh3
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic import BaseModel
 
 from skewless.aggregates.accumulator import GroupsAccumulator
@@ -49,6 +50,17 @@ def with_nulls(rows: pa.Array, seed: int) -> pa.Array:
 def _holed(values: pa.Array, name: str) -> pa.Array:
     places = np.arange(len(values))
     return values.take(pa.array(places, mask=draws(len(values), name, 0) % 4 == 0))
+
+
+def far_apart(rows: pa.Array, seed: int) -> pa.Array:
+    """Floating-point numbers times 1, 1e9 or 1e18, in a struct each field by itself; others stay as they are."""
+    if pa.types.is_struct(rows.type):
+        columns = [far_apart(column, seed + n) for n, column in enumerate(rows.flatten())]
+        return pa.StructArray.from_arrays(columns, fields=list(rows.type))
+    if not pa.types.is_floating(rows.type):
+        return rows
+    factors = pa.array(10.0 ** (9 * (draws(len(rows), "far", seed) % 3)))
+    return pc.multiply(rows.cast(pa.float64()), factors).cast(rows.type)
 
 
 def open_groups(accumulator: GroupsAccumulator, first: int, end: int) -> None:

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from skewless.aggregates.argument_types import anything, boolean_required, number_required
 from skewless.document import unmet
 from skewless_spark.aggregates.definition import Arguments, NativeAggregate
-from skewless_spark.aggregates.native.simple_states import Options, merged_by, the_state
+from skewless_spark.aggregates.native.simple_states import Options, merged_by, negated, the_state
 
 COUNT = NativeAggregate(
     "count",
@@ -24,6 +24,8 @@ COUNT = NativeAggregate(
     evaluate=the_state,
     needs_column=False,
     combines_exactly=lambda _: True,
+    invertible=lambda _: True,
+    inverse=negated,
 )
 COUNT_IF = NativeAggregate(
     "count_if",
@@ -32,6 +34,8 @@ COUNT_IF = NativeAggregate(
     merge=merged_by(F.sum),
     evaluate=the_state,
     combines_exactly=lambda _: True,
+    invertible=lambda _: True,
+    inverse=negated,
 )
 
 
@@ -82,4 +86,6 @@ HISTOGRAM = NativeAggregate(
     evaluate=_evaluate_histogram,
     options=HistogramOptions,
     state_bytes=64,
+    invertible=lambda _: True,
+    inverse=negated,
 )

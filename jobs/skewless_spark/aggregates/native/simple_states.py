@@ -41,6 +41,12 @@ def merged_by(function: Callable[[str], Column]) -> Callable[[Sequence[str], obj
     return lambda states, _, __: tuple(function(name) for name in states)
 
 
+def negated(states: Sequence[Column], options: object, spark_type: str) -> Sequence[Column]:
+    """For ``inverse``: all state columns are exact sums or counts."""
+    del options, spark_type
+    return tuple(-state for state in states)
+
+
 def the_state(states: Sequence[Column], options: object, spark_type: str) -> Column:
     """For ``evaluate``: the state is the result."""
     del options, spark_type

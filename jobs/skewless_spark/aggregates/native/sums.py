@@ -7,32 +7,90 @@ from collections.abc import Sequence
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from skewless.aggregates.argument_types import decimal_digits, number_required
+from skewless.aggregates.argument_types import INTEGRAL_TYPES, decimal_digits, number_required
 from skewless_spark.aggregates.definition import Arguments, NativeAggregate
-from skewless_spark.aggregates.native.simple_states import merged_by, no_floats
+from skewless_spark.aggregates.native.simple_states import negated, no_floats
+
+#: The exact sum of integers has two columns: ``high * 2**32 + low``, where ``0 <= low < 2**32``.
+_BITS = 32
+_LOW = (1 << _BITS) - 1
+#: The lower half of an integer is added up in two quarters: so many bits of 2**47 values fit into a bigint.
+_QUARTER_BITS = 16
+_QUARTER = (1 << _QUARTER_BITS) - 1
+
+
+def _update_sum(arguments: Arguments, options: object) -> tuple[Column, ...]:
+    """An exact sum, 0 of no values, and the number of values: without it nobody could tell null from 0.
+
+    The sum of a task overflows as Spark's ``sum`` does. Sums of tasks are merged without overflow.
+    """
+    del options
+    (value,), (spark_type,) = arguments.columns, arguments.spark_types
+    total = F.sum(value)
+    if spark_type in INTEGRAL_TYPES:
+        known = F.coalesce(total, F.lit(0))
+        return F.shiftright(known, _BITS), known.bitwiseAND(F.lit(_LOW)), F.count(value)
+    if decimal_digits(spark_type):
+        return F.coalesce(total, F.lit(0).cast(_sum_type(spark_type))), F.count(value)
+    return (total,)
+
+
+def _update_avg(arguments: Arguments, options: object) -> tuple[Column, ...]:
+    """As for ``sum``, but without overflow: Spark's ``avg`` adds up integers as doubles."""
+    (value,), (spark_type,) = arguments.columns, arguments.spark_types
+    if spark_type in INTEGRAL_TYPES:
+        wide = value.cast("bigint")
+        high = F.coalesce(F.sum(F.shiftright(wide, _BITS)), F.lit(0))
+        middle = F.coalesce(F.sum(F.shiftright(wide, _QUARTER_BITS).bitwiseAND(F.lit(_QUARTER))), F.lit(0))
+        last = F.coalesce(F.sum(wide.bitwiseAND(F.lit(_QUARTER))), F.lit(0))
+        carried = middle + F.shiftright(last, _QUARTER_BITS)
+        low = F.shiftleft(carried.bitwiseAND(F.lit(_QUARTER)), _QUARTER_BITS) + last.bitwiseAND(F.lit(_QUARTER))
+        return high + F.shiftright(carried, _QUARTER_BITS), low, F.count(value)
+    if decimal_digits(spark_type):
+        return _update_sum(arguments, options)
+    return F.sum(value.cast("double")), F.count(value)
+
+
+def _merge(states: Sequence[str], options: object, spark_type: str) -> tuple[Column, ...]:
+    """The sums of a decimal keep their type, however often they are merged."""
+    del options
+    if spark_type in INTEGRAL_TYPES:
+        highs, lows, counts = states
+        low = F.coalesce(F.sum(lows), F.lit(0))
+        high = F.coalesce(F.sum(highs), F.lit(0)) + F.shiftright(low, _BITS)
+        return high, low.bitwiseAND(F.lit(_LOW)), F.sum(counts)
+    if decimal_digits(spark_type):
+        totals, counts = states
+        sum_type = _sum_type(spark_type)
+        return F.coalesce(F.sum(totals).cast(sum_type), F.lit(0).cast(sum_type)), F.sum(counts)
+    return tuple(F.sum(name) for name in states)
+
+
+def _sum_type(spark_type: str) -> str:
+    """The type of Spark's ``sum`` of a decimal."""
+    precision, scale = decimal_digits(spark_type) or (38, 0)
+    return f"decimal({min(38, precision + 10)},{scale})"
 
 
 def _evaluate_sum(states: Sequence[Column], options: object, spark_type: str) -> Column:
-    """Adding up partial sums widens a decimal a second time; this narrows it back to the type of Spark's ``sum``."""
+    """A sum that is no bigint overflows here, as in Spark's ``sum``."""
     del options
-    digits = decimal_digits(spark_type)
-    if digits is None:
-        return states[0]
-    precision, scale = digits
-    return states[0].cast(f"decimal({min(38, precision + 10)},{scale})")
-
-
-def _update_avg(arguments: Arguments, options: object) -> tuple[Column, Column]:
-    """The sum as a double, as in Spark's ``avg``, which therefore does not overflow where ``sum`` would."""
-    del options
-    (value,), (spark_type,) = arguments.columns, arguments.spark_types
-    summand = value if decimal_digits(spark_type) else value.cast("double")
-    return F.sum(summand), F.count(value)
+    if spark_type in INTEGRAL_TYPES:
+        high, low, count = states
+        return F.when(count > 0, high * F.lit(1 << _BITS) + low)
+    if decimal_digits(spark_type):
+        total, count = states
+        return F.when(count > 0, total)
+    return states[0]
 
 
 def _evaluate_avg(states: Sequence[Column], options: object, spark_type: str) -> Column:
     """As in Spark's ``avg``: a decimal gets four more digits, any other type becomes a double."""
-    total, count = _evaluate_sum(states[:1], options, spark_type), states[1]
+    del options
+    if spark_type in INTEGRAL_TYPES:
+        high, low, count = states
+        return F.try_divide(high.cast("double") * F.lit(float(1 << _BITS)) + low.cast("double"), count)
+    total, count = states
     digits = decimal_digits(spark_type)
     return F.try_divide(total, count) if digits is None else _decimal_mean(total, count, *digits)
 
@@ -69,16 +127,20 @@ def _decimal_mean(total: Column, count: Column, precision: int, scale: int) -> C
 SUM = NativeAggregate(
     "sum",
     accepts=number_required,
-    update=lambda arguments, _: (F.sum(arguments.columns[0]),),
-    merge=merged_by(F.sum),
+    update=_update_sum,
+    merge=_merge,
     evaluate=_evaluate_sum,
     combines_exactly=no_floats,
+    invertible=no_floats,
+    inverse=negated,
 )
 AVG = NativeAggregate(
     "avg",
     accepts=number_required,
     update=_update_avg,
-    merge=merged_by(F.sum),
+    merge=_merge,
     evaluate=_evaluate_avg,
-    combines_exactly=lambda types: decimal_digits(types[0]) is not None,
+    combines_exactly=no_floats,
+    invertible=no_floats,
+    inverse=negated,
 )

@@ -33,8 +33,12 @@ def open_input(path: str) -> tuple[fsspec.AbstractFileSystem, str]:
     return fs, root.rstrip("/")
 
 
-def find(path: str) -> list[str]:
+def find(path: str, *, may_miss: bool = False) -> list[str]:
     """The data files at a path (a file, a folder with folders in it, or a glob), sorted.
+
+    Args:
+        path: the path.
+        may_miss: whether there may be nothing at the path; then there are no files.
 
     Returns:
         Their paths in the file system.
@@ -43,7 +47,7 @@ def find(path: str) -> list[str]:
         InputError: there is nothing at the path, Hadoop cannot read a name, or something there is not a plain file.
     """
     fs, root = open_input(path)
-    files = _found(fs, root, path)
+    files = _found(fs, root, path, may_miss=may_miss)
     odd = next((file for file in files if ":" in posixpath.basename(file)), None)
     if odd is not None:
         # Hadoop reads "b:c.parquet" as a URI of the scheme "b".
@@ -52,7 +56,7 @@ def find(path: str) -> list[str]:
     return files
 
 
-def _found(fs: fsspec.AbstractFileSystem, root: str, path: str) -> list[str]:
+def _found(fs: fsspec.AbstractFileSystem, root: str, path: str, *, may_miss: bool) -> list[str]:
     local = isinstance(fs, LocalFileSystem)
     if not (os.path.lexists(root) if local else fs.exists(root)):
         # Only a path that does not exist is a glob: a folder may be called "[1]".
@@ -61,7 +65,7 @@ def _found(fs: fsspec.AbstractFileSystem, root: str, path: str) -> list[str]:
         matched = [str(one) for one in fs.glob(root)] if _is_glob(root) else []
         matched = [one for one in matched if not _dotted(root, one)]
         files = [file for one in matched for file in _inside(fs, one)]
-        if not files:
+        if not files and not may_miss:
             raise InputError("input.path", "an existing file, folder or glob", f"no such path {path}", "check the path")
         return sorted(set(files))
     return _inside(fs, root)

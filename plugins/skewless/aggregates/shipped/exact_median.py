@@ -112,6 +112,7 @@ class ExactMedians(GroupsAccumulator):
 EXACT_MEDIAN = PythonAggregate(
     name="exact_median",
     mergeable=False,
+    instead="approx_percentile",
     accepts=number_required,
     argument_type=pa.float64(),
     state_type=VALUES_TYPE,

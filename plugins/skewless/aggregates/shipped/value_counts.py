@@ -40,11 +40,19 @@ class ValueCounts(GroupsAccumulator):
         values, counts = pairs.flatten()
         self._add(of_pair, values, counts, groups_total)
 
+    def subtract(self, states: pa.Array, groups: npt.NDArray[np.int64], groups_total: int) -> None:
+        """See ``GroupsAccumulator.subtract``."""
+        of_pair, pairs = flattened(states, groups)
+        values, counts = pairs.flatten()
+        self._add(of_pair, values, pc.negate(counts), groups_total)
+
     def state(self) -> pa.Array:
         """The most frequent value first; equally frequent ones in their own order."""
         kind = self.types.state
         by = [("group", "ascending"), ("count", "descending"), ("item", "ascending")]
-        table = self._items.counted().sort_by(by).combine_chunks()
+        counted = self._items.counted()
+        left = counted.filter(pc.not_equal(counted.column("count"), 0))  # all rows of the others were taken out
+        table = left.sort_by(by).combine_chunks()
         columns = [table.column(name).combine_chunks() for name in ("item", "count")]
         pairs = pa.StructArray.from_arrays(columns, fields=list(kind.value_type))
         return lists_of(table.column("group").to_numpy(), pairs, self._groups_total).cast(kind)
@@ -78,6 +86,7 @@ def _counts_type(options: Any, spark_type: str) -> pa.DataType:
 VALUE_COUNTS = PythonAggregate(
     name="value_counts",
     mergeable=True,
+    invertible=True,
     accepts=plain_required,
     argument_type=_argument,
     state_type=_counts_type,

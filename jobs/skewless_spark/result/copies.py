@@ -1,0 +1,165 @@
+"""Copies of the results that a stage has evaluated, without the columns that are ours: made by Arrow, without Spark.
+
+A copy is made only if Arrow writes each column as Spark has written it, so that the published files are of one kind
+whichever way they were made.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructField, StructType
+
+from skewless.documents.commit import CommittedFile
+from skewless.run.attempt import Attempt
+from skewless.run.directory import RunDirectory
+from skewless_spark.session.planning import planned_once
+from skewless_spark.states.columns import JobColumns
+from skewless_spark.states.committed_files import SCHEMA_NOTE, damaged, noted_schema, parquet_of
+from skewless_spark.states.results import WHOLE, own_names
+
+#: Where an attempt at the merge writes the result; and, before that, the results of keys with several states.
+FOLDER, _MERGED = "data", "merged"
+#: Results of at most this many bytes are copied by the driver.
+COPIED_BYTES = 64 << 20
+#: Rows that are copied at a time.
+_BATCH_ROWS = 1 << 16
+
+
+def can_be_copied(run: RunDirectory, files: Sequence[CommittedFile], columns: JobColumns) -> bool:
+    """Whether the driver copies results: they are small, and Arrow writes their columns as Spark does.
+
+    Args:
+        run: the run directory.
+        files: with results.
+        columns: the job's columns.
+    """
+    if sum(file.size_bytes for file in files) > COPIED_BYTES:
+        return False
+    own = own_names(columns)
+    with run.fs.open(f"{run.root}/{files[0].path}", "rb") as opened:
+        parquet = parquet_of(opened)
+        probe = io.BytesIO()
+        with _writer(probe, _published(parquet, own), parquet.metadata):
+            pass
+        return _leaves(pq.ParquetFile(probe), {name: name for name in own.values()}) == _leaves(parquet, own)
+
+
+def write_copies(
+    spark: SparkSession,
+    run: RunDirectory,
+    attempt: Attempt,
+    columns: JobColumns,
+    files: Sequence[CommittedFile],
+    parts: DataFrame | None,
+) -> dict[str, int]:
+    """Write the results of an only stage into at most as many files as the output may have.
+
+    Args:
+        spark: the session.
+        run: the run directory.
+        attempt: at the merge.
+        columns: the job's columns.
+        files: with results, of which ``can_be_copied`` is true.
+        parts: the results of keys that have several states; None if there are none.
+
+    Returns:
+        ``rows``, the input rows that the results stand for, and ``keys``, the number of results.
+
+    Raises:
+        RunDirectoryError: a file is not the one that was committed, or is damaged.
+    """
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        list(pool.map(run.verify, files))
+        sources = [f"{run.root}/{file.path}" for file in sorted(files, key=lambda one: -one.size_bytes)]
+        if parts is not None:
+            with planned_once(spark):
+                parts.write.parquet(attempt.path(_MERGED))
+            sources += attempt.listed(_MERGED)
+        run.fs.makedirs(f"{run.root}/{attempt.folder}/{FOLDER}", exist_ok=True)
+        into = min(columns.job.spec.output.files, len(sources))
+        notes = _notes(noted_schema(run, files[0]), own_names(columns))
+
+        def copied(number: int) -> tuple[int, int]:
+            target = f"{run.root}/{attempt.folder}/{FOLDER}/part-{number:05d}.parquet"
+            return _copy(run.fs, sources[number::into], target, own_names(columns), notes)
+
+        counts = list(pool.map(copied, range(into)))
+    return {"rows": sum(rows for rows, _ in counts), "keys": sum(keys for _, keys in counts)}
+
+
+def _copy(
+    fs: Any, sources: Sequence[str], target: str, own: Mapping[str, str], notes: Mapping[bytes, bytes]
+) -> tuple[int, int]:
+    """Copy the whole keys of some files into one; their rows and their number."""
+    rows = keys = 0
+    with fs.open(sources[0], "rb") as opened:
+        like = parquet_of(opened)
+        kind, footer = _published(like, own), like.metadata
+    with fs.open(target, "wb") as out, _writer(out, kind, footer) as writer:
+        writer.add_key_value_metadata(notes)
+        for batch in _batches(fs, sources, own):
+            rows += int(pc.sum(batch["rows"]).as_py() or 0)
+            keys += len(batch)
+            if len(batch):
+                writer.write_batch(pa.RecordBatch.from_arrays([batch[name] for name in own], schema=kind))
+    return rows, keys
+
+
+def _batches(fs: Any, sources: Sequence[str], own: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
+    for source in sources:
+        try:
+            with fs.open(source, "rb") as opened:
+                parquet = parquet_of(opened)
+                flags = [WHOLE] if WHOLE in parquet.schema_arrow.names else []  # all keys are whole that were merged
+                for batch in parquet.iter_batches(_BATCH_ROWS, columns=[*own, "rows", *flags]):
+                    yield batch.filter(batch[WHOLE]) if flags else batch
+        except (OSError, pa.ArrowException) as err:
+            raise damaged(source, err) from err
+
+
+def _published(like: pq.ParquetFile, own: Mapping[str, str]) -> pa.Schema:
+    """The published columns. All may be null, as those that Spark reads from files."""
+    return pa.schema([like.schema_arrow.field(name).with_name(own[name]).with_nullable(True) for name in own])
+
+
+def _writer(target: Any, kind: pa.Schema, footer: pq.FileMetaData) -> pq.ParquetWriter:
+    """As Spark writes: its compression, checksums of pages, and small decimals as integers."""
+    codec = footer.row_group(0).column(0).compression if footer.num_row_groups else "SNAPPY"
+    return pq.ParquetWriter(
+        target, kind, compression=codec, write_page_checksum=True, store_schema=False, store_decimal_as_integer=True,
+        version="1.0",
+    )  # fmt: skip
+
+
+def _leaves(parquet: pq.ParquetFile, own: Mapping[str, str]) -> set[tuple[object, ...]]:
+    """How the published columns lie in a Parquet file, whether or not one as a whole may be null."""
+    found = set[tuple[object, ...]]()
+    for number in range(len(parquet.schema)):
+        leaf = parquet.schema.column(number)
+        # A dot may be part of the name of a key column, or come before the parts of a nested column.
+        name = next((name for name in own if f"{leaf.path}.".startswith(f"{name}.")), None)
+        if name is not None:
+            path, nullable = own[name] + leaf.path[len(name) :], parquet.schema_arrow.field(name).nullable
+            levels = (leaf.max_definition_level - nullable, leaf.max_repetition_level)
+            found.add((path, leaf.physical_type, leaf.length, str(leaf.logical_type), *levels))
+    return found
+
+
+def _notes(noted: StructType | None, own: Mapping[str, str]) -> dict[bytes, bytes]:
+    """What Spark notes in a file: the published columns as its own types."""
+    if noted is None:
+        return {}
+    fields = {field.name: field for field in noted}
+    columns = [
+        StructField(name, fields[number].dataType, nullable=True, metadata=fields[number].metadata)
+        for number, name in own.items()
+    ]
+    return {SCHEMA_NOTE: StructType(columns).json().encode()}

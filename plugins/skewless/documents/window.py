@@ -1,0 +1,154 @@
+"""The window of a run: its parts, the units that each is made of, and what is reduced of each tonight."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from skewless.document import Count, Document, Frozen, unmet
+from skewless.documents.commit import CommittedFile, inner_path
+
+#: Reasons that a part tells one by one; of more files only the number is told.
+MOST_REASONS = 20
+
+
+class SeenFile(Frozen):
+    """A file of the input that the states of a part were made of.
+
+    Attributes:
+        path: as in ``Unit``.
+        size_bytes: as in ``Unit``.
+        version: as in ``Unit``.
+        checksum: as in ``Unit``.
+        ranks: the places of its units in the order of the part, ascending. They have gaps, so that a file that comes
+            late can be put between two others.
+    """
+
+    path: str
+    size_bytes: Count
+    version: str = ""
+    checksum: str = ""
+    ranks: tuple[Count, ...] = Field(min_length=1)
+
+
+class PartVersion(Document):
+    """The standing states of a part as they were made of some files: ``parts/2026-11-20/versions/0007.json``.
+
+    It is whole in itself: it lists all states of the part, and all files that they stand for.
+
+    Attributes:
+        part: the part's name.
+        fingerprint: of what shaped the states.
+        run: the run directory that made the newest of the states.
+        files: those of the input, in their order.
+        rows: rows that the states stand for: mapped ones, where there is a map.
+        states: the files with the states, below the store. A key may have a state in several of them.
+    """
+
+    part: str
+    fingerprint: str
+    run: str
+    files: tuple[SeenFile, ...]
+    rows: Count
+    states: tuple[CommittedFile, ...]
+
+    @model_validator(mode="after")
+    def _each_once(self) -> Self:
+        for what, paths in (("files", [one.path for one in self.files]), ("states", [one.path for one in self.states])):
+            if len(set(paths)) < len(paths):
+                raise unmet(f"different {what}", "one that is listed twice, which would count twice")
+        if not inner_path(self.part) or "/" in self.part:
+            raise unmet("the name of a part", repr(self.part)[:80])
+        return self
+
+
+class WindowPart(Frozen):
+    """One part of a window, as the run found it.
+
+    Attributes:
+        name: as ``Part.name`` has it.
+        place: as ``part_place`` has it.
+        files: those of the input that the part is made of, in order.
+        units: the ordinals ``first <= ordinal < end`` of the run's units that are of this part: what is reduced.
+        ranks: the place of each of them in the order of the part.
+        base: the number of the version of its states that are merged with tonight's; None if there is none, or if the
+            part is reduced anew.
+        base_rows: the rows that the states of that version stand for.
+        base_states: the files with them.
+        before_rows: the rows that the newest version stood for, whether it is used or not.
+        reused: how many files were as the states know them.
+        added: how many files came since.
+        replaced: how many have other content.
+        removed: how many are gone.
+        reasons: what changed, in words; the first ``MOST_REASONS``.
+    """
+
+    name: str
+    place: int
+    files: tuple[SeenFile, ...] = ()
+    units: tuple[Count, Count] = (0, 0)
+    ranks: tuple[Count, ...] = ()
+    base: Count | None = None
+    base_rows: Count = 0
+    base_states: tuple[CommittedFile, ...] = ()
+    before_rows: Count = 0
+    reused: Count = 0
+    added: Count = 0
+    replaced: Count = 0
+    removed: Count = 0
+    reasons: tuple[str, ...] = Field(default=(), max_length=MOST_REASONS)
+
+    @property
+    def changed(self) -> bool:
+        """Whether its states are made or added to tonight."""
+        return self.units[1] > self.units[0] or (self.base is None and bool(self.files))
+
+
+class JobWindow(Frozen):
+    """The parts that the result of a run covers, and where their standing states are.
+
+    Attributes:
+        store: the folder of the states of this fingerprint.
+        fingerprint: of what shapes the states.
+        shapes: what that is, see ``skewless.standing.fingerprint.Fingerprint``.
+        parts: those that have files, oldest first. Units are numbered in their order.
+        missing: the names of the others.
+        begins: why there were no states of this fingerprint before, in words; empty if there were.
+    """
+
+    store: str
+    fingerprint: str
+    shapes: dict[str, str]
+    parts: tuple[WindowPart, ...]
+    missing: tuple[str, ...] = ()
+    begins: str = ""
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        end = 0
+        for part in self.parts:
+            first, last = part.units
+            if first != end or last < first or len(part.ranks) != last - first:
+                raise unmet("parts whose units follow each other, each with its rank", part.name[:80])
+            end = last
+        return self
+
+    @property
+    def reduced(self) -> list[int]:
+        """The positions of the parts that have units."""
+        return [at for at, part in enumerate(self.parts) if part.units[1] > part.units[0]]
+
+    @property
+    def unchanged_rows(self) -> int:
+        """The rows of the result that were not read tonight: their states are kept ones."""
+        return sum(part.base_rows for part in self.parts)
+
+    def counts(self) -> dict[str, int]:
+        """How many files of the window were reused, added, replaced and removed."""
+        return {name: sum(getattr(part, name) for part in self.parts) for name in CHANGES}
+
+
+#: What may have become of a file, as ``WindowPart`` counts it.
+CHANGES: Sequence[str] = ("reused", "added", "replaced", "removed")

@@ -1,0 +1,142 @@
+"""What changed in a part since its standing states were made, and what follows: a pure function of two listings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from skewless.documents.window import MOST_REASONS, JobWindow, PartVersion, SeenFile
+
+
+class FoundFile(NamedTuple):
+    """A file as it is listed now: see ``Unit``."""
+
+    path: str
+    size_bytes: int
+    version: str
+
+
+class ChangeSet(NamedTuple):
+    """What is to be done about a part.
+
+    Attributes:
+        reused: the files whose states are kept, as they are known.
+        read: the paths of the files to be reduced, in order.
+        anew: whether the part is reduced anew, from all of its files: then nothing is reused.
+        added: how many files came.
+        replaced: how many have other content.
+        removed: how many are gone.
+        reasons: in words.
+    """
+
+    reused: tuple[SeenFile, ...]
+    read: tuple[str, ...]
+    anew: bool
+    added: int
+    replaced: int
+    removed: int
+    reasons: tuple[str, ...]
+
+
+#: Says what tells a file from the one that the states know; empty if it is the same.
+Difference = Callable[[SeenFile, FoundFile], str]
+
+
+def change_set(found: Sequence[FoundFile], known: PartVersion | None, difference: Difference) -> ChangeSet:
+    """Compare a part with the files that its states were made of.
+
+    Files that came are reduced, and their states are merged with those that are kept. If a file was replaced or
+    removed, its rows cannot be taken out of the states: the part is reduced anew.
+
+    Args:
+        found: the files of the part now.
+        known: its newest states.
+        difference: compares the contents of two files of one path.
+    """
+    present = sorted(found)
+    if known is None:
+        paths = tuple(one.path for one in present)
+        return ChangeSet(
+            (), paths, anew=True, added=len(paths), replaced=0, removed=0, reasons=("no states of it yet",)
+        )
+    before = {one.path: one for one in known.files}
+    differ = {one.path: difference(before[one.path], one) for one in present if one.path in before}
+    replaced = {path: why for path, why in differ.items() if why}
+    added = [one.path for one in present if one.path not in before]
+    removed = [path for path in before if path not in differ]
+    told = [f"{path} was replaced: {why}" for path, why in replaced.items()]
+    told += [f"{path} was removed" for path in removed]
+    told += [f"{path} was added" for path in added]
+    anew = bool(replaced or removed)
+    return ChangeSet(
+        reused=() if anew else tuple(before[one.path] for one in present if one.path in before),
+        read=tuple(one.path for one in present) if anew else tuple(added),
+        anew=anew,
+        added=len(added),
+        replaced=len(replaced),
+        removed=len(removed),
+        reasons=tuple(told[:MOST_REASONS]),
+    )
+
+
+#: Between the units of a part, so that a late file can be put between two of them; and the first number that is none.
+RANK_STEP, RANK_END = 1 << 8, 1 << 29
+
+
+def ranks_between(known: Sequence[SeenFile], units: Sequence[tuple[str, int]]) -> dict[str, tuple[int, ...]] | None:
+    """Places for the units of new files among those of the files that are known, in the order of paths.
+
+    Args:
+        known: files with places.
+        units: the path of each new file, and how many units it has.
+
+    Returns:
+        The places of each new file; None if there is no room left between two known ones.
+    """
+    merged = sorted([*((one.path, 0, one.ranks) for one in known), *((path, count, ()) for path, count in units)])
+    found: dict[str, tuple[int, ...]] = {}
+    last, waiting = -1, list[tuple[str, int]]()
+    for path, count, ranks in [*merged, ("", 0, (RANK_END,))]:
+        if not ranks:
+            waiting.append((path, count))
+            continue
+        needed = sum(one for _, one in waiting)
+        room = ranks[0] - last - 1
+        if needed > room:
+            return None
+        step = min(RANK_STEP, (room + 1) // (needed + 1)) if needed else 0
+        at = last
+        for one, of_one in waiting:
+            found[one] = tuple(at + step * (number + 1) for number in range(of_one))
+            at += step * of_one
+        last, waiting = ranks[-1], []
+    return found
+
+
+class RankRun(NamedTuple):
+    """Units in a row whose places are evenly spaced.
+
+    Attributes:
+        first: the ordinal of the first of them; they end where the next run begins.
+        base: the place of the first one among the units of all parts: ``RANK_END`` for each part, and its rank.
+        step: from one to the next.
+    """
+
+    first: int
+    base: int
+    step: int
+
+
+def rank_runs(window: JobWindow) -> list[RankRun]:
+    """The places of all units of a run, in the order of their ordinals, as few runs as possible."""
+    runs: list[RankRun] = []
+    for part in window.parts:
+        places = [part.place * RANK_END + rank for rank in part.ranks]
+        at = 0
+        while at < len(places):
+            step = places[at + 1] - places[at] if at + 1 < len(places) else 1
+            runs.append(RankRun(part.units[0] + at, places[at], step))
+            at += 1
+            while at < len(places) and places[at] - places[at - 1] == step:
+                at += 1
+    return runs

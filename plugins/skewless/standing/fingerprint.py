@@ -1,0 +1,64 @@
+"""The fingerprint of a job's states: a checksum of all that shapes them. States of two fingerprints are never mixed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+
+from skewless.document import Document
+from skewless.documents.job import STATE_FORM
+from skewless.spec.spec import JobSpec
+
+
+class Fingerprint(Document):
+    """What shapes the states of a job, by name: ``fingerprint.json`` of a store.
+
+    Attributes:
+        shapes: a checksum or a short text of each thing, by its name for people.
+    """
+
+    shapes: dict[str, str]
+
+    @property
+    def name(self) -> str:
+        """The folder of the states."""
+        return self.digest()[:24]
+
+
+def fingerprint_of(spec: JobSpec, types: Mapping[str, str], code: Mapping[str, str], engine: str) -> Fingerprint:
+    """The fingerprint of the states of a job.
+
+    Args:
+        spec: the spec.
+        types: Spark SQL type of each column that is a key or an argument, by name.
+        code: a checksum of the code of each aggregate and mapper, by its name.
+        engine: the version of Spark, whose functions make native states.
+    """
+    given = spec.input
+    read = {"format": given.format, "header": given.header, "delimiter": given.delimiter, "columns": given.columns}
+    shapes: dict[str, object] = {
+        "the form of states": str(STATE_FORM),
+        "the version of Spark": engine,
+        "the unit of parts": spec.schedule.unit,
+        "the key": spec.key,
+        "how the input is read": read,
+        "the map": spec.map.model_dump(mode="json") if spec.map else None,
+        # In their order: state columns are numbered.
+        "the names and order of aggregates": list(spec.aggregates),
+        **{f"the type of column {name!r}": kind for name, kind in sorted(types.items())},
+        **{f"aggregate {name!r}": call.model_dump(mode="json") for name, call in spec.aggregates.items()},
+        **{f"the code of {name!r}": text for name, text in sorted(code.items())},
+    }
+    return Fingerprint(shapes={name: _short(value) for name, value in shapes.items()})
+
+
+def _short(value: object) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
+    return text if len(text) <= 64 else hashlib.sha256(text.encode()).hexdigest()
+
+
+def changed_shapes(before: Fingerprint, now: Fingerprint) -> Sequence[str]:
+    """The names of what differs between two fingerprints."""
+    names = dict.fromkeys([*before.shapes, *now.shapes])
+    return [name for name in names if before.shapes.get(name) != now.shapes.get(name)]

@@ -1,0 +1,102 @@
+"""What a run does about one part of its window, and the version of the part's states that follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from skewless.documents.commit import CommittedFile
+from skewless.documents.job import Unit
+from skewless.documents.window import MOST_REASONS, JobWindow, PartVersion, SeenFile, WindowPart
+from skewless.errors import InputError
+from skewless.spec.part import Part, part_place
+from skewless.standing.changes import Difference, FoundFile, change_set, ranks_between
+from skewless.standing.store import Numbered
+
+#: Cuts files, given by their paths, into units.
+Cut = Callable[[Sequence[str]], Sequence[Unit]]
+
+
+def plan_part(
+    part: Part, found: Sequence[FoundFile], known: Numbered | None, cut: Cut, difference: Difference, first: int = 0
+) -> tuple[WindowPart, tuple[Unit, ...]]:
+    """Compare a part with its newest states, and place the units that are to be reduced.
+
+    Args:
+        part: the part.
+        found: its files now.
+        known: its newest states.
+        cut: makes the units of the files that are to be read, and of no others.
+        difference: compares the contents of two files of one path.
+        first: the ordinal of the part's first unit in the run.
+
+    Returns:
+        The part as the job has it, and its units.
+
+    Raises:
+        InputError: the part has more units than places.
+    """
+    changes = change_set(found, known.version if known else None, difference)
+    units = tuple(cut(changes.read))
+    ranks = ranks_between(changes.reused, _units_of_files(units))
+    reasons = changes.reasons
+    if ranks is None and changes.reused:
+        changes = change_set(found, None, difference)
+        units = tuple(cut(changes.read))
+        ranks = ranks_between((), _units_of_files(units))
+        reasons = (*reasons[: MOST_REASONS - 1], "there was no place left between the files before and after them")
+    if ranks is None:
+        raise InputError(f"part {part.name}", "fewer units", f"{len(units):,}", "raise input.cut_bytes")
+    seen = {
+        unit.path: SeenFile(
+            path=unit.path, size_bytes=unit.size_bytes, version=unit.version, checksum=unit.checksum,
+            ranks=ranks[unit.path],
+        )
+        for unit in units
+    }  # fmt: skip
+    base = None if changes.anew or known is None else known
+    planned = WindowPart(
+        name=part.name,
+        place=part_place(part),
+        files=tuple(sorted([*changes.reused, *seen.values()], key=lambda file: file.path)),
+        units=(first, first + len(units)),
+        ranks=tuple(rank for path in seen for rank in ranks[path]),
+        base=base.number if base else None,
+        base_rows=base.version.rows if base else 0,
+        base_states=base.version.states if base else (),
+        before_rows=known.version.rows if known else 0,
+        reused=len(changes.reused),
+        added=changes.added,
+        replaced=changes.replaced,
+        removed=changes.removed,
+        reasons=reasons[:MOST_REASONS],
+    )
+    return planned, units
+
+
+def _units_of_files(units: Sequence[Unit]) -> list[tuple[str, int]]:
+    counts: dict[str, int] = {}
+    for unit in units:
+        counts[unit.path] = counts.get(unit.path, 0) + 1
+    return list(counts.items())
+
+
+def next_version(
+    window: JobWindow, part: WindowPart, run: str, states: Sequence[CommittedFile], rows: int
+) -> PartVersion:
+    """The states of a part after a run: the kept ones and those that the run made.
+
+    Args:
+        window: of the run.
+        part: one of its parts.
+        run: the run directory.
+        states: the files with the states that the run made of the part's units.
+        rows: the rows that these stand for.
+    """
+    return PartVersion(
+        part=part.name,
+        fingerprint=window.fingerprint,
+        run=run,
+        files=part.files,
+        rows=part.base_rows + rows,
+        states=(*part.base_states, *states),
+    )

@@ -1,0 +1,166 @@
+"""Which standing states are kept: those of the newest parts, and what a run that is still under way may have pinned."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from skewless.document import Frozen
+from skewless.documents.window import PartVersion
+from skewless.errors import DocumentError, RunDirectoryError
+from skewless.run.storage import Storage
+from skewless.standing.store import FINGERPRINT, STATES_STEP, StatesStore, names_in, version_path
+
+
+class HeldPart(NamedTuple):
+    """A part that has states.
+
+    Attributes:
+        fingerprint: the folder of the states.
+        part: its name.
+        versions: how many versions it has.
+        newest: the number of the newest version.
+        version: that version; None if it is damaged.
+    """
+
+    fingerprint: str
+    part: str
+    versions: int
+    newest: int
+    version: PartVersion | None
+
+
+class StatesLimits(Frozen):
+    """What is removed of the states of a job.
+
+    Attributes:
+        parts: states of so many of the newest parts are kept.
+        grace: nothing younger is removed, nor what became superfluous in that time: a run may have pinned it.
+        unused: states of a fingerprint to which nothing was added for so long are removed, if others were added to.
+    """
+
+    parts: int
+    grace: dt.timedelta = dt.timedelta(days=7)
+    unused: dt.timedelta = dt.timedelta(days=30)
+
+
+class Doomed(NamedTuple):
+    """What a prune of states removes: a version or a file, with the reason.
+
+    Attributes:
+        path: in the file system of the store.
+        size_bytes: its length.
+        reason: in words.
+    """
+
+    path: str
+    size_bytes: int
+    reason: str
+
+
+def held_parts(location: str) -> list[HeldPart]:
+    """All parts that a job has states of, by fingerprint and name.
+
+    Args:
+        location: the folder of the states of the job.
+    """
+    return [held for store in _stores(location) for held in _held(store)]
+
+
+def _held(store: StatesStore) -> Iterator[HeldPart]:
+    fingerprint = store.root.rpartition("/")[2]
+    for part in store.parts():
+        numbers = store.numbers(part)
+        if numbers:
+            try:
+                version = store.version(part, numbers[-1])
+            except (DocumentError, RunDirectoryError):
+                version = None
+            yield HeldPart(fingerprint, part, len(numbers), numbers[-1], version)
+
+
+def doomed_states(location: str, now: dt.datetime, limits: StatesLimits) -> list[Doomed]:
+    """What a prune removes of the states of a job, in this order: versions before the files that they name.
+
+    A version that cannot be read names nothing that could be kept for it, and so keeps all files: nothing of its
+    fingerprint is removed but old versions of other parts.
+
+    Args:
+        location: the folder of the states of the job.
+        now: the moment that ages are counted to, with a time zone.
+        limits: what is kept.
+    """
+    stores = list(_stores(location))
+    written = {store.root: _last_written(store) for store in stores}
+    latest = max(written.values(), default=now)
+    return [
+        one
+        for store in stores
+        for one in _doomed(
+            store, now, limits, unused=written[store.root] < latest and now - written[store.root] > limits.unused
+        )
+    ]
+
+
+def _doomed(store: StatesStore, now: dt.datetime, limits: StatesLimits, *, unused: bool) -> list[Doomed]:
+    gone, kept_files, readable = list[Doomed](), set[str](), True
+    kept_parts = set[str]() if unused else set(store.parts()[-limits.parts :])
+    for part in store.parts():
+        for number, why in _superfluous(store, part, now, limits, kept=part in kept_parts):
+            path = version_path(part, number)
+            if why:
+                full = f"{store.root}/{path}"
+                gone.append(Doomed(full, int(store.fs.size(full)), why))
+                continue
+            try:
+                kept_files.update(file.path for file in store.version(part, number).states)
+            except (DocumentError, RunDirectoryError):
+                readable = False
+    if not readable:
+        return gone
+    for full, about in store.fs.find(f"{store.root}/{STATES_STEP}", detail=True).items():
+        path = str(full)[len(store.root) + 1 :]
+        if path not in kept_files and now - _modified(store, path) > limits.grace:
+            gone.append(Doomed(str(full), int(about["size"]), "no version names it"))
+    return gone
+
+
+def _superfluous(
+    store: StatesStore, part: str, now: dt.datetime, limits: StatesLimits, *, kept: bool
+) -> Iterator[tuple[int, str]]:
+    """Each version of a part, with the reason why it is removed; empty if it stays."""
+    numbers = store.numbers(part)
+    ages = [now - _modified(store, version_path(part, number)) for number in numbers]
+    for at, number in enumerate(numbers):
+        newest = at + 1 == len(numbers)
+        # A version may have been pinned until the next one came.
+        since = ages[at] if newest else ages[at + 1]
+        why = "" if newest else f"version {numbers[at + 1]} came after it"
+        why = why if kept else f"the states of {limits.parts} newer parts, or of another fingerprint, are kept"
+        yield number, why if since > limits.grace else ""
+
+
+def remove_states(location: str, doomed: list[Doomed]) -> None:
+    """Remove what ``doomed_states`` has found. It is not an error if something is gone already."""
+    storage = Storage(location)
+    for one in doomed:
+        if storage.fs.exists(one.path):
+            storage.fs.rm(one.path)
+
+
+def _stores(location: str) -> Iterator[StatesStore]:
+    folder = Storage(location)
+    for name in sorted(names_in(folder, "")):
+        if folder.exists(f"{name}/{FINGERPRINT}"):
+            yield StatesStore(folder.path(name))
+
+
+def _last_written(store: StatesStore) -> dt.datetime:
+    versions = [version_path(part, number) for part in store.parts() for number in store.numbers(part)[-1:]]
+    return max(_modified(store, path) for path in [FINGERPRINT, *versions])
+
+
+def _modified(store: StatesStore, path: str) -> dt.datetime:
+    moment: dt.datetime = store.fs.modified(f"{store.root}/{path}")
+    return moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)

@@ -1,0 +1,97 @@
+"""How the results of a night's windows are made of kept states, and what else was weighed; the plan chooses."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from skewless.document import Count, Document, Frozen, unmet
+
+
+class MergeStep(Frozen):
+    """One merge of states. Those that it names are kept, or made by an earlier step.
+
+    Attributes:
+        makes: the name of what it makes.
+        span: the parts of the choice that it then stands for, ``first <= at < end``.
+        add: the names of the states that are merged.
+        subtract: the names of the states whose rows are taken out of them again.
+        copy_from: with a name: the states of keys that are not touched are copied from there, and only those of touched
+            keys are merged.
+        touched_by: the names of the states whose keys are the touched ones.
+        keep: whether it is kept for nights to come.
+    """
+
+    makes: str
+    span: tuple[Count, Count]
+    add: tuple[str, ...] = Field(min_length=1)
+    subtract: tuple[str, ...] = ()
+    copy_from: str = ""
+    touched_by: tuple[str, ...] = ()
+    keep: bool = False
+
+    @property
+    def merges(self) -> int:
+        """How often two states of a key are made one, at most."""
+        return len(self.add) + len(self.subtract) + bool(self.copy_from) - 1
+
+
+class WindowCandidate(Frozen):
+    """One way to make the result of one window.
+
+    Attributes:
+        window: its length, or ``all``.
+        action: the way's name.
+        possible: whether it could have been taken; if not, it has no price.
+        chosen: whether it was taken.
+        seconds: of a core tonight, predicted, without what all ways need.
+        nightly_seconds: the same of a usual night hereafter, with its part of what is done once per window.
+        merges: how often two states of a key are made one tonight, at most.
+        states: states that are read tonight.
+        sentence: what it does, and why it was taken or not.
+    """
+
+    window: str
+    action: str
+    possible: bool
+    chosen: bool
+    seconds: float = Field(default=0.0, ge=0)
+    nightly_seconds: float = Field(default=0.0, ge=0)
+    merges: Count = 0
+    states: Count = 0
+    sentence: str
+
+
+class WindowChoice(Document):
+    """How the results of a night are made.
+
+    Attributes:
+        parts: the part versions of the longest window, name and number, oldest first. Shorter windows are ends of it.
+        candidates: all ways that were weighed, of each window.
+        steps: in an order in which they can be made.
+        results: for each window, by its length or ``all``, the name of its states: of a step, of a kept merge, or of
+            the only part.
+        dropped: the names of kept merges that no night to come needs.
+        sentence: the choice in words.
+    """
+
+    parts: tuple[tuple[str, Count], ...] = Field(min_length=1)
+    candidates: tuple[WindowCandidate, ...]
+    steps: tuple[MergeStep, ...]
+    results: dict[str, str]
+    dropped: tuple[str, ...] = ()
+    sentence: str
+
+    @model_validator(mode="after")
+    def _each_once(self) -> Self:
+        made = [step.makes for step in self.steps]
+        if len(set(made)) < len(made):
+            raise unmet("steps that make different states", "two that make the same")
+        if not all(step.span[0] < step.span[1] <= len(self.parts) for step in self.steps):
+            raise unmet(f"spans within the {len(self.parts)} parts", "another one")
+        return self
+
+    def parts_of(self, step: MergeStep) -> tuple[tuple[str, int], ...]:
+        """The part versions that a step's states stand for, oldest first."""
+        return self.parts[slice(*step.span)]

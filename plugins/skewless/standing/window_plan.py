@@ -1,0 +1,426 @@
+"""How the states of a window's parts become one: all merged, running merges, subtraction, or touched keys only.
+
+A window that moves by a part each night shares nearly all of its parts with the window of the night before. Four ways
+are priced:
+
+- **merge all**: the states of all parts are merged. Nothing is kept for the next night.
+- **running merges** (two stacks, for any aggregate that merges): the window is a suffix of the older parts, of which
+  all suffixes were merged once, and a running merge of the newer ones. When the older parts have all left, the suffixes
+  of the whole window are made. So a night makes at most three merges of two on average, however long the window is.
+  Tangwongsan, Hirzel, Schneider, Wu: "General incremental sliding-window aggregation", VLDB 2015, section 3.
+- **subtract** (where every aggregate is invertible): the merge of the night before, without the parts that left, and
+  with those that came. A part that changed leaves in its old version and comes in its new one.
+- **touched keys**: the merge of the night before, where only the keys of parts that left, came or changed are merged
+  anew.
+
+Windows that end in the same part share their merges: the result of a shorter one is a piece of a longer one. A merge
+stands for part versions, and is used only where the window has just these versions side by side: one that holds a part
+which has changed since is never used as it is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from skewless.documents.job import Algebra
+from skewless.errors import PlanError
+from skewless.planner.engine_choice import STATE_BYTE_SECONDS, STATE_SECONDS
+from skewless.standing.window_choice import MergeStep, WindowCandidate, WindowChoice
+
+#: A version of a part: the part's name, and the number of the version.
+PartId = tuple[str, int]
+#: Versions of parts, oldest first, whose states are merged.
+Piece = tuple[PartId, ...]
+
+#: Seconds of a core for a step: a query is planned, its tasks are started, its files are committed.
+STEP_SECONDS = 0.5
+#: Seconds of a core to write a state, or to copy one without merging it, beside its bytes.
+WRITTEN_STATE_SECONDS = 2e-7
+#: Seconds of a core to read a key and see whether it is touched.
+SCANNED_STATE_SECONDS = 1e-7
+#: So many parts are merged at once rather than by running merges.
+FEW_PARTS = 3
+
+
+class PartStates(NamedTuple):
+    """The states of a version of a part.
+
+    Attributes:
+        name: of the part.
+        version: its number.
+        keys: how many states there are.
+        size_bytes: of the files.
+    """
+
+    name: str
+    version: int
+    keys: int
+    size_bytes: int
+
+    @property
+    def ident(self) -> PartId:
+        """What tells it from other versions and parts."""
+        return self.name, self.version
+
+
+class RunningMerge(NamedTuple):
+    """Merged states that are kept.
+
+    Attributes:
+        parts: what they were made of, oldest first.
+        keys: how many states there are.
+        size_bytes: of the files.
+    """
+
+    parts: Piece
+    keys: int
+    size_bytes: int
+
+
+class Window(NamedTuple):
+    """The parts that a result covers.
+
+    Attributes:
+        length: how many parts it may cover; None for all.
+        parts: those that there are, oldest first. Windows of one night end in the same part.
+    """
+
+    length: int | None
+    parts: tuple[PartStates, ...]
+
+    @property
+    def name(self) -> str:
+        """Its length, or ``all``."""
+        return "all" if self.length is None else str(self.length)
+
+    @property
+    def piece(self) -> Piece:
+        """What its result is made of."""
+        return tuple(part.ident for part in self.parts)
+
+    @property
+    def grows(self) -> bool:
+        """Whether its oldest part is still there tomorrow."""
+        return self.length is None or len(self.parts) < self.length
+
+
+def name_of(piece: Piece) -> str:
+    """The name of the states of some part versions: equal parts have equal names, in any run."""
+    first = f"{piece[0][0]}@{piece[0][1]}"
+    if len(piece) == 1:
+        return first
+    content = "\n".join(f"{name}@{version}" for name, version in piece)
+    return f"{first}+{len(piece) - 1}-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
+
+
+def plan_windows(
+    windows: Sequence[Window],
+    algebra: Mapping[str, Algebra],
+    kept: Sequence[RunningMerge] = (),
+    *,
+    left: Sequence[PartStates] = (),
+    slides: bool = True,
+    unsettled: int = 0,
+    result_keys: int = 0,
+    preferred: str = "",
+) -> WindowChoice:
+    """Choose how the results of a night are made, and what is kept for the next one.
+
+    Args:
+        windows: those of the night, in any order; each has at least one part, and shorter ones are ends of the longest.
+        algebra: of the job's aggregates, by name; all of them can be merged.
+        kept: the running merges that there are.
+        left: versions of parts that are in no window, or not any more, and whose states are still there.
+        slides: whether the next night's windows follow these. Where an old day is computed again they do not: then only
+            tonight counts, and nothing is kept or dropped.
+        unsettled: to how many of the newest parts late rows usually come. Running merges leave these parts out, as a
+            merge with a part that changes is made for nothing.
+        result_keys: of the last result of the longest window; 0 where it is not known.
+        preferred: a way that is taken wherever it is possible, whatever its price.
+
+    Returns:
+        The choice: candidates with their prices, and the steps in the order in which they can be made.
+
+    Raises:
+        PlanError: a window has no parts, or is no end of the longest one.
+    """
+    longest = max((window.piece for window in windows), key=len, default=())
+    if not all(window.parts and longest[-len(window.parts) :] == window.piece for window in windows) or not longest:
+        raise PlanError("windows of a night", "windows with parts, each the end of the longest one", "another one")
+    sizes = _Sizes(windows, kept, left, result_keys)
+    night = _Night(
+        longest, algebra, sizes, frozenset(one.parts for one in kept), {one.ident for one in left}, slides, unsettled
+    )
+    steps: dict[str, MergeStep] = {}
+    results: dict[str, str] = {}
+    candidates: list[WindowCandidate] = []
+    useful: set[Piece] = set()
+    words = []
+    for window in sorted(windows, key=lambda one: (one.length is None, one.length or 0)):
+        ways = [night.merge_all(window), night.running_merges(window), night.subtract(window), night.touched(window)]
+        possible = [way for way in ways if way.possible]
+        chosen = min(possible, key=lambda way: (way.action != preferred, night.price(way, window)))
+        candidates += [_candidate(window, way, chosen) for way in ways]
+        for step in chosen.steps:
+            # Another window may keep what this one only makes.
+            known = steps.get(step.makes)
+            steps[step.makes] = step if known is None else known.model_copy(update={"keep": known.keep or step.keep})
+        results[window.name] = name_of(window.piece)
+        night.made.add(window.piece)
+        useful |= chosen.useful
+        words.append(f"window {window.name}: {chosen.action}, {chosen.sentence}")
+    dropped = sorted(name_of(piece) for piece in night.kept - useful) if slides else []
+    return WindowChoice(
+        parts=longest, candidates=tuple(candidates), steps=tuple(steps.values()), results=results,
+        dropped=tuple(dropped), sentence="; ".join(words),
+    )  # fmt: skip
+
+
+class _Way(NamedTuple):
+    """One way to make the result of a window; not a possible one if it has no steps but needs some."""
+
+    action: str
+    sentence: str
+    possible: bool = True
+    steps: tuple[MergeStep, ...] = ()
+    seconds: float = 0.0
+    nightly_seconds: float = 0.0
+    states: int = 0
+    useful: frozenset[Piece] = frozenset()
+
+
+class _Sizes:
+    """How many states a piece has, and their bytes: known, or estimated for what is made tonight.
+
+    A merge has at most as many keys as its parts together. It is taken to have no more than the largest piece known,
+    since most keys come again every night. Where they do not, the next night knows from what was kept.
+    """
+
+    def __init__(
+        self, windows: Sequence[Window], kept: Sequence[RunningMerge], left: Sequence[PartStates], result_keys: int
+    ) -> None:
+        self._known: dict[Piece, tuple[int, int]] = {one.parts: (one.keys, one.size_bytes) for one in kept}
+        for part in (*left, *(part for window in windows for part in window.parts)):
+            self._known[(part.ident,)] = (part.keys, part.size_bytes)
+        self._most = max((result_keys, *(one.keys for one in kept)))
+
+    def of(self, piece: Piece) -> tuple[int, int]:
+        """States and bytes."""
+        if piece not in self._known:
+            parts = [self._known[part,] for part in piece]
+            total = sum(keys for keys, _ in parts)
+            keys = min(total, max(self._most, *(keys for keys, _ in parts)))
+            self._known[piece] = (keys, sum(size for _, size in parts) * keys // max(1, total))
+        return self._known[piece]
+
+    def states(self, pieces: Iterable[Piece]) -> int:
+        """States of some pieces."""
+        return sum(self.of(piece)[0] for piece in pieces)
+
+    def merged(self, pieces: Iterable[Piece], *, at_most: int | None = None) -> float:
+        """Seconds to read and merge pieces, or at most so many states of each."""
+        seconds = 0.0
+        for piece in pieces:
+            keys, size = self.of(piece)
+            part = 1.0 if at_most is None or not keys else min(1.0, at_most / keys)
+            seconds += part * (keys * STATE_SECONDS + size * STATE_BYTE_SECONDS)
+        return seconds
+
+    def written(self, piece: Piece) -> float:
+        """Seconds to write a piece, or to copy it."""
+        keys, size = self.of(piece)
+        return keys * WRITTEN_STATE_SECONDS + size * STATE_BYTE_SECONDS / 2
+
+
+class _Night:
+    """What is known of a night, and the ways to make a window of it.
+
+    Attributes:
+        made: the results of shorter windows that the night makes.
+    """
+
+    def __init__(
+        self, parts: Piece, algebra: Mapping[str, Algebra], sizes: _Sizes, kept: frozenset[Piece], left: set[PartId],
+        slides: bool, unsettled: int,
+    ) -> None:  # fmt: skip
+        self.sizes, self.kept, self.left, self.slides, self.unsettled = sizes, kept, left, slides, unsettled
+        self.places = {part: at for at, part in enumerate(parts)}
+        self.made: set[Piece] = set()
+        self._named: dict[str, Piece] = {}
+        self.floats = [name for name, one in algebra.items() if not one.invertible]
+
+    def price(self, way: _Way, window: Window) -> float:
+        """Seconds a night, over tonight and the nights until all parts of the window have left."""
+        nights = len(window.parts) if self.slides else 1
+        return (way.seconds + (nights - 1) * way.nightly_seconds) / nights
+
+    def merge_all(self, window: Window) -> _Way:
+        """All parts at once, or the result of a shorter window and the parts before it."""
+        pieces = self._cover(window.piece, self.made)
+        steps = self._steps(window.piece, pieces)
+        shared = [piece for piece in pieces if len(piece) > 1]
+        seconds = self._price_of(steps) + sum(map(self.sizes.written, shared))
+        words = f"{len(pieces) - len(shared)} parts at once"
+        words += "".join(f", and the result of the last {len(piece)}" for piece in shared)
+        return self._way("merge all", words, steps, seconds)
+
+    def running_merges(self, window: Window) -> _Way:
+        """Two stacks: a suffix of the older parts, and a running merge of the newer ones."""
+        parts, action = window.piece, "running merges"
+        settled = parts[: max(0, len(parts) - self.unsettled)]
+        if len(settled) <= FEW_PARTS:
+            return _Way(action, "there are too few parts to keep merges of them", possible=False)
+        recent = _ones(parts[len(settled) :])
+        pieces = self._cover(settled, self.kept, fewest=True)
+        newest = max((at for at, piece in enumerate(pieces) if len(piece) > 1), default=len(pieces))
+        if newest <= 1:
+            front, back = pieces[0], settled[len(pieces[0]) :]
+            steps = self._steps(back, pieces[1:], keep=True)
+            pieces = [piece for piece in (front, back) if piece]
+            useful = {back, *_suffixes(front if window.grows else front[1:])}
+            words = f"{len(front)} older parts as one and {len(back)} newer ones as one"
+        else:
+            steps, useful = [], set()
+            for tail in reversed(_suffixes(settled)):
+                keep = window.grows or tail != settled
+                steps += self._steps(tail, [tail[:1], tail[1:]] if len(tail) > 1 else [tail], keep=keep)
+                useful |= {tail} if keep else set()
+            pieces, words = [settled], f"begun anew with the suffixes of {len(settled)} parts"
+        steps += self._steps(parts, [*pieces, *recent])
+        # A running merge grows, a suffix is made, and the two are merged.
+        nightly = 3 * (STEP_SECONDS + self.sizes.merged([parts, parts])) + 2 * self.sizes.written(parts)
+        return self._way(action, words, steps, None, nightly + self.sizes.merged(recent), useful)
+
+    def subtract(self, window: Window) -> _Way:
+        """The merge of another night, without what left and with what came."""
+        action, parts = "subtract", set(window.piece)
+        if len(parts) == 1:
+            return _Way(action, "there is one part", possible=False)
+        available = set() if self.floats else self.left
+        bases = [base for base in self.kept if set(base) & parts and set(base) - parts <= available]
+        if self.floats and window.length is not None:
+            words = f"not every aggregate is invertible: {', '.join(sorted(self.floats))}"
+            return _Way(action, words, possible=False)
+        part = self.sizes.merged(_ones(window.piece)) / len(parts)
+        nightly = STEP_SECONDS + self.sizes.merged([window.piece]) + self.sizes.written(window.piece)
+        nightly += part if window.grows else 2 * part
+        if not bases:
+            return self._begun(action, window, nightly)
+        base = min(bases, key=lambda one: (self.sizes.merged([one, *_ones(set(one) ^ parts)]), one))
+        gone, come = sorted(set(base) - parts), [one for one in window.piece if one not in base]
+        steps = [self._step(window.piece, [base, *_ones(come)], subtract=_ones(gone))] if gone or come else []
+        words = f"a merge of {len(base)} parts, {len(gone)} taken out and {len(come)} added"
+        return self._way(action, words, steps, None, nightly, {window.piece})
+
+    def touched(self, window: Window) -> _Way:
+        """The merge of another night, where only keys of parts that left, came or changed are merged anew."""
+        action, parts = "touched keys", set(window.piece)
+        if len(parts) == 1:
+            return _Way(action, "there is one part", possible=False)
+        bases = [base for base in self.kept if set(base) & parts and set(base) - parts <= self.left]
+        usual = self.sizes.states(_ones(window.piece)) // len(parts)
+        nightly = self._touched_seconds(window.piece, window.piece, usual if window.grows else 2 * usual)
+        if not bases:
+            return self._begun(action, window, nightly)
+        base = min(bases, key=lambda one: (self.sizes.states(_ones(set(one) ^ parts)), one))
+        changed = _ones(sorted(set(base) ^ parts))
+        touched = min(self.sizes.states(changed), self.sizes.of(window.piece)[0])
+        steps, seconds = [], 0.0
+        if changed:
+            steps = [self._step(window.piece, _ones(window.piece), copy_from=base, touched_by=changed)]
+            seconds = self._touched_seconds(window.piece, base, touched)
+        words = f"at most {touched:,} keys of {len(changed)} parts that left, came or changed; the others are copied"
+        return self._way(action, words, steps, seconds, nightly, {window.piece})
+
+    def _touched_seconds(self, parts: Piece, base: Piece, touched: int) -> float:
+        scanned = self.sizes.states(_ones(parts)) * SCANNED_STATE_SECONDS
+        copied = self.sizes.written(base) + self.sizes.written(parts)
+        return STEP_SECONDS + scanned + self.sizes.merged(_ones(parts), at_most=touched) + copied
+
+    def _begun(self, action: str, window: Window, nightly: float) -> _Way:
+        """All parts are merged tonight, and the merge is kept for the next night."""
+        if not self.slides:
+            return _Way(action, "no merge is kept of parts like these", possible=False)
+        steps = self._steps(window.piece, self._cover(window.piece, self.made), keep=True)
+        return self._way(action, "begun with a merge of all parts", steps, None, nightly, {window.piece})
+
+    def _way(
+        self, action: str, words: str, steps: Sequence[MergeStep], seconds: float | None,
+        nightly_seconds: float | None = None, useful: Iterable[Piece] = (),
+    ) -> _Way:  # fmt: skip
+        tonight = self._price_of(steps) if seconds is None else seconds
+        nightly = tonight if nightly_seconds is None else nightly_seconds
+        states = self.sizes.states(self._named[name] for step in steps for name in (*step.add, *step.subtract))
+        kept = frozenset(piece for piece in useful if len(piece) > 1)
+        return _Way(action, words, True, tuple(steps), tonight, nightly, states, kept)
+
+    def _price_of(self, steps: Iterable[MergeStep]) -> float:
+        seconds = 0.0
+        for step in steps:
+            seconds += STEP_SECONDS + self.sizes.merged(self._named[name] for name in (*step.add, *step.subtract))
+            seconds += self.sizes.written(self._named[step.makes]) if step.keep else 0.0
+        return seconds
+
+    def _steps(self, makes: Piece, pieces: Sequence[Piece], *, keep: bool = False) -> list[MergeStep]:
+        """One step, or none where there is nothing to merge, or where the merge is kept already."""
+        needed = len(pieces) > 1 and makes not in self.kept
+        return [self._step(makes, pieces, keep=keep)] if needed else []
+
+    def _step(
+        self, makes: Piece, add: Sequence[Piece], *, subtract: Sequence[Piece] = (), copy_from: Piece = (),
+        touched_by: Sequence[Piece] = (), keep: bool = True,
+    ) -> MergeStep:  # fmt: skip
+        first = self.places[makes[0]]
+        self._named |= {name_of(piece): piece for piece in (makes, *add, *subtract)}
+        return MergeStep(
+            makes=name_of(makes), span=(first, first + len(makes)), add=tuple(map(name_of, add)),
+            subtract=tuple(map(name_of, subtract)), copy_from=name_of(copy_from) if copy_from else "",
+            touched_by=tuple(map(name_of, touched_by)), keep=keep and self.slides,
+        )  # fmt: skip
+
+    def _cover(self, parts: Piece, pool: Iterable[Piece], *, fewest: bool = False) -> list[Piece]:
+        """The pieces of a pool, and single parts, that make up some parts: the cheapest to merge, or the fewest.
+
+        A piece fits where its part versions lie side by side.
+        """
+        ending: dict[int, list[int]] = {end: [end - 1] for end in range(1, len(parts) + 1)}
+        begin = self.places[parts[0]]
+        for piece in pool:
+            first = self.places.get(piece[0], -1) - begin
+            if first >= 0 and len(piece) > 1 and parts[first : first + len(piece)] == piece:
+                ending[first + len(piece)].append(first)
+        best: list[tuple[float, int]] = [(0.0, 0)]
+        for end in range(1, len(parts) + 1):
+            priced = [(best[at][0] + (1.0 if fewest else self.sizes.merged([parts[at:end]])), at) for at in ending[end]]
+            best.append(min(priced))
+        pieces, end = [], len(parts)
+        while end:
+            first = best[end][1]
+            pieces.append(parts[first:end])
+            end = first
+        return pieces[::-1]
+
+
+def _ones(parts: Iterable[PartId]) -> list[Piece]:
+    return [(part,) for part in parts]
+
+
+def _suffixes(piece: Piece) -> list[Piece]:
+    """All of them, the longest first."""
+    return [piece[at:] for at in range(len(piece))]
+
+
+def _candidate(window: Window, way: _Way, chosen: _Way) -> WindowCandidate:
+    words = way.sentence
+    if way.possible:
+        priced = (
+            f"{way.states:,} states, {way.seconds:,.1f} s tonight and {way.nightly_seconds:,.1f} s a night hereafter"
+        )
+        words = f"{words}: {priced}" + ("" if way is chosen else f"; {chosen.action} is cheaper")
+    return WindowCandidate(
+        window=window.name, action=way.action, possible=way.possible, chosen=way is chosen,
+        seconds=round(way.seconds, 3), nightly_seconds=round(way.nightly_seconds, 3),
+        merges=sum(step.merges for step in way.steps), states=way.states, sentence=words,
+    )  # fmt: skip

@@ -1,0 +1,100 @@
+"""The standing states of a job: each part with its versions, rows and files; and what a prune removes of them."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rich.console import Console
+
+from skewless.errors import SpecError
+from skewless.run.storage import Storage
+from skewless.spec.part import Part
+from skewless.spec.spec import JobSpec
+from skewless.standing.retention import HeldPart, StatesLimits, doomed_states, held_parts, remove_states
+
+_HEAD = f"{'part':<15} {'version':>7} {'of':>3} {'files':>6} {'rows':>15} {'states':>13} {'bytes':>15}  made by"
+
+
+def location_of(spec: JobSpec, where: str, root: str) -> str:
+    """The folder of the states of a job.
+
+    Raises:
+        SpecError: the job has no window.
+    """
+    if spec.window is None:
+        raise SpecError(where, "a job with a window, which keeps states", "one without", "add window: 7, for example")
+    from skewless_spark.prepare.window import states_location  # noqa: PLC0415  # imports Spark
+
+    return states_location(spec, root)
+
+
+def as_object(location: str) -> dict[str, Any]:
+    """The object of ``skewless states --json``."""
+    return {"states_path": location, "parts": [_told(one) for one in held_parts(location)]}
+
+
+def _told(held: HeldPart) -> dict[str, Any]:
+    told = {
+        "fingerprint": held.fingerprint,
+        "part": held.part,
+        "version": held.newest,
+        "versions": held.versions,
+        "damaged": held.version is None,
+    }
+    if held.version is None:
+        return told
+    return {
+        **told,
+        "files": len(held.version.files),
+        "rows": held.version.rows,
+        "states": sum(file.rows for file in held.version.states),
+        "bytes": sum(file.size_bytes for file in held.version.states),
+        "run": held.version.run,
+    }
+
+
+def show(location: str, console: Console) -> None:
+    """Print the parts that have states, by fingerprint."""
+    held = held_parts(location)
+    if not held:
+        console.print(f"no states are kept in {location} yet", markup=False, soft_wrap=True)
+    fingerprint = ""
+    for one in held:
+        if one.fingerprint != fingerprint:
+            fingerprint = one.fingerprint
+            console.print(f"states {location}/{fingerprint}", markup=False, highlight=False, soft_wrap=True)
+            console.print(_HEAD, markup=False, highlight=False, soft_wrap=True)
+        told = _told(one)
+        line = f"{one.part:<15} {one.newest:>7} {one.versions:>3} "
+        if told["damaged"]:
+            line += "damaged: the next run that needs this part reduces it anew"
+        else:
+            line += f"{told['files']:>6,} {told['rows']:>15,} {told['states']:>13,} {told['bytes']:>15,}  {told['run']}"
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def prune(location: str, spec: JobSpec, now: dt.datetime, *, dry_run: bool) -> Iterator[str]:
+    """Remove the states that are not kept any more; a sentence for each, and one for all."""
+    doomed = doomed_states(location, now, StatesLimits(parts=spec.kept_parts))
+    told = "dry run: " if dry_run else ""
+    for one in doomed:
+        yield f"{told}remove {one.path} ({one.size_bytes:,} bytes): {one.reason}"
+    if not dry_run:
+        remove_states(location, doomed)
+    yield f"{told}{len(doomed):,} files of {sum(one.size_bytes for one in doomed):,} bytes in {Storage(location)}"
+
+
+def verdict(found: Mapping[str, Any], part: Part) -> str:
+    """What a comparison of kept states with all rows has found, in lines.
+
+    Args:
+        found: the fields of ``skewless_spark.result.verification.Differences``.
+        part: the run's own part.
+    """
+    lines = [f"{part}: {found['keys']:,} keys compared, {found['missing_keys']:,} in one of the results only"]
+    lines += [f"{name}: {count:,} keys differ" for name, count in found["exact"].items()]
+    for name, count in found["approximate"].items():
+        lines.append(f"{name}: {count:,} keys differ, as they may: it is equal within its error only")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,95 @@
+"""States and backlog of one pass over the rows are those of a branch of their own for the backlog, to the bit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from skewless.run.directory import RunDirectory
+from skewless_spark.prepare.prepare import prepare
+from skewless_spark.stage import reduction
+from skewless_spark.stage.queue import routed_queue
+from skewless_spark.stage.routing import TASK
+from skewless_spark.states.columns import JobColumns
+from skewless_spark.states.committed_files import BACKLOG
+from skewless_spark.states.committed_files import NATIVE as NATIVE_STATES
+from tests.spark.scenario import DATE, as_rows, spec_of, write_input
+
+NATIVE = {
+    "n": "count",
+    "most": {"function": "max", "column": "price"},
+    "all": {"function": "sum", "column": "price"},
+    "days": {"function": "min", "column": "day"},
+}
+WORDS = {
+    "last": {"function": "max", "column": "word"},
+    "words": {"function": "approx_count_distinct", "column": "word"},
+}
+PYTHON = {"words": {"function": "value_counts", "column": "word"}, "prices": {"function": "latest", "column": "price"}}
+#: Rows that each of three tasks may reduce: about half, few, none.
+BUDGETS = (400, 40, 0)
+
+
+def odd_rows(rows: int = 2_000) -> pa.Table:
+    """Keys with null among them, and values that could change on their way: minus zero, NaN, no text, NUL."""
+    rng = np.random.default_rng(5)
+    prices = [[-0.0, 0.0, float("nan"), None, 1.5][number % 5] for number in range(rows)]
+    words = [["\u00e9", "", None, "a\0"][number % 4] for number in range(rows)]
+    keys = [None if rank == 3 else f"k{rank}" for rank in (rng.zipf(1.5, rows) % 40).tolist()]
+    return pa.table(
+        {
+            "key": pa.array(keys, pa.string()),
+            "price": pa.array(prices, pa.float64()),
+            "day": pa.array([number % 90 for number in range(rows)], pa.date32()),
+            "word": words,
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    "aggregates",
+    [NATIVE, {**NATIVE, **WORDS}, PYTHON, {**NATIVE, **PYTHON}],
+    ids=["of a fixed size", "texts and sketches", "python", "both"],
+)
+def test_one_pass_makes_the_states_and_the_backlog_of_two(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, aggregates: dict[str, Any]
+) -> None:
+    path = write_input(tmp_path / "input", odd_rows(), files=4)
+    run = RunDirectory(str(tmp_path / "run"))
+    routing = {"policy": "static", "reducers": 3, "waves": [1, 1], "warm_start": False}
+    prepare(run, spec_of(path, "key", aggregates, routing=routing), DATE, str(tmp_path))
+    columns = JobColumns.of(run.job())
+    for budget in BUDGETS:
+        # Few rows are expected, so that states of any size are made in one pass.
+        plan = run.plan(0).model_copy(update={"budget_rows": budget, "expected_rows": (1, 0, 0)})
+        found = []
+        for once in (True, False):
+            monkeypatch.setattr(reduction, "_may_leave", lambda _, once=once: once)
+            outcome = reduction.staged_outcome(routed_queue(spark, run, columns, plan), columns, plan).cache()
+            kinds = set(reduction.kinds_of(columns, plan))
+            assert {row["kind"] for row in outcome.select("kind").distinct().collect()} <= kinds
+            found.append(_tables(outcome, columns))
+            outcome.unpersist()
+        assert found[0] == found[1]
+        assert len(found[0]["backlog"]) > 0
+
+
+def _tables(outcome: DataFrame, columns: JobColumns) -> dict[str, list[tuple[Any, ...]]]:
+    """Counts, states and backlog, each row as text, in an order of its own: minus zero differs from zero there."""
+    native, python = (
+        [name for one in some for name in columns.states(one)] for some in (columns.native, columns.python)
+    )
+    place = [TASK, *columns.keys]
+    parts = {
+        "counts": ("rows IS NOT NULL", [*place, *reduction.COUNTS]),
+        "native": (f"kind = '{NATIVE_STATES}' AND rows > 0", [*place, *native]),
+        "backlog": (f"kind = '{BACKLOG}'", [*place, *columns.names, *columns.origins]),
+    }
+    if python:
+        parts["python"] = ("python_rows > 0", [*place, "python_rows", "total_rows", *python])
+    return {name: as_rows(outcome.where(which).select(*some).toArrow()) for name, (which, some) in parts.items()}

@@ -1,0 +1,308 @@
+"""Nights that build on nights: the result of a window equals a run over all of its rows, whatever was reused."""
+
+from __future__ import annotations
+
+import datetime as dt
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+from skewless.errors import InputError, RunDirectoryError, SpecError
+from skewless.run.directory import RunDirectory
+from skewless.run.file_checksum import file_checksum
+from skewless.spec.spec import JobSpec
+from skewless.standing.store import StatesStore
+from skewless_cli import run_summary, run_view, states_view
+from skewless_spark.entries.pipeline import run_pipeline, run_stages
+from skewless_spark.prepare.prepare import prepare
+from skewless_spark.result.merge import merge_states
+from skewless_spark.result.verification import differences
+from tests.spark.scenario import Quiet, as_rows, result_of, spec_of
+from tests.tiers import mostly_long
+
+DAY = dt.date(2026, 11, 20)
+AGGREGATES: dict[str, Any] = {
+    "n": "count",
+    "total": {"function": "sum", "column": "value"},
+    "mean": {"function": "avg", "column": "value"},
+    "least": {"function": "min", "column": "value"},
+    "newest": {"function": "max_by", "column": "word", "by": "value"},
+    "earliest": {"function": "first", "column": "word"},
+    "latest_word": {"function": "last", "column": "word"},
+    "words": {"function": "count_distinct", "column": "word"},
+    "some": {"function": "approx_count_distinct", "column": "value"},
+    "listed": {"function": "collect_list", "column": "value"},
+    "counted": {"function": "value_counts", "column": "word"},
+}
+
+
+class Lake:
+    """Days of small files, and runs over them."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self.spark, self.folder, self._seed, self._runs = spark, folder, 0, 0
+
+    def put(self, day: int, name: str, rows: int = 300) -> None:
+        """Write a file of a day, or write it anew."""
+        self._seed += 1
+        drawn = np.random.default_rng(self._seed)
+        keys = [None if one == 7 else f"key{one}" for one in np.minimum(drawn.zipf(1.4, rows), 40)]
+        table = pa.table(
+            {
+                "key": keys,
+                "value": drawn.integers(0, 1000, rows),
+                "word": [f"w{one}" for one in drawn.integers(0, 9, rows)],
+            }
+        )
+        path = self.path(day, name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(table, path)
+
+    def path(self, day: int, name: str) -> Path:
+        """Where a file of a day is."""
+        return self.folder / "lake" / f"date={DAY + dt.timedelta(days=day)}" / f"{name}.parquet"
+
+    def spec(self, **fields: Any) -> JobSpec:
+        """The job over a window of three days."""
+        given = {"window": 3, "engine": "auto", "routing": {"reducers": 3, "waves": [1, 3]}, **fields}
+        given["output"] = {"path": str(self.folder / "published"), "files": 2}
+        aggregates = given.pop("aggregates", AGGREGATES)
+        return spec_of(self.folder / "lake" / "date={date}", "key", aggregates, **given)
+
+    def night(self, day: int, spec: JobSpec | None = None, *, publish: bool = False) -> RunDirectory:
+        """Run the job of a day to its merged result, or to its publication."""
+        run = self._new(spec or self.spec(), day)
+        if publish:
+            run_pipeline(self.spark, run, Quiet())
+        else:
+            run_stages(self.spark, run, Quiet())
+            merge_states(self.spark, run)
+        return run
+
+    def _new(self, spec: JobSpec, day: int) -> RunDirectory:
+        self._runs += 1
+        run = RunDirectory(str(self.folder / "runs" / f"{self._runs:03d}"))
+        prepare(run, spec, DAY + dt.timedelta(days=day), str(self.folder))
+        return run
+
+    def whole(self, days: range, aggregates: dict[str, Any] | None = None, **fields: Any) -> list[tuple[Any, ...]]:
+        """The result of a run without a window over some days."""
+        folder = self.folder / f"whole{self._runs}"
+        for day in days:
+            source = self.path(day, "x").parent
+            if source.exists():
+                shutil.copytree(source, folder / "in" / source.name)
+        spec = spec_of(folder / "in", "key", aggregates or AGGREGATES, engine="combine", **fields)
+        run = self._new(spec, days[-1])
+        run_stages(self.spark, run, Quiet())
+        merge_states(self.spark, run)
+        return as_rows(result_of(run))
+
+
+@pytest.fixture
+def lake(spark: SparkSession, tmp_path: Path) -> Lake:
+    return Lake(spark, tmp_path)
+
+
+def reduced(run: RunDirectory) -> int:
+    """Rows that a run has read."""
+    return sum(report.processed_rows for report in run.reports())
+
+
+@pytest.mark.parametrize("engine", mostly_long(["combine", "bypass", "staged"], "staged"))
+def test_nights_give_what_one_run_over_the_window_gives(lake: Lake, engine: str) -> None:
+    spec = lake.spec(engine=engine)
+    for day in range(3):
+        lake.put(day, "b")
+    first = lake.night(2, spec)
+    assert as_rows(result_of(first)) == lake.whole(range(3))
+    assert reduced(first) == 900
+
+    lake.put(3, "b")  # a new day, and a late file that comes before one that is known
+    lake.put(1, "a", rows=50)
+    second = lake.night(3, spec)
+    assert as_rows(result_of(second)) == lake.whole(range(1, 4))
+    assert reduced(second) == 350
+    window = second.job().window
+    assert window is not None
+    assert window.counts() == {"reused": 2, "added": 2, "replaced": 0, "removed": 0}
+    assert window.unchanged_rows == 600
+
+    lake.put(2, "b", rows=200)  # rewritten
+    lake.path(1, "b").unlink()
+    third = lake.night(3, spec, publish=True)
+    assert as_rows(result_of(third)) == lake.whole(range(1, 4))
+    assert reduced(third) == 250
+
+    again = lake.night(3, spec)
+    assert as_rows(result_of(again)) == as_rows(result_of(third))
+    assert reduced(again) == 0
+
+
+MAPPED = {
+    "n": "count",
+    "listed": {"function": "collect_list", "column": "letter"},
+    "earliest": {"function": "first", "column": "letter"},
+}
+
+
+def test_parts_are_the_values_of_a_partition_column_and_rows_may_be_mapped(lake: Lake) -> None:
+    select = ["explode(array('x', word, concat(word, key))) AS letter", "key"]
+    fields: dict[str, Any] = {
+        "input": {"path": str(lake.folder / "lake"), "parts": "date"},
+        "map": {"select": select, "where": "key IS NOT NULL"},
+        "aggregates": MAPPED,
+        "window": 2,
+    }
+    for day in range(3):
+        lake.put(day, "b", rows=60)
+    lake.night(1, lake.spec(**fields))
+    lake.put(0, "c", rows=40)
+    lake.put(1, "a", rows=30)
+    run = lake.night(2, lake.spec(**fields))
+    window = run.job().window
+    assert window is not None
+    assert [part.name for part in window.parts] == ["2026-11-21", "2026-11-22"]
+    assert sum(report.source_rows or 0 for report in run.reports()) == 90
+    assert as_rows(result_of(run)) == lake.whole(range(1, 3), MAPPED, map=fields["map"])
+    assert [line.unchanged_rows > 0 for line in run.part_lines()] == [True, False]
+
+
+def test_a_run_whose_merge_was_killed_between_two_writes_makes_the_same_result(lake: Lake) -> None:
+    for day in range(3):
+        lake.put(day, "b")
+    run = lake.night(2)
+    result = as_rows(result_of(run))
+    window = run.job().window
+    assert window is not None
+    store = StatesStore(window.store)
+    # As after a kill behind the first of three versions: neither result nor the others were committed.
+    for part in window.parts[1:]:
+        Path(store.path(f"parts/{part.name}/versions/0001.json")).unlink()
+    Path(run.path("result/COMMIT.json")).unlink()
+    merge_states(lake.spark, run)
+    assert as_rows(result_of(run)) == result
+    assert [store.numbers(part) for part in store.parts()] == [[1], [1], [1]]
+
+
+def test_states_that_are_damaged_are_made_anew_or_the_run_says_so(lake: Lake) -> None:
+    for day in range(3):
+        lake.put(day, "b")
+    first = lake.night(2)
+    window = first.job().window
+    assert window is not None
+    store = StatesStore(window.store)
+    version = store.version(window.parts[0].name, 1)
+    states = Path(store.path(version.states[0].path))
+    whole = states.read_bytes()
+    states.write_bytes(whole[:-1])
+    second = lake.night(2)
+    assert reduced(second) == 300
+    now = second.job().window
+    assert now is not None
+    assert "version 1 cannot be used" in now.parts[0].reasons[0]
+    assert as_rows(result_of(second)) == as_rows(result_of(first))
+    other = Path(store.path(store.version(window.parts[1].name, 1).states[0].path))
+    raw = bytearray(other.read_bytes())
+    raw[-20] ^= 1
+    other.write_bytes(bytes(raw))
+    with pytest.raises(RunDirectoryError, match="other content"):
+        lake.night(2)
+
+
+def test_late_and_missing_parts_fail_a_run_if_the_spec_says_so(lake: Lake) -> None:
+    lake.put(0, "b")
+    lake.put(2, "b")
+    run = lake.night(2)
+    window = run.job().window
+    assert window is not None
+    assert window.missing == ("2026-11-21",)
+    with pytest.raises(InputError, match="expected files of each part, but got none of 2026-11-21"):
+        lake.night(2, lake.spec(missing="fail"))
+    lake.put(0, "c")
+    with pytest.raises(InputError, match="part 2026-11-20: expected an older part that has not changed"):
+        lake.night(2, lake.spec(late="fail"))
+    with pytest.raises(InputError, match="part 2026-11-23: expected files of the part that the run computes"):
+        lake.night(3)
+
+
+def test_an_aggregate_that_cannot_be_merged_is_refused_with_one_that_could_serve(lake: Lake) -> None:
+    lake.put(0, "b")
+    with pytest.raises(SpecError, match="approx_percentile could serve"):
+        lake.night(0, lake.spec(aggregates={"m": {"function": "exact_median", "column": "value"}}))
+    with pytest.raises(SpecError, match="'latest'; last could serve"):
+        lake.night(0, lake.spec(aggregates={"m": {"function": "latest", "column": "value"}}))
+
+
+def _count_one_more(store: StatesStore, part: str) -> None:
+    """Change a count in a state of a part, and make all checksums right."""
+    version = store.version(part, 1)
+    file = version.states[0]
+    path = Path(store.path(file.path))
+    table = pq.read_table(path)
+    at = table.column_names.index("s0_0")
+    counts = table["s0_0"].to_pylist()
+    counts[0] += 1
+    pq.write_table(table.set_column(at, table.schema.field(at), pa.array(counts, table.schema.field(at).type)), path)
+    changed = file.model_copy(
+        update={"size_bytes": path.stat().st_size, "checksum": file_checksum(store.fs, str(path))}
+    )
+    forged = version.model_copy(update={"states": (changed, *version.states[1:])})
+    Path(store.path(f"parts/{part}/versions/0001.json")).write_text(forged.sealed())
+
+
+def test_verify_finds_a_count_that_is_off_by_one_and_nothing_in_right_states(lake: Lake) -> None:
+    for day in range(2):
+        lake.put(day, "b")
+    lake.night(0)
+    kept = lake.night(1)
+    whole = lake.night(1, lake.spec(states={"path": str(lake.folder / "apart")}))
+    assert (reduced(kept), reduced(whole)) == (300, 600)
+    right = differences(lake.spark, kept, whole)
+    assert not right.found
+    assert right.keys > 10
+    assert set(right.approximate) == {"some"}
+
+    window = kept.job().window
+    assert window is not None
+    _count_one_more(StatesStore(window.store), window.parts[0].name)
+    wrong = differences(lake.spark, lake.night(1), whole)
+    assert wrong.found
+    assert {name for name, count in wrong.exact.items() if count} == {"n"}
+    assert wrong.exact["n"] == 1
+
+    lake.put(1, "c")
+    with pytest.raises(InputError, match="the same files for both runs"):
+        differences(lake.spark, lake.night(1), whole)
+
+
+def test_the_command_says_what_was_read_and_what_was_reused(lake: Lake) -> None:
+    for day in range(2):
+        lake.put(day, "b")
+    lake.night(0)
+    run = lake.night(1)
+    told = run_summary.as_object(run)
+    assert told["rows_read"] == 300
+    assert told["parts"] == {"reused": 1, "added": 1, "replaced": 0, "removed": 0}
+    assert told["ledger"]["balanced"]
+    assert told["ledger"]["unchanged_rows"] == 300
+    location = states_view.location_of(run.job().spec, "spec", str(lake.folder))
+    listed = states_view.as_object(location)["parts"]
+    assert [(one["part"], one["version"], one["files"], one["rows"]) for one in listed] == [
+        ("2026-11-20", 1, 1, 300), ("2026-11-21", 1, 1, 300)
+    ]  # fmt: skip
+    console = Console(record=True, width=200)
+    run_view.show(run, console)
+    states_view.show(location, console)
+    text = console.export_text()
+    assert "window: 2 parts; files: 1 reused, 1 added, 0 replaced, 0 removed; 300 rows read, 300 rows in kept" in text
+    assert "2026-11-21            1   1      1             300" in text
+    pruned = list(states_view.prune(location, run.job().spec, dt.datetime.now(tz=dt.UTC), dry_run=True))
+    assert pruned[-1].startswith("dry run: 0 files of 0 bytes")

@@ -1,0 +1,366 @@
+"""Nights over a changing lake, without Spark: whatever was kept, the result is that of all rows as they were pinned."""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+
+from skewless.documents.commit import CommittedFile
+from skewless.documents.job import STATE_FORM, Unit
+from skewless.documents.window import JobWindow, PartVersion, SeenFile
+from skewless.errors import SpecError
+from skewless.spec.part import Part, parts_until
+from skewless.spec.reading import parse_spec
+from skewless.standing.changes import RANK_END, FoundFile, rank_runs, ranks_between
+from skewless.standing.fingerprint import Fingerprint, fingerprint_of
+from skewless.standing.parts import next_version, plan_part
+from skewless.standing.retention import StatesLimits, doomed_states, held_parts, remove_states
+from skewless.standing.store import StatesStore, open_states, why_anew
+
+DAYS = [dt.date(2026, 11, 1) + dt.timedelta(days=day) for day in range(4)]
+NAMES = ["a", "b", "c", "d"]
+_roots = itertools.count()
+_contents = itertools.count()
+
+#: A row, so that no two are alike: its content and its position there.
+Row = tuple[int, int]
+Lake = dict[dt.date, dict[str, int]]
+
+
+def rows_of(content: int) -> list[Row]:
+    return [(content, position) for position in range(1 + content % 4)]
+
+
+def units_of(path: str, content: int) -> list[Unit]:
+    """A file in one to three units."""
+    rows, pieces = len(rows_of(content)), 1 + content % 3
+    spans = [(rows * at // pieces, rows * (at + 1) // pieces) for at in range(pieces)]
+    return [
+        Unit(path=path, rows=end - start, size_bytes=rows, version=str(content), span=(start, end), first_row=start)
+        for start, end in spans
+    ]
+
+
+class Pending(NamedTuple):
+    """A run that has pinned its input."""
+
+    name: str
+    pinned: Lake
+    window: JobWindow
+    units: tuple[Unit, ...]
+    store: StatesStore
+
+
+class Nights(RuleBasedStateMachine):
+    """Files come late, change and vanish; runs of any day begin, end, are killed and begin again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.root = f"memory://nights{next(_roots)}"
+        # Files that are named neither first nor last, so that others can come before and after them.
+        self.lake: Lake = {day: {"b": next(_contents), "c": next(_contents)} for day in DAYS}
+        self.spec = 0
+        self.pending: list[Pending] = []
+        #: What the files with states hold: places and rows.
+        self.files: dict[str, list[tuple[int, int, Row]]] = {}
+        self._runs = itertools.count()
+        self._attempts = itertools.count()
+
+    @rule(day=st.sampled_from(DAYS), name=st.sampled_from(NAMES))
+    def write(self, day: dt.date, name: str) -> None:
+        """A file comes, or comes with other content."""
+        self.lake[day][name] = next(_contents)
+
+    @rule(day=st.sampled_from(DAYS), name=st.sampled_from(NAMES))
+    def remove(self, day: dt.date, name: str) -> None:
+        self.lake[day].pop(name, None)
+
+    @rule(day=st.sampled_from(DAYS))
+    def remove_day(self, day: dt.date) -> None:
+        self.lake[day].clear()
+
+    @rule(spec=st.integers(0, 1))
+    def change_spec(self, spec: int) -> None:
+        self.spec = spec
+
+    @rule(last=st.sampled_from(DAYS), length=st.sampled_from([1, 4]))
+    def night(self, last: dt.date, length: int) -> None:
+        """A run from its beginning to its end."""
+        self.begin(last, length)
+        self.finish(len(self.pending) - 1)
+
+    @rule(last=st.sampled_from(DAYS), length=st.sampled_from([1, 3, 4]))
+    def begin(self, last: dt.date, length: int) -> None:
+        """A run of some day lists its input: the newest one, an old one, or one that ran before."""
+        store = StatesStore(f"{self.root}/{self.spec}")
+        pinned = {day: dict(files) for day, files in self.lake.items()}
+        parts, units = [], list[Unit]()
+        for part in parts_until(Part(last), length, "UTC"):
+            files = pinned.get(part.date, {})
+            if not files:
+                continue
+            found = [FoundFile(f"{part.name}/{name}", len(rows_of(one)), str(one)) for name, one in files.items()]
+
+            def cut(paths: Sequence[str], files: dict[str, int] = files) -> list[Unit]:
+                return [unit for path in paths for unit in units_of(path, files[path.rpartition("/")[2]])]
+
+            def difference(seen: SeenFile, now: FoundFile) -> str:
+                return "" if seen.version == now.version else "other content"
+
+            known, faults = store.newest(part.name)
+            assert not faults
+            planned, of_part = plan_part(part, found, known, cut, difference, len(units))
+            parts.append(planned)
+            units += of_part
+        window = JobWindow(store=str(store), fingerprint=str(self.spec), shapes={}, parts=tuple(parts))
+        self.pending.append(Pending(f"run{next(self._runs)}", pinned, window, tuple(units), store))
+
+    @precondition(lambda self: self.pending)
+    @rule(at=st.integers(0, 99), versions=st.integers(0, 3), written=st.booleans())
+    def kill(self, at: int, versions: int, written: bool) -> None:
+        """A merge is killed: before it has written its states, or after some versions. It may be tried again."""
+        self._merge(self.pending[at % len(self.pending)], versions if written else 0)
+
+    @precondition(lambda self: self.pending)
+    @rule(at=st.integers(0, 99))
+    def finish(self, at: int) -> None:
+        """A merge goes to its end: its result is that of one run over all rows as they were pinned."""
+        run = self.pending.pop(at % len(self.pending))
+        versions = self._merge(run, None)
+        held = sorted(one for version in versions for file in version.states for one in self.files[file.path])
+        assert [row for _, _, row in held] == self._plain(run)
+        assert sum(version.rows for version in versions) == len(held)
+        assert len(held) == run.window.unchanged_rows + sum(unit.rows for unit in run.units)
+
+    @invariant()
+    def versions_stand_for_their_files(self) -> None:
+        """Each version, of whatever run, holds just the rows of the files that it names."""
+        for spec in (0, 1):
+            store = StatesStore(f"{self.root}/{spec}")
+            for part in store.parts():
+                for number in store.numbers(part)[-2:]:
+                    version = store.version(part, number)
+                    held = sorted(row for file in version.states for _, _, row in self.files[file.path])
+                    assert held == sorted(row for file in version.files for row in rows_of(int(file.version)))
+
+    def _plain(self, run: Pending) -> list[Row]:
+        days = [dt.date.fromisoformat(part.name) for part in run.window.parts]
+        return [row for day in days for _, content in sorted(run.pinned[day].items()) for row in rows_of(content)]
+
+    def _merge(self, run: Pending, most: int | None) -> list[PartVersion]:
+        attempt, runs = next(self._attempts), rank_runs(run.window)
+        versions: list[PartVersion] = []
+        for part in run.window.parts:
+            held = []
+            for ordinal in range(*part.units):
+                unit = run.units[ordinal]
+                base = next(one for one in reversed(runs) if ordinal >= one.first)
+                place = base.base + base.step * (ordinal - base.first)
+                span = unit.span or (0, 0)
+                held += [(place, offset, (int(unit.version), offset)) for offset in range(*span)]
+            states = [self._written(run.store, attempt, part.name, held)] if held else []
+            version = next_version(run.window, part, run.name, states, len(held))
+            if most is not None and len(versions) == most:
+                break
+            versions.append(run.store.commit(version).version if part.changed else version)
+        return versions
+
+    def _written(self, store: StatesStore, attempt: int, part: str, held: list[tuple[int, int, Row]]) -> CommittedFile:
+        path = f"states/attempts/{attempt}/{part}.parquet"
+        store.fs.makedirs(f"{store.root}/states/attempts/{attempt}", exist_ok=True)
+        store.fs.pipe_file(f"{store.root}/{path}", b"x")
+        self.files[path] = held
+        return CommittedFile(kind="standing", path=path, rows=len(held), size_bytes=1, checksum="0" * 64)
+
+
+@pytest.mark.parametrize("sequences", [200, pytest.param(2000, marks=pytest.mark.long)])
+def test_the_result_is_that_of_all_rows_whatever_was_kept(sequences: int) -> None:
+    run_state_machine_as_test(
+        Nights,
+        settings=settings(
+            max_examples=sequences, stateful_step_count=25, deadline=None, derandomize=True,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )  # fmt: skip
+
+
+def test_a_late_file_is_placed_between_its_neighbours_until_there_is_no_room() -> None:
+    known = [SeenFile(path="a", size_bytes=1, ranks=(256,)), SeenFile(path="z", size_bytes=1, ranks=(512,))]
+    late = 0
+    while (ranks := ranks_between(known, [(f"b{late:03d}", 1)])) is not None:
+        (rank,) = ranks[f"b{late:03d}"]
+        before = max(one.ranks[-1] for one in known if one.path < f"b{late:03d}")
+        assert before < rank < 512
+        known.append(SeenFile(path=f"b{late:03d}", size_bytes=1, ranks=(rank,)))
+        late += 1
+    assert late == 8
+    assert ranks_between(known, [("zz", 3)]) == {"zz": (768, 1024, 1280)}
+    full = SeenFile(path="a", size_bytes=1, ranks=(RANK_END - 1,))
+    assert ranks_between([full], [("b", 1)]) is None
+
+
+SPEC: dict[str, Any] = {
+    "name": "visits",
+    "input": {"path": "/lake/visits/date={date}"},
+    "window": 28,
+    "key": "page",
+    "aggregates": {"n": "count"},
+    "output": {"path": "marts/visits"},
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        (
+            {"input": {"path": "/lake/visits"}},
+            "input.parts: a window is made of parts, but got the path '/lake/visits'",
+        ),
+        (
+            {"input": {"path": "/lake/{date:%Y-%m}"}},
+            "but got '/lake/{date:%Y-%m}', which is the same for 2024-01-01 and for 2024-01-02",
+        ),
+        (
+            {"input": {"path": "/lake/{date:%m-%d}"}},
+            "but got '/lake/{date:%m-%d}', which is the same for 2024-01-01 and for 2025-01-01",
+        ),
+        (
+            {"input": {"path": "/lake/{date}"}, "schedule": {"hour": "previous"}},
+            "expected {hour} in input.path, or the partition column in input.parts",
+        ),
+        (
+            {"input": {"path": "/lake/{hour}"}, "schedule": {"hour": "previous"}},
+            "but got '/lake/{hour}', which is the same for 2024-01-01, hour 00 and for 2024-01-02, hour 00",
+        ),
+        ({"states": {"keep": 7}}, "expected states.keep of at least the window, 28, but got 7"),
+        ({"window": None, "late": "fail"}, "expected late only with a window, but got no window"),
+        ({"input": {"table": "lake.visits"}}, "expected input.path with a window"),
+        ({"state": "forward"}, "expected state: merge with a window, but got state: forward"),
+        ({"output": {"path": "marts/{date}"}}, "expected states.path, as output.path differs from part to part"),
+    ],
+    ids=[
+        "no parts",
+        "one path",
+        "one path a year",
+        "hours by day",
+        "one hour",
+        "keep",
+        "late",
+        "table",
+        "order",
+        "output",
+    ],
+)
+def test_a_window_that_cannot_be_is_one_sentence(changed: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(SpecError) as refused:
+        parse_spec(yaml.safe_dump({**SPEC, **changed}))
+    assert sentence in str(refused.value)
+
+
+def test_a_changed_fingerprint_says_what_changed(tmp_path: Path) -> None:
+    spec = parse_spec(yaml.safe_dump(SPEC))
+    summed = {**SPEC, "aggregates": {"n": {"function": "sum", "column": "ms"}}}
+    first = fingerprint_of(spec, {"page": "string"}, {"count": "0"}, "4.3.0")
+    assert first.shapes["the form of states"] == str(STATE_FORM)
+    assert why_anew(str(tmp_path), first) == "no states were kept before"
+    open_states(str(tmp_path), first).begin(first)
+    changes = {
+        "aggregate 'n'": fingerprint_of(
+            parse_spec(yaml.safe_dump(summed)), {"page": "string"}, {"count": "0"}, "4.3.0"
+        ),
+        "the type of column 'page'": fingerprint_of(spec, {"page": "int"}, {"count": "0"}, "4.3.0"),
+        "the code of 'count'": fingerprint_of(spec, {"page": "string"}, {"count": "1"}, "4.3.0"),
+        "the version of Spark": fingerprint_of(spec, {"page": "string"}, {"count": "0"}, "4.4.0"),
+    }
+    for what, other in changes.items():
+        assert other.name != first.name
+        assert why_anew(str(tmp_path), other) == f"its states begin anew, as this changed: {what}"
+    # What shapes no state: where the result goes, how rows are routed, how many parts there are.
+    alike = {**SPEC, "window": 7, "output": {"path": "elsewhere"}, "routing": {"reducers": 9}, "quality": {}}
+    assert fingerprint_of(parse_spec(yaml.safe_dump(alike)), {"page": "string"}, {"count": "0"}, "4.3.0") == first
+
+
+NOW = dt.datetime(2026, 12, 1, tzinfo=dt.UTC)
+
+
+def _store_with(folder: Path, days: int, age: dt.timedelta, shapes: dict[str, str] | None = None) -> StatesStore:
+    """Two versions of each day, the first with a file of states, the second with that and one more."""
+    fingerprint = Fingerprint(shapes=shapes or {})
+    store = open_states(str(folder), fingerprint)
+    store.begin(fingerprint)
+    for day in range(days):
+        files = []
+        for number in (1, 2):
+            path = f"states/attempts/{day}-{number}/x.parquet"
+            Path(store.path(path)).parent.mkdir(parents=True)
+            Path(store.path(path)).write_bytes(b"x")
+            files.append(CommittedFile(kind="standing", path=path, rows=1, size_bytes=1, checksum="0" * 64))
+            part = f"2026-11-{day + 1:02d}"
+            seen = SeenFile(path="a", size_bytes=number, ranks=(0,))
+            kept = tuple(files[-1:]) if day == 0 else tuple(files)  # the first day is reduced anew
+            store.commit(
+                PartVersion(
+                    part=part, fingerprint=fingerprint.name, run=f"r{number}", files=(seen,), rows=1, states=kept
+                )
+            )
+    for written in Path(str(store)).rglob("*"):
+        os.utime(written, ((NOW - age).timestamp(),) * 2)
+    return store
+
+
+def test_a_prune_leaves_what_a_window_or_a_run_may_need(tmp_path: Path) -> None:
+    store = _store_with(tmp_path, 3, dt.timedelta(days=10))
+    limits = StatesLimits(parts=2)
+    assert doomed_states(str(tmp_path), NOW - dt.timedelta(days=8), limits) == []
+    doomed = doomed_states(str(tmp_path), NOW, limits)
+    below = sorted(one.path.removeprefix(f"{store.root}/") for one in doomed)
+    assert below == [
+        "parts/2026-11-01/versions/0001.json",
+        "parts/2026-11-01/versions/0002.json",
+        "parts/2026-11-02/versions/0001.json",
+        "parts/2026-11-03/versions/0001.json",
+        "states/attempts/0-1/x.parquet",
+        "states/attempts/0-2/x.parquet",
+    ]
+    remove_states(str(tmp_path), doomed)
+    remove_states(str(tmp_path), doomed)
+    assert [(one.part, one.newest, one.versions) for one in held_parts(str(tmp_path))] == [
+        ("2026-11-02", 2, 1), ("2026-11-03", 2, 1)
+    ]  # fmt: skip
+    for part in ("2026-11-02", "2026-11-03"):
+        newest, faults = store.newest(part)
+        assert newest is not None
+        assert newest.number == 2
+        assert not faults
+
+
+def test_states_of_another_fingerprint_go_when_nothing_was_added_to_them_for_a_month(tmp_path: Path) -> None:
+    old = _store_with(tmp_path, 2, dt.timedelta(days=40), {"the key": "a"})
+    new = _store_with(tmp_path, 2, dt.timedelta(days=20), {"the key": "b"})
+    remove_states(str(tmp_path), doomed_states(str(tmp_path), NOW, StatesLimits(parts=9)))
+    assert old.parts() == ["2026-11-01", "2026-11-02"]
+    assert [old.numbers(part) for part in old.parts()] == [[], []]
+    assert [new.numbers(part) for part in new.parts()] == [[2], [2]]
+
+
+def test_a_version_that_is_damaged_is_passed_over_and_keeps_all_files(tmp_path: Path) -> None:
+    store = _store_with(tmp_path, 1, dt.timedelta(days=10))
+    damaged = Path(store.path("parts/2026-11-01/versions/0002.json"))
+    damaged.write_bytes(damaged.read_bytes()[:-9])
+    newest, faults = store.newest("2026-11-01")
+    assert newest is not None
+    assert newest.number == 1
+    assert "version 2 cannot be used" in faults[0]
+    assert all("states/" not in one.path for one in doomed_states(str(tmp_path), NOW, StatesLimits(parts=1)))
+    Path(store.path(newest.version.states[0].path)).unlink()
+    assert store.newest("2026-11-01")[0] is None
