@@ -367,3 +367,13 @@ def test_a_version_that_is_damaged_is_passed_over_and_keeps_all_files(tmp_path: 
     assert all("states/" not in one.path for one in doomed_states(str(tmp_path), NOW, StatesLimits(parts=1)))
     Path(store.path(newest.version.states[0].path)).unlink()
     assert store.newest("2026-11-01")[0] is None
+
+
+def test_a_version_stays_while_a_run_may_have_pinned_it(tmp_path: Path) -> None:
+    store = _store_with(tmp_path, 2, dt.timedelta(days=10))
+    newer = Path(store.path("parts/2026-11-02/versions/0002.json"))
+    os.utime(newer, ((NOW - dt.timedelta(days=1)).timestamp(),) * 2)
+    doomed = doomed_states(str(tmp_path), NOW, StatesLimits(parts=2))
+    assert [one.path.removeprefix(f"{store.root}/") for one in doomed if "versions" in one.path] == [
+        "parts/2026-11-01/versions/0001.json"
+    ]
