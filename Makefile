@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-stages test readers mutants up down cluster cluster-down env test-all test-long test-cluster bench faults soak docs lint setup setup-tests setup-cluster setup-cluster-tests corpus
+.PHONY: help demo demo-stages demo-nights test readers mutants up down cluster cluster-down env test-all test-long test-cluster bench faults soak docs lint setup setup-tests setup-cluster setup-cluster-tests corpus
 
 # Two files of tests run at a time, the longest first: see tests/conftest.py. The unit tests go first and alone, without
 # Spark or Airflow in their process: most mistakes are told in half a minute.
@@ -17,6 +17,9 @@ demo: setup ## Run the nightly job over Python's own sources in Airflow, and pri
 
 demo-stages: setup ## Run two jobs in small stages and look at the decisions: key buckets split and merged, tokens moved, rows forwarded
 	@$(IN_VENV) python -m deploy.local demo-stages
+
+demo-nights: setup corpus ## Run a window of four days over twelve days night by night, one file late, and print what was read and what was reused
+	@$(IN_VENV) python -m examples.nights
 
 test: setup-tests ## Run all tests except the long ones (10 minutes): core, leases, Spark, a DAG in Airflow, pages, some faults
 	@$(IN_VENV) $(PYTEST) -m "not long" tests/unit

@@ -125,7 +125,7 @@ def measure(repetitions: int = REPETITIONS) -> dict[str, Any]:
         "rows": ROWS, "keys": KEYS, "repetitions": repetitions,
         "setting": {
             "cores": os.cpu_count(), "python": platform.python_version(), "spark": version("pyspark"),
-            "airflow": version("apache-airflow"),
+            "airflow": version("apache-airflow"), "load average at the end": round(os.getloadavg()[0], 1),
         },
         "between_stages": {way: [round(one, 3) for one in found] for way, found in between.items()},
         "trigger_to_published": {way: [round(one, 2) for one in found] for way, found in whole.items()},

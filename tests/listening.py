@@ -25,11 +25,11 @@ def listening(pids: Iterable[int]) -> set[str]:
 
 
 def drivers_of(words: str) -> list[psutil.Process]:
-    """The living processes of drivers, JVM and Python, that have these words in their command line."""
-    found = []
+    """The living processes of drivers that have these words in their command line, and what they have started."""
+    found: dict[int, psutil.Process] = {}
     for one in psutil.process_iter():
         with contextlib.suppress(psutil.NoSuchProcess):
             line = " ".join(one.cmdline())
-            if one.status() != psutil.STATUS_ZOMBIE and "warm_driver.py" in line and words in line:
-                found.append(one)
-    return found
+            if "warm_driver.py" in line and words in line:
+                found |= {process.pid: process for process in (one, *one.children(recursive=True))}
+    return [one for one in found.values() if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]

@@ -12,7 +12,6 @@ import datetime as dt
 import hashlib
 import os
 import re
-import signal
 import threading
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -34,6 +33,7 @@ from skewless.documents.quality import QualityReport
 from skewless.run.directory import QUALITY_STEP, RESULT_STEP, RunDirectory
 from skewless_airflow.run_store import run_location
 from tests import airflow_setting
+from tests.listening import drivers_of
 from tests.tiers import mostly_long
 
 pytestmark = [
@@ -77,9 +77,9 @@ class Night(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def driver() -> bytes:
-    """What the driver of a run is, whose command line has the run directory: under spark-submit, a JVM."""
-    return b"java"
+def driver() -> str:
+    """What works for a run in its driver: the JVM."""
+    return "java"
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +106,7 @@ def first_night(root: Path, dags_folder: Path, airflow_database: None) -> Night:
 
 
 @pytest.fixture(scope="module")
-def disturbed(root: Path, dags_folder: Path, first_night: Night, driver: bytes) -> Night:  # noqa: ARG001  # it is what was before
+def disturbed(root: Path, dags_folder: Path, first_night: Night, driver: str) -> Night:  # noqa: ARG001  # it is what was before
     """The same night again as another job with the same output: a driver is killed, and quality cannot hold."""
     spec = {**SPEC, "name": "disturbed", "quality": {"expectations": [HOPELESS]}}
     dag = _dag(spec, root, dags_folder)
@@ -215,20 +215,20 @@ def run_dag(dag: DAG, only: Collection[str] = ()) -> Night:
 
 
 @contextmanager
-def _killing(job: str, stage: int, driver: bytes) -> Iterator[list[int]]:
+def _killing(job: str, stage: int, driver: str) -> Iterator[list[int]]:
     """Kill the driver of a stage once, as soon as its attempt has begun to write; yields the pids killed."""
     killed: list[int] = []
     over = threading.Event()
     attempts = Path(os.environ["SKEWLESS_ROOT"]) / "runs" / job
-    wanted = (b"warm_driver.py", f"/runs/{job}/".encode())
 
     def watch() -> None:
         while not killed and not over.wait(0.05):
             if not any(attempts.glob(f"*/stages/{stage:04d}/attempts/*")):
                 continue
-            for pid in _processes(driver, wanted):
-                os.kill(pid, signal.SIGKILL)
-                killed.append(pid)
+            for one in drivers_of(f"/runs/{job}/"):
+                if driver in one.name():
+                    one.kill()
+                    killed.append(one.pid)
 
     watcher = threading.Thread(target=watch)
     watcher.start()
@@ -237,18 +237,6 @@ def _killing(job: str, stage: int, driver: bytes) -> Iterator[list[int]]:
     finally:
         over.set()
         watcher.join()
-
-
-def _processes(program: bytes, wanted: tuple[bytes, ...]) -> Iterator[int]:
-    """The processes of a program whose command line holds all of ``wanted``."""
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                line = (entry / "cmdline").read_bytes()
-            except OSError:
-                continue
-            if program in line.split(b"\0")[0] and all(part in line for part in wanted):
-                yield int(entry.name)
 
 
 def _skipped(night: Night) -> set[str]:

@@ -57,9 +57,9 @@ def server() -> Iterator[ConnectServer]:
 
 
 @pytest.fixture(scope="module")
-def driver() -> bytes:
+def driver() -> str:
     """What the driver of a run is: a Python."""
-    return b"python"
+    return "python"
 
 
 def test_nothing_that_is_said_or_written_has_the_token_of_the_server(

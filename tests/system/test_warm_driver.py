@@ -181,7 +181,8 @@ def test_when_the_task_is_killed_the_driver_ends_with_its_jvm_and_workers_and_th
         await_that(lambda: attempts.exists() and any(attempts.iterdir()), "the stage to be at work")
         assert len(driver.processes()) >= 2
         # A JVM that cannot end by itself, as when it is short of memory.
-        psutil.Process(driver.pid).suspend()
+        (java,) = (one for one in world.drivers() if one.name() == "java")
+        java.suspend()
         task.send_signal(signal.SIGKILL)
     await_that(lambda: not driver.processes(), "driver and JVM to end with the task", 10)
     assert not world.run.exists(f"{stage_step(0)}/COMMIT.json")
@@ -205,6 +206,17 @@ def test_a_step_whose_driver_was_killed_fails_and_succeeds_when_it_is_tried_agai
     assert not driver.processes()
     again = world.ask("run_stage.py", "--stage", "0", last=True)
     assert again.code == 0, "\n".join(again.said)
+
+
+@pytest.mark.long
+def test_a_driver_ends_when_its_jvm_has_ended_and_the_next_step_has_another(world: World) -> None:
+    world.prepare()
+    assert world.ask("run_stage.py", "--stage", "0").code == 0
+    for one in world.drivers():
+        if one.name() == "java":
+            one.kill()
+    await_that(lambda: not world.drivers(), "the driver to end without its JVM")
+    assert world.ask("run_stage.py", "--stage", "0", last=True).code == 0
 
 
 def test_a_driver_without_a_step_ends_after_its_idle_time(world: World) -> None:

@@ -304,6 +304,7 @@ def _store_with(folder: Path, days: int, age: dt.timedelta, shapes: dict[str, st
             path = f"states/attempts/{day}-{number}/x.parquet"
             Path(store.path(path)).parent.mkdir(parents=True)
             Path(store.path(path)).write_bytes(b"x")
+            Path(store.path(path)).with_name(".x.parquet.crc").write_bytes(b"y")
             files.append(CommittedFile(kind="standing", path=path, rows=1, size_bytes=1, checksum="0" * 64))
             part = f"2026-11-{day + 1:02d}"
             seen = SeenFile(path="a", size_bytes=number, ranks=(0,))
@@ -329,7 +330,9 @@ def test_a_prune_leaves_what_a_window_or_a_run_may_need(tmp_path: Path) -> None:
         "parts/2026-11-01/versions/0002.json",
         "parts/2026-11-02/versions/0001.json",
         "parts/2026-11-03/versions/0001.json",
+        "states/attempts/0-1/.x.parquet.crc",
         "states/attempts/0-1/x.parquet",
+        "states/attempts/0-2/.x.parquet.crc",
         "states/attempts/0-2/x.parquet",
     ]
     remove_states(str(tmp_path), doomed)
@@ -364,3 +367,13 @@ def test_a_version_that_is_damaged_is_passed_over_and_keeps_all_files(tmp_path: 
     assert all("states/" not in one.path for one in doomed_states(str(tmp_path), NOW, StatesLimits(parts=1)))
     Path(store.path(newest.version.states[0].path)).unlink()
     assert store.newest("2026-11-01")[0] is None
+
+
+def test_a_version_stays_while_a_run_may_have_pinned_it(tmp_path: Path) -> None:
+    store = _store_with(tmp_path, 2, dt.timedelta(days=10))
+    newer = Path(store.path("parts/2026-11-02/versions/0002.json"))
+    os.utime(newer, ((NOW - dt.timedelta(days=1)).timestamp(),) * 2)
+    doomed = doomed_states(str(tmp_path), NOW, StatesLimits(parts=2))
+    assert [one.path.removeprefix(f"{store.root}/") for one in doomed if "versions" in one.path] == [
+        "parts/2026-11-01/versions/0001.json"
+    ]

@@ -310,6 +310,15 @@ def test_a_night_that_is_planned_again_has_nothing_to_merge() -> None:
     assert again.steps == ()
 
 
+def test_a_merge_that_is_kept_is_not_made_of_another_one() -> None:
+    """A merge of parts without a state costs as little to start from."""
+    parts = tuple(PartStates(day(number), 1, 0 if number == 3 else 10, 100) for number in (3, 4, 5))
+    kept = [RunningMerge(Window(3, parts[first:]).piece, 10 * (1 + first), 100) for first in (0, 1)]
+    for preferred in sorted(WAYS):
+        choice = plan_windows([Window(2, parts[1:])], EXACT, kept, left=parts[:1], preferred=preferred)
+        assert choice.steps == ()
+
+
 def test_windows_that_do_not_end_together_are_refused() -> None:
     one, other = (PartStates(day(number), 1, 1, 1) for number in (1, 2))
     with pytest.raises(PlanError, match="each the end of the longest one"):

@@ -27,17 +27,19 @@ import traceback
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn, Self, cast
 
-from skewless_spark.entries import merge_states, prepare_run, run_stage, share_stage, validate_result
+from pyspark import SparkContext
+
 from skewless_spark.quality.expectations import import_soon
 from skewless_spark.session.connect import connected
-from skewless_spark.session.session import build_session, forget_session
+from skewless_spark.session.session import build_session, forget_session, start_java
 
 #: What a request may name; anything else is refused.
+PREPARE = "prepare_run.py"
 ENTRIES = {
-    Path(str(module.__file__)).name: module.main
-    for module in (prepare_run, run_stage, share_stage, merge_states, validate_result)
+    name: f"skewless_spark.entries.{name.removesuffix('.py')}"
+    for name in (PREPARE, "run_stage.py", "share_stage.py", "merge_states.py", "validate_result.py")
 }
 #: Of the environment only variables with this prefix differ from step to step.
 STEP_VARIABLES = "AIRFLOW_CTX_"
@@ -62,6 +64,11 @@ def main() -> None:
         # Sessions and Great Expectations import these. Two threads that do so at a time find half-made modules.
         for name in ("session", "dataframe"):
             importlib.import_module(f"pyspark.sql.connect.{name}")
+    else:
+        # The JVM starts beside the imports.
+        threading.Thread(target=_start_java, daemon=True).start()
+    for name in ENTRIES.values():
+        importlib.import_module(name)
     with Driver(given.folder) as driver, contextlib.suppress(OSError, ValueError):  # a task that died in its request
         driver.serve(given.idle_seconds)
     _remove(given.folder)
@@ -92,9 +99,11 @@ class Driver:
 
     def serve(self, idle_seconds: float) -> None:
         """Run the steps that tasks ask for, until there is none to come."""
-        gone = [os.pidfd_open(os.getppid())] if "PYSPARK_GATEWAY_PORT" in os.environ else []  # the JVM
+        gone: list[int] = []
         owner: list[int] = []
         while True:
+            if not gone:
+                gone = _java()
             ready, _, _ = select.select([self._listener.fileno(), *gone, *owner], [], [], idle_seconds)
             if ready != [self._listener.fileno()]:
                 return
@@ -129,9 +138,9 @@ class Driver:
         for name in [name for name in os.environ if name.startswith(STEP_VARIABLES)]:
             del os.environ[name]
         os.environ.update(request["environment"])
-        entry = ENTRIES[request["entry"]]
+        entry = importlib.import_module(ENTRIES[request["entry"]]).main
         sys.argv = [request["entry"], *request["arguments"]]
-        self._prepare_next(first=entry is prepare_run.main)
+        self._prepare_next(first=request["entry"] == PREPARE)
         try:
             entry()
         except SystemExit as err:
@@ -160,6 +169,19 @@ class Driver:
             forget_session()
 
 
+def _java() -> list[int]:
+    """A descriptor that tells when the JVM has ended; none if there is no JVM, or not yet."""
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # it has started this process
+        return [os.pidfd_open(os.getppid())]
+    started = getattr(cast("Any", SparkContext)._gateway, "proc", None)  # noqa: SLF001  # PySpark does not say
+    return [] if started is None else [os.pidfd_open(started.pid)]
+
+
+def _start_java() -> None:
+    with contextlib.suppress(Exception):
+        start_java()
+
+
 def _start_spark() -> None:
     # What keeps Spark from starting is reported by the first step that needs it.
     with contextlib.suppress(Exception):
@@ -176,7 +198,7 @@ def _stay_with(task: socket.socket, over: int) -> None:
 def end_at_once() -> NoReturn:
     """End this process without another step of the interpreter, and whatever runs for it within seconds.
 
-    The JVM of spark-submit ends with its Python. A JVM that does not, because it is short of memory, is killed by a
+    The JVM ends with its Python. A JVM that does not, because it is short of memory, is killed by a
     process of its own, and its Python workers end with it.
     """
     killer = f"sleep {GRACE_SECONDS}; kill -KILL -{os.getpgid(0)}"

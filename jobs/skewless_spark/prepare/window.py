@@ -32,15 +32,13 @@ from skewless.standing.parts import plan_part
 from skewless.standing.store import Numbered, StatesStore, open_states, why_anew
 from skewless_spark.aggregates import REGISTRY
 from skewless_spark.aggregates import native as native_aggregates
+from skewless_spark.aggregates.binding import serves_instead
 from skewless_spark.aggregates.definition import NativeAggregate
 from skewless_spark.prepare.locations import input_location, resolved
 from skewless_spark.sources import Listing, list_input, partition_columns
 from skewless_spark.sources.formats.files import find, open_input
 from skewless_spark.sources.identity import Identity, listed_identity, verdict
 from skewless_spark.sources.in_threads import in_threads
-
-#: What could serve in place of an aggregate whose states cannot be merged.
-_INSTEAD = {"exact_median": "approx_percentile", "latest": "last"}
 
 
 def check_window(spec: JobSpec, where: str) -> None:
@@ -54,7 +52,7 @@ def check_window(spec: JobSpec, where: str) -> None:
     for name, call in spec.aggregates.items():
         definition, at = REGISTRY[call.function], f"{where}, aggregate {name!r}"
         if not definition.mergeable:
-            serves = _INSTEAD.get(call.function, "")
+            serves = serves_instead(definition)
             hint = f"{serves} could serve" if serves else "leave out the window: no state goes on from part to part yet"
             raise SpecError(at, "an aggregate whose states can be merged, with a window", repr(call.function), hint)
         if definition.ordered:

@@ -34,6 +34,8 @@ DEFAULTS = {
 }
 
 
+#: The options of spark-submit, where this process is to start it.
+SUBMITTED = "SKEWLESS_SUBMITTED"
 _QUIET = Path(__file__).with_name("quiet-log4j2.properties")
 
 
@@ -48,9 +50,9 @@ def build_session(app: str, master: str | None = None) -> SparkSession:
         return _connected_session(app)
     # Python workers must use this interpreter; by default they use the first ``python3`` on the PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    if "PYSPARK_GATEWAY_PORT" in os.environ:
+    if "PYSPARK_GATEWAY_PORT" in os.environ or SUBMITTED in os.environ:
         # Under spark-submit a JVM is running already, and its settings have to be asked for.
-        SparkContext._ensure_initialized()  # noqa: SLF001
+        start_java()
     given = SparkConf()
     builder = SparkSession.builder.appName(_submitted_name(given) or app)
     for name, value in DEFAULTS.items():
@@ -72,6 +74,15 @@ def build_session(app: str, master: str | None = None) -> SparkSession:
     # py4j logs each connection that it closes, even when the standard output is closed already.
     logging.getLogger("py4j").setLevel(logging.WARNING)
     return session
+
+
+def start_java() -> None:
+    """Start the JVM as spark-submit would with the options of ``$SKEWLESS_SUBMITTED``, unless it runs already."""
+    if SUBMITTED in os.environ and "PYSPARK_SUBMIT_ARGS" not in os.environ:
+        os.environ["PYSPARK_SUBMIT_ARGS"] = os.environ[SUBMITTED]
+        given = os.environ.get("SPARK_SUBMIT_OPTS", "")
+        os.environ["SPARK_SUBMIT_OPTS"] = " ".join([given, *java_options()]).strip()
+    SparkContext._ensure_initialized()  # noqa: SLF001
 
 
 def forget_session() -> None:

@@ -18,7 +18,15 @@ USUAL_OVERHEAD_SECONDS, MOST_OVERHEAD_SECONDS = 1.5, 20.0
 #: Seconds that one core takes to send a raw row through the exchange, and back from it in order. Only
 #: the ratio of the three matters; measured with pyspark 4.3 over Parquet (benchmarks B1 and B3).
 ROW_SECONDS = 6e-7
-#: The same for a row of key and arguments alone, in no order.
+#: The same for a row of key and arguments alone, in no order. Measured in seconds of all processes, on two cores:
+#:
+#: - count and sum, 20 million rows, 37,000 keys: plain Spark 2.8 with partial aggregation, 9.3 without: 0.32 us;
+#:   beside other work ``combine`` 3.5 and ``bypass`` 13.0: 0.47 us,
+#: - HLL, 5 million rows, 37,000 keys: ``combine`` 2.4 and ``bypass`` 4.2: 0.36 us,
+#: - HLL, 5 million rows, 843,000 keys: ``combine`` 11.2 and ``bypass`` 10.8.
+#:
+#: The price is lower than a row costs, since it is compared with states that are estimated from a sample. Where most
+#: keys are rare, it finds too few: 556,000 in the last case, in which a price of 0.33 us would take ``combine``.
 SENT_ROW_SECONDS = 2e-7
 
 

@@ -121,9 +121,15 @@ def _doomed(store: StatesStore, now: dt.datetime, limits: StatesLimits, *, unuse
         return gone
     for full, about in store.fs.find(f"{store.root}/{STATES_STEP}", detail=True).items():
         path = str(full)[len(store.root) + 1 :]
-        if path not in kept_files and now - _modified(store, path) > limits.grace:
+        if _checked_by(path) not in kept_files and now - _modified(store, path) > limits.grace:
             gone.append(Doomed(str(full), int(about["size"]), "no version names it"))
     return gone
+
+
+def _checked_by(path: str) -> str:
+    """The file that a file of Hadoop's checksums belongs to, ``.NAME.crc``; of any other file, itself."""
+    folder, _, name = path.rpartition("/")
+    return f"{folder}/{name[1:-4]}" if name.startswith(".") and name.endswith(".crc") else path
 
 
 def _superfluous(

@@ -299,7 +299,7 @@ class _Night:
         if len(parts) == 1:
             return _Way(action, "there is one part", possible=False)
         available = set() if self.floats else self.left
-        bases = [base for base in self.kept if set(base) & parts and set(base) - parts <= available]
+        bases = self._bases(window.piece, available)
         if self.floats and window.length is not None:
             words = f"not every aggregate is invertible: {', '.join(sorted(self.floats))}"
             return _Way(action, words, possible=False)
@@ -319,7 +319,7 @@ class _Night:
         action, parts = "touched keys", set(window.piece)
         if len(parts) == 1:
             return _Way(action, "there is one part", possible=False)
-        bases = [base for base in self.kept if set(base) & parts and set(base) - parts <= self.left]
+        bases = self._bases(window.piece, self.left)
         usual = self.sizes.states(_ones(window.piece)) // len(parts)
         nightly = self._touched_seconds(window.piece, window.piece, usual if window.grows else 2 * usual)
         if not bases:
@@ -333,6 +333,13 @@ class _Night:
             seconds = self._touched_seconds(window.piece, base, touched)
         words = f"at most {touched:,} keys of {len(changed)} parts that left, came or changed; the others are copied"
         return self._way(action, words, steps, seconds, nightly, {window.piece})
+
+    def _bases(self, parts: Piece, available: set[PartId]) -> list[Piece]:
+        """The kept merges that share a part with others, and have no more than these and some available ones."""
+        if parts in self.kept:
+            return [parts]
+        wanted = set(parts)
+        return [base for base in self.kept if wanted & set(base) and set(base) - wanted <= available]
 
     def _touched_seconds(self, parts: Piece, base: Piece, touched: int) -> float:
         scanned = self.sizes.states(_ones(parts)) * SCANNED_STATE_SECONDS

@@ -14,6 +14,7 @@ import hashlib
 import json
 import os
 import select
+import shlex
 import shutil
 import socket
 import stat
@@ -35,6 +36,8 @@ from skewless_airflow.places import spark_entry
 SWITCH = "SKEWLESS_WARM_DRIVER"
 #: Seconds without a step after which a driver ends.
 IDLE, IDLE_SECONDS = "SKEWLESS_DRIVER_IDLE_SECONDS", 120.0
+#: The options of spark-submit, for a driver that starts it itself.
+SUBMITTED = "SKEWLESS_SUBMITTED"
 #: The driver's program, the files in its folder, and the prefix of the variables that differ from step to step.
 PROGRAM, SOCKET, LOG, LOCK, STATE = "warm_driver.py", "socket", "log", "lock", "driver.json"
 STEP_VARIABLES = "AIRFLOW_CTX_"
@@ -80,13 +83,20 @@ class DriverSettings:
         return hashlib.sha256(json.dumps([*parts, sys.executable, os.getcwd()]).encode()).hexdigest()[:24]  # noqa: PTH109
 
     def start(self, folder: Path) -> Session:
-        """Start the driver: in a session of its own, so that it outlives the first task."""
+        """Start the driver: in a session of its own, so that it outlives the first task.
+
+        Where spark-submit is PySpark's own, the driver starts it itself, beside its own imports and the first step.
+        """
         idle = self.environment.get(IDLE) or str(IDLE_SECONDS)
+        itself = not self.submit or _starts_java(self.environment)
         program = [
-            *(self.submit or (sys.executable,)), str(spark_entry(PROGRAM)),
+            *((sys.executable,) if itself else self.submit), str(spark_entry(PROGRAM)),
             "--folder", str(folder), "--run-dir", self.run_dir, "--idle-seconds", idle,
         ]  # fmt: skip
-        return begin(program, self.environment, Path.cwd(), folder / LOG)
+        environment = dict(self.environment)
+        if self.submit and itself:
+            environment[SUBMITTED] = shlex.join([*self.submit[1:], "pyspark-shell"])
+        return begin(program, environment, Path.cwd(), folder / LOG)
 
 
 class DriverStep:
@@ -253,6 +263,13 @@ def sweep(home: Path) -> None:
             session = _described(folder)
             if session is None or not session.processes():
                 shutil.rmtree(folder)
+
+
+def _starts_java(environment: Mapping[str, str]) -> bool:
+    """Whether spark-submit, and the Python that it would start, are those of this interpreter's installation."""
+    python = environment.get("PYSPARK_DRIVER_PYTHON") or environment.get("PYSPARK_PYTHON") or "python3"
+    found = (shutil.which(name, path=environment.get("PATH")) for name in ("spark-submit", python))
+    return all(one is not None and Path(one).parent == Path(sys.executable).parent for one in found)
 
 
 def _private(folder: Path) -> Path:

@@ -84,6 +84,7 @@ LATEST = PythonAggregate(
     name="latest",
     mergeable=False,
     ordered=True,
+    instead="last",
     options=LatestOptions,
     accepts=plain_required,
     argument_type=_same,
