@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -16,9 +17,11 @@ from benchmarks.simulation import Simulation
 from skewless.documents.decision import Decision
 from skewless.documents.engine_choice import EngineChoice
 from skewless.documents.failure import Failure
+from skewless.documents.ledger import PartLine, PartLines
 from skewless.documents.stage_report import SplitLoad, StageReport
+from skewless.documents.window import JobWindow, SeenFile, WindowPart
 from skewless.routing.plan import RoutingPlan
-from skewless.run.directory import RunDirectory
+from skewless.run.directory import PART_LINES, RESULT_STEP, RunDirectory
 from skewless.run.publication import Identity, Overtaken
 from skewless_airflow.run_store import run_location
 from skewless_airflow.web.rendering.words import required_words
@@ -74,6 +77,32 @@ def _combined(location: str, simulation: Simulation, splits: Sequence[int] = ())
     attempt.commit([], {"processed_rows": rows})
 
 
+def _of_window(location: str, simulation: Simulation) -> None:
+    """A merged run over three days, of which one was reused, one added to, and one is new."""
+    job, units = simulation.job, len(simulation.job.units)
+    seen = [SeenFile(path=f"/in/{name}", size_bytes=1, ranks=(0,)) for name in "abc"]
+    first = {"files": seen[:1], "base": 3, "base_rows": 500, "before_rows": 500, "reused": 1}
+    added = {"files": seen[1:], "units": (0, 1), "ranks": (256,), "base": 1, "base_rows": 700, "before_rows": 700}
+    added |= {"reused": 1, "added": 1, "reasons": (f"/in/{EVIL} was added",)}
+    new = {"files": seen[:1], "units": (1, units), "ranks": range(units - 1), "added": 1}
+    days = {"2026-11-18": first, "2026-11-19": added, "2026-11-20": new}
+    parts = tuple(WindowPart.model_validate({"name": day, "place": at, **days[day]}) for at, day in enumerate(days))
+    missing = ("2026-11-17",)
+    window = JobWindow(store="/states", fingerprint="f" * 24, shapes={}, missing=missing, parts=parts)
+    path = job.spec.input.model_copy(update={"path": "/in/date={date}"})
+    spec = job.spec.model_copy(update={"window": 4, "input": path})
+    job = job.model_copy(update={"spec": spec, "window": window})
+    run = Moments(location, dataclasses.replace(simulation, job=job)).prepare().stages().run
+    counts = ((500, 0, 0), (700, 60, 0), (0, 19_940, 0))
+    lines = [
+        PartLine(part=day, unchanged_rows=kept, new_rows=fresh, taken_out_rows=out)
+        for day, (kept, fresh, out) in zip(days, counts, strict=True)
+    ]
+    attempt = run.new_attempt(RESULT_STEP)
+    attempt.write(PART_LINES, PartLines(parts=tuple(lines)))
+    attempt.commit([], {"rows": 21_200, "keys": 400})
+
+
 _LATER = Overtaken(by=Identity(job="0" * 64, run="/runs/<img src=x>/later"), turn=2)
 #: Every moment of a run's life, by the run's id.
 _MOMENTS: dict[str, Callable[[str, Simulation], object]] = {
@@ -86,11 +115,12 @@ _MOMENTS: dict[str, Callable[[str, Simulation], object]] = {
     "combined-measured": lambda location, run: _combined(location, run, [run.job.rows // 2]),
     "failed-quality": lambda location, run: Moments(location, run).prepare().stages().merge().validate(success=False),
     "finished": lambda location, run: Moments(location, run).prepare().stages().times().merge().validate().publish(),
+    "window": _of_window,
     "superseded": lambda location, run: (
         Moments(location, run).prepare().stages().merge().validate().publish(superseded=_LATER)
     ),
 }
-_RUNNING = {"triggered", "prepared", "one-stage", "all-stages", "merged", "combined", "combined-measured"}
+_RUNNING = {"triggered", "prepared", "one-stage", "all-stages", "merged", "combined", "combined-measured", "window"}
 _TWO_POLICIES = "what-if?policy=static&policy=adaptive"
 _PAGES = ("skew", "quality", "what-if", _TWO_POLICIES, "tasks/stage_01.plan/decision",
           "tasks/prepare/decision", "tasks/stage_09.plan/decision")  # fmt: skip
@@ -163,6 +193,19 @@ def test_every_page_renders_at_every_moment_and_keys_stay_text(viewer: TestClien
         (
             "superseded",
             ["superseded by a later run", "<code>/runs/&lt;img src=x&gt;/later</code>", "turn 2"],
+        ),
+        (
+            "window",
+            [
+                "3 parts.",
+                "2 reused, 2 added, 0 replaced, 0 removed",
+                "1,200 rows were not read",
+                "2026-11-17",
+                "added to",
+                "/in/&lt;img src=x",
+                "19,940",
+                "1,200 in kept states",
+            ],
         ),
         ("finished", ["published", "it balances.", "4 of 4 checks passed", "Certificate"]),
         ("finished", ["Where the time went", "<b>between two steps</b>", "Spark job, 24 tasks", "in none of these"]),

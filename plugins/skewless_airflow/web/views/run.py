@@ -19,6 +19,7 @@ from skewless_airflow.web.views.fault import FaultView, failed_tries, read_fault
 from skewless_airflow.web.views.job import JobView, read_job, whole_job
 from skewless_airflow.web.views.quality import QualityView, read_quality
 from skewless_airflow.web.views.stage import StageView, read_stages
+from skewless_airflow.web.views.window import WindowView, read_window
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,7 @@ class LedgerView:
 
     Attributes:
         final: whether it is the validated one; before, only the stages are compared with each other.
+        kept_rows: rows of the window that are not read, since states of them are kept.
     """
 
     lines: tuple[LedgerLine, ...]
@@ -61,6 +63,7 @@ class LedgerView:
     state_rows: int | None
     problems: tuple[str, ...]
     final: bool
+    kept_rows: int = 0
 
     @property
     def balanced(self) -> bool:
@@ -87,6 +90,7 @@ class RunView:
         faults: the failures that keep it from finishing; a failed try with a successful one after it is none.
         failures: all tries that failed.
         times: where the time of the steps went, as far as they recorded it.
+        window: its parts, if the job has a window.
     """
 
     job: JobView | None
@@ -104,6 +108,7 @@ class RunView:
     failures: tuple[str, ...]
     faults: tuple[FaultView, ...]
     times: tuple[TimeLine, ...] = ()
+    window: WindowView | None = None
 
     @property
     def decision_about(self) -> dict[int, DecisionView]:
@@ -135,6 +140,7 @@ def read_run(run: RunDirectory, airflow: AirflowRun | None = None, tasks: Sequen
     decisions = tuple(read_decisions(run, job.last_stage)) if job else ()
     quality = read_quality(run)
     epoch, keys = _keys(run, stages)
+    window = read_window(run) if job else None
     steps = _steps(run, job, stages, decisions, quality, tasks, airflow)
     tries = failed_tries(run)
     unfinished = [(step.task, step.words) for step in steps if not step.done]
@@ -147,13 +153,14 @@ def read_run(run: RunDirectory, airflow: AirflowRun | None = None, tasks: Sequen
         overall=overall(run, stages) if stages else None,
         keys=keys,
         keys_epoch=epoch,
-        ledger=_ledger(run, stages, quality),
+        ledger=_ledger(run, stages, quality, window.kept_rows if window else 0),
         quality=quality,
         publication=publication_of(run),
         superseded=superseded_by(run),
         failures=tuple(map(str, tries)),
         faults=read_faults(unfinished, tries, quality, airflow),
         times=tuple(waterfall(times_of(run))) if job else (),
+        window=window,
     )
 
 
@@ -175,11 +182,15 @@ def _keys(run: RunDirectory, stages: Sequence[StageView]) -> tuple[int, tuple[Ke
     return epoch, tuple(keys)
 
 
-def _ledger(run: RunDirectory, stages: Sequence[StageView], quality: QualityView | None) -> LedgerView | None:
+def _ledger(
+    run: RunDirectory, stages: Sequence[StageView], quality: QualityView | None, kept_rows: int
+) -> LedgerView | None:
     if quality is not None:
         found = quality.ledger
         processed = sum(line.processed_rows for line in found.lines)
-        return LedgerView(found.lines, found.input_rows, processed, found.state_rows, found.problems, final=True)
+        return LedgerView(
+            found.lines, found.input_rows, processed, found.state_rows, found.problems, final=True, kept_rows=kept_rows
+        )
     if not stages:
         return None
     lines = tuple(stage.line for stage in stages)
@@ -191,6 +202,7 @@ def _ledger(run: RunDirectory, stages: Sequence[StageView], quality: QualityView
         state_rows=result.counts.get("rows") if result else None,
         problems=stage_problems(lines),
         final=False,
+        kept_rows=kept_rows,
     )
 
 
