@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import yaml
+from fsspec.implementations.memory import MemoryFileSystem
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
@@ -75,6 +76,11 @@ class Nights(RuleBasedStateMachine):
         self.files: dict[str, list[tuple[int, int, Row]]] = {}
         self._runs = itertools.count()
         self._attempts = itertools.count()
+
+    def teardown(self) -> None:
+        """Empty the file system in memory: it looks at all of its files in each listing."""
+        MemoryFileSystem.store.clear()
+        MemoryFileSystem.pseudo_dirs[:] = [""]
 
     @rule(day=st.sampled_from(DAYS), name=st.sampled_from(NAMES))
     def write(self, day: dt.date, name: str) -> None:
