@@ -21,7 +21,7 @@ demo-stages: setup ## Run two jobs in small stages and look at the decisions: ke
 demo-nights: setup corpus ## Run a window of four days over twelve days night by night, one file late, and print what was read and what was reused
 	@$(IN_VENV) python -m examples.nights
 
-test: setup-tests ## Run all tests except the long ones (10 minutes): core, leases, Spark, a DAG in Airflow, pages, some faults
+test: setup-tests ## Run all tests except the long ones (12 minutes): core, leases, Spark, a DAG in Airflow, pages, some faults
 	@$(IN_VENV) $(PYTEST) -m "not long" tests/unit
 	@$(IN_VENV) $(PYTEST) -m "not long" --ignore tests/unit
 

@@ -89,7 +89,7 @@ def over_window(spark: SparkSession, columns: JobColumns, versions: Sequence[Par
     window: JobWindow = columns.job.window  # type: ignore[assignment]
     states = read_files(spark, StatesStore(window.store), files)
     keyed = states.repartition(columns.job.spec.output.files, *columns.keys)
-    # In the order of parts, so that sums of floating-point numbers always round the same way.
+    # In the order of parts. Several states of a key in one part are told apart by their rows alone.
     in_order = keyed.sortWithinPartitions(*columns.keys, _PLACE, "rows")
     python = []
     if columns.python:

@@ -104,14 +104,14 @@ def read_stage(run: RunDirectory, stage: int) -> StageView | None:
 @lru_cache(maxsize=1024)
 def _view(location: str, stage: int, _mark: str) -> StageView:
     run = RunDirectory(location)
-    job, report, plan = whole_job(run), run.report(stage, tails=False), read_plan(run, stage)
+    job, report = whole_job(run), run.report(stage, tails=False)
     loads = _loads(report)
     queued = np.array([load.queued for load in loads], dtype=np.float64)
     fair = float(queued.mean()) if len(queued) else 0.0
     largest, rest = _largest(loads)
     return StageView(
         stage=stage,
-        engine=plan.engine if plan else "",
+        engine=(read_plan(run, stage) or run.plan(stage)).engine,  # the second one says what is missing
         waves=report.waves,
         admitted=report.admitted_rows,
         backlog_in=report.backlog_in_rows,
