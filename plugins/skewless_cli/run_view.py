@@ -12,6 +12,7 @@ from rich.table import Table
 from skewless.run.certificate import run_certificate
 from skewless.run.directory import QUALITY_STEP, RunDirectory
 from skewless.run.publication import Publication, record_of
+from skewless.standing.kept_merges import choice_of
 from skewless_cli import run_summary
 
 
@@ -115,11 +116,24 @@ def _ledger(run: RunDirectory, console: Console) -> None:
         for part in window.parts:
             for reason in part.reasons if part.before_rows else ():
                 console.print(f"  {part.name}: {reason}", highlight=False, markup=False, soft_wrap=True)
+        _windows(run, console)
     console.print(
         f"ledger: {ledger.input_rows:,} rows in the input, {processed:,} processed, "
         f"{ledger.state_rows:,} in the states: {escape(verdict)}",
         highlight=False, soft_wrap=True,
     )  # fmt: skip
+
+
+def _windows(run: RunDirectory, console: Console) -> None:
+    """How the states of each window became one, and why not otherwise."""
+    choice = choice_of(run)
+    if choice is None:
+        return
+    lines = [f"states of parts: {choice.sentence}"]
+    lines += [f"  window {one.window}, not {one.action}: {one.sentence}" for one in choice.candidates if not one.chosen]
+    lines += [f"  passed over: {one}" for one in choice.passed_over]
+    for line in lines:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def _quality(run: RunDirectory, console: Console) -> None:

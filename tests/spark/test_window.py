@@ -59,6 +59,7 @@ class Lake:
                 "key": keys,
                 "value": drawn.integers(0, 1000, rows),
                 "word": [f"w{one}" for one in drawn.integers(0, 9, rows)],
+                "share": drawn.random(rows),
             }
         )
         path = self.path(day, name)
@@ -76,14 +77,16 @@ class Lake:
         aggregates = given.pop("aggregates", AGGREGATES)
         return spec_of(self.folder / "lake" / "date={date}", "key", aggregates, **given)
 
-    def night(self, day: int, spec: JobSpec | None = None, *, publish: bool = False) -> RunDirectory:
-        """Run the job of a day to its merged result, or to its publication."""
+    def night(
+        self, day: int, spec: JobSpec | None = None, *, publish: bool = False, preferred: str = ""
+    ) -> RunDirectory:
+        """Run the job of a day to its merged result, or to its publication; states are merged in the preferred way."""
         run = self._new(spec or self.spec(), day)
         if publish:
             run_pipeline(self.spark, run, Quiet())
         else:
             run_stages(self.spark, run, Quiet())
-            merge_states(self.spark, run)
+            merge_states(self.spark, run, preferred)
         return run
 
     def _new(self, spec: JobSpec, day: int) -> RunDirectory:

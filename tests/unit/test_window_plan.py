@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from skewless.documents.job import Algebra
 from skewless.errors import PlanError
-from skewless.standing.window_choice import MergeStep, WindowCandidate, WindowChoice
-from skewless.standing.window_plan import PartId, PartStates, Piece, RunningMerge, Window, name_of, plan_windows
+from skewless.standing.window_choice import MergeStep, PartId, Piece, WindowCandidate, WindowChoice, name_of
+from skewless.standing.window_plan import PartStates, RunningMerge, Window, plan_windows
 
 EXACT = {"n": Algebra(mergeable=True, ordered=False, invertible=True)}
 FLOATS = {**EXACT, "mean": Algebra(mergeable=True, ordered=False)}

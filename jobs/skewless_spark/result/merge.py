@@ -18,8 +18,9 @@ from skewless.run.attempt import Attempt, Fence
 from skewless.run.directory import RESULT_STEP, RunDirectory, stage_step
 from skewless_spark.result.copies import FOLDER, can_be_copied, write_copies
 from skewless_spark.result.output_formats import published_files
-from skewless_spark.result.window_merge import keep_states, over_window
+from skewless_spark.result.window_merge import drop_merges, keep_states, over_windows, set_aside_damaged
 from skewless_spark.session.planning import planned_once
+from skewless_spark.session.spark_errors import of_a_file, sentence_for
 from skewless_spark.session.step_lease import leased_step
 from skewless_spark.stage.reduction import empty_states
 from skewless_spark.stage.routing import TASK, split_keys
@@ -41,12 +42,13 @@ log = logging.getLogger(__name__)
 UNSHUFFLED_BYTES = 64 << 20
 
 
-def merge_states(spark: SparkSession, run: RunDirectory) -> StepCommit:
+def merge_states(spark: SparkSession, run: RunDirectory, preferred: str = "") -> StepCommit:
     """Commit the result of a run, unless it is committed already.
 
     Args:
         spark: the session.
         run: the run directory; all of its stages are committed.
+        preferred: with a window, a way of merging its states that is taken wherever it is possible (``plan_windows``).
 
     Returns:
         The commit of the result. Its counts are ``rows``, the input rows that the states stand for, and ``keys``,
@@ -60,14 +62,24 @@ def merge_states(spark: SparkSession, run: RunDirectory) -> StepCommit:
     if found:
         return found
     with leased_step(run, RESULT_STEP) as fence:
-        return run.commit_of(RESULT_STEP) or _merge(spark, run, fence)
+        if found := run.commit_of(RESULT_STEP):
+            return found
+        try:
+            return _merge(spark, run, fence, preferred)
+        except Exception as err:
+            # Whatever read a damaged page: what was merged on other nights only saves time.
+            if run.job().window is None or not of_a_file(err) or not set_aside_damaged(run):
+                raise
+            log.warning("the merge begins anew: %s", sentence_for(err))
+            return _merge(spark, run, fence, preferred)
 
 
-def _merge(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> StepCommit:
+def _merge(spark: SparkSession, run: RunDirectory, fence: Fence | None, preferred: str) -> StepCommit:
     job, reports = run.job(), run.reports()
     require_all_processed(job, reports, f"merge of {run}")
     columns = JobColumns.of(job)
     attempt = run.new_attempt(RESULT_STEP, fence)
+    choice = None
     evaluated = run.committed(stage_step(0)).of_kind(EVALUATED)
     if evaluated:
         counts = _committed_in_stage(spark, run, attempt, columns, evaluated, reports[0])
@@ -80,15 +92,19 @@ def _merge(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> StepC
             merged = _merged(_in_key_order(states, columns), columns)
             versions = keep_states(run, columns, attempt, merged, processed)
             processed += job.window.unchanged_rows
-            over = over_window(spark, columns, versions)
-            results = _evaluated(merged if over is None else over, columns)
+            choice, over = over_windows(spark, columns, attempt, versions, preferred)
+            whole = over[next(iter(choice.results))]
+            results = _evaluated(merged if whole is None else whole, columns)
         counts = _written(spark, attempt, columns, results, processed)
     try:
         files = written(attempt, RESULT, FOLDER, keep_empty=not counts["keys"])
-        return attempt.commit([*files, *published_files(spark, attempt, files, job)], counts)
+        commit = attempt.commit([*files, *published_files(spark, attempt, files, job)], counts)
     except LostRaceError as err:
         log.warning("%s", err)
         return run.committed(RESULT_STEP)
+    if choice is not None:
+        drop_merges(run, choice)
+    return commit
 
 
 def result_schema(spark: SparkSession, job: Job) -> StructType:

@@ -2,41 +2,43 @@
 
 First the states of the stages are merged by part and key, and written into the store of standing states. A part whose
 units all are known has none. Then a version of each part that has new states is committed: its earlier states, unless
-it was reduced anew, and the new ones. The result is the merge of the states of all parts of the window.
+it was reduced anew, and the new ones. Then it is planned how the states of all parts of a window become one.
 """
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from skewless.documents.commit import CommittedFile
 from skewless.documents.job import Job
 from skewless.documents.ledger import PartLine, PartLines
-from skewless.documents.window import JobWindow, PartVersion, WindowPart
-from skewless.errors import LedgerError
+from skewless.documents.window import JobWindow, WindowPart
+from skewless.errors import DocumentError, LedgerError, RunDirectoryError
 from skewless.run.attempt import Attempt
-from skewless.run.directory import PART_LINES, RunDirectory
+from skewless.run.directory import PART_LINES, RESULT_STEP, RunDirectory
 from skewless.standing.fingerprint import Fingerprint
+from skewless.standing.kept_merges import WindowParts, plan_night
 from skewless.standing.parts import next_version
-from skewless.standing.store import STATES_STEP, StatesStore
+from skewless.standing.store import STATES_STEP, Numbered, StatesStore
+from skewless.standing.window_choice import WindowChoice
+from skewless_spark.result.window_states import PLACE, WindowStates, written_states
 from skewless_spark.states.columns import PART, JobColumns
-from skewless_spark.states.committed_files import read_files, written
+from skewless_spark.states.committed_files import parquet_of, readable
 
-#: The place of a part, by which its states are ordered.
-_PLACE = "place"
-_STANDING = "standing"
+log = logging.getLogger(__name__)
+
 _DATA = "data"
 
 
 def keep_states(
     run: RunDirectory, columns: JobColumns, attempt: Attempt, merged: DataFrame, rows: int
-) -> list[PartVersion]:
+) -> list[Numbered]:
     """Write tonight's states into the store, and commit a version of each part that has some.
 
     The attempt gets a document with the rows of each part.
@@ -49,7 +51,7 @@ def keep_states(
         rows: the rows that they stand for.
 
     Returns:
-        The version of each part of the window, oldest first.
+        The version of each part of the window with its number, oldest first.
 
     Raises:
         LedgerError: the states do not stand for the rows that were processed; no version is committed.
@@ -64,7 +66,7 @@ def keep_states(
     for at, part in enumerate(window.parts):
         files, count = made.get(at, ([], 0))
         version = next_version(window, part, str(run), files, count)
-        versions.append(store.commit(version).version if part.changed else version)
+        versions.append(store.commit(version) if part.changed else Numbered(part.base or 0, version))
         line = PartLine(
             part=part.name, unchanged_rows=part.base_rows, new_rows=count,
             taken_out_rows=part.before_rows - part.base_rows, listed_rows=_listed(job, part) if job.counted else None,
@@ -74,28 +76,67 @@ def keep_states(
     return versions
 
 
-def over_window(spark: SparkSession, columns: JobColumns, versions: Sequence[PartVersion]) -> DataFrame | None:
-    """One row per key: its rows, its native states, and its Python states as a list, over all parts.
+def over_windows(
+    spark: SparkSession, columns: JobColumns, attempt: Attempt, parts: Sequence[Numbered], preferred: str = ""
+) -> tuple[WindowChoice, dict[str, DataFrame | None]]:
+    """Plan the windows of a night, and merge the states of their parts by that plan.
+
+    The attempt gets a document with the choice. What is kept for nights to come is in the store.
+
+    Args:
+        spark: the session.
+        columns: of a job with a window.
+        attempt: at the result.
+        parts: the version of each part of the longest window, oldest first.
+        preferred: a way that is taken wherever it is possible, as ``plan_windows`` has it.
 
     Returns:
-        None if no part has a row.
+        The choice; and for each window by its name one row per key: its rows, its native states, and its Python states
+        as a list. None if no part has a row.
 
     Raises:
         RunDirectoryError: a file of the states is not the one that its version names.
     """
-    files = [file for version in versions for file in version.states]
-    if not files:
-        return None
-    window: JobWindow = columns.job.window  # type: ignore[assignment]
-    states = read_files(spark, StatesStore(window.store), files)
-    keyed = states.repartition(columns.job.spec.output.files, *columns.keys)
-    # In the order of parts. Several states of a key in one part are told apart by their rows alone.
-    in_order = keyed.sortWithinPartitions(*columns.keys, _PLACE, "rows")
-    python = []
-    if columns.python:
-        lists = F.sort_array(F.collect_list(F.struct(_PLACE, "states")))
-        python = [F.flatten(F.transform(lists, lambda one: one["states"])).alias("states")]
-    return in_order.groupBy(*columns.keys).agg(F.sum("rows").alias("rows"), *columns.merges, *python)
+    job = columns.job
+    window: JobWindow = job.window  # type: ignore[assignment]
+    plan = plan_night(
+        StatesStore(window.store), parts, [WindowParts(job.spec.window, 0)], job.algebra,
+        held_parts=job.spec.kept_parts, result_keys=_keys_before(job), preferred=preferred,
+    )  # fmt: skip
+    log.info("%s", plan.choice.sentence)
+    return plan.choice, WindowStates(spark, columns, attempt, parts, plan).results()
+
+
+def drop_merges(run: RunDirectory, choice: WindowChoice) -> None:
+    """Say in the store which running merges no night to come needs; a prune removes them a while later."""
+    store = StatesStore(run.job().window.store)  # type: ignore[union-attr]
+    for name in choice.dropped:
+        store.drop_merge(name, str(run))
+
+
+def set_aside_damaged(run: RunDirectory) -> bool:
+    """Drop the running merges that cannot be read to their end; whether there were any."""
+    store, found = StatesStore(run.job().window.store), False  # type: ignore[union-attr]
+    for name in store.merges():
+        try:
+            for file in store.merge(name).states:
+                store.verify(file)
+                with readable(store, file), store.fs.open(f"{store.root}/{file.path}", "rb") as opened:
+                    for _ in parquet_of(opened).iter_batches():
+                        pass
+        except (DocumentError, RunDirectoryError) as err:
+            log.warning("running merge %s is not used any more: %s", name, err)
+            store.drop_merge(name, str(run))
+            found = True
+    return found
+
+
+def _keys_before(job: Job) -> int:
+    """The keys of the result of the run before; 0 where nobody knows."""
+    for location in job.warm_from:
+        with suppress(RunDirectoryError, DocumentError):
+            return RunDirectory(location).committed(RESULT_STEP).counts.get("keys", 0)
+    return 0
 
 
 def _written(
@@ -105,21 +146,15 @@ def _written(
     window: JobWindow = columns.job.window  # type: ignore[assignment]
     attempt = Attempt(store, STATES_STEP, ident)
     cases = " ".join(f"WHEN {PART} = {at} THEN {window.parts[at].place}L" for at in window.reduced)
-    placed = merged.withColumn(_PLACE, F.expr(f"CASE {cases} END"))
+    placed = merged.withColumn(PLACE, F.expr(f"CASE {cases} END"))
     placed.write.partitionBy(PART).parquet(attempt.path(_DATA))
-    counts: dict[str, int] = {}
-
-    def count(file: CommittedFile, parquet: pq.ParquetFile) -> None:
-        batches = parquet.iter_batches(columns=["rows"])
-        counts[file.path] = sum(pc.sum(batch["rows"]).as_py() or 0 for batch in batches)
-
     found: dict[int, tuple[list[CommittedFile], int]] = {}
-    for file in written(attempt, _STANDING, _DATA, reader=count):
+    for file, count in zip(*written_states(attempt, _DATA), strict=True):
         at = re.search(rf"/{PART}=(\d+)/", file.path)
         if at is None:
             raise LedgerError.saying(file.path, "these are states of no part", "nothing was committed")
         files, rows = found.get(int(at[1]), ([], 0))
-        found[int(at[1])] = ([*files, file], rows + counts[file.path])
+        found[int(at[1])] = ([*files, file], rows + count)
     return found
 
 

@@ -74,6 +74,13 @@ def sentence_for(err: BaseException) -> str:
     return _damaged(told) or _shortage(told) or _plainly(err)
 
 
+def of_a_file(err: BaseException) -> bool:
+    """Whether a file that was read is damaged, or is not there."""
+    if isinstance(err, Py4JJavaError) and not _jvm_gone(err):
+        return bool(_damaged(_told_by(err.java_exception)))
+    return isinstance(err, errors.RunDirectoryError)
+
+
 def _text(err: BaseException) -> str:
     """The message of an exception. A Java exception asks the JVM for it, which may have ended since."""
     try:

@@ -34,6 +34,50 @@ def evaluate_batches(
     return evaluate
 
 
+def merge_batches(calls: Sequence[PythonCall], passed: Sequence[str]) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+    """For ``mapInArrow``: make each key's list of states a list of one state, without the rows of states that leave.
+
+    The batches have one row per key: the ``passed`` columns, ``route_key``, ``states`` as for ``evaluate_batches``, and
+    perhaps ``leaving``, a list of the same type. The result has the passed columns and ``states``. All states of a key
+    are merged before any is subtracted.
+    """
+
+    def merge(batches: Batches) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            lists = [batch.column(name) for name in ("states", "leaving") if name in batch.schema.names]
+            texts = batch.column("route_key").cast(pa.string(), safe=False)
+            kind = lists[0].type
+            states = [
+                _merged(call, [(one.flatten().field(call.state), _parents(one)) for one in lists], texts)
+                for call in calls
+            ]
+            merged = pa.StructArray.from_arrays(states, names=[call.state for call in calls])
+            ones = pa.ListArray.from_arrays(np.arange(len(texts) + 1, dtype=np.int32), merged).cast(kind)
+            yield pa.RecordBatch.from_arrays(
+                [*(batch.column(name) for name in passed), ones], names=[*passed, "states"]
+            )
+
+    return merge
+
+
+def _merged(call: PythonCall, lists: Sequence[tuple[pa.Array, Groups]], texts: pa.Array) -> pa.Array:
+    """The state of each key: of the first list merged, of the second one subtracted."""
+    accumulator, total = call.accumulator(), len(texts)
+
+    def text_of(group: int) -> str | None:
+        return texts[group].as_py()
+
+    if call.definition.open_to_evaluate:
+        guarded(call, "open_keys", accumulator, partial(accumulator.open_keys, texts, 0), text_of)
+    for (states, groups), what in zip(lists, ("merge", "subtract"), strict=False):
+        of_call = states.cast(call.types.state)
+        guarded(call, what, accumulator, partial(getattr(accumulator, what), of_call, groups, total), text_of)
+    found = guarded(call, "state", accumulator, accumulator.state, text_of)
+    if call.definition.open_to_evaluate:
+        guarded(call, "close_keys", accumulator, accumulator.close_keys, text_of)
+    return checked(call, found, call.types.state, total, "state")
+
+
 def evaluate_in_order(
     calls: Sequence[PythonCall], keys: Sequence[str], *, newest: bool = False
 ) -> Callable[[Batches], Iterator[pa.RecordBatch]]:

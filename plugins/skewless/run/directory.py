@@ -37,6 +37,7 @@ SPEC_DOCUMENT = "spec.json"
 STAGE_REPORT = "report.json"
 QUALITY_REPORT = "result.json"
 PART_LINES = "parts.json"
+WINDOW_CHOICE = "windows.json"
 
 RESULT_STEP = "result"
 QUALITY_STEP = "quality"

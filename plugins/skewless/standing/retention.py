@@ -10,7 +10,15 @@ from skewless.document import Frozen
 from skewless.documents.window import PartVersion
 from skewless.errors import DocumentError, RunDirectoryError
 from skewless.run.storage import Storage
-from skewless.standing.store import FINGERPRINT, STATES_STEP, StatesStore, names_in, version_path
+from skewless.standing.store import (
+    FINGERPRINT,
+    STATES_STEP,
+    StatesStore,
+    dropped_path,
+    merge_path,
+    names_in,
+    version_path,
+)
 
 
 class HeldPart(NamedTuple):
@@ -110,20 +118,49 @@ def _doomed(store: StatesStore, now: dt.datetime, limits: StatesLimits, *, unuse
         for number, why in _superfluous(store, part, now, limits, kept=part in kept_parts):
             path = version_path(part, number)
             if why:
-                full = f"{store.root}/{path}"
-                gone.append(Doomed(full, int(store.fs.size(full)), why))
+                gone.append(_doomed_file(store, path, why))
                 continue
             try:
                 kept_files.update(file.path for file in store.version(part, number).states)
             except (DocumentError, RunDirectoryError):
                 readable = False
-    if not readable:
-        return gone
+    for name in store.held_merges():
+        paths = [path for path in (merge_path(name), dropped_path(name)) if store.exists(path)]
+        merged, why = _merged(store, name, kept_parts)
+        if why and all(now - _modified(store, path) > limits.grace for path in paths):
+            gone += [_doomed_file(store, path, why) for path in paths]
+        else:
+            kept_files |= merged or set()
+            readable &= merged is not None
+    return gone if not readable else [*gone, *_unnamed(store, now, limits, kept_files)]
+
+
+def _unnamed(store: StatesStore, now: dt.datetime, limits: StatesLimits, kept: set[str]) -> Iterator[Doomed]:
+    """Files of states that nothing names."""
     for full, about in store.fs.find(f"{store.root}/{STATES_STEP}", detail=True).items():
         path = str(full)[len(store.root) + 1 :]
-        if _checked_by(path) not in kept_files and now - _modified(store, path) > limits.grace:
-            gone.append(Doomed(str(full), int(about["size"]), "no version names it"))
-    return gone
+        if _checked_by(path) not in kept and now - _modified(store, path) > limits.grace:
+            yield Doomed(str(full), int(about["size"]), "no version names it")
+
+
+def _doomed_file(store: StatesStore, path: str, why: str) -> Doomed:
+    full = f"{store.root}/{path}"
+    return Doomed(full, int(store.fs.size(full)), why)
+
+
+def _merged(store: StatesStore, name: str, kept_parts: set[str]) -> tuple[set[str] | None, str]:
+    """The files of a running merge, None if nobody knows them; and why it can be removed, empty if it stays."""
+    if not store.exists(merge_path(name)):
+        return set(), "it is of no running merge"
+    try:
+        merge = store.merge(name)
+    except (DocumentError, RunDirectoryError):
+        return None, "the running merge is damaged"
+    files = {file.path for file in merge.states}
+    if store.exists(dropped_path(name)):
+        return files, "no night needs the running merge any more"
+    old = merge.parts[-1].part not in kept_parts
+    return files, "the states of its newest part are not kept any more" if old else ""
 
 
 def _checked_by(path: str) -> str:

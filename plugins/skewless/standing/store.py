@@ -3,6 +3,7 @@
     STORE/FINGERPRINT/fingerprint.json
     STORE/FINGERPRINT/parts/2026-11-20/versions/0007.json     the units, the rows, and the files with states
     STORE/FINGERPRINT/states/attempts/ID/...                  the files, which count once a version names them
+    STORE/FINGERPRINT/merges/2026-11-14@1+6-1b2c....json      several versions merged into one, see ``kept_merges``
 
 A version is written once, and the first writer wins: who comes second takes the next number. Each version is whole in
 itself, so it does not matter which of two runs was first.
@@ -10,15 +11,21 @@ itself, so it does not matter which of two runs was first.
 
 from __future__ import annotations
 
+import hashlib
 import posixpath
 import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from pydantic import Field
+
+from skewless.document import Count, Document, Frozen
+from skewless.documents.commit import CommittedFile
 from skewless.documents.window import PartVersion
 from skewless.errors import DocumentError, RunDirectoryError
 from skewless.run.storage import Storage
 from skewless.standing.fingerprint import Fingerprint, changed_shapes
+from skewless.standing.window_choice import name_of
 
 FINGERPRINT = "fingerprint.json"
 #: The step, in terms of ``Attempt``, whose files are states.
@@ -31,6 +38,60 @@ class Numbered(NamedTuple):
 
     number: int
     version: PartVersion
+
+
+class MergedPart(Frozen):
+    """A version of a part that is in a running merge.
+
+    Attributes:
+        part: its name.
+        number: of the version.
+        states: the ``states_checksum`` of the version: a number is given twice if all versions of a part were removed.
+    """
+
+    part: str
+    number: Count
+    states: str
+
+
+class KeptMerge(Document):
+    """A running merge: the states of several part versions as one state for each key.
+
+    Attributes:
+        fingerprint: of what shaped the states.
+        run: the run directory that made it.
+        parts: the versions, oldest first.
+        rows: that the states stand for: the sum of the rows of the versions.
+        states: the files with the states, below the store. No key is in two of them.
+    """
+
+    fingerprint: str
+    run: str
+    parts: tuple[MergedPart, ...] = Field(min_length=2)
+    rows: Count
+    states: tuple[CommittedFile, ...]
+
+    @property
+    def name(self) -> str:
+        """The same for the same versions."""
+        return name_of([(one.part, one.number) for one in self.parts])
+
+    @property
+    def keys(self) -> int:
+        """How many states there are."""
+        return sum(file.rows for file in self.states)
+
+
+class DroppedMerge(Document):
+    """A running merge that no night to come needs.
+
+    Attributes:
+        name: of the merge.
+        run: the run directory of the night that said so.
+    """
+
+    name: str
+    run: str
 
 
 class StatesStore(Storage):
@@ -105,6 +166,37 @@ class StatesStore(Storage):
             number += 1
         return Numbered(number, version)
 
+    def merges(self) -> list[str]:
+        """The names of the running merges that are kept, sorted; without those that were dropped."""
+        kept, dropped = (self._documents_in(folder) for folder in (_MERGES, _DROPPED))
+        return sorted(kept - dropped)
+
+    def merge(self, name: str) -> KeptMerge:
+        """A running merge.
+
+        Raises:
+            DocumentError: it is damaged, or another one.
+            RunDirectoryError: it is gone.
+        """
+        merge = self.read(merge_path(name), KeptMerge)
+        self.require_its_own(merge_path(name), f"running merge {name}", merge.name == name, f"{merge.name[:80]!r}")
+        return merge
+
+    def keep_merge(self, merge: KeptMerge) -> None:
+        """Keep a running merge, unless there is one of these versions."""
+        self.write_once(merge_path(merge.name), merge)
+
+    def drop_merge(self, name: str, run: str) -> None:
+        """Say that no night to come needs a running merge. Whoever reads it now can go on."""
+        self.write_once(dropped_path(name), DroppedMerge(name=name, run=run))
+
+    def held_merges(self) -> list[str]:
+        """The names of all running merges, dropped or not, sorted."""
+        return sorted(self._documents_in(_MERGES) | self._documents_in(_DROPPED))
+
+    def _documents_in(self, folder: str) -> set[str]:
+        return {name.removesuffix(".json") for name in names_in(self, folder) if name.endswith(".json")}
+
 
 def open_states(location: str, fingerprint: Fingerprint) -> StatesStore:
     """The store of a fingerprint below the folder of a job's states; nothing is written."""
@@ -134,6 +226,25 @@ def why_anew(location: str, fingerprint: Fingerprint) -> str:
 def version_path(part: str, number: int) -> str:
     """Where a version of a part is, below the store of its fingerprint."""
     return f"parts/{part}/versions/{number:04d}.json"
+
+
+_MERGES, _DROPPED = "merges", "dropped"
+
+
+def merge_path(name: str) -> str:
+    """Where a running merge is, below the store of its fingerprint."""
+    return f"{_MERGES}/{name}.json"
+
+
+def dropped_path(name: str) -> str:
+    """Where it is said that a running merge is dropped."""
+    return f"{_DROPPED}/{name}.json"
+
+
+def states_checksum(version: PartVersion) -> str:
+    """SHA-256 of the list of a version's files, in hex: files have the name of the attempt that wrote them."""
+    listed = "\n".join(f"{file.path} {file.checksum}" for file in version.states)
+    return hashlib.sha256(listed.encode()).hexdigest()
 
 
 def names_in(storage: Storage, folder: str) -> list[str]:

@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
 from typing import Self
 
 from pydantic import Field, model_validator
 
 from skewless.document import Count, Document, Frozen, unmet
+
+#: A version of a part: the part's name, and the number of the version.
+PartId = tuple[str, int]
+#: Versions of parts, oldest first, whose states are merged.
+Piece = tuple[PartId, ...]
+
+
+def name_of(piece: Sequence[PartId]) -> str:
+    """The name of the states of some part versions: equal parts have equal names, in any run."""
+    first = f"{piece[0][0]}@{piece[0][1]}"
+    if len(piece) == 1:
+        return first
+    content = "\n".join(f"{name}@{version}" for name, version in piece)
+    return f"{first}+{len(piece) - 1}-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
 
 
 class MergeStep(Frozen):
@@ -73,6 +89,7 @@ class WindowChoice(Document):
         results: for each window, by its length or ``all``, the name of its states: of a step, of a kept merge, or of
             the only part.
         dropped: the names of kept merges that no night to come needs.
+        passed_over: kept merges that could not be used, each with the reason.
         sentence: the choice in words.
     """
 
@@ -81,6 +98,7 @@ class WindowChoice(Document):
     steps: tuple[MergeStep, ...]
     results: dict[str, str]
     dropped: tuple[str, ...] = ()
+    passed_over: tuple[str, ...] = ()
     sentence: str
 
     @model_validator(mode="after")

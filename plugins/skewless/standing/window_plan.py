@@ -20,19 +20,13 @@ which has changed since is never used as it is.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from skewless.documents.job import Algebra
 from skewless.errors import PlanError
 from skewless.planner.engine_choice import STATE_BYTE_SECONDS, STATE_SECONDS
-from skewless.standing.window_choice import MergeStep, WindowCandidate, WindowChoice
-
-#: A version of a part: the part's name, and the number of the version.
-PartId = tuple[str, int]
-#: Versions of parts, oldest first, whose states are merged.
-Piece = tuple[PartId, ...]
+from skewless.standing.window_choice import MergeStep, PartId, Piece, WindowCandidate, WindowChoice, name_of
 
 #: Seconds of a core for a step: a query is planned, its tasks are started, its files are committed.
 STEP_SECONDS = 0.5
@@ -104,15 +98,6 @@ class Window(NamedTuple):
     def grows(self) -> bool:
         """Whether its oldest part is still there tomorrow."""
         return self.length is None or len(self.parts) < self.length
-
-
-def name_of(piece: Piece) -> str:
-    """The name of the states of some part versions: equal parts have equal names, in any run."""
-    first = f"{piece[0][0]}@{piece[0][1]}"
-    if len(piece) == 1:
-        return first
-    content = "\n".join(f"{name}@{version}" for name, version in piece)
-    return f"{first}+{len(piece) - 1}-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
 
 
 def plan_windows(
@@ -281,6 +266,8 @@ class _Night:
             pieces = [piece for piece in (front, back) if piece]
             useful = {back, *_suffixes(front if window.grows else front[1:])}
             words = f"{len(front)} older parts as one and {len(back)} newer ones as one"
+        elif not self.slides:
+            return _Way(action, "no merge is kept of parts like these", possible=False)
         else:
             steps, useful = [], set()
             for tail in reversed(_suffixes(settled)):

@@ -1,0 +1,229 @@
+"""Running merges in the store, and the plan of a night that is made with them.
+
+    STORE/FINGERPRINT/merges/NAME.json     the part versions that were merged, and the files with the merged states
+    STORE/FINGERPRINT/dropped/NAME.json    no night to come needs it; a prune removes it a while later
+
+They only save time. One that is damaged, or whose files are gone, is passed over, and the states of parts are merged.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from skewless.documents.commit import CommittedFile
+from skewless.documents.job import Algebra
+from skewless.documents.window import PartVersion
+from skewless.errors import DocumentError, RunDirectoryError
+from skewless.run.directory import RESULT_STEP, WINDOW_CHOICE, RunDirectory
+from skewless.standing.store import KeptMerge, MergedPart, Numbered, StatesStore, states_checksum
+from skewless.standing.window_choice import MergeStep, PartId, Piece, WindowChoice, name_of
+from skewless.standing.window_plan import PartStates, RunningMerge, Window, plan_windows
+
+#: From so many of the newest parts before a run's own it is told to how many of them late rows come.
+_RECENT_PARTS = 7
+
+
+class WindowParts(NamedTuple):
+    """One window of a night.
+
+    Attributes:
+        length: how many parts it may cover; None for all.
+        first: the position of its oldest part among those of the night.
+    """
+
+    length: int | None
+    first: int
+
+
+class NightPlan(NamedTuple):
+    """The plan of a night's merges.
+
+    Attributes:
+        choice: what was chosen.
+        files: the files of the part versions and kept merges that it starts from, by their names.
+    """
+
+    choice: WindowChoice
+    files: dict[str, tuple[CommittedFile, ...]]
+
+
+def plan_night(
+    store: StatesStore,
+    parts: Sequence[Numbered],
+    windows: Sequence[WindowParts],
+    algebra: Mapping[str, Algebra],
+    *,
+    held_parts: int | None,
+    result_keys: int = 0,
+    preferred: str = "",
+) -> NightPlan:
+    """Choose how the results of a night are made. Every file of a running merge that the choice takes was looked at.
+
+    Args:
+        store: of the states.
+        parts: the part versions of the longest window, oldest first, the run's own the last.
+        windows: see ``WindowParts``.
+        algebra: of the aggregates.
+        held_parts: of so many of the newest parts states are kept for certain; None for all.
+        result_keys: of the last result, as ``plan_windows`` has it.
+        preferred: as ``plan_windows`` has it.
+    """
+    # In this order: a merge that another run keeps comes after the version of that run's own part.
+    found = _Found.of(store, parts, held_parts)
+    slides = max(store.parts(), default="") <= parts[-1].version.part
+    sizes = [_sizes(one) for one in parts]
+    of_windows = [Window(one.length, tuple(sizes[one.first :])) for one in windows]
+    while True:
+        choice = plan_windows(
+            of_windows, algebra, [_running(one) for one in found.merges.values()], left=found.left(),
+            slides=slides, unsettled=unsettled(parts), result_keys=result_keys, preferred=preferred,
+        )  # fmt: skip
+        fault = found.fault_of(choice)
+        if fault is None:
+            return NightPlan(choice.model_copy(update={"passed_over": tuple(found.faults)}), found.files())
+        found.pass_over(*fault)
+
+
+def unsettled(parts: Sequence[Numbered]) -> int:
+    """To how many of the newest parts late rows usually come: as many versions as the last parts have, if several."""
+    versions = [one.number for one in parts[:-1]][-_RECENT_PARTS:]
+    usual = statistics.median_low(versions) if versions else 1
+    return usual if usual > 1 else 0
+
+
+def kept_merge(
+    choice: WindowChoice, step: MergeStep, parts: Sequence[Numbered], files: Sequence[CommittedFile], run: str
+) -> KeptMerge:
+    """The document of a merge that was made.
+
+    Args:
+        choice: of the night.
+        step: of the choice.
+        parts: the part versions of the longest window.
+        files: with the merged states.
+        run: the run directory.
+    """
+    of_step = parts[slice(*step.span)]
+    return KeptMerge(
+        fingerprint=of_step[0].version.fingerprint,
+        run=run,
+        parts=tuple(
+            MergedPart(part=part, number=number, states=states_checksum(one.version))
+            for (part, number), one in zip(choice.parts_of(step), of_step, strict=True)
+        ),
+        rows=sum(one.version.rows for one in of_step),
+        states=tuple(files),
+    )
+
+
+def choice_of(run: RunDirectory) -> WindowChoice | None:
+    """How a run made the results of its windows; None without a window, or before the result is committed."""
+    commit = run.commit_of(RESULT_STEP) if run.job().window else None
+    if commit is None or not any(file.path.endswith(f"/{WINDOW_CHOICE}") for file in commit.files):
+        return None
+    return run.committed_document(commit, WINDOW_CHOICE, WindowChoice)
+
+
+class _Found:
+    """The running merges that a night can use, and the part versions that left its windows."""
+
+    def __init__(self, store: StatesStore, parts: Sequence[Numbered]) -> None:
+        self._store = store
+        self._versions: dict[PartId, PartVersion | None]
+        self._versions = {(one.version.part, one.number): one.version for one in parts}
+        self._window = set(self._versions)
+        self._checksums: dict[PartId, str] = {}
+        self.merges: dict[str, KeptMerge] = {}
+        self.faults: list[str] = []
+
+    @classmethod
+    def of(cls, store: StatesStore, parts: Sequence[Numbered], held_parts: int | None) -> _Found:
+        """Look into the store."""
+        found = cls(store, parts)
+        for name in store.merges():
+            try:
+                found.merges[name] = store.merge(name)
+            except (DocumentError, RunDirectoryError) as err:
+                found.faults.append(f"{name} ({err})")
+        held = set(store.parts()[-held_parts if held_parts else 0 :])
+        # Numbers begin anew if all versions of a part were removed: then a merge may be of another version 1.
+        found.merges = {
+            name: merge
+            for name, merge in found.merges.items()
+            if all(found._checksum(part, held) in {part.states, ""} for part in merge.parts)
+        }
+        return found
+
+    def _checksum(self, part: MergedPart, held: set[str]) -> str:
+        """That of the version which has the number now; empty if there is none."""
+        ident = (part.part, part.number)
+        if ident not in self._checksums:
+            version = self._version(part, held)
+            self._checksums[ident] = states_checksum(version) if version else ""
+        return self._checksums[ident]
+
+    def _version(self, part: MergedPart, held: set[str]) -> PartVersion | None:
+        ident = (part.part, part.number)
+        if ident not in self._versions:
+            self._versions[ident] = None
+            if part.part in held:
+                # If it has been removed, or is damaged, nothing is subtracted from merges with it.
+                with suppress(DocumentError, RunDirectoryError):
+                    self._versions[ident] = self._store.version(*ident)
+        return self._versions[ident]
+
+    def left(self) -> list[PartStates]:
+        """The versions of parts that are in a running merge, and in no window of the night."""
+        return [
+            _sizes(Numbered(number, version))
+            for (part, number), version in self._versions.items()
+            if version is not None and (part, number) not in self._window
+        ]
+
+    def files(self) -> dict[str, tuple[CommittedFile, ...]]:
+        """All files by the names of what they hold."""
+        parts = {name_of((ident,)): one.states for ident, one in self._versions.items() if one is not None}
+        return parts | {name: one.states for name, one in self.merges.items()}
+
+    def fault_of(self, choice: WindowChoice) -> tuple[str, str] | None:
+        """What the choice takes beside the parts of its windows, and cannot be read: its name, and why."""
+        files, window = self.files(), {name_of((ident,)) for ident in self._window}
+        for name in _taken(choice):
+            if name in window or name not in files:
+                continue
+            for file in files[name]:
+                try:
+                    self._store.verify(file)
+                except RunDirectoryError as err:
+                    return name, str(err)
+        return None
+
+    def pass_over(self, name: str, why: str) -> None:
+        """Plan without it."""
+        self.faults.append(f"{name} ({why})")
+        if self.merges.pop(name, None) is None:
+            ident = next(ident for ident in self._versions if name_of((ident,)) == name)
+            self._versions[ident] = None
+
+
+def _taken(choice: WindowChoice) -> Iterator[str]:
+    for step in choice.steps:
+        yield from (*step.add, *step.subtract, *step.touched_by)
+        if step.copy_from:
+            yield step.copy_from
+    yield from choice.results.values()
+
+
+def _sizes(one: Numbered) -> PartStates:
+    states = one.version.states
+    return PartStates(
+        one.version.part, one.number, sum(file.rows for file in states), sum(file.size_bytes for file in states)
+    )
+
+
+def _running(merge: KeptMerge) -> RunningMerge:
+    piece: Piece = tuple((part.part, part.number) for part in merge.parts)
+    return RunningMerge(piece, merge.keys, sum(file.size_bytes for file in merge.states))

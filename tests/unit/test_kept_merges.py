@@ -1,0 +1,313 @@
+"""Running merges in a real store: what was kept, lost, damaged or pruned, the result is that of all parts."""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+import json
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from skewless.documents.commit import CommittedFile
+from skewless.documents.job import Algebra
+from skewless.documents.window import PartVersion, SeenFile
+from skewless.errors import DocumentError
+from skewless.run.file_checksum import file_checksum
+from skewless.standing.fingerprint import Fingerprint
+from skewless.standing.kept_merges import NightPlan, WindowParts, kept_merge, plan_night, unsettled
+from skewless.standing.retention import StatesLimits, doomed_states, remove_states
+from skewless.standing.store import Numbered, StatesStore, dropped_path, merge_path, open_states
+from skewless.standing.window_choice import MergeStep, name_of
+
+EXACT = {"n": Algebra(mergeable=True, ordered=False, invertible=True)}
+FLOATS = {"mean": Algebra(mergeable=True, ordered=False)}
+WAYS = ["merge all", "running merges", "subtract", "touched keys"]
+#: Of each key, how often each file of a part is in its state.
+States = dict[str, Counter[str]]
+LIMITS = StatesLimits(parts=9)
+
+
+def merged(many: Sequence[States], sign: int = 1) -> States:
+    total: States = {}
+    for states in many:
+        for key, seen in states.items():
+            of = total.setdefault(key, Counter())
+            for name, count in seen.items():
+                of[name] += sign * count
+    return total
+
+
+class Nights:
+    """Nights with a window of five parts, and the files of their states, which are written and read."""
+
+    def __init__(self, folder: Path, algebra: Mapping[str, Algebra] = EXACT) -> None:
+        self.folder, self.algebra = folder, algebra
+        fingerprint = Fingerprint(shapes={})
+        self.store: StatesStore = open_states(str(folder), fingerprint)
+        self.store.begin(fingerprint)
+        self._attempts = itertools.count()
+
+    def write(self, states: States) -> tuple[CommittedFile, ...]:
+        path = f"states/attempts/{next(self._attempts)}/states.json"
+        full = Path(self.store.path(path))
+        full.parent.mkdir(parents=True)
+        full.write_text(json.dumps(states))
+        size = full.stat().st_size
+        checksum = file_checksum(self.store.fs, str(full))
+        return (CommittedFile(kind="standing", path=path, rows=len(states), size_bytes=size, checksum=checksum),)
+
+    def read(self, files: Sequence[CommittedFile]) -> States:
+        for file in files:
+            self.store.verify(file)
+        loaded = [json.loads(Path(self.store.path(file.path)).read_text()) for file in files]
+        return merged([{key: Counter(seen) for key, seen in one.items()} for one in loaded])
+
+    def change(self, day: int, keys: Sequence[int]) -> Numbered:
+        """A part comes, or is reduced anew."""
+        content = f"{day}-{next(self._attempts)}"
+        files = self.write({str(key): Counter([content]) for key in keys})
+        seen = SeenFile(path=content, size_bytes=1, ranks=(0,))
+        return self.store.commit(
+            PartVersion(part=part(day), fingerprint="f", run=content, files=(seen,), rows=len(keys), states=files)
+        )
+
+    def plan(self, last: int, preferred: str = "", held_parts: int = 9) -> NightPlan | None:
+        found = [self.store.newest(part(day))[0] for day in range(last - 4, last + 1)]
+        self.parts = [one for one in found if one is not None]
+        if not self.parts or self.parts[-1].version.part != part(last):
+            return None
+        windows = [WindowParts(1, len(self.parts) - 1), WindowParts(5, 0)]
+        return plan_night(
+            self.store, self.parts, windows, self.algebra, held_parts=held_parts, preferred=preferred
+        )  # fmt: skip
+
+    def follow(self, plan: NightPlan) -> None:
+        """Do what the plan says; the result is that of all parts."""
+        found = dict(plan.files)
+        for step in plan.choice.steps:
+            files = self.write(self._made(step, found))
+            found[step.makes] = files
+            if step.keep:
+                self.store.keep_merge(kept_merge(plan.choice, step, self.parts, files, "run"))
+        whole = [self.read(one.version.states) for one in self.parts]
+        assert self.read(found[plan.choice.results["5"]]) == merged(whole)
+        assert self.read(found[plan.choice.results["1"]]) == whole[-1]
+        for name in plan.choice.dropped:
+            self.store.drop_merge(name, "run")
+
+    def _made(self, step: MergeStep, found: Mapping[str, Sequence[CommittedFile]]) -> States:
+        added = merged([self.read(found[name]) for name in step.add])
+        if step.copy_from:
+            touched = {key for name in step.touched_by for key in self.read(found[name])}
+            copied = {key: seen for key, seen in self.read(found[step.copy_from]).items() if key not in touched}
+            return copied | {key: seen for key, seen in added.items() if key in touched}
+        left = merged([added, merged([self.read(found[name]) for name in step.subtract], -1)])
+        kept = {key: Counter({name: count for name, count in seen.items() if count}) for key, seen in left.items()}
+        return {key: seen for key, seen in kept.items() if seen}
+
+    def night(self, last: int, preferred: str = "") -> NightPlan:
+        plan = self.plan(last, preferred)
+        assert plan is not None
+        self.follow(plan)
+        return plan
+
+    def prune(self, days: int) -> list[str]:
+        """What a prune removes so many days from now."""
+        now = dt.datetime.now(tz=dt.UTC) + dt.timedelta(days=days)
+        doomed = doomed_states(str(self.folder), now, LIMITS)
+        remove_states(str(self.folder), doomed)
+        return [one.path.removeprefix(f"{self.store.root}/") for one in doomed]
+
+
+def part(day: int) -> str:
+    return f"2026-11-{day:02}"
+
+
+def chosen(plan: NightPlan, window: str = "5") -> str:
+    (action,) = (one.action for one in plan.choice.candidates if one.chosen and one.window == window)
+    return action
+
+
+KEYS = st.lists(st.integers(0, 5), max_size=4, unique=True)
+EVENTS = st.one_of(
+    st.tuples(st.just("night"), KEYS),
+    st.tuples(st.just("night"), KEYS),
+    st.tuples(st.just("change"), KEYS, st.integers(0, 6)),
+    st.tuples(st.just("backfill"), KEYS, st.integers(1, 6)),
+    st.tuples(st.just("again"), KEYS),
+    st.tuples(st.just("cut a document"), KEYS, st.integers(0, 5)),
+    st.tuples(st.just("lose states"), KEYS, st.integers(0, 5)),
+    st.tuples(st.just("prune"), KEYS, st.sampled_from([0, 8])),
+)
+
+
+def harm(nights: Nights, how: str, merge: str) -> None:
+    """Damage a running merge that is not damaged yet."""
+    with suppress(DocumentError):
+        for file in nights.store.merge(merge).states if how == "lose states" else ():
+            Path(nights.store.path(file.path)).unlink(missing_ok=True)
+    if how == "cut a document":
+        document = Path(nights.store.path(merge_path(merge)))
+        document.write_bytes(document.read_bytes()[:-9])
+
+
+@pytest.mark.parametrize("algebra", [EXACT, FLOATS], ids=["invertible", "not invertible"])
+def test_whatever_became_of_running_merges_the_result_is_that_of_all_parts(
+    algebra: Mapping[str, Algebra],
+) -> None:
+    ways: Counter[str] = Counter()
+
+    @settings(max_examples=60, phases=[Phase.generate], deadline=None)
+    @given(preferred=st.sampled_from(["", *WAYS]), events=st.lists(EVENTS, min_size=8, max_size=20))
+    def check(preferred: str, events: list[tuple[object, ...]]) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            nights, today = Nights(Path(folder), algebra), 5
+            nights.change(today, [0])
+            for event, keys, *number in events:
+                assert isinstance(keys, list)
+                back = number[0] if number else 0
+                assert isinstance(back, int)
+                if event == "night":
+                    today += 1
+                    nights.change(today, keys)
+                    ways[chosen(nights.night(today, preferred))] += 1
+                elif event == "again":
+                    nights.night(today, preferred)
+                elif event == "change" and nights.store.newest(part(today - back))[0]:
+                    nights.change(today - back, keys)
+                elif event == "backfill" and (plan := nights.plan(today - back, preferred)):
+                    assert not any(step.keep for step in plan.choice.steps)
+                    assert not plan.choice.dropped
+                    nights.follow(plan)
+                elif event == "prune":
+                    nights.prune(back)
+                elif event in {"cut a document", "lose states"} and (names := nights.store.merges()):
+                    harm(nights, event, names[back % len(names)])
+            nights.night(today, preferred)
+
+    check()
+    possible = set(WAYS) if algebra is EXACT else set(WAYS) - {"subtract"}
+    assert all(ways[way] > 10 for way in possible), ways
+
+
+def three_nights(folder: Path, preferred: str = "subtract") -> Nights:
+    """Nights of which the last one has a part that left."""
+    nights = Nights(folder)
+    for day in range(1, 7):
+        nights.change(day, [day % 3, 7])
+        if day > 3:
+            nights.night(day, preferred)
+    return nights
+
+
+def test_a_running_merge_that_is_damaged_is_passed_over_with_a_sentence(tmp_path: Path) -> None:
+    nights = three_nights(tmp_path)
+    (name,) = nights.store.merges()
+    nights.change(7, [1])
+    plan = nights.plan(7, "subtract")
+    assert plan is not None
+    assert name in plan.choice.steps[0].add
+    (file,) = nights.store.merge(name).states
+    states = Path(nights.store.path(file.path))
+    states.write_bytes(states.read_bytes().replace(b"1", b"2"))  # as long as it was
+    plan = nights.night(7, "subtract")
+    assert plan.choice.steps[0].add[0] == f"{part(3)}@1"
+    assert plan.choice.passed_over[0].startswith(f"{name} (")
+    assert "other content" in plan.choice.passed_over[0]
+
+
+def test_states_of_a_part_that_left_are_not_subtracted_once_they_are_gone(tmp_path: Path) -> None:
+    nights = three_nights(tmp_path)
+    nights.change(7, [1])
+    (left,) = nights.store.version(part(2), 1).states
+    Path(nights.store.path(left.path)).unlink()
+    plan = nights.night(7, "subtract")
+    assert not plan.choice.steps[0].subtract
+    assert plan.choice.passed_over[0].startswith(f"{part(2)}@1 (")
+
+
+def test_states_that_a_prune_may_remove_at_any_time_are_not_subtracted(tmp_path: Path) -> None:
+    nights = three_nights(tmp_path)
+    nights.change(7, [1])
+    few, enough = nights.plan(7, "subtract", held_parts=5), nights.plan(7, "subtract", held_parts=6)
+    assert few is not None
+    assert enough is not None
+    assert not few.choice.steps[0].subtract
+    assert enough.choice.steps[0].subtract == (f"{part(2)}@1",)
+
+
+def test_a_number_that_a_version_is_given_again_is_another_version(tmp_path: Path) -> None:
+    """All versions of a part were removed, and it was reduced anew: its first version is not the one in the merges."""
+    nights = three_nights(tmp_path)
+    Path(nights.store.path(f"parts/{part(4)}/versions/0001.json")).unlink()
+    assert nights.change(4, [0, 1, 2]).number == 1
+    nights.change(7, [1])
+    plan = nights.night(7, "subtract")
+    assert not plan.choice.steps[0].subtract
+
+
+def aged(nights: Nights, path: str, days: float) -> None:
+    moment = (dt.datetime.now(tz=dt.UTC) - dt.timedelta(days=days)).timestamp()
+    os.utime(nights.store.path(path), (moment, moment))
+
+
+def test_a_dropped_merge_stays_as_long_as_a_run_may_read_it(tmp_path: Path) -> None:
+    nights = three_nights(tmp_path)
+    dropped = sorted(set(nights.store.held_merges()) - set(nights.store.merges()))
+    assert len(dropped) == 2
+    for name in dropped:
+        aged(nights, merge_path(name), 30)
+    aged(nights, dropped_path(dropped[0]), 8)
+    states = nights.store.merge(dropped[0]).states[0].path
+    aged(nights, states, 30)
+    (kept,) = nights.store.merges()
+    aged(nights, merge_path(kept), 30)
+    assert nights.prune(0) == [merge_path(dropped[0]), dropped_path(dropped[0]), states]
+    assert nights.store.held_merges() == sorted({*dropped[1:], kept})
+    nights.read(nights.store.merge(kept).states)
+
+
+def test_a_damaged_merge_keeps_all_files_for_a_while_and_then_goes(tmp_path: Path) -> None:
+    nights = three_nights(tmp_path)
+    (name,) = nights.store.merges()
+    document = Path(nights.store.path(merge_path(name)))
+    document.write_bytes(document.read_bytes()[:-9])
+    unnamed = nights.write({})[0].path
+    aged(nights, unnamed, 30)
+    assert nights.prune(0) == []
+    aged(nights, merge_path(name), 8)
+    assert nights.prune(0)[:1] == [merge_path(name)]
+    assert not Path(nights.store.path(unnamed)).exists()
+
+
+def test_merges_go_with_the_parts_that_are_kept(tmp_path: Path) -> None:
+    """Nobody dropped them: the job has been given a shorter window, or its last night was killed."""
+    nights = three_nights(tmp_path)
+    (name,) = nights.store.merges()
+    for day in range(7, 16):
+        nights.change(day, [1])
+    assert merge_path(name) in nights.prune(8)
+
+
+def test_late_rows_are_expected_where_the_last_parts_had_some() -> None:
+    def parts(*numbers: int) -> list[Numbered]:
+        version = PartVersion(part="p", fingerprint="f", run="r", files=(), rows=0, states=())
+        return [Numbered(number, version) for number in numbers]
+
+    assert unsettled(parts(1)) == 0
+    assert unsettled(parts(1, 1, 4, 1, 1)) == 0, "one late file"
+    assert unsettled(parts(9, 9, 3, 3, 3, 3, 3, 2, 1)) == 3, "every part changes twice, on the two nights after its own"
+
+
+def test_names_are_of_the_versions(tmp_path: Path) -> None:
+    nights = three_nights(tmp_path)
+    (name,) = nights.store.merges()
+    assert name == name_of([(part(day), 1) for day in range(2, 7)])
