@@ -63,7 +63,8 @@ def tasks_by_cluster(run: RunDirectory, stage: int) -> dict[str, int]:
 def ledger_of(run: RunDirectory) -> Ledger:
     """The ledger of the stages so far."""
     result = run.commit_of(RESULT_STEP)
-    return balance(run.job(), run.reports(), result.count("rows") if result else 0, run.part_lines())
+    rows = result.count("rows") if result else 0
+    return balance(run.job(), run.reports(), rows, run.part_lines(), run.window_lines())
 
 
 def rows_read(run: RunDirectory) -> int:

@@ -248,11 +248,34 @@ SPEC: dict[str, Any] = {
             {"input": {"path": "/lake/{hour}"}, "schedule": {"hour": "previous"}},
             "but got '/lake/{hour}', which is the same for 2024-01-01, hour 00 and for 2024-01-02, hour 00",
         ),
-        ({"states": {"keep": 7}}, "expected states.keep of at least the window, 28, but got 7"),
+        ({"states": {"keep": 7}}, "expected states.keep of at least the longest window, 28, but got 7"),
         ({"window": None, "late": "fail"}, "expected late only with a window, but got no window"),
-        ({"input": {"table": "lake.visits"}}, "expected input.path with a window"),
-        ({"state": "forward"}, "expected state: merge with a window, but got state: forward"),
+        ({"input": {"table": "lake.visits"}}, "expected input.path where states are kept"),
+        ({"state": "forward"}, "expected state: merge where states are kept, but got state: forward"),
         ({"output": {"path": "marts/{date}"}}, "expected states.path, as output.path differs from part to part"),
+        ({"windows": [1, 28]}, "expected either window or windows, but got both"),
+        ({"window": 0}, "field window: expected a number of parts, 1 to 1,000, or all, but got 0"),
+        ({"window": "every"}, "expected a number of parts, 1 to 1,000, or all, but got 'every'"),
+        ({"window": None, "windows": [7, 1]}, "expected windows in ascending order, each once, but got [7, 1]"),
+        ({"window": None, "windows": [7, 7]}, "expected windows in ascending order, each once, but got [7, 7]"),
+        ({"window": None, "windows": ["all"]}, "field windows.0: expected an integer, but got 'all'"),
+        (
+            {"window": None, "windows": [1, 7], "key": "Window"},
+            "got 'Window' twice: as the column that tells windows apart and as a key column",
+        ),
+        (
+            {"window": "all", "states": {"keep": 60}},
+            "expected no states.keep with window: all, which needs the states of all parts, but got 60",
+        ),
+        (
+            {"window": None, "states": {}, "input": {"path": "/lake/visits"}},
+            "the partition column in input.parts: states are kept of parts, but got the path '/lake/visits'",
+        ),
+        (
+            {"window": None, "input": {"path": "/lake/visits", "parts": "date"}},
+            "expected input.parts only with a window or with states, but got neither",
+        ),
+        ({"window": None, "states": {}, "late": "ignore"}, "expected late only with a window, but got no window"),
     ],
     ids=[
         "no parts",
@@ -265,12 +288,37 @@ SPEC: dict[str, Any] = {
         "table",
         "order",
         "output",
+        "both",
+        "none",
+        "word",
+        "descending",
+        "twice",
+        "list with all",
+        "column",
+        "keep of all",
+        "states without parts",
+        "parts for nothing",
+        "late without a window",
     ],
 )
 def test_a_window_that_cannot_be_is_one_sentence(changed: dict[str, Any], sentence: str) -> None:
     with pytest.raises(SpecError) as refused:
         parse_spec(yaml.safe_dump({**SPEC, **changed}))
     assert sentence in str(refused.value)
+
+
+def test_the_lengths_of_windows_are_said_in_one_place() -> None:
+    cases: list[tuple[dict[str, Any], tuple[int | None, ...], int | None]] = [
+        ({"window": 28}, (28,), 35),
+        ({"window": "all"}, (None,), None),
+        ({"windows": [1, 7]}, (1, 7), 14),
+        ({"states": {"keep": 3}}, (1,), 3),
+        ({}, (), 0),
+    ]
+    for given, lengths, kept in cases:
+        spec = parse_spec(yaml.safe_dump({**SPEC, "window": None, **given}))
+        assert (spec.lengths, spec.kept_parts) == (lengths, kept)
+        assert spec.result_key == (("page", "window") if "windows" in given else ("page",))
 
 
 def test_a_changed_fingerprint_says_what_changed(tmp_path: Path) -> None:

@@ -18,13 +18,13 @@ import pyspark
 
 from skewless.aggregates.registered import ENTRY_POINT_GROUP
 from skewless.documents.job import Unit
-from skewless.documents.window import MOST_REASONS, JobWindow, SeenFile, WindowPart
+from skewless.documents.window import MOST_REASONS, JobWindow, SeenFile, WindowPart, WindowSpan
 from skewless.errors import InputError, SpecError
 from skewless.mapping import GROUP as MAPPERS
 from skewless.run.file_checksum import content_checksum
 from skewless.run.publication import beside
 from skewless.run.written_path import as_written
-from skewless.spec.part import Part, parts_until
+from skewless.spec.part import Part, part_place, parts_until
 from skewless.spec.spec import JobSpec
 from skewless.standing.changes import FoundFile
 from skewless.standing.fingerprint import fingerprint_of
@@ -47,7 +47,7 @@ def check_window(spec: JobSpec, where: str) -> None:
     Raises:
         SpecError: names one, and one that could serve.
     """
-    if spec.window is None:
+    if not spec.lengths:
         return
     for name, call in spec.aggregates.items():
         definition, at = REGISTRY[call.function], f"{where}, aggregate {name!r}"
@@ -111,7 +111,7 @@ class WindowInput:
         Raises:
             InputError: the run's own part has no files, or, if the spec says so, another one has none.
         """
-        wanted = parts_until(last, spec.window or 1, spec.schedule.timezone)
+        wanted = parts_until(last, spec.lengths[-1] or 1, spec.schedule.timezone)
         path = input_location(spec, last, root, where)
         if spec.input.parts is None:
             parts = list(in_threads(lambda part: _by_path(spec, part, root, where), wanted))
@@ -125,7 +125,7 @@ class WindowInput:
             )  # fmt: skip
         if missing and spec.missing == "fail":
             raise InputError(
-                f"a window of {spec.window} parts", "files of each part", f"none of {', '.join(missing[:5])}",
+                f"a window of {len(wanted)} parts", "files of each part", f"none of {', '.join(missing[:5])}",
                 "wait until they are there, or set missing: allow",
             )  # fmt: skip
         present = tuple(one for one in parts if one.inner)
@@ -166,9 +166,19 @@ class WindowInput:
             shapes=fingerprint.shapes,
             parts=tuple(parts),
             missing=self.missing,
+            windows=self._spans(parts),
             begins=begins,
         )
         return window, tuple(units)
+
+    def _spans(self, parts: Sequence[WindowPart]) -> tuple[WindowSpan, ...]:
+        """The windows of the spec, over the parts that have files."""
+        last, timezone = self.parts[-1].part, self.spec.schedule.timezone
+        oldest = [part_place(parts_until(last, length, timezone)[0]) if length else 0 for length in self.spec.lengths]
+        return tuple(
+            WindowSpan(length=length, first=sum(part.place < place for part in parts))
+            for length, place in zip(self.spec.lengths, oldest, strict=True)
+        )
 
     def _changed(self, one: _PartFiles, store: StatesStore, first: int) -> tuple[WindowPart, tuple[Unit, ...]]:
         known, faults = store.newest(one.part.name)

@@ -77,7 +77,7 @@ def differences(spark: SparkSession, kept: RunDirectory, whole: RunDirectory) ->
     """
     job = kept.job()
     require_same_input(job, whole.job())
-    keys = [f"k{number}" for number in range(len(job.spec.key))]
+    keys = [f"k{number}" for number in range(len(job.spec.result_key))]
     ours, theirs = _numbered(spark, kept, "a"), _numbered(spark, whole, "b")
     same_key = F.lit(True)
     for key in keys:
@@ -105,7 +105,7 @@ def _numbered(spark: SparkSession, run: RunDirectory, prefix: str) -> DataFrame:
     """A result with its columns by number: ``k0``, ... and, behind the prefix, the aggregates."""
     spec = run.job().spec
     frame = read_files(spark, run, run.committed(RESULT_STEP).of_kind(RESULT))
-    names = [*(f"k{number}" for number in range(len(spec.key)))]
+    names = [*(f"k{number}" for number in range(len(spec.result_key)))]
     names += [f"{prefix}{number}" for number in range(len(spec.aggregates))]
     return frame.toDF(*names).withColumn(f"{prefix}_there", F.lit(1))
 

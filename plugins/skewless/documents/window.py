@@ -106,6 +106,23 @@ class WindowPart(Frozen):
         return self.units[1] > self.units[0] or (self.base is None and bool(self.files))
 
 
+class WindowSpan(Frozen):
+    """One window of a result.
+
+    Attributes:
+        length: how many parts it may cover, the run's own the last; None for all.
+        first: the position in ``JobWindow.parts`` of the oldest part in it that has files.
+    """
+
+    length: int | None = Field(default=None, ge=1)
+    first: Count = 0
+
+    @property
+    def name(self) -> str:
+        """Its length, or ``all``."""
+        return "all" if self.length is None else str(self.length)
+
+
 class JobWindow(Frozen):
     """The parts that the result of a run covers, and where their standing states are.
 
@@ -115,6 +132,8 @@ class JobWindow(Frozen):
         shapes: what that is, see ``skewless.standing.fingerprint.Fingerprint``.
         parts: those that have files, oldest first. Units are numbered in their order.
         missing: the names of the others.
+        windows: those of the result, the longest one last; each ends with the newest part. Documents of earlier
+            releases have none: see ``spans``.
         begins: why there were no states of this fingerprint before, in words; empty if there were.
     """
 
@@ -123,6 +142,7 @@ class JobWindow(Frozen):
     shapes: dict[str, str]
     parts: tuple[WindowPart, ...]
     missing: tuple[str, ...] = ()
+    windows: tuple[WindowSpan, ...] = ()
     begins: str = ""
 
     @model_validator(mode="after")
@@ -133,7 +153,15 @@ class JobWindow(Frozen):
             if first != end or last < first or len(part.ranks) != last - first:
                 raise unmet("parts whose units follow each other, each with its rank", part.name[:80])
             end = last
+        firsts = [one.first for one in self.windows]
+        if firsts and (firsts != sorted(firsts, reverse=True) or firsts[-1] != 0):
+            raise unmet("windows of which each is an end of the next, and the last has all parts", str(firsts)[:80])
         return self
+
+    @property
+    def spans(self) -> tuple[WindowSpan, ...]:
+        """The windows of the result; one of all parts in a document of an earlier release."""
+        return self.windows or (WindowSpan(),)
 
     @property
     def reduced(self) -> list[int]:
