@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import fnmatch
 import itertools
 import os
 from collections.abc import Sequence
@@ -20,11 +21,11 @@ from skewless.documents.commit import CommittedFile
 from skewless.documents.job import STATE_FORM, Unit
 from skewless.documents.window import JobWindow, PartVersion, SeenFile
 from skewless.errors import SpecError
-from skewless.spec.part import Part, parts_until
+from skewless.spec.part import DatedPath, Part, parts_between, parts_until, resolve_path
 from skewless.spec.reading import parse_spec
 from skewless.standing.changes import RANK_END, FoundFile, rank_runs, ranks_between
 from skewless.standing.fingerprint import Fingerprint, fingerprint_of
-from skewless.standing.parts import next_version, plan_part
+from skewless.standing.parts import keep_part, next_version, plan_part
 from skewless.standing.retention import StatesLimits, doomed_states, held_parts, remove_states
 from skewless.standing.store import StatesStore, open_states, why_anew
 
@@ -99,21 +100,27 @@ class Nights(RuleBasedStateMachine):
     def change_spec(self, spec: int) -> None:
         self.spec = spec
 
-    @rule(last=st.sampled_from(DAYS), length=st.sampled_from([1, 4]))
-    def night(self, last: dt.date, length: int) -> None:
+    @rule(last=st.sampled_from(DAYS), length=st.sampled_from([1, 4]), ignore=st.booleans())
+    def night(self, last: dt.date, length: int, ignore: bool) -> None:
         """A run from its beginning to its end."""
-        self.begin(last, length)
+        self.begin(last, length, ignore)
         self.finish(len(self.pending) - 1)
 
-    @rule(last=st.sampled_from(DAYS), length=st.sampled_from([1, 3, 4]))
-    def begin(self, last: dt.date, length: int) -> None:
-        """A run of some day lists its input: the newest one, an old one, or one that ran before."""
+    @rule(last=st.sampled_from(DAYS), length=st.sampled_from([1, 3, 4]), ignore=st.booleans())
+    def begin(self, last: dt.date, length: int, ignore: bool) -> None:
+        """A run of some day lists its input: the newest one, an old one, or one that ran before.
+
+        If it ignores late data, it pins older parts as the kept states have them.
+        """
         store = StatesStore(f"{self.root}/{self.spec}")
         pinned = {day: dict(files) for day, files in self.lake.items()}
         parts, units = [], list[Unit]()
         for part in parts_until(Part(last), length, "UTC"):
             files = pinned.get(part.date, {})
-            if not files:
+            known, faults = store.newest(part.name)
+            assert not faults
+            kept = known if ignore and part.date != last else None
+            if not files and kept is None:
                 continue
             found = [FoundFile(f"{part.name}/{name}", len(rows_of(one)), str(one)) for name, one in files.items()]
 
@@ -123,9 +130,16 @@ class Nights(RuleBasedStateMachine):
             def difference(seen: SeenFile, now: FoundFile) -> str:
                 return "" if seen.version == now.version else "other content"
 
-            known, faults = store.newest(part.name)
-            assert not faults
-            planned, of_part = plan_part(part, found, known, cut, difference, len(units))
+            if kept is not None:
+                planned, of_part = keep_part(part, found, kept, difference, cut), tuple[Unit, ...]()
+                planned = planned.model_copy(update={"units": (len(units), len(units))})
+                before = {one.path.rpartition("/")[2]: int(one.version) for one in kept.version.files}
+                changed = {name for name in {*files, *before} if files.get(name) != before.get(name)}
+                assert planned.ignored_files == len(changed)
+                assert planned.ignored_rows == sum(len(rows_of(files[name])) for name in changed if name in files)
+                pinned[part.date] = before
+            else:
+                planned, of_part = plan_part(part, found, known, cut, difference, len(units))
             parts.append(planned)
             units += of_part
         window = JobWindow(store=str(store), fingerprint=str(self.spec), shapes={}, parts=tuple(parts))
@@ -198,6 +212,37 @@ def test_the_result_is_that_of_all_rows_whatever_was_kept(sequences: int) -> Non
             suppress_health_check=list(HealthCheck),
         ),
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("path", "unit"),
+    [
+        ("/lake/date={date}", "day"),
+        ("/lake/{date:%Y/%m/%d}/*.parquet", "day"),
+        ("lake/x-{date:%y%j}-?[ab].csv", "day"),
+        ("s3://lake/100%%/{date:%G-W%V}/{date:%u}", "day"),
+        ("/lake/{date}/{hour}", "hour"),
+        ("/lake/{date:%Y}/{date:%m-%d}/h{hour:%H}z", "hour"),
+    ],
+)
+def test_a_path_tells_of_which_part_it_is(path: str, unit: str) -> None:
+    dated = DatedPath(path, "spec")
+    last = Part(dt.date(2026, 10, 25), "02b" if unit == "hour" else None)  # an hour that comes twice
+    for part in parts_between(Part(dt.date(2026, 10, 24), last.hour and "23"), last, "Europe/Zurich"):
+        found = resolve_path(path, part, "spec").replace("?[ab]", "xb")
+        found = "/".join(found.split("/")[: dated.pattern.count("/") + 1])
+        assert dated.part_at(found, "Europe/Zurich") == part
+        assert fnmatch.fnmatch(found, dated.pattern)
+    assert "**" not in dated.pattern
+
+
+def test_a_path_that_is_no_part_is_of_none() -> None:
+    dated = DatedPath("/lake/{date}/{date:%Y}-{hour}", "spec")
+    for other in ("2026-02-30/2026-00", "2026-02-03/2025-00", "2026-3-04/2026-00", "2026-02-03/2026-02b", "x/y", ""):
+        assert dated.part_at(f"/lake/{other}", "Europe/Zurich") is None
+    for path in ("/lake/{date:%Y-%m}/**/{date:%d}", "/lake/{date:%G%m%d}"):
+        with pytest.raises(SpecError, match="with window: all, but got"):
+            DatedPath(path, "spec")
 
 
 def test_a_late_file_is_placed_between_its_neighbours_until_there_is_no_room() -> None:

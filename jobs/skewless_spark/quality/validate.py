@@ -149,6 +149,7 @@ def _imbalances(ledger: Ledger) -> dict[str, list[int]]:
     lines = ledger.lines
     left_over = [0, *(line.backlog_rows for line in lines)]
     processed = sum(line.processed_rows for line in lines)
+    not_in_windows = sum(abs(one.rows - one.of_parts_rows) for one in ledger.windows)
     whole = [0] * len(lines)
     return {
         "not_admitted_rows": [*(abs(line.listed_rows - line.admitted_rows) for line in lines), 0],
@@ -162,9 +163,8 @@ def _imbalances(ledger: Ledger) -> dict[str, list[int]]:
             ), 0
         ],
         "not_processed_rows": [*whole, abs(ledger.input_rows - processed)],
-        "not_in_states_rows": [*whole, abs(processed + ledger.unchanged_rows - ledger.state_rows)],
+        "not_in_states_rows": [*whole, abs(processed + ledger.unchanged_rows - ledger.state_rows) + not_in_windows],
         "never_reduced_rows": [*whole, left_over[-1]],
-        "not_in_windows_rows": [*whole, sum(abs(one.rows - one.of_parts_rows) for one in ledger.windows)],
     }  # fmt: skip
 
 

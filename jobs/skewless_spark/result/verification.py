@@ -51,6 +51,12 @@ def require_same_input(kept: Job, whole: Job) -> None:
     Raises:
         InputError: names the part.
     """
+    left_out = next((part for part in kept.window.parts if part.ignored_files), None) if kept.window else None
+    if left_out is not None:
+        raise InputError(
+            f"part {left_out.name}", "states of all files that there are", f"{left_out.ignored_files:,} left out",
+            "verify with late: recompute, which takes them in",
+        )  # fmt: skip
     now = _files(whole)
     for name, files in _files(kept).items():
         if files != now.pop(name, None):

@@ -83,6 +83,9 @@ class WindowPart(Frozen):
         replaced: how many have other content.
         removed: how many are gone.
         reasons: what changed, in words; the first ``MOST_REASONS``.
+        ignored_files: with ``late: ignore``, how many files were added, have other content or are gone, and were left
+            as the kept states have them. Such files are not among those that were added, replaced or removed.
+        ignored_rows: rows of those of them that are there; None if that is not known without reading them.
     """
 
     name: str
@@ -99,6 +102,8 @@ class WindowPart(Frozen):
     replaced: Count = 0
     removed: Count = 0
     reasons: tuple[str, ...] = Field(default=(), max_length=MOST_REASONS)
+    ignored_files: Count = 0
+    ignored_rows: Count | None = 0
 
     @property
     def changed(self) -> bool:
@@ -172,6 +177,17 @@ class JobWindow(Frozen):
     def unchanged_rows(self) -> int:
         """The rows of the result that were not read tonight: their states are kept ones."""
         return sum(part.base_rows for part in self.parts)
+
+    @property
+    def ignored_files(self) -> int:
+        """How many late files were left out, see ``WindowPart.ignored_files``."""
+        return sum(part.ignored_files for part in self.parts)
+
+    @property
+    def ignored_rows(self) -> int | None:
+        """The rows of late files that were left out; None if that is not known of all."""
+        rows = [part.ignored_rows for part in self.parts]
+        return None if None in rows else sum(one or 0 for one in rows)
 
     def counts(self) -> dict[str, int]:
         """How many files of the window were reused, added, replaced and removed."""
