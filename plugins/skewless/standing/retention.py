@@ -35,12 +35,12 @@ class StatesLimits(Frozen):
     """What is removed of the states of a job.
 
     Attributes:
-        parts: states of so many of the newest parts are kept.
+        parts: states of so many of the newest parts are kept; None for all parts.
         grace: nothing younger is removed, nor what became superfluous in that time: a run may have pinned it.
         unused: states of a fingerprint to which nothing was added for so long are removed, if others were added to.
     """
 
-    parts: int
+    parts: int | None
     grace: dt.timedelta = dt.timedelta(days=7)
     unused: dt.timedelta = dt.timedelta(days=30)
 
@@ -105,7 +105,7 @@ def doomed_states(location: str, now: dt.datetime, limits: StatesLimits) -> list
 
 def _doomed(store: StatesStore, now: dt.datetime, limits: StatesLimits, *, unused: bool) -> list[Doomed]:
     gone, kept_files, readable = list[Doomed](), set[str](), True
-    kept_parts = set[str]() if unused else set(store.parts()[-limits.parts :])
+    kept_parts = set[str]() if unused else set(store.parts()[-limits.parts if limits.parts else 0 :])
     for part in store.parts():
         for number, why in _superfluous(store, part, now, limits, kept=part in kept_parts):
             path = version_path(part, number)
@@ -143,7 +143,7 @@ def _superfluous(
         # A version may have been pinned until the next one came.
         since = ages[at] if newest else ages[at + 1]
         why = "" if newest else f"version {numbers[at + 1]} came after it"
-        why = why if kept else f"the states of {limits.parts} newer parts, or of another fingerprint, are kept"
+        why = why if kept else f"the states of {limits.parts or 'all'} newer parts, or of another fingerprint, are kept"
         yield number, why if since > limits.grace else ""
 
 
