@@ -231,18 +231,18 @@ def _as_planned(spark: SparkSession, job: Job, plan: RoutingPlan) -> Iterator[No
 @contextmanager
 def _settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
     """Settings of the session for the time of the block."""
-    given = spark.conf.getAll
-    before = {name: given[name] for name in settings if name in given}
+    # One by one: all settings together are a call to the JVM for each.
+    before = {name: spark.conf.get(name, None) for name in settings}
     for name, value in settings.items():
         spark.conf.set(name, value)
     try:
         yield
     finally:
-        for name in settings:
-            if name in before:
-                spark.conf.set(name, before[name])
-            else:
+        for name, value in before.items():
+            if value is None:
                 spark.conf.unset(name)
+            else:
+                spark.conf.set(name, value)
 
 
 def _counts(report: StageReport) -> dict[str, int]:
