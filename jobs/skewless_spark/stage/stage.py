@@ -232,17 +232,17 @@ def _as_planned(spark: SparkSession, job: Job, plan: RoutingPlan) -> Iterator[No
 def _settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
     """Settings of the session for the time of the block."""
     # One by one: all settings together are a call to the JVM for each.
-    before = {name: spark.conf.get(name, None) for name in settings}
+    before: dict[str, str | None] = {name: spark.conf.get(name, None) for name in settings}
     for name, value in settings.items():
         spark.conf.set(name, value)
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
+        for name, given in before.items():
+            if given is None:
                 spark.conf.unset(name)
             else:
-                spark.conf.set(name, value)
+                spark.conf.set(name, given)
 
 
 def _counts(report: StageReport) -> dict[str, int]:
