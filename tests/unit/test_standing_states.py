@@ -133,7 +133,7 @@ class Nights(RuleBasedStateMachine):
         window = JobWindow(store=str(store), fingerprint=str(self.spec), shapes={}, parts=tuple(parts))
         name = f"{self.root}/runs/{next(self._runs)}"
         store.begin(Fingerprint(shapes={"spec": str(self.spec)}))
-        assert pin(window, name)
+        assert pin(window, RunDirectory(name))
         RunDirectory(name).fs.pipe_file(f"{RunDirectory(name).root}/job.json", b"{}")
         self.pending.append(Pending(name, pinned, window, tuple(units), store))
 
@@ -429,7 +429,7 @@ def _begun(folder: Path, name: str) -> Path:
 def test_a_prune_leaves_the_files_that_a_run_under_way_needs_however_old_they_are(tmp_path: Path) -> None:
     store = _store_with(tmp_path / "states", 3, dt.timedelta(days=99))
     location, run, limits = str(tmp_path / "states"), _begun(tmp_path, "backfill"), StatesLimits(parts=1)
-    assert pin(_of_versions(store), str(run))
+    assert pin(_of_versions(store), RunDirectory(str(run)))
     needed = {file.path for part in _of_versions(store).parts for file in part.base_states}
     for _ in range(2):  # also when the versions are gone, and nothing but the pin names the files
         remove_states(location, doomed_states(location, NOW, limits), NOW, limits)
@@ -447,10 +447,10 @@ def test_a_prune_and_a_run_that_begins_beside_it_find_each_other(tmp_path: Path)
     location = str(tmp_path / "states")
     first, second = _begun(tmp_path, "first"), _begun(tmp_path, "second")
     window, doomed = _of_versions(store), doomed_states(location, NOW, limits)
-    assert pin(window, str(first))  # after the prune has looked
+    assert pin(window, RunDirectory(str(first)))  # after the prune has looked
     versions = [one for one in doomed if "/versions/" in one.path]
     remove_states(location, versions, NOW, limits)
-    assert not pin(window, str(second)), "the versions are gone: it has to choose anew"
+    assert not pin(window, RunDirectory(str(second))), "the versions are gone: it has to choose anew"
     remove_states(location, doomed, NOW, limits)
     assert {file.path for part in window.parts for file in part.base_states} <= _state_files(store)
 
@@ -463,7 +463,7 @@ def _state_files(store: StatesStore) -> set[str]:
 def test_nothing_is_removed_that_a_damaged_pin_may_have_named(tmp_path: Path) -> None:
     store = _store_with(tmp_path, 1, dt.timedelta(days=99))
     assert any("states/" in one.path for one in doomed_states(str(tmp_path), NOW, StatesLimits(parts=1)))
-    assert pin(_of_versions(store), str(_begun(tmp_path, "run")))
+    assert pin(_of_versions(store), RunDirectory(str(_begun(tmp_path, "run"))))
     (damaged,) = Path(store.path("pins")).iterdir()
     damaged.write_bytes(damaged.read_bytes()[:-9])
     limits = StatesLimits(parts=1)

@@ -53,7 +53,7 @@ def prepare(
         # Before the input is listed: see ``draw_turn``.
         turn = draw_turn(output_path, turns, allow_gap=spec.output.allow_gap)
         job = with_turn(freeze(spec, date, root, where, hour=hour), turn, turns)
-        while job.window is not None and not pin(job.window, str(run)):  # a prune came in between
+        while job.window is not None and not pin(job.window, run):  # a prune came in between
             job = with_turn(freeze(spec, date, root, where, hour=hour), turn, turns)
         # Two processes that prepare one run may find different earlier runs: the first to write decides.
         run.begin(job.model_copy(update={"warm_from": earlier_runs.last_two(run, spec)}))

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import datetime as dt
 
+from fsspec.implementations.local import LocalFileSystem
+
 from skewless.document import Document
 from skewless.documents.window import JobWindow, WindowPart
 from skewless.errors import DocumentError, RunDirectoryError
@@ -31,12 +33,12 @@ class Pin(Document):
     files: tuple[str, ...]
 
 
-def pin(window: JobWindow, run: str) -> bool:
+def pin(window: JobWindow, run: RunDirectory) -> bool:
     """Keep the states that a run has chosen from being removed.
 
     Args:
         window: of the job that is about to be written.
-        run: its run directory.
+        run: its directory.
 
     Returns:
         Whether all of them are still there; if not, the run has to choose anew.
@@ -45,7 +47,9 @@ def pin(window: JobWindow, run: str) -> bool:
     based = [part for part in window.parts if part.base is not None]
     if not based:
         return True
-    document = Pin(run=run, files=tuple(sorted(file.path for part in based for file in part.base_states)))
+    # A prune may run in another folder than the command that a relative path was given to.
+    location = run.root if isinstance(run.fs, LocalFileSystem) else str(run)
+    document = Pin(run=location, files=tuple(sorted(file.path for part in based for file in part.base_states)))
     store.write_once(f"{_PINS}/{document.digest()[:24]}.json", document)
     return all(_is_there(store, part) for part in based)
 
