@@ -18,6 +18,7 @@ from skewless.errors import InputError, RunDirectoryError, SpecError
 from skewless.run.directory import RunDirectory
 from skewless.run.file_checksum import file_checksum
 from skewless.spec.spec import JobSpec
+from skewless.standing.kept_merges import choice_of
 from skewless.standing.store import StatesStore
 from skewless_cli import run_summary, run_view, states_view
 from skewless_spark.entries.pipeline import run_pipeline, run_stages
@@ -81,7 +82,7 @@ class Lake:
         self, day: int, spec: JobSpec | None = None, *, publish: bool = False, preferred: str = ""
     ) -> RunDirectory:
         """Run the job of a day to its merged result, or to its publication; states are merged in the preferred way."""
-        run = self._new(spec or self.spec(), day)
+        run = self.prepared(day, spec or self.spec())
         if publish:
             run_pipeline(self.spark, run, Quiet())
         else:
@@ -89,7 +90,8 @@ class Lake:
             merge_states(self.spark, run, preferred)
         return run
 
-    def _new(self, spec: JobSpec, day: int) -> RunDirectory:
+    def prepared(self, day: int, spec: JobSpec) -> RunDirectory:
+        """A run of a day that has listed its input."""
         self._runs += 1
         run = RunDirectory(str(self.folder / "runs" / f"{self._runs:03d}"))
         prepare(run, spec, DAY + dt.timedelta(days=day), str(self.folder))
@@ -103,7 +105,7 @@ class Lake:
             if source.exists():
                 shutil.copytree(source, folder / "in" / source.name)
         spec = spec_of(folder / "in", "key", aggregates or AGGREGATES, engine="combine", **fields)
-        run = self._new(spec, days[-1])
+        run = self.prepared(days[-1], spec)
         run_stages(self.spark, run, Quiet())
         merge_states(self.spark, run)
         return as_rows(result_of(run))
@@ -193,6 +195,42 @@ def test_a_run_whose_merge_was_killed_between_two_writes_makes_the_same_result(l
     merge_states(lake.spark, run)
     assert as_rows(result_of(run)) == result
     assert [store.numbers(part) for part in store.parts()] == [[1], [1], [1]]
+
+
+EXACT = {name: AGGREGATES[name] for name in ("n", "total", "mean", "counted")}
+
+
+def test_a_night_goes_on_from_the_merge_of_the_night_before(lake: Lake) -> None:
+    """Two parts leave, one of them since it was added to; a damaged merge is dropped by the run that reads it."""
+    spec = lake.spec(aggregates=EXACT, window=4)
+    for day in range(4):
+        lake.put(day, "b", rows=100)
+    lake.night(3, spec, preferred="subtract")
+    lake.put(4, "b", rows=100)
+    lake.put(2, "a", rows=30)
+    run = lake.night(4, spec, preferred="subtract")
+    result = as_rows(result_of(run))
+    assert result == lake.whole(range(1, 5), EXACT)
+    assert run_summary.ledger_of(run).balanced
+    choice = choice_of(run)
+    assert choice is not None
+    assert choice.sentence == "window 4: subtract, a merge of 4 parts, 2 taken out and 2 added"
+    console = Console(record=True, width=200)
+    run_view.show(run, console)
+    assert f"states of parts: {choice.sentence}\n  window 4, not merge all: 4 parts at once: " in console.export_text()
+
+    window = run.job().window
+    assert window is not None
+    store = StatesStore(window.store)
+    (name,) = store.merges()
+    states = Path(store.path(store.merge(name).states[0].path))
+    raw = bytearray(states.read_bytes())
+    raw[100] ^= 1
+    states.write_bytes(bytes(raw))
+    Path(run.path("result/COMMIT.json")).unlink()
+    merge_states(lake.spark, run, "subtract")
+    assert as_rows(result_of(run)) == result
+    assert name not in store.merges()
 
 
 def test_states_that_are_damaged_are_made_anew_or_the_run_says_so(lake: Lake) -> None:

@@ -123,7 +123,7 @@ class Nights:
         """What a prune removes so many days from now."""
         now = dt.datetime.now(tz=dt.UTC) + dt.timedelta(days=days)
         doomed = doomed_states(str(self.folder), now, LIMITS)
-        remove_states(str(self.folder), doomed)
+        remove_states(str(self.folder), doomed, now, LIMITS)
         return [one.path.removeprefix(f"{self.store.root}/") for one in doomed]
 
 

@@ -11,17 +11,19 @@ import logging
 import re
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from skewless.documents.commit import CommittedFile
 from skewless.documents.job import Job
-from skewless.documents.ledger import PartLine, PartLines
+from skewless.documents.ledger import PartLine, PartLines, WindowLine
 from skewless.documents.window import JobWindow, WindowPart
 from skewless.errors import DocumentError, LedgerError, RunDirectoryError
 from skewless.run.attempt import Attempt
 from skewless.run.directory import PART_LINES, RESULT_STEP, RunDirectory
+from skewless.spec.spec import WINDOW_COLUMN
 from skewless.standing.fingerprint import Fingerprint
 from skewless.standing.kept_merges import WindowParts, plan_night
 from skewless.standing.parts import next_version
@@ -38,10 +40,8 @@ _DATA = "data"
 
 def keep_states(
     run: RunDirectory, columns: JobColumns, attempt: Attempt, merged: DataFrame, rows: int
-) -> list[Numbered]:
+) -> tuple[list[Numbered], list[PartLine]]:
     """Write tonight's states into the store, and commit a version of each part that has some.
-
-    The attempt gets a document with the rows of each part.
 
     Args:
         run: the run directory.
@@ -51,7 +51,7 @@ def keep_states(
         rows: the rows that they stand for.
 
     Returns:
-        The version of each part of the window with its number, oldest first.
+        The version of each part of the window with its number, oldest first, and its rows.
 
     Raises:
         LedgerError: the states do not stand for the rows that were processed; no version is committed.
@@ -72,13 +72,37 @@ def keep_states(
             taken_out_rows=part.before_rows - part.base_rows, listed_rows=_listed(job, part) if job.counted else None,
         )  # fmt: skip
         lines.append(line)
-    attempt.write(PART_LINES, PartLines(parts=tuple(lines)))
-    return versions
+    return versions, lines
+
+
+def of_window(columns: JobColumns, merged: DataFrame, length: int | None) -> DataFrame:
+    """Merged states with the window that they are of, if the job has several."""
+    if columns.job.spec.windows is None:
+        return merged
+    return merged.withColumn(WINDOW_COLUMN, F.lit(length).cast("int"))
+
+
+def lines_of(job: Job, parts: Sequence[PartLine], counts: Sequence[tuple[int, int]]) -> PartLines:
+    """The lines of the parts and windows of a result.
+
+    Args:
+        job: of a window.
+        parts: the lines of all of its parts.
+        counts: for each window, rows of the input in it, and keys.
+    """
+    window: JobWindow = job.window  # type: ignore[assignment]
+    lines = [
+        WindowLine(
+            name=span.name, keys=keys, rows=rows, of_parts_rows=sum(line.rows for line in parts[span.first :])
+        )
+        for span, (rows, keys) in zip(window.spans, counts, strict=True)
+    ]  # fmt: skip
+    return PartLines(parts=tuple(parts), windows=tuple(lines))
 
 
 def over_windows(
     spark: SparkSession, columns: JobColumns, attempt: Attempt, parts: Sequence[Numbered], preferred: str = ""
-) -> tuple[WindowChoice, dict[str, DataFrame | None]]:
+) -> tuple[WindowChoice, DataFrame | None]:
     """Plan the windows of a night, and merge the states of their parts by that plan.
 
     The attempt gets a document with the choice. What is kept for nights to come is in the store.
@@ -91,8 +115,8 @@ def over_windows(
         preferred: a way that is taken wherever it is possible, as ``plan_windows`` has it.
 
     Returns:
-        The choice; and for each window by its name one row per key: its rows, its native states, and its Python states
-        as a list. None if no part has a row.
+        The choice; and one row per key, or per key and window: its rows, its native states, and its Python states as a
+        list. None if no part has a row.
 
     Raises:
         RunDirectoryError: a file of the states is not the one that its version names.
@@ -100,11 +124,14 @@ def over_windows(
     job = columns.job
     window: JobWindow = job.window  # type: ignore[assignment]
     plan = plan_night(
-        StatesStore(window.store), parts, [WindowParts(job.spec.window, 0)], job.algebra,
+        StatesStore(window.store), parts, [WindowParts(span.length, span.first) for span in window.spans], job.algebra,
         held_parts=job.spec.kept_parts, result_keys=_keys_before(job), preferred=preferred,
     )  # fmt: skip
     log.info("%s", plan.choice.sentence)
-    return plan.choice, WindowStates(spark, columns, attempt, parts, plan).results()
+    states = WindowStates(spark, columns, attempt, parts, plan).results()
+    merged = [(span, states[span.name]) for span in window.spans]
+    found = [of_window(columns, one, span.length) for span, one in merged if one is not None]
+    return plan.choice, reduce(DataFrame.unionByName, found) if found else None
 
 
 def drop_merges(run: RunDirectory, choice: WindowChoice) -> None:
@@ -132,10 +159,12 @@ def set_aside_damaged(run: RunDirectory) -> bool:
 
 
 def _keys_before(job: Job) -> int:
-    """The keys of the result of the run before; 0 where nobody knows."""
+    """The keys of the longest window of the run before; 0 where nobody knows."""
     for location in job.warm_from:
         with suppress(RunDirectoryError, DocumentError):
-            return RunDirectory(location).committed(RESULT_STEP).counts.get("keys", 0)
+            run = RunDirectory(location)
+            lines = run.committed_document(run.committed(RESULT_STEP), PART_LINES, PartLines)
+            return lines.windows[-1].keys if lines.windows else 0
     return 0
 
 
