@@ -77,12 +77,13 @@ def show(location: str, console: Console) -> None:
 
 def prune(location: str, spec: JobSpec, now: dt.datetime, *, dry_run: bool) -> Iterator[str]:
     """Remove the states that are not kept any more; a sentence for each, and one for all."""
-    doomed = doomed_states(location, now, StatesLimits(parts=spec.kept_parts))
+    limits = StatesLimits(parts=spec.kept_parts)
+    doomed = doomed_states(location, now, limits)
     told = "dry run: " if dry_run else ""
     for one in doomed:
         yield f"{told}remove {one.path} ({one.size_bytes:,} bytes): {one.reason}"
     if not dry_run:
-        remove_states(location, doomed)
+        remove_states(location, doomed, now, limits)
     yield f"{told}{len(doomed):,} files of {sum(one.size_bytes for one in doomed):,} bytes in {Storage(location)}"
 
 

@@ -19,13 +19,15 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from skewless.documents.commit import CommittedFile
 from skewless.documents.job import STATE_FORM, Unit
-from skewless.documents.window import JobWindow, PartVersion, SeenFile
-from skewless.errors import SpecError
+from skewless.documents.window import JobWindow, PartVersion, SeenFile, WindowPart
+from skewless.errors import DocumentError, SpecError
+from skewless.run.directory import RunDirectory
 from skewless.spec.part import DatedPath, Part, parts_between, parts_until, resolve_path
 from skewless.spec.reading import parse_spec
 from skewless.standing.changes import RANK_END, FoundFile, rank_runs, ranks_between
 from skewless.standing.fingerprint import Fingerprint, fingerprint_of
 from skewless.standing.parts import keep_part, next_version, plan_part
+from skewless.standing.pins import pin
 from skewless.standing.retention import StatesLimits, doomed_states, held_parts, remove_states
 from skewless.standing.store import StatesStore, open_states, why_anew
 
@@ -143,7 +145,18 @@ class Nights(RuleBasedStateMachine):
             parts.append(planned)
             units += of_part
         window = JobWindow(store=str(store), fingerprint=str(self.spec), shapes={}, parts=tuple(parts))
-        self.pending.append(Pending(f"run{next(self._runs)}", pinned, window, tuple(units), store))
+        name = f"{self.root}/runs/{next(self._runs)}"
+        store.begin(Fingerprint(shapes={"spec": str(self.spec)}))
+        assert pin(window, RunDirectory(name))
+        RunDirectory(name).fs.pipe_file(f"{RunDirectory(name).root}/job.json", b"{}")
+        self.pending.append(Pending(name, pinned, window, tuple(units), store))
+
+    @rule(parts=st.integers(1, 4), fresh=st.booleans())
+    def prune(self, parts: int, fresh: bool) -> None:
+        """What no run under way needs is removed, at once or where it is a week old: then nothing is."""
+        limits = StatesLimits(parts=parts, grace=dt.timedelta(days=7 if fresh else -1))
+        now = dt.datetime.now(tz=dt.UTC)
+        remove_states(self.root, doomed_states(self.root, now, limits), now, limits)
 
     @precondition(lambda self: self.pending)
     @rule(at=st.integers(0, 99), versions=st.integers(0, 3), written=st.booleans())
@@ -157,6 +170,10 @@ class Nights(RuleBasedStateMachine):
         """A merge goes to its end: its result is that of one run over all rows as they were pinned."""
         run = self.pending.pop(at % len(self.pending))
         versions = self._merge(run, None)
+        for version in versions:
+            for file in version.states:
+                assert run.store.exists(file.path), "a prune has removed what a run under way needed"
+        RunDirectory(run.name).fs.pipe_file(f"{RunDirectory(run.name).root}/result/COMMIT.json", b"{}")
         held = sorted(one for version in versions for file in version.states for one in self.files[file.path])
         assert [row for _, _, row in held] == self._plain(run)
         assert sum(version.rows for version in versions) == len(held)
@@ -434,8 +451,8 @@ def test_a_prune_leaves_what_a_window_or_a_run_may_need(tmp_path: Path) -> None:
         "states/attempts/0-2/.x.parquet.crc",
         "states/attempts/0-2/x.parquet",
     ]
-    remove_states(str(tmp_path), doomed)
-    remove_states(str(tmp_path), doomed)
+    remove_states(str(tmp_path), doomed, NOW, limits)
+    remove_states(str(tmp_path), doomed, NOW, limits)
     assert [(one.part, one.newest, one.versions) for one in held_parts(str(tmp_path))] == [
         ("2026-11-02", 2, 1), ("2026-11-03", 2, 1)
     ]  # fmt: skip
@@ -449,7 +466,8 @@ def test_a_prune_leaves_what_a_window_or_a_run_may_need(tmp_path: Path) -> None:
 def test_states_of_another_fingerprint_go_when_nothing_was_added_to_them_for_a_month(tmp_path: Path) -> None:
     old = _store_with(tmp_path, 2, dt.timedelta(days=40), {"the key": "a"})
     new = _store_with(tmp_path, 2, dt.timedelta(days=20), {"the key": "b"})
-    remove_states(str(tmp_path), doomed_states(str(tmp_path), NOW, StatesLimits(parts=9)))
+    limits = StatesLimits(parts=9)
+    remove_states(str(tmp_path), doomed_states(str(tmp_path), NOW, limits), NOW, limits)
     assert old.parts() == ["2026-11-01", "2026-11-02"]
     assert [old.numbers(part) for part in old.parts()] == [[], []]
     assert [new.numbers(part) for part in new.parts()] == [[2], [2]]
@@ -476,3 +494,73 @@ def test_a_version_stays_while_a_run_may_have_pinned_it(tmp_path: Path) -> None:
     assert [one.path.removeprefix(f"{store.root}/") for one in doomed if "versions" in one.path] == [
         "parts/2026-11-01/versions/0001.json"
     ]
+
+
+def _of_versions(store: StatesStore) -> JobWindow:
+    """A window that takes all states of the newest version of each part."""
+    parts = []
+    for at, name in enumerate(store.parts()):
+        newest, _ = store.newest(name)
+        assert newest is not None
+        version = newest.version
+        based = WindowPart(
+            name=name, place=at, files=version.files, base=newest.number, base_rows=version.rows,
+            base_states=version.states,
+        )  # fmt: skip
+        parts.append(based)
+    return JobWindow(store=str(store), fingerprint="", shapes={}, parts=tuple(parts))
+
+
+def _begun(folder: Path, name: str) -> Path:
+    """A run that is prepared."""
+    run = folder / "runs" / name
+    run.mkdir(parents=True)
+    (run / "job.json").write_text("{}")
+    return run
+
+
+def test_a_prune_leaves_the_files_that_a_run_under_way_needs_however_old_they_are(tmp_path: Path) -> None:
+    store = _store_with(tmp_path / "states", 3, dt.timedelta(days=99))
+    location, run, limits = str(tmp_path / "states"), _begun(tmp_path, "backfill"), StatesLimits(parts=1)
+    assert pin(_of_versions(store), RunDirectory(str(run)))
+    needed = {file.path for part in _of_versions(store).parts for file in part.base_states}
+    for _ in range(2):  # also when the versions are gone, and nothing but the pin names the files
+        remove_states(location, doomed_states(location, NOW, limits), NOW, limits)
+        assert store.parts() == ["2026-11-01", "2026-11-02", "2026-11-03"]
+        assert [store.numbers(part) for part in store.parts()] == [[], [], [2]]
+        assert needed <= _state_files(store)
+    (run / "result").mkdir()
+    (run / "result" / "COMMIT.json").write_text("{}")
+    remove_states(location, doomed_states(location, NOW, limits), NOW, limits)
+    assert _state_files(store) == {"states/attempts/2-1/x.parquet", "states/attempts/2-2/x.parquet"}
+
+
+def test_a_prune_and_a_run_that_begins_beside_it_find_each_other(tmp_path: Path) -> None:
+    store, limits = _store_with(tmp_path / "states", 3, dt.timedelta(days=99)), StatesLimits(parts=1)
+    location = str(tmp_path / "states")
+    first, second = _begun(tmp_path, "first"), _begun(tmp_path, "second")
+    window, doomed = _of_versions(store), doomed_states(location, NOW, limits)
+    assert pin(window, RunDirectory(str(first)))  # after the prune has looked
+    versions = [one for one in doomed if "/versions/" in one.path]
+    remove_states(location, versions, NOW, limits)
+    assert not pin(window, RunDirectory(str(second))), "the versions are gone: it has to choose anew"
+    remove_states(location, doomed, NOW, limits)
+    assert {file.path for part in window.parts for file in part.base_states} <= _state_files(store)
+
+
+def _state_files(store: StatesStore) -> set[str]:
+    found = Path(str(store)).glob("states/attempts/*/x.parquet")
+    return {str(path.relative_to(str(store))) for path in found}
+
+
+def test_nothing_is_removed_that_a_damaged_pin_may_have_named(tmp_path: Path) -> None:
+    store = _store_with(tmp_path, 1, dt.timedelta(days=99))
+    assert any("states/" in one.path for one in doomed_states(str(tmp_path), NOW, StatesLimits(parts=1)))
+    assert pin(_of_versions(store), RunDirectory(str(_begun(tmp_path, "run"))))
+    (damaged,) = Path(store.path("pins")).iterdir()
+    damaged.write_bytes(damaged.read_bytes()[:-9])
+    limits = StatesLimits(parts=1)
+    doomed = doomed_states(str(tmp_path), NOW, limits)
+    assert [one.path.rpartition("/")[2] for one in doomed] == ["0001.json"]
+    with pytest.raises(DocumentError):
+        remove_states(str(tmp_path), doomed, NOW, limits)
