@@ -463,6 +463,18 @@ def test_a_prune_leaves_what_a_window_or_a_run_may_need(tmp_path: Path) -> None:
         assert not faults
 
 
+def test_a_prune_of_a_window_of_all_parts_removes_only_what_was_followed(tmp_path: Path) -> None:
+    store = _store_with(tmp_path, 3, dt.timedelta(days=99))
+    doomed = doomed_states(str(tmp_path), NOW, StatesLimits(parts=None))
+    assert sorted(one.path.removeprefix(f"{store.root}/") for one in doomed) == [
+        "parts/2026-11-01/versions/0001.json",
+        "parts/2026-11-02/versions/0001.json",
+        "parts/2026-11-03/versions/0001.json",
+        "states/attempts/0-1/.x.parquet.crc",
+        "states/attempts/0-1/x.parquet",
+    ]
+
+
 def test_states_of_another_fingerprint_go_when_nothing_was_added_to_them_for_a_month(tmp_path: Path) -> None:
     old = _store_with(tmp_path, 2, dt.timedelta(days=40), {"the key": "a"})
     new = _store_with(tmp_path, 2, dt.timedelta(days=20), {"the key": "b"})

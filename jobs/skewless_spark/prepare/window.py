@@ -148,8 +148,9 @@ class WindowInput:
         location = states_location(spec, root)
         store = open_states(location, fingerprint)
         parts, missing, units = list[WindowPart](), set[str](), list[Unit]()
-        for one in self._with_kept_ones(store):
-            known, faults = store.newest(one.part.name)
+        needed = self._with_kept_ones(store)
+        newest = in_threads(lambda one: store.newest(one.part.name), needed)
+        for one, (known, faults) in zip(needed, newest, strict=True):
             if not one.inner and (known is None or spec.late != "ignore"):
                 missing.add(one.part.name)
                 continue
