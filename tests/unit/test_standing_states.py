@@ -262,6 +262,29 @@ def test_a_path_that_is_no_part_is_of_none() -> None:
             DatedPath(path, "spec")
 
 
+def test_late_changes_that_are_left_out_are_counted_and_change_nothing(tmp_path: Path) -> None:
+    store = _store_with(tmp_path, 1, dt.timedelta(0))
+    files = tuple(SeenFile(path=name, size_bytes=1, version=name, ranks=(at,)) for at, name in enumerate("abc"))
+    known = store.newest("2026-11-01")[0]
+    assert known is not None
+    known = known._replace(version=known.version.model_copy(update={"files": files, "rows": 30}))
+    found = [FoundFile("a", 1, "a"), FoundFile("b", 1, "other"), FoundFile("d", 1, "d")]
+
+    def difference(seen: SeenFile, now: FoundFile) -> str:
+        return "" if seen.version == now.version else "other content"
+
+    def cut(paths: Sequence[str]) -> list[Unit]:
+        return [Unit(path=path, rows=7, size_bytes=1, counted=path != "z") for path in paths]
+
+    part = keep_part(Part(DAYS[0]), found, known, difference, cut)
+    assert (part.files, part.base_states, part.base_rows) == (files, known.version.states, 30)
+    assert (part.reused, part.added, part.replaced, part.removed) == (3, 0, 0, 0)
+    assert (part.ignored_files, part.ignored_rows) == (3, 14)
+    assert not part.changed
+    assert keep_part(Part(DAYS[0]), found, known, difference, lambda _: []).ignored_rows is None
+    assert keep_part(Part(DAYS[0]), [*found, FoundFile("z", 1, "z")], known, difference, cut).ignored_rows is None
+
+
 def test_a_late_file_is_placed_between_its_neighbours_until_there_is_no_room() -> None:
     known = [SeenFile(path="a", size_bytes=1, ranks=(256,)), SeenFile(path="z", size_bytes=1, ranks=(512,))]
     late = 0
