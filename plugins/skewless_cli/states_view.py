@@ -21,10 +21,10 @@ def location_of(spec: JobSpec, where: str, root: str) -> str:
     """The folder of the states of a job.
 
     Raises:
-        SpecError: the job has no window.
+        SpecError: the job keeps no states.
     """
-    if spec.window is None:
-        raise SpecError(where, "a job with a window, which keeps states", "one without", "add window: 7, for example")
+    if not spec.lengths:
+        raise SpecError(where, "a job that keeps states", "one without", "add window: 7, for example, or states: {}")
     from skewless_spark.prepare.window import states_location  # noqa: PLC0415  # imports Spark
 
     return states_location(spec, root)

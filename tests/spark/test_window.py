@@ -80,7 +80,7 @@ class Lake:
 
     def night(self, day: int, spec: JobSpec | None = None, *, publish: bool = False) -> RunDirectory:
         """Run the job of a day to its merged result, or to its publication."""
-        run = self.begin(spec or self.spec(), day)
+        run = self.prepared(day, spec or self.spec())
         if publish:
             run_pipeline(self.spark, run, Quiet())
         else:
@@ -88,8 +88,8 @@ class Lake:
             merge_states(self.spark, run)
         return run
 
-    def begin(self, spec: JobSpec, day: int) -> RunDirectory:
-        """A run of a day that is prepared."""
+    def prepared(self, day: int, spec: JobSpec) -> RunDirectory:
+        """A run of a day that has listed its input."""
         self._runs += 1
         run = RunDirectory(str(self.folder / "runs" / f"{self._runs:03d}"))
         prepare(run, spec, DAY + dt.timedelta(days=day), str(self.folder))
@@ -103,7 +103,7 @@ class Lake:
             if source.exists():
                 shutil.copytree(source, folder / "in" / source.name)
         spec = spec_of(folder / "in", "key", aggregates or AGGREGATES, engine="combine", **fields)
-        run = self.begin(spec, days[-1])
+        run = self.prepared(days[-1], spec)
         run_stages(self.spark, run, Quiet())
         merge_states(self.spark, run)
         return as_rows(result_of(run))
@@ -205,7 +205,7 @@ def test_two_clusters_share_a_run_that_builds_on_kept_states(lake: Lake) -> None
     for name in "acd":
         lake.put(2, name)
         lake.put(0, name, rows=60)
-    run = lake.begin(spec, 2)
+    run = lake.prepared(2, spec)
     with clusters(run, "east", "west") as both:
         assert all(one.ended_well() for one in both), [one.log.read_text() for one in both]
     merge_states(lake.spark, run)

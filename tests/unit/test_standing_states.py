@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import fnmatch
 import itertools
 import os
 from collections.abc import Sequence
@@ -21,11 +22,11 @@ from skewless.documents.job import STATE_FORM, Unit
 from skewless.documents.window import JobWindow, PartVersion, SeenFile, WindowPart
 from skewless.errors import DocumentError, SpecError
 from skewless.run.directory import RunDirectory
-from skewless.spec.part import Part, parts_until
+from skewless.spec.part import DatedPath, Part, parts_between, parts_until, resolve_path
 from skewless.spec.reading import parse_spec
 from skewless.standing.changes import RANK_END, FoundFile, rank_runs, ranks_between
 from skewless.standing.fingerprint import Fingerprint, fingerprint_of
-from skewless.standing.parts import next_version, plan_part
+from skewless.standing.parts import keep_part, next_version, plan_part
 from skewless.standing.pins import pin
 from skewless.standing.retention import StatesLimits, doomed_states, held_parts, remove_states
 from skewless.standing.store import StatesStore, open_states, why_anew
@@ -101,21 +102,27 @@ class Nights(RuleBasedStateMachine):
     def change_spec(self, spec: int) -> None:
         self.spec = spec
 
-    @rule(last=st.sampled_from(DAYS), length=st.sampled_from([1, 4]))
-    def night(self, last: dt.date, length: int) -> None:
+    @rule(last=st.sampled_from(DAYS), length=st.sampled_from([1, 4]), ignore=st.booleans())
+    def night(self, last: dt.date, length: int, ignore: bool) -> None:
         """A run from its beginning to its end."""
-        self.begin(last, length)
+        self.begin(last, length, ignore)
         self.finish(len(self.pending) - 1)
 
-    @rule(last=st.sampled_from(DAYS), length=st.sampled_from([1, 3, 4]))
-    def begin(self, last: dt.date, length: int) -> None:
-        """A run of some day lists its input: the newest one, an old one, or one that ran before."""
+    @rule(last=st.sampled_from(DAYS), length=st.sampled_from([1, 3, 4]), ignore=st.booleans())
+    def begin(self, last: dt.date, length: int, ignore: bool) -> None:
+        """A run of some day lists its input: the newest one, an old one, or one that ran before.
+
+        If it ignores late data, it pins older parts as the kept states have them.
+        """
         store = StatesStore(f"{self.root}/{self.spec}")
         pinned = {day: dict(files) for day, files in self.lake.items()}
         parts, units = [], list[Unit]()
         for part in parts_until(Part(last), length, "UTC"):
             files = pinned.get(part.date, {})
-            if not files:
+            known, faults = store.newest(part.name)
+            assert not faults
+            kept = known if ignore and part.date != last else None
+            if not files and kept is None:
                 continue
             found = [FoundFile(f"{part.name}/{name}", len(rows_of(one)), str(one)) for name, one in files.items()]
 
@@ -125,9 +132,16 @@ class Nights(RuleBasedStateMachine):
             def difference(seen: SeenFile, now: FoundFile) -> str:
                 return "" if seen.version == now.version else "other content"
 
-            known, faults = store.newest(part.name)
-            assert not faults
-            planned, of_part = plan_part(part, found, known, cut, difference, len(units))
+            if kept is not None:
+                planned, of_part = keep_part(part, found, kept, difference, cut), tuple[Unit, ...]()
+                planned = planned.model_copy(update={"units": (len(units), len(units))})
+                before = {one.path.rpartition("/")[2]: int(one.version) for one in kept.version.files}
+                changed = {name for name in {*files, *before} if files.get(name) != before.get(name)}
+                assert planned.ignored_files == len(changed)
+                assert planned.ignored_rows == sum(len(rows_of(files[name])) for name in changed if name in files)
+                pinned[part.date] = before
+            else:
+                planned, of_part = plan_part(part, found, known, cut, difference, len(units))
             parts.append(planned)
             units += of_part
         window = JobWindow(store=str(store), fingerprint=str(self.spec), shapes={}, parts=tuple(parts))
@@ -217,6 +231,37 @@ def test_the_result_is_that_of_all_rows_whatever_was_kept(sequences: int) -> Non
     )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("path", "unit"),
+    [
+        ("/lake/date={date}", "day"),
+        ("/lake/{date:%Y/%m/%d}/*.parquet", "day"),
+        ("lake/x-{date:%y%j}-?[ab].csv", "day"),
+        ("s3://lake/100%%/{date:%G-W%V}/{date:%u}", "day"),
+        ("/lake/{date}/{hour}", "hour"),
+        ("/lake/{date:%Y}/{date:%m-%d}/h{hour:%H}z", "hour"),
+    ],
+)
+def test_a_path_tells_of_which_part_it_is(path: str, unit: str) -> None:
+    dated = DatedPath(path, "spec")
+    last = Part(dt.date(2026, 10, 25), "02b" if unit == "hour" else None)  # an hour that comes twice
+    for part in parts_between(Part(dt.date(2026, 10, 24), last.hour and "23"), last, "Europe/Zurich"):
+        found = resolve_path(path, part, "spec").replace("?[ab]", "xb")
+        found = "/".join(found.split("/")[: dated.pattern.count("/") + 1])
+        assert dated.part_at(found, "Europe/Zurich") == part
+        assert fnmatch.fnmatch(found, dated.pattern)
+    assert "**" not in dated.pattern
+
+
+def test_a_path_that_is_no_part_is_of_none() -> None:
+    dated = DatedPath("/lake/{date}/{date:%Y}-{hour}", "spec")
+    for other in ("2026-02-30/2026-00", "2026-02-03/2025-00", "2026-3-04/2026-00", "2026-02-03/2026-02b", "x/y", ""):
+        assert dated.part_at(f"/lake/{other}", "Europe/Zurich") is None
+    for path in ("/lake/{date:%Y-%m}/**/{date:%d}", "/lake/{date:%G%m%d}"):
+        with pytest.raises(SpecError, match="with window: all, but got"):
+            DatedPath(path, "spec")
+
+
 def test_a_late_file_is_placed_between_its_neighbours_until_there_is_no_room() -> None:
     known = [SeenFile(path="a", size_bytes=1, ranks=(256,)), SeenFile(path="z", size_bytes=1, ranks=(512,))]
     late = 0
@@ -265,11 +310,34 @@ SPEC: dict[str, Any] = {
             {"input": {"path": "/lake/{hour}"}, "schedule": {"hour": "previous"}},
             "but got '/lake/{hour}', which is the same for 2024-01-01, hour 00 and for 2024-01-02, hour 00",
         ),
-        ({"states": {"keep": 7}}, "expected states.keep of at least the window, 28, but got 7"),
+        ({"states": {"keep": 7}}, "expected states.keep of at least the longest window, 28, but got 7"),
         ({"window": None, "late": "fail"}, "expected late only with a window, but got no window"),
-        ({"input": {"table": "lake.visits"}}, "expected input.path with a window"),
-        ({"state": "forward"}, "expected state: merge with a window, but got state: forward"),
+        ({"input": {"table": "lake.visits"}}, "expected input.path where states are kept"),
+        ({"state": "forward"}, "expected state: merge where states are kept, but got state: forward"),
         ({"output": {"path": "marts/{date}"}}, "expected states.path, as output.path differs from part to part"),
+        ({"windows": [1, 28]}, "expected either window or windows, but got both"),
+        ({"window": 0}, "field window: expected a number of parts, 1 to 1,000, or all, but got 0"),
+        ({"window": "every"}, "expected a number of parts, 1 to 1,000, or all, but got 'every'"),
+        ({"window": None, "windows": [7, 1]}, "expected windows in ascending order, each once, but got [7, 1]"),
+        ({"window": None, "windows": [7, 7]}, "expected windows in ascending order, each once, but got [7, 7]"),
+        ({"window": None, "windows": ["all"]}, "field windows.0: expected an integer, but got 'all'"),
+        (
+            {"window": None, "windows": [1, 7], "key": "Window"},
+            "got 'Window' twice: as the column that tells windows apart and as a key column",
+        ),
+        (
+            {"window": "all", "states": {"keep": 60}},
+            "expected no states.keep with window: all, which needs the states of all parts, but got 60",
+        ),
+        (
+            {"window": None, "states": {}, "input": {"path": "/lake/visits"}},
+            "the partition column in input.parts: states are kept of parts, but got the path '/lake/visits'",
+        ),
+        (
+            {"window": None, "input": {"path": "/lake/visits", "parts": "date"}},
+            "expected input.parts only with a window or with states, but got neither",
+        ),
+        ({"window": None, "states": {}, "late": "ignore"}, "expected late only with a window, but got no window"),
     ],
     ids=[
         "no parts",
@@ -282,12 +350,37 @@ SPEC: dict[str, Any] = {
         "table",
         "order",
         "output",
+        "both",
+        "none",
+        "word",
+        "descending",
+        "twice",
+        "list with all",
+        "column",
+        "keep of all",
+        "states without parts",
+        "parts for nothing",
+        "late without a window",
     ],
 )
 def test_a_window_that_cannot_be_is_one_sentence(changed: dict[str, Any], sentence: str) -> None:
     with pytest.raises(SpecError) as refused:
         parse_spec(yaml.safe_dump({**SPEC, **changed}))
     assert sentence in str(refused.value)
+
+
+def test_the_lengths_of_windows_are_said_in_one_place() -> None:
+    cases: list[tuple[dict[str, Any], tuple[int | None, ...], int | None]] = [
+        ({"window": 28}, (28,), 35),
+        ({"window": "all"}, (None,), None),
+        ({"windows": [1, 7]}, (1, 7), 14),
+        ({"states": {"keep": 3}}, (1,), 3),
+        ({}, (), 0),
+    ]
+    for given, lengths, kept in cases:
+        spec = parse_spec(yaml.safe_dump({**SPEC, "window": None, **given}))
+        assert (spec.lengths, spec.kept_parts) == (lengths, kept)
+        assert spec.result_key == (("page", "window") if "windows" in given else ("page",))
 
 
 def test_a_changed_fingerprint_says_what_changed(tmp_path: Path) -> None:

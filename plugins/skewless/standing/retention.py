@@ -36,12 +36,12 @@ class StatesLimits(Frozen):
     """What is removed of the states of a job.
 
     Attributes:
-        parts: states of so many of the newest parts are kept.
+        parts: states of so many of the newest parts are kept; None for all parts.
         grace: nothing younger is removed, nor what became superfluous in that time: somebody may be reading it.
         unused: states of a fingerprint to which nothing was added for so long are removed, if others were added to.
     """
 
-    parts: int
+    parts: int | None
     grace: dt.timedelta = dt.timedelta(days=7)
     unused: dt.timedelta = dt.timedelta(days=30)
 
@@ -113,7 +113,7 @@ def _doomed(store: StatesStore, now: dt.datetime, limits: StatesLimits, *, unuse
     for path in released:
         full = f"{store.root}/{path}"
         gone.append(Doomed(full, int(store.fs.size(full)), "no run under way needs what it names"))
-    kept_parts = set[str]() if unused else set(store.parts()[-limits.parts :])
+    kept_parts = set[str]() if unused else set(store.parts()[-limits.parts if limits.parts else 0 :])
     for part in store.parts():
         for number, why in _superfluous(store, part, now, limits, kept=part in kept_parts):
             path = version_path(part, number)
@@ -151,7 +151,7 @@ def _superfluous(
         # A version may have been chosen until the next one came.
         since = ages[at] if newest else ages[at + 1]
         why = "" if newest else f"version {numbers[at + 1]} came after it"
-        why = why if kept else f"the states of {limits.parts} newer parts, or of another fingerprint, are kept"
+        why = why if kept else f"the states of {limits.parts or 'all'} newer parts, or of another fingerprint, are kept"
         yield number, why if since > limits.grace else ""
 
 
