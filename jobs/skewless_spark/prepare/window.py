@@ -64,7 +64,7 @@ def check_window(spec: JobSpec, where: str) -> None:
 
 
 @dataclass(frozen=True)
-class _PartFiles:
+class PartFiles:
     """The files of a part now.
 
     Attributes:
@@ -76,6 +76,20 @@ class _PartFiles:
     part: Part
     location: str
     inner: dict[str, str]
+
+    def found(self) -> list[FoundFile]:
+        """The files with their identities."""
+        fs, _ = open_input(self.location)
+        identities = in_threads(lambda file: listed_identity(fs, file), self.inner.values())
+        return [
+            FoundFile(path, identity.size_bytes, identity.version)
+            for path, identity in zip(self.inner, identities, strict=True)
+        ]
+
+    def difference(self, seen: SeenFile, now: FoundFile) -> str:
+        """What tells a file from the one that states were made of; empty if it is the same."""
+        fs, _ = open_input(self.location)
+        return _difference(seen, now, lambda: content_checksum(fs, self.inner[now.path]))
 
 
 @dataclass(frozen=True)
@@ -93,7 +107,7 @@ class WindowInput:
 
     spec: JobSpec
     path: str
-    parts: tuple[_PartFiles, ...]
+    parts: tuple[PartFiles, ...]
     missing: tuple[str, ...]
     partitions: dict[str, str]
     sample: Listing
@@ -113,10 +127,7 @@ class WindowInput:
         """
         wanted = parts_until(last, spec.window or 1, spec.schedule.timezone)
         path = input_location(spec, last, root, where)
-        if spec.input.parts is None:
-            parts = list(in_threads(lambda part: _by_path(spec, part, root, where), wanted))
-        else:
-            parts = _by_column(spec.input.parts, path, wanted)
+        parts = files_of_parts(spec, wanted, root, where)
         missing = tuple(one.part.name for one in parts if not one.inner)
         if not parts[-1].inner:
             raise InputError(
@@ -170,18 +181,11 @@ class WindowInput:
         )
         return window, tuple(units)
 
-    def _changed(self, one: _PartFiles, store: StatesStore, first: int) -> tuple[WindowPart, tuple[Unit, ...]]:
+    def _changed(self, one: PartFiles, store: StatesStore, first: int) -> tuple[WindowPart, tuple[Unit, ...]]:
         known, faults = store.newest(one.part.name)
-        fs, _ = open_input(one.location)
-        identities = dict(
-            zip(one.inner, in_threads(lambda file: listed_identity(fs, file), one.inner.values()), strict=True)
+        part, units = plan_part(
+            one.part, one.found(), known, lambda paths: self._units(one, paths), one.difference, first
         )
-        found = [FoundFile(path, identity.size_bytes, identity.version) for path, identity in identities.items()]
-
-        def difference(seen: SeenFile, now: FoundFile) -> str:
-            return _difference(seen, now, lambda: content_checksum(fs, one.inner[now.path]))
-
-        part, units = plan_part(one.part, found, known, lambda paths: self._units(one, paths), difference, first)
         part = part.model_copy(update={"reasons": (*faults, *part.reasons)[:MOST_REASONS]})
         self._refuse_late(one.part, known, part)
         return part, units
@@ -194,7 +198,7 @@ class WindowInput:
                 "set late: recompute, or restore the part",
             )  # fmt: skip
 
-    def _units(self, one: _PartFiles, paths: Sequence[str]) -> tuple[Unit, ...]:
+    def _units(self, one: PartFiles, paths: Sequence[str]) -> tuple[Unit, ...]:
         """The units of some files of a part, which have the columns of all."""
         if not paths:
             return ()
@@ -220,13 +224,24 @@ def states_location(spec: JobSpec, root: str) -> str:
     return str(beside(output) / "states" / spec.name)
 
 
-def _by_path(spec: JobSpec, part: Part, root: str, where: str) -> _PartFiles:
+def files_of_parts(spec: JobSpec, parts: Sequence[Part], root: str, where: str) -> list[PartFiles]:
+    """The files of some parts of an input, part by part.
+
+    Raises:
+        InputError: the input cannot be listed, or a file is in no part.
+    """
+    if spec.input.parts is None:
+        return list(in_threads(lambda part: _by_path(spec, part, root, where), parts))
+    return _by_column(spec.input.parts, input_location(spec, parts[-1], root, where), parts)
+
+
+def _by_path(spec: JobSpec, part: Part, root: str, where: str) -> PartFiles:
     location = input_location(spec, part, root, where)
     fs, _ = open_input(location)
-    return _PartFiles(part, location, {as_written(fs, location, file): file for file in find(location, may_miss=True)})
+    return PartFiles(part, location, {as_written(fs, location, file): file for file in find(location, may_miss=True)})
 
 
-def _by_column(column: str, location: str, wanted: Sequence[Part]) -> list[_PartFiles]:
+def _by_column(column: str, location: str, wanted: Sequence[Part]) -> list[PartFiles]:
     """The files of each part of a whole input, by the values of a partition column."""
     fs, root = open_input(location)
     files, known = find(location), {part.date: dict[str, str]() for part in wanted}
@@ -242,10 +257,10 @@ def _by_column(column: str, location: str, wanted: Sequence[Part]) -> list[_Part
             ) from None
         if day in known:
             known[day][as_written(fs, location, file)] = file
-    return [_PartFiles(part, location, known[part.date]) for part in wanted]
+    return [PartFiles(part, location, known[part.date]) for part in wanted]
 
 
-def _values(one: _PartFiles) -> list[dict[str, str | None]]:
+def _values(one: PartFiles) -> list[dict[str, str | None]]:
     _, root = open_input(one.location)
     return partition_columns.values_of(list(one.inner.values()), root)
 

@@ -165,6 +165,34 @@ def parts_until(last: Part, count: int, timezone: str) -> tuple[Part, ...]:
     return tuple(found[-count:])
 
 
+def part_from_name(name: str) -> Part:
+    """The part of ``Part.name``.
+
+    >>> part_from_name("2026-10-25T02b")
+    Part(date=datetime.date(2026, 10, 25), hour='02b')
+    """
+    date, _, hour = name.partition("T")
+    return Part(dt.date.fromisoformat(date), hour or None)
+
+
+def parts_of_days(first: dt.date, last: dt.date, timezone: str, unit: PartUnit) -> tuple[Part, ...]:
+    """All parts of some days, oldest first.
+
+    >>> [part.name for part in parts_of_days(dt.date(2026, 2, 28), dt.date(2026, 3, 1), "UTC", "day")]
+    ['2026-02-28', '2026-03-01']
+
+    Args:
+        first: the first day.
+        last: the last day, inclusive.
+        timezone: see ``part_at``.
+        unit: of the job.
+    """
+    days = (first + dt.timedelta(days=number) for number in range((last - first).days + 1))
+    if unit == "day":
+        return tuple(map(Part, days))
+    return tuple(Part(day, hour) for day in days for hour in hours_of(day, timezone))
+
+
 def part_place(part: Part) -> int:
     """A number that ascends with the parts of a job: below 2**26 in every year up to 5000.
 
