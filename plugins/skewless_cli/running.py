@@ -6,6 +6,7 @@ import datetime as dt
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 from rich.console import Console
@@ -18,6 +19,7 @@ from skewless.run.step_times import timed
 from skewless.spec.input import States
 from skewless.spec.part import Part
 from skewless.spec.spec import JobSpec
+from skewless.standing.borrowing import borrow_states
 from skewless_cli.progress import RunProgress
 from skewless_cli.restate_view import RestateView
 from skewless_spark.entries.clusters import Cluster, parse_clusters, run_shared_stages
@@ -25,6 +27,7 @@ from skewless_spark.entries.pipeline import Silent, finish_run, run_pipeline, ru
 from skewless_spark.prepare.freezing import check_spec, freeze, needs_session
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.prepare.restating import find_stale, restating_spec, what_is_read
+from skewless_spark.prepare.window import states_location
 from skewless_spark.result.merge import merge_states
 from skewless_spark.result.publishing import publish_now
 from skewless_spark.result.verification import Differences, differences, require_same_input
@@ -192,10 +195,14 @@ def verify_job(spec: JobSpec, where: str, part: Part, folder: str, root: str, ma
     if spec.window is None:
         raise SpecError(where, "a job with a window, which keeps states", "one without", "add window: 7, for example")
     kept, whole = RunDirectory(f"{folder}/kept"), RunDirectory(f"{folder}/whole")
-    # The states of the second run are in a store of its own, which is empty.
-    alone = spec.model_copy(update={"states": States(path=f"{folder}/states")})
+    # Neither run adds to the states of the job. Those of the second run are in a store of its own, which is empty.
+    borrow_states(states_location(spec, root), Path(folder, "borrowed", spec.name))
+    borrowing, alone = (
+        spec.model_copy(update={"states": States(path=f"{folder}/{name}"), "verify": None})
+        for name in ("borrowed", "states")
+    )
     with _session(f"verify {spec.name}", master) as spark:
-        for run, of_run in ((kept, spec), (whole, alone)):
+        for run, of_run in ((kept, borrowing), (whole, alone)):
             prepare(run, of_run, part.date, root, where, hour=part.hour)
         require_same_input(kept.job(), whole.job())
         for run in (kept, whole):

@@ -83,6 +83,8 @@ class WindowPart(Frozen):
         replaced: how many have other content.
         removed: how many are gone.
         reasons: what changed, in words; the first ``MOST_REASONS``.
+        late_rows: rows of files that came or were replaced since its states were made, before a map; None where nobody
+            has counted the rows of files.
     """
 
     name: str
@@ -99,6 +101,7 @@ class WindowPart(Frozen):
     replaced: Count = 0
     removed: Count = 0
     reasons: tuple[str, ...] = Field(default=(), max_length=MOST_REASONS)
+    late_rows: Count | None = 0
 
     @property
     def changed(self) -> bool:
