@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -106,22 +106,37 @@ def _ledger(run: RunDirectory, console: Console) -> None:
     window = run.job().window
     if window is not None:
         changed = ", ".join(f"{count:,} {name}" for name, count in window.counts().items())
-        missing = f"; without files: {', '.join(window.missing)}" if window.missing else ""
-        console.print(
+        missing = f"; without files: {some(window.missing)}" if window.missing else ""
+        _line(
+            console,
             f"window: {len(window.parts):,} parts; files: {changed}; {run_summary.rows_read(run):,} rows read, "
             f"{ledger.unchanged_rows:,} rows in kept states{missing}",
-            highlight=False, markup=False, soft_wrap=True,
-        )  # fmt: skip
+        )
+        for line in ledger.windows if len(ledger.windows) > 1 else ():
+            _line(console, f"  window {line.name}: {line.rows:,} rows, {line.keys:,} keys")
+        if window.ignored_files:
+            rows = "an unknown number of" if window.ignored_rows is None else f"{window.ignored_rows:,}"
+            _line(console, f"late: {window.ignored_files:,} files with {rows} rows were left out (late: ignore)")
         if window.begins:
-            console.print(window.begins, highlight=False, markup=False, soft_wrap=True)
+            _line(console, window.begins)
         for part in window.parts:
             for reason in part.reasons if part.before_rows else ():
-                console.print(f"  {part.name}: {reason}", highlight=False, markup=False, soft_wrap=True)
+                _line(console, f"  {part.name}: {reason}{', and left out' if part.ignored_files else ''}")
     console.print(
         f"ledger: {ledger.input_rows:,} rows in the input, {processed:,} processed, "
         f"{ledger.state_rows:,} in the states: {escape(verdict)}",
         highlight=False, soft_wrap=True,
     )  # fmt: skip
+
+
+def some(names: Sequence[str]) -> str:
+    """The first five of some names, and how many there are beside them."""
+    more = f" and {len(names) - 5:,} more" if len(names) > 5 else ""
+    return f"{', '.join(names[:5])}{more}"
+
+
+def _line(console: Console, text: str) -> None:
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def _quality(run: RunDirectory, console: Console) -> None:

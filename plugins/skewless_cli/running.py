@@ -189,16 +189,16 @@ def verify_job(spec: JobSpec, where: str, part: Part, folder: str, root: str, ma
         master: the Spark master.
 
     Raises:
-        SpecError: the job has no window.
+        SpecError: the job keeps no states.
         InputError: the input changed between the two runs.
     """
-    if spec.window is None:
-        raise SpecError(where, "a job with a window, which keeps states", "one without", "add window: 7, for example")
+    if not spec.lengths:
+        raise SpecError(where, "a job that keeps states", "one without", "add window: 7, for example, or states: {}")
     kept, whole = RunDirectory(f"{folder}/kept"), RunDirectory(f"{folder}/whole")
     # Neither run adds to the states of the job. Those of the second run are in a store of its own, which is empty.
     borrow_states(states_location(spec, root), Path(folder, "borrowed", spec.name))
     borrowing, alone = (
-        spec.model_copy(update={"states": States(path=f"{folder}/{name}"), "verify": None})
+        spec.model_copy(update={"states": States(path=f"{folder}/{name}"), "verify": None, "late": "recompute"})
         for name in ("borrowed", "states")
     )
     with _session(f"verify {spec.name}", master) as spark:

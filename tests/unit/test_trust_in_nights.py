@@ -18,7 +18,7 @@ from skewless.aggregates.shipped.streaming_histogram import STREAMING_HISTOGRAM,
 from skewless.documents.ledger import PartLine
 from skewless.documents.window import JobWindow, PartVersion, SeenFile, WindowPart
 from skewless.errors import SpecError
-from skewless.spec.part import Part, parts_of_days
+from skewless.spec.part import Part
 from skewless.spec.reading import parse_spec
 from skewless.standing.borrowing import borrow_states
 from skewless.standing.changes import FoundFile
@@ -114,11 +114,6 @@ def test_a_result_is_stale_if_a_part_of_its_window_is_not_as_it_was() -> None:
     }
 
 
-def test_the_parts_of_days_of_an_hourly_job_are_all_of_their_hours() -> None:
-    night = dt.date(2026, 10, 25)
-    assert len(parts_of_days(night, night + dt.timedelta(days=1), "Europe/Zurich", "hour")) == 25 + 24
-
-
 def test_borrowed_states_can_be_added_to_without_adding_to_those_that_are_kept(tmp_path: Path) -> None:
     kept = StatesStore(str(tmp_path / "kept" / "f"))
     data = tmp_path / "kept" / "f" / "states" / "x.parquet"
@@ -165,5 +160,5 @@ def test_sketches_of_the_same_rows_agree_and_sketches_of_others_do_not(aggregate
 
 def test_verify_needs_a_window() -> None:
     text = "name: a\ninput: {path: x}\nkey: k\naggregates: {n: count}\noutput: {path: y}\nverify: {keys: 10}\n"
-    with pytest.raises(SpecError, match="verify only with a window"):
+    with pytest.raises(SpecError, match="verify only with a window or with states"):
         parse_spec(text)

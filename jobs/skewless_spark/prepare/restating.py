@@ -13,7 +13,7 @@ from skewless.documents.job import Job
 from skewless.errors import SkewlessError, SpecError
 from skewless.run.directory import RunDirectory
 from skewless.run.publication import VersionManifest, identity_of, manifest_of
-from skewless.spec.part import Part, part_from_name, parts_of_days
+from skewless.spec.part import Part, hours_of, parts_between
 from skewless.spec.spec import JobSpec
 from skewless.standing.restating import Listed, PartReading, changed_parts, covered_parts, readings
 from skewless_spark.prepare.freezing import freeze
@@ -64,10 +64,10 @@ def restating_spec(spec: JobSpec, where: str) -> JobSpec:
     """The spec by which days are computed again: what came late counts, whatever the spec says of nights.
 
     Raises:
-        SpecError: the job has no window.
+        SpecError: the job keeps no states.
     """
-    if spec.window is None:
-        raise SpecError(where, "a job with a window, which keeps states", "one without", "add window: 7, for example")
+    if not spec.lengths:
+        raise SpecError(where, "a job that keeps states", "one without", "add window: 7, for example, or states: {}")
     return spec.model_copy(update={"late": "recompute"})
 
 
@@ -86,12 +86,14 @@ def find_stale(
     Raises:
         InputError: the input cannot be listed.
     """
-    parts = parts_of_days(*days, spec.schedule.timezone, spec.schedule.unit)
-    found = [one for part in parts if (one := _published(spec, part, root, where, runs)) is not None]
-    names = sorted({name for one in found if one.job and one.job.window for name in covered_parts(one.job.window)})
+    found = [one for part in _parts(spec, *days) if (one := _published(spec, part, root, where, runs)) is not None]
+    wanted = sorted(
+        {Part.named(name) for one in found if one.job and one.job.window for name in covered_parts(one.job.window)}
+    )
+    everything = None if spec.lengths[-1] is None else wanted
     listed = {
         files.part.name: Listed(files.found(), files.difference)
-        for files in (files_of_parts(spec, [part_from_name(name) for name in names], root, where) if names else ())
+        for files in (files_of_parts(spec, wanted[-1], everything, root, where) if wanted else ())
     }
     stale, without = [], []
     for one in found:
@@ -123,6 +125,14 @@ def what_is_read(
     return found
 
 
+def _parts(spec: JobSpec, first: dt.date, last: dt.date) -> tuple[Part, ...]:
+    """All parts of some days."""
+    if spec.schedule.unit == "day":
+        return parts_between(Part(first), Part(last), spec.schedule.timezone)
+    begin, end = (hours_of(day, spec.schedule.timezone) for day in (first, last))
+    return parts_between(Part(first, begin[0]), Part(last, end[-1]), spec.schedule.timezone)
+
+
 def _published(spec: JobSpec, part: Part, root: str, where: str, runs: str | None) -> _Published | None:
     manifest = manifest_of(Path(output_location(spec, part, root, where)) / part.folder)
     if manifest is None:
@@ -147,6 +157,6 @@ def _run_name(
     spec: JobSpec, one: _Published, reasons: Mapping[str, tuple[str, ...]], listed: Mapping[str, Listed]
 ) -> str:
     covered = covered_parts(one.job.window) if one.job and one.job.window else []
-    now = {name: [list(file) for file in sorted(listed[name].files)] for name in covered}
-    text = json.dumps([one.version, spec.digest(), sorted(reasons), now])
+    now = {name: [list(file) for file in sorted(listed[name].files)] for name in {*covered, *reasons} & listed.keys()}
+    text = json.dumps([one.version, spec.digest(), sorted(reasons), sorted(now.items())])
     return f"restate__{one.part.name}__{hashlib.sha256(text.encode()).hexdigest()[:12]}"

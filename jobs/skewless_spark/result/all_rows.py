@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from skewless.documents.job import Job, Unit
+from skewless.documents.window import JobWindow
 from skewless_spark.result.merge import evaluated_rows
+from skewless_spark.result.window_merge import of_window
 from skewless_spark.sources import read_units
 from skewless_spark.sources.identity import require_unchanged
 from skewless_spark.sources.partition_columns import values_of_folders
@@ -37,7 +41,7 @@ def sampled(columns: JobColumns, wanted: int, keys: int) -> Column | None:
 
 
 def results_of_all_rows(spark: SparkSession, job: Job, chosen: Column | None) -> DataFrame:
-    """The results of some keys, computed from all rows of the window by one pass of plain Spark.
+    """The results of some keys, computed from all rows of each window by one pass of plain Spark.
 
     Args:
         spark: the session.
@@ -50,22 +54,30 @@ def results_of_all_rows(spark: SparkSession, job: Job, chosen: Column | None) ->
     Raises:
         InputError: a file has changed since the run was prepared.
     """
-    whole = job_of_all_rows(job)
-    ordinals = range(len(whole.units))
-    require_unchanged(whole, ordinals)
-    columns = JobColumns.of(whole)
-    rows = read_units(spark, whole, ordinals, columns.inputs)
-    rows = rows if chosen is None else rows.where(chosen)
-    # The partitions of a result, each of which has all rows of its keys, in the order of the input.
-    placed = rows.repartition(job.spec.output.files, *columns.keys).sortWithinPartitions(
-        *columns.keys, *columns.origins
-    )
-    return evaluated_rows(placed, columns)
+    window: JobWindow = job.window  # type: ignore[assignment]
+    found = []
+    for span in window.spans:
+        whole = job_of_all_rows(job, span.first)
+        ordinals = range(len(whole.units))
+        require_unchanged(whole, ordinals)
+        columns = JobColumns.of(whole)
+        rows = read_units(spark, whole, ordinals, columns.inputs)
+        rows = rows if chosen is None else rows.where(chosen)
+        # Each partition has all rows of its keys, in the order of the input.
+        placed = rows.repartition(job.spec.output.files, *columns.keys)
+        results = evaluated_rows(placed.sortWithinPartitions(*columns.keys, *columns.origins), columns)
+        found.append(of_window(JobColumns.of(job), results, span.length))
+    return reduce(DataFrame.unionAll, found)
 
 
-def job_of_all_rows(job: Job) -> Job:
-    """A job without a window, over all files of a window in their order."""
-    parts = job.window.parts if job.window else ()
+def job_of_all_rows(job: Job, first: int) -> Job:
+    """A job without a window, over all files of a window in their order.
+
+    Args:
+        job: with a window.
+        first: the position of the oldest part in it.
+    """
+    parts = job.window.parts[first:] if job.window else ()
     names = list(job.source.partition_columns)
     files = [(file, values_of_folders(file.path)) for part in parts for file in part.files]
     units = tuple(
@@ -75,5 +87,5 @@ def job_of_all_rows(job: Job) -> Job:
         )
         for file, of_file in files
     )  # fmt: skip
-    spec = job.spec.model_copy(update={"window": None, "states": None})
+    spec = job.spec.model_copy(update={"window": None, "windows": None, "states": None})
     return job.model_copy(update={"spec": spec, "units": units, "waves": (), "window": None})

@@ -98,7 +98,7 @@ def compared(result: DataFrame, other: DataFrame, columns: JobColumns) -> Differ
         other: of ``skewless_spark.result.merge.evaluated_rows``.
         columns: of the job.
     """
-    keys = columns.keys
+    keys = columns.result_keys
     ours, theirs = result.withColumn("there", F.lit(1)).alias("a"), other.withColumn("there", F.lit(1)).alias("b")
     same_key = reduce(Column.__and__, (F.col(f"a.{key}").eqNullSafe(F.col(f"b.{key}")) for key in keys))
     both = ours.join(theirs, same_key, "full")

@@ -85,6 +85,9 @@ class WindowPart(Frozen):
         reasons: what changed, in words; the first ``MOST_REASONS``.
         late_rows: rows of files that came or were replaced since its states were made, before a map; None where nobody
             has counted the rows of files.
+        ignored_files: with ``late: ignore``, how many files were added, have other content or are gone, and were left
+            as the kept states have them. Such files are not among those that were added, replaced or removed.
+        ignored_rows: rows of those of them that are there; None if that is not known without reading them.
     """
 
     name: str
@@ -102,11 +105,30 @@ class WindowPart(Frozen):
     removed: Count = 0
     reasons: tuple[str, ...] = Field(default=(), max_length=MOST_REASONS)
     late_rows: Count | None = 0
+    ignored_files: Count = 0
+    ignored_rows: Count | None = 0
 
     @property
     def changed(self) -> bool:
         """Whether its states are made or added to tonight."""
         return self.units[1] > self.units[0] or (self.base is None and bool(self.files))
+
+
+class WindowSpan(Frozen):
+    """One window of a result.
+
+    Attributes:
+        length: how many parts it may cover, the run's own the last; None for all.
+        first: the position in ``JobWindow.parts`` of the oldest part in it that has files.
+    """
+
+    length: int | None = Field(default=None, ge=1)
+    first: Count = 0
+
+    @property
+    def name(self) -> str:
+        """Its length, or ``all``."""
+        return "all" if self.length is None else str(self.length)
 
 
 class JobWindow(Frozen):
@@ -118,6 +140,8 @@ class JobWindow(Frozen):
         shapes: what that is, see ``skewless.standing.fingerprint.Fingerprint``.
         parts: those that have files, oldest first. Units are numbered in their order.
         missing: the names of the others.
+        windows: those of the result, the longest one last; each ends with the newest part. Documents of earlier
+            releases have none: see ``spans``.
         begins: why there were no states of this fingerprint before, in words; empty if there were.
     """
 
@@ -126,6 +150,7 @@ class JobWindow(Frozen):
     shapes: dict[str, str]
     parts: tuple[WindowPart, ...]
     missing: tuple[str, ...] = ()
+    windows: tuple[WindowSpan, ...] = ()
     begins: str = ""
 
     @model_validator(mode="after")
@@ -136,7 +161,15 @@ class JobWindow(Frozen):
             if first != end or last < first or len(part.ranks) != last - first:
                 raise unmet("parts whose units follow each other, each with its rank", part.name[:80])
             end = last
+        firsts = [one.first for one in self.windows]
+        if firsts and (firsts != sorted(firsts, reverse=True) or firsts[-1] != 0):
+            raise unmet("windows of which each is an end of the next, and the last has all parts", str(firsts)[:80])
         return self
+
+    @property
+    def spans(self) -> tuple[WindowSpan, ...]:
+        """The windows of the result; one of all parts in a document of an earlier release."""
+        return self.windows or (WindowSpan(),)
 
     @property
     def reduced(self) -> list[int]:
@@ -147,6 +180,17 @@ class JobWindow(Frozen):
     def unchanged_rows(self) -> int:
         """The rows of the result that were not read tonight: their states are kept ones."""
         return sum(part.base_rows for part in self.parts)
+
+    @property
+    def ignored_files(self) -> int:
+        """How many late files were left out, see ``WindowPart.ignored_files``."""
+        return sum(part.ignored_files for part in self.parts)
+
+    @property
+    def ignored_rows(self) -> int | None:
+        """The rows of late files that were left out; None if that is not known of all."""
+        rows = [part.ignored_rows for part in self.parts]
+        return None if None in rows else sum(one or 0 for one in rows)
 
     def counts(self) -> dict[str, int]:
         """How many files of the window were reused, added, replaced and removed."""

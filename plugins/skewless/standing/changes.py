@@ -27,7 +27,7 @@ class ChangeSet(NamedTuple):
         replaced: how many have other content.
         removed: how many are gone.
         reasons: in words.
-        late: the paths of files that came or were replaced since the states were made.
+        late: the paths of the files that were added or have other content, in order.
     """
 
     reused: tuple[SeenFile, ...]
@@ -37,7 +37,7 @@ class ChangeSet(NamedTuple):
     replaced: int
     removed: int
     reasons: tuple[str, ...]
-    late: frozenset[str] = frozenset()
+    late: tuple[str, ...] = ()
 
 
 #: Says what tells a file from the one that the states know; empty if it is the same.
@@ -78,7 +78,7 @@ def change_set(found: Sequence[FoundFile], known: PartVersion | None, difference
         replaced=len(replaced),
         removed=len(removed),
         reasons=tuple(told[:MOST_REASONS]),
-        late=frozenset([*added, *replaced]),
+        late=tuple(one.path for one in present if one.path not in before or one.path in replaced),
     )
 
 

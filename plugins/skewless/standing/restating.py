@@ -22,6 +22,9 @@ class Listed(NamedTuple):
     difference: Difference
 
 
+_GONE = Listed((), lambda _, __: "")
+
+
 def covered_parts(window: JobWindow) -> list[str]:
     """The names of all parts that a window covers, with files and without."""
     return sorted([*window.missing, *(part.name for part in window.parts)])
@@ -32,16 +35,20 @@ def changed_parts(window: JobWindow, now: Mapping[str, Listed]) -> dict[str, tup
 
     Args:
         window: of the run that made the result.
-        now: each part that ``covered_parts`` names.
+        now: all parts that have files now, by name.
     """
     changed = {}
     for part in window.parts:
         was = PartVersion(
             part=part.name, fingerprint=window.fingerprint, run="", files=part.files, rows=0, states=()
         )  # fmt: skip
-        changed[part.name] = change_set(now[part.name].files, was, now[part.name].difference).reasons
-    for name in window.missing:
-        came = sorted(now[name].files)
+        listed = now.get(part.name, _GONE)
+        changed[part.name] = change_set(listed.files, was, listed.difference).reasons
+    # Of all parts, those that nobody knew of count, too.
+    covers_all = window.windows and window.windows[-1].length is None
+    older = [name for name in now if name < window.parts[-1].name] if covers_all else []
+    for name in {*window.missing, *older} - changed.keys():
+        came = sorted(now.get(name, _GONE).files)
         changed[name] = (f"{came[0].path} came, the first of {len(came):,} files",) if came else ()
     return {name: changed[name] for name in sorted(changed) if changed[name]}
 

@@ -15,8 +15,8 @@ from skewless_airflow.operators.find_stale import FIRST, LAST, FindStaleOperator
 
 
 def restates(spec: JobSpec) -> bool:
-    """Whether a job has such a DAG: it has a window, and its runs compute anew what came late."""
-    return spec.window is not None and spec.late == "recompute"
+    """Whether a job has such a DAG: it keeps states, and its runs compute anew what came late."""
+    return bool(spec.lengths) and spec.late == "recompute"
 
 
 def restating_id(spec: JobSpec) -> str:

@@ -48,6 +48,9 @@ class WindowView:
         begins: why there were no kept states before; empty if there were.
         changes: how many files were reused, added, replaced and removed.
         kept_rows: rows of the result that the run has not read.
+        ignored_files: how many late files were left out.
+        ignored_rows: their rows; None if that is not known.
+        windows: with several windows, the name of each, and its rows and keys; none until the result is merged.
     """
 
     parts: tuple[PartView, ...]
@@ -55,6 +58,9 @@ class WindowView:
     begins: str
     changes: dict[str, int]
     kept_rows: int
+    ignored_files: int
+    ignored_rows: int | None
+    windows: tuple[tuple[str, int, int], ...]
 
 
 def read_window(run: RunDirectory) -> WindowView | None:
@@ -64,12 +70,16 @@ def read_window(run: RunDirectory) -> WindowView | None:
         return None
     merged = stamp(run, f"{RESULT_STEP}/COMMIT.json") is not None
     lines = {line.part: line for line in run.part_lines()} if merged else {}
+    of_windows = run.window_lines() if merged else ()
     return WindowView(
         parts=tuple(_part(part, lines.get(part.name)) for part in window.parts),
         missing=window.missing,
         begins=window.begins,
         changes=window.counts(),
         kept_rows=window.unchanged_rows,
+        ignored_files=window.ignored_files,
+        ignored_rows=window.ignored_rows,
+        windows=tuple((one.name, one.rows, one.keys) for one in of_windows) if len(of_windows) > 1 else (),
     )
 
 
@@ -88,6 +98,8 @@ def _part(part: WindowPart, line: PartLine | None) -> PartView:
 
 
 def _words(part: WindowPart) -> str:
+    if part.ignored_files:
+        return "reused, late files left out"
     if not part.changed:
         return "reused"
     if part.base is not None:
