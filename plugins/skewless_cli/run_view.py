@@ -166,7 +166,8 @@ def _measured(window: WindowQuality) -> Iterator[str]:
             f"median {volume.median:,.0f}, usual from {volume.low:,.0f} to {volume.high:,.0f}"
         )
     for late in window.late:
-        yield f"{late.rows:,} rows of {late.part} came late, by {late.delay:,} {'part' if late.delay == 1 else 'parts'}"
+        parts = f"{late.delay:,} {'part' if late.delay == 1 else 'parts'}"
+        yield f"{late.rows:,} rows of {late.part} came late, by {parts}{', and were left out' if late.ignored else ''}"
 
 
 def _fate(record: Publication | None) -> str:

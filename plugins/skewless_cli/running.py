@@ -78,7 +78,7 @@ def run_job(
         clusters: those that share the stages, if any.
         console: shows how far the run is.
     """
-    name = f"skewless {spec.name}"
+    name, own = f"skewless {spec.name}", SparkSession.getActiveSession() is None
     with spark_step(run, "prepare"):
         if needs_session(spec):
             with timed("start or find the session"):
@@ -101,7 +101,8 @@ def run_job(
             progress.follow(spark)
             (finish_run if clusters else run_pipeline)(spark, run, progress)
         finally:
-            spark.stop()
+            if own:  # a process that had a session before keeps it
+                spark.stop()
 
 
 def share_run(run: RunDirectory, stage: int | None, cluster: str) -> None:
@@ -150,7 +151,9 @@ def restate_job(
         view.found(found, {})
         return
     with (
-        nullcontext() if view.dry_run and not needs_session(spec) else _session(f"restate {spec.name}", master) as spark
+        nullcontext()
+        if view.dry_run and not needs_session(spec)
+        else _session(f"skewless restate {spec.name}", master) as spark
     ):
         view.found(found, what_is_read(spec, found.stale, root, where))
         if spark is None or view.dry_run:
@@ -169,7 +172,7 @@ def restate_job(
 def _session(name: str, master: str | None) -> Iterator[SparkSession]:
     """A session that is stopped at the end, unless this process had it before."""
     before = SparkSession.getActiveSession()
-    spark = build_session(f"skewless {name}", master)
+    spark = build_session(name, master)
     try:
         yield spark
     finally:
@@ -201,7 +204,7 @@ def verify_job(spec: JobSpec, where: str, part: Part, folder: str, root: str, ma
         spec.model_copy(update={"states": States(path=f"{folder}/{name}"), "verify": None, "late": "recompute"})
         for name in ("borrowed", "states")
     )
-    with _session(f"verify {spec.name}", master) as spark:
+    with _session(f"skewless verify {spec.name}", master) as spark:
         for run, of_run in ((kept, borrowing), (whole, alone)):
             prepare(run, of_run, part.date, root, where, hour=part.hour)
         require_same_input(kept.job(), whole.job())

@@ -53,6 +53,8 @@ def test_rows_are_late_by_as_many_parts_as_lie_between_and_uncounted_ones_are_no
         _part(17, late_rows=5), _part(18, late_rows=None), _part(19), _part(20, late_rows=9), missing=("2026-11-16",)
     )
     assert [(late.part, late.delay, late.rows) for late in late_rows(window)] == [("2026-11-17", 3, 5)]
+    left_out = _window(_part(19).model_copy(update={"ignored_files": 1, "ignored_rows": 4}), _part(20))
+    assert [(late.rows, late.ignored) for late in late_rows(left_out)] == [(4, True)]
 
 
 def test_the_band_of_a_weekday_is_not_moved_by_one_odd_day() -> None:

@@ -79,11 +79,13 @@ class LateRows(Frozen):
         part: the older part.
         delay: how many parts it lies before the run's own one.
         rows: of these files, before a map.
+        ignored: whether they were left out, as the spec has ``late: ignore``.
     """
 
     part: str
     delay: int = Field(ge=1)
     rows: Count
+    ignored: bool = False
 
 
 class WindowQuality(Frozen):

@@ -94,5 +94,7 @@ def late_rows(window: JobWindow) -> Iterator[LateRows]:
     """Rows that came late in older parts, where they were counted."""
     names = covered_parts(window)
     for part in window.parts[:-1]:
-        if part.late_rows:
-            yield LateRows(part=part.name, delay=len(names) - 1 - names.index(part.name), rows=part.late_rows)
+        delay = len(names) - 1 - names.index(part.name)
+        for rows, ignored in ((part.late_rows, False), (part.ignored_rows, True)):
+            if rows:
+                yield LateRows(part=part.name, delay=delay, rows=rows, ignored=ignored)
