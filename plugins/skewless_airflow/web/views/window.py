@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from skewless.documents.ledger import PartLine
-from skewless.documents.window import WindowPart
+from skewless.documents.window import JobWindow, WindowPart
 from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless_airflow.web.run_folders import stamp
 from skewless_airflow.web.views.job import whole_job
+from skewless_airflow.web.views.stage import StageView
+
+#: What a run does about a part.
+REUSED, ADDED, RESTATED, NEW = "reused", "added to", "reduced anew", "new"
+#: Fewer rows tell what it costs to start tasks, and not what a row costs.
+_ENOUGH_ROWS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -25,6 +32,7 @@ class PartView:
         new_rows: rows that were reduced; None until the result is merged.
         taken_out_rows: rows of earlier states that are not in the result any more; None until then.
         reasons: what changed, in words.
+        delay: how many parts it is before the run's own.
     """
 
     name: str
@@ -36,6 +44,12 @@ class PartView:
     new_rows: int | None
     taken_out_rows: int | None
     reasons: tuple[str, ...]
+    delay: int = 0
+
+    @property
+    def late(self) -> bool:
+        """Whether an older part has changed after states of it were made."""
+        return self.delay > 0 and self.words in {ADDED, RESTATED}
 
 
 @dataclass(frozen=True)
@@ -48,6 +62,9 @@ class WindowView:
         begins: why there were no kept states before; empty if there were.
         changes: how many files were reused, added, replaced and removed.
         kept_rows: rows of the result that the run has not read.
+        new_rows: rows that it has reduced; None until the result is merged.
+        late_rows: those of them that were added to older parts; None until then.
+        restated_rows: those of older parts that were reduced anew; None until then.
     """
 
     parts: tuple[PartView, ...]
@@ -55,6 +72,14 @@ class WindowView:
     begins: str
     changes: dict[str, int]
     kept_rows: int
+    new_rows: int | None = None
+    late_rows: int | None = None
+    restated_rows: int | None = None
+
+    @property
+    def changed(self) -> tuple[PartView, ...]:
+        """The parts of which something was read, newest first."""
+        return tuple(part for part in reversed(self.parts) if part.words != REUSED)
 
 
 def read_window(run: RunDirectory) -> WindowView | None:
@@ -64,16 +89,57 @@ def read_window(run: RunDirectory) -> WindowView | None:
         return None
     merged = stamp(run, f"{RESULT_STEP}/COMMIT.json") is not None
     lines = {line.part: line for line in run.part_lines()} if merged else {}
+    delays = _delays(window)
+    parts = tuple(_part(part, lines.get(part.name), delays[part.name]) for part in window.parts)
     return WindowView(
-        parts=tuple(_part(part, lines.get(part.name)) for part in window.parts),
+        parts=parts,
         missing=window.missing,
         begins=window.begins,
         changes=window.counts(),
         kept_rows=window.unchanged_rows,
+        new_rows=_rows(parts) if merged else None,
+        late_rows=_rows([one for one in parts if one.late and one.words == ADDED]) if merged else None,
+        restated_rows=_rows([one for one in parts if one.late and one.words == RESTATED]) if merged else None,
     )
 
 
-def _part(part: WindowPart, line: PartLine | None) -> PartView:
+@dataclass(frozen=True)
+class Saving:
+    """What the rows that were not read would have taken, at tonight's pace.
+
+    Attributes:
+        seconds: at most, as the pace has what a stage costs beside its rows, and merging states is not deducted.
+        rows: that tonight's pace is measured on.
+        spark_seconds: of the stages that reduced them.
+    """
+
+    seconds: float
+    rows: int
+    spark_seconds: float
+
+
+def saving(window: WindowView, stages: Sequence[StageView]) -> Saving | None:
+    """An estimate of what reuse has saved; None where tonight's rows are too few to tell what a row costs."""
+    rows, seconds = sum(stage.processed for stage in stages), sum(stage.seconds for stage in stages)
+    if rows < _ENOUGH_ROWS or window.new_rows is None:
+        return None
+    return Saving(window.kept_rows * seconds / rows, rows, seconds)
+
+
+def _delays(window: JobWindow) -> dict[str, int]:
+    """How many parts each part is before the newest. Names sort as their parts do."""
+    names = sorted([*(part.name for part in window.parts), *window.missing])
+    if all(part.name[10:] == "" for part in window.parts):  # days, whose places are their numbers
+        newest = window.parts[-1].place
+        return {part.name: newest - part.place for part in window.parts}
+    return {name: len(names) - 1 - at for at, name in enumerate(names)}
+
+
+def _rows(parts: Sequence[PartView]) -> int:
+    return sum(part.new_rows or 0 for part in parts)
+
+
+def _part(part: WindowPart, line: PartLine | None, delay: int) -> PartView:
     return PartView(
         name=part.name,
         words=_words(part),
@@ -84,12 +150,13 @@ def _part(part: WindowPart, line: PartLine | None) -> PartView:
         new_rows=line.new_rows if line else None,
         taken_out_rows=line.taken_out_rows if line else None,
         reasons=part.reasons if part.before_rows else (),
+        delay=delay,
     )
 
 
 def _words(part: WindowPart) -> str:
     if not part.changed:
-        return "reused"
+        return REUSED
     if part.base is not None:
-        return "added to"
-    return "reduced anew" if part.before_rows else "new"
+        return ADDED
+    return RESTATED if part.before_rows else NEW
