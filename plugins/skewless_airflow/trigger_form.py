@@ -23,9 +23,12 @@ DATE, HOUR = "date", "hour"
 #: Sections of the form, in order, with the fields in each.
 _SECTIONS = {
     "Run": (DATE, HOUR, "mode"),
+    "Window": ("late", "missing"),
     "Routing": ("policy", "threshold", "reducers", "waves", "budget"),
     "Spark": ("driver_memory", "executor_memory", "executor_cores", "cores"),
 }
+#: Fields that only a job with a window has.
+_OF_WINDOW = _SECTIONS["Window"]
 #: No code in backticks: Airflow's form draws padding around it that covers the lines above and below.
 _MORE = {
     "mode": "*run* routes by the policy's decisions. *observe* makes and reports them, but routes as policy *static* "
@@ -34,7 +37,13 @@ _MORE = {
     "*What if* and by the command *skewless replay*.",
     "waves": "A list of numbers, at most as many as the spec has: the DAG has one stage for each of those.",
 }
-_TITLES = {"budget": "Budget (times the fair share)", "threshold": "Threshold (tau)", "cores": "Cores in all"}
+_TITLES = {
+    "budget": "Budget (times the fair share)",
+    "threshold": "Threshold (tau)",
+    "cores": "Cores in all",
+    "late": "Late files",
+    "missing": "Parts without files",
+}
 
 
 class Choice(NamedTuple):
@@ -55,6 +64,8 @@ def form_params(spec: JobSpec) -> dict[str, Param]:
     fields: dict[str, Param] = {}
     for section, names in _SECTIONS.items():
         for name in names:
+            if name in _OF_WINDOW and spec.window is None:
+                continue
             if name == DATE:
                 fields[name] = _date(section, spec.schedule)
             elif name != HOUR:

@@ -83,7 +83,8 @@ def as_object(run: RunDirectory) -> dict[str, Any]:
     """The object of ``skewless run --json``."""
     quality, publication, over = run.quality(), publication_of(run), superseded_by(run)
     ledger, window = ledger_of(run), run.job().window
-    of_window = {"parts": window.counts(), "missing_parts": list(window.missing)} if window else {}
+    late = {part.name: delay for part, delay in window.late()} if window else {}
+    of_window = {"parts": window.counts(), "missing_parts": list(window.missing), "late_parts": late} if window else {}
     return {
         "run_dir": str(run),
         "result_path": result_path(run),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections import Counter
+from typing import Any, get_args
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from skewless.documents.window import Way
 from skewless.run.certificate import run_certificate
 from skewless.run.directory import QUALITY_STEP, RunDirectory
 from skewless.run.publication import Publication, record_of
@@ -19,6 +21,7 @@ def show(run: RunDirectory, console: Console) -> None:
     """Print a run, as far as it has been run."""
     _hottest(run, console)
     _stages(run, console)
+    _window(run, console)
     _ledger(run, console)
     _quality(run, console)
     _paths(run, console)
@@ -97,24 +100,37 @@ def figure(number: float | None, form: str) -> str:
     return "not measured" if number is None else format(number, form)
 
 
+def _window(run: RunDirectory, console: Console) -> None:
+    """The parts of a window: what was reused, what was read, what came late, and why."""
+    window = run.job().window
+    if window is None:
+        return
+
+    def say(words: str) -> None:
+        console.print(words, highlight=False, markup=False, soft_wrap=True)
+
+    changed = ", ".join(f"{count:,} {name}" for name, count in window.counts().items())
+    missing = f"; without files: {', '.join(window.missing)}" if window.missing else ""
+    say(
+        f"window: {len(window.parts):,} parts; files: {changed}; {run_summary.rows_read(run):,} rows read, "
+        f"{window.unchanged_rows:,} rows in kept states{missing}"
+    )
+    ways = Counter(part.way for part in window.parts)
+    say(f"parts: {', '.join(f'{ways[way]:,} {way}' for way in get_args(Way) if ways[way])}")
+    if window.begins:
+        say(window.begins)
+    rows = {line.part: f", {line.new_rows:,} rows" for line in run.part_lines()}
+    for part, delay in window.late():
+        say(f"late by {delay:,} part{'' if delay == 1 else 's'}: {part.name}, {part.way}{rows.get(part.name, '')}")
+    for part in window.parts:
+        for reason in part.reasons if part.before_rows else ():
+            say(f"  {part.name}: {reason}")
+
+
 def _ledger(run: RunDirectory, console: Console) -> None:
     ledger = run_summary.ledger_of(run)
     processed = sum(line.processed_rows for line in ledger.lines)
     verdict = "balances" if ledger.balanced else "DOES NOT BALANCE: " + "; ".join(ledger.problems)
-    window = run.job().window
-    if window is not None:
-        changed = ", ".join(f"{count:,} {name}" for name, count in window.counts().items())
-        missing = f"; without files: {', '.join(window.missing)}" if window.missing else ""
-        console.print(
-            f"window: {len(window.parts):,} parts; files: {changed}; {run_summary.rows_read(run):,} rows read, "
-            f"{ledger.unchanged_rows:,} rows in kept states{missing}",
-            highlight=False, markup=False, soft_wrap=True,
-        )  # fmt: skip
-        if window.begins:
-            console.print(window.begins, highlight=False, markup=False, soft_wrap=True)
-        for part in window.parts:
-            for reason in part.reasons if part.before_rows else ():
-                console.print(f"  {part.name}: {reason}", highlight=False, markup=False, soft_wrap=True)
     console.print(
         f"ledger: {ledger.input_rows:,} rows in the input, {processed:,} processed, "
         f"{ledger.state_rows:,} in the states: {escape(verdict)}",

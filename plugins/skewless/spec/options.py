@@ -25,6 +25,8 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "reducers": ("routing", "reducers"),
     "waves": ("routing", "waves"),
     "budget": ("routing", "budget"),
+    "late": ("late",),
+    "missing": ("missing",),
     "driver_memory": ("spark", "driver_memory"),
     "executor_memory": ("spark", "executor_memory"),
     "executor_cores": ("spark", "executor_cores"),

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from skewless_airflow.web.views.parts_over_time import MISSING, PartMark
-from skewless_airflow.web.views.window import ADDED, NEW, RESTATED, REUSED, PartView, WindowView
+from skewless_airflow.web.views.window import PartView, WindowView
 
 #: From one cell to the next, and the side of one.
 _STEP, _SIDE = 14, 12
@@ -17,7 +17,7 @@ _MONDAY_TO_SUNDAY = ("Mon", "", "Wed", "", "Fri", "", "Sun")
 #: A cell of a few is drawn larger, so that a month is not a stamp.
 _FEW_COLUMNS = 16
 #: The colour of each word, by the classes of the style sheet.
-COLOURS = {NEW: "good", ADDED: "done", RESTATED: "left", REUSED: "none", MISSING: "missing"}
+COLOURS = {"new": "good", "added to": "done", "reduced anew": "left", "reused": "none", MISSING: "missing"}
 
 
 @dataclass(frozen=True)

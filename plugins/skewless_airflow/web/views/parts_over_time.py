@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from skewless.documents.window import Way
 from skewless.errors import SkewlessError
 from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless_airflow.web.airflow_runs import AirflowRun
 from skewless_airflow.web.run_folders import open_run, stamp
 from skewless_airflow.web.views.history import MOST_RUNS, latest_folders
 from skewless_airflow.web.views.job import read_job
-from skewless_airflow.web.views.window import ADDED, NEW, RESTATED, REUSED, read_window
+from skewless_airflow.web.views.window import read_window
 
 #: As in ``history``: what is not read in time is shown after a reload.
 _READING_SECONDS = 2.0
@@ -35,7 +36,7 @@ class Change:
     """
 
     part: str
-    words: str
+    words: Way
     delay: int
     rows: int
 
@@ -171,9 +172,9 @@ def _view(location: str, run_id: str, _mark: str) -> Night | None:
         changes=tuple(
             Change(part.name, part.words, part.delay, part.new_rows or 0)
             for part in window.parts
-            if part.words != REUSED
+            if part.words != "reused"
         ),
-        reused=tuple(part.name for part in window.parts if part.words == REUSED),
+        reused=tuple(part.name for part in window.parts if part.words == "reused"),
     )
 
 
@@ -182,7 +183,7 @@ def _came_late(nights: Sequence[Night]) -> list[tuple[Night, Change]]:
     missed, found = set[str](), []
     for night in reversed(nights):
         older = (one for one in night.changes if one.delay > 0)
-        found += [(night, one) for one in older if one.words != NEW or one.part in missed]
+        found += [(night, one) for one in older if one.words != "new" or one.part in missed]
         missed |= set(night.missing)
     return found
 
@@ -192,7 +193,7 @@ def _delays(nights: Sequence[Night]) -> tuple[Delay, ...]:
     for _, one in _came_late(nights):
         first = one.delay if one.delay <= _ALONE else max(start for start in _LONGER if start <= one.delay)
         line = counted.setdefault(first, [0, 0, 0])
-        line[1 if one.words == RESTATED else 0] += one.rows
+        line[1 if one.words == "reduced anew" else 0] += one.rows
         line[2] += 1
     return tuple(Delay(_delay_words(first), *counts) for first, counts in sorted(counted.items()))
 
@@ -214,12 +215,12 @@ def _marks(nights: Sequence[Night]) -> tuple[PartMark, ...]:
     found: dict[str, PartMark] = {}
     for night in reversed(nights):
         for name in night.reused:
-            found.setdefault(name, PartMark(name, REUSED, late=False, rows=0, by=""))
+            found.setdefault(name, PartMark(name, "reused", late=False, rows=0, by=""))
         for name in night.missing:
             found[name] = PartMark(name, MISSING, late=False, rows=0, by=night.part)
         for one in night.changes:
             before = found.get(one.part)
             came = (night.run_id, one.part) in late
-            rows = (before.rows if before else 0) + (one.rows if came or one.words in {ADDED, RESTATED} else 0)
+            rows = (before.rows if before else 0) + (one.rows if came or one.words != "new" else 0)
             found[one.part] = PartMark(one.part, one.words, came or bool(before and before.late), rows, night.part)
     return tuple(found[name] for name in sorted(found))

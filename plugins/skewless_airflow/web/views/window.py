@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from skewless.documents.ledger import PartLine
-from skewless.documents.window import JobWindow, WindowPart
+from skewless.documents.window import Way, WindowPart
 from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless_airflow.web.run_folders import stamp
 from skewless_airflow.web.views.job import whole_job
 from skewless_airflow.web.views.stage import StageView
 
-#: What a run does about a part.
-REUSED, ADDED, RESTATED, NEW = "reused", "added to", "reduced anew", "new"
 #: Fewer rows tell what it costs to start tasks, and not what a row costs.
 _ENOUGH_ROWS = 1_000_000
 
@@ -36,7 +34,7 @@ class PartView:
     """
 
     name: str
-    words: str
+    words: Way
     files: int
     reused: int
     read: int
@@ -49,7 +47,7 @@ class PartView:
     @property
     def late(self) -> bool:
         """Whether an older part has changed after states of it were made."""
-        return self.delay > 0 and self.words in {ADDED, RESTATED}
+        return self.delay > 0 and self.words in {"added to", "reduced anew"}
 
 
 @dataclass(frozen=True)
@@ -79,7 +77,7 @@ class WindowView:
     @property
     def changed(self) -> tuple[PartView, ...]:
         """The parts of which something was read, newest first."""
-        return tuple(part for part in reversed(self.parts) if part.words != REUSED)
+        return tuple(part for part in reversed(self.parts) if part.words != "reused")
 
 
 def read_window(run: RunDirectory) -> WindowView | None:
@@ -89,7 +87,7 @@ def read_window(run: RunDirectory) -> WindowView | None:
         return None
     merged = stamp(run, f"{RESULT_STEP}/COMMIT.json") is not None
     lines = {line.part: line for line in run.part_lines()} if merged else {}
-    delays = _delays(window)
+    delays = window.delays()
     parts = tuple(_part(part, lines.get(part.name), delays[part.name]) for part in window.parts)
     return WindowView(
         parts=parts,
@@ -98,8 +96,8 @@ def read_window(run: RunDirectory) -> WindowView | None:
         changes=window.counts(),
         kept_rows=window.unchanged_rows,
         new_rows=_rows(parts) if merged else None,
-        late_rows=_rows([one for one in parts if one.late and one.words == ADDED]) if merged else None,
-        restated_rows=_rows([one for one in parts if one.late and one.words == RESTATED]) if merged else None,
+        late_rows=_rows([one for one in parts if one.late and one.words == "added to"]) if merged else None,
+        restated_rows=_rows([one for one in parts if one.late and one.words == "reduced anew"]) if merged else None,
     )
 
 
@@ -126,15 +124,6 @@ def saving(window: WindowView, stages: Sequence[StageView]) -> Saving | None:
     return Saving(window.kept_rows * seconds / rows, rows, seconds)
 
 
-def _delays(window: JobWindow) -> dict[str, int]:
-    """How many parts each part is before the newest. Names sort as their parts do."""
-    names = sorted([*(part.name for part in window.parts), *window.missing])
-    if all(part.name[10:] == "" for part in window.parts):  # days, whose places are their numbers
-        newest = window.parts[-1].place
-        return {part.name: newest - part.place for part in window.parts}
-    return {name: len(names) - 1 - at for at, name in enumerate(names)}
-
-
 def _rows(parts: Sequence[PartView]) -> int:
     return sum(part.new_rows or 0 for part in parts)
 
@@ -142,7 +131,7 @@ def _rows(parts: Sequence[PartView]) -> int:
 def _part(part: WindowPart, line: PartLine | None, delay: int) -> PartView:
     return PartView(
         name=part.name,
-        words=_words(part),
+        words=part.way,
         files=len(part.files),
         reused=part.reused,
         read=len(part.files) - part.reused,
@@ -152,11 +141,3 @@ def _part(part: WindowPart, line: PartLine | None, delay: int) -> PartView:
         reasons=part.reasons if part.before_rows else (),
         delay=delay,
     )
-
-
-def _words(part: WindowPart) -> str:
-    if not part.changed:
-        return REUSED
-    if part.base is not None:
-        return ADDED
-    return RESTATED if part.before_rows else NEW
