@@ -220,7 +220,7 @@ def test_the_page_of_parts_tells_what_was_read_and_what_was_reused(viewer: TestC
         "of the window of 2026", "1 more without files", "rows not read</dt><dd>1,200", "rows read</dt><dd>20,000",
         "late rows</dt><dd>60", "time saved</dt><dd>not measured", "Without files: 2026-11-17", "/in/&lt;img src=x",
         "2026-11-19: added to, 1 late, 60 rows read, 700 rows kept", "2026-11-18: reused, 0 rows read, 500 rows kept",
-        "2026-11-17: no files", "1 other parts are reused",
+        "2026-11-17: no files", "All others, 1, are reused",
     ):  # fmt: skip
         assert words in text, words
     assert text.count('<rect class="late"') == 1
@@ -235,7 +235,7 @@ def test_parts_over_time_tell_how_late_rows_come(viewer: TestClient) -> None:
     text = viewer.get(address).text
     _Sound().feed(text)
     assert "How late rows come" in text
-    assert re.search(r'data-is="parts late">1<td class="n" data-is="rows added">60<', text)
+    assert re.search(r'<td class="top">1<td class="n" data-is="rows added">60<', text)
     assert "runs/window/parts" in text
     assert "2026-11-17: no files when" in text
     assert "No run of this DAG has merged a window yet" in viewer.get(f"/skewless/dags/{OTHER_DAG}/parts").text
@@ -272,7 +272,7 @@ def test_the_pages_of_four_hundred_parts_are_small_and_soon_there(viewer: TestCl
         text = _page(viewer, run_id, "parts?group=many")
         seconds.append(time.process_time() - begun)
         assert len(text.encode()) < _MOST_BYTES
-    assert "The newest 60 of 400." in text
+    assert "The newest 60 of 400 parts." in text
     assert text.count("<title>2") == 400
     assert min(seconds) < 1.0, seconds
     begun = time.process_time()

@@ -215,7 +215,8 @@ def _marks(nights: Sequence[Night]) -> tuple[PartMark, ...]:
     found: dict[str, PartMark] = {}
     for night in reversed(nights):
         for name in night.reused:
-            found.setdefault(name, PartMark(name, "reused", late=False, rows=0, by=""))
+            if name not in found or found[name].words == MISSING:
+                found[name] = PartMark(name, "reused", late=False, rows=0, by="")
         for name in night.missing:
             found[name] = PartMark(name, MISSING, late=False, rows=0, by=night.part)
         for one in night.changes:
