@@ -24,6 +24,7 @@ from skewless.documents.window import JobWindow, SeenFile, WindowPart
 from skewless.routing.plan import RoutingPlan
 from skewless.run.directory import PART_LINES, RESULT_STEP, RunDirectory
 from skewless.run.publication import Identity, Overtaken
+from skewless.standing.window_choice import WindowCandidate, WindowChoice
 from skewless_airflow.run_store import run_location
 from skewless_airflow.web.rendering.words import required_words
 from skewless_airflow.web.replaying import REPLAYS
@@ -101,6 +102,16 @@ def _of_window(location: str, simulation: Simulation) -> None:
     ]
     attempt = run.new_attempt(RESULT_STEP)
     attempt.write(PART_LINES, PartLines(parts=tuple(lines)))
+    refused, chosen = (
+        WindowCandidate(window="4", action=action, possible=action != "subtract", chosen=action == "running merges",
+                        seconds=1.25, merges=2, states=800, sentence=f"{action}: {EVIL}")
+        for action in ("subtract", "running merges")
+    )  # fmt: skip
+    ids = tuple((day, 1) for day in days)
+    choice = WindowChoice(
+        parts=ids, candidates=(refused, chosen), steps=(), results={"4": "x"}, sentence=f"running merges, {EVIL}"
+    )
+    attempt.write("windows.json", choice)
     attempt.commit([], {"rows": 21_200, "keys": 400})
 
 
@@ -224,6 +235,9 @@ def test_the_page_of_parts_tells_what_was_read_and_what_was_reused(viewer: TestC
     ):  # fmt: skip
         assert words in text, words
     assert text.count('<rect class="late"') == 1
+    assert "running merges, &lt;img" in text
+    assert re.search(r'<tr class="chosen"><td data-is="window">4<td class="top">✓ running merges<.*1\.2 s', text)
+    assert re.search(r'<td class="top">subtract<td class="n" data-is="tonight">not possible', text)
     assert "This job has no window" in _page(viewer, "finished", "parts")
     assert "There is nothing to show yet" in _page(viewer, "triggered", "parts")
     found = viewer.get(f"/skewless/api/v1/dags/{DAG}/runs/window").json()["run"]["window"]

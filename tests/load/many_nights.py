@@ -23,7 +23,7 @@ from tests.load.spark_log import ScanLog, logging_options
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_HEAD = """# Thirty nights
+_HEAD = """# Nights through Airflow
 
 `make soak` writes this page from a real run. The Airflow of `make up` has one job with a window of {window} days. Each
 day has {rows:,} rows, of which one to five of a hundred come one to eight nights late; with every tenth night a file of

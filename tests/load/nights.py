@@ -105,7 +105,7 @@ class NightLake:
                 late += rows
             else:
                 outside += rows
-        restated, day = 0, night - 2
+        restated, day = 0, night - 1
         if self._rewrite_every and night % self._rewrite_every == self._rewrite_every - 1 and day >= 0:
             self._write(day, "1.parquet", self._pages(day, self._rows // 5))
             restated = sum(pq.read_metadata(file).num_rows for file in self._folder(day).glob("*.parquet"))

@@ -32,7 +32,7 @@ from skewless_airflow.web.views.quality import histories, read_quality
 from skewless_airflow.web.views.run import has_stages, read_run
 from skewless_airflow.web.views.stage import MOST_TASKS, read_stage, read_stages
 from skewless_airflow.web.views.what_if import read_what_if
-from skewless_airflow.web.views.window import read_window, saving
+from skewless_airflow.web.views.window import read_choice, read_window, saving
 
 router = APIRouter()
 
@@ -134,6 +134,7 @@ def parts(request: Request, dag_id: DagId, run_id: RunId, group: Group, session:
         job=job,
         window=window,
         saved=saving(window, read_stages(directory)) if window else None,
+        choice=read_choice(directory) if window else None,
         most=_MOST_PARTS,
     )
 
