@@ -13,7 +13,7 @@ from airflow.sdk import Param
 from pydantic import JsonValue
 
 from skewless.errors import SpecError, nearest
-from skewless.spec.options import OPTIONS, option_schema, option_values
+from skewless.spec.options import option_schema, option_values
 from skewless.spec.part import SECOND, Part, covered_words, part_named
 from skewless.spec.schedule import Schedule
 from skewless.spec.spec import JobSpec
@@ -23,12 +23,10 @@ DATE, HOUR = "date", "hour"
 #: Sections of the form, in order, with the fields in each.
 _SECTIONS = {
     "Run": (DATE, HOUR, "mode"),
-    "Window": ("late", "missing"),
     "Routing": ("policy", "threshold", "reducers", "waves", "budget"),
+    "Window": ("late", "missing"),
     "Spark": ("driver_memory", "executor_memory", "executor_cores", "cores"),
 }
-#: Fields that only a job with a window has.
-_OF_WINDOW = _SECTIONS["Window"]
 #: No code in backticks: Airflow's form draws padding around it that covers the lines above and below.
 _MORE = {
     "mode": "*run* routes by the policy's decisions. *observe* makes and reports them, but routes as policy *static* "
@@ -64,13 +62,11 @@ def form_params(spec: JobSpec) -> dict[str, Param]:
     fields: dict[str, Param] = {}
     for section, names in _SECTIONS.items():
         for name in names:
-            if name in _OF_WINDOW and spec.window is None:
-                continue
             if name == DATE:
                 fields[name] = _date(section, spec.schedule)
-            elif name != HOUR:
+            elif name in defaults:
                 fields[name] = _field(name, section, defaults[name], spec)
-            elif spec.schedule.unit == "hour":
+            elif name == HOUR and spec.schedule.unit == "hour":
                 fields[name] = _hour(section, spec.schedule)
     return fields
 
@@ -92,7 +88,7 @@ def chosen(given: Mapping[str, JsonValue], known: Iterable[str], spec: JobSpec, 
     if unknown is not None:
         raise SpecError(where, "fields of the trigger form", repr(unknown), nearest(unknown, declared))
     defaults = option_values(spec)
-    options = {name: value for name, value in given.items() if name in OPTIONS and not _same(value, defaults[name])}
+    options = {name: value for name, value in given.items() if name in defaults and not _same(value, defaults[name])}
     return Choice(_part(given, spec.schedule, where), options)
 
 

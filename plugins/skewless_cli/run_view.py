@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any, get_args
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from skewless.documents.window import Way
+from skewless.documents.window import Way, WindowPart
 from skewless.run.certificate import run_certificate
 from skewless.run.directory import QUALITY_STEP, RunDirectory
 from skewless.run.publication import Publication, record_of
@@ -102,29 +103,34 @@ def figure(number: float | None, form: str) -> str:
 
 def _window(run: RunDirectory, console: Console) -> None:
     """The parts of a window: what was reused, what was read, what came late, and why."""
-    window = run.job().window
+    window, ledger = run.job().window, run_summary.ledger_of(run)
     if window is None:
         return
-
-    def say(words: str) -> None:
-        console.print(words, highlight=False, markup=False, soft_wrap=True)
-
     changed = ", ".join(f"{count:,} {name}" for name, count in window.counts().items())
-    missing = f"; without files: {', '.join(window.missing)}" if window.missing else ""
-    say(
+    missing = f"; without files: {some(window.missing)}" if window.missing else ""
+    _line(
+        console,
         f"window: {len(window.parts):,} parts; files: {changed}; {run_summary.rows_read(run):,} rows read, "
-        f"{window.unchanged_rows:,} rows in kept states{missing}"
+        f"{ledger.unchanged_rows:,} rows in kept states{missing}",
     )
+    for line in ledger.windows if len(ledger.windows) > 1 else ():
+        _line(console, f"  window {line.name}: {line.rows:,} rows, {line.keys:,} keys")
     ways = Counter(part.way for part in window.parts)
-    say(f"parts: {', '.join(f'{ways[way]:,} {way}' for way in get_args(Way) if ways[way])}")
+    _line(console, f"parts: {', '.join(f'{ways[way]:,} {way}' for way in get_args(Way) if ways[way])}")
     if window.begins:
-        say(window.begins)
-    rows = {line.part: f", {line.new_rows:,} rows" for line in run.part_lines()}
+        _line(console, window.begins)
+    rows = {line.part: f", {line.new_rows:,} rows read" for line in ledger.parts}
     for part, delay in window.late():
-        say(f"late by {delay:,} part{'' if delay == 1 else 's'}: {part.name}, {part.way}{rows.get(part.name, '')}")
+        late = f"late by {delay:,} part{'' if delay == 1 else 's'}: {part.name}, {part.way}"
+        _line(console, f"{late}{_left_out(part) if part.ignored_files else rows.get(part.name, '')}")
     for part in window.parts:
         for reason in part.reasons if part.before_rows else ():
-            say(f"  {part.name}: {reason}")
+            _line(console, f"  {part.name}: {reason}{', and left out' if part.ignored_files else ''}")
+
+
+def _left_out(part: WindowPart) -> str:
+    rows = "an unknown number of" if part.ignored_rows is None else f"{part.ignored_rows:,}"
+    return f" (late: ignore): {part.ignored_files:,} files with {rows} rows"
 
 
 def _ledger(run: RunDirectory, console: Console) -> None:
@@ -136,6 +142,16 @@ def _ledger(run: RunDirectory, console: Console) -> None:
         f"{ledger.state_rows:,} in the states: {escape(verdict)}",
         highlight=False, soft_wrap=True,
     )  # fmt: skip
+
+
+def some(names: Sequence[str]) -> str:
+    """The first five of some names, and how many there are beside them."""
+    more = f" and {len(names) - 5:,} more" if len(names) > 5 else ""
+    return f"{', '.join(names[:5])}{more}"
+
+
+def _line(console: Console, text: str) -> None:
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def _quality(run: RunDirectory, console: Console) -> None:

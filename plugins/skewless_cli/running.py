@@ -125,11 +125,11 @@ def verify_job(spec: JobSpec, where: str, part: Part, folder: str, root: str, ma
         master: the Spark master.
 
     Raises:
-        SpecError: the job has no window.
+        SpecError: the job keeps no states.
         InputError: the input changed between the two runs.
     """
-    if spec.window is None:
-        raise SpecError(where, "a job with a window, which keeps states", "one without", "add window: 7, for example")
+    if not spec.lengths:
+        raise SpecError(where, "a job that keeps states", "one without", "add window: 7, for example, or states: {}")
     kept, whole = RunDirectory(f"{folder}/kept"), RunDirectory(f"{folder}/whole")
     # The states of the second run are in a store of its own, which is empty.
     alone = spec.model_copy(update={"states": States(path=f"{folder}/states")})

@@ -24,9 +24,6 @@ from skewless_airflow.trigger_form import chosen, form_params
 from tests.airflow.test_dag_structure import SPEC
 from tests.airflow_setting import IN_PROCESS, PROJECT
 
-OF_WINDOW = {"late", "missing"}
-WINDOW: dict[str, Any] = {"window": 3, "input": {"path": "lake/{date}"}}
-
 
 @pytest.fixture
 def dag(tmp_path: Path) -> DAG:
@@ -41,28 +38,27 @@ def _spec(**changes: Any) -> JobSpec:
 
 def test_the_form_has_a_date_and_every_option_in_sections(dag: DAG) -> None:
     sections = {name: dag.params.get_param(name).schema["section"] for name in dag.params}
-    assert set(sections) == {"date", *OPTIONS} - OF_WINDOW
+    assert set(sections) == {"date", *OPTIONS} - {"late", "missing"}
     assert list(dict.fromkeys(sections.values())) == ["Run", "Routing", "Spark"]
-    windowed = form_params(_spec(**WINDOW))
-    assert set(windowed) == {"date", *OPTIONS}
-    assert [windowed[name].schema["section"] for name in OF_WINDOW] == ["Window", "Window"]
 
 
-def test_a_run_may_choose_what_becomes_of_late_files_and_of_missing_parts_but_not_the_window() -> None:
-    spec = _spec(**WINDOW)
-    choice = chosen({"late": "fail", "missing": "fail"}, form_params(spec), spec, "form")
-    chosen_spec = with_options(spec, choice.options, "form")
-    assert (chosen_spec.late, chosen_spec.missing, chosen_spec.window) == ("fail", "fail", 3)
-    with pytest.raises(SpecError, match="but got 'window'"):
-        chosen({"window": 7}, form_params(spec), spec, "form")
+def test_the_form_of_a_job_with_a_window_asks_about_late_and_missing_data() -> None:
+    spec = _spec(windows=[1, 7], input={"path": "/lake/{date}"})
+    form = form_params(spec)
+    assert set(form) == {"date", *OPTIONS}
+    assert form["late"].schema["enum"] == ["recompute", "ignore", "fail"]
+    assert [form[name].schema["section"] for name in ("late", "missing")] == ["Window", "Window"]
+    assert chosen({"late": "ignore", "missing": "allow"}, form, spec, "form").options == {"late": "ignore"}
+    with pytest.raises(SpecError, match="but got 'windows'"):
+        chosen({"windows": [7]}, form, spec, "form")
+    with pytest.raises(SpecError, match="expected late only with a window, but got no window"):
+        with_options(_spec(), {"late": "ignore"}, "form")
 
 
 @IN_PROCESS
 @pytest.mark.parametrize("schedule", [{}, {"cron": "5 * * * *", "hour": "previous"}], ids=["days", "hours"])
 def test_every_field_has_a_title_and_a_description_that_a_browser_can_show(schedule: dict[str, JsonValue]) -> None:
-    window = WINDOW if "hour" not in schedule else {}
-    dag = build_dag(_spec(schedule=schedule, **window))
-    assert ("late" in dag.params) == bool(window)
+    dag = build_dag(_spec(schedule=schedule))
     assert ("hour" in dag.params) == ("hour" in schedule)
     written = json.loads(json.dumps(DagSerialization.to_dict(dag)))
     assert written["dag"]["params"]
@@ -80,7 +76,7 @@ def test_the_defaults_are_the_specs_and_valid_so_that_a_schedule_needs_no_form(p
     form = form_params(spec)
     resolved = {name: field.resolve() for name, field in form.items()}
     assert resolved.pop("date") is None
-    assert resolved == {name: value for name, value in option_values(spec).items() if name in form}
+    assert resolved == option_values(spec)
     assert chosen({"date": None, **resolved}, form, spec, "form").options == {}
 
 
@@ -97,7 +93,6 @@ def test_the_defaults_are_the_specs_and_valid_so_that_a_schedule_needs_no_form(p
         ("waves", ["1"]),
         ("waves", [0]),
         ("budget", 0.5),
-        ("late", "never"),
         ("date", "tomorrow"),
         ("driver_memory", "much"),
         ("executor_memory", "2g --jars x"),
@@ -105,10 +100,9 @@ def test_the_defaults_are_the_specs_and_valid_so_that_a_schedule_needs_no_form(p
         ("cores", "2"),
     ],
 )
-def test_airflow_refuses_what_the_spec_would(name: str, value: JsonValue) -> None:
-    form = form_params(_spec(**WINDOW))
+def test_airflow_refuses_what_the_spec_would(dag: DAG, name: str, value: JsonValue) -> None:
     with pytest.raises(ParamValidationError):
-        form[name].resolve(value)
+        dag.params.get_param(name).resolve(value)
 
 
 def test_what_was_chosen_is_what_differs_from_the_spec() -> None:

@@ -24,7 +24,7 @@ from skewless_leases.ownership.fence import Grant, read
 from skewless_leases.stores.address import open_store
 from skewless_leases.stores.file_store import FileStore
 from skewless_leases.stores.store import KeyValueStore
-from skewless_leases.stores.tables import look_at
+from skewless_leases.stores.tables import Presence, look_at
 from tests.leases.player import PARTITIONS, SPANS
 from tests.leases.simulated_workers import Diary
 
@@ -366,14 +366,49 @@ def test_what_went_wrong_in_the_work_is_not_hidden_by_what_goes_wrong_in_leaving
     assert read(store, "p1").holder is None
 
 
-def test_a_heartbeat_runs_nothing_of_the_folder_that_it_is_started_in(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+#: A heartbeat of a process of its own, since all of a process share one.
+_BEATS = """
+import sys
+from skewless_leases.liveness.heartbeat import Heartbeat
+heartbeat = Heartbeat(sys.argv[1], "me", 1, 60.0)
+heartbeat.keep()
+heartbeat.stop()
+"""
+
+
+def test_a_heartbeat_runs_nothing_of_the_folder_that_it_is_started_in(tmp_path: Path) -> None:
     (tmp_path / "json.py").write_text("open('was-run', 'x')\n", encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    heartbeat = Heartbeat(str(tmp_path / "leases"), "me", 1, SPANS.beat_every)
-    try:
-        heartbeat.keep()
-        assert not (tmp_path / "was-run").exists()
-    finally:
-        heartbeat.stop()
+    command = [sys.executable, "-P", "-c", _BEATS, str(tmp_path / "leases")]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    assert not (tmp_path / "was-run").exists()
+
+
+def test_all_leases_of_a_process_share_one_heartbeat_process_and_end_one_by_one(tmp_path: Path) -> None:
+    stores = [str(tmp_path / name) for name in ("one", "two")]
+    beats = [Heartbeat(store, store[-3:], 1, SPANS.beat_every) for store in stores]
+    for beat in beats:
+        beat.keep()
+    assert beats[0].pid == beats[1].pid
+    beats[0].stop()
+
+    def row(number: int) -> Presence:
+        return look_at(open_store(stores[number]), 0.0).presences[stores[number][-3:]].record
+
+    assert row(0).gone
+    before = row(1).beat
+    until(lambda: row(1).beat > before + 3, "the other one to beat on")
+    beats[1].stop()
+    assert row(1).gone
+
+
+def test_a_refused_heartbeat_costs_the_others_nothing(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    beat, refused = (Heartbeat(str(place), "me", 1, SPANS.beat_every) for place in (tmp_path / "leases", blocked))
+    beat.keep()
+    blocked.write_text("no folder", encoding="utf-8")
+    with pytest.raises(LeaseError, match="cannot be read or written"):
+        refused.keep()
+    store = open_store(str(tmp_path / "leases"))
+    before = look_at(store, 0.0).presences["me"].record.beat
+    until(lambda: look_at(store, 0.0).presences["me"].record.beat > before + 3, "the beats to go on")
+    beat.stop()

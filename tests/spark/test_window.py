@@ -78,7 +78,7 @@ class Lake:
 
     def night(self, day: int, spec: JobSpec | None = None, *, publish: bool = False) -> RunDirectory:
         """Run the job of a day to its merged result, or to its publication."""
-        run = self._new(spec or self.spec(), day)
+        run = self.prepared(day, spec or self.spec())
         if publish:
             run_pipeline(self.spark, run, Quiet())
         else:
@@ -86,7 +86,8 @@ class Lake:
             merge_states(self.spark, run)
         return run
 
-    def _new(self, spec: JobSpec, day: int) -> RunDirectory:
+    def prepared(self, day: int, spec: JobSpec) -> RunDirectory:
+        """A run of a day that has listed its input."""
         self._runs += 1
         run = RunDirectory(str(self.folder / "runs" / f"{self._runs:03d}"))
         prepare(run, spec, DAY + dt.timedelta(days=day), str(self.folder))
@@ -100,7 +101,7 @@ class Lake:
             if source.exists():
                 shutil.copytree(source, folder / "in" / source.name)
         spec = spec_of(folder / "in", "key", aggregates or AGGREGATES, engine="combine", **fields)
-        run = self._new(spec, days[-1])
+        run = self.prepared(days[-1], spec)
         run_stages(self.spark, run, Quiet())
         merge_states(self.spark, run)
         return as_rows(result_of(run))

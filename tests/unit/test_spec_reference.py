@@ -155,7 +155,7 @@ def test_what_is_wrong_in_a_spec_is_wrong_in_the_editor(changed: dict[str, Any])
 
 
 #: The fields that only a job with a window has.
-_WINDOWED = {"window", "states", "states.keep", "states.path", "late", "missing", "input.parts"}
+_WINDOWED = {"window", "windows", "states", "states.keep", "states.path", "late", "missing", "input.parts"}
 
 
 def _with_example(path: str, example: Any) -> dict[str, Any]:
@@ -163,7 +163,7 @@ def _with_example(path: str, example: Any) -> dict[str, Any]:
     *parents, name = path.split(".")
     written: dict[str, Any] = json.loads(json.dumps(MINIMAL))
     if path in _WINDOWED:
-        written |= {"window": 28, "input": {"path": "rows/{date}"}}
+        written |= {"input": {"path": "rows/{date}"}} | ({} if path == "windows" else {"window": 28})
     target: Any = written
     for parent in parents:
         listed = parent.endswith("[]")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import fsspec
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -16,14 +16,13 @@ from skewless.documents.job import Job, Unit
 from skewless.planner.forecast.key_sample import KeySample, unit_spread
 from skewless.routing.hashing import encode_columns
 from skewless.routing.waves import GOLDEN_SECTION
+from skewless_spark.sources.in_threads import in_threads
 from skewless_spark.states.columns import NULL_KEY
 
 #: At most this many source partitions are sampled, and at most this many rows in total. The sample stays small in
 #: comparison with the smallest first wave, and takes some megabytes.
 SAMPLED_UNITS = 64
 SAMPLED_ROWS = 262_144
-#: Partitions that are read at the same time.
-READERS = 16
 #: Bytes of a column that are read at a time, since only its first rows are needed.
 BUFFER_BYTES = 1 << 18
 #: Partitions are compared by this many of the heaviest keys; each must have at least one row per partition on average.
@@ -46,13 +45,11 @@ def sample_keys(job: Job) -> KeySample | None:
         return None
     chosen, names = _spread_over(units), list(job.spec.key)
     scale = SAMPLED_ROWS / max(SAMPLED_ROWS, sum(unit.rows or 0 for unit in chosen))
-    with ThreadPoolExecutor(max_workers=READERS) as pool:
-        tables = list(pool.map(lambda unit: _counted(unit, names, math.ceil((unit.rows or 0) * scale)), chosen))
-    numbers = [pa.array(np.full(len(table), number)) for number, table in enumerate(tables)]
-    found = pa.concat_tables(table.append_column(_UNIT, number) for table, number in zip(tables, numbers, strict=True))
-    keys = found.group_by(names, use_threads=False).aggregate([(_ROWS, "sum")])
-    keys = keys.rename_columns([*names, _ROWS])
-    spread = _spread(found, keys, names, len(tables), len(chosen) / len(units))
+    tables = list(in_threads(lambda unit: _read(unit, names, math.ceil((unit.rows or 0) * scale)), chosen))
+    found = pa.concat_tables(tables)
+    keys = found.group_by(names, use_threads=False).aggregate([([], "count_all")]).rename_columns([*names, _ROWS])
+    units_of_rows = np.repeat(np.arange(len(tables)), [len(table) for table in tables])
+    spread = _spread(found, units_of_rows, keys, names, len(chosen) / len(units))
     return KeySample(keys[_ROWS].to_numpy().astype(np.int64), _texts(job, keys), spread)
 
 
@@ -64,15 +61,15 @@ def _spread_over(units: Sequence[Unit]) -> list[Unit]:
     return [units[place] for place in sorted(places)]
 
 
-def _spread(found: pa.Table, keys: pa.Table, names: Sequence[str], partitions: int, part: float) -> float:
+def _spread(found: pa.Table, units: npt.NDArray[np.int64], keys: pa.Table, names: Sequence[str], part: float) -> float:
     """How much partitions differ (``unit_spread``), measured by the heaviest keys."""
-    heavy = keys.sort_by([(_ROWS, "descending")]).slice(0, COMPARED_KEYS)
-    heavy = heavy.filter(pc.greater_equal(heavy[_ROWS], partitions))
+    rows = np.bincount(units)
+    heavy = keys.take(pc.select_k_unstable(keys, min(COMPARED_KEYS, len(keys)), [(_ROWS, "descending")]))
+    heavy = heavy.filter(pc.greater_equal(heavy[_ROWS], len(rows)))
     numbered = heavy.drop_columns([_ROWS]).append_column(_KEY, pa.array(np.arange(len(heavy))))
-    cells = found.join(numbered, list(names), join_type="inner")
-    counts = np.zeros((partitions, len(heavy)), dtype=np.int64)
-    counts[cells[_UNIT].to_numpy(), cells[_KEY].to_numpy()] = cells[_ROWS].to_numpy()
-    rows = np.bincount(found[_UNIT].to_numpy(), weights=found[_ROWS].to_numpy(), minlength=partitions).astype(np.int64)
+    cells = found.append_column(_UNIT, pa.array(units)).join(numbered, list(names), join_type="inner")
+    counts = np.zeros((len(rows), len(heavy)), dtype=np.int64)
+    np.add.at(counts, (cells[_UNIT].to_numpy(), cells[_KEY].to_numpy()), 1)
     return unit_spread(counts, rows, part)
 
 
@@ -96,8 +93,8 @@ def _columns_of(unit: Unit) -> set[str]:
         return set(pq.read_schema(opened).names)
 
 
-def _counted(unit: Unit, names: list[str], rows: int) -> pa.Table:
-    """The keys among the first rows of a source partition, each with its number of rows."""
+def _read(unit: Unit, names: list[str], rows: int) -> pa.Table:
+    """The keys of the first rows of a source partition."""
     fs, path = fsspec.core.url_to_fs(unit.path)
     groups = range(*unit.span) if unit.span else None
     parts, wanted = [], rows
@@ -109,5 +106,4 @@ def _counted(unit: Unit, names: list[str], rows: int) -> pa.Table:
             wanted -= len(parts[-1])
             if wanted <= 0:
                 break
-    table = pa.concat_tables(parts) if parts else schema.empty_table()
-    return table.group_by(names, use_threads=False).aggregate([([], "count_all")]).rename_columns([*names, _ROWS])
+    return pa.concat_tables(parts) if parts else schema.empty_table()

@@ -63,11 +63,13 @@ def validate(spark: SparkSession, run: RunDirectory) -> QualityReport:
 
 def _validate(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> QualityReport:
     job, result = run.job(), run.committed(RESULT_STEP)
-    ledger = balance(job, run.reports(), state_rows=result.count("rows"), parts=run.part_lines())
+    ledger = balance(job, run.reports(), result.count("rows"), run.part_lines(), run.window_lines())
     own = build_expectations(job.spec, "job.json")
     context = _context()
     about_ledger = _verdicts(_ledger_batch(context, ledger), _ledger_expectations(ledger))
-    about_result = _result_verdicts(context, spark, run, result, job, own)
+    # Of several windows, the result has the rows of each.
+    rows = sum(line.rows for line in ledger.windows) if job.spec.windows else result.count("rows")
+    about_result = _result_verdicts(context, spark, run, result, rows, own)
     attempt = run.new_attempt(QUALITY_STEP, fence)
     checks = (
         *(verdict.check("ledger") for verdict in about_ledger),
@@ -147,6 +149,7 @@ def _imbalances(ledger: Ledger) -> dict[str, list[int]]:
     lines = ledger.lines
     left_over = [0, *(line.backlog_rows for line in lines)]
     processed = sum(line.processed_rows for line in lines)
+    not_in_windows = sum(abs(one.rows - one.of_parts_rows) for one in ledger.windows)
     whole = [0] * len(lines)
     return {
         "not_admitted_rows": [*(abs(line.listed_rows - line.admitted_rows) for line in lines), 0],
@@ -160,7 +163,7 @@ def _imbalances(ledger: Ledger) -> dict[str, list[int]]:
             ), 0
         ],
         "not_processed_rows": [*whole, abs(ledger.input_rows - processed)],
-        "not_in_states_rows": [*whole, abs(processed + ledger.unchanged_rows - ledger.state_rows)],
+        "not_in_states_rows": [*whole, abs(processed + ledger.unchanged_rows - ledger.state_rows) + not_in_windows],
         "never_reduced_rows": [*whole, left_over[-1]],
     }  # fmt: skip
 
@@ -188,17 +191,18 @@ def _ledger_check(ledger: Ledger) -> Check:
 
 
 def _result_verdicts(
-    context: Any, spark: SparkSession, run: RunDirectory, result: StepCommit, job: Job, own: list[Expectation]
+    context: Any, spark: SparkSession, run: RunDirectory, result: StepCommit, rows: int, own: list[Expectation]
 ) -> list[Verdict]:
-    files = result.of_kind(RESULT)
+    job, files = run.job(), result.of_kind(RESULT)
     frame = read_files(spark, run, files)
     small = sum(file.size_bytes for file in files) <= ONE_PARTITION_BYTES
     frame = (frame.coalesce(1) if small else frame).persist(StorageLevel.MEMORY_AND_DISK)
-    keys, columns = _key_frame(frame, job.spec.key)
+    keys, columns = _key_frame(frame, job.spec.result_key)
     try:
-        held = [one for one in own if not _unobservable(one, result)]
+        held = _result_expectations(job, rows, result.count("keys"))
+        held += [one for one in own if not _unobservable(one, result)]
         with planned_once(spark) if small else nullcontext():
-            verdicts = _verdicts(_spark_batch(context, "result", frame), [*_result_expectations(job, result), *held])
+            verdicts = _verdicts(_spark_batch(context, "result", frame), held)
             unique = _verdicts(_spark_batch(context, "keys", keys), [_keys_unique([*columns, _NULL_FLAG])])
     finally:
         frame.unpersist()
@@ -212,15 +216,20 @@ def _unobservable(expectation: Expectation, result: StepCommit) -> bool:
     return result.count("keys") == 0 and isinstance(expectation, statistic)
 
 
-def _result_expectations(job: Job, result: StepCommit) -> list[Expectation]:
-    """The expectations that every result must meet, whatever the spec."""
+def _result_expectations(job: Job, rows: int, keys: int) -> list[Expectation]:
+    """The expectations that every result must meet, whatever the spec.
+
+    Args:
+        job: the frozen job.
+        rows: of the input that the rows of the result stand for, all together.
+        keys: rows of the result.
+    """
     gxe = great_expectations().expectations
-    rows, keys = result.count("rows"), result.count("keys")
     calls = job.spec.aggregates
     counts = [name for name, call in calls.items() if call.function == "count" and call.column is None]
     full = [name for name, call in calls.items() if call.function in NEVER_NULL]
     # Great Expectations expects a column name with a dot in backticks.
-    columns = [f"`{name}`" if "." in name else name for name in (*job.spec.key, *calls)]
+    columns = [f"`{name}`" if "." in name else name for name in (*job.spec.result_key, *calls)]
     return [
         gxe.ExpectTableColumnsToMatchSet(column_set=columns, exact_match=True),
         gxe.ExpectTableRowCountToEqual(value=keys),

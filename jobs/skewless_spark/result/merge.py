@@ -5,20 +5,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from skewless.documents.commit import CommittedFile, StepCommit
 from skewless.documents.job import Job
-from skewless.documents.ledger import require_all_processed
+from skewless.documents.ledger import PartLine, require_all_processed
 from skewless.documents.stage_report import StageReport
 from skewless.errors import LostRaceError
 from skewless.run.attempt import Attempt, Fence
-from skewless.run.directory import RESULT_STEP, RunDirectory, stage_step
+from skewless.run.directory import PART_LINES, RESULT_STEP, RunDirectory, stage_step
+from skewless.spec.spec import WINDOW_COLUMN
 from skewless_spark.result.copies import FOLDER, can_be_copied, write_copies
 from skewless_spark.result.output_formats import published_files
-from skewless_spark.result.window_merge import keep_states, over_window
+from skewless_spark.result.window_merge import keep_states, lines_of, of_window, over_windows
 from skewless_spark.session.planning import planned_once
 from skewless_spark.session.step_lease import leased_step
 from skewless_spark.stage.reduction import empty_states
@@ -66,6 +67,7 @@ def merge_states(spark: SparkSession, run: RunDirectory) -> StepCommit:
 def _merge(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> StepCommit:
     job, reports = run.job(), run.reports()
     require_all_processed(job, reports, f"merge of {run}")
+    lines: list[PartLine] = []
     columns = JobColumns.of(job)
     attempt = run.new_attempt(RESULT_STEP, fence)
     evaluated = run.committed(stage_step(0)).of_kind(EVALUATED)
@@ -78,11 +80,14 @@ def _merge(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> StepC
             results = _results(states, columns)
         else:
             merged = _merged(_in_key_order(states, columns), columns)
-            versions = keep_states(run, columns, attempt, merged, processed)
+            versions, lines = keep_states(run, columns, attempt, merged, processed)
             processed += job.window.unchanged_rows
-            over = over_window(spark, columns, versions)
-            results = _evaluated(merged if over is None else over, columns)
-        counts = _written(spark, attempt, columns, results, processed)
+            over = over_windows(spark, columns, versions)
+            results = _evaluated(of_window(columns, merged, None) if over is None else over, columns)
+        of_windows = _written(spark, attempt, columns, results, processed)
+        if job.window is not None:
+            attempt.write(PART_LINES, lines_of(job, lines, of_windows))
+        counts = _counts(of_windows)
     try:
         files = written(attempt, RESULT, FOLDER, keep_empty=not counts["keys"])
         return attempt.commit([*files, *published_files(spark, attempt, files, job)], counts)
@@ -94,13 +99,17 @@ def _merge(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> StepC
 def result_schema(spark: SparkSession, job: Job) -> StructType:
     """The columns that the result of a job will have. Nothing is read."""
     columns = JobColumns.of(job)
-    return named(_results(empty_states(spark, columns).withColumn("stage", F.lit(0)), columns), columns).schema
+    states = empty_states(spark, columns).withColumn("stage", F.lit(0))
+    if job.window is None:
+        return named(_results(states, columns), columns).schema
+    merged = _merged(_in_key_order(states, columns), columns)
+    return named(_evaluated(of_window(columns, merged, None), columns), columns).schema
 
 
 def _written(
     spark: SparkSession, attempt: Attempt, columns: JobColumns, results: DataFrame, rows: int
-) -> dict[str, int]:
-    """Write results with Spark, and count them.
+) -> list[tuple[int, int]]:
+    """Write results with Spark; the input rows that those of each window stand for, and how many these are.
 
     Args:
         spark: the session.
@@ -109,14 +118,23 @@ def _written(
         results: one row per key, with the columns of ``_results``.
         rows: of the input that they stand for.
     """
+    windows = columns.job.spec.windows or (None,)
     if not rows:
         named(results, columns).write.parquet(attempt.path(FOLDER))
-        return {"rows": 0, "keys": 0}
-    counted = Observation("merged states")
-    results = results.observe(counted, F.sum("rows").alias("rows"), F.count(F.lit(1)).alias("keys"))
+        return [(0, 0)] * len(windows)
+    counted, counts = Observation("merged states"), list[Column]()
+    for at, length in enumerate(windows):
+        seen = F.col("rows") if length is None else F.when(F.col(WINDOW_COLUMN) == length, F.col("rows"))
+        counts += [F.coalesce(F.sum(seen), F.lit(0)).alias(f"rows{at}"), F.count(seen).alias(f"keys{at}")]
+    results = results.observe(counted, *counts)
     with planned_once(spark):  # the exchange has as many partitions as the result has files
         named(results, columns).write.parquet(attempt.path(FOLDER))
-    return {name: int(counted.get[name]) for name in ("rows", "keys")}
+    return [(int(counted.get[f"rows{at}"]), int(counted.get[f"keys{at}"])) for at in range(len(windows))]
+
+
+def _counts(of_windows: Sequence[tuple[int, int]]) -> dict[str, int]:
+    """What a commit says of a result: the input rows that its longest window stands for, and all of its own rows."""
+    return {"rows": of_windows[-1][0], "keys": sum(keys for _, keys in of_windows)}
 
 
 def _committed_in_stage(
@@ -149,7 +167,7 @@ def _committed_in_stage(
     in_files = columns.job.spec.output.files
     small = sum(file.size_bytes for file in files) <= UNSHUFFLED_BYTES
     results = results.coalesce(in_files) if small else results.repartition(in_files, *columns.keys)
-    return _written(spark, attempt, columns, results, report.processed_rows)
+    return _counts(_written(spark, attempt, columns, results, report.processed_rows))
 
 
 def _states(spark: SparkSession, run: RunDirectory, stages: int) -> DataFrame:
@@ -205,7 +223,7 @@ def _evaluated(merged: DataFrame, columns: JobColumns) -> DataFrame:
     """Rows and numbered results of merged states."""
     # Accumulators that open keys need the text of a key, and so do error messages.
     python = [columns.key.cast("binary").alias("route_key"), F.col("states")] if columns.python else []
-    result = merged.select(*columns.keys, "rows", *native_results(columns), *python)
+    result = merged.select(*columns.result_keys, "rows", *native_results(columns), *python)
     if not columns.python:
         return result
     calls = evaluating_calls(columns)

@@ -51,6 +51,12 @@ def require_same_input(kept: Job, whole: Job) -> None:
     Raises:
         InputError: names the part.
     """
+    left_out = next((part for part in kept.window.parts if part.ignored_files), None) if kept.window else None
+    if left_out is not None:
+        raise InputError(
+            f"part {left_out.name}", "states of all files that there are", f"{left_out.ignored_files:,} left out",
+            "verify with late: recompute, which takes them in",
+        )  # fmt: skip
     now = _files(whole)
     for name, files in _files(kept).items():
         if files != now.pop(name, None):
@@ -77,7 +83,7 @@ def differences(spark: SparkSession, kept: RunDirectory, whole: RunDirectory) ->
     """
     job = kept.job()
     require_same_input(job, whole.job())
-    keys = [f"k{number}" for number in range(len(job.spec.key))]
+    keys = [f"k{number}" for number in range(len(job.spec.result_key))]
     ours, theirs = _numbered(spark, kept, "a"), _numbered(spark, whole, "b")
     same_key = F.lit(True)
     for key in keys:
@@ -105,7 +111,7 @@ def _numbered(spark: SparkSession, run: RunDirectory, prefix: str) -> DataFrame:
     """A result with its columns by number: ``k0``, ... and, behind the prefix, the aggregates."""
     spec = run.job().spec
     frame = read_files(spark, run, run.committed(RESULT_STEP).of_kind(RESULT))
-    names = [*(f"k{number}" for number in range(len(spec.key)))]
+    names = [*(f"k{number}" for number in range(len(spec.result_key)))]
     names += [f"{prefix}{number}" for number in range(len(spec.aggregates))]
     return frame.toDF(*names).withColumn(f"{prefix}_there", F.lit(1))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import reduce
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -17,11 +18,12 @@ from pyspark.sql import functions as F
 
 from skewless.documents.commit import CommittedFile
 from skewless.documents.job import Job
-from skewless.documents.ledger import PartLine, PartLines
+from skewless.documents.ledger import PartLine, PartLines, WindowLine
 from skewless.documents.window import JobWindow, PartVersion, WindowPart
 from skewless.errors import LedgerError
 from skewless.run.attempt import Attempt
-from skewless.run.directory import PART_LINES, RunDirectory
+from skewless.run.directory import RunDirectory
+from skewless.spec.spec import WINDOW_COLUMN
 from skewless.standing.fingerprint import Fingerprint
 from skewless.standing.parts import next_version
 from skewless.standing.store import STATES_STEP, StatesStore
@@ -36,10 +38,8 @@ _DATA = "data"
 
 def keep_states(
     run: RunDirectory, columns: JobColumns, attempt: Attempt, merged: DataFrame, rows: int
-) -> list[PartVersion]:
+) -> tuple[list[PartVersion], list[PartLine]]:
     """Write tonight's states into the store, and commit a version of each part that has some.
-
-    The attempt gets a document with the rows of each part.
 
     Args:
         run: the run directory.
@@ -49,7 +49,7 @@ def keep_states(
         rows: the rows that they stand for.
 
     Returns:
-        The version of each part of the window, oldest first.
+        The version of each part of the window, oldest first, and its rows.
 
     Raises:
         LedgerError: the states do not stand for the rows that were processed; no version is committed.
@@ -70,8 +70,47 @@ def keep_states(
             taken_out_rows=part.before_rows - part.base_rows, listed_rows=_listed(job, part) if job.counted else None,
         )  # fmt: skip
         lines.append(line)
-    attempt.write(PART_LINES, PartLines(parts=tuple(lines)))
-    return versions
+    return versions, lines
+
+
+def over_windows(spark: SparkSession, columns: JobColumns, versions: Sequence[PartVersion]) -> DataFrame | None:
+    """The merged states of each window; of several windows with the column ``window``.
+
+    Returns:
+        None if no part has a row.
+
+    Raises:
+        RunDirectoryError: a file of the states is not the one that its version names.
+    """
+    window: JobWindow = columns.job.window  # type: ignore[assignment]
+    merged = [(span, over_window(spark, columns, versions[span.first :])) for span in window.spans]
+    found = [of_window(columns, over, span.length) for span, over in merged if over is not None]
+    return reduce(DataFrame.unionAll, found) if found else None
+
+
+def of_window(columns: JobColumns, merged: DataFrame, length: int | None) -> DataFrame:
+    """Merged states with the window that they are of, if the job has several."""
+    if columns.job.spec.windows is None:
+        return merged
+    return merged.withColumn(WINDOW_COLUMN, F.lit(length).cast("int"))
+
+
+def lines_of(job: Job, parts: Sequence[PartLine], counts: Sequence[tuple[int, int]]) -> PartLines:
+    """The lines of the parts and windows of a result.
+
+    Args:
+        job: of a window.
+        parts: the lines of all of its parts.
+        counts: for each window, rows of the input in it, and keys.
+    """
+    window: JobWindow = job.window  # type: ignore[assignment]
+    lines = [
+        WindowLine(
+            name=span.name, keys=keys, rows=rows, of_parts_rows=sum(line.rows for line in parts[span.first :])
+        )
+        for span, (rows, keys) in zip(window.spans, counts, strict=True)
+    ]  # fmt: skip
+    return PartLines(parts=tuple(parts), windows=tuple(lines))
 
 
 def over_window(spark: SparkSession, columns: JobColumns, versions: Sequence[PartVersion]) -> DataFrame | None:

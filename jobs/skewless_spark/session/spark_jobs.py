@@ -11,6 +11,7 @@ import re
 import time
 import urllib.request
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from http.client import HTTPException
 from typing import Any, NamedTuple, cast
 from urllib.error import URLError
@@ -130,12 +131,17 @@ SILENT = (
 )  # fmt: skip
 
 
+@lru_cache(maxsize=1)
+def _mapper(jvm: Any) -> Any:
+    """Writes values of the JVM as JSON. It learns their classes as it goes, and so there is one for each JVM."""
+    jackson = jvm.com.fasterxml.jackson
+    return jackson.databind.ObjectMapper().registerModule(jackson.module.scala.DefaultScalaModule())
+
+
 def _by_jvm(spark: SparkSession) -> _Teller:
     """The status store of the session's own JVM, which exists with and without a UI."""
     context, jvm = spark.sparkContext._jsc.sc(), cast("Any", spark.sparkContext._jvm)  # noqa: SLF001
-    store = context.statusStore()
-    jackson = jvm.com.fasterxml.jackson
-    mapper = jackson.databind.ObjectMapper().registerModule(jackson.module.scala.DefaultScalaModule())
+    store, mapper = context.statusStore(), _mapper(jvm)
 
     def told(value: Any) -> Any:
         # One text, since a call to the JVM for each figure of each task would take seconds.

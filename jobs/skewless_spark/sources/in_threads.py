@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
@@ -15,6 +16,8 @@ THREADS = 16
 #: Portions for each thread, so that none waits long for the last. A call takes some microseconds on a local disk, and
 #: handing it to a thread on its own would take as long again.
 _PORTIONS = 8
+#: Calls are made without threads for so long: to start sixteen threads takes about as long as hundreds of such calls.
+_ALONE_SECONDS = 0.02
 
 
 def in_threads(call: Callable[[Given], Found], given: Iterable[Given]) -> Iterator[Found]:
@@ -24,7 +27,14 @@ def in_threads(call: Callable[[Given], Found], given: Iterable[Given]) -> Iterat
         Exception: the one of the first argument, in this order, whose call raised.
     """
     arguments = list(given)
-    size = -(-len(arguments) // (THREADS * _PORTIONS)) or 1
-    portions = (arguments[start : start + size] for start in range(0, len(arguments), size))
+    until, done = time.monotonic() + _ALONE_SECONDS, 0
+    while done < len(arguments) and time.monotonic() < until:
+        yield call(arguments[done])
+        done += 1
+    left = arguments[done:]
+    if not left:
+        return
+    size = -(-len(left) // (THREADS * _PORTIONS))
+    portions = (left[start : start + size] for start in range(0, len(left), size))
     with ThreadPoolExecutor(max_workers=THREADS) as pool:
         yield from chain.from_iterable(pool.map(lambda portion: [call(one) for one in portion], portions))

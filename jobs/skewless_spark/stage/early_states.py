@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
+from skewless.documents.engine_choice import EngineChoice
 from skewless.routing.plan import RoutingPlan
 from skewless_spark.stage.reduction import native_state_columns
 from skewless_spark.stage.routing import DRAWN, route_drawn
@@ -32,7 +33,7 @@ def makes_early_states(columns: JobColumns, plan: RoutingPlan) -> bool:
     return all(one.definition.combines_exactly(one.spark_types) for one in columns.native)  # type: ignore[union-attr]
 
 
-def state_partitions(columns: JobColumns, plan: RoutingPlan, backlog_rows: int) -> int:
+def state_partitions(columns: JobColumns, plan: RoutingPlan, backlog_rows: int, choice: EngineChoice | None) -> int:
     """Into how many partitions a stage shuffles: one for each task, or fewer if they would get few states.
 
     A partition costs some ten milliseconds and a file. There are at most as many states as rows.
@@ -41,11 +42,13 @@ def state_partitions(columns: JobColumns, plan: RoutingPlan, backlog_rows: int) 
         columns: the job's columns.
         plan: the stage's plan.
         backlog_rows: the rows that the last stage left over.
+        choice: of the stage's engine, with the states that it expects; None where none was made.
     """
-    if not makes_early_states(columns, plan):
+    if plan.engine != "combine" and not makes_early_states(columns, plan):
         return len(plan.tasks)
     queued = columns.job.admitted_rows(plan.waves) + backlog_rows
-    return min(len(plan.tasks), -(-queued // _PARTITION_ROWS) or 1)
+    states = choice.states if choice is not None and plan.engine == "combine" and choice.states else queued
+    return min(len(plan.tasks), -(-min(queued, states) // _PARTITION_ROWS) or 1)
 
 
 def early_outcome(queue: DataFrame, columns: JobColumns, plan: RoutingPlan) -> DataFrame:

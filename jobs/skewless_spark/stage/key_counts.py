@@ -88,6 +88,8 @@ def head_and_slots_here(
 def _per_key(counts: pa.Table) -> pa.Table:
     """The counts of each key together. Rows of whole keys, which have a slot, are all that there is of theirs."""
     whole = pc.is_valid(counts["slot"])
+    if len(counts) and pc.all(whole).as_py():
+        return counts.combine_chunks()
     found = counts.filter(pc.invert(whole)).group_by("key", use_threads=False)
     added = found.aggregate([("seen", "sum"), ("left", "sum"), ("seconds", "sum")])
     added = added.rename_columns([name.removesuffix("_sum") for name in added.column_names])
@@ -140,17 +142,19 @@ def _texts(columns: JobColumns, table: pa.Table) -> pa.Array:
 def _by_slot(per_key: pa.Table, ring_bits: int) -> pa.Table:
     """Rows per slot of the ring, and of the null key, which has no slot."""
     known = pc.is_valid(per_key["key"])
-    of_keys, nulls = per_key.filter(known), per_key.filter(pc.invert(known))
+    nulls = per_key.filter(pc.invert(known))
+    of_keys = per_key.filter(known) if len(nulls) else per_key
     # Whole keys come last, see ``_per_key``; each is hashed either there or here.
     hashed = of_keys.filter(pc.is_null(of_keys["slot"]))
     given = of_keys["slot"].drop_null().to_numpy().astype(np.uint32)
     at = np.concatenate([_slots(hashed["key"].combine_chunks(), ring_bits), given])
-    used, places, keys = np.unique(at, return_inverse=True, return_counts=True)
+    keys = np.bincount(at)
+    used = np.flatnonzero(keys)
     sums = {}
     for name in ("seen", "left"):
         # Weights are doubles: counts are whole below 2**53, and so are their sums.
-        sums[name] = np.bincount(places, weights=of_keys[name].to_numpy(), minlength=len(used)).astype(np.int64)
-    slots = pa.table({"slot": pa.array(used.astype(np.int32)), **sums, "keys": keys})
+        sums[name] = np.bincount(at, weights=of_keys[name].to_numpy())[used].astype(np.int64)
+    slots = pa.table({"slot": pa.array(used.astype(np.int32)), **sums, "keys": keys[used]})
     return pa.concat_tables([slots, nulls.select(["seen", "left"])], promote_options="default")
 
 
@@ -162,12 +166,20 @@ def _slots(keys: pa.Array, ring_bits: int) -> npt.NDArray[np.uint32]:
 
 def _head(per_key: pa.Table, head_limit: int, rows: tuple[int, int]) -> pa.Table:
     """The keys with the largest share of what was seen or of what is left over; see ``histogram._head``."""
-    # A null key compares as null, and is left out.
-    short = per_key.filter(pc.less_equal(pc.binary_length(per_key["key"]), _CHARACTER_BYTES * LONGEST_HEAD_KEY))
-    seen, left = short["seen"].to_numpy() / rows[0], short["left"].to_numpy() / rows[1]
-    named = _with_text(short.append_column("share", pa.array(np.maximum(seen, left))))
-    named = named.filter(pc.less_equal(pc.utf8_length(named["key"]), LONGEST_HEAD_KEY))
-    by = [("share", "descending"), ("key", "ascending")]
+    shares = np.maximum(per_key["seen"].to_numpy() / rows[0], per_key["left"].to_numpy() / rows[1])
+    by, some = [("share", "descending"), ("key", "ascending")], head_limit
+    while True:
+        # Few keys have to be looked at, unless many of them cannot be named.
+        enough = some < len(shares)
+        least = np.partition(shares, -some)[-some] if enough and some else 0.0
+        near = per_key.append_column("share", pa.array(shares)).filter(pa.array(shares >= least))
+        # A null key compares as null, and is left out.
+        near = near.filter(pc.less_equal(pc.binary_length(near["key"]), _CHARACTER_BYTES * LONGEST_HEAD_KEY))
+        named = _with_text(near)
+        named = named.filter(pc.less_equal(pc.utf8_length(named["key"]), LONGEST_HEAD_KEY))
+        if len(named) >= head_limit or not enough:
+            break
+        some *= 4
     return named.take(pc.select_k_unstable(named, min(head_limit, len(named)), sort_keys=by)) if len(named) else named
 
 

@@ -52,7 +52,7 @@ _BATCH_ROWS = 1 << 16
 _KEPT = (TASK, "rows", "admitted", SLOT)
 #: The plan says how many tasks there are and what is broadcast. Adaptive execution would find nothing to change, and
 #: would run each shuffle as a job of its own.
-_ROUTED = {"spark.sql.adaptive.enabled": "false"}
+_PLANNED = {"spark.sql.adaptive.enabled": "false"}
 
 
 def run_stage(spark: SparkSession, run: RunDirectory, stage: int) -> StageReport:
@@ -84,7 +84,9 @@ def _run(spark: SparkSession, run: RunDirectory, stage: int, fence: Fence | None
     started = time.monotonic()
     job, plan = run.job(), run.plan(stage)
     columns, last = JobColumns.of(job), last_commit(run, stage)
-    partitions = state_partitions(columns, plan, last.count("backlog") if last else 0)
+    decided = plan.engine == "combine" and run.exists(f"decisions/{stage:04d}.json")
+    choice = run.decision(stage).engine if decided else None
+    partitions = state_partitions(columns, plan, last.count("backlog") if last else 0, choice)
     spark.conf.set("spark.sql.shuffle.partitions", partitions)
     admitted = job.admitted_units(plan.waves)
     require_unchanged(job, admitted)
@@ -211,7 +213,7 @@ def _as_planned(spark: SparkSession, job: Job, plan: RoutingPlan) -> Iterator[No
     Spark's own splits are meant for rows that are shuffled next: few, and padded for files that are slow to open.
     """
     if plan.engine == "staged":
-        with _settings(spark, _ROUTED):
+        with _settings(spark, _PLANNED):
             yield
         return
     admitted = [job.units[ordinal] for ordinal in job.admitted_units(plan.waves)]
@@ -224,25 +226,25 @@ def _as_planned(spark: SparkSession, job: Job, plan: RoutingPlan) -> Iterator[No
         # Keys are numbered per batch, so few large batches cost less. Spark also bounds the bytes of a batch.
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(_BATCH_ROWS),
     }
-    with _settings(spark, settings | (_ROUTED if plan.engine == "bypass" else {})):
+    with _settings(spark, settings | _PLANNED):
         yield
 
 
 @contextmanager
 def _settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
     """Settings of the session for the time of the block."""
-    given = spark.conf.getAll
-    before = {name: given[name] for name in settings if name in given}
+    # One by one: all settings together are a call to the JVM for each.
+    before: dict[str, str | None] = {name: spark.conf.get(name, None) for name in settings}
     for name, value in settings.items():
         spark.conf.set(name, value)
     try:
         yield
     finally:
-        for name in settings:
-            if name in before:
-                spark.conf.set(name, before[name])
-            else:
+        for name, given in before.items():
+            if given is None:
                 spark.conf.unset(name)
+            else:
+                spark.conf.set(name, given)
 
 
 def _counts(report: StageReport) -> dict[str, int]:

@@ -13,6 +13,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 from skewless.documents.job import STATE_FORM, Job
 from skewless.errors import DocumentError
 from skewless.routing.hashing import OFFSET_BITS
+from skewless.spec.spec import WINDOW_COLUMN
 from skewless.standing.changes import rank_runs
 from skewless_spark.aggregates.binding import BoundAggregate, bind, native_of, python_of
 from skewless_spark.aggregates.definition import Arguments, NativeAggregate
@@ -67,6 +68,11 @@ class JobColumns:
     def keys(self) -> list[str]:
         """The numbered names of the key columns."""
         return self.names[: len(self.job.spec.key)]
+
+    @property
+    def result_keys(self) -> list[str]:
+        """The numbered names of the columns of ``JobSpec.result_key``; the column of windows has no number."""
+        return self.keys if self.job.spec.windows is None else [*self.keys, WINDOW_COLUMN]
 
     @property
     def types(self) -> list[str]:

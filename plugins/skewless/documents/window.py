@@ -13,7 +13,7 @@ from skewless.documents.commit import CommittedFile, inner_path
 #: Reasons that a part tells one by one; of more files only the number is told.
 MOST_REASONS = 20
 #: What a run does about a part.
-Way = Literal["reused", "added to", "reduced anew", "new"]
+Way = Literal["reused", "late files left out", "added to", "reduced anew", "new"]
 
 
 class SeenFile(Frozen):
@@ -85,6 +85,9 @@ class WindowPart(Frozen):
         replaced: how many have other content.
         removed: how many are gone.
         reasons: what changed, in words; the first ``MOST_REASONS``.
+        ignored_files: with ``late: ignore``, how many files were added, have other content or are gone, and were left
+            as the kept states have them. Such files are not among those that were added, replaced or removed.
+        ignored_rows: rows of those of them that are there; None if that is not known without reading them.
     """
 
     name: str
@@ -101,6 +104,8 @@ class WindowPart(Frozen):
     replaced: Count = 0
     removed: Count = 0
     reasons: tuple[str, ...] = Field(default=(), max_length=MOST_REASONS)
+    ignored_files: Count = 0
+    ignored_rows: Count | None = 0
 
     @property
     def changed(self) -> bool:
@@ -110,11 +115,30 @@ class WindowPart(Frozen):
     @property
     def way(self) -> Way:
         """What the run does about it; ``new`` if there were no states of it."""
+        if self.ignored_files:
+            return "late files left out"
         if not self.changed:
             return "reused"
         if self.base is not None:
             return "added to"
         return "reduced anew" if self.before_rows else "new"
+
+
+class WindowSpan(Frozen):
+    """One window of a result.
+
+    Attributes:
+        length: how many parts it may cover, the run's own the last; None for all.
+        first: the position in ``JobWindow.parts`` of the oldest part in it that has files.
+    """
+
+    length: int | None = Field(default=None, ge=1)
+    first: Count = 0
+
+    @property
+    def name(self) -> str:
+        """Its length, or ``all``."""
+        return "all" if self.length is None else str(self.length)
 
 
 class JobWindow(Frozen):
@@ -126,6 +150,8 @@ class JobWindow(Frozen):
         shapes: what that is, see ``skewless.standing.fingerprint.Fingerprint``.
         parts: those that have files, oldest first. Units are numbered in their order.
         missing: the names of the others.
+        windows: those of the result, the longest one last; each ends with the newest part. Documents of earlier
+            releases have none: see ``spans``.
         begins: why there were no states of this fingerprint before, in words; empty if there were.
     """
 
@@ -134,6 +160,7 @@ class JobWindow(Frozen):
     shapes: dict[str, str]
     parts: tuple[WindowPart, ...]
     missing: tuple[str, ...] = ()
+    windows: tuple[WindowSpan, ...] = ()
     begins: str = ""
 
     @model_validator(mode="after")
@@ -144,7 +171,15 @@ class JobWindow(Frozen):
             if first != end or last < first or len(part.ranks) != last - first:
                 raise unmet("parts whose units follow each other, each with its rank", part.name[:80])
             end = last
+        firsts = [one.first for one in self.windows]
+        if firsts and (firsts != sorted(firsts, reverse=True) or firsts[-1] != 0):
+            raise unmet("windows of which each is an end of the next, and the last has all parts", str(firsts)[:80])
         return self
+
+    @property
+    def spans(self) -> tuple[WindowSpan, ...]:
+        """The windows of the result; one of all parts in a document of an earlier release."""
+        return self.windows or (WindowSpan(),)
 
     @property
     def reduced(self) -> list[int]:
@@ -165,13 +200,24 @@ class JobWindow(Frozen):
     def late(self) -> list[tuple[WindowPart, int]]:
         """The older parts that have changed since states of them were made, each with its delay in parts."""
         delays = self.delays()
-        changed = (part for part in self.parts if part.way in ("added to", "reduced anew"))
+        changed = (part for part in self.parts if part.way not in ("reused", "new"))
         return [(part, delays[part.name]) for part in changed if delays[part.name] > 0]
 
     @property
     def unchanged_rows(self) -> int:
         """The rows of the result that were not read tonight: their states are kept ones."""
         return sum(part.base_rows for part in self.parts)
+
+    @property
+    def ignored_files(self) -> int:
+        """How many late files were left out, see ``WindowPart.ignored_files``."""
+        return sum(part.ignored_files for part in self.parts)
+
+    @property
+    def ignored_rows(self) -> int | None:
+        """The rows of late files that were left out; None if that is not known of all."""
+        rows = [part.ignored_rows for part in self.parts]
+        return None if None in rows else sum(one or 0 for one in rows)
 
     def counts(self) -> dict[str, int]:
         """How many files of the window were reused, added, replaced and removed."""

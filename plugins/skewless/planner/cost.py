@@ -24,10 +24,7 @@ ROW_SECONDS = 6e-7
 #:   beside other work ``combine`` 3.5 and ``bypass`` 13.0: 0.47 us,
 #: - HLL, 5 million rows, 37,000 keys: ``combine`` 2.4 and ``bypass`` 4.2: 0.36 us,
 #: - HLL, 5 million rows, 843,000 keys: ``combine`` 11.2 and ``bypass`` 10.8.
-#:
-#: The price is lower than a row costs, since it is compared with states that are estimated from a sample. Where most
-#: keys are rare, it finds too few: 556,000 in the last case, in which a price of 0.33 us would take ``combine``.
-SENT_ROW_SECONDS = 2e-7
+SENT_ROW_SECONDS = 3.3e-7
 
 
 class StageCost(NamedTuple):

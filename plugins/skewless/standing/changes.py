@@ -27,6 +27,7 @@ class ChangeSet(NamedTuple):
         replaced: how many have other content.
         removed: how many are gone.
         reasons: in words.
+        late: the paths of the files that were added or have other content, in order.
     """
 
     reused: tuple[SeenFile, ...]
@@ -36,6 +37,7 @@ class ChangeSet(NamedTuple):
     replaced: int
     removed: int
     reasons: tuple[str, ...]
+    late: tuple[str, ...] = ()
 
 
 #: Says what tells a file from the one that the states know; empty if it is the same.
@@ -76,6 +78,7 @@ def change_set(found: Sequence[FoundFile], known: PartVersion | None, difference
         replaced=len(replaced),
         removed=len(removed),
         reasons=tuple(told[:MOST_REASONS]),
+        late=tuple(one.path for one in present if one.path not in before or one.path in replaced),
     )
 
 

@@ -73,6 +73,34 @@ def plan_part(
     return planned, units
 
 
+def keep_part(part: Part, found: Sequence[FoundFile], known: Numbered, difference: Difference, cut: Cut) -> WindowPart:
+    """Leave out whatever changed in a part since its states were made, and count it.
+
+    Args:
+        part: the part.
+        found: its files now; none if it has vanished.
+        known: its newest states.
+        difference: compares the contents of two files of one path.
+        cut: makes the units of the files that came or have other content, to count their rows; none if it cannot.
+    """
+    changes = change_set(found, known.version, difference)
+    late = cut(changes.late)
+    told = all(unit.counted for unit in late) and {unit.path for unit in late} == set(changes.late)
+    return WindowPart(
+        name=part.name,
+        place=part_place(part),
+        files=known.version.files,
+        base=known.number,
+        base_rows=known.version.rows,
+        base_states=known.version.states,
+        before_rows=known.version.rows,
+        reused=len(known.version.files),
+        ignored_files=changes.added + changes.replaced + changes.removed,
+        ignored_rows=sum(unit.rows for unit in late) if told else None,
+        reasons=changes.reasons,
+    )
+
+
 def _units_of_files(units: Sequence[Unit]) -> list[tuple[str, int]]:
     counts: dict[str, int] = {}
     for unit in units:

@@ -1,23 +1,29 @@
-"""The process that beats for a worker: ``python -m skewless_leases.liveness.heartbeat_process``.
+"""The process that beats for the workers of a process: ``python -m skewless_leases.liveness.heartbeat_process``.
 
 A thread of the worker would have to wait for the interpreter's lock whenever the worker computes in
 a C extension; another process has only to be given a moment of a processor. It stops beating while the
-worker is stopped, since a stopped worker does not work, and says so when the worker has ended.
+worker's process is stopped, since a stopped worker does not work, and says so when that has ended.
 
-It reads one line of JSON from its standard input (the store's address may hold a password, and does not
-belong on a command line) and answers with another one: null, or why the store will never take a beat of this
-worker. Anything more on its input, the end of that, or the end of its parent is the end of the worker.
+It is told the parent's id. On its standard input it reads lines of JSON: for whom to begin, with the store's address,
+which may hold a password and does not belong on a command line; and for whom to end. To each it answers with the
+number that it was given, and with null or why the store will never take a beat of this worker. A worker's beats are in
+a thread of their own, so that a store that does not answer costs no other worker a beat. The end of the input, or of
+the parent, is the end of all workers.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
 import select
 import signal
 import sys
+import threading
 import time
+from collections.abc import Mapping
+from typing import Any
 
 from skewless_leases.errors import LeaseError, StoreError
 from skewless_leases.liveness.beat import Beat
@@ -29,46 +35,108 @@ log = logging.getLogger(__name__)
 #: How long a call may wait for an answer. It may wait three times: for the answer, for a new connection, and for
 #: another one or the answer on it. That is six beats in all, of the ten in a maximum lease time.
 ANSWER_BEATS = 2
+_BLOCK = 1 << 16
+#: How often it looks whether its parent is there.
+_LOOK_SECONDS = 2.0
+
+
+class Lines:
+    """Lines of JSON that come through a pipe, each within a time.
+
+    Args:
+        descriptor: of the pipe.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor, self._read = descriptor, b""
+
+    def next(self, within: float) -> Any:
+        """The next line; None if it does not come within so many seconds.
+
+        Raises:
+            EOFError: the pipe has ended.
+        """
+        until = time.monotonic() + within
+        while b"\n" not in self._read:
+            ready, _, _ = select.select([self._descriptor], [], [], max(0.0, until - time.monotonic()))
+            if not ready:
+                return None
+            block = os.read(self._descriptor, _BLOCK)
+            if not block:
+                raise EOFError
+            self._read += block
+        line, _, self._read = self._read.partition(b"\n")
+        return json.loads(line)
 
 
 def main() -> None:
-    """Beat until the worker ends."""
-    # A terminal and Airflow signal all processes of a group. This one ends when the worker has ended.
+    """Beat for workers until their process ends."""
+    # A terminal and Airflow signal all processes of a group. This one ends when the workers have ended.
     for ending in (signal.SIGINT, signal.SIGTERM):
         signal.signal(ending, signal.SIG_IGN)
-    told = json.loads(sys.stdin.readline())
-    logging.basicConfig(level=logging.WARNING, format="heartbeat of " + told["worker"] + ": %(message)s")
-    worker_pid, every = told["pid"], told["every"]
-    store = open_store(told["address"], durable=False, answer_seconds=ANSWER_BEATS * every)
-    beat = Beat(store, told["worker"], told["room"])
-    refusal = _refusal(beat)
-    print(json.dumps(refusal), flush=True)  # noqa: T201 - the handle waits for it
+    logging.basicConfig(level=logging.WARNING, format="heartbeat of %(threadName)s: %(message)s")
+    parent, lines = int(sys.argv[1]), Lines(sys.stdin.fileno())
+    beating: dict[int, threading.Event] = {}
+    # A child that a worker has forked may hold the input open.
+    while os.getppid() == parent:
+        try:
+            told = lines.next(_LOOK_SECONDS)
+        except EOFError:
+            break
+        if told is None:
+            continue
+        number = told["number"]
+        if told["every"] is None:
+            beating.pop(number).set()
+        else:
+            over = beating[number] = threading.Event()
+            threading.Thread(target=_beat, args=(told, parent, over), name=told["worker"]).start()
+    for over in beating.values():
+        over.set()
+
+
+def _beat(told: Mapping[str, Any], parent: int, over: threading.Event) -> None:
+    """Beat for a worker until it has ended."""
+    every = told["every"]
+    try:
+        store = open_store(told["address"], durable=False, answer_seconds=ANSWER_BEATS * every)
+        beat = Beat(store, told["worker"], told["room"])
+        refusal = _refusal(beat)
+    except LeaseError as err:
+        refusal = _said(err)
+    _answer(told, refusal)
     if refusal:
         return
     following = time.monotonic() + every
-    while os.getppid() == worker_pid and not _input_ended(following - time.monotonic()):
+    while os.getppid() == parent and not over.wait(max(following - time.monotonic(), 0.0)):
         following = max(following + every, time.monotonic())
-        if not is_stopped(worker_pid):
+        if not is_stopped(parent):
             _tried(beat)
     for _ in range(3):
         if _tried(beat, gone=True):
-            return
+            break
+    _answer(told, None)
 
 
-def _input_ended(within: float) -> bool:
-    ready, _, _ = select.select([sys.stdin], [], [], max(within, 0.0))
-    return bool(ready)
+def _answer(told: Mapping[str, Any], refusal: tuple[str, ...] | None) -> None:
+    line = json.dumps([told["number"], refusal]) + "\n"
+    with contextlib.suppress(OSError):  # whoever asked has ended
+        os.write(sys.stdout.fileno(), line.encode())
 
 
-def _refusal(beat: Beat) -> tuple[str, str, str, str] | None:
+def _refusal(beat: Beat) -> tuple[str, ...] | None:
     """Beat for the first time; what a store says that will not take the next beat either."""
     try:
         beat.once()
     except StoreError as err:
         log.warning("%s", err)
     except LeaseError as err:
-        return err.where, err.required, err.came, err.hint
+        return _said(err)
     return None
+
+
+def _said(err: LeaseError) -> tuple[str, ...]:
+    return err.where, err.required, err.came, err.hint
 
 
 def _tried(beat: Beat, *, gone: bool = False) -> bool:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from skewless.documents.stage_report import LONGEST_HEAD_KEY, Histogram
 from skewless.planner.forecast.key_counts import KeyCounts
-from skewless.routing.hashing import key_hash
+from skewless.routing.hashing import key_hashes
 
 #: A key that was sampled less often than this is left to the ring, and says nothing of its slot: of such
 #: keys there are about as many in every slot.
@@ -48,17 +48,26 @@ class KeySample:
         slots = 1 << ring_bits
         tail = np.zeros(slots, dtype=np.int64)
         head: dict[str, tuple[int, int]] = {}
-        nulls = rare = 0
-        for number in np.argsort(-self.counts, kind="stable").tolist():
-            key, rows = self.texts[number], int(self.counts[number])
+        null = self.texts.index(None) if None in self.texts else -1
+        nulls = int(self.counts[null]) if null >= 0 else 0
+        often = self.counts >= NAMED_FROM
+        rare = int(self.counts[~often].sum()) - (nulls if nulls < NAMED_FROM else 0)
+        on_ring: list[int] = []
+        for number in np.flatnonzero(often)[np.argsort(-self.counts[often], kind="stable")].tolist():
+            key = self.texts[number]
             if key is None:
-                nulls = rows
-            elif rows < NAMED_FROM:
-                rare += rows
-            elif len(head) < head_limit and len(key) <= LONGEST_HEAD_KEY:
-                head[key] = (rows, 0)
+                continue
+            if len(head) < head_limit and len(key) <= LONGEST_HEAD_KEY:
+                head[key] = (int(self.counts[number]), 0)
             else:
-                tail[key_hash(key) >> (32 - ring_bits)] += rows
+                on_ring.append(number)
+        raw = [str(self.texts[number]).encode() for number in on_ring]
+        ends = np.cumsum([0, *map(len, raw)])
+        np.add.at(
+            tail,
+            key_hashes(np.frombuffer(b"".join(raw), np.uint8), ends) >> np.uint32(32 - ring_bits),
+            self.counts[on_ring],
+        )
         tail += rare // slots
         tail[: rare % slots] += 1
         return Histogram(

@@ -17,7 +17,14 @@ _MONDAY_TO_SUNDAY = ("Mon", "", "Wed", "", "Fri", "", "Sun")
 #: A cell of a few is drawn larger, so that a month is not a stamp.
 _FEW_COLUMNS = 16
 #: The colour of each word, by the classes of the style sheet.
-COLOURS = {"new": "good", "added to": "done", "reduced anew": "left", "reused": "none", MISSING: "missing"}
+COLOURS = {
+    "new": "good",
+    "added to": "done",
+    "reduced anew": "left",
+    "late files left out": "others",
+    "reused": "none",
+    MISSING: "missing",
+}
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ class Night:
         kept: rows of its result that it did not read.
         late: rows that were added to older parts.
         restated: rows of older parts that were reduced anew.
-        changes: of the parts of which it has reduced rows, oldest first.
+        changes: of the parts that were not as their states had them, oldest first.
         reused: names of the others.
     """
 

@@ -34,6 +34,8 @@ class PartView:
         taken_out_rows: rows of earlier states that are not in the result any more; None until then.
         reasons: what changed, in words.
         delay: how many parts it is before the run's own.
+        ignored_files: how many late files were left out.
+        ignored_rows: their rows; None if that is not known.
     """
 
     name: str
@@ -46,11 +48,13 @@ class PartView:
     taken_out_rows: int | None
     reasons: tuple[str, ...]
     delay: int = 0
+    ignored_files: int = 0
+    ignored_rows: int | None = 0
 
     @property
     def late(self) -> bool:
         """Whether an older part has changed after states of it were made."""
-        return self.delay > 0 and self.words in {"added to", "reduced anew"}
+        return self.delay > 0 and self.words not in {"reused", "new"}
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,9 @@ class WindowView:
         new_rows: rows that it has reduced; None until the result is merged.
         late_rows: those of them that were added to older parts; None until then.
         restated_rows: those of older parts that were reduced anew; None until then.
+        ignored_files: how many late files were left out.
+        ignored_rows: their rows; None if that is not known.
+        windows: with several windows, the name of each, and its rows and keys; none until the result is merged.
     """
 
     parts: tuple[PartView, ...]
@@ -76,10 +83,13 @@ class WindowView:
     new_rows: int | None = None
     late_rows: int | None = None
     restated_rows: int | None = None
+    ignored_files: int = 0
+    ignored_rows: int | None = 0
+    windows: tuple[tuple[str, int, int], ...] = ()
 
     @property
     def changed(self) -> tuple[PartView, ...]:
-        """The parts of which something was read, newest first."""
+        """The parts that are not as their states have them, newest first."""
         return tuple(part for part in reversed(self.parts) if part.words != "reused")
 
 
@@ -90,7 +100,7 @@ def read_window(run: RunDirectory) -> WindowView | None:
         return None
     merged = stamp(run, f"{RESULT_STEP}/COMMIT.json") is not None
     lines = {line.part: line for line in run.part_lines()} if merged else {}
-    delays = window.delays()
+    of_windows, delays = run.window_lines() if merged else (), window.delays()
     parts = tuple(_part(part, lines.get(part.name), delays[part.name]) for part in window.parts)
     return WindowView(
         parts=parts,
@@ -101,6 +111,9 @@ def read_window(run: RunDirectory) -> WindowView | None:
         new_rows=_rows(parts) if merged else None,
         late_rows=_rows([one for one in parts if one.late and one.words == "added to"]) if merged else None,
         restated_rows=_rows([one for one in parts if one.late and one.words == "reduced anew"]) if merged else None,
+        ignored_files=window.ignored_files,
+        ignored_rows=window.ignored_rows,
+        windows=tuple((one.name, one.rows, one.keys) for one in of_windows) if len(of_windows) > 1 else (),
     )
 
 
@@ -151,4 +164,6 @@ def _part(part: WindowPart, line: PartLine | None, delay: int) -> PartView:
         taken_out_rows=line.taken_out_rows if line else None,
         reasons=part.reasons if part.before_rows else (),
         delay=delay,
+        ignored_files=part.ignored_files,
+        ignored_rows=part.ignored_rows,
     )
