@@ -24,6 +24,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "reused": {"base": 1, "base_rows": 100, "before_rows": 100, "reused": 1},
     "added to": {"base": 1, "base_rows": 100, "before_rows": 100, "reused": 1, "added": 1},
     "reduced anew": {"before_rows": 100, "replaced": 1},
+    "late files left out": {"base": 1, "base_rows": 100, "before_rows": 100, "ignored_files": 1, "ignored_rows": 20},
     "new": {"added": 1},
 }
 
@@ -45,7 +46,7 @@ def night(location: str, window: int, changes: dict[int, tuple[str, int]], own: 
         if words == "missing":
             missing.append(part.name)
             continue
-        units = 0 if words == "reused" else 1
+        units = 0 if words in {"reused", "late files left out"} else 1
         parts.append((part, words, units))
         lines.append(PartLine(part=part.name, unchanged_rows=0, new_rows=rows, taken_out_rows=0))
     found = []
@@ -71,13 +72,14 @@ def history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PartsHistory:
     runs = f"{tmp_path}/runs/job"
     night(f"{runs}/1", 10, {2: ("missing", 0), 0: ("new", 500)}, rest="new")
     night(f"{runs}/2", 10, {0: ("new", 500), 1: ("added to", 7), 9: ("reduced anew", 90)}, own=1)
-    night(f"{runs}/3", 10, {0: ("new", 500), 1: ("added to", 5), 4: ("new", 30)}, own=2)
+    changes = {0: ("new", 500), 1: ("added to", 5), 4: ("new", 30), 3: ("late files left out", 0)}
+    night(f"{runs}/3", 10, changes, own=2)
     return read_parts_history("job", ())
 
 
 def test_rows_are_late_by_the_parts_after_their_own_and_those_of_a_first_night_are_not(history: PartsHistory) -> None:
-    told = [(one.words, one.late, one.restated, one.changes) for one in history.delays]
-    assert told == [("1", 12, 0, 2), ("4", 30, 0, 1), ("8 to 14", 0, 90, 1)]
+    told = [(one.words, one.late, one.restated, one.left_out, one.changes) for one in history.delays]
+    assert told == [("1", 12, 0, 0, 2), ("3", 0, 0, 20, 1), ("4", 30, 0, 0, 1), ("8 to 14", 0, 90, 0, 1)]
     assert [(one.read, one.late, one.restated) for one in history.nights] == [(535, 5, 0), (597, 7, 90), (500, 0, 0)]
 
 
@@ -129,3 +131,16 @@ def test_time_saved_is_estimated_only_from_enough_rows() -> None:
     assert found is not None
     assert found.seconds == pytest.approx(300.0)
     assert saving(window, [_stage(999_999, 10.0)]) is None
+
+
+def test_a_part_is_late_by_the_parts_after_it_also_where_an_hour_comes_twice() -> None:
+    hours = parts_until(Part(dt.date(2026, 10, 25), "03"), 5, "Europe/Zurich")
+    assert [hour.hour for hour in hours] == ["00", "01", "02", "02b", "03"]
+    units = ((0, 0), (0, 1), (1, 1), (1, 1), (1, 1))
+    parts = [
+        WindowPart(name=one.name, place=part_place(one), base=1, before_rows=9, units=span, ranks=(0,) * (at == 1))
+        for at, (one, span) in enumerate(zip(hours, units, strict=True))
+    ]
+    window = JobWindow(store="/s", fingerprint="f", shapes={}, missing=(hours[2].name,), parts=(*parts[:2], *parts[3:]))
+    ((late, delay),) = window.late()
+    assert (late.name, late.way, delay) == ("2026-10-25T01", "added to", 3)

@@ -33,12 +33,14 @@ class Change:
         words: as in ``PartView``.
         delay: as in ``PartView``.
         rows: that were reduced of it.
+        left_out: rows of late files that were left out; None if that is not known.
     """
 
     part: str
     words: Way
     delay: int
     rows: int
+    left_out: int | None
 
 
 @dataclass(frozen=True)
@@ -78,12 +80,14 @@ class Delay:
         words: how late, in parts.
         late: rows that were added to older parts, and rows of whole parts that had been missing.
         restated: rows of older parts that were reduced anew.
+        left_out: rows of files that were left out (``late: ignore``); None if those of any are not known.
         changes: how often a part was changed so late.
     """
 
     words: str
     late: int
     restated: int
+    left_out: int | None
     changes: int
 
 
@@ -170,7 +174,7 @@ def _view(location: str, run_id: str, _mark: str) -> Night | None:
         late=window.late_rows or 0,
         restated=window.restated_rows or 0,
         changes=tuple(
-            Change(part.name, part.words, part.delay, part.new_rows or 0)
+            Change(part.name, part.words, part.delay, part.new_rows or 0, part.ignored_rows)
             for part in window.parts
             if part.words != "reused"
         ),
@@ -189,13 +193,22 @@ def _came_late(nights: Sequence[Night]) -> list[tuple[Night, Change]]:
 
 
 def _delays(nights: Sequence[Night]) -> tuple[Delay, ...]:
-    counted: dict[int, list[int]] = {}
+    found: dict[int, list[Change]] = {}
     for _, one in _came_late(nights):
         first = one.delay if one.delay <= _ALONE else max(start for start in _LONGER if start <= one.delay)
-        line = counted.setdefault(first, [0, 0, 0])
-        line[1 if one.words == "reduced anew" else 0] += one.rows
-        line[2] += 1
-    return tuple(Delay(_delay_words(first), *counts) for first, counts in sorted(counted.items()))
+        found.setdefault(first, []).append(one)
+    return tuple(_delay(first, changes) for first, changes in sorted(found.items()))
+
+
+def _delay(first: int, changes: Sequence[Change]) -> Delay:
+    left_out = [one.left_out for one in changes]
+    return Delay(
+        words=_delay_words(first),
+        late=sum(one.rows for one in changes if one.words != "reduced anew"),
+        restated=sum(one.rows for one in changes if one.words == "reduced anew"),
+        left_out=None if None in left_out else sum(rows or 0 for rows in left_out),
+        changes=len(changes),
+    )
 
 
 def _delay_words(first: int) -> str:
