@@ -16,7 +16,6 @@ from skewless.run.directory import RunDirectory
 from skewless.standing.kept_merges import WindowParts, plan_night
 from skewless.standing.store import Numbered, StatesStore
 from skewless.standing.window_choice import WindowChoice
-from skewless_spark.result.verification import APPROXIMATE
 from skewless_spark.result.window_states import WindowStates
 from skewless_spark.session.spark_jobs import JobsSeen
 from skewless_spark.states.columns import JobColumns
@@ -182,16 +181,16 @@ def test_what_is_rounded_is_never_subtracted_and_touched_keys_are_merged_in_orde
     assert [one.action for n, one in enumerate(touched) if n != _AGAIN] == ["touched keys"] * (len(NIGHTS) - 1)
     running = played(every, "running merges")
     assert [one.action for n, one in enumerate(running) if n != _AGAIN] == ["running merges"] * (len(NIGHTS) - 1)
-    assert [without_loose(one.rows) for one in running] == [without_loose(one.rows) for one in wanted]
+    assert [without_loose(every, one.rows) for one in running] == [without_loose(every, one.rows) for one in wanted]
     (refused,) = (one for one in running[-1].choice.candidates if one.action == "subtract")
     assert (refused.possible, ROUNDED in refused.sentence, "some" in refused.sentence) == (False, True, True)
 
 
-def without_loose(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+def without_loose(corpus: Corpus, rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     """Results without those that depend on how states are merged: rounded sums, and sketches."""
-    functions = [one if isinstance(one, str) else one["function"] for one in ALL.values()]
-    loose = {n for n, name in enumerate(ALL) if name == ROUNDED or functions[n] in APPROXIMATE}
-    return sorted(tuple(value for n, value in enumerate(row) if n - 1 not in loose) for row in rows)
+    bound = JobColumns.of(corpus.job).bound
+    loose = {n for n, one in enumerate(bound, start=1) if one.name == ROUNDED or one.definition.agrees}
+    return sorted(tuple(value for n, value in enumerate(row) if n not in loose) for row in rows)
 
 
 def test_windows_of_one_night_share_their_merges(exact: Corpus) -> None:

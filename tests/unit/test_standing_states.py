@@ -262,6 +262,29 @@ def test_a_path_that_is_no_part_is_of_none() -> None:
             DatedPath(path, "spec")
 
 
+def test_late_changes_that_are_left_out_are_counted_and_change_nothing(tmp_path: Path) -> None:
+    store = _store_with(tmp_path, 1, dt.timedelta(0))
+    files = tuple(SeenFile(path=name, size_bytes=1, version=name, ranks=(at,)) for at, name in enumerate("abc"))
+    known = store.newest("2026-11-01")[0]
+    assert known is not None
+    known = known._replace(version=known.version.model_copy(update={"files": files, "rows": 30}))
+    found = [FoundFile("a", 1, "a"), FoundFile("b", 1, "other"), FoundFile("d", 1, "d")]
+
+    def difference(seen: SeenFile, now: FoundFile) -> str:
+        return "" if seen.version == now.version else "other content"
+
+    def cut(paths: Sequence[str]) -> list[Unit]:
+        return [Unit(path=path, rows=7, size_bytes=1, counted=path != "z") for path in paths]
+
+    part = keep_part(Part(DAYS[0]), found, known, difference, cut)
+    assert (part.files, part.base_states, part.base_rows) == (files, known.version.states, 30)
+    assert (part.reused, part.added, part.replaced, part.removed) == (3, 0, 0, 0)
+    assert (part.ignored_files, part.ignored_rows) == (3, 14)
+    assert not part.changed
+    assert keep_part(Part(DAYS[0]), found, known, difference, lambda _: []).ignored_rows is None
+    assert keep_part(Part(DAYS[0]), [*found, FoundFile("z", 1, "z")], known, difference, cut).ignored_rows is None
+
+
 def test_a_late_file_is_placed_between_its_neighbours_until_there_is_no_room() -> None:
     known = [SeenFile(path="a", size_bytes=1, ranks=(256,)), SeenFile(path="z", size_bytes=1, ranks=(512,))]
     late = 0
@@ -461,6 +484,18 @@ def test_a_prune_leaves_what_a_window_or_a_run_may_need(tmp_path: Path) -> None:
         assert newest is not None
         assert newest.number == 2
         assert not faults
+
+
+def test_a_prune_of_a_window_of_all_parts_removes_only_what_was_followed(tmp_path: Path) -> None:
+    store = _store_with(tmp_path, 3, dt.timedelta(days=99))
+    doomed = doomed_states(str(tmp_path), NOW, StatesLimits(parts=None))
+    assert sorted(one.path.removeprefix(f"{store.root}/") for one in doomed) == [
+        "parts/2026-11-01/versions/0001.json",
+        "parts/2026-11-02/versions/0001.json",
+        "parts/2026-11-03/versions/0001.json",
+        "states/attempts/0-1/.x.parquet.crc",
+        "states/attempts/0-1/x.parquet",
+    ]
 
 
 def test_states_of_another_fingerprint_go_when_nothing_was_added_to_them_for_a_month(tmp_path: Path) -> None:

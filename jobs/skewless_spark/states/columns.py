@@ -160,6 +160,11 @@ class JobColumns:
         return native_of(list(self.bound))
 
     @property
+    def sketches(self) -> list[str]:
+        """The state columns of native aggregates whose result may depend on how rows were divided and merged."""
+        return [name for one in self.native if one.definition.agrees for name in self.states(one)]
+
+    @property
     def python(self) -> list[BoundAggregate]:
         """The aggregates whose states live in a ``GroupsAccumulator``."""
         return python_of(list(self.bound))
@@ -176,6 +181,14 @@ class JobColumns:
                 strict=True,
             )
         ]
+
+    @property
+    def merged_in_any_order(self) -> bool:
+        """Whether it does not matter in which order states are merged; Python states are sorted beforehand."""
+        return all(
+            one.definition.any_order or one.definition.combines_exactly(one.spark_types)  # type: ignore[union-attr]
+            for one in self.native
+        )
 
     def python_calls(self) -> list[PythonCall]:
         """The Python aggregates as they travel to the workers."""
