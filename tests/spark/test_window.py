@@ -24,7 +24,9 @@ from skewless_spark.entries.pipeline import run_pipeline, run_stages
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.result.merge import merge_states
 from skewless_spark.result.verification import differences
+from tests.spark.clusters import shares
 from tests.spark.scenario import Quiet, as_rows, result_of, spec_of
+from tests.spark.shared_runs import clusters
 from tests.tiers import mostly_long
 
 DAY = dt.date(2026, 11, 20)
@@ -191,6 +193,28 @@ def test_a_run_whose_merge_was_killed_between_two_writes_makes_the_same_result(l
     merge_states(lake.spark, run)
     assert as_rows(result_of(run)) == result
     assert [store.numbers(part) for part in store.parts()] == [[1], [1], [1]]
+
+
+@pytest.mark.long
+def test_two_clusters_share_a_run_that_builds_on_kept_states(lake: Lake) -> None:
+    routing = {"reducers": 5, "stage_overhead": 0, "budget": 1.0, "waves": [1, 2]}
+    spec = lake.spec(engine="staged", sharing={"lease_seconds": 1}, routing=routing)
+    for day in range(2):
+        lake.put(day, "b")
+    lake.night(1, spec)
+    for name in "acd":
+        lake.put(2, name)
+        lake.put(0, name, rows=60)
+    run = lake.prepared(2, spec)
+    with clusters(run, "east", "west") as both:
+        assert all(one.ended_well() for one in both), [one.log.read_text() for one in both]
+    merge_states(lake.spark, run)
+    assert set(shares(run)) == {"east", "west"}
+    assert reduced(run) == 3 * 360
+    assert as_rows(result_of(run)) == lake.whole(range(3))
+    window = run.job().window
+    assert window is not None
+    assert [StatesStore(window.store).numbers(part.name) for part in window.parts] == [[1, 2], [1], [1]]
 
 
 def test_states_that_are_damaged_are_made_anew_or_the_run_says_so(lake: Lake) -> None:

@@ -27,6 +27,7 @@ from skewless.spec.spec import WINDOW_COLUMN
 from skewless.standing.fingerprint import Fingerprint
 from skewless.standing.parts import next_version
 from skewless.standing.store import STATES_STEP, StatesStore
+from skewless_spark.session.planning import planned_once
 from skewless_spark.states.columns import PART, JobColumns
 from skewless_spark.states.committed_files import read_files, written
 
@@ -129,14 +130,18 @@ def over_window(spark: SparkSession, columns: JobColumns, versions: Sequence[Par
         return None
     window: JobWindow = columns.job.window  # type: ignore[assignment]
     states = read_files(spark, StatesStore(window.store), files)
-    keyed = states.repartition(columns.job.spec.output.files, *columns.keys)
-    # In the order of parts. Several states of a key in one part are told apart by their rows alone.
-    in_order = keyed.sortWithinPartitions(*columns.keys, _PLACE, "rows")
+    in_files = columns.job.spec.output.files
+    if not columns.merged_in_any_order:
+        states = states.repartition(in_files, *columns.keys)
+        # In the order of parts. Several states of a key in one part are told apart by their rows alone.
+        states = states.sortWithinPartitions(*columns.keys, _PLACE, "rows")
     python = []
     if columns.python:
         lists = F.sort_array(F.collect_list(F.struct(_PLACE, "states")))
         python = [F.flatten(F.transform(lists, lambda one: one["states"])).alias("states")]
-    return in_order.groupBy(*columns.keys).agg(F.sum("rows").alias("rows"), *columns.merges, *python)
+    merged = states.groupBy(*columns.keys).agg(F.sum("rows").alias("rows"), *columns.merges, *python)
+    # In any order, what a task reads is merged before it is sent.
+    return merged.coalesce(in_files) if columns.merged_in_any_order else merged
 
 
 def _written(
@@ -147,7 +152,8 @@ def _written(
     attempt = Attempt(store, STATES_STEP, ident)
     cases = " ".join(f"WHEN {PART} = {at} THEN {window.parts[at].place}L" for at in window.reduced)
     placed = merged.withColumn(_PLACE, F.expr(f"CASE {cases} END"))
-    placed.write.partitionBy(PART).parquet(attempt.path(_DATA))
+    with planned_once(merged.sparkSession):
+        placed.write.partitionBy(PART).parquet(attempt.path(_DATA))
     counts: dict[str, int] = {}
 
     def count(file: CommittedFile, parquet: pq.ParquetFile) -> None:

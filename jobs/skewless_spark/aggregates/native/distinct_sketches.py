@@ -69,6 +69,7 @@ APPROX_COUNT_DISTINCT = NativeAggregate(
     evaluate=_evaluate_hll,
     options=DistinctOptions,
     state_bytes=200,
+    any_order=True,
 )
 THETA_SKETCH_ESTIMATE = NativeAggregate(
     "theta_sketch_estimate",
@@ -78,4 +79,5 @@ THETA_SKETCH_ESTIMATE = NativeAggregate(
     evaluate=_evaluate_theta,
     options=ThetaOptions,
     state_bytes=100,
+    any_order=True,
 )

@@ -60,4 +60,5 @@ APPROX_TOP_K = NativeAggregate(
     evaluate=_evaluate,
     options=TopKOptions,
     state_bytes=200,
+    any_order=True,
 )

@@ -124,4 +124,5 @@ APPROX_PERCENTILE = NativeAggregate(
     evaluate=_evaluate,
     options=PercentileOptions,
     state_bytes=200,
+    any_order=True,
 )
