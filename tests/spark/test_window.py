@@ -266,7 +266,7 @@ def test_an_aggregate_that_cannot_be_merged_is_refused_with_one_that_could_serve
         lake.night(0, lake.spec(aggregates={"m": {"function": "latest", "column": "value"}}))
 
 
-def _count_one_more(store: StatesStore, part: str) -> None:
+def count_one_more(store: StatesStore, part: str) -> None:
     """Change a count in a state of a part, and make all checksums right."""
     version = store.version(part, 1)
     file = version.states[0]
@@ -298,7 +298,7 @@ def test_verify_finds_a_count_that_is_off_by_one_and_nothing_in_right_states(lak
 
     window = kept.job().window
     assert window is not None
-    _count_one_more(StatesStore(window.store), window.parts[0].name)
+    count_one_more(StatesStore(window.store), window.parts[0].name)
     wrong = differences(lake.spark, lake.night(1), whole)
     assert wrong.found
     assert {name for name, count in wrong.exact.items() if count} == {"n"}

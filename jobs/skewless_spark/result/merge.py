@@ -13,16 +13,18 @@ from skewless.documents.commit import CommittedFile, StepCommit
 from skewless.documents.job import Job
 from skewless.documents.ledger import PartLine, require_all_processed
 from skewless.documents.stage_report import StageReport
+from skewless.documents.window import JobWindow
 from skewless.errors import LostRaceError
 from skewless.run.attempt import Attempt, Fence
 from skewless.run.directory import PART_LINES, RESULT_STEP, RunDirectory, stage_step
 from skewless.spec.spec import WINDOW_COLUMN
+from skewless.standing.store import StatesStore
 from skewless_spark.result.copies import FOLDER, can_be_copied, write_copies
 from skewless_spark.result.output_formats import published_files
 from skewless_spark.result.window_merge import keep_states, lines_of, of_window, over_windows
 from skewless_spark.session.planning import planned_once
 from skewless_spark.session.step_lease import leased_step
-from skewless_spark.stage.reduction import empty_states
+from skewless_spark.stage.reduction import empty_states, states_of_rows
 from skewless_spark.stage.routing import TASK, split_keys
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import EVALUATED, NATIVE, PYTHON, RESULT, read_files, written
@@ -94,6 +96,28 @@ def _merge(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> StepC
     except LostRaceError as err:
         log.warning("%s", err)
         return run.committed(RESULT_STEP)
+
+
+def evaluated_rows(rows: DataFrame, columns: JobColumns) -> DataFrame:
+    """The results of rows that no stage routes, see ``states_of_rows``.
+
+    Returns:
+        One row per key: the key columns and results by their numbers, ``rows``, and the states that ``agrees`` takes.
+    """
+    return _evaluated(_merged(states_of_rows(rows, columns).withColumn("stage", F.lit(0)), columns), columns, told=True)
+
+
+def evaluated_versions(spark: SparkSession, run: RunDirectory) -> DataFrame:
+    """The results of the states that the merge of a run with a window has committed; see ``evaluated_rows``."""
+    columns = JobColumns.of(run.job())
+    window: JobWindow = columns.job.window  # type: ignore[assignment]
+    store = StatesStore(window.store)
+    newest = [store.newest(part.name)[0] for part in window.parts]
+    over = over_windows(spark, columns, [one.version for one in newest if one is not None])
+    if over is None:
+        none = _merged(empty_states(spark, columns).withColumn("stage", F.lit(0)), columns)
+        over = of_window(columns, none, None)
+    return _evaluated(over, columns, told=True)
 
 
 def result_schema(spark: SparkSession, job: Job) -> StructType:
@@ -219,11 +243,12 @@ def _evaluated_in_order(in_order: DataFrame, columns: JobColumns) -> DataFrame:
     return batches.mapInArrow(evaluate_in_order(calls, columns.keys, newest=columns.job.forwards_states), schema)
 
 
-def _evaluated(merged: DataFrame, columns: JobColumns) -> DataFrame:
-    """Rows and numbered results of merged states."""
+def _evaluated(merged: DataFrame, columns: JobColumns, *, told: bool = False) -> DataFrame:
+    """Rows and numbered results of merged states; with the states of sketches too, if they are to be told."""
+    sketches = columns.sketches if told else []
     # Accumulators that open keys need the text of a key, and so do error messages.
     python = [columns.key.cast("binary").alias("route_key"), F.col("states")] if columns.python else []
-    result = merged.select(*columns.result_keys, "rows", *native_results(columns), *python)
+    result = merged.select(*columns.result_keys, "rows", *sketches, *native_results(columns), *python)
     if not columns.python:
         return result
     calls = evaluating_calls(columns)

@@ -69,6 +69,10 @@ class PythonAggregate:
             weighed against its rows when keys are placed, and a first stage need not find out.
         open_to_evaluate: whether keys must be open for ``evaluate`` and the merge before it. Where only
             ``update`` needs what ``open_keys`` loads, the last step had better not load it all again.
+        agrees: of one whose result may depend on how its rows were divided and merged: whether two results may be of
+            the same rows, both within their stated error. Its arguments are the two results as Python values, the
+            options, and the number of rows. None if there is one right result, but for the rounding of a
+            floating-point number.
     """
 
     name: str
@@ -88,6 +92,7 @@ class PythonAggregate:
     setup_seconds: float = 0.0
     row_seconds: float | None = None
     open_to_evaluate: bool = True
+    agrees: Callable[[Any, Any, Any, int], bool] | None = None
 
     def __post_init__(self) -> None:
         """Refuse an algebra that contradicts itself."""

@@ -83,6 +83,8 @@ class WindowPart(Frozen):
         replaced: how many have other content.
         removed: how many are gone.
         reasons: what changed, in words; the first ``MOST_REASONS``.
+        late_rows: rows of files that came or were replaced since its states were made, before a map; None where nobody
+            has counted the rows of files.
         ignored_files: with ``late: ignore``, how many files were added, have other content or are gone, and were left
             as the kept states have them. Such files are not among those that were added, replaced or removed.
         ignored_rows: rows of those of them that are there; None if that is not known without reading them.
@@ -102,6 +104,7 @@ class WindowPart(Frozen):
     replaced: Count = 0
     removed: Count = 0
     reasons: tuple[str, ...] = Field(default=(), max_length=MOST_REASONS)
+    late_rows: Count | None = 0
     ignored_files: Count = 0
     ignored_rows: Count | None = 0
 

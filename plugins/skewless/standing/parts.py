@@ -36,6 +36,7 @@ def plan_part(
         InputError: the part has more units than places.
     """
     changes = change_set(found, known.version if known else None, difference)
+    late = changes.late
     units = tuple(cut(changes.read))
     ranks = ranks_between(changes.reused, _units_of_files(units))
     reasons = changes.reasons
@@ -68,6 +69,7 @@ def plan_part(
         added=changes.added,
         replaced=changes.replaced,
         removed=changes.removed,
+        late_rows=sum(unit.rows for unit in units if unit.path in late) if all(one.counted for one in units) else None,
         reasons=reasons[:MOST_REASONS],
     )
     return planned, units
