@@ -313,22 +313,27 @@ def test_the_command_says_what_was_read_and_what_was_reused(lake: Lake) -> None:
     for day in range(2):
         lake.put(day, "b")
     lake.night(0)
+    lake.put(0, "late", rows=50)
     run = lake.night(1)
     told = run_summary.as_object(run)
-    assert told["rows_read"] == 300
-    assert told["parts"] == {"reused": 1, "added": 1, "replaced": 0, "removed": 0}
+    assert told["rows_read"] == 350
+    assert told["parts"] == {"reused": 1, "added": 2, "replaced": 0, "removed": 0}
+    assert told["late_parts"] == {"2026-11-20": 1}
     assert told["ledger"]["balanced"]
     assert told["ledger"]["unchanged_rows"] == 300
     location = states_view.location_of(run.job().spec, "spec", str(lake.folder))
     listed = states_view.as_object(location)["parts"]
     assert [(one["part"], one["version"], one["files"], one["rows"]) for one in listed] == [
-        ("2026-11-20", 1, 1, 300), ("2026-11-21", 1, 1, 300)
+        ("2026-11-20", 2, 2, 350), ("2026-11-21", 1, 1, 300)
     ]  # fmt: skip
     console = Console(record=True, width=200)
     run_view.show(run, console)
     states_view.show(location, console)
     text = console.export_text()
-    assert "window: 2 parts; files: 1 reused, 1 added, 0 replaced, 0 removed; 300 rows read, 300 rows in kept" in text
+    assert "window: 2 parts; files: 1 reused, 2 added, 0 replaced, 0 removed; 350 rows read, 300 rows in kept" in text
+    assert "parts: 1 added to, 1 new" in text
+    assert "late by 1 part: 2026-11-20, added to, 50 rows" in text
+    assert "late.parquet was added" in text
     assert "2026-11-21            1   1      1             300" in text
     pruned = list(states_view.prune(location, run.job().spec, dt.datetime.now(tz=dt.UTC), dry_run=True))
     assert pruned[-1].startswith("dry run: 0 files of 0 bytes")
