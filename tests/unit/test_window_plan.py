@@ -319,6 +319,21 @@ def test_a_merge_that_is_kept_is_not_made_of_another_one() -> None:
         assert choice.steps == ()
 
 
+def test_what_is_merged_in_the_order_of_parts_is_added_only_behind_them() -> None:
+    """A part came late, between two that were merged: then sums go on from their merge, and sessions do not."""
+    parts = tuple(PartStates(day(number), 1, 10, 100) for number in (1, 2, 3))
+    kept = [RunningMerge((parts[0].ident, parts[2].ident), 10, 100)]
+    sessions = {"visits": Algebra(mergeable=False, ordered=True)}
+    added = [
+        plan_windows([Window(None, parts)], algebra, kept, preferred="subtract").steps[0].add[1:]
+        for algebra in (FLOATS, sessions)
+    ]
+    assert added == [(f"{day(2)}@1",), (f"{day(2)}@1", f"{day(3)}@1")]
+    before = [RunningMerge(Window(None, parts[:2]).piece, 10, 100)]
+    (step,) = plan_windows([Window(None, parts)], sessions, before, preferred="subtract").steps
+    assert step.add[1:] == (f"{day(3)}@1",)
+
+
 def test_windows_that_do_not_end_together_are_refused() -> None:
     one, other = (PartStates(day(number), 1, 1, 1) for number in (1, 2))
     with pytest.raises(PlanError, match="each the end of the longest one"):

@@ -29,6 +29,7 @@ from skewless.standing.kept_merges import WindowParts, plan_night
 from skewless.standing.parts import next_version
 from skewless.standing.store import STATES_STEP, Numbered, StatesStore
 from skewless.standing.window_choice import WindowChoice
+from skewless_spark.result.compaction import begun_anew, crowded_parts, with_kept_states
 from skewless_spark.result.window_states import PLACE, WindowStates, merged_states, written_states
 from skewless_spark.session.planning import planned_once
 from skewless_spark.states.columns import PART, JobColumns
@@ -61,12 +62,16 @@ def keep_states(
     window: JobWindow = job.window  # type: ignore[assignment]
     store = StatesStore(window.store)
     store.begin(Fingerprint(shapes=window.shapes))
-    made = _written(store, attempt.ident, columns, merged) if rows else {}
+    crowded = crowded_parts(window) if rows else {}
+    made = _written(store, attempt.ident, columns, with_kept_states(columns, merged, crowded)) if rows else {}
+    for at, part in crowded.items():
+        files, count = made[at]
+        made[at] = (files, count - part.base_rows)
     _require_all(job, made, rows)
     versions, lines = [], []
     for at, part in enumerate(window.parts):
         files, count = made.get(at, ([], 0))
-        version = next_version(window, part, str(run), files, count)
+        version = next_version(window, begun_anew(part) if at in crowded else part, str(run), files, count)
         versions.append(store.commit(version) if part.changed else Numbered(part.base or 0, version))
         line = PartLine(
             part=part.name, unchanged_rows=part.base_rows, new_rows=count,

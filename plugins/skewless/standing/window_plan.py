@@ -115,7 +115,7 @@ def plan_windows(
 
     Args:
         windows: those of the night, in any order; each has at least one part, and shorter ones are ends of the longest.
-        algebra: of the job's aggregates, by name; all of them can be merged.
+        algebra: of the job's aggregates, by name; all of them can be merged, or at least in the order of parts.
         kept: the running merges that there are.
         left: versions of parts that are in no window, or not any more, and whose states are still there.
         slides: whether the next night's windows follow these. Where an old day is computed again they do not: then only
@@ -235,6 +235,7 @@ class _Night:
         self.made: set[Piece] = set()
         self._named: dict[str, Piece] = {}
         self.floats = [name for name, one in algebra.items() if not one.invertible]
+        self.in_order = any(not one.mergeable for one in algebra.values())
 
     def price(self, way: _Way, window: Window) -> float:
         """Seconds a night, over tonight and the nights until all parts of the window have left."""
@@ -287,6 +288,8 @@ class _Night:
             return _Way(action, "there is one part", possible=False)
         available = set() if self.floats else self.left
         bases = self._bases(window.piece, available)
+        if self.in_order:
+            bases = [base for base in bases if base == window.piece[: len(base)]]
         if self.floats and window.length is not None:
             words = f"not every aggregate is invertible: {', '.join(sorted(self.floats))}"
             return _Way(action, words, possible=False)
