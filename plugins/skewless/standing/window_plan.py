@@ -28,7 +28,8 @@ from skewless.errors import PlanError
 from skewless.planner.engine_choice import STATE_BYTE_SECONDS, STATE_SECONDS
 from skewless.standing.window_choice import MergeStep, PartId, Piece, WindowCandidate, WindowChoice, name_of
 
-#: Seconds of a core for a step: a query is planned, its tasks are started, its files are committed.
+#: Seconds of a core for a step whose states are written: a query is planned, its tasks are started, its files are
+#: committed. A step that is not kept is a part of the query that writes the result.
 STEP_SECONDS = 0.5
 #: Seconds of a core to write a state, or to copy one without merging it, beside its bytes.
 WRITTEN_STATE_SECONDS = 2e-7
@@ -247,7 +248,7 @@ class _Night:
         pieces = self._cover(window.piece, self.made)
         steps = self._steps(window.piece, pieces)
         shared = [piece for piece in pieces if len(piece) > 1]
-        seconds = self._price_of(steps) + sum(map(self.sizes.written, shared))
+        seconds = self._price_of(steps) + sum(STEP_SECONDS + self.sizes.written(piece) for piece in shared)
         words = f"{len(pieces) - len(shared)} parts at once"
         words += "".join(f", and the result of the last {len(piece)}" for piece in shared)
         return self._way("merge all", words, steps, seconds)
@@ -278,7 +279,7 @@ class _Night:
             pieces, words = [settled], f"begun anew with the suffixes of {len(settled)} parts"
         steps += self._steps(parts, [*pieces, *recent])
         # A running merge grows, a suffix is made, and the two are merged.
-        nightly = 3 * (STEP_SECONDS + self.sizes.merged([parts, parts])) + 2 * self.sizes.written(parts)
+        nightly = 3 * self.sizes.merged([parts, parts]) + 2 * (STEP_SECONDS + self.sizes.written(parts))
         return self._way(action, words, steps, None, nightly + self.sizes.merged(recent), useful)
 
     def subtract(self, window: Window) -> _Way:
@@ -356,8 +357,8 @@ class _Night:
     def _price_of(self, steps: Iterable[MergeStep]) -> float:
         seconds = 0.0
         for step in steps:
-            seconds += STEP_SECONDS + self.sizes.merged(self._named[name] for name in (*step.add, *step.subtract))
-            seconds += self.sizes.written(self._named[step.makes]) if step.keep else 0.0
+            seconds += self.sizes.merged(self._named[name] for name in (*step.add, *step.subtract))
+            seconds += STEP_SECONDS + self.sizes.written(self._named[step.makes]) if step.keep else 0.0
         return seconds
 
     def _steps(self, makes: Piece, pieces: Sequence[Piece], *, keep: bool = False) -> list[MergeStep]:
