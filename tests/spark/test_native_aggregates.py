@@ -19,13 +19,17 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
 from skewless.errors import InputError, SpecError
+from skewless.run.directory import RunDirectory
 from skewless_spark.aggregates import REGISTRY
 from skewless_spark.aggregates.binding import check_types
 from skewless_spark.aggregates.definition import NativeAggregate
 from skewless_spark.aggregates.native import SYNONYMS
 from skewless_spark.aggregates.native.quantiles import PercentileOptions
 from skewless_spark.aggregates.native.sums import AVG
-from tests.spark.scenario import plain, reduce_job, result_of, spec_of, write_input
+from skewless_spark.prepare.prepare import prepare
+from skewless_spark.stage.reduction import empty_states
+from skewless_spark.states.columns import JobColumns
+from tests.spark.scenario import DATE, plain, reduce_job, result_of, spec_of, write_input
 from tests.tiers import mostly_long
 
 ROWS = 12_000
@@ -372,6 +376,18 @@ def test_an_empty_input_has_columns_of_every_aggregate(spark: SparkSession, tmp_
     run, _ = reduce_job(spark, spec_of(tmp_path / "input", "key", calls), tmp_path / "run")
     assert result_of(run).num_rows == 0
     assert result_of(run).column_names == ["key", *calls]
+
+
+def test_merged_states_have_the_types_of_states_however_often_they_are_merged(
+    spark: SparkSession, nasty_input: Path, tmp_path: Path
+) -> None:
+    """States of parts and merges of them are read as one; nothing is run for this."""
+    run = RunDirectory(str(tmp_path / "run"))
+    calls = {NAMES[id_]: case.call for id_, case in CASES.items()}
+    prepare(run, spec_of(nasty_input, "key", calls), DATE, str(tmp_path))
+    columns = JobColumns.of(run.job())
+    once = empty_states(spark, columns).groupBy(*columns.keys).agg(*columns.merges)
+    assert once.groupBy(*columns.keys).agg(*columns.merges).dtypes == once.dtypes
 
 
 def test_a_sum_that_overflows_ends_the_run(spark: SparkSession, tmp_path: Path) -> None:
