@@ -16,14 +16,12 @@ from rich.console import Console
 
 from skewless.errors import InputError, RunDirectoryError, SpecError
 from skewless.run.directory import RunDirectory
-from skewless.run.file_checksum import file_checksum
 from skewless.spec.spec import JobSpec
 from skewless.standing.store import StatesStore
 from skewless_cli import run_summary, run_view, states_view
 from skewless_spark.entries.pipeline import run_pipeline, run_stages
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.result.merge import merge_states
-from skewless_spark.result.verification import differences
 from tests.spark.scenario import Quiet, as_rows, result_of, spec_of
 from tests.tiers import mostly_long
 
@@ -240,49 +238,6 @@ def test_an_aggregate_that_cannot_be_merged_is_refused_with_one_that_could_serve
         lake.night(0, lake.spec(aggregates={"m": {"function": "exact_median", "column": "value"}}))
     with pytest.raises(SpecError, match="'latest'; last could serve"):
         lake.night(0, lake.spec(aggregates={"m": {"function": "latest", "column": "value"}}))
-
-
-def count_one_more(store: StatesStore, part: str) -> None:
-    """Change a count in a state of a part, and make all checksums right."""
-    version = store.version(part, 1)
-    file = version.states[0]
-    path = Path(store.path(file.path))
-    table = pq.read_table(path)
-    at = table.column_names.index("s0_0")
-    counts = table["s0_0"].to_pylist()
-    counts[0] += 1
-    pq.write_table(table.set_column(at, table.schema.field(at), pa.array(counts, table.schema.field(at).type)), path)
-    path.with_name(f".{path.name}.crc").unlink()  # Hadoop's own
-    changed = file.model_copy(
-        update={"size_bytes": path.stat().st_size, "checksum": file_checksum(store.fs, str(path))}
-    )
-    forged = version.model_copy(update={"states": (changed, *version.states[1:])})
-    Path(store.path(f"parts/{part}/versions/0001.json")).write_text(forged.sealed())
-
-
-def test_verify_finds_a_count_that_is_off_by_one_and_nothing_in_right_states(lake: Lake) -> None:
-    for day in range(2):
-        lake.put(day, "b")
-    lake.night(0)
-    kept = lake.night(1)
-    whole = lake.night(1, lake.spec(states={"path": str(lake.folder / "apart")}))
-    assert (reduced(kept), reduced(whole)) == (300, 600)
-    right = differences(lake.spark, kept, whole)
-    assert not right.found
-    assert right.keys > 10
-    assert set(right.approximate) == {"some"}
-
-    window = kept.job().window
-    assert window is not None
-    count_one_more(StatesStore(window.store), window.parts[0].name)
-    wrong = differences(lake.spark, lake.night(1), whole)
-    assert wrong.found
-    assert {name for name, count in wrong.exact.items() if count} == {"n"}
-    assert wrong.exact["n"] == 1
-
-    lake.put(1, "c")
-    with pytest.raises(InputError, match="the same files for both runs"):
-        differences(lake.spark, lake.night(1), whole)
 
 
 def test_the_command_says_what_was_read_and_what_was_reused(lake: Lake) -> None:
