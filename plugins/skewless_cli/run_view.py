@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from skewless.documents.quality import WindowQuality
+from skewless.documents.window import Way, WindowPart
 from skewless.run.certificate import run_certificate
 from skewless.run.directory import QUALITY_STEP, RunDirectory
 from skewless.run.publication import Publication, record_of
@@ -21,6 +23,7 @@ def show(run: RunDirectory, console: Console) -> None:
     """Print a run, as far as it has been run."""
     _hottest(run, console)
     _stages(run, console)
+    _window(run, console)
     _ledger(run, console)
     _quality(run, console)
     _paths(run, console)
@@ -99,29 +102,42 @@ def figure(number: float | None, form: str) -> str:
     return "not measured" if number is None else format(number, form)
 
 
+def _window(run: RunDirectory, console: Console) -> None:
+    """The parts of a window: what was reused, what was read, what came late, and why."""
+    window, ledger = run.job().window, run_summary.ledger_of(run)
+    if window is None:
+        return
+    changed = ", ".join(f"{count:,} {name}" for name, count in window.counts().items())
+    missing = f"; without files: {some(window.missing)}" if window.missing else ""
+    _line(
+        console,
+        f"window: {len(window.parts):,} parts; files: {changed}; {run_summary.rows_read(run):,} rows read, "
+        f"{ledger.unchanged_rows:,} rows in kept states{missing}",
+    )
+    for line in ledger.windows if len(ledger.windows) > 1 else ():
+        _line(console, f"  window {line.name}: {line.rows:,} rows, {line.keys:,} keys")
+    ways = Counter(part.way for part in window.parts)
+    _line(console, f"parts: {', '.join(f'{ways[way]:,} {way}' for way in get_args(Way) if ways[way])}")
+    if window.begins:
+        _line(console, window.begins)
+    rows = {line.part: f", {line.new_rows:,} rows read" for line in ledger.parts}
+    for part, delay in window.late():
+        late = f"late by {delay:,} part{'' if delay == 1 else 's'}: {part.name}, {part.way}"
+        _line(console, f"{late}{_left_out(part) if part.ignored_files else rows.get(part.name, '')}")
+    for part in window.parts:
+        for reason in part.reasons if part.before_rows else ():
+            _line(console, f"  {part.name}: {reason}{', and left out' if part.ignored_files else ''}")
+
+
+def _left_out(part: WindowPart) -> str:
+    rows = "an unknown number of" if part.ignored_rows is None else f"{part.ignored_rows:,}"
+    return f" (late: ignore): {part.ignored_files:,} files with {rows} rows"
+
+
 def _ledger(run: RunDirectory, console: Console) -> None:
     ledger = run_summary.ledger_of(run)
     processed = sum(line.processed_rows for line in ledger.lines)
     verdict = "balances" if ledger.balanced else "DOES NOT BALANCE: " + "; ".join(ledger.problems)
-    window = run.job().window
-    if window is not None:
-        changed = ", ".join(f"{count:,} {name}" for name, count in window.counts().items())
-        missing = f"; without files: {some(window.missing)}" if window.missing else ""
-        _line(
-            console,
-            f"window: {len(window.parts):,} parts; files: {changed}; {run_summary.rows_read(run):,} rows read, "
-            f"{ledger.unchanged_rows:,} rows in kept states{missing}",
-        )
-        for line in ledger.windows if len(ledger.windows) > 1 else ():
-            _line(console, f"  window {line.name}: {line.rows:,} rows, {line.keys:,} keys")
-        if window.ignored_files:
-            rows = "an unknown number of" if window.ignored_rows is None else f"{window.ignored_rows:,}"
-            _line(console, f"late: {window.ignored_files:,} files with {rows} rows were left out (late: ignore)")
-        if window.begins:
-            _line(console, window.begins)
-        for part in window.parts:
-            for reason in part.reasons if part.before_rows else ():
-                _line(console, f"  {part.name}: {reason}{', and left out' if part.ignored_files else ''}")
     console.print(
         f"ledger: {ledger.input_rows:,} rows in the input, {processed:,} processed, "
         f"{ledger.state_rows:,} in the states: {escape(verdict)}",

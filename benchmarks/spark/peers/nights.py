@@ -98,7 +98,7 @@ class NightsOfSkewless:
     """Ours: a job with a window."""
 
     lake: MovingLake
-    window: int
+    windows: tuple[int, ...]
     name: str = "skewless"
     _night: int = 0
 
@@ -136,7 +136,7 @@ class NightsOfSkewless:
         raw = {
             "name": "nights",
             "input": {"path": f"{lake}/date={{date}}"},
-            "window": self.window,
+            "windows": list(self.windows),
             "key": "key",
             "aggregates": {name: dict(call) for name, call in cell.aggregates.items()},
             "engine": "auto",
@@ -151,7 +151,7 @@ class Recompute:
     """Plain Spark over all rows of the window, every night."""
 
     lake: MovingLake
-    window: int
+    windows: tuple[int, ...]
     name: str = "recompute"
     _night: int = 0
 
@@ -162,9 +162,8 @@ class Recompute:
         newest, first = self.lake.newest(self._night, _days_of(cell)), next_job(spark)
 
         def act() -> None:
-            days = [str(lake / f"date={newest - dt.timedelta(days=back)}") for back in range(self.window)]
-            states = _partial(spark.read.parquet(*days).groupBy("key"), cell)
-            _values(states, cell).write.parquet(output)
+            rows = _in_windows(spark, lake, newest, self.windows)
+            _values(_partial(rows.groupBy("window", "key"), cell), cell).write.parquet(output)
 
         with settings(spark, _settings(cell)):
             timed(figures, "wall_seconds", act)
@@ -178,7 +177,7 @@ class DailyPartials:
     """A table of daily partial aggregates by hand: days that may have changed are computed anew, and all are merged."""
 
     lake: MovingLake
-    window: int
+    windows: tuple[int, ...]
     name: str = "daily partials"
     _night: int = 0
 
@@ -214,9 +213,18 @@ class DailyPartials:
         _partial(rows.groupBy("date", "key"), cell).write.partitionBy("date").mode("overwrite").parquet(str(table))
 
     def _merge(self, spark: SparkSession, cell: Cell, table: Path, newest: dt.date, output: str) -> None:
-        days = [str(table / f"date={newest - dt.timedelta(days=back)}") for back in range(self.window)]
         merges = [F.expr(_BY_HAND[call["function"]][1].format(name)).alias(name) for name, call in _calls(cell)]
-        _values(spark.read.parquet(*days).groupBy("key").agg(*merges), cell).write.parquet(output)
+        states = _in_windows(spark, table, newest, self.windows).groupBy("window", "key").agg(*merges)
+        _values(states, cell).write.parquet(output)
+
+
+def _in_windows(spark: SparkSession, table: Path, newest: dt.date, windows: Sequence[int]) -> DataFrame:
+    """The rows of the days of some windows, a row for each window that it is in."""
+    days = [str(table / f"date={newest - dt.timedelta(days=back)}") for back in range(max(windows))]
+    rows = spark.read.option("basePath", str(table)).parquet(*days)
+    age = F.datediff(F.lit(newest), F.col("date"))
+    covering = F.filter(F.array(*(F.lit(one) for one in windows)), lambda one: one > age)
+    return rows.withColumn("window", F.explode(covering))
 
 
 def _settings(cell: Cell) -> dict[str, str]:
@@ -241,7 +249,7 @@ def _partial(grouped: GroupedData, cell: Cell) -> DataFrame:
 
 def _values(states: DataFrame, cell: Cell) -> DataFrame:
     values = (F.expr(_BY_HAND[call["function"]][2].format(name)).alias(name) for name, call in _calls(cell))
-    return states.select("key", *values)
+    return states.select("window", "key", *values)
 
 
 def _days_of(cell: Cell) -> LakeOfDays:
@@ -278,4 +286,6 @@ def _answer(files: Sequence[str], cell: Cell, place: Place) -> None:
             if call["function"] == "approx_top_k":
                 counts = pc.struct_field(pc.list_element(table[name], 0), "count")
                 table = table.set_column(table.column_names.index(name), name, counts)
+        keys = pc.binary_join_element_wise(table["window"].cast("string"), table["key"], "/")
+        table = table.set_column(table.column_names.index("key"), "key", keys)
         pq.write_table(table, place.output / f"{number}.parquet")

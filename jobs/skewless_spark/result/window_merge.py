@@ -27,6 +27,8 @@ from skewless.spec.spec import WINDOW_COLUMN
 from skewless.standing.fingerprint import Fingerprint
 from skewless.standing.parts import next_version
 from skewless.standing.store import STATES_STEP, StatesStore
+from skewless_spark.result.compaction import begun_anew, crowded_parts, with_kept_states
+from skewless_spark.session.planning import planned_once
 from skewless_spark.states.columns import PART, JobColumns
 from skewless_spark.states.committed_files import read_files, written
 
@@ -58,12 +60,16 @@ def keep_states(
     window: JobWindow = job.window  # type: ignore[assignment]
     store = StatesStore(window.store)
     store.begin(Fingerprint(shapes=window.shapes))
-    made = _written(store, attempt.ident, columns, merged) if rows else {}
+    crowded = crowded_parts(window) if rows else {}
+    made = _written(store, attempt.ident, columns, with_kept_states(columns, merged, crowded)) if rows else {}
+    for at, part in crowded.items():
+        files, count = made[at]
+        made[at] = (files, count - part.base_rows)
     _require_all(job, made, rows)
     versions, lines = [], []
     for at, part in enumerate(window.parts):
         files, count = made.get(at, ([], 0))
-        version = next_version(window, part, str(run), files, count)
+        version = next_version(window, begun_anew(part) if at in crowded else part, str(run), files, count)
         versions.append(store.commit(version).version if part.changed else version)
         line = PartLine(
             part=part.name, unchanged_rows=part.base_rows, new_rows=count,
@@ -85,7 +91,9 @@ def over_windows(spark: SparkSession, columns: JobColumns, versions: Sequence[Pa
     window: JobWindow = columns.job.window  # type: ignore[assignment]
     merged = [(span, over_window(spark, columns, versions[span.first :])) for span in window.spans]
     found = [of_window(columns, over, span.length) for span, over in merged if over is not None]
-    return reduce(DataFrame.unionAll, found) if found else None
+    if len(found) < 2:
+        return found[0] if found else None
+    return reduce(DataFrame.unionAll, found).coalesce(columns.job.spec.output.files)
 
 
 def of_window(columns: JobColumns, merged: DataFrame, length: int | None) -> DataFrame:
@@ -127,14 +135,18 @@ def over_window(spark: SparkSession, columns: JobColumns, versions: Sequence[Par
         return None
     window: JobWindow = columns.job.window  # type: ignore[assignment]
     states = read_files(spark, StatesStore(window.store), files)
-    keyed = states.repartition(columns.job.spec.output.files, *columns.keys)
-    # In the order of parts. Several states of a key in one part are told apart by their rows alone.
-    in_order = keyed.sortWithinPartitions(*columns.keys, _PLACE, "rows")
+    in_files = columns.job.spec.output.files
+    if not columns.merged_in_any_order:
+        states = states.repartition(in_files, *columns.keys)
+        # In the order of parts. Several states of a key in one part are told apart by their rows alone.
+        states = states.sortWithinPartitions(*columns.keys, _PLACE, "rows")
     python = []
     if columns.python:
         lists = F.sort_array(F.collect_list(F.struct(_PLACE, "states")))
         python = [F.flatten(F.transform(lists, lambda one: one["states"])).alias("states")]
-    return in_order.groupBy(*columns.keys).agg(F.sum("rows").alias("rows"), *columns.merges, *python)
+    merged = states.groupBy(*columns.keys).agg(F.sum("rows").alias("rows"), *columns.merges, *python)
+    # In any order, what a task reads is merged before it is sent.
+    return merged.coalesce(in_files) if columns.merged_in_any_order else merged
 
 
 def _written(
@@ -145,7 +157,8 @@ def _written(
     attempt = Attempt(store, STATES_STEP, ident)
     cases = " ".join(f"WHEN {PART} = {at} THEN {window.parts[at].place}L" for at in window.reduced)
     placed = merged.withColumn(_PLACE, F.expr(f"CASE {cases} END"))
-    placed.write.partitionBy(PART).parquet(attempt.path(_DATA))
+    with planned_once(merged.sparkSession):
+        placed.write.partitionBy(PART).parquet(attempt.path(_DATA))
     counts: dict[str, int] = {}
 
     def count(file: CommittedFile, parquet: pq.ParquetFile) -> None:

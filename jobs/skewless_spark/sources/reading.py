@@ -154,13 +154,13 @@ def _bytes(unit: Unit) -> int:
 
 
 @contextmanager
-def _listed_here(spark: SparkSession, units: Sequence[Unit]) -> Iterator[None]:
+def listed_here(spark: SparkSession, paths: Sequence[str]) -> Iterator[None]:
     """Let Spark's driver look up local files: for more than a few paths it would run a job, which takes longer."""
-    if any("://" in unit.path for unit in units):
+    if any("://" in path for path in paths):
         yield
         return
     before = spark.conf.get(_LISTING_JOB)
-    spark.conf.set(_LISTING_JOB, len(units) + 1)
+    spark.conf.set(_LISTING_JOB, len(paths) + 1)
     try:
         yield
     finally:
@@ -176,7 +176,7 @@ def _scanned(
     ddl = ", ".join(f"{quoted(name)} {types[name]}" for name in inside)
     units = [job.units[ordinal] for ordinal in ordinals]
     partitions = [name for name in wanted if name in source.partition_columns]
-    with _listed_here(spark, units):
+    with listed_here(spark, [unit.path for unit in units]):
         rows = (spark.read.schema(ddl) if ddl else spark.read).parquet(*(literally(unit.path) for unit in units))
     inner = [f"{quoted(name)} AS s{wanted.index(name)}" for name in inside]
     inner += [f"{name} AS s{wanted.index(name)}" for name in wanted if name in FILE_COLUMNS]

@@ -182,6 +182,14 @@ class JobColumns:
             )
         ]
 
+    @property
+    def merged_in_any_order(self) -> bool:
+        """Whether it does not matter in which order states are merged; Python states are sorted beforehand."""
+        return all(
+            one.definition.any_order or one.definition.combines_exactly(one.spark_types)  # type: ignore[union-attr]
+            for one in self.native
+        )
+
     def python_calls(self) -> list[PythonCall]:
         """The Python aggregates as they travel to the workers."""
         limit = self.job.spec.state_limit_mb << 20

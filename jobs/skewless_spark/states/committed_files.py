@@ -17,7 +17,7 @@ from skewless.documents.commit import CommittedFile
 from skewless.errors import RunDirectoryError
 from skewless.run.attempt import Attempt
 from skewless.run.storage import Storage
-from skewless_spark.sources import literally
+from skewless_spark.sources import listed_here, literally
 
 #: The key under which Spark records the columns of a frame in the Parquet files that it writes.
 SCHEMA_NOTE = b"org.apache.spark.sql.parquet.row.metadata"
@@ -118,7 +118,9 @@ def read_files(spark: SparkSession, run: Storage, files: Sequence[CommittedFile]
         list(pool.map(run.verify, files))
     noted = noted_schema(run, files[0])
     reader = spark.read if noted is None else spark.read.schema(noted)
-    return reader.parquet(*(literally(run.path(file.path)) for file in files))
+    paths = [literally(run.path(file.path)) for file in files]
+    with listed_here(spark, paths):
+        return reader.parquet(*paths)
 
 
 def noted_schema(run: Storage, file: CommittedFile) -> StructType | None:

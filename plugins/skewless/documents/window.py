@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -12,6 +12,8 @@ from skewless.documents.commit import CommittedFile, inner_path
 
 #: Reasons that a part tells one by one; of more files only the number is told.
 MOST_REASONS = 20
+#: What a run does about a part.
+Way = Literal["reused", "late files left out", "added to", "reduced anew", "new"]
 
 
 class SeenFile(Frozen):
@@ -113,6 +115,17 @@ class WindowPart(Frozen):
         """Whether its states are made or added to tonight."""
         return self.units[1] > self.units[0] or (self.base is None and bool(self.files))
 
+    @property
+    def way(self) -> Way:
+        """What the run does about it; ``new`` if there were no states of it."""
+        if self.ignored_files:
+            return "late files left out"
+        if not self.changed:
+            return "reused"
+        if self.base is not None:
+            return "added to"
+        return "reduced anew" if self.before_rows else "new"
+
 
 class WindowSpan(Frozen):
     """One window of a result.
@@ -175,6 +188,23 @@ class JobWindow(Frozen):
     def reduced(self) -> list[int]:
         """The positions of the parts that have units."""
         return [at for at, part in enumerate(self.parts) if part.units[1] > part.units[0]]
+
+    def delays(self) -> dict[str, int]:
+        """How many parts each part is before the newest one.
+
+        Places of days are numbers of days. Hours are counted by their names, which sort as the hours do: a window has
+        all of them, with files or without.
+        """
+        if not any("T" in part.name for part in self.parts):
+            return {part.name: self.parts[-1].place - part.place for part in self.parts}
+        names = sorted([*(part.name for part in self.parts), *self.missing], reverse=True)
+        return {name: back for back, name in enumerate(names)}
+
+    def late(self) -> list[tuple[WindowPart, int]]:
+        """The older parts that have changed since states of them were made, each with its delay in parts."""
+        delays = self.delays()
+        changed = (part for part in self.parts if part.way not in ("reused", "new"))
+        return [(part, delays[part.name]) for part in changed if delays[part.name] > 0]
 
     @property
     def unchanged_rows(self) -> int:

@@ -94,6 +94,7 @@ APPROX_COUNT_DISTINCT = NativeAggregate(
     evaluate=_evaluate_hll,
     options=DistinctOptions,
     state_bytes=200,
+    any_order=True,
     agrees=_agree_hll,
 )
 THETA_SKETCH_ESTIMATE = NativeAggregate(
@@ -104,5 +105,6 @@ THETA_SKETCH_ESTIMATE = NativeAggregate(
     evaluate=_evaluate_theta,
     options=ThetaOptions,
     state_bytes=100,
+    any_order=True,
     agrees=_agree_theta,
 )

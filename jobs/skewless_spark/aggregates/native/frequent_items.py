@@ -83,5 +83,6 @@ APPROX_TOP_K = NativeAggregate(
     evaluate=_evaluate,
     options=TopKOptions,
     state_bytes=200,
+    any_order=True,
     agrees=_agree,
 )

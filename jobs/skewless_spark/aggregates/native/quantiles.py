@@ -148,5 +148,6 @@ APPROX_PERCENTILE = NativeAggregate(
     evaluate=_evaluate,
     options=PercentileOptions,
     state_bytes=200,
+    any_order=True,
     agrees=_agree,
 )
