@@ -11,6 +11,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from rich.console import Console
 
+from skewless.documents.job import Job
 from skewless.errors import SpecError
 from skewless.run.directory import RunDirectory
 from skewless.run.folder import RUN_GROUP
@@ -46,7 +47,19 @@ def check_job(spec: JobSpec, where: str, part: Part, root: str) -> str:
     check_spec(spec, where)
     job = freeze(spec, part.date, root, where, hour=part.hour)
     waves = ", ".join(f"{job.wave_rows(stage):,}" for stage in range(len(job.waves))) or "none"
-    return f"{job.extent}; waves of {waves} rows"
+    return f"{job.extent}; waves of {waves} rows{_windows(job)}"
+
+
+def _windows(job: Job) -> str:
+    """What a run would cover, and what it would not read, in words."""
+    if job.window is None:
+        return ""
+    names = ", ".join(span.name for span in job.window.spans)
+    late = f", {job.window.ignored_files:,} late files left out" if job.window.ignored_files else ""
+    return (
+        f"; window of {names} parts, {len(job.window.parts):,} of which have files; "
+        f"{job.window.unchanged_rows:,} rows in kept states{late}"
+    )
 
 
 def clusters_named(given: Sequence[str], master: str | None) -> list[Cluster]:

@@ -262,8 +262,6 @@ def test_an_aggregate_that_cannot_be_merged_is_refused_with_one_that_could_serve
     lake.put(0, "b")
     with pytest.raises(SpecError, match="approx_percentile could serve"):
         lake.night(0, lake.spec(aggregates={"m": {"function": "exact_median", "column": "value"}}))
-    with pytest.raises(SpecError, match="'latest'; last could serve"):
-        lake.night(0, lake.spec(aggregates={"m": {"function": "latest", "column": "value"}}))
 
 
 def count_one_more(store: StatesStore, part: str) -> None:

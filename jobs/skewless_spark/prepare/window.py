@@ -32,7 +32,7 @@ from skewless.standing.parts import keep_part, plan_part
 from skewless.standing.store import Numbered, StatesStore, open_states, why_anew
 from skewless_spark.aggregates import REGISTRY
 from skewless_spark.aggregates import native as native_aggregates
-from skewless_spark.aggregates.binding import serves_instead
+from skewless_spark.aggregates.binding import concatenable, serves_instead
 from skewless_spark.aggregates.definition import NativeAggregate
 from skewless_spark.prepare.locations import input_location, resolved
 from skewless_spark.sources import Listing, list_input, partition_columns
@@ -42,25 +42,20 @@ from skewless_spark.sources.in_threads import in_threads
 
 
 def check_window(spec: JobSpec, where: str) -> None:
-    """Refuse aggregates whose states cannot be merged over parts.
+    """Refuse aggregates whose states cannot be merged over parts, not even in their order.
 
     Raises:
-        SpecError: names one, and one that could serve.
+        SpecError: names one, and one that could serve, or what to define.
     """
     if not spec.lengths:
         return
     for name, call in spec.aggregates.items():
         definition, at = REGISTRY[call.function], f"{where}, aggregate {name!r}"
-        if not definition.mergeable:
+        if not concatenable(definition):
             serves = serves_instead(definition)
-            hint = f"{serves} could serve" if serves else "leave out the window: no state goes on from part to part yet"
+            define = "let its merge take the state of the rows that come next, and declare concatenable=True"
+            hint = f"{serves} could serve" if serves else f"{define} (docs/write_an_aggregate.md)"
             raise SpecError(at, "an aggregate whose states can be merged, with a window", repr(call.function), hint)
-        if definition.ordered:
-            raise SpecError(
-                at, "an aggregate that needs no order, with a window",
-                f"{call.function!r}, which sees its rows in order",
-                "leave out the window: no state goes on from part to part yet",
-            )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -216,7 +211,11 @@ class WindowInput:
         if self.spec.late == "ignore" and known is not None and not own:
             kept = keep_part(one.part, found, known, one.difference, lambda paths: self._counted(one, paths))
             return kept.model_copy(update={"units": (first, first)}), ()
-        part, units = plan_part(one.part, found, known, lambda paths: self._units(one, paths), one.difference, first)
+        called = [REGISTRY[call.function] for call in self.spec.aggregates.values()]
+        in_order = any(definition.ordered or not definition.mergeable for definition in called)
+        part, units = plan_part(
+            one.part, found, known, lambda paths: self._units(one, paths), one.difference, first, in_order=in_order
+        )
         self._refuse_late(one.part, known, part)
         return part, units
 

@@ -48,6 +48,9 @@ class PythonAggregate:
         mergeable: whether the rows of a key may be spread over several accumulators and the states merged,
             in any order and grouping. A hot key of one that is not mergeable stays whole.
         ordered: whether the rows of a key must be seen in the order in which they arrived.
+        concatenable: of one that is not mergeable: whether ``merge`` takes the state of the rows that come next. States
+            of consecutive stretches of a key's rows, merged in the order of the rows, then give the state of all of
+            them; so a window keeps a state of each part, and reads none of its rows again.
         invertible: whether its accumulator has ``subtract``: whether rows can be taken out of a state again, so that
             what is left has the bits of a state that never saw them. Counts and exact sums can; sketches cannot, nor
             can sums of floating-point numbers, which are rounded. It must be mergeable, and not ordered.
@@ -78,6 +81,7 @@ class PythonAggregate:
     name: str
     mergeable: bool
     ordered: bool = False
+    concatenable: bool = False
     invertible: bool = False
     instead: str = ""
     options: type[BaseModel] = NoOptions
@@ -103,6 +107,13 @@ class PythonAggregate:
                 "mergeable=True and ordered=False",
                 came,
                 "mend one of them",
+            )
+        if self.concatenable and self.mergeable:
+            raise AggregateError(
+                f"aggregate {self.name!r}, concatenable=True",
+                "mergeable=False",
+                "mergeable=True, which says more",
+                "leave concatenable out",
             )
 
     @classmethod
