@@ -165,7 +165,9 @@ class World:
         """The committed result is right, and the ledger of the run balances."""
         run = self.run
         commit = run.committed(RESULT_STEP)
-        rows = [row for file in commit.files for row in pq.ParquetFile(run.path(file.path)).read().to_pylist()]
+        rows = [
+            row for file in commit.of_kind("result") for row in pq.ParquetFile(run.path(file.path)).read().to_pylist()
+        ]
         assert _as_rows(rows) == self.expected, "another result"
         ledger = balance(run.job(), run.reports(), commit.counts["rows"], run.part_lines())
         assert ledger.balanced, "; ".join(ledger.problems)

@@ -22,6 +22,7 @@ from skewless.standing.store import StatesStore
 from skewless_cli import run_summary, run_view, states_view
 from skewless_spark.entries.pipeline import run_pipeline, run_stages
 from skewless_spark.prepare.prepare import prepare
+from skewless_spark.result import compaction
 from skewless_spark.result.merge import merge_states
 from skewless_spark.result.verification import differences
 from tests.spark.clusters import shares
@@ -193,6 +194,25 @@ def test_a_run_whose_merge_was_killed_between_two_writes_makes_the_same_result(l
     merge_states(lake.spark, run)
     assert as_rows(result_of(run)) == result
     assert [store.numbers(part) for part in store.parts()] == [[1], [1], [1]]
+
+
+def test_states_of_many_additions_become_one_and_no_row_is_read_for_it(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compaction, "MOST_ADDITIONS", 2)
+    additions: list[int] = []
+    for name in "bac":
+        lake.put(0, name, rows=50)
+        run = lake.night(0)
+        assert reduced(run) == 50
+        window = run.job().window
+        assert window is not None
+        version = StatesStore(window.store).version("2026-11-20", len(additions) + 1)
+        additions.append(len({file.path.split("/")[2] for file in version.states}))
+        assert version.rows == 50 * len(additions)
+    assert additions == [1, 2, 1]
+    assert sum(file.rows for file in version.states) == result_of(run).num_rows
+    assert as_rows(result_of(run)) == lake.whole(range(1))
 
 
 @pytest.mark.long

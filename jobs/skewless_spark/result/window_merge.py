@@ -27,6 +27,7 @@ from skewless.spec.spec import WINDOW_COLUMN
 from skewless.standing.fingerprint import Fingerprint
 from skewless.standing.parts import next_version
 from skewless.standing.store import STATES_STEP, StatesStore
+from skewless_spark.result.compaction import begun_anew, crowded_parts, with_kept_states
 from skewless_spark.session.planning import planned_once
 from skewless_spark.states.columns import PART, JobColumns
 from skewless_spark.states.committed_files import read_files, written
@@ -59,12 +60,16 @@ def keep_states(
     window: JobWindow = job.window  # type: ignore[assignment]
     store = StatesStore(window.store)
     store.begin(Fingerprint(shapes=window.shapes))
-    made = _written(store, attempt.ident, columns, merged) if rows else {}
+    crowded = crowded_parts(window) if rows else {}
+    made = _written(store, attempt.ident, columns, with_kept_states(columns, merged, crowded)) if rows else {}
+    for at, part in crowded.items():
+        files, count = made[at]
+        made[at] = (files, count - part.base_rows)
     _require_all(job, made, rows)
     versions, lines = [], []
     for at, part in enumerate(window.parts):
         files, count = made.get(at, ([], 0))
-        version = next_version(window, part, str(run), files, count)
+        version = next_version(window, begun_anew(part) if at in crowded else part, str(run), files, count)
         versions.append(store.commit(version).version if part.changed else version)
         line = PartLine(
             part=part.name, unchanged_rows=part.base_rows, new_rows=count,
