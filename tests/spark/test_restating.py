@@ -137,7 +137,7 @@ def test_results_are_restated_once_that_a_changed_part_belongs_to(lake: Lake, co
     assert quality.window.volume is None
     console = Console(record=True, width=200, file=io.StringIO())
     run_view.show(RunDirectory(_manifest_run(lake, 2)), console)
-    assert f"7 rows of {day(1)} came late, by 1 part\n" in console.export_text()
+    assert f"late by 1 part: {day(1)}, added to, 7 late rows, 7 rows read\n" in console.export_text()
     told = command("restate", *span, "--json", window=2).json
     assert [(one["part"], one["rows_read"]) for one in told["results"]] == [(day(1), 0)]
 
