@@ -119,21 +119,24 @@ def _window(run: RunDirectory, console: Console) -> None:
         _line(console, f"  window {line.name}: {line.rows:,} rows, {line.keys:,} keys")
     ways = Counter(part.way for part in window.parts)
     _line(console, f"parts: {', '.join(f'{ways[way]:,} {way}' for way in get_args(Way) if ways[way])}")
+    if window.ignored_files:
+        left_out = "an unknown number of" if window.ignored_rows is None else f"{window.ignored_rows:,}"
+        _line(console, f"late: {window.ignored_files:,} files with {left_out} rows were left out (late: ignore)")
     if window.begins:
         _line(console, window.begins)
     rows = {line.part: f", {line.new_rows:,} rows read" for line in ledger.parts}
     for part, delay in window.late():
         late = f"late by {delay:,} part{'' if delay == 1 else 's'}: {part.name}, {part.way}"
-        _line(console, f"{late}{_left_out(part) if part.ignored_files else rows.get(part.name, '')}")
+        _line(console, f"{late}{_late_rows(part)}{rows.get(part.name, '')}")
     for part in window.parts:
         for reason in part.reasons if part.before_rows else ():
             _line(console, f"  {part.name}: {reason}{', and left out' if part.ignored_files else ''}")
     _states(run, console)
 
 
-def _left_out(part: WindowPart) -> str:
-    rows = "an unknown number of" if part.ignored_rows is None else f"{part.ignored_rows:,}"
-    return f" (late: ignore): {part.ignored_files:,} files with {rows} rows"
+def _late_rows(part: WindowPart) -> str:
+    count = part.ignored_rows if part.ignored_files else part.late_rows
+    return ", late rows not counted" if count is None else f", {count:,} late rows"
 
 
 def _ledger(run: RunDirectory, console: Console) -> None:
@@ -195,9 +198,6 @@ def _measured(window: WindowQuality) -> Iterator[str]:
             f"{warning}{volume.part} has {volume.rows:,} rows; {len(volume.compared)} earlier parts of its weekday: "
             f"median {volume.median:,.0f}, usual from {volume.low:,.0f} to {volume.high:,.0f}"
         )
-    for late in window.late:
-        parts = f"{late.delay:,} {'part' if late.delay == 1 else 'parts'}"
-        yield f"{late.rows:,} rows of {late.part} came late, by {parts}{', and were left out' if late.ignored else ''}"
 
 
 def _fate(record: Publication | None) -> str:

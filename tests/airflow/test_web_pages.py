@@ -85,7 +85,7 @@ def _of_window(location: str, simulation: Simulation) -> None:
     seen = [SeenFile(path=f"/in/{name}", size_bytes=1, ranks=(0,)) for name in "abc"]
     first = {"files": seen[:1], "base": 3, "base_rows": 500, "before_rows": 500, "reused": 1}
     added = {"files": seen[1:], "units": (0, 1), "ranks": (256,), "base": 1, "base_rows": 700, "before_rows": 700}
-    added |= {"reused": 1, "added": 1, "reasons": (f"/in/{EVIL} was added",)}
+    added |= {"reused": 1, "added": 1, "late_rows": 60, "reasons": (f"/in/{EVIL} was added",)}
     new = {"files": seen[:1], "units": (1, units), "ranks": range(units - 1), "added": 1}
     days = {"2026-11-18": first, "2026-11-19": added, "2026-11-20": new}
     parts = tuple(WindowPart.model_validate({"name": day, "place": at, **days[day]}) for at, day in enumerate(days))
@@ -249,7 +249,7 @@ def test_parts_over_time_tell_how_late_rows_come(viewer: TestClient) -> None:
     text = viewer.get(address).text
     _Sound().feed(text)
     assert "How late rows come" in text
-    assert re.search(r'<td class="top">1<td class="n" data-is="rows added">60<', text)
+    assert re.search(r'<td class="top">1 part late<td class="n" data-is="late rows">60<', text)
     assert "runs/window/parts" in text
     assert "2026-11-17: no files when" in text
     assert "No run of this DAG has merged a window yet" in viewer.get(f"/skewless/dags/{OTHER_DAG}/parts").text

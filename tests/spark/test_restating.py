@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import datetime as dt
+import io
 import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import yaml
 from pyspark.sql import SparkSession
 from rich.console import Console
 
+from skewless.errors import InputError
 from skewless.run.directory import RESULT_STEP, RunDirectory
+from skewless.run.file_checksum import file_checksum
 from skewless.run.publication import manifest_of
 from skewless.spec.part import Part
 from skewless.spec.reading import load_spec
@@ -26,9 +31,11 @@ from skewless_spark.prepare.prepare import prepare
 from skewless_spark.prepare.restating import find_stale, restating_spec
 from skewless_spark.result.all_rows import sampled
 from skewless_spark.result.merge import merge_states
+from skewless_spark.result.verification import require_same_input
 from skewless_spark.states.columns import JobColumns
 from tests.spark.scenario import Quiet, as_rows, result_of
-from tests.spark.test_window import DAY, Lake, count_one_more
+from tests.spark.test_window import DAY, Lake
+from tests.tiers import mostly_long
 
 AGGREGATES: dict[str, Any] = {
     "n": "count",
@@ -128,13 +135,14 @@ def test_results_are_restated_once_that_a_changed_part_belongs_to(lake: Lake, co
     assert [(late.part, late.delay, late.rows) for late in quality.window.late] == [(day(1), 1, 7)]
     assert [one.part for one in quality.window.freshness] == [day(1), day(2)]
     assert quality.window.volume is None
-    console = Console(record=True, width=200)
+    console = Console(record=True, width=200, file=io.StringIO())
     run_view.show(RunDirectory(_manifest_run(lake, 2)), console)
-    assert f"7 rows of {day(1)} came late, by 1 part\n" in console.export_text()
+    assert f"late by 1 part: {day(1)}, added to, 7 late rows, 7 rows read\n" in console.export_text()
     told = command("restate", *span, "--json", window=2).json
     assert [(one["part"], one["rows_read"]) for one in told["results"]] == [(day(1), 0)]
 
 
+@pytest.mark.long
 def test_restating_goes_on_where_it_was_interrupted_and_says_what_it_reads_beyond_kept_states(
     lake: Lake, command: Command
 ) -> None:
@@ -202,37 +210,71 @@ EVERY: dict[str, Any] = {
 }
 
 
-def test_verify_finds_a_wrong_state_and_neither_publishes_nor_keeps_anything(lake: Lake, command: Command) -> None:
+FEW = {**AGGREGATES, "some": EVERY["some"], "heavy": EVERY["heavy"]}
+
+
+@pytest.mark.parametrize("aggregates", mostly_long([FEW, EVERY], FEW), ids=["few", "every"])
+def test_verify_finds_a_wrong_state_and_neither_publishes_nor_keeps_anything(
+    lake: Lake, command: Command, aggregates: dict[str, Any]
+) -> None:
     fields: dict[str, Any] = {"window": 3, "verify": {"keys": 10_000}}
     for number in range(3):
         lake.put(number, "b", rows=400)
-    assert command("run", "--date", day(1), aggregates=EVERY, **fields).code == 0
+    assert command("run", "--date", day(1), aggregates=aggregates, **fields).code == 0
     store = _store(lake, 1)
     kept = {part: store.numbers(part) for part in store.parts()}
 
-    right = command("verify", "--date", day(2), "--json", aggregates=EVERY, window=3)
+    right = command("verify", "--date", day(2), "--json", aggregates=aggregates, window=3)
     assert right.code == 0, right.err
     told = right.json
     assert not told["differ"]
     assert told["keys"] > 10
-    assert set(told["approximate"]) == {"some", "theta", "half", "top", "heavy", "shape"}
+    assert set(told["approximate"]) == {"some", "theta", "half", "top", "heavy", "shape"} & aggregates.keys()
     assert {part: store.numbers(part) for part in store.parts()} == kept
     assert not (lake.folder / "published" / f"date={day(2)}").exists()
     assert not list((lake.folder / "verifications").rglob("job.json"))
 
     count_one_more(store, day(0))
-    wrong = command("verify", "--date", day(2), aggregates=EVERY, window=3)
+    wrong = command("verify", "--date", day(2), aggregates=aggregates, window=3)
     assert wrong.code == 3
     assert "n: 1 keys differ\n" in wrong.out
     assert "for example, of 'key" in wrong.out
     assert "they are not those of all rows; both runs are in" in wrong.err
 
     # The night itself compares as many keys, and publishes nothing.
-    blocked = command("run", "--date", day(2), aggregates=EVERY, **fields)
+    blocked = command("run", "--date", day(2), aggregates=aggregates, **fields)
     assert blocked.code == 3
     assert "kept_states_are_those_of_all_rows" in blocked.err
     assert "keys with another n" in blocked.err
     assert not (lake.folder / "published" / f"date={day(2)}").exists()
+
+
+def count_one_more(store: StatesStore, part: str) -> None:
+    """Change a count in a state of a part, and make all checksums right."""
+    version = store.version(part, 1)
+    file = version.states[0]
+    path = Path(store.path(file.path))
+    table = pq.read_table(path)
+    at = table.column_names.index("s0_0")
+    counts = table["s0_0"].to_pylist()
+    counts[0] += 1
+    pq.write_table(table.set_column(at, table.schema.field(at), pa.array(counts, table.schema.field(at).type)), path)
+    path.with_name(f".{path.name}.crc").unlink()  # Hadoop's own
+    changed = file.model_copy(
+        update={"size_bytes": path.stat().st_size, "checksum": file_checksum(store.fs, str(path))}
+    )
+    forged = version.model_copy(update={"states": (changed, *version.states[1:])})
+    Path(store.path(f"parts/{part}/versions/0001.json")).write_text(forged.sealed())
+
+
+def test_runs_that_found_different_files_are_not_compared(lake: Lake) -> None:
+    jobs = []
+    for name in ("b", "c"):
+        lake.put(0, name, rows=5)
+        run = RunDirectory(str(lake.folder / name))
+        jobs.append(prepare(run, lake.spec(aggregates=AGGREGATES), DAY, str(lake.folder)))
+    with pytest.raises(InputError, match="the same files for both runs"):
+        require_same_input(*jobs)
 
 
 def _store(lake: Lake, number: int) -> StatesStore:
@@ -241,6 +283,7 @@ def _store(lake: Lake, number: int) -> StatesStore:
     return StatesStore(window.store)
 
 
+@pytest.mark.long
 def test_a_right_night_passes_with_a_sample_of_its_keys_and_each_part_has_another_sample(
     lake: Lake, command: Command
 ) -> None:

@@ -1,4 +1,4 @@
-"""The results of some keys from all rows of a window, whatever states are kept."""
+"""What a window gives without the choices of a night: from all of its rows, or from the states of all of its parts."""
 
 from __future__ import annotations
 
@@ -9,15 +9,20 @@ from pyspark.sql import functions as F
 
 from skewless.documents.job import Job, Unit
 from skewless.documents.window import JobWindow
-from skewless_spark.result.merge import evaluated_rows
+from skewless.run.directory import RunDirectory
+from skewless.standing.store import StatesStore
+from skewless_spark.result.merge import evaluated_rows, evaluated_states
 from skewless_spark.result.window_merge import of_window
 from skewless_spark.sources import read_units
 from skewless_spark.sources.identity import require_unchanged
 from skewless_spark.sources.partition_columns import values_of_folders
 from skewless_spark.states.columns import JobColumns
+from skewless_spark.states.committed_files import read_files
 
 #: Keys are sampled in shares of so many.
 _SHARES = 1 << 30
+#: The column of kept states with the place of their part.
+_PLACE = "place"
 
 
 def sampled(columns: JobColumns, wanted: int, keys: int) -> Column | None:
@@ -68,6 +73,43 @@ def results_of_all_rows(spark: SparkSession, job: Job, chosen: Column | None) ->
         results = evaluated_rows(placed.sortWithinPartitions(*columns.keys, *columns.origins), columns)
         found.append(of_window(JobColumns.of(job), results, span.length))
     return reduce(DataFrame.unionAll, found)
+
+
+def results_of_all_states(spark: SparkSession, run: RunDirectory) -> DataFrame:
+    """The results of the newest states of all parts of each window, merged by one query.
+
+    Args:
+        spark: the session.
+        run: with a window, whose result is committed, and with states that nobody else adds to.
+
+    Returns:
+        See ``evaluated_rows``.
+    """
+    columns = JobColumns.of(run.job())
+    window: JobWindow = columns.job.window  # type: ignore[assignment]
+    store, found = StatesStore(window.store), []
+    newest = [store.newest(part.name)[0] for part in window.parts]
+    for span in window.spans:
+        files = [file for one in newest[span.first :] if one is not None for file in one.version.states]
+        if files:
+            merged = _merged(read_files(spark, store, files), columns)
+            found.append(evaluated_states(of_window(columns, merged, span.length), columns))
+    if found:
+        return reduce(DataFrame.unionAll, found)
+    nothing = JobColumns.of(job_of_all_rows(columns.job, len(window.parts)))
+    results = evaluated_rows(read_units(spark, nothing.job, (), nothing.inputs), nothing)
+    return of_window(columns, results, None)
+
+
+def _merged(states: DataFrame, columns: JobColumns) -> DataFrame:
+    """The states of each key as one, in the order of parts; several of one part are told apart by their rows."""
+    keyed = states.repartition(columns.job.spec.output.files, *columns.keys)
+    in_order = keyed.sortWithinPartitions(*columns.keys, _PLACE, "rows")
+    python = []
+    if columns.python:
+        lists = F.sort_array(F.collect_list(F.struct(_PLACE, "states")))
+        python = [F.flatten(F.transform(lists, lambda one: one["states"])).alias("states")]
+    return in_order.groupBy(*columns.keys).agg(F.sum("rows").alias("rows"), *columns.merges, *python)
 
 
 def job_of_all_rows(job: Job, first: int) -> Job:

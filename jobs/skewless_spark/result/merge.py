@@ -13,12 +13,10 @@ from skewless.documents.commit import CommittedFile, StepCommit
 from skewless.documents.job import Job
 from skewless.documents.ledger import PartLine, require_all_processed
 from skewless.documents.stage_report import StageReport
-from skewless.documents.window import JobWindow
 from skewless.errors import LostRaceError
 from skewless.run.attempt import Attempt, Fence
 from skewless.run.directory import PART_LINES, RESULT_STEP, RunDirectory, stage_step
 from skewless.spec.spec import WINDOW_COLUMN
-from skewless.standing.store import StatesStore
 from skewless_spark.result.copies import FOLDER, can_be_copied, write_copies
 from skewless_spark.result.output_formats import published_files
 from skewless_spark.result.window_merge import (
@@ -26,7 +24,6 @@ from skewless_spark.result.window_merge import (
     keep_states,
     lines_of,
     of_window,
-    over_all_parts,
     over_windows,
     set_aside_damaged,
 )
@@ -130,17 +127,9 @@ def evaluated_rows(rows: DataFrame, columns: JobColumns) -> DataFrame:
     return _evaluated(_merged(states_of_rows(rows, columns).withColumn("stage", F.lit(0)), columns), columns, told=True)
 
 
-def evaluated_versions(spark: SparkSession, run: RunDirectory) -> DataFrame:
-    """The results of the states that the merge of a run with a window has committed; see ``evaluated_rows``."""
-    columns = JobColumns.of(run.job())
-    window: JobWindow = columns.job.window  # type: ignore[assignment]
-    store = StatesStore(window.store)
-    newest = [store.newest(part.name)[0] for part in window.parts]
-    over = over_all_parts(spark, columns, [one.version for one in newest if one is not None])
-    if over is None:
-        none = _merged(empty_states(spark, columns).withColumn("stage", F.lit(0)), columns)
-        over = of_window(columns, none, None)
-    return _evaluated(over, columns, told=True)
+def evaluated_states(merged: DataFrame, columns: JobColumns) -> DataFrame:
+    """The results of merged states of a window, one row per key and window; see ``evaluated_rows``."""
+    return _evaluated(merged, columns, told=True)
 
 
 def result_schema(spark: SparkSession, job: Job) -> StructType:

@@ -14,7 +14,7 @@ from skewless.errors import InputError
 from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless_spark.aggregates.binding import BoundAggregate
 from skewless_spark.aggregates.definition import NativeAggregate
-from skewless_spark.result.merge import evaluated_versions
+from skewless_spark.result.all_rows import results_of_all_states
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import RESULT, read_files
 from skewless_spark.states.results import own_names, result_name
@@ -81,7 +81,7 @@ def differences(spark: SparkSession, kept: RunDirectory, whole: RunDirectory) ->
         InputError: the two have read different files.
     """
     require_same_input(kept.job(), whole.job())
-    return compared(committed_result(spark, kept), evaluated_versions(spark, whole), JobColumns.of(kept.job()))
+    return compared(committed_result(spark, kept), results_of_all_states(spark, whole), JobColumns.of(kept.job()))
 
 
 def committed_result(spark: SparkSession, run: RunDirectory) -> DataFrame:

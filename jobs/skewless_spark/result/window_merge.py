@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import reduce
 
@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from skewless.documents.commit import CommittedFile
 from skewless.documents.job import Job
 from skewless.documents.ledger import PartLine, PartLines, WindowLine
-from skewless.documents.window import JobWindow, PartVersion, WindowPart
+from skewless.documents.window import JobWindow, WindowPart
 from skewless.errors import DocumentError, LedgerError, RunDirectoryError
 from skewless.run.attempt import Attempt
 from skewless.run.directory import PART_LINES, RESULT_STEP, RunDirectory
@@ -30,10 +30,10 @@ from skewless.standing.parts import next_version
 from skewless.standing.store import STATES_STEP, Numbered, StatesStore
 from skewless.standing.window_choice import WindowChoice
 from skewless_spark.result.compaction import begun_anew, crowded_parts, with_kept_states
-from skewless_spark.result.window_states import PLACE, WindowStates, merged_states, written_states
+from skewless_spark.result.window_states import PLACE, WindowStates, written_states
 from skewless_spark.session.planning import planned_once
 from skewless_spark.states.columns import PART, JobColumns
-from skewless_spark.states.committed_files import parquet_of, read_files, readable
+from skewless_spark.states.committed_files import parquet_of, readable
 
 log = logging.getLogger(__name__)
 
@@ -135,34 +135,11 @@ def over_windows(
     )  # fmt: skip
     log.info("%s", plan.choice.sentence)
     states = WindowStates(spark, columns, attempt, parts, plan).results()
-    return plan.choice, _together(columns, states)
-
-
-def over_all_parts(spark: SparkSession, columns: JobColumns, versions: Sequence[PartVersion]) -> DataFrame | None:
-    """The same as ``over_windows``, of all parts at once, without any merge of other nights.
-
-    Args:
-        spark: the session.
-        columns: of a job with a window.
-        versions: of the parts of the longest window, oldest first.
-    """
-    window: JobWindow = columns.job.window  # type: ignore[assignment]
-    states: dict[str, DataFrame | None] = {}
-    for span in window.spans:
-        files = [file for version in versions[span.first :] for file in version.states]
-        read = read_files(spark, StatesStore(window.store), files) if files else None
-        states[span.name] = merged_states(read, columns, several=True, whole=False) if read else None
-    return _together(columns, states)
-
-
-def _together(columns: JobColumns, states: Mapping[str, DataFrame | None]) -> DataFrame | None:
-    """The states of all windows; of several windows with the column ``window``."""
-    window: JobWindow = columns.job.window  # type: ignore[assignment]
     merged = [(span, states[span.name]) for span in window.spans]
     found = [of_window(columns, one, span.length) for span, one in merged if one is not None]
     if len(found) < 2:
-        return found[0] if found else None
-    return reduce(DataFrame.unionByName, found).coalesce(columns.job.spec.output.files)
+        return plan.choice, found[0] if found else None
+    return plan.choice, reduce(DataFrame.unionByName, found).coalesce(job.spec.output.files)
 
 
 def drop_merges(run: RunDirectory, choice: WindowChoice) -> None:

@@ -209,45 +209,41 @@ class WindowStates:
         return self._merged(added.unionByName(taken), whole=True).where("rows > 0")
 
     def _merged(self, states: DataFrame, *, whole: bool) -> DataFrame:
-        return merged_states(states, self._columns, several=self._several, whole=whole)
+        """One row per key: its rows, its native states, its Python states, and the place of the oldest part.
 
+        States are merged in the order of parts, so that floating-point sums always round the same way.
 
-def merged_states(states: DataFrame, columns: JobColumns, *, several: bool, whole: bool) -> DataFrame:
-    """One row per key: its rows, its native states, its Python states, and the place of the oldest part.
-
-    States are merged in the order of parts, so that floating-point sums always round the same way.
-
-    Args:
-        states: of parts, and merged ones.
-        columns: of the job.
-        several: whether a part may have several states of a key.
-        whole: whether a key has one Python state, without the rows of those that leave, and not a list of them.
-    """
-    in_files, in_any_order = columns.job.spec.output.files, columns.merged_in_any_order
-    if not in_any_order:
-        states = states.repartition(in_files, *columns.keys)
-        states = states.sortWithinPartitions(*columns.keys, PLACE, *(_ties(states, columns) if several else ()))
-    lists = [_list_of(name).alias(name) for name in ("states", LEAVING) if name in states.columns]
-    merged = states.groupBy(*columns.keys).agg(
-        F.sum("rows").alias("rows"), *columns.merges, *lists, F.min(PLACE).alias(PLACE)
-    )
-    # In any order, what a task reads is merged before it is sent.
-    merged = merged.coalesce(in_files) if in_any_order else merged
-    if not lists or not whole:
-        return merged
-    passed = [name for name in merged.columns if name not in {"states", LEAVING}]
-    leaves = [F.col(LEAVING)] if LEAVING in merged.columns else []
-    text = columns.key.cast("binary").alias("route_key")
-    schema = merged.select(*passed, "states").schema
-    return merged.select(*passed, text, "states", *leaves).mapInArrow(
-        merge_batches(columns.python_calls(), passed), schema
-    )
+        Args:
+            states: of parts, and merged ones.
+            whole: whether a key has one Python state, without the rows of those that leave, and not a list of them.
+        """
+        columns = self._columns
+        in_files, in_any_order = columns.job.spec.output.files, columns.merged_in_any_order
+        if not in_any_order:
+            ties = _ties(states, columns) if self._several else []
+            states = states.repartition(in_files, *columns.keys)
+            states = states.sortWithinPartitions(*columns.keys, PLACE, *ties)
+        lists = [_list_of(name).alias(name) for name in ("states", LEAVING) if name in states.columns]
+        merged = states.groupBy(*columns.keys).agg(
+            F.sum("rows").alias("rows"), *columns.merges, *lists, F.min(PLACE).alias(PLACE)
+        )
+        # In any order, what a task reads is merged before it is sent.
+        merged = merged.coalesce(in_files) if in_any_order else merged
+        if not lists or not whole:
+            return merged
+        passed = [name for name in merged.columns if name not in {"states", LEAVING}]
+        leaves = [F.col(LEAVING)] if LEAVING in merged.columns else []
+        text = columns.key.cast("binary").alias("route_key")
+        schema = merged.select(*passed, "states").schema
+        return merged.select(*passed, text, "states", *leaves).mapInArrow(
+            merge_batches(columns.python_calls(), passed), schema
+        )
 
 
 def _ties(states: DataFrame, columns: JobColumns) -> list[Column]:
     """What orders the states of a key in one part: there is no other order among files that were added."""
     native = [name for one in columns.native for name in columns.states(one)]
-    return [F.col("rows"), F.xxhash64(*(name for name in native if "map<" not in dict(states.dtypes)[name]))]
+    return [F.col("rows"), F.xxhash64("rows", *(name for name in native if "map<" not in dict(states.dtypes)[name]))]
 
 
 def _list_of(name: str) -> Column:

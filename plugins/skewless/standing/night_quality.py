@@ -12,7 +12,6 @@ from skewless.documents.quality import Freshness, LateRows, Volume, WindowQualit
 from skewless.documents.window import JobWindow, SeenFile
 from skewless.errors import DocumentError, RunDirectoryError
 from skewless.spec.part import Part
-from skewless.standing.restating import covered_parts
 from skewless.standing.store import StatesStore
 
 #: A band is made of at least so many parts, and of at most so many.
@@ -92,9 +91,8 @@ def _rows_of(store: StatesStore, parts: Iterable[str]) -> Iterator[tuple[str, in
 
 def late_rows(window: JobWindow) -> Iterator[LateRows]:
     """Rows that came late in older parts, where they were counted."""
-    names = covered_parts(window)
+    delays = window.delays()
     for part in window.parts[:-1]:
-        delay = len(names) - 1 - names.index(part.name)
         for rows, ignored in ((part.late_rows, False), (part.ignored_rows, True)):
             if rows:
-                yield LateRows(part=part.name, delay=delay, rows=rows, ignored=ignored)
+                yield LateRows(part=part.name, delay=delays[part.name], rows=rows, ignored=ignored)

@@ -121,7 +121,7 @@ def parts(request: Request, dag_id: DagId, run_id: RunId, group: Group, session:
     """The parts of a run's window: what it read of each, and what it reused."""
     directory, airflow = open_run(dag_id, run_id, group), airflow_run(session, dag_id, run_id)
     job = read_job(directory)
-    window = read_window(directory) if job else None
+    window, report = read_window(directory) if job else None, directory.quality()
     going_on = airflow is not None and airflow.going_on
     return page(
         request,
@@ -135,6 +135,7 @@ def parts(request: Request, dag_id: DagId, run_id: RunId, group: Group, session:
         window=window,
         saved=saving(window, read_stages(directory)) if window else None,
         choice=read_choice(directory) if window else None,
+        measured=report.window if report else None,
         most=_MOST_PARTS,
     )
 

@@ -14,7 +14,7 @@ from skewless_airflow.web.airflow_runs import AirflowRun
 from skewless_airflow.web.run_folders import open_run, stamp
 from skewless_airflow.web.views.history import MOST_RUNS, latest_folders
 from skewless_airflow.web.views.job import read_job
-from skewless_airflow.web.views.window import read_window
+from skewless_airflow.web.views.window import known_sum, read_window
 
 #: As in ``history``: what is not read in time is shown after a reload.
 _READING_SECONDS = 2.0
@@ -33,6 +33,7 @@ class Change:
         words: as in ``PartView``.
         delay: as in ``PartView``.
         rows: that were reduced of it.
+        late: as ``PartView.late_rows``.
         left_out: rows of late files that were left out; None if that is not known.
     """
 
@@ -40,6 +41,7 @@ class Change:
     words: Way
     delay: int
     rows: int
+    late: int | None
     left_out: int | None
 
 
@@ -54,7 +56,7 @@ class Night:
         missing: names of those without.
         read: rows that it reduced.
         kept: rows of its result that it did not read.
-        late: rows that were added to older parts.
+        late: rows of late files of older parts; None where they were not counted.
         restated: rows of older parts that were reduced anew.
         changes: of the parts that were not as their states had them, oldest first.
         reused: names of the others.
@@ -66,7 +68,7 @@ class Night:
     missing: tuple[str, ...]
     read: int
     kept: int
-    late: int
+    late: int | None
     restated: int
     changes: tuple[Change, ...]
     reused: tuple[str, ...]
@@ -78,14 +80,14 @@ class Delay:
 
     Attributes:
         words: how late, in parts.
-        late: rows that were added to older parts, and rows of whole parts that had been missing.
+        late: rows of late files, and rows of whole parts that had been missing; None if those of any are not known.
         restated: rows of older parts that were reduced anew.
         left_out: rows of files that were left out (``late: ignore``); None if those of any are not known.
         changes: how often a part was changed so late.
     """
 
     words: str
-    late: int
+    late: int | None
     restated: int
     left_out: int | None
     changes: int
@@ -171,10 +173,10 @@ def _view(location: str, run_id: str, _mark: str) -> Night | None:
         missing=window.missing,
         read=window.new_rows or 0,
         kept=window.kept_rows,
-        late=window.late_rows or 0,
+        late=window.late_rows,
         restated=window.restated_rows or 0,
         changes=tuple(
-            Change(part.name, part.words, part.delay, part.new_rows or 0, part.ignored_rows)
+            Change(part.name, part.words, part.delay, part.new_rows or 0, part.late_rows, part.ignored_rows)
             for part in window.parts
             if part.words != "reused"
         ),
@@ -201,12 +203,11 @@ def _delays(nights: Sequence[Night]) -> tuple[Delay, ...]:
 
 
 def _delay(first: int, changes: Sequence[Change]) -> Delay:
-    left_out = [one.left_out for one in changes]
     return Delay(
         words=_delay_words(first),
-        late=sum(one.rows for one in changes if one.words != "reduced anew"),
+        late=known_sum([one.rows if one.words == "new" else one.late for one in changes]),
         restated=sum(one.rows for one in changes if one.words == "reduced anew"),
-        left_out=None if None in left_out else sum(rows or 0 for rows in left_out),
+        left_out=known_sum([one.left_out for one in changes]),
         changes=len(changes),
     )
 

@@ -34,6 +34,8 @@ class PartView:
         taken_out_rows: rows of earlier states that are not in the result any more; None until then.
         reasons: what changed, in words.
         delay: how many parts it is before the run's own.
+        late_rows: rows of files that came or were replaced after states of it were made, before a map; None where
+            nobody has counted the rows of files.
         ignored_files: how many late files were left out.
         ignored_rows: their rows; None if that is not known.
     """
@@ -48,6 +50,7 @@ class PartView:
     taken_out_rows: int | None
     reasons: tuple[str, ...]
     delay: int = 0
+    late_rows: int | None = 0
     ignored_files: int = 0
     ignored_rows: int | None = 0
 
@@ -68,8 +71,8 @@ class WindowView:
         changes: how many files were reused, added, replaced and removed.
         kept_rows: rows of the result that the run has not read.
         new_rows: rows that it has reduced; None until the result is merged.
-        late_rows: those of them that were added to older parts; None until then.
-        restated_rows: those of older parts that were reduced anew; None until then.
+        late_rows: rows of late files of older parts, before a map; None where they were not counted.
+        restated_rows: rows of older parts that were reduced anew; None until the result is merged.
         ignored_files: how many late files were left out.
         ignored_rows: their rows; None if that is not known.
         windows: with several windows, the name of each, and its rows and keys; none until the result is merged.
@@ -109,7 +112,7 @@ def read_window(run: RunDirectory) -> WindowView | None:
         changes=window.counts(),
         kept_rows=window.unchanged_rows,
         new_rows=_rows(parts) if merged else None,
-        late_rows=_rows([one for one in parts if one.late and one.words == "added to"]) if merged else None,
+        late_rows=known_sum([one.late_rows for one in parts if one.late]),
         restated_rows=_rows([one for one in parts if one.late and one.words == "reduced anew"]) if merged else None,
         ignored_files=window.ignored_files,
         ignored_rows=window.ignored_rows,
@@ -152,6 +155,12 @@ def _rows(parts: Sequence[PartView]) -> int:
     return sum(part.new_rows or 0 for part in parts)
 
 
+def known_sum(rows: Sequence[int | None]) -> int | None:
+    """The sum; None if one of them is not known."""
+    known = [one for one in rows if one is not None]
+    return sum(known) if len(known) == len(rows) else None
+
+
 def _part(part: WindowPart, line: PartLine | None, delay: int) -> PartView:
     return PartView(
         name=part.name,
@@ -164,6 +173,7 @@ def _part(part: WindowPart, line: PartLine | None, delay: int) -> PartView:
         taken_out_rows=line.taken_out_rows if line else None,
         reasons=part.reasons if part.before_rows else (),
         delay=delay,
+        late_rows=part.late_rows,
         ignored_files=part.ignored_files,
         ignored_rows=part.ignored_rows,
     )
