@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -105,7 +106,8 @@ class Nights:
         parts = [self.newest(day) for day in range(last + 1 - max(lengths), last + 1)]
         windows = [WindowParts(length, max(lengths) - length) for length in lengths]
         plan = plan_night(
-            self.store, parts, windows, self.corpus.job.algebra, held_parts=DAYS, preferred=preferred
+            self.store, parts, windows, self.corpus.job.algebra, held_parts=DAYS,
+            now=dt.datetime.now(tz=dt.UTC), preferred=preferred,
         )  # fmt: skip
         run = RunDirectory(f"{self.store}-run")
         jobs = JobsSeen(self.corpus.spark)

@@ -24,7 +24,7 @@ from skewless.run.file_checksum import file_checksum
 from skewless.standing.fingerprint import Fingerprint
 from skewless.standing.kept_merges import NightPlan, WindowParts, kept_merge, plan_night, unsettled
 from skewless.standing.retention import StatesLimits, doomed_states, remove_states
-from skewless.standing.store import Numbered, StatesStore, dropped_path, merge_path, open_states
+from skewless.standing.store import Numbered, StatesStore, dropped_path, merge_path, open_states, version_path
 from skewless.standing.window_choice import MergeStep, name_of
 
 EXACT = {"n": Algebra(mergeable=True, ordered=False, invertible=True)}
@@ -86,7 +86,8 @@ class Nights:
             return None
         windows = [WindowParts(1, len(self.parts) - 1), WindowParts(5, 0)]
         return plan_night(
-            self.store, self.parts, windows, self.algebra, held_parts=held_parts, preferred=preferred
+            self.store, self.parts, windows, self.algebra,
+            held_parts=held_parts, now=dt.datetime.now(tz=dt.UTC), preferred=preferred,
         )  # fmt: skip
 
     def follow(self, plan: NightPlan) -> None:
@@ -242,6 +243,14 @@ def test_states_that_a_prune_may_remove_at_any_time_are_not_subtracted(tmp_path:
     assert enough is not None
     assert not few.choice.steps[0].subtract
     assert enough.choice.steps[0].subtract == (f"{part(2)}@1",)
+    nights.change(3, [1, 2])
+    both = nights.plan(7, "subtract")
+    assert both is not None
+    assert both.choice.steps[0].subtract == (f"{part(2)}@1", f"{part(3)}@1")
+    aged(nights, version_path(part(3), 2), 6)
+    old = nights.plan(7, "subtract")
+    assert old is not None
+    assert not old.choice.steps[0].subtract
 
 
 def test_a_number_that_a_version_is_given_again_is_another_version(tmp_path: Path) -> None:

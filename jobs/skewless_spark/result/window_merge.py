@@ -7,6 +7,7 @@ it was reduced anew, and the new ones. Then it is planned how the states of all 
 
 from __future__ import annotations
 
+import datetime as dt
 import logging
 import re
 from collections.abc import Sequence
@@ -131,7 +132,8 @@ def over_windows(
     window: JobWindow = job.window  # type: ignore[assignment]
     plan = plan_night(
         StatesStore(window.store), parts, [WindowParts(span.length, span.first) for span in window.spans], job.algebra,
-        held_parts=job.spec.kept_parts, result_keys=_keys_before(job), preferred=preferred,
+        held_parts=job.spec.kept_parts, now=dt.datetime.now(tz=dt.UTC), result_keys=_keys_before(job),
+        preferred=preferred,
     )  # fmt: skip
     log.info("%s", plan.choice.sentence)
     states = WindowStates(spark, columns, attempt, parts, plan).results()

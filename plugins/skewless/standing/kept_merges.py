@@ -8,6 +8,7 @@ They only save time. One that is damaged, or whose files are gone, is passed ove
 
 from __future__ import annotations
 
+import datetime as dt
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -18,10 +19,13 @@ from skewless.documents.job import Algebra
 from skewless.documents.window import PartVersion
 from skewless.errors import DocumentError, RunDirectoryError
 from skewless.run.directory import RESULT_STEP, WINDOW_CHOICE, RunDirectory
-from skewless.standing.store import KeptMerge, MergedPart, Numbered, StatesStore, states_checksum
+from skewless.standing.pins import modified
+from skewless.standing.store import KeptMerge, MergedPart, Numbered, StatesStore, states_checksum, version_path
 from skewless.standing.window_choice import MergeStep, PartId, Piece, WindowChoice, name_of
 from skewless.standing.window_plan import PartStates, RunningMerge, Window, plan_windows
 
+#: A version is subtracted if another one followed it no longer ago: a prune leaves it for a week.
+_FOLLOWED_LATELY = dt.timedelta(days=3)
 #: From so many of the newest parts before a run's own it is told to how many of them late rows come.
 _RECENT_PARTS = 7
 
@@ -57,6 +61,7 @@ def plan_night(
     algebra: Mapping[str, Algebra],
     *,
     held_parts: int | None,
+    now: dt.datetime,
     result_keys: int = 0,
     preferred: str = "",
 ) -> NightPlan:
@@ -68,11 +73,12 @@ def plan_night(
         windows: see ``WindowParts``.
         algebra: of the aggregates.
         held_parts: of so many of the newest parts states are kept for certain; None for all.
+        now: with a time zone.
         result_keys: of the last result, as ``plan_windows`` has it.
         preferred: as ``plan_windows`` has it.
     """
     # In this order: a merge that another run keeps comes after the version of that run's own part.
-    found = _Found.of(store, parts, held_parts)
+    found = _Found.of(store, parts, held_parts, now)
     slides = max(store.parts(), default="") <= parts[-1].version.part
     sizes = [_sizes(one) for one in parts]
     of_windows = [Window(one.length, tuple(sizes[one.first :])) for one in windows]
@@ -130,8 +136,8 @@ def choice_of(run: RunDirectory) -> WindowChoice | None:
 class _Found:
     """The running merges that a night can use, and the part versions that left its windows."""
 
-    def __init__(self, store: StatesStore, parts: Sequence[Numbered]) -> None:
-        self._store = store
+    def __init__(self, store: StatesStore, parts: Sequence[Numbered], held: set[str], now: dt.datetime) -> None:
+        self._store, self._held, self._now = store, held, now
         self._versions: dict[PartId, PartVersion | None]
         self._versions = {(one.version.part, one.number): one.version for one in parts}
         self._window = set(self._versions)
@@ -140,40 +146,44 @@ class _Found:
         self.faults: list[str] = []
 
     @classmethod
-    def of(cls, store: StatesStore, parts: Sequence[Numbered], held_parts: int | None) -> _Found:
+    def of(cls, store: StatesStore, parts: Sequence[Numbered], held_parts: int | None, now: dt.datetime) -> _Found:
         """Look into the store."""
-        found = cls(store, parts)
+        found = cls(store, parts, set(store.parts()[-held_parts if held_parts else 0 :]), now)
         for name in store.merges():
             try:
                 found.merges[name] = store.merge(name)
             except (DocumentError, RunDirectoryError) as err:
                 found.faults.append(f"{name} ({err})")
-        held = set(store.parts()[-held_parts if held_parts else 0 :])
         # Numbers begin anew if all versions of a part were removed: then a merge may be of another version 1.
         found.merges = {
             name: merge
             for name, merge in found.merges.items()
-            if all(found._checksum(part, held) in {part.states, ""} for part in merge.parts)
+            if all(found._checksum(part) in {part.states, ""} for part in merge.parts)
         }
         return found
 
-    def _checksum(self, part: MergedPart, held: set[str]) -> str:
+    def _checksum(self, part: MergedPart) -> str:
         """That of the version which has the number now; empty if there is none."""
         ident = (part.part, part.number)
         if ident not in self._checksums:
-            version = self._version(part, held)
+            version = self._version(part)
             self._checksums[ident] = states_checksum(version) if version else ""
         return self._checksums[ident]
 
-    def _version(self, part: MergedPart, held: set[str]) -> PartVersion | None:
+    def _version(self, part: MergedPart) -> PartVersion | None:
+        """None if it is gone, is damaged, or may be removed at any time: then it is not subtracted from anything."""
         ident = (part.part, part.number)
         if ident not in self._versions:
             self._versions[ident] = None
-            if part.part in held:
-                # If it has been removed, or is damaged, nothing is subtracted from merges with it.
-                with suppress(DocumentError, RunDirectoryError):
-                    self._versions[ident] = self._store.version(*ident)
+            with suppress(DocumentError, RunDirectoryError):
+                self._versions[ident] = self._store.version(*ident) if self._stays(part) else None
         return self._versions[ident]
+
+    def _stays(self, part: MergedPart) -> bool:
+        """Whether no prune removes a version before this run ends."""
+        later = [number for number in self._store.numbers(part.part) if number > part.number]
+        followed = modified(self._store, version_path(part.part, later[0])) if later else self._now
+        return part.part in self._held and self._now - followed < _FOLLOWED_LATELY
 
     def left(self) -> list[PartStates]:
         """The versions of parts that are in a running merge, and in no window of the night."""
