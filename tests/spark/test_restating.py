@@ -284,10 +284,12 @@ def _store(lake: Lake, number: int) -> StatesStore:
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("windows", [{"window": 3}, {"window": None, "windows": [1, 2]}], ids=["one", "several"])
 def test_a_right_night_passes_with_a_sample_of_its_keys_and_each_part_has_another_sample(
-    lake: Lake, command: Command
+    lake: Lake, command: Command, windows: dict[str, Any]
 ) -> None:
     fields: dict[str, Any] = {
+        **windows,
         "input": {"path": str(lake.folder / "lake"), "parts": "date"},
         "map": {"select": ["explode(array('x', word)) AS letter", "concat(key, value % 5) AS key", "date"]},
         "aggregates": {

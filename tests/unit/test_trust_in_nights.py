@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from skewless.aggregates.shipped.space_saving import SPACE_SAVING, SpaceSavingOptions
 from skewless.aggregates.shipped.streaming_histogram import STREAMING_HISTOGRAM, StreamingHistogramOptions
 from skewless.documents.ledger import PartLine
-from skewless.documents.window import JobWindow, PartVersion, SeenFile, WindowPart
+from skewless.documents.window import JobWindow, PartVersion, SeenFile, WindowPart, WindowSpan
 from skewless.errors import SpecError
 from skewless.spec.part import Part
 from skewless.spec.reading import parse_spec
@@ -114,6 +114,16 @@ def test_a_result_is_stale_if_a_part_of_its_window_is_not_as_it_was() -> None:
         "2026-11-18": ("a was removed",),
         "2026-11-19": ("b was replaced: other bytes", "c was removed", "late was added"),
     }
+
+
+def test_a_result_of_all_parts_is_stale_if_an_older_part_came_that_nobody_knew_of() -> None:
+    of_some = _window(_part(19, _file("a")), _part(20, _file("b")))
+    of_all = of_some.model_copy(update={"windows": (WindowSpan(),)})
+    now = {"2026-11-19": _listed(("a", 10)), "2026-11-20": _listed(("b", 10)), "2026-11-21": _listed(("c", 1))}
+    assert changed_parts(of_all, now) == {}
+    now["2026-11-01"] = _listed(("old", 1))
+    assert changed_parts(of_some, now) == {}
+    assert changed_parts(of_all, now) == {"2026-11-01": ("old came, the first of 1 files",)}
 
 
 def test_borrowed_states_can_be_added_to_without_adding_to_those_that_are_kept(tmp_path: Path) -> None:
