@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from skewless.aggregates.shipped.space_saving import SPACE_SAVING, SpaceSavingOptions
 from skewless.aggregates.shipped.streaming_histogram import STREAMING_HISTOGRAM, StreamingHistogramOptions
 from skewless.documents.ledger import PartLine
+from skewless.documents.quality import LateRows, WindowQuality
 from skewless.documents.window import JobWindow, PartVersion, SeenFile, WindowPart, WindowSpan
 from skewless.errors import SpecError
 from skewless.spec.part import Part
@@ -71,6 +72,20 @@ def test_the_band_of_a_weekday_is_not_moved_by_one_odd_day() -> None:
     assert same is not None
     assert (same.low, same.high, same.usual) == (70, 130, True)
     assert volume(DAY, 10, dict.fromkeys("ab", 100)) is None
+
+
+def test_what_was_measured_is_told_in_sentences_and_only_that() -> None:
+    assert WindowQuality().sentences == ()
+    told = WindowQuality(
+        freshness=tuple(freshness(_window(_part(19, _file("a"))))),
+        volume=volume(DAY, 9_000, dict.fromkeys("abcd", 10_000)),
+        late=(LateRows(part="2026-11-18", delay=2, rows=1_234),),
+    )
+    assert told.sentences == (
+        "newest file of 2026-11-19: modified 1970-01-01 00:00:05 UTC",
+        "WARNING: 2026-11-20 has 9,000 rows; 4 earlier parts of its weekday: median 10,000, usual from 9,700 to 10,300",
+        "1,234 rows of 2026-11-18 came late, by 2 parts",
+    )
 
 
 def test_a_part_is_compared_with_kept_parts_of_its_weekday(tmp_path: Path) -> None:
