@@ -110,7 +110,8 @@ class WindowQuality(Frozen):
         if (own := self.volume) is not None:
             warning = "" if own.usual else "WARNING: "
             told.append(
-                f"{warning}{own.part} has {own.rows:,} rows; {len(own.compared)} earlier parts of its weekday: median {own.median:,.0f}, usual from {own.low:,.0f} to {own.high:,.0f}"
+                f"{warning}{own.part} has {own.rows:,} rows; {len(own.compared)} earlier parts of its weekday: "
+                f"median {own.median:,.0f}, usual from {own.low:,.0f} to {own.high:,.0f}"
             )
         for late in self.late:
             parts = f"{late.delay:,} {'part' if late.delay == 1 else 'parts'}"
