@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, get_args
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from skewless.documents.quality import WindowQuality
 from skewless.documents.window import Way, WindowPart
 from skewless.run.certificate import run_certificate
 from skewless.run.directory import QUALITY_STEP, RunDirectory
@@ -183,21 +182,8 @@ def _quality(run: RunDirectory, console: Console) -> None:
     console.print(f"data quality: {verdict}, {held} of {len(quality.checks)} checks passed", highlight=False)
     for check in failed:
         console.print(f"  {check.sentence}", markup=False, highlight=False, soft_wrap=True)
-    for line in _measured(quality.window) if quality.window else ():
+    for line in quality.window.sentences if quality.window else ():
         console.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
-
-
-def _measured(window: WindowQuality) -> Iterator[str]:
-    """What was measured of a window, in lines."""
-    if window.freshness:
-        newest = window.freshness[-1]
-        yield f"newest file of {newest.part}: modified {newest.newest:%Y-%m-%d %H:%M:%S} UTC"
-    if (volume := window.volume) is not None:
-        warning = "" if volume.usual else "WARNING: "
-        yield (
-            f"{warning}{volume.part} has {volume.rows:,} rows; {len(volume.compared)} earlier parts of its weekday: "
-            f"median {volume.median:,.0f}, usual from {volume.low:,.0f} to {volume.high:,.0f}"
-        )
 
 
 def _fate(record: Publication | None) -> str:

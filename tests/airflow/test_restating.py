@@ -78,6 +78,12 @@ def test_it_triggers_a_run_for_each_day_whose_window_has_changed(root: Path) -> 
     assert first["conf"] == {"date": str(DAYS[1])}
     assert first["trigger_run_id"].startswith(f"restate__{DAYS[1]}__")
     assert find.execute({"params": asked}) == [first]
+    # As after it was published again while the file was away: what is there now must be computed once more.
+    lying = root / "out" / f"date={DAYS[1]}" / MANIFEST
+    published = VersionManifest.from_sealed(lying.read_bytes(), where=str(lying))
+    lying.write_text(published.model_copy(update={"name": f"{published.turn}-bb"}).sealed())
+    (again,) = find.execute({"params": asked})
+    assert again["trigger_run_id"] != first["trigger_run_id"]
     _write(root, DAYS[1], "late")
     assert [one["conf"]["date"] for one in find.execute({"params": asked})] == [str(day) for day in DAYS[1:]]
     path.write_text("name: [")

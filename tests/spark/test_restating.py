@@ -217,10 +217,13 @@ FEW = {**AGGREGATES, "some": EVERY["some"], "heavy": EVERY["heavy"]}
 def test_verify_finds_a_wrong_state_and_neither_publishes_nor_keeps_anything(
     lake: Lake, command: Command, aggregates: dict[str, Any]
 ) -> None:
-    fields: dict[str, Any] = {"window": 3, "verify": {"keys": 10_000}}
+    own = {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "n"}}
+    fields: dict[str, Any] = {"window": 3, "verify": {"keys": 10_000}, "quality": {"expectations": [own]}}
     for number in range(3):
         lake.put(number, "b", rows=400)
-    assert command("run", "--date", day(1), aggregates=aggregates, **fields).code == 0
+    checks = command("run", "--date", day(1), "--json", aggregates=aggregates, **fields).json["quality"]["checks"]
+    assert checks[-1]["expectation"] == own["type"]  # pages take the last ones for those of the spec
+    assert {"ledger", "states", "result"} == {one["subject"] for one in checks}
     store = _store(lake, 1)
     kept = {part: store.numbers(part) for part in store.parts()}
 
@@ -284,10 +287,12 @@ def _store(lake: Lake, number: int) -> StatesStore:
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("windows", [{"window": 3}, {"window": None, "windows": [1, 2]}], ids=["one", "several"])
 def test_a_right_night_passes_with_a_sample_of_its_keys_and_each_part_has_another_sample(
-    lake: Lake, command: Command
+    lake: Lake, command: Command, windows: dict[str, Any]
 ) -> None:
     fields: dict[str, Any] = {
+        **windows,
         "input": {"path": str(lake.folder / "lake"), "parts": "date"},
         "map": {"select": ["explode(array('x', word)) AS letter", "concat(key, value % 5) AS key", "date"]},
         "aggregates": {

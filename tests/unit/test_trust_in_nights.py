@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from skewless.aggregates.shipped.space_saving import SPACE_SAVING, SpaceSavingOptions
 from skewless.aggregates.shipped.streaming_histogram import STREAMING_HISTOGRAM, StreamingHistogramOptions
 from skewless.documents.ledger import PartLine
-from skewless.documents.window import JobWindow, PartVersion, SeenFile, WindowPart
+from skewless.documents.quality import LateRows, WindowQuality
+from skewless.documents.window import JobWindow, PartVersion, SeenFile, WindowPart, WindowSpan
 from skewless.errors import SpecError
 from skewless.spec.part import Part
 from skewless.spec.reading import parse_spec
@@ -73,6 +74,20 @@ def test_the_band_of_a_weekday_is_not_moved_by_one_odd_day() -> None:
     assert volume(DAY, 10, dict.fromkeys("ab", 100)) is None
 
 
+def test_what_was_measured_is_told_in_sentences_and_only_that() -> None:
+    assert WindowQuality().sentences == ()
+    told = WindowQuality(
+        freshness=tuple(freshness(_window(_part(19, _file("a"))))),
+        volume=volume(DAY, 9_000, dict.fromkeys("abcd", 10_000)),
+        late=(LateRows(part="2026-11-18", delay=2, rows=1_234),),
+    )
+    assert told.sentences == (
+        "newest file of 2026-11-19: modified 1970-01-01 00:00:05 UTC",
+        "WARNING: 2026-11-20 has 9,000 rows; 4 earlier parts of its weekday: median 10,000, usual from 9,700 to 10,300",
+        "1,234 rows of 2026-11-18 came late, by 2 parts",
+    )
+
+
 def test_a_part_is_compared_with_kept_parts_of_its_weekday(tmp_path: Path) -> None:
     store = StatesStore(str(tmp_path))
     for weeks, rows in ((1, 100), (2, 110), (3, 90), (9, 5_000)):
@@ -114,6 +129,16 @@ def test_a_result_is_stale_if_a_part_of_its_window_is_not_as_it_was() -> None:
         "2026-11-18": ("a was removed",),
         "2026-11-19": ("b was replaced: other bytes", "c was removed", "late was added"),
     }
+
+
+def test_a_result_of_all_parts_is_stale_if_an_older_part_came_that_nobody_knew_of() -> None:
+    of_some = _window(_part(19, _file("a")), _part(20, _file("b")))
+    of_all = of_some.model_copy(update={"windows": (WindowSpan(),)})
+    now = {"2026-11-19": _listed(("a", 10)), "2026-11-20": _listed(("b", 10)), "2026-11-21": _listed(("c", 1))}
+    assert changed_parts(of_all, now) == {}
+    now["2026-11-01"] = _listed(("old", 1))
+    assert changed_parts(of_some, now) == {}
+    assert changed_parts(of_all, now) == {"2026-11-01": ("old came, the first of 1 files",)}
 
 
 def test_borrowed_states_can_be_added_to_without_adding_to_those_that_are_kept(tmp_path: Path) -> None:

@@ -79,8 +79,8 @@ def _validate(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> Qu
     checks = (
         *(verdict.check("ledger") for verdict in about_ledger),
         _ledger_check(ledger),
-        *(verdict.check("result") for verdict in about_result),
         *(_states_checks(context, spark, run, job.spec.verify.keys) if job.spec.verify else ()),
+        *(verdict.check("result") for verdict in about_result),  # the spec's own are the last ones
     )
     report = QualityReport(
         success=all(check.success for check in checks),

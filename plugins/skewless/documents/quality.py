@@ -101,6 +101,24 @@ class WindowQuality(Frozen):
     volume: Volume | None = None
     late: tuple[LateRows, ...] = ()
 
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What was measured, for people."""
+        told = [
+            f"newest file of {one.part}: modified {one.newest:%Y-%m-%d %H:%M:%S} UTC" for one in self.freshness[-1:]
+        ]
+        if (own := self.volume) is not None:
+            warning = "" if own.usual else "WARNING: "
+            told.append(
+                f"{warning}{own.part} has {own.rows:,} rows; {len(own.compared)} earlier parts of its weekday: "
+                f"median {own.median:,.0f}, usual from {own.low:,.0f} to {own.high:,.0f}"
+            )
+        for late in self.late:
+            parts = f"{late.delay:,} {'part' if late.delay == 1 else 'parts'}"
+            left_out = ", and were left out" if late.ignored else ""
+            told.append(f"{late.rows:,} rows of {late.part} came late, by {parts}{left_out}")
+        return tuple(told)
+
 
 class QualityReport(Document):
     """All checks of a run, with the ledger they are about.

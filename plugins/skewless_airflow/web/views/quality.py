@@ -65,13 +65,18 @@ class CheckView:
 
 @dataclass(frozen=True)
 class QualityView:
-    """The committed quality report."""
+    """The committed quality report.
+
+    Attributes:
+        measured: of a run with a window, what was measured of its parts, and fails nothing.
+    """
 
     success: bool
     keys: int
     held: int
     checks: tuple[CheckView, ...]
     ledger: Ledger
+    measured: tuple[str, ...] = ()
 
     @property
     def sections(self) -> list[tuple[str, list[CheckView]]]:
@@ -143,6 +148,7 @@ def _view(location: str, _mark: str) -> QualityView:
         held=sum(check.success for check in checks),
         checks=tuple(checks),
         ledger=report.ledger,
+        measured=report.window.sentences if report.window else (),
     )
 
 
