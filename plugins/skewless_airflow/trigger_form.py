@@ -35,7 +35,13 @@ _MORE = {
     "*What if* and by the command *skewless replay*.",
     "waves": "A list of numbers, at most as many as the spec has: the DAG has one stage for each of those.",
 }
-_TITLES = {"budget": "Budget (times the fair share)", "threshold": "Threshold (tau)", "cores": "Cores in all"}
+_TITLES = {
+    "budget": "Budget (times the fair share)",
+    "threshold": "Threshold (tau)",
+    "cores": "Cores in all",
+    "late": "Late files",
+    "missing": "Parts without files",
+}
 
 
 class Choice(NamedTuple):

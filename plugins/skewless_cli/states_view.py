@@ -97,5 +97,6 @@ def verdict(found: Mapping[str, Any], part: Part) -> str:
     lines = [f"{part}: {found['keys']:,} keys compared, {found['missing_keys']:,} in one of the results only"]
     lines += [f"{name}: {count:,} keys differ" for name, count in found["exact"].items()]
     for name, count in found["approximate"].items():
-        lines.append(f"{name}: {count:,} keys differ, as they may: it is equal within its error only")
+        lines.append(f"{name}: {count:,} keys differ by more than both stated errors")
+    lines += [f"for example, {one}" for one in found["examples"]]
     return "\n".join(lines) + "\n"

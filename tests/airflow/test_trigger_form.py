@@ -47,7 +47,10 @@ def test_the_form_of_a_job_with_a_window_asks_about_late_and_missing_data() -> N
     form = form_params(spec)
     assert set(form) == {"date", *OPTIONS}
     assert form["late"].schema["enum"] == ["recompute", "ignore", "fail"]
+    assert [form[name].schema["section"] for name in ("late", "missing")] == ["Window", "Window"]
     assert chosen({"late": "ignore", "missing": "allow"}, form, spec, "form").options == {"late": "ignore"}
+    with pytest.raises(SpecError, match="but got 'windows'"):
+        chosen({"windows": [7]}, form, spec, "form")
     with pytest.raises(SpecError, match="expected late only with a window, but got no window"):
         with_options(_spec(), {"late": "ignore"}, "form")
 

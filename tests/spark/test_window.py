@@ -16,7 +16,6 @@ from rich.console import Console
 
 from skewless.errors import InputError, RunDirectoryError, SpecError
 from skewless.run.directory import RunDirectory
-from skewless.run.file_checksum import file_checksum
 from skewless.spec.spec import JobSpec
 from skewless.standing.store import StatesStore
 from skewless_cli import run_summary, run_view, states_view
@@ -24,7 +23,6 @@ from skewless_spark.entries.pipeline import run_pipeline, run_stages
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.result import compaction
 from skewless_spark.result.merge import merge_states
-from skewless_spark.result.verification import differences
 from tests.spark.clusters import shares
 from tests.spark.scenario import Quiet, as_rows, result_of, spec_of
 from tests.spark.shared_runs import clusters
@@ -282,73 +280,33 @@ def test_an_aggregate_that_cannot_be_merged_is_refused_with_one_that_could_serve
     lake.put(0, "b")
     with pytest.raises(SpecError, match="approx_percentile could serve"):
         lake.night(0, lake.spec(aggregates={"m": {"function": "exact_median", "column": "value"}}))
-    with pytest.raises(SpecError, match="'latest'; last could serve"):
-        lake.night(0, lake.spec(aggregates={"m": {"function": "latest", "column": "value"}}))
-
-
-def _count_one_more(store: StatesStore, part: str) -> None:
-    """Change a count in a state of a part, and make all checksums right."""
-    version = store.version(part, 1)
-    file = version.states[0]
-    path = Path(store.path(file.path))
-    table = pq.read_table(path)
-    at = table.column_names.index("s0_0")
-    counts = table["s0_0"].to_pylist()
-    counts[0] += 1
-    pq.write_table(table.set_column(at, table.schema.field(at), pa.array(counts, table.schema.field(at).type)), path)
-    path.with_name(f".{path.name}.crc").unlink()  # Hadoop's own
-    changed = file.model_copy(
-        update={"size_bytes": path.stat().st_size, "checksum": file_checksum(store.fs, str(path))}
-    )
-    forged = version.model_copy(update={"states": (changed, *version.states[1:])})
-    Path(store.path(f"parts/{part}/versions/0001.json")).write_text(forged.sealed())
-
-
-def test_verify_finds_a_count_that_is_off_by_one_and_nothing_in_right_states(lake: Lake) -> None:
-    for day in range(2):
-        lake.put(day, "b")
-    lake.night(0)
-    kept = lake.night(1)
-    whole = lake.night(1, lake.spec(states={"path": str(lake.folder / "apart")}))
-    assert (reduced(kept), reduced(whole)) == (300, 600)
-    right = differences(lake.spark, kept, whole)
-    assert not right.found
-    assert right.keys > 10
-    assert set(right.approximate) == {"some"}
-
-    window = kept.job().window
-    assert window is not None
-    _count_one_more(StatesStore(window.store), window.parts[0].name)
-    wrong = differences(lake.spark, lake.night(1), whole)
-    assert wrong.found
-    assert {name for name, count in wrong.exact.items() if count} == {"n"}
-    assert wrong.exact["n"] == 1
-
-    lake.put(1, "c")
-    with pytest.raises(InputError, match="the same files for both runs"):
-        differences(lake.spark, lake.night(1), whole)
 
 
 def test_the_command_says_what_was_read_and_what_was_reused(lake: Lake) -> None:
     for day in range(2):
         lake.put(day, "b")
     lake.night(0)
+    lake.put(0, "late", rows=50)
     run = lake.night(1)
     told = run_summary.as_object(run)
-    assert told["rows_read"] == 300
-    assert told["parts"] == {"reused": 1, "added": 1, "replaced": 0, "removed": 0}
+    assert told["rows_read"] == 350
+    assert told["parts"] == {"reused": 1, "added": 2, "replaced": 0, "removed": 0}
+    assert told["late_parts"] == {"2026-11-20": 1}
     assert told["ledger"]["balanced"]
     assert told["ledger"]["unchanged_rows"] == 300
     location = states_view.location_of(run.job().spec, "spec", str(lake.folder))
     listed = states_view.as_object(location)["parts"]
     assert [(one["part"], one["version"], one["files"], one["rows"]) for one in listed] == [
-        ("2026-11-20", 1, 1, 300), ("2026-11-21", 1, 1, 300)
+        ("2026-11-20", 2, 2, 350), ("2026-11-21", 1, 1, 300)
     ]  # fmt: skip
     console = Console(record=True, width=200)
     run_view.show(run, console)
     states_view.show(location, console)
     text = console.export_text()
-    assert "window: 2 parts; files: 1 reused, 1 added, 0 replaced, 0 removed; 300 rows read, 300 rows in kept" in text
+    assert "window: 2 parts; files: 1 reused, 2 added, 0 replaced, 0 removed; 350 rows read, 300 rows in kept" in text
+    assert "parts: 1 added to, 1 new" in text
+    assert "late by 1 part: 2026-11-20, added to, 50 late rows, 50 rows read" in text
+    assert "late.parquet was added" in text
     assert "2026-11-21            1   1      1             300" in text
     pruned = list(states_view.prune(location, run.job().spec, dt.datetime.now(tz=dt.UTC), dry_run=True))
     assert pruned[-1].startswith("dry run: 0 files of 0 bytes")

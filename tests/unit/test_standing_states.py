@@ -29,7 +29,7 @@ from skewless.standing.fingerprint import Fingerprint, fingerprint_of
 from skewless.standing.parts import keep_part, next_version, plan_part
 from skewless.standing.pins import pin
 from skewless.standing.retention import StatesLimits, doomed_states, held_parts, remove_states
-from skewless.standing.store import StatesStore, open_states, why_anew
+from skewless.standing.store import Numbered, StatesStore, open_states, why_anew
 
 DAYS = [dt.date(2026, 11, 1) + dt.timedelta(days=day) for day in range(4)]
 NAMES = ["a", "b", "c", "d"]
@@ -39,6 +39,8 @@ _contents = itertools.count()
 #: A row, so that no two are alike: its content and its position there.
 Row = tuple[int, int]
 Lake = dict[dt.date, dict[str, int]]
+#: The fingerprint of the spec with an aggregate that sees rows in order.
+ORDERED = "1"
 
 
 def rows_of(content: int) -> list[Row]:
@@ -132,6 +134,7 @@ class Nights(RuleBasedStateMachine):
             def difference(seen: SeenFile, now: FoundFile) -> str:
                 return "" if seen.version == now.version else "other content"
 
+            in_order = str(self.spec) == ORDERED
             if kept is not None:
                 planned, of_part = keep_part(part, found, kept, difference, cut), tuple[Unit, ...]()
                 planned = planned.model_copy(update={"units": (len(units), len(units))})
@@ -141,7 +144,7 @@ class Nights(RuleBasedStateMachine):
                 assert planned.ignored_rows == sum(len(rows_of(files[name])) for name in changed if name in files)
                 pinned[part.date] = before
             else:
-                planned, of_part = plan_part(part, found, known, cut, difference, len(units))
+                planned, of_part = plan_part(part, found, known, cut, difference, len(units), in_order=in_order)
             parts.append(planned)
             units += of_part
         window = JobWindow(store=str(store), fingerprint=str(self.spec), shapes={}, parts=tuple(parts))
@@ -174,7 +177,9 @@ class Nights(RuleBasedStateMachine):
             for file in version.states:
                 assert run.store.exists(file.path), "a prune has removed what a run under way needed"
         RunDirectory(run.name).fs.pipe_file(f"{RunDirectory(run.name).root}/result/COMMIT.json", b"{}")
-        held = sorted(one for version in versions for file in version.states for one in self.files[file.path])
+        held = [one for version in versions for file in version.states for one in self.files[file.path]]
+        if run.window.fingerprint != ORDERED:
+            held.sort()
         assert [row for _, _, row in held] == self._plain(run)
         assert sum(version.rows for version in versions) == len(held)
         assert len(held) == run.window.unchanged_rows + sum(unit.rows for unit in run.units)
@@ -260,6 +265,29 @@ def test_a_path_that_is_no_part_is_of_none() -> None:
     for path in ("/lake/{date:%Y-%m}/**/{date:%d}", "/lake/{date:%G%m%d}"):
         with pytest.raises(SpecError, match="with window: all, but got"):
             DatedPath(path, "spec")
+
+
+def test_late_changes_that_are_left_out_are_counted_and_change_nothing(tmp_path: Path) -> None:
+    store = _store_with(tmp_path, 1, dt.timedelta(0))
+    files = tuple(SeenFile(path=name, size_bytes=1, version=name, ranks=(at,)) for at, name in enumerate("abc"))
+    known = store.newest("2026-11-01")[0]
+    assert known is not None
+    known = known._replace(version=known.version.model_copy(update={"files": files, "rows": 30}))
+    found = [FoundFile("a", 1, "a"), FoundFile("b", 1, "other"), FoundFile("d", 1, "d")]
+
+    def difference(seen: SeenFile, now: FoundFile) -> str:
+        return "" if seen.version == now.version else "other content"
+
+    def cut(paths: Sequence[str]) -> list[Unit]:
+        return [Unit(path=path, rows=7, size_bytes=1, counted=path != "z") for path in paths]
+
+    part = keep_part(Part(DAYS[0]), found, known, difference, cut)
+    assert (part.files, part.base_states, part.base_rows) == (files, known.version.states, 30)
+    assert (part.reused, part.added, part.replaced, part.removed) == (3, 0, 0, 0)
+    assert (part.ignored_files, part.ignored_rows) == (3, 14)
+    assert not part.changed
+    assert keep_part(Part(DAYS[0]), found, known, difference, lambda _: []).ignored_rows is None
+    assert keep_part(Part(DAYS[0]), [*found, FoundFile("z", 1, "z")], known, difference, cut).ignored_rows is None
 
 
 def test_a_late_file_is_placed_between_its_neighbours_until_there_is_no_room() -> None:
@@ -383,6 +411,25 @@ def test_the_lengths_of_windows_are_said_in_one_place() -> None:
         assert spec.result_key == (("page", "window") if "windows" in given else ("page",))
 
 
+@pytest.mark.parametrize("come", [["b"], ["b", "c"], ["a", "b"]], ids=["nothing", "a file behind", "a file before"])
+def test_a_part_whose_rows_must_be_seen_in_order_is_made_anew_when_a_file_comes(come: list[str]) -> None:
+    seen = SeenFile(path="b", size_bytes=1, ranks=(256,))
+    known = Numbered(4, PartVersion(part="2026-11-01", fingerprint="f", run="r", files=(seen,), rows=9, states=()))
+    found = [FoundFile(name, 1, "") for name in come]
+
+    def cut(paths: Sequence[str]) -> list[Unit]:
+        return [Unit(path=path, rows=1, size_bytes=1) for path in paths]
+
+    planned, units = plan_part(Part(DAYS[0]), found, known, cut, lambda *_: "", in_order=True)
+    anew = len(come) > 1
+    assert [unit.path for unit in units] == (come if anew else [])
+    assert (planned.base, planned.base_rows, planned.before_rows) == ((None, 0, 9) if anew else (4, 9, 9))
+    assert planned.reasons == tuple(f"{one} was added, and rows must be seen in order" for one in come if one != "b")
+    if anew:
+        unordered, units = plan_part(Part(DAYS[0]), found, known, cut, lambda *_: "")
+        assert (unordered.base, len(units)) == (4, 1)
+
+
 def test_a_changed_fingerprint_says_what_changed(tmp_path: Path) -> None:
     spec = parse_spec(yaml.safe_dump(SPEC))
     summed = {**SPEC, "aggregates": {"n": {"function": "sum", "column": "ms"}}}
@@ -461,6 +508,18 @@ def test_a_prune_leaves_what_a_window_or_a_run_may_need(tmp_path: Path) -> None:
         assert newest is not None
         assert newest.number == 2
         assert not faults
+
+
+def test_a_prune_of_a_window_of_all_parts_removes_only_what_was_followed(tmp_path: Path) -> None:
+    store = _store_with(tmp_path, 3, dt.timedelta(days=99))
+    doomed = doomed_states(str(tmp_path), NOW, StatesLimits(parts=None))
+    assert sorted(one.path.removeprefix(f"{store.root}/") for one in doomed) == [
+        "parts/2026-11-01/versions/0001.json",
+        "parts/2026-11-02/versions/0001.json",
+        "parts/2026-11-03/versions/0001.json",
+        "states/attempts/0-1/.x.parquet.crc",
+        "states/attempts/0-1/x.parquet",
+    ]
 
 
 def test_states_of_another_fingerprint_go_when_nothing_was_added_to_them_for_a_month(tmp_path: Path) -> None:

@@ -62,6 +62,10 @@ class NativeAggregate:
             says how many values are in it.
         inverse: of an invertible one: the state columns which, merged with others, take the rows of these ones out of
             them. Arguments as for ``evaluate``.
+        agrees: of one whose result may depend on how its rows were divided and merged: whether a result may be of the
+            rows that a state saw, both within their stated error. Its arguments are the result, the state columns,
+            the options, the Spark SQL type of ``column``, and the number of rows. None if there is one right result,
+            but for the rounding of floating-point numbers.
     """
 
     name: str
@@ -80,3 +84,4 @@ class NativeAggregate:
     any_order: bool = False
     invertible: Callable[[Sequence[str]], bool] = lambda _: False
     inverse: Callable[[Sequence[Column], Any, str], Sequence[Column]] | None = None
+    agrees: Callable[[Column, Sequence[Column], Any, str, Column], Column] | None = None

@@ -32,7 +32,7 @@ from skewless.standing.parts import keep_part, plan_part
 from skewless.standing.store import Numbered, StatesStore, open_states, why_anew
 from skewless_spark.aggregates import REGISTRY
 from skewless_spark.aggregates import native as native_aggregates
-from skewless_spark.aggregates.binding import serves_instead
+from skewless_spark.aggregates.binding import concatenable, serves_instead
 from skewless_spark.aggregates.definition import NativeAggregate
 from skewless_spark.prepare.locations import input_location, resolved
 from skewless_spark.sources import Listing, list_input, partition_columns
@@ -42,29 +42,24 @@ from skewless_spark.sources.in_threads import in_threads
 
 
 def check_window(spec: JobSpec, where: str) -> None:
-    """Refuse aggregates whose states cannot be merged over parts.
+    """Refuse aggregates whose states cannot be merged over parts, not even in their order.
 
     Raises:
-        SpecError: names one, and one that could serve.
+        SpecError: names one, and one that could serve, or what to define.
     """
     if not spec.lengths:
         return
     for name, call in spec.aggregates.items():
         definition, at = REGISTRY[call.function], f"{where}, aggregate {name!r}"
-        if not definition.mergeable:
+        if not concatenable(definition):
             serves = serves_instead(definition)
-            hint = f"{serves} could serve" if serves else "leave out the window: no state goes on from part to part yet"
+            define = "let its merge take the state of the rows that come next, and declare concatenable=True"
+            hint = f"{serves} could serve" if serves else f"{define} (docs/write_an_aggregate.md)"
             raise SpecError(at, "an aggregate whose states can be merged, with a window", repr(call.function), hint)
-        if definition.ordered:
-            raise SpecError(
-                at, "an aggregate that needs no order, with a window",
-                f"{call.function!r}, which sees its rows in order",
-                "leave out the window: no state goes on from part to part yet",
-            )  # fmt: skip
 
 
 @dataclass(frozen=True)
-class _PartFiles:
+class PartFiles:
     """The files of a part now.
 
     Attributes:
@@ -76,6 +71,20 @@ class _PartFiles:
     part: Part
     location: str
     inner: dict[str, str]
+
+    def found(self) -> list[FoundFile]:
+        """The files with their identities."""
+        fs, _ = open_input(self.location)
+        identities = in_threads(lambda file: listed_identity(fs, file), self.inner.values())
+        return [
+            FoundFile(path, identity.size_bytes, identity.version)
+            for path, identity in zip(self.inner, identities, strict=True)
+        ]
+
+    def difference(self, seen: SeenFile, now: FoundFile) -> str:
+        """What tells a file from the one that states were made of; empty if it is the same."""
+        fs, _ = open_input(self.location)
+        return _difference(seen, now, lambda: content_checksum(fs, self.inner[now.path]))
 
 
 @dataclass(frozen=True)
@@ -92,7 +101,7 @@ class WindowInput:
 
     spec: JobSpec
     path: str
-    parts: tuple[_PartFiles, ...]
+    parts: tuple[PartFiles, ...]
     partitions: dict[str, str]
     sample: Listing
 
@@ -112,11 +121,7 @@ class WindowInput:
         length, timezone = spec.lengths[-1], spec.schedule.timezone
         wanted = parts_until(last, length, timezone) if length else None
         path = input_location(spec, last, root, where)
-        if spec.input.parts is not None:
-            parts = _by_column(spec.input.parts, path, last, wanted)
-        else:
-            named = wanted or _named_parts(spec, last, root, where)
-            parts = list(in_threads(lambda part: _by_path(spec, part, root, where), named))
+        parts = files_of_parts(spec, last, wanted, root, where)
         if not parts[-1].inner:
             raise InputError(
                 f"part {last.name}", "files of the part that the run computes", f"none at {path}",
@@ -148,8 +153,9 @@ class WindowInput:
         location = states_location(spec, root)
         store = open_states(location, fingerprint)
         parts, missing, units = list[WindowPart](), set[str](), list[Unit]()
-        for one in self._with_kept_ones(store):
-            known, faults = store.newest(one.part.name)
+        needed = self._with_kept_ones(store)
+        newest = in_threads(lambda one: store.newest(one.part.name), needed)
+        for one, (known, faults) in zip(needed, newest, strict=True):
             if not one.inner and (known is None or spec.late != "ignore"):
                 missing.add(one.part.name)
                 continue
@@ -174,12 +180,12 @@ class WindowInput:
         )
         return window, tuple(units)
 
-    def _with_kept_ones(self, store: StatesStore) -> list[_PartFiles]:
+    def _with_kept_ones(self, store: StatesStore) -> list[PartFiles]:
         """The parts of the window; where late changes are ignored, with those that have vanished since."""
         last = self.parts[-1]
         if self.spec.lengths[-1] is not None or self.spec.late != "ignore":
             return list(self.parts)
-        kept = {part: _PartFiles(part, last.location, {}) for part in map(Part.named, store.parts())}
+        kept = {part: PartFiles(part, last.location, {}) for part in map(Part.named, store.parts())}
         parts = {part: one for part, one in kept.items() if part < last.part} | {one.part: one for one in self.parts}
         return [parts[part] for part in sorted(parts)]
 
@@ -200,25 +206,20 @@ class WindowInput:
             for length, place in zip(self.spec.lengths, oldest, strict=True)
         )
 
-    def _changed(self, one: _PartFiles, known: Numbered | None, first: int) -> tuple[WindowPart, tuple[Unit, ...]]:
-        fs, _ = open_input(one.location)
-        identities = dict(
-            zip(one.inner, in_threads(lambda file: listed_identity(fs, file), one.inner.values()), strict=True)
-        )
-        found = [FoundFile(path, identity.size_bytes, identity.version) for path, identity in identities.items()]
-
-        def difference(seen: SeenFile, now: FoundFile) -> str:
-            return _difference(seen, now, lambda: content_checksum(fs, one.inner[now.path]))
-
-        own = one.part == self.parts[-1].part
+    def _changed(self, one: PartFiles, known: Numbered | None, first: int) -> tuple[WindowPart, tuple[Unit, ...]]:
+        found, own = one.found(), one.part == self.parts[-1].part
         if self.spec.late == "ignore" and known is not None and not own:
-            kept = keep_part(one.part, found, known, difference, lambda paths: self._counted(one, paths))
+            kept = keep_part(one.part, found, known, one.difference, lambda paths: self._counted(one, paths))
             return kept.model_copy(update={"units": (first, first)}), ()
-        part, units = plan_part(one.part, found, known, lambda paths: self._units(one, paths), difference, first)
+        called = [REGISTRY[call.function] for call in self.spec.aggregates.values()]
+        in_order = any(definition.ordered or not definition.mergeable for definition in called)
+        part, units = plan_part(
+            one.part, found, known, lambda paths: self._units(one, paths), one.difference, first, in_order=in_order
+        )
         self._refuse_late(one.part, known, part)
         return part, units
 
-    def _counted(self, one: _PartFiles, paths: Sequence[str]) -> tuple[Unit, ...]:
+    def _counted(self, one: PartFiles, paths: Sequence[str]) -> tuple[Unit, ...]:
         """The units of late files that nobody will read; none if their footers cannot be read."""
         try:
             return list_input(self.spec.input, one.location, files=[one.inner[path] for path in paths]).units
@@ -233,7 +234,7 @@ class WindowInput:
                 "set late: recompute, or restore the part",
             )  # fmt: skip
 
-    def _units(self, one: _PartFiles, paths: Sequence[str]) -> tuple[Unit, ...]:
+    def _units(self, one: PartFiles, paths: Sequence[str]) -> tuple[Unit, ...]:
         """The units of some files of a part, which have the columns of all."""
         if not paths:
             return ()
@@ -259,6 +260,25 @@ def states_location(spec: JobSpec, root: str) -> str:
     return str(beside(output) / "states" / spec.name)
 
 
+def files_of_parts(spec: JobSpec, last: Part, wanted: Sequence[Part] | None, root: str, where: str) -> list[PartFiles]:
+    """The files of some parts of an input, part by part.
+
+    Args:
+        spec: the spec.
+        last: the newest part.
+        wanted: the parts; None for all that there are up to the newest one.
+        root: where relative paths start.
+        where: what error messages call the spec.
+
+    Raises:
+        InputError: the input cannot be listed, or a file is in no part.
+    """
+    if spec.input.parts is not None:
+        return _by_column(spec.input.parts, input_location(spec, last, root, where), last, wanted)
+    named = wanted or _named_parts(spec, last, root, where)
+    return list(in_threads(lambda part: _by_path(spec, part, root, where), named))
+
+
 def _named_parts(spec: JobSpec, last: Part, root: str, where: str) -> list[Part]:
     """All parts up to one whose paths exist, and that one itself."""
     at = f"{where}, field input.path"
@@ -268,13 +288,13 @@ def _named_parts(spec: JobSpec, last: Part, root: str, where: str) -> list[Part]
     return sorted({last, *(part for part in found if part is not None and part < last)})
 
 
-def _by_path(spec: JobSpec, part: Part, root: str, where: str) -> _PartFiles:
+def _by_path(spec: JobSpec, part: Part, root: str, where: str) -> PartFiles:
     location = input_location(spec, part, root, where)
     fs, _ = open_input(location)
-    return _PartFiles(part, location, {as_written(fs, location, file): file for file in find(location, may_miss=True)})
+    return PartFiles(part, location, {as_written(fs, location, file): file for file in find(location, may_miss=True)})
 
 
-def _by_column(column: str, location: str, last: Part, wanted: Sequence[Part] | None) -> list[_PartFiles]:
+def _by_column(column: str, location: str, last: Part, wanted: Sequence[Part] | None) -> list[PartFiles]:
     """The files of each part of a whole input, by the values of a partition column.
 
     Args:
@@ -299,10 +319,10 @@ def _by_column(column: str, location: str, last: Part, wanted: Sequence[Part] | 
             known.setdefault(day, {})
         if day in known:
             known[day][as_written(fs, location, file)] = file
-    return [_PartFiles(Part(day), location, inner) for day, inner in sorted(known.items())]
+    return [PartFiles(Part(day), location, inner) for day, inner in sorted(known.items())]
 
 
-def _values(one: _PartFiles) -> list[dict[str, str | None]]:
+def _values(one: PartFiles) -> list[dict[str, str | None]]:
     _, root = open_input(one.location)
     return partition_columns.values_of(list(one.inner.values()), root)
 

@@ -19,10 +19,15 @@ from skewless.documents.quality import Check, QualityReport
 from skewless.errors import LostRaceError
 from skewless.run.attempt import Fence
 from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, RunDirectory
+from skewless.standing.night_quality import window_quality
+from skewless.standing.store import StatesStore
 from skewless_spark.quality.expectations import build_expectations, great_expectations
 from skewless_spark.quality.verdict import Verdict
+from skewless_spark.result.all_rows import results_of_all_rows, sampled
+from skewless_spark.result.verification import committed_result, compared
 from skewless_spark.session.planning import planned_once
 from skewless_spark.session.step_lease import leased_step
+from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import RESULT, read_files
 
 if TYPE_CHECKING:
@@ -75,12 +80,16 @@ def _validate(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> Qu
         *(verdict.check("ledger") for verdict in about_ledger),
         _ledger_check(ledger),
         *(verdict.check("result") for verdict in about_result),
+        *(_states_checks(context, spark, run, job.spec.verify.keys) if job.spec.verify else ()),
     )
     report = QualityReport(
         success=all(check.success for check in checks),
         keys=result.count("keys"),
         checks=checks,
         ledger=ledger,
+        window=window_quality(job.window, job.part, run.part_lines(), StatesStore(job.window.store))
+        if job.window
+        else None,
     )
     attempt.write(QUALITY_REPORT, report)
     failed = sum(not check.success for check in checks)
@@ -185,6 +194,36 @@ def _ledger_check(ledger: Ledger) -> Check:
         observed=numbers,
         sentence=f"ledger_balances: {'; '.join(ledger.problems) or numbers}",
     )
+
+
+# Kept states, beside all rows.
+
+
+def _states_checks(context: Any, spark: SparkSession, run: RunDirectory, wanted: int) -> list[Check]:
+    """Compare a sample of the keys with what all rows of the window give."""
+    job = run.job()
+    columns = JobColumns.of(job)
+    chosen = sampled(columns, wanted, max(line.keys for line in run.window_lines()))
+    ours = committed_result(spark, run)
+    found = compared(ours if chosen is None else ours.where(chosen), results_of_all_rows(spark, job, chosen), columns)
+    differ = {"missing keys": found.missing_keys}
+    differ |= {f"keys with another {name}": count for name, count in (found.exact | found.approximate).items()}
+    import pandas as pd  # noqa: PLC0415  # Great Expectations imports it too; ``check`` does without
+
+    frame = pd.DataFrame({name: [count] for name, count in differ.items()}, dtype=object)
+    batch = _batch(context.data_sources.add_or_update_pandas("states"), "states", frame)
+    balanced = great_expectations().expectations.ExpectColumnSumToBeBetween
+    verdicts = _verdicts(batch, [balanced(column=name, min_value=0, max_value=0) for name in differ])
+    numbers = f"{found.keys:,} keys computed from all rows"
+    whole = Check(
+        subject="states",
+        expectation="kept_states_are_those_of_all_rows",
+        column="",
+        success=not found.found,
+        observed=numbers,
+        sentence=f"kept_states_are_those_of_all_rows: {'; '.join([numbers, *found.examples])}",
+    )
+    return [whole, *(verdict.check("states") for verdict in verdicts)]
 
 
 # The result, as the committed files have it.

@@ -22,7 +22,7 @@ from skewless_spark.result.output_formats import published_files
 from skewless_spark.result.window_merge import keep_states, lines_of, of_window, over_windows
 from skewless_spark.session.planning import planned_once
 from skewless_spark.session.step_lease import leased_step
-from skewless_spark.stage.reduction import empty_states
+from skewless_spark.stage.reduction import empty_states, states_of_rows
 from skewless_spark.stage.routing import TASK, split_keys
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import EVALUATED, NATIVE, PYTHON, RESULT, read_files, written
@@ -94,6 +94,20 @@ def _merge(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> StepC
     except LostRaceError as err:
         log.warning("%s", err)
         return run.committed(RESULT_STEP)
+
+
+def evaluated_rows(rows: DataFrame, columns: JobColumns) -> DataFrame:
+    """The results of rows that no stage routes, see ``states_of_rows``.
+
+    Returns:
+        One row per key: the key columns and results by their numbers, ``rows``, and the states that ``agrees`` takes.
+    """
+    return _evaluated(_merged(states_of_rows(rows, columns).withColumn("stage", F.lit(0)), columns), columns, told=True)
+
+
+def evaluated_states(merged: DataFrame, columns: JobColumns) -> DataFrame:
+    """The results of merged states of a window, one row per key and window; see ``evaluated_rows``."""
+    return _evaluated(merged, columns, told=True)
 
 
 def result_schema(spark: SparkSession, job: Job) -> StructType:
@@ -219,11 +233,12 @@ def _evaluated_in_order(in_order: DataFrame, columns: JobColumns) -> DataFrame:
     return batches.mapInArrow(evaluate_in_order(calls, columns.keys, newest=columns.job.forwards_states), schema)
 
 
-def _evaluated(merged: DataFrame, columns: JobColumns) -> DataFrame:
-    """Rows and numbered results of merged states."""
+def _evaluated(merged: DataFrame, columns: JobColumns, *, told: bool = False) -> DataFrame:
+    """Rows and numbered results of merged states; with the states of sketches too, if they are to be told."""
+    sketches = columns.sketches if told else []
     # Accumulators that open keys need the text of a key, and so do error messages.
     python = [columns.key.cast("binary").alias("route_key"), F.col("states")] if columns.python else []
-    result = merged.select(*columns.result_keys, "rows", *native_results(columns), *python)
+    result = merged.select(*columns.result_keys, "rows", *sketches, *native_results(columns), *python)
     if not columns.python:
         return result
     calls = evaluating_calls(columns)

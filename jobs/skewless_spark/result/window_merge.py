@@ -91,7 +91,9 @@ def over_windows(spark: SparkSession, columns: JobColumns, versions: Sequence[Pa
     window: JobWindow = columns.job.window  # type: ignore[assignment]
     merged = [(span, over_window(spark, columns, versions[span.first :])) for span in window.spans]
     found = [of_window(columns, over, span.length) for span, over in merged if over is not None]
-    return reduce(DataFrame.unionAll, found) if found else None
+    if len(found) < 2:
+        return found[0] if found else None
+    return reduce(DataFrame.unionAll, found).coalesce(columns.job.spec.output.files)
 
 
 def of_window(columns: JobColumns, merged: DataFrame, length: int | None) -> DataFrame:

@@ -160,6 +160,11 @@ class JobColumns:
         return native_of(list(self.bound))
 
     @property
+    def sketches(self) -> list[str]:
+        """The state columns of native aggregates whose result may depend on how rows were divided and merged."""
+        return [name for one in self.native if one.definition.agrees for name in self.states(one)]
+
+    @property
     def python(self) -> list[BoundAggregate]:
         """The aggregates whose states live in a ``GroupsAccumulator``."""
         return python_of(list(self.bound))

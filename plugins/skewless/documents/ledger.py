@@ -160,7 +160,7 @@ def balance(
             *_wave_problems(job, reports),
             *_run_problems(lines, whole, state_rows, unchanged),
             *_part_problems(parts, whole, unchanged),
-            *_window_problems(windows),
+            *_window_problems(job, windows, merged=bool(parts)),
         ),
     )
 
@@ -232,7 +232,13 @@ def _part_problems(parts: Sequence[PartLine], input_rows: int, unchanged_rows: i
     return problems
 
 
-def _window_problems(windows: Sequence[WindowLine]) -> list[str]:
+def _window_problems(job: Job, windows: Sequence[WindowLine], *, merged: bool) -> list[str]:
+    """What does not add up in a window, once the result is merged."""
+    expected = [one.name for one in job.window.windows] if job.window and merged else []
+    if (came := [one.name for one in windows]) != expected:
+        return [
+            f"there are lines of the windows {', '.join(came) or 'none'} instead of {', '.join(expected) or 'none'}"
+        ]
     return [
         f"window {line.name} has {line.rows:,} rows of the {line.of_parts_rows:,} in the states of its parts"
         for line in windows

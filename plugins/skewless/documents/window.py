@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -12,6 +12,8 @@ from skewless.documents.commit import CommittedFile, inner_path
 
 #: Reasons that a part tells one by one; of more files only the number is told.
 MOST_REASONS = 20
+#: What a run does about a part.
+Way = Literal["reused", "late files left out", "added to", "reduced anew", "new"]
 
 
 class SeenFile(Frozen):
@@ -83,6 +85,8 @@ class WindowPart(Frozen):
         replaced: how many have other content.
         removed: how many are gone.
         reasons: what changed, in words; the first ``MOST_REASONS``.
+        late_rows: rows of files that came or were replaced since its states were made, before a map; None where nobody
+            has counted the rows of files.
         ignored_files: with ``late: ignore``, how many files were added, have other content or are gone, and were left
             as the kept states have them. Such files are not among those that were added, replaced or removed.
         ignored_rows: rows of those of them that are there; None if that is not known without reading them.
@@ -102,6 +106,7 @@ class WindowPart(Frozen):
     replaced: Count = 0
     removed: Count = 0
     reasons: tuple[str, ...] = Field(default=(), max_length=MOST_REASONS)
+    late_rows: Count | None = 0
     ignored_files: Count = 0
     ignored_rows: Count | None = 0
 
@@ -109,6 +114,17 @@ class WindowPart(Frozen):
     def changed(self) -> bool:
         """Whether its states are made or added to tonight."""
         return self.units[1] > self.units[0] or (self.base is None and bool(self.files))
+
+    @property
+    def way(self) -> Way:
+        """What the run does about it; ``new`` if there were no states of it."""
+        if self.ignored_files:
+            return "late files left out"
+        if not self.changed:
+            return "reused"
+        if self.base is not None:
+            return "added to"
+        return "reduced anew" if self.before_rows else "new"
 
 
 class WindowSpan(Frozen):
@@ -172,6 +188,23 @@ class JobWindow(Frozen):
     def reduced(self) -> list[int]:
         """The positions of the parts that have units."""
         return [at for at, part in enumerate(self.parts) if part.units[1] > part.units[0]]
+
+    def delays(self) -> dict[str, int]:
+        """How many parts each part is before the newest one.
+
+        Places of days are numbers of days. Hours are counted by their names, which sort as the hours do: a window has
+        all of them, with files or without.
+        """
+        if not any("T" in part.name for part in self.parts):
+            return {part.name: self.parts[-1].place - part.place for part in self.parts}
+        names = sorted([*(part.name for part in self.parts), *self.missing], reverse=True)
+        return {name: back for back, name in enumerate(names)}
+
+    def late(self) -> list[tuple[WindowPart, int]]:
+        """The older parts that have changed since states of them were made, each with its delay in parts."""
+        delays = self.delays()
+        changed = (part for part in self.parts if part.way not in ("reused", "new"))
+        return [(part, delays[part.name]) for part in changed if delays[part.name] > 0]
 
     @property
     def unchanged_rows(self) -> int:

@@ -13,7 +13,7 @@ from skewless.spec.aggregate_call import AggregateCall
 from skewless.spec.clusters import Sharing, SparkSizing
 from skewless.spec.input import ColumnName, Input, Map, States
 from skewless.spec.part import refuse_shared_paths
-from skewless.spec.result import Output, Quality
+from skewless.spec.result import Output, Quality, Verify
 from skewless.spec.routing import Routing
 from skewless.spec.schedule import Schedule
 
@@ -98,6 +98,11 @@ class JobSpec(Document):
         default="allow",
         description="With a window: whether a part without files is left out of the result, or fails the run.",
         examples=["fail"],
+    )
+    verify: Verify | None = Field(
+        default=None,
+        description="With a window: some keys are compared with all rows before anything is published.",
+        examples=[{"keys": 1000}],
     )
     key: tuple[ColumnName, ...] = Field(
         min_length=1,
@@ -207,6 +212,14 @@ class JobSpec(Document):
         if not (self.states and self.states.path) and "{date" in self.output.path:
             raise unmet("states.path, as output.path differs from part to part", "none")
         self._require_parts()
+        return self
+
+    @model_validator(mode="after")
+    def _verified_window(self) -> Self:
+        if self.verify is not None and not self.lengths:
+            raise unmet("verify only with a window or with states", "neither")
+        if self.verify is not None and self.late == "ignore":
+            raise unmet("late: recompute or fail with verify, which reads all rows", "late: ignore")
         return self
 
     def _require_kept(self) -> None:
