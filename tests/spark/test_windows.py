@@ -143,7 +143,7 @@ def test_late_data_that_is_ignored_is_counted_and_taken_in_by_a_later_run(lake: 
     console = Console(record=True, width=200)
     run_view.show(run, console)
     text = console.export_text()
-    assert "2026-11-20, late files left out (late: ignore): 1 files with 40 rows" in text
+    assert "late: 2 files with 40 rows were left out (late: ignore)" in text
     assert "late.parquet was added, and left out" in text
     told = run_summary.as_object(run)
     assert (told["late_files_ignored"], told["late_rows_ignored"]) == (2, 40)
