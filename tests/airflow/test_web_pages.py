@@ -22,7 +22,7 @@ from skewless.documents.ledger import PartLine, PartLines
 from skewless.documents.stage_report import SplitLoad, StageReport
 from skewless.documents.window import JobWindow, SeenFile, WindowPart
 from skewless.routing.plan import RoutingPlan
-from skewless.run.directory import PART_LINES, RESULT_STEP, RunDirectory
+from skewless.run.directory import PART_LINES, RESULT_STEP, WINDOW_CHOICE, RunDirectory
 from skewless.run.publication import Identity, Overtaken
 from skewless.standing.window_choice import WindowCandidate, WindowChoice
 from skewless_airflow.run_store import run_location
@@ -111,7 +111,7 @@ def _of_window(location: str, simulation: Simulation) -> None:
     choice = WindowChoice(
         parts=ids, candidates=(refused, chosen), steps=(), results={"4": "x"}, sentence=f"running merges, {EVIL}"
     )
-    attempt.write("windows.json", choice)
+    attempt.write(WINDOW_CHOICE, choice)
     attempt.commit([], {"rows": 21_200, "keys": 400})
 
 

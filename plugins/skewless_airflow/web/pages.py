@@ -12,6 +12,7 @@ from fastapi import APIRouter, HTTPException, Query, Request, status
 
 from skewless.errors import nearest
 from skewless.planner.policies import POLICIES
+from skewless.standing.kept_merges import choice_of
 from skewless_airflow.web.airflow_runs import (
     airflow_run,
     airflow_runs,
@@ -32,7 +33,7 @@ from skewless_airflow.web.views.quality import histories, read_quality
 from skewless_airflow.web.views.run import has_stages, read_run
 from skewless_airflow.web.views.stage import MOST_TASKS, read_stage, read_stages
 from skewless_airflow.web.views.what_if import read_what_if
-from skewless_airflow.web.views.window import read_choice, read_window, saving
+from skewless_airflow.web.views.window import read_window, saving
 
 router = APIRouter()
 
@@ -134,7 +135,7 @@ def parts(request: Request, dag_id: DagId, run_id: RunId, group: Group, session:
         job=job,
         window=window,
         saved=saving(window, read_stages(directory)) if window else None,
-        choice=read_choice(directory) if window else None,
+        choice=choice_of(directory) if window else None,
         measured=report.window if report else None,
         most=_MOST_PARTS,
     )

@@ -7,16 +7,13 @@ from dataclasses import dataclass
 
 from skewless.documents.ledger import PartLine
 from skewless.documents.window import Way, WindowPart
-from skewless.run.attempt import DOCUMENT
 from skewless.run.directory import RESULT_STEP, RunDirectory
-from skewless.standing.window_choice import WindowChoice
 from skewless_airflow.web.run_folders import stamp
 from skewless_airflow.web.views.job import whole_job
 from skewless_airflow.web.views.stage import StageView
 
 #: Fewer rows tell what it costs to start tasks, and not what a row costs.
 _ENOUGH_ROWS = 1_000_000
-_CHOICE = "windows.json"
 
 
 @dataclass(frozen=True)
@@ -118,14 +115,6 @@ def read_window(run: RunDirectory) -> WindowView | None:
         ignored_rows=window.ignored_rows,
         windows=tuple((one.name, one.rows, one.keys) for one in of_windows) if len(of_windows) > 1 else (),
     )
-
-
-def read_choice(run: RunDirectory) -> WindowChoice | None:
-    """How a run has merged the states of its window, and what else was weighed; None where nothing was."""
-    commit = run.commit_of(RESULT_STEP)
-    if commit is None or not any(file.path.endswith(f"/{_CHOICE}") for file in commit.of_kind(DOCUMENT)):
-        return None
-    return run.committed_document(commit, _CHOICE, WindowChoice)
 
 
 @dataclass(frozen=True)
