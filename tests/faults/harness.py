@@ -193,7 +193,7 @@ class Harness:
         self.world.keep(END)
         self.world.check_end()
         stages = tuple(step.slug for step in self.steps if step.slug.startswith("stage"))
-        assert stages == self.world.stages
+        assert stages == self.world.stages, stages
         assert len(stages) == 1 or self.world.run.report(0).backlog_rows > 0, "or there is no backlog to lose"
         self._points.write_text(json.dumps(self.points), encoding="utf-8")
 

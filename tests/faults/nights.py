@@ -58,8 +58,9 @@ class NightsWorld(World):
     def spec_fields(self) -> dict[str, Any]:
         """See ``World``."""
         fields = super().spec_fields()
-        routing = {"reducers": 2, "waves": [1], "key_sample": False}
-        return {**fields, "input": {"path": "input/date={date}"}, "window": 2, "routing": routing}
+        # One stage: what is tried is the merge.
+        one = {"engine": "combine", "routing": {"reducers": 2}}
+        return {**fields, **one, "input": {"path": "input/date={date}"}, "window": 2}
 
     @property
     def store(self) -> StatesStore:
