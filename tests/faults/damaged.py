@@ -49,7 +49,7 @@ def _damaged(step: Step, name: str, kind: Kind, h: Harness, seed: int) -> Outcom
     h.begin(step)
     damage(h.world.folder / name, kind, seed)
     if not step.alike:
-        return _result_of_going_on(step, h)
+        return result_of_going_on(step, h)
     ended = h.attempt(step).ended()
     h.check_failure(step, ended)
     if ended.code != 0:
@@ -60,7 +60,8 @@ def _damaged(step: Step, name: str, kind: Kind, h: Harness, seed: int) -> Outcom
     return "right"
 
 
-def _result_of_going_on(step: Step, h: Harness) -> Outcome:
+def result_of_going_on(step: Step, h: Harness) -> Outcome:
+    """Run this step and all that follow: all right, or stopped before anything was published."""
     for one in h.steps[h.steps.index(step) :]:
         ended = h.attempt(one).ended()
         h.check_failure(one, ended)
@@ -78,7 +79,7 @@ def tampered(case: Case, resealed: bool, h: Harness, seed: int) -> Outcome:
     step = h.step(case.before)
     h.begin(step)
     case.tamper(h.world.run, resealed)
-    outcome = _result_of_going_on(step, h)
+    outcome = result_of_going_on(step, h)
     assert outcome == "stopped", "nobody noticed"
     noticed = case.ledger if resealed else case.checksum
     assert re.search(noticed, h.last_sentence), f"another sentence: {h.last_sentence}"

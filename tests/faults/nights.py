@@ -20,6 +20,7 @@ from skewless.standing.retention import StatesLimits, doomed_states, remove_stat
 from skewless.standing.store import StatesStore
 from tests.faults.attempt import Attempt
 from tests.faults.damage import KINDS, damage
+from tests.faults.damaged import result_of_going_on
 from tests.faults.harness import Harness, Outcome
 from tests.faults.killed import Fault, Point, When, named
 from tests.faults.kills import BOTH
@@ -236,12 +237,4 @@ def _damaged(step: Step, path: Path, kind: Any, h: NightsHarness, seed: int) -> 
     """The part is reduced anew, or the run stops before it has published anything."""
     h.begin(step)
     damage(path, kind, seed)
-    for one in h.steps[h.steps.index(step) :]:
-        ended = h.attempt(one).ended()
-        h.check_failure(one, ended)
-        if ended.code != 0:
-            h.last_sentence = ended.sentence
-            h.world.check_published(new=False)
-            return "stopped"
-    h.world.check_published(new=True)
-    return "right"
+    return result_of_going_on(step, h)

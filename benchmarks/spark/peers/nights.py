@@ -40,7 +40,7 @@ from skewless_spark.result.publishing import publish_now
 #: The first day.
 FIRST = dt.date(2026, 11, 1)
 _TRACKED = 10_000
-#: By function: a partial aggregate of rows, the merge of partial ones, and the value, as somebody writes them by hand.
+#: By function, as written by hand: the partial aggregate of rows, the merge of partial ones, and the value.
 _BY_HAND = {
     "count": ("count(*)", "sum({0})", "{0}"),
     "sum": ("sum({1})", "sum({0})", "{0}"),
@@ -132,7 +132,7 @@ class NightsOfSkewless:
         return run
 
     def spec(self, cell: Cell, lake: Path) -> JobSpec:
-        """The spec of a cell: what somebody would write into the catalog."""
+        """The spec of a cell, as it would be in the catalog."""
         raw = {
             "name": "nights",
             "input": {"path": f"{lake}/date={{date}}"},

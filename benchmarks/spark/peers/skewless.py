@@ -72,7 +72,7 @@ class Skewless:
         return figures
 
     def spec(self, cell: Cell, place: Place) -> JobSpec:
-        """The spec of a cell: what somebody would write into the catalog."""
+        """The spec of a cell, as it would be in the catalog."""
         raw = {
             "name": "benchmark",
             "input": {"path": str(place.input)},

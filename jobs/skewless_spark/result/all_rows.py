@@ -13,6 +13,7 @@ from skewless.run.directory import RunDirectory
 from skewless.standing.store import StatesStore
 from skewless_spark.result.merge import evaluated_rows, evaluated_states
 from skewless_spark.result.window_merge import of_window
+from skewless_spark.result.window_states import PLACE, list_of
 from skewless_spark.sources import read_units
 from skewless_spark.sources.identity import require_unchanged
 from skewless_spark.sources.partition_columns import values_of_folders
@@ -21,8 +22,6 @@ from skewless_spark.states.committed_files import read_files
 
 #: Keys are sampled in shares of so many.
 _SHARES = 1 << 30
-#: The column of kept states with the place of their part.
-_PLACE = "place"
 
 
 def sampled(columns: JobColumns, wanted: int, keys: int) -> Column | None:
@@ -104,11 +103,8 @@ def results_of_all_states(spark: SparkSession, run: RunDirectory) -> DataFrame:
 def _merged(states: DataFrame, columns: JobColumns) -> DataFrame:
     """The states of each key as one, in the order of parts; several of one part are told apart by their rows."""
     keyed = states.repartition(columns.job.spec.output.files, *columns.keys)
-    in_order = keyed.sortWithinPartitions(*columns.keys, _PLACE, "rows")
-    python = []
-    if columns.python:
-        lists = F.sort_array(F.collect_list(F.struct(_PLACE, "states")))
-        python = [F.flatten(F.transform(lists, lambda one: one["states"])).alias("states")]
+    in_order = keyed.sortWithinPartitions(*columns.keys, PLACE, "rows")
+    python = [list_of("states").alias("states")] if columns.python else []
     return in_order.groupBy(*columns.keys).agg(F.sum("rows").alias("rows"), *columns.merges, *python)
 
 

@@ -223,7 +223,7 @@ class WindowStates:
             ties = _ties(states, columns) if self._several else []
             states = states.repartition(in_files, *columns.keys)
             states = states.sortWithinPartitions(*columns.keys, PLACE, *ties)
-        lists = [_list_of(name).alias(name) for name in ("states", LEAVING) if name in states.columns]
+        lists = [list_of(name).alias(name) for name in ("states", LEAVING) if name in states.columns]
         merged = states.groupBy(*columns.keys).agg(
             F.sum("rows").alias("rows"), *columns.merges, *lists, F.min(PLACE).alias(PLACE)
         )
@@ -246,7 +246,7 @@ def _ties(states: DataFrame, columns: JobColumns) -> list[Column]:
     return [F.col("rows"), F.xxhash64("rows", *(name for name in native if "map<" not in dict(states.dtypes)[name]))]
 
 
-def _list_of(name: str) -> Column:
+def list_of(name: str) -> Column:
     """The Python states of a key as one list, in the order of parts."""
     lists = F.sort_array(F.collect_list(F.struct(PLACE, name)))
     return F.flatten(F.transform(lists, lambda one: one[name]))
