@@ -76,7 +76,6 @@ def test_a_run_on_spark_survives(heavy: Harness, kind: str) -> None:
     assert sum(outcomes(heavy, trials).values()) == HEAVY[kind]
 
 
-@pytest.mark.skip(reason="the set-up of faults of nights expects lines of the windows that its run does not have yet")
 @pytest.mark.long
 @pytest.mark.parametrize("kind", NIGHTS)
 def test_a_run_that_builds_on_kept_states_survives(nights: NightsHarness, kind: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from skewless.document import Frozen
@@ -145,7 +146,13 @@ def _unnamed(store: StatesStore, now: dt.datetime, limits: StatesLimits, kept: s
     """Files of states that nothing names."""
     for full, about in store.fs.find(f"{store.root}/{STATES_STEP}", detail=True).items():
         path = str(full)[len(store.root) + 1 :]
-        if _checked_by(path) not in kept and now - modified(store, path) > limits.grace:
+        if _checked_by(path) in kept:
+            continue
+        try:
+            age = now - modified(store, path)
+        except FileNotFoundError:  # a run that writes at this moment has moved it
+            continue
+        if age > limits.grace:
             yield Doomed(str(full), int(about["size"]), "no version names it")
 
 
@@ -217,7 +224,7 @@ def _is_states(path: str) -> bool:
 
 
 def _remove(storage: Storage, path: str) -> None:
-    if storage.fs.exists(path):
+    with suppress(FileNotFoundError):
         storage.fs.rm(path)
 
 
