@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
@@ -89,7 +91,10 @@ def measure(
 ) -> dict[str, Any]:
     """Measure some cells of a row in a session that there is; see ``run_row``."""
     began = time.perf_counter()
-    turns = {cell.name: _turns(spark, row, cell, effort, root) for cell in cells}
+    turns = {}
+    for cell in cells:
+        with _scratch(root) as scratch:
+            turns[cell.name] = _turns(spark, row, cell, effort, root, scratch)
     medians = {(cell, one.peer): one.medians() for cell, peers in turns.items() for one in peers}
     return {
         "row": row.ident, "title": row.title, "text": row.text, "plotted": row.plotted,
@@ -105,12 +110,21 @@ def measure(
 def _warm_up(spark: SparkSession, row: Row, root: Path) -> None:
     cell = row.cells(WARM_UP)[0]
     folder = written(cell.data, root)
-    for peer in row.peers(cell):
-        _told(f"{row.ident} warm-up: {peer.name}")
-        measured(spark, peer, cell, folder, root / "scratch")
+    with _scratch(root) as scratch:
+        for peer in row.peers(cell):
+            _told(f"{row.ident} warm-up: {peer.name}")
+            measured(spark, peer, cell, folder, scratch)
 
 
-def _turns(spark: SparkSession, row: Row, cell: Cell, effort: Effort, root: Path) -> list[Turns]:
+@contextmanager
+def _scratch(root: Path) -> Iterator[Path]:
+    """A folder of a cell, where its peers may keep something from one repetition to the next."""
+    (root / "scratch").mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=root / "scratch") as folder:
+        yield Path(folder)
+
+
+def _turns(spark: SparkSession, row: Row, cell: Cell, effort: Effort, root: Path, scratch: Path) -> list[Turns]:
     """All peers by turns; the first run of ours, of a repetition if the input moves, is what answers are held to."""
     peers: Sequence[Peer] = row.peers(cell)
     turns = {peer.name: Turns(peer.name) for peer in peers}
@@ -122,7 +136,7 @@ def _turns(spark: SparkSession, row: Row, cell: Cell, effort: Effort, root: Path
         for peer in peers:
             if too_slow[peer.name]:
                 continue
-            run = measured(spark, peer, cell, folder, root / "scratch")
+            run = measured(spark, peer, cell, folder, scratch)
             if reference is None:
                 reference = run.answer
             check(cell, peer.name, run.answer, reference)

@@ -150,10 +150,12 @@ class Nights:
             ["append", "append", "append", "late", "late", "rewrite", "delete", "part", "spec", ""]
         )
         known = sorted((day, name) for day, files in self.lake.items() for name in files)
-        day, name = self.chance.choice(known)
+        if not known:  # all were removed
+            change = "append"
+        day, name = self.chance.choice(known or [(max(self.lake, default=-1), "")])
         self.told.append(f"{change} {day}/{name}" if change else "no change")
         if change == "append":
-            newest = max(self.lake) + 1
+            newest = max(self.lake, default=-1) + 1
             for new in self.chance.sample(NAMES, self.chance.choice([1, 2])):
                 self._write(newest, new)
         elif change == "late":

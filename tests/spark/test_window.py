@@ -220,7 +220,9 @@ def test_states_of_many_additions_become_one_and_no_row_is_read_for_it(
 @pytest.mark.long
 def test_two_clusters_share_a_run_that_builds_on_kept_states(lake: Lake) -> None:
     routing = {"reducers": 5, "stage_overhead": 0, "budget": 1.0, "waves": [1, 2]}
-    spec = lake.spec(engine="staged", sharing={"lease_seconds": 1}, routing=routing)
+    # A sketch may be another one where rows were divided otherwise.
+    aggregates = {name: call for name, call in AGGREGATES.items() if name != "some"}
+    spec = lake.spec(engine="staged", sharing={"lease_seconds": 1}, routing=routing, aggregates=aggregates)
     for day in range(2):
         lake.put(day, "b")
     lake.night(1, spec)
@@ -233,7 +235,7 @@ def test_two_clusters_share_a_run_that_builds_on_kept_states(lake: Lake) -> None
     merge_states(lake.spark, run)
     assert set(shares(run)) == {"east", "west"}
     assert reduced(run) == 3 * 360
-    assert as_rows(result_of(run)) == lake.whole(range(3))
+    assert as_rows(result_of(run)) == lake.whole(range(3), aggregates)
     window = run.job().window
     assert window is not None
     assert [StatesStore(window.store).numbers(part.name) for part in window.parts] == [[1, 2], [1], [1]]

@@ -65,13 +65,13 @@ class MovingLake:
     """
 
     comes: str = "night"
-    _own: tempfile.TemporaryDirectory[str] | None = field(default=None, repr=False)
+    _own: Path | None = field(default=None, repr=False)
     _nights: int = -1
 
     def at(self, night: int, place: Place) -> Path:
         """The folder of the lake, once the files of a night have come; no peer is in a later night."""
         if self._own is None:
-            self._own = tempfile.TemporaryDirectory(dir=place.scratch.parents[1])
+            self._own = Path(tempfile.mkdtemp(dir=place.scratch.parents[1]))
         while self._nights < night:
             self._nights += 1
             came = place.input / (f"{self.comes}-{self._nights}" if self._nights else "days")
@@ -86,7 +86,7 @@ class MovingLake:
         """For the lake, and for what peers keep."""
         if self._own is None:
             raise AssertionError("no peer has asked for the lake yet")
-        return Path(self._own.name)
+        return self._own
 
     def newest(self, night: int, data: LakeOfDays) -> dt.date:
         """The newest day in a night."""
