@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from skewless_leases.errors import LeaseError
-from skewless_leases.liveness.heartbeat_process import Lines
+from skewless_leases.liveness.lines import Lines
 
 #: A new interpreter on a loaded machine takes its time.
 START_SECONDS = 60.0

@@ -17,7 +17,6 @@ import contextlib
 import json
 import logging
 import os
-import select
 import signal
 import sys
 import threading
@@ -27,6 +26,7 @@ from typing import Any
 
 from skewless_leases.errors import LeaseError, StoreError
 from skewless_leases.liveness.beat import Beat
+from skewless_leases.liveness.lines import Lines
 from skewless_leases.liveness.process_state import is_stopped
 from skewless_leases.stores.address import open_store
 
@@ -35,38 +35,8 @@ log = logging.getLogger(__name__)
 #: How long a call may wait for an answer. It may wait three times: for the answer, for a new connection, and for
 #: another one or the answer on it. That is six beats in all, of the ten in a maximum lease time.
 ANSWER_BEATS = 2
-_BLOCK = 1 << 16
 #: How often it looks whether its parent is there.
 _LOOK_SECONDS = 2.0
-
-
-class Lines:
-    """Lines of JSON that come through a pipe, each within a time.
-
-    Args:
-        descriptor: of the pipe.
-    """
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor, self._read = descriptor, b""
-
-    def next(self, within: float) -> Any:
-        """The next line; None if it does not come within so many seconds.
-
-        Raises:
-            EOFError: the pipe has ended.
-        """
-        until = time.monotonic() + within
-        while b"\n" not in self._read:
-            ready, _, _ = select.select([self._descriptor], [], [], max(0.0, until - time.monotonic()))
-            if not ready:
-                return None
-            block = os.read(self._descriptor, _BLOCK)
-            if not block:
-                raise EOFError
-            self._read += block
-        line, _, self._read = self._read.partition(b"\n")
-        return json.loads(line)
 
 
 def main() -> None:
