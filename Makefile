@@ -57,8 +57,9 @@ bench: setup ## Measure against baselines; ONLY=B3 for one row, SCALE=0.1 for a 
 faults: setup ## Break runs in every way we know and write docs/faults.md (an hour); SEED=17 for one trial again
 	@$(IN_VENV) python -m tests.faults $(if $(SEED),--seed $(SEED),--table docs/faults.md)
 
-soak: setup ## Trigger 20 runs at once and 200 in a row in Airflow and write docs/load.md (75 minutes); RUNS=20 for a short form
+soak: setup ## Trigger 20 runs at once, 200 in a row and 30 nights of a window in Airflow; write docs/load.md and docs/nights.md (90 minutes); RUNS=20 NIGHTS=6 for a short form
 	@$(IN_VENV) python -m tests.load $(if $(RUNS),--runs $(RUNS),--table docs/load.md)
+	@$(IN_VENV) python -m tests.load.many_nights $(if $(NIGHTS),--nights $(NIGHTS),--table docs/nights.md)
 
 docs: setup ## Write docs/spec.md and docs/spec.schema.json, the reference of job specs, from the code
 	@$(IN_VENV) skewless spec-reference >.venv/spec.md && skewless spec-reference --schema >.venv/spec.schema.json && \

@@ -1,4 +1,4 @@
-"""Skewless on Spark, measured against what people use: the rows B1 to B7 and B9 of the benchmarks."""
+"""Skewless on Spark, measured against what people use: the rows B1 to B7, B9 and B10 of the benchmarks."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from pyspark.sql import SparkSession
 
@@ -83,3 +83,11 @@ class Peer(Protocol):
         Returns:
             Figures that only the peer knows, among them ``wall_seconds`` if less than all of this is timed.
         """
+
+
+@runtime_checkable
+class Settling(Protocol):
+    """A peer that has something to do before it is timed."""
+
+    def settle(self, spark: SparkSession, cell: Cell, place: Place) -> None:
+        """Do it; called before each run."""

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from benchmarks.spark.cell import Cell, Peer, Place
+from benchmarks.spark.cell import Cell, Peer, Place, Settling
 from benchmarks.spark.profile import profiled
 from benchmarks.spark.spark_work import JobWork, jobs_since, next_job, queries_since, stages_of
 
@@ -48,6 +48,8 @@ def measured(spark: SparkSession, peer: Peer, cell: Cell, folder: Path, scratch:
     place = Place(folder, own / "output", own / "scratch")
     place.scratch.mkdir()
     try:
+        if isinstance(peer, Settling):
+            peer.settle(spark, cell, place)
         first = next_job(spark)
         began, started = time.time(), time.perf_counter()
         own_figures = peer.run(spark, cell.with_tally(str(tally)), place)

@@ -30,6 +30,9 @@ FIGURES = (
     ("shuffled_bytes", "bytes shuffled", "{:,.0f}"),
     ("rows_forwarded", "rows forwarded", "{:,.0f}"),
     ("set_ups", "set-ups", "{:,.0f}"),
+    ("rows_read", "rows read", "{:,.0f}"),
+    ("states_made", "states made", "{:,.0f}"),
+    ("states_read", "states read", "{:,.0f}"),
 )
 #: Steps of a run that no peer has.
 APART = ("validate_seconds", "publish_seconds")
@@ -42,7 +45,7 @@ def write(document: Mapping[str, Any], folder: Path) -> None:
     name = file_name(document)
     (folder / f"{name}.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     plot(document, folder / f"{name}.svg")
-    found = sorted(folder.glob("spark_b*.json"))
+    found = sorted(folder.glob("spark_b*.json"), key=lambda path: (len(path.stem.split("_")[1]), path.stem))
     documents = [json.loads(path.read_text(encoding="utf-8")) for path in found]
     (folder / "spark.md").write_text(page(documents), encoding="utf-8")
 

@@ -13,7 +13,7 @@ from airflow.sdk import Param
 from pydantic import JsonValue
 
 from skewless.errors import SpecError, nearest
-from skewless.spec.options import OPTIONS, option_schema, option_values
+from skewless.spec.options import option_schema, option_values
 from skewless.spec.part import SECOND, Part, covered_words, part_named
 from skewless.spec.schedule import Schedule
 from skewless.spec.spec import JobSpec
@@ -24,6 +24,7 @@ DATE, HOUR = "date", "hour"
 _SECTIONS = {
     "Run": (DATE, HOUR, "mode"),
     "Routing": ("policy", "threshold", "reducers", "waves", "budget"),
+    "Window": ("late", "missing"),
     "Spark": ("driver_memory", "executor_memory", "executor_cores", "cores"),
 }
 #: No code in backticks: Airflow's form draws padding around it that covers the lines above and below.
@@ -34,7 +35,13 @@ _MORE = {
     "*What if* and by the command *skewless replay*.",
     "waves": "A list of numbers, at most as many as the spec has: the DAG has one stage for each of those.",
 }
-_TITLES = {"budget": "Budget (times the fair share)", "threshold": "Threshold (tau)", "cores": "Cores in all"}
+_TITLES = {
+    "budget": "Budget (times the fair share)",
+    "threshold": "Threshold (tau)",
+    "cores": "Cores in all",
+    "late": "Late files",
+    "missing": "Parts without files",
+}
 
 
 class Choice(NamedTuple):
@@ -57,9 +64,9 @@ def form_params(spec: JobSpec) -> dict[str, Param]:
         for name in names:
             if name == DATE:
                 fields[name] = _date(section, spec.schedule)
-            elif name != HOUR:
+            elif name in defaults:
                 fields[name] = _field(name, section, defaults[name], spec)
-            elif spec.schedule.unit == "hour":
+            elif name == HOUR and spec.schedule.unit == "hour":
                 fields[name] = _hour(section, spec.schedule)
     return fields
 
@@ -81,7 +88,7 @@ def chosen(given: Mapping[str, JsonValue], known: Iterable[str], spec: JobSpec, 
     if unknown is not None:
         raise SpecError(where, "fields of the trigger form", repr(unknown), nearest(unknown, declared))
     defaults = option_values(spec)
-    options = {name: value for name, value in given.items() if name in OPTIONS and not _same(value, defaults[name])}
+    options = {name: value for name, value in given.items() if name in defaults and not _same(value, defaults[name])}
     return Choice(_part(given, spec.schedule, where), options)
 
 

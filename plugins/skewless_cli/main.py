@@ -22,7 +22,7 @@ from skewless.run.retention import Limits, enact_fate, fates
 from skewless.spec.reading import load_spec
 from skewless.spec.reference import reference_page, schema_text
 from skewless_cli import replay_view, run_summary, run_view, states_view, times_view
-from skewless_cli.options import AsJson, Date, Hour, Overrides, Root, Spec, chosen_part
+from skewless_cli.options import AsJson, Date, Hour, Overrides, Root, Spec, chosen_days, chosen_part
 
 app = typer.Typer(
     name="skewless",
@@ -208,6 +208,38 @@ def verify(
             "remove the states of the parts that are wrong, and run again",
         )  # fmt: skip
     shutil.rmtree(folder)
+
+
+@app.command()
+def restate(
+    spec: Spec,
+    first: Annotated[
+        str, typer.Option("--from", metavar="YYYY-MM-DD", help="The first day of published results to look at.")
+    ],
+    last: Annotated[
+        str | None,
+        typer.Option("--to", metavar="YYYY-MM-DD", help="The last day, inclusive.", show_default="today"),
+    ] = None,
+    overrides: Overrides = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be computed, and why.")] = False,
+    master: Annotated[str | None, typer.Option(help="Spark master.", show_default="local[*]")] = None,
+    root: Root = Path("data"),
+    as_json: AsJson = False,
+) -> None:
+    """Compute published results again whose window covers a part that has changed since, and publish each once.
+
+    Results that are up to date stay as they are. If it was interrupted, call it again: it goes on.
+    """
+    loaded = load_spec(spec, tuple(overrides or ()))
+    days = chosen_days(loaded, first, last)
+    from skewless_cli import restate_view, running  # noqa: PLC0415  # as in ``check``
+
+    view = restate_view.RestateView(_console(stderr=as_json), dry_run=dry_run)
+    try:
+        running.restate_job(loaded, f"spec {spec}", days, str(root), master, view)
+    finally:
+        if as_json and view.told:
+            _print_json(view.told)
 
 
 @app.command("spec-reference")

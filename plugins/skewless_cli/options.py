@@ -10,7 +10,7 @@ import typer
 
 from skewless.errors import SpecError
 from skewless.run.directory import RunDirectory
-from skewless.spec.part import Part, part_named
+from skewless.spec.part import Part, part_at, part_named
 from skewless.spec.spec import JobSpec
 
 Spec = Annotated[Path, typer.Argument(help="The job spec, a YAML file.", show_default=False)]
@@ -51,3 +51,18 @@ def chosen_part(spec: JobSpec, date: str | None, hour: str | None, resumed: RunD
     if resumed is not None and resumed.exists("job.json"):
         return resumed.job().part
     return schedule.part_of(dt.datetime.now(tz=dt.UTC))
+
+
+def chosen_days(spec: JobSpec, first: str, last: str | None) -> tuple[dt.date, dt.date]:
+    """The first and the last day that the options name; the last is today where none is named.
+
+    Raises:
+        SpecError: one is no day, or they are in the wrong order.
+    """
+    zone = spec.schedule.timezone
+    begin = part_named(first, None, zone, "day", "--from, a ").date
+    today = part_at(dt.datetime.now(tz=dt.UTC), zone, "day").date
+    end = today if last is None else part_named(last, None, zone, "day", "--to, a ").date
+    if end < begin:
+        raise SpecError("--to", f"a day from {begin} on", str(end))
+    return begin, end

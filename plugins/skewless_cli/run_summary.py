@@ -17,6 +17,7 @@ from skewless.run.attempt import DOCUMENT
 from skewless.run.certificate import run_certificate, stage_certificate
 from skewless.run.directory import RESULT_STEP, RunDirectory, stage_step
 from skewless.run.publication import publication_of, superseded_by
+from skewless.spec.spec import WINDOW_COLUMN
 
 
 def stage_lines(run: RunDirectory) -> list[dict[str, Any]]:
@@ -63,7 +64,8 @@ def tasks_by_cluster(run: RunDirectory, stage: int) -> dict[str, int]:
 def ledger_of(run: RunDirectory) -> Ledger:
     """The ledger of the stages so far."""
     result = run.commit_of(RESULT_STEP)
-    return balance(run.job(), run.reports(), result.count("rows") if result else 0, run.part_lines())
+    rows = result.count("rows") if result else 0
+    return balance(run.job(), run.reports(), rows, run.part_lines(), run.window_lines())
 
 
 def rows_read(run: RunDirectory) -> int:
@@ -83,7 +85,11 @@ def as_object(run: RunDirectory) -> dict[str, Any]:
     """The object of ``skewless run --json``."""
     quality, publication, over = run.quality(), publication_of(run), superseded_by(run)
     ledger, window = ledger_of(run), run.job().window
-    of_window = {"parts": window.counts(), "missing_parts": list(window.missing)} if window else {}
+    of_window: dict[str, Any] = {}
+    if window is not None:
+        of_window = {"parts": window.counts(), "missing_parts": list(window.missing)}
+        of_window["late_parts"] = {part.name: delay for part, delay in window.late()}
+        of_window |= {"late_files_ignored": window.ignored_files, "late_rows_ignored": window.ignored_rows}
     return {
         "run_dir": str(run),
         "result_path": result_path(run),
@@ -101,6 +107,8 @@ def as_object(run: RunDirectory) -> dict[str, Any]:
 def hottest(run: RunDirectory, count: int = 10) -> tuple[str | None, list[dict[str, Any]]]:
     """The name of the first numeric aggregate, and the rows of the result with its largest values.
 
+    Of several windows only the longest is looked at.
+
     The committed files are read batch by batch, and only ``count`` rows are kept, since a result may be large.
     """
     job, commit = run.job(), run.commit_of(RESULT_STEP)
@@ -112,7 +120,9 @@ def hottest(run: RunDirectory, count: int = 10) -> tuple[str | None, list[dict[s
         with run.fs.open(f"{run.root}/{file.path}", "rb") as opened:
             parquet = pq.ParquetFile(opened)
             by = by or _first_number(job, parquet.schema_arrow)
-            for batch in parquet.iter_batches():
+            for whole in parquet.iter_batches():
+                longest = job.spec.windows[-1] if job.spec.windows else None
+                batch = whole if longest is None else whole.filter(pc.equal(whole[WINDOW_COLUMN], longest))
                 best = _heaviest([*best, *_top(batch, by, count)], by, count)
     return by, best
 

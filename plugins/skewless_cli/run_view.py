@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, get_args
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from skewless.documents.quality import WindowQuality
+from skewless.documents.window import Way, WindowPart
 from skewless.run.certificate import run_certificate
 from skewless.run.directory import QUALITY_STEP, RunDirectory
 from skewless.run.publication import Publication, record_of
@@ -19,6 +23,7 @@ def show(run: RunDirectory, console: Console) -> None:
     """Print a run, as far as it has been run."""
     _hottest(run, console)
     _stages(run, console)
+    _window(run, console)
     _ledger(run, console)
     _quality(run, console)
     _paths(run, console)
@@ -97,29 +102,57 @@ def figure(number: float | None, form: str) -> str:
     return "not measured" if number is None else format(number, form)
 
 
+def _window(run: RunDirectory, console: Console) -> None:
+    """The parts of a window: what was reused, what was read, what came late, and why."""
+    window, ledger = run.job().window, run_summary.ledger_of(run)
+    if window is None:
+        return
+    changed = ", ".join(f"{count:,} {name}" for name, count in window.counts().items())
+    missing = f"; without files: {some(window.missing)}" if window.missing else ""
+    _line(
+        console,
+        f"window: {len(window.parts):,} parts; files: {changed}; {run_summary.rows_read(run):,} rows read, "
+        f"{ledger.unchanged_rows:,} rows in kept states{missing}",
+    )
+    for line in ledger.windows if len(ledger.windows) > 1 else ():
+        _line(console, f"  window {line.name}: {line.rows:,} rows, {line.keys:,} keys")
+    ways = Counter(part.way for part in window.parts)
+    _line(console, f"parts: {', '.join(f'{ways[way]:,} {way}' for way in get_args(Way) if ways[way])}")
+    if window.begins:
+        _line(console, window.begins)
+    rows = {line.part: f", {line.new_rows:,} rows read" for line in ledger.parts}
+    for part, delay in window.late():
+        late = f"late by {delay:,} part{'' if delay == 1 else 's'}: {part.name}, {part.way}"
+        _line(console, f"{late}{_left_out(part) if part.ignored_files else rows.get(part.name, '')}")
+    for part in window.parts:
+        for reason in part.reasons if part.before_rows else ():
+            _line(console, f"  {part.name}: {reason}{', and left out' if part.ignored_files else ''}")
+
+
+def _left_out(part: WindowPart) -> str:
+    rows = "an unknown number of" if part.ignored_rows is None else f"{part.ignored_rows:,}"
+    return f" (late: ignore): {part.ignored_files:,} files with {rows} rows"
+
+
 def _ledger(run: RunDirectory, console: Console) -> None:
     ledger = run_summary.ledger_of(run)
     processed = sum(line.processed_rows for line in ledger.lines)
     verdict = "balances" if ledger.balanced else "DOES NOT BALANCE: " + "; ".join(ledger.problems)
-    window = run.job().window
-    if window is not None:
-        changed = ", ".join(f"{count:,} {name}" for name, count in window.counts().items())
-        missing = f"; without files: {', '.join(window.missing)}" if window.missing else ""
-        console.print(
-            f"window: {len(window.parts):,} parts; files: {changed}; {run_summary.rows_read(run):,} rows read, "
-            f"{ledger.unchanged_rows:,} rows in kept states{missing}",
-            highlight=False, markup=False, soft_wrap=True,
-        )  # fmt: skip
-        if window.begins:
-            console.print(window.begins, highlight=False, markup=False, soft_wrap=True)
-        for part in window.parts:
-            for reason in part.reasons if part.before_rows else ():
-                console.print(f"  {part.name}: {reason}", highlight=False, markup=False, soft_wrap=True)
     console.print(
         f"ledger: {ledger.input_rows:,} rows in the input, {processed:,} processed, "
         f"{ledger.state_rows:,} in the states: {escape(verdict)}",
         highlight=False, soft_wrap=True,
     )  # fmt: skip
+
+
+def some(names: Sequence[str]) -> str:
+    """The first five of some names, and how many there are beside them."""
+    more = f" and {len(names) - 5:,} more" if len(names) > 5 else ""
+    return f"{', '.join(names[:5])}{more}"
+
+
+def _line(console: Console, text: str) -> None:
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def _quality(run: RunDirectory, console: Console) -> None:
@@ -133,6 +166,24 @@ def _quality(run: RunDirectory, console: Console) -> None:
     console.print(f"data quality: {verdict}, {held} of {len(quality.checks)} checks passed", highlight=False)
     for check in failed:
         console.print(f"  {check.sentence}", markup=False, highlight=False, soft_wrap=True)
+    for line in _measured(quality.window) if quality.window else ():
+        console.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _measured(window: WindowQuality) -> Iterator[str]:
+    """What was measured of a window, in lines."""
+    if window.freshness:
+        newest = window.freshness[-1]
+        yield f"newest file of {newest.part}: modified {newest.newest:%Y-%m-%d %H:%M:%S} UTC"
+    if (volume := window.volume) is not None:
+        warning = "" if volume.usual else "WARNING: "
+        yield (
+            f"{warning}{volume.part} has {volume.rows:,} rows; {len(volume.compared)} earlier parts of its weekday: "
+            f"median {volume.median:,.0f}, usual from {volume.low:,.0f} to {volume.high:,.0f}"
+        )
+    for late in window.late:
+        parts = f"{late.delay:,} {'part' if late.delay == 1 else 'parts'}"
+        yield f"{late.rows:,} rows of {late.part} came late, by {parts}{', and were left out' if late.ignored else ''}"
 
 
 def _fate(record: Publication | None) -> str:

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import datetime as dt
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
 
+from pyspark.sql import SparkSession
 from rich.console import Console
 
+from skewless.documents.job import Job
 from skewless.errors import SpecError
 from skewless.run.directory import RunDirectory
+from skewless.run.folder import RUN_GROUP
 from skewless.run.publication import record_of
 from skewless.run.step_times import timed
 from skewless.spec.input import States
 from skewless.spec.part import Part
 from skewless.spec.spec import JobSpec
+from skewless.standing.borrowing import borrow_states
 from skewless_cli.progress import RunProgress
+from skewless_cli.restate_view import RestateView
 from skewless_spark.entries.clusters import Cluster, parse_clusters, run_shared_stages
 from skewless_spark.entries.pipeline import Silent, finish_run, run_pipeline, run_stages
 from skewless_spark.prepare.freezing import check_spec, freeze, needs_session
 from skewless_spark.prepare.prepare import prepare
+from skewless_spark.prepare.restating import find_stale, restating_spec, what_is_read
+from skewless_spark.prepare.window import states_location
 from skewless_spark.result.merge import merge_states
 from skewless_spark.result.publishing import publish_now
 from skewless_spark.result.verification import Differences, differences, require_same_input
@@ -36,7 +47,19 @@ def check_job(spec: JobSpec, where: str, part: Part, root: str) -> str:
     check_spec(spec, where)
     job = freeze(spec, part.date, root, where, hour=part.hour)
     waves = ", ".join(f"{job.wave_rows(stage):,}" for stage in range(len(job.waves))) or "none"
-    return f"{job.extent}; waves of {waves} rows"
+    return f"{job.extent}; waves of {waves} rows{_windows(job)}"
+
+
+def _windows(job: Job) -> str:
+    """What a run would cover, and what it would not read, in words."""
+    if job.window is None:
+        return ""
+    names = ", ".join(span.name for span in job.window.spans)
+    late = f", {job.window.ignored_files:,} late files left out" if job.window.ignored_files else ""
+    return (
+        f"; window of {names} parts, {len(job.window.parts):,} of which have files; "
+        f"{job.window.unchanged_rows:,} rows in kept states{late}"
+    )
 
 
 def clusters_named(given: Sequence[str], master: str | None) -> list[Cluster]:
@@ -68,7 +91,7 @@ def run_job(
         clusters: those that share the stages, if any.
         console: shows how far the run is.
     """
-    name = f"skewless {spec.name}"
+    name, own = f"skewless {spec.name}", SparkSession.getActiveSession() is None
     with spark_step(run, "prepare"):
         if needs_session(spec):
             with timed("start or find the session"):
@@ -91,7 +114,8 @@ def run_job(
             progress.follow(spark)
             (finish_run if clusters else run_pipeline)(spark, run, progress)
         finally:
-            spark.stop()
+            if own:  # a process that had a session before keeps it
+                spark.stop()
 
 
 def share_run(run: RunDirectory, stage: int | None, cluster: str) -> None:
@@ -113,6 +137,62 @@ def share_run(run: RunDirectory, stage: int | None, cluster: str) -> None:
         spark.stop()
 
 
+def restate_job(
+    spec: JobSpec, where: str, days: tuple[dt.date, dt.date], root: str, master: str | None, view: RestateView
+) -> None:
+    """Compute published results again whose window covers a part that changed, oldest first, and publish each once.
+
+    It may be ended at any moment and called again: it goes on with the result that it was at.
+
+    Args:
+        spec: the spec with its overrides applied.
+        where: the spec's file, for messages.
+        days: the first and the last day of published results to look at.
+        root: where relative paths of the spec start.
+        master: the Spark master.
+        view: is told what was found, and each result; a dry run ends before the first one.
+
+    Raises:
+        SpecError: the job has no window.
+        InputError: a result cannot be computed again.
+        QualityError: a result failed validation; it and those after it are as they were.
+    """
+    spec = restating_spec(spec, where)
+    runs = f"{root}/runs/{spec.name}"
+    found = find_stale(spec, days, root, where, runs)
+    if not found.stale:
+        view.found(found, {})
+        return
+    with (
+        nullcontext()
+        if view.dry_run and not needs_session(spec)
+        else _session(f"skewless restate {spec.name}", master) as spark
+    ):
+        view.found(found, what_is_read(spec, found.stale, root, where))
+        if spark is None or view.dry_run:
+            return
+        with RunProgress(view.console) as progress:
+            progress.follow(spark)
+            for one in found.stale:
+                run = RunDirectory(f"{runs}/{one.run_name}", os.environ.get(RUN_GROUP, ""))
+                with spark_step(run, "prepare"):
+                    prepare(run, spec, one.part.date, root, where, hour=one.part.hour)
+                published = publish_now(run) if record_of(run) else run_pipeline(spark, run, progress).publication
+                view.restated(one, run, published)
+
+
+@contextmanager
+def _session(name: str, master: str | None) -> Iterator[SparkSession]:
+    """A session that is stopped at the end, unless this process had it before."""
+    before = SparkSession.getActiveSession()
+    spark = build_session(name, master)
+    try:
+        yield spark
+    finally:
+        if before is None:
+            spark.stop()
+
+
 def verify_job(spec: JobSpec, where: str, part: Part, folder: str, root: str, master: str | None) -> Differences:
     """Compute a window twice, from kept states and from all rows, and compare. Nothing is published.
 
@@ -125,22 +205,23 @@ def verify_job(spec: JobSpec, where: str, part: Part, folder: str, root: str, ma
         master: the Spark master.
 
     Raises:
-        SpecError: the job has no window.
+        SpecError: the job keeps no states.
         InputError: the input changed between the two runs.
     """
-    if spec.window is None:
-        raise SpecError(where, "a job with a window, which keeps states", "one without", "add window: 7, for example")
+    if not spec.lengths:
+        raise SpecError(where, "a job that keeps states", "one without", "add window: 7, for example, or states: {}")
     kept, whole = RunDirectory(f"{folder}/kept"), RunDirectory(f"{folder}/whole")
-    # The states of the second run are in a store of its own, which is empty.
-    alone = spec.model_copy(update={"states": States(path=f"{folder}/states")})
-    spark = build_session(f"skewless verify {spec.name}", master)
-    try:
-        for run, of_run in ((kept, spec), (whole, alone)):
+    # Neither run adds to the states of the job. Those of the second run are in a store of its own, which is empty.
+    borrow_states(states_location(spec, root), Path(folder, "borrowed", spec.name))
+    borrowing, alone = (
+        spec.model_copy(update={"states": States(path=f"{folder}/{name}"), "verify": None, "late": "recompute"})
+        for name in ("borrowed", "states")
+    )
+    with _session(f"skewless verify {spec.name}", master) as spark:
+        for run, of_run in ((kept, borrowing), (whole, alone)):
             prepare(run, of_run, part.date, root, where, hour=part.hour)
         require_same_input(kept.job(), whole.job())
         for run in (kept, whole):
             run_stages(spark, run, Silent())
             merge_states(spark, run)
         return differences(spark, kept, whole)
-    finally:
-        spark.stop()

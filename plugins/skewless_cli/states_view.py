@@ -21,10 +21,10 @@ def location_of(spec: JobSpec, where: str, root: str) -> str:
     """The folder of the states of a job.
 
     Raises:
-        SpecError: the job has no window.
+        SpecError: the job keeps no states.
     """
-    if spec.window is None:
-        raise SpecError(where, "a job with a window, which keeps states", "one without", "add window: 7, for example")
+    if not spec.lengths:
+        raise SpecError(where, "a job that keeps states", "one without", "add window: 7, for example, or states: {}")
     from skewless_spark.prepare.window import states_location  # noqa: PLC0415  # imports Spark
 
     return states_location(spec, root)
@@ -77,12 +77,13 @@ def show(location: str, console: Console) -> None:
 
 def prune(location: str, spec: JobSpec, now: dt.datetime, *, dry_run: bool) -> Iterator[str]:
     """Remove the states that are not kept any more; a sentence for each, and one for all."""
-    doomed = doomed_states(location, now, StatesLimits(parts=spec.kept_parts))
+    limits = StatesLimits(parts=spec.kept_parts)
+    doomed = doomed_states(location, now, limits)
     told = "dry run: " if dry_run else ""
     for one in doomed:
         yield f"{told}remove {one.path} ({one.size_bytes:,} bytes): {one.reason}"
     if not dry_run:
-        remove_states(location, doomed)
+        remove_states(location, doomed, now, limits)
     yield f"{told}{len(doomed):,} files of {sum(one.size_bytes for one in doomed):,} bytes in {Storage(location)}"
 
 
@@ -96,5 +97,6 @@ def verdict(found: Mapping[str, Any], part: Part) -> str:
     lines = [f"{part}: {found['keys']:,} keys compared, {found['missing_keys']:,} in one of the results only"]
     lines += [f"{name}: {count:,} keys differ" for name, count in found["exact"].items()]
     for name, count in found["approximate"].items():
-        lines.append(f"{name}: {count:,} keys differ, as they may: it is equal within its error only")
+        lines.append(f"{name}: {count:,} keys differ by more than both stated errors")
+    lines += [f"for example, {one}" for one in found["examples"]]
     return "\n".join(lines) + "\n"

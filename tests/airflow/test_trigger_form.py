@@ -38,8 +38,21 @@ def _spec(**changes: Any) -> JobSpec:
 
 def test_the_form_has_a_date_and_every_option_in_sections(dag: DAG) -> None:
     sections = {name: dag.params.get_param(name).schema["section"] for name in dag.params}
-    assert set(sections) == {"date", *OPTIONS}
+    assert set(sections) == {"date", *OPTIONS} - {"late", "missing"}
     assert list(dict.fromkeys(sections.values())) == ["Run", "Routing", "Spark"]
+
+
+def test_the_form_of_a_job_with_a_window_asks_about_late_and_missing_data() -> None:
+    spec = _spec(windows=[1, 7], input={"path": "/lake/{date}"})
+    form = form_params(spec)
+    assert set(form) == {"date", *OPTIONS}
+    assert form["late"].schema["enum"] == ["recompute", "ignore", "fail"]
+    assert [form[name].schema["section"] for name in ("late", "missing")] == ["Window", "Window"]
+    assert chosen({"late": "ignore", "missing": "allow"}, form, spec, "form").options == {"late": "ignore"}
+    with pytest.raises(SpecError, match="but got 'windows'"):
+        chosen({"windows": [7]}, form, spec, "form")
+    with pytest.raises(SpecError, match="expected late only with a window, but got no window"):
+        with_options(_spec(), {"late": "ignore"}, "form")
 
 
 @IN_PROCESS

@@ -14,7 +14,7 @@ import pytest
 
 from benchmarks.all_aims import write_all_aims
 from benchmarks.spark.cell import Cell
-from benchmarks.spark.datasets import Dataset, drawn_keys, drawn_values, files_of, written
+from benchmarks.spark.datasets import Dataset, LakeOfDays, drawn_keys, drawn_values, files_of, written
 from benchmarks.spark.engines import KNOWN, engine_of
 from benchmarks.spark.measurement import WrongAnswerError, check
 from benchmarks.spark.page import write
@@ -71,7 +71,8 @@ def test_every_aim_of_every_row_is_judged_by_figures_that_its_peers_have() -> No
         everything = {
             (cell.name, peer): dict.fromkeys(
                 ["wall_seconds", "wall_over_ideal", "load_over_ideal", "partial_states", "state_bytes",
-                 "largest_task_rows", "rows_forwarded", "forwarded_share", "set_ups_per_key", "owners_of_a_key"], 1.0,
+                 "largest_task_rows", "rows_forwarded", "forwarded_share", "set_ups_per_key", "owners_of_a_key",
+                 "rows_read", "states_made"], 1.0,
             )
             for cell in cells
             for peer in peers
@@ -108,6 +109,24 @@ def test_an_input_is_drawn_once_and_is_the_same_for_the_same_parameters(tmp_path
     assert written(SMALL, tmp_path / "one") == folder
     assert [Path(path).stat().st_mtime_ns for path in files_of(folder)] == stamps
     assert written(replace(SMALL, seed=1), tmp_path / "one") != folder
+
+
+def test_files_of_a_lake_come_night_by_night(tmp_path: Path) -> None:
+    lake = LakeOfDays(rows=100, keys=20, exponent=1.2, files=2, days=5, nights=2, late_days=(1, 3))
+    folder = written(lake, tmp_path)
+    rows = {str(path.relative_to(folder)): pq.read_metadata(path).num_rows for path in folder.rglob("*.parquet")}
+    assert {path for path in rows if path.startswith("days/")} == {
+        f"days/{day}/part-00{number}.parquet" for day in range(5) for number in range(2)
+    }
+    assert {path: count for path, count in rows.items() if path.startswith(("night-2/", "late-2/"))} == {
+        "night-2/6/part-000.parquet": 50,
+        "night-2/6/part-001.parquet": 50,
+        "night-2/5/late-2-000.parquet": 2,
+        "night-2/3/late-2-000.parquet": 2,
+        "late-2/1/late-2-000.parquet": 1,
+    }
+    assert lake.moves
+    assert written(lake, tmp_path) == folder
 
 
 def test_the_first_file_may_hold_half_of_the_rows(tmp_path: Path) -> None:

@@ -22,11 +22,13 @@ from tests.faults import airflow_kills
 from tests.faults.airflow_nights import AirflowHarness
 from tests.faults.catalogue import KINDS, all_trials
 from tests.faults.harness import Harness
+from tests.faults.nights import NightsHarness
 from tests.faults.table import Tried, table
 from tests.faults.trial import Trial
 
 AIRFLOW = "airflow"
-HALVES = ("no-spark", "spark", AIRFLOW)
+NIGHTS = "nights"
+HALVES = ("no-spark", "spark", NIGHTS, AIRFLOW)
 
 
 def main() -> int:
@@ -55,8 +57,13 @@ def main() -> int:
 
 
 def _half(given: argparse.Namespace, name: str) -> tuple[int, int]:
-    """The trials with Spark, those without, or those in Airflow: how many were not tried, how many came out wrong."""
-    harness = AirflowHarness() if name == AIRFLOW else Harness(given.place / name, spark=name == "spark")
+    """The trials of a half: how many were not tried, how many came out wrong."""
+    harness: Harness | AirflowHarness
+    if name == AIRFLOW:
+        harness = AirflowHarness()
+    else:
+        place = given.place / name
+        harness = NightsHarness(place) if name == NIGHTS else Harness(place, spark=name == "spark")
     try:
         found = airflow_kills.trials() if isinstance(harness, AirflowHarness) else all_trials(harness)
         chosen = [one for one in found if given.kind is None or one.kind in given.kind]

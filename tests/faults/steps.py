@@ -100,6 +100,22 @@ def prepare_step(world: World) -> Step:
     return Step("prepare", "prepare", False, "prepare_run.py", where)
 
 
+def whole_night(world: World, name: str, date: str) -> int:
+    """Another run, from its beginning to its merged result, in this process; returns the exit code.
+
+    Args:
+        world: where.
+        name: of its directory.
+        date: the day that it computes.
+    """
+    folder = str(world.folder.with_name(name))
+    where = ("--spec", str(world.spec), "--date", date, "--root", str(world.root))
+    for script, arguments in (("prepare_run.py", where), ("run_stage.py", ("--stage", "0")), ("merge_states.py", ())):
+        sys.argv = [script, "--run-dir", folder, *arguments, "--failure-name", name]
+        _ENTRIES[script]()
+    return 0
+
+
 def stage_step(number: int) -> Step:
     """A stage."""
     return Step(f"stage {number}", f"stage-{number}", True, "run_stage.py", ("--stage", str(number)))

@@ -31,6 +31,7 @@ KINDS = {
     "kill JVM": "SIGKILL of the JVM while its driver lives on",
     "kill Airflow": "SIGKILL of Airflow's processes while a run goes on; servers are started again",
     "twice": "two attempts of one step at once",
+    "beside": "another run of the job, or a prune of its states, while a run goes on",
     "pause": "SIGSTOP of an attempt; its successor goes on; then it wakes",
     "full disk": "a file system of a few pages, or a limit on the length of files; then there is room again",
     "source": "an input file that changes; it is restored if the run stopped",
@@ -62,6 +63,11 @@ them.
 
 A stage named *shared* is shared by several Spark clusters: the fault hits one of them, and another one finishes the
 stage. Paths below `owner/` and `leases/` are records of who holds a step, or a virtual task of a shared stage.
+
+Steps named *window* belong to a run with a window of two days, of which the first one has states of an earlier run, and
+a file that came late. Paths below `states/` are those of the kept states. After each trial every version of a part must
+stand for just the rows of the files that it names, whoever has written it. Damage hits a file of the kept states: the
+run reduces the part anew, or stops.
 
 Each trial of the kind *kill Airflow* has a running Airflow, with its LocalExecutor and a Spark Connect server, and one
 run in it. If the run succeeds by itself, it is *right*; if it fails with a sentence in the task's log, and is right

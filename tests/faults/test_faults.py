@@ -11,6 +11,7 @@ import pytest
 
 from tests.faults.catalogue import KINDS, all_trials
 from tests.faults.harness import Harness
+from tests.faults.nights import NightsHarness
 from tests.faults.table import Tried, table
 from tests.faults.trial import Trial
 
@@ -20,6 +21,7 @@ SEED = int(os.environ.get("SKEWLESS_FAULTS_SEED", "6"))
 LIGHT = {"kill": 30, "twice": 10, "pause": 20, "full disk": 15, "source": 7, "clock": 4, "damage": 30}
 #: What part of them the default run takes.
 SHORT = 4
+NIGHTS = {"kill": 2, "pause": 1, "twice": 1, "beside": 3, "damage": 2}
 HEAVY = {"kill": 2, "kill driver": 2, "kill worker": 1, "damage": 2}
 
 
@@ -33,6 +35,13 @@ def light(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
 @pytest.fixture(scope="module")
 def heavy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
     one = Harness(tmp_path_factory.mktemp("heavy"), spark=True)
+    yield one
+    one.close()
+
+
+@pytest.fixture(scope="module")
+def nights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NightsHarness]:
+    one = NightsHarness(tmp_path_factory.mktemp("nights"))
     yield one
     one.close()
 
@@ -65,6 +74,13 @@ def test_a_run_without_spark_survives(light: Harness, kind: str, part: int) -> N
 def test_a_run_on_spark_survives(heavy: Harness, kind: str) -> None:
     trials = some(heavy, kind, HEAVY[kind])
     assert sum(outcomes(heavy, trials).values()) == HEAVY[kind]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", NIGHTS)
+def test_a_run_that_builds_on_kept_states_survives(nights: NightsHarness, kind: str) -> None:
+    trials = some(nights, kind, NIGHTS[kind])
+    assert sum(outcomes(nights, trials).values()) == NIGHTS[kind]
 
 
 def test_there_are_trials_enough(light: Harness) -> None:

@@ -26,7 +26,7 @@ DAY, DAY_BEFORE = "date=2026-11-20", "date=2026-11-19"
 #: The world's own disk, where one may be mounted: large enough for everything but a fault.
 DISK_BYTES = 48 << 20
 _BESIDE = ".published.skewless"
-_ROWS, _KEYS, _FILES = 2_000, 120, 8
+_KEYS, _FILES = 120, 8
 _NEW_MOUNTS, _PRIVATE, _RECURSIVE, _DETACHED = 0x20000, 1 << 18, 1 << 14, 2
 
 
@@ -37,6 +37,11 @@ class World:
         place: an empty folder.
         own_disk: whether a small disk of its own is mounted in it; gone with this process.
     """
+
+    #: The stages of the run without faults.
+    stages: tuple[str, ...] = ("stage-0", "stage-1", "stage-2")
+    #: The rows that it reads.
+    rows = 2_000
 
     def __init__(self, place: Path, *, own_disk: bool = False) -> None:
         self.root, self._templates = place / "world", place / "templates"
@@ -52,15 +57,26 @@ class World:
             shutil.rmtree(self.input, ignore_errors=True)
             shutil.copytree(self._templates / "input", self.input)
         else:
-            _write_input(self.input)
+            self.write_input()
             shutil.copytree(self.input, self._templates / "input")
         self.expected = _expected(self.input)
-        self.spec.write_text(yaml.safe_dump(_spec(), sort_keys=False), encoding="utf-8")
+        self.spec.write_text(yaml.safe_dump(self.spec_fields(), sort_keys=False), encoding="utf-8")
         for day in (DAY, DAY_BEFORE):
             shutil.rmtree(self.out / day, ignore_errors=True)
             (self.out / day).mkdir(parents=True)
             (self.out / day / "part-00000.parquet").write_text(f"what was published before for {day}")
         self.before = self.published(DAY)
+
+    def write_input(self) -> None:
+        """Write the input, which is not there yet."""
+        self.input.mkdir()
+        table, step = some_rows(self.rows, 6), self.rows // _FILES
+        for number in range(_FILES):
+            pq.write_table(table.slice(number * step, step), self.input / f"part-{number:03d}.parquet")
+
+    def spec_fields(self) -> dict[str, Any]:
+        """The spec."""
+        return _spec()
 
     def close(self) -> None:
         """Give the disk back."""
@@ -90,6 +106,12 @@ class World:
         """Make the input as it was, times included."""
         shutil.rmtree(self.input)
         shutil.copytree(self._templates / "input", self.input)
+
+    def keep_input(self) -> None:
+        """Remember the input as it is, which has changed for good."""
+        shutil.rmtree(self._templates / "input")
+        shutil.copytree(self.input, self._templates / "input")
+        self.expected = _expected(self.input)
 
     def fill_disk(self, left_bytes: int) -> Path:
         """Leave only so much of the world's disk; gone with the file that is returned."""
@@ -143,11 +165,13 @@ class World:
         """The committed result is right, and the ledger of the run balances."""
         run = self.run
         commit = run.committed(RESULT_STEP)
-        rows = [row for file in commit.files for row in pq.ParquetFile(run.path(file.path)).read().to_pylist()]
+        rows = [
+            row for file in commit.of_kind("result") for row in pq.ParquetFile(run.path(file.path)).read().to_pylist()
+        ]
         assert _as_rows(rows) == self.expected, "another result"
-        ledger = balance(run.job(), run.reports(), commit.counts["rows"])
+        ledger = balance(run.job(), run.reports(), commit.counts["rows"], run.part_lines())
         assert ledger.balanced, "; ".join(ledger.problems)
-        assert ledger.input_rows == _ROWS
+        assert ledger.input_rows == self.rows
 
     def check_end(self) -> None:
         """The run has ended well: published what is right, validated, recorded."""
@@ -188,15 +212,12 @@ def _spec() -> dict[str, Any]:
     }
 
 
-def _write_input(folder: Path) -> None:
-    folder.mkdir()
-    chance = np.random.default_rng(6)
-    keys = chance.zipf(1.3, _ROWS) % _KEYS
-    colours = chance.choice(["red", "green", "blue"], _ROWS)
-    table = pa.table({"key": [f"key-{key}" for key in keys], "value": np.arange(_ROWS), "colour": colours})
-    step = _ROWS // _FILES
-    for number in range(_FILES):
-        pq.write_table(table.slice(number * step, step), folder / f"part-{number:03d}.parquet")
+def some_rows(rows: int, seed: int) -> pa.Table:
+    """Rows of a seed."""
+    chance = np.random.default_rng(seed)
+    keys = chance.zipf(1.3, rows) % _KEYS
+    colours = chance.choice(["red", "green", "blue"], rows)
+    return pa.table({"key": [f"key-{key}" for key in keys], "value": np.arange(rows), "colour": colours})
 
 
 def _expected(folder: Path) -> list[str]:
@@ -212,8 +233,8 @@ def _expected(folder: Path) -> list[str]:
 
 
 def _rows(folder: Path) -> Iterator[dict[str, Any]]:
-    for path in sorted(folder.iterdir()):
-        yield from pq.read_table(path).to_pylist()
+    for path in sorted(folder.rglob("*.parquet")):
+        yield from pq.ParquetFile(path).read().to_pylist()
 
 
 def _as_rows(rows: list[dict[str, Any]]) -> list[str]:

@@ -22,9 +22,12 @@ from skewless.standing.store import StatesStore
 from skewless_cli import run_summary, run_view, states_view
 from skewless_spark.entries.pipeline import run_pipeline, run_stages
 from skewless_spark.prepare.prepare import prepare
+from skewless_spark.result import compaction
 from skewless_spark.result.merge import merge_states
 from skewless_spark.result.verification import differences
+from tests.spark.clusters import shares
 from tests.spark.scenario import Quiet, as_rows, result_of, spec_of
+from tests.spark.shared_runs import clusters
 from tests.tiers import mostly_long
 
 DAY = dt.date(2026, 11, 20)
@@ -78,7 +81,7 @@ class Lake:
 
     def night(self, day: int, spec: JobSpec | None = None, *, publish: bool = False) -> RunDirectory:
         """Run the job of a day to its merged result, or to its publication."""
-        run = self._new(spec or self.spec(), day)
+        run = self.prepared(day, spec or self.spec())
         if publish:
             run_pipeline(self.spark, run, Quiet())
         else:
@@ -86,7 +89,8 @@ class Lake:
             merge_states(self.spark, run)
         return run
 
-    def _new(self, spec: JobSpec, day: int) -> RunDirectory:
+    def prepared(self, day: int, spec: JobSpec) -> RunDirectory:
+        """A run of a day that has listed its input."""
         self._runs += 1
         run = RunDirectory(str(self.folder / "runs" / f"{self._runs:03d}"))
         prepare(run, spec, DAY + dt.timedelta(days=day), str(self.folder))
@@ -100,7 +104,7 @@ class Lake:
             if source.exists():
                 shutil.copytree(source, folder / "in" / source.name)
         spec = spec_of(folder / "in", "key", aggregates or AGGREGATES, engine="combine", **fields)
-        run = self._new(spec, days[-1])
+        run = self.prepared(days[-1], spec)
         run_stages(self.spark, run, Quiet())
         merge_states(self.spark, run)
         return as_rows(result_of(run))
@@ -192,6 +196,47 @@ def test_a_run_whose_merge_was_killed_between_two_writes_makes_the_same_result(l
     assert [store.numbers(part) for part in store.parts()] == [[1], [1], [1]]
 
 
+def test_states_of_many_additions_become_one_and_no_row_is_read_for_it(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compaction, "MOST_ADDITIONS", 2)
+    additions: list[int] = []
+    for name in "bac":
+        lake.put(0, name, rows=50)
+        run = lake.night(0)
+        assert reduced(run) == 50
+        window = run.job().window
+        assert window is not None
+        version = StatesStore(window.store).version("2026-11-20", len(additions) + 1)
+        additions.append(len({file.path.split("/")[2] for file in version.states}))
+        assert version.rows == 50 * len(additions)
+    assert additions == [1, 2, 1]
+    assert sum(file.rows for file in version.states) == result_of(run).num_rows
+    assert as_rows(result_of(run)) == lake.whole(range(1))
+
+
+@pytest.mark.long
+def test_two_clusters_share_a_run_that_builds_on_kept_states(lake: Lake) -> None:
+    routing = {"reducers": 5, "stage_overhead": 0, "budget": 1.0, "waves": [1, 2]}
+    spec = lake.spec(engine="staged", sharing={"lease_seconds": 1}, routing=routing)
+    for day in range(2):
+        lake.put(day, "b")
+    lake.night(1, spec)
+    for name in "acd":
+        lake.put(2, name)
+        lake.put(0, name, rows=60)
+    run = lake.prepared(2, spec)
+    with clusters(run, "east", "west") as both:
+        assert all(one.ended_well() for one in both), [one.log.read_text() for one in both]
+    merge_states(lake.spark, run)
+    assert set(shares(run)) == {"east", "west"}
+    assert reduced(run) == 3 * 360
+    assert as_rows(result_of(run)) == lake.whole(range(3))
+    window = run.job().window
+    assert window is not None
+    assert [StatesStore(window.store).numbers(part.name) for part in window.parts] == [[1, 2], [1], [1]]
+
+
 def test_states_that_are_damaged_are_made_anew_or_the_run_says_so(lake: Lake) -> None:
     for day in range(3):
         lake.put(day, "b")
@@ -237,11 +282,9 @@ def test_an_aggregate_that_cannot_be_merged_is_refused_with_one_that_could_serve
     lake.put(0, "b")
     with pytest.raises(SpecError, match="approx_percentile could serve"):
         lake.night(0, lake.spec(aggregates={"m": {"function": "exact_median", "column": "value"}}))
-    with pytest.raises(SpecError, match="'latest'; last could serve"):
-        lake.night(0, lake.spec(aggregates={"m": {"function": "latest", "column": "value"}}))
 
 
-def _count_one_more(store: StatesStore, part: str) -> None:
+def count_one_more(store: StatesStore, part: str) -> None:
     """Change a count in a state of a part, and make all checksums right."""
     version = store.version(part, 1)
     file = version.states[0]
@@ -273,7 +316,7 @@ def test_verify_finds_a_count_that_is_off_by_one_and_nothing_in_right_states(lak
 
     window = kept.job().window
     assert window is not None
-    _count_one_more(StatesStore(window.store), window.parts[0].name)
+    count_one_more(StatesStore(window.store), window.parts[0].name)
     wrong = differences(lake.spark, lake.night(1), whole)
     assert wrong.found
     assert {name for name, count in wrong.exact.items() if count} == {"n"}
@@ -288,22 +331,27 @@ def test_the_command_says_what_was_read_and_what_was_reused(lake: Lake) -> None:
     for day in range(2):
         lake.put(day, "b")
     lake.night(0)
+    lake.put(0, "late", rows=50)
     run = lake.night(1)
     told = run_summary.as_object(run)
-    assert told["rows_read"] == 300
-    assert told["parts"] == {"reused": 1, "added": 1, "replaced": 0, "removed": 0}
+    assert told["rows_read"] == 350
+    assert told["parts"] == {"reused": 1, "added": 2, "replaced": 0, "removed": 0}
+    assert told["late_parts"] == {"2026-11-20": 1}
     assert told["ledger"]["balanced"]
     assert told["ledger"]["unchanged_rows"] == 300
     location = states_view.location_of(run.job().spec, "spec", str(lake.folder))
     listed = states_view.as_object(location)["parts"]
     assert [(one["part"], one["version"], one["files"], one["rows"]) for one in listed] == [
-        ("2026-11-20", 1, 1, 300), ("2026-11-21", 1, 1, 300)
+        ("2026-11-20", 2, 2, 350), ("2026-11-21", 1, 1, 300)
     ]  # fmt: skip
     console = Console(record=True, width=200)
     run_view.show(run, console)
     states_view.show(location, console)
     text = console.export_text()
-    assert "window: 2 parts; files: 1 reused, 1 added, 0 replaced, 0 removed; 300 rows read, 300 rows in kept" in text
+    assert "window: 2 parts; files: 1 reused, 2 added, 0 replaced, 0 removed; 350 rows read, 300 rows in kept" in text
+    assert "parts: 1 added to, 1 new" in text
+    assert "late by 1 part: 2026-11-20, added to, 50 rows" in text
+    assert "late.parquet was added" in text
     assert "2026-11-21            1   1      1             300" in text
     pruned = list(states_view.prune(location, run.job().spec, dt.datetime.now(tz=dt.UTC), dry_run=True))
     assert pruned[-1].startswith("dry run: 0 files of 0 bytes")

@@ -315,6 +315,99 @@ def test_order_may_matter_only_where_it_is_declared() -> None:
         check_aggregate(replace(DIGITS, ordered=False), VALUES)
 
 
+class Text(Accumulator):
+    """All digits in their order: states of consecutive rows can be concatenated."""
+
+    text = ""
+
+    def update(self, values: pa.Array) -> None:
+        self.text += "".join(map(str, values.to_pylist()))
+
+    def merge(self, state: str) -> None:
+        self.text += state
+
+    def state(self) -> str | None:
+        return self.text
+
+    def evaluate(self) -> str | None:
+        return self.text
+
+
+class Backwards(Text):
+    def merge(self, state: str) -> None:
+        self.text = state + self.text
+
+
+class WithoutSeam(Text):
+    """Leaves out digits that repeat the one before, but not where two states meet."""
+
+    def update(self, values: pa.Array) -> None:
+        for value in values.to_pylist():
+            self.text += "" if self.text.endswith(str(value)) else str(value)
+
+
+class NullAsNothing(Text):
+    """The last digit; its state does not tell a null from no row."""
+
+    last: int | None = None
+
+    def update(self, values: pa.Array) -> None:
+        self.last = values.to_pylist()[-1]
+
+    def merge(self, state: str) -> None:
+        self.last = int(state)
+
+    def state(self) -> str | None:
+        return None if self.last is None else str(self.last)
+
+    evaluate = state
+
+
+def concatenable(accumulator: type[Accumulator]) -> PythonAggregate:
+    kind = {"argument_type": pa.int64(), "state_type": pa.string(), "result_type": pa.string()}
+    return PythonAggregate.per_key(
+        name="text", mergeable=False, ordered=True, concatenable=True, create=lambda _: accumulator(), **kind
+    )
+
+
+CONCATENATED = "states of consecutive rows may be merged in their order, as it is declared concatenable"
+
+
+def test_states_of_consecutive_rows_may_be_concatenated() -> None:
+    check_aggregate(concatenable(Text), VALUES)
+
+
+@pytest.mark.parametrize("broken", [Backwards, WithoutSeam, NullAsNothing])
+def test_an_aggregate_that_is_wrongly_declared_concatenable_is_found(broken: type[Text]) -> None:
+    check_aggregate(replace(concatenable(broken), concatenable=False), VALUES)
+    with pytest.raises(AssertionError, match=f"^aggregate 'text' breaks the law that {CONCATENATED}"):
+        check_aggregate(concatenable(broken), VALUES)
+
+
+class FirstOfBatch(Totals):
+    """The last value of a key; of several states in one batch it takes the first."""
+
+    def update(self, values: pa.Array, groups: npt.NDArray[np.int64], groups_total: int) -> None:
+        self.reach(groups_total)
+        self.sums[groups] = values.fill_null(1).to_numpy(zero_copy_only=False)
+
+    def merge(self, states: pa.Array, groups: npt.NDArray[np.int64], groups_total: int) -> None:
+        self.reach(groups_total)
+        there = np.flatnonzero(states.fill_null(0).to_numpy(zero_copy_only=False))
+        self.update(states.take(pa.array(there[::-1])), groups[there[::-1]], groups_total)
+
+
+def test_states_of_a_group_may_come_in_one_batch() -> None:
+    last = replace(TOTAL, mergeable=False, ordered=True, concatenable=True, create=lambda _: FirstOfBatch())
+    with pytest.raises(AssertionError, match=rf"{CONCATENATED} \(here of \d+ stretches\), several of a group in one"):
+        check_aggregate(last, VALUES)
+
+
+def test_a_mergeable_aggregate_need_not_be_declared_concatenable() -> None:
+    with pytest.raises(AggregateError, match="expected mergeable=False, but got mergeable=True, which says more"):
+        replace(TOTAL, concatenable=True)
+
+
 def test_what_an_aggregate_raises_says_what_was_checked() -> None:
     with pytest.raises(ZeroDivisionError) as raised:
         check_aggregate(replace(TOTAL, create=lambda _: Raising()), VALUES)

@@ -211,6 +211,7 @@ def test_json_field_names_are_what_others_code_against() -> None:
         "state_rows",
         "unchanged_rows",
         "version",
+        "windows",
     ]
     assert sorted(json.loads(samples()["Decision"].to_json())) == [
         "candidates", "certificate", "engine", "next_plan", "observed", "policy", "queued_rows", "sentence", "stage",

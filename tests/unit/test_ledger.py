@@ -7,14 +7,18 @@ from hypothesis import strategies as st
 from skewless.documents.job import Job
 from skewless.documents.ledger import (
     LedgerLine,
+    PartLine,
+    WindowLine,
     balance,
     require_all_processed,
     require_kept,
     stage_problems,
 )
 from skewless.documents.stage_report import StageReport
+from skewless.documents.window import JobWindow, WindowPart, WindowSpan
 from skewless.errors import LedgerError
 from skewless.planner.plain_ring import first_plan
+from skewless.spec.spec import JobSpec
 from tests.unit import synthetic
 
 JOB = synthetic.job([100, 400], waves=(1, 4))
@@ -130,6 +134,33 @@ def test_a_stage_commits_only_as_many_backlog_rows_as_are_on_disk(by: int) -> No
         LedgerError, match=f"{10 + by} backlog rows are on disk of the 10 counted; nothing was committed"
     ):
         require_kept(JOB, GOOD[1], 30, 10 + by)
+
+
+def test_each_window_has_the_rows_of_its_parts_or_is_named() -> None:
+    units, days = len(JOB.units), ("2026-11-19", "2026-11-20")
+    parts = [
+        WindowPart(name=days[0], place=0, base=1, base_rows=70, before_rows=70),
+        WindowPart(name=days[1], place=1, units=(0, units), ranks=tuple(range(units))),
+    ]
+    windows = (WindowSpan(length=1, first=1), WindowSpan(length=2))
+    window = JobWindow(store="/states", fingerprint="f", shapes={}, parts=tuple(parts), windows=windows)
+    given = JOB.spec.model_dump() | {"windows": (1, 2), "input": {"path": "/in/{date}"}}
+    job = Job.model_validate({**dict(JOB), "spec": JobSpec.model_validate(given), "window": window})
+    of_parts = (
+        PartLine(part=days[0], unchanged_rows=70, new_rows=0, taken_out_rows=0),
+        PartLine(part=days[1], unchanged_rows=0, new_rows=500, taken_out_rows=0),
+    )
+    lines = [
+        WindowLine(name=name, keys=3, rows=rows, of_parts_rows=rows) for name, rows in (("1", 500), ("2", 570))
+    ]  # fmt: skip
+    assert balance(job, GOOD, 570, of_parts, lines).balanced
+    assert balance(job, GOOD, 570, of_parts, lines[1:]).problems == (
+        "there are lines of the windows 2 instead of 1, 2",
+    )
+    wrong = [lines[0].model_copy(update={"rows": 499}), lines[1]]
+    assert balance(job, GOOD, 570, of_parts, wrong).problems == (
+        "window 1 has 499 rows of the 500 in the states of its parts",
+    )
 
 
 def test_a_wave_that_is_left_out_is_named() -> None:

@@ -12,12 +12,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from skewless.aggregates import GroupsAccumulator, NoOptions, RegisteredAggregates
 from skewless.aggregates.shipped import item_counts
-from skewless.errors import AggregateError
 from skewless.testing import check_aggregate
 
 SHIPPED = RegisteredAggregates()
@@ -241,10 +240,23 @@ def test_sessions_of_the_farthest_whole_numbers_do_not_overflow() -> None:
     assert [one["rows"] for one in result] == [1, 2]
 
 
-def test_sessions_do_not_merge() -> None:
-    made = fed("sessions", [(0, 1.0)], pa.float64(), "double", gap=1.0)
-    with pytest.raises(AggregateError, match="expected a key that has seen nothing, but got one that has sessions"):
-        made.merge(made.state(), np.zeros(1, np.int64), 1)
+@example(parts=[[(0, 1.0), (0, 2.0)], [(0, 3.0), (0, 4.0)], [], [(0, 5.0), (0, 9.0)]], at_once=True)
+@given(parts=st.lists(st.lists(st.tuples(st.integers(0, 2), PLACES), max_size=30), max_size=6), at_once=st.booleans())
+def test_sessions_of_parts_in_order_are_those_of_all_rows(parts: list[Rows], at_once: bool) -> None:
+    """Also over a part without rows of the key, from infinity to infinity, and where a part's clock goes back."""
+    rows = [row for part in parts for row in part]
+    total = 1 + max((group for group, _ in rows), default=0)
+    states = [fed("sessions", [*part, (total - 1, None)], pa.float64(), "double", gap=1.5).state() for part in parts]
+    made = SHIPPED["sessions"].accumulator(SHIPPED["sessions"].options.model_validate({"gap": 1.5}), ["double"])
+    if at_once and states:
+        made.merge(pa.concat_arrays(states), np.tile(np.arange(total), len(states)), total)
+    else:
+        for state in states:
+            made.merge(state, np.arange(total), total)
+    groups = by_group(rows)
+    for group, result in enumerate(made.evaluate().to_pylist()):
+        told = [(one["start"], one["end"], one["rows"]) for one in result]
+        assert told == plain_sessions(groups.get(group, []), 1.5)
 
 
 @given(rows=st.lists(st.tuples(st.integers(0, 3), st.none() | st.floats(allow_nan=False)), max_size=80))
@@ -277,8 +289,10 @@ def test_latest_is_the_last_row(rows: Rows, ignore_nulls: bool, batch_rows: int)
 
 def test_a_null_state_leaves_the_latest_value_and_any_other_one_comes_after_it() -> None:
     made = fed("latest", [(0, "a"), (1, "b"), (2, "c")], pa.string(), "string")
-    made.merge(pa.array([None, "z", None]), np.arange(3), 3)
-    assert made.evaluate().to_pylist() == ["a", "z", "c"]
+    states = pa.array([None, {"value": "z"}, {"value": None}], made.types.state)
+    made.merge(states, np.arange(3), 3)
+    assert made.evaluate().to_pylist() == ["a", "z", None]
+    assert made.state().to_pylist() == [{"value": "a"}, {"value": "z"}, {"value": None}]
 
 
 def test_sessions_of_a_state_go_on_with_all_of_their_rows() -> None:

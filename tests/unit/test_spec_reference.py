@@ -69,7 +69,7 @@ def test_the_committed_file_is_what_the_models_say(file: str, text: str) -> None
 def test_all_models_of_a_spec_are_told_of() -> None:
     assert {model["title"] for path, model in SECTIONS.items() if path} == set(SCHEMA["$defs"])
     assert " ".join(SECTIONS).split() == [
-        *("schedule", "input", "map", "states", "aggregates.NAME", "routing", "spark", "sharing"),
+        *("schedule", "input", "map", "states", "verify", "aggregates.NAME", "routing", "spark", "sharing"),
         *("quality", "quality.expectations[]", "output"),
     ]
 
@@ -155,7 +155,18 @@ def test_what_is_wrong_in_a_spec_is_wrong_in_the_editor(changed: dict[str, Any])
 
 
 #: The fields that only a job with a window has.
-_WINDOWED = {"window", "states", "states.keep", "states.path", "late", "missing", "input.parts"}
+_WINDOWED = {
+    "window",
+    "windows",
+    "states",
+    "states.keep",
+    "states.path",
+    "late",
+    "missing",
+    "verify",
+    "verify.keys",
+    "input.parts",
+}
 
 
 def _with_example(path: str, example: Any) -> dict[str, Any]:
@@ -163,7 +174,7 @@ def _with_example(path: str, example: Any) -> dict[str, Any]:
     *parents, name = path.split(".")
     written: dict[str, Any] = json.loads(json.dumps(MINIMAL))
     if path in _WINDOWED:
-        written |= {"window": 28, "input": {"path": "rows/{date}"}}
+        written |= {"input": {"path": "rows/{date}"}} | ({} if path == "windows" else {"window": 28})
     target: Any = written
     for parent in parents:
         listed = parent.endswith("[]")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import fnmatch
 import itertools
 import os
 from collections.abc import Sequence
@@ -18,15 +19,17 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from skewless.documents.commit import CommittedFile
 from skewless.documents.job import STATE_FORM, Unit
-from skewless.documents.window import JobWindow, PartVersion, SeenFile
-from skewless.errors import SpecError
-from skewless.spec.part import Part, parts_until
+from skewless.documents.window import JobWindow, PartVersion, SeenFile, WindowPart
+from skewless.errors import DocumentError, SpecError
+from skewless.run.directory import RunDirectory
+from skewless.spec.part import DatedPath, Part, parts_between, parts_until, resolve_path
 from skewless.spec.reading import parse_spec
 from skewless.standing.changes import RANK_END, FoundFile, rank_runs, ranks_between
 from skewless.standing.fingerprint import Fingerprint, fingerprint_of
-from skewless.standing.parts import next_version, plan_part
+from skewless.standing.parts import keep_part, next_version, plan_part
+from skewless.standing.pins import pin
 from skewless.standing.retention import StatesLimits, doomed_states, held_parts, remove_states
-from skewless.standing.store import StatesStore, open_states, why_anew
+from skewless.standing.store import Numbered, StatesStore, open_states, why_anew
 
 DAYS = [dt.date(2026, 11, 1) + dt.timedelta(days=day) for day in range(4)]
 NAMES = ["a", "b", "c", "d"]
@@ -36,6 +39,8 @@ _contents = itertools.count()
 #: A row, so that no two are alike: its content and its position there.
 Row = tuple[int, int]
 Lake = dict[dt.date, dict[str, int]]
+#: The fingerprint of the spec with an aggregate that sees rows in order.
+ORDERED = "1"
 
 
 def rows_of(content: int) -> list[Row]:
@@ -99,21 +104,27 @@ class Nights(RuleBasedStateMachine):
     def change_spec(self, spec: int) -> None:
         self.spec = spec
 
-    @rule(last=st.sampled_from(DAYS), length=st.sampled_from([1, 4]))
-    def night(self, last: dt.date, length: int) -> None:
+    @rule(last=st.sampled_from(DAYS), length=st.sampled_from([1, 4]), ignore=st.booleans())
+    def night(self, last: dt.date, length: int, ignore: bool) -> None:
         """A run from its beginning to its end."""
-        self.begin(last, length)
+        self.begin(last, length, ignore)
         self.finish(len(self.pending) - 1)
 
-    @rule(last=st.sampled_from(DAYS), length=st.sampled_from([1, 3, 4]))
-    def begin(self, last: dt.date, length: int) -> None:
-        """A run of some day lists its input: the newest one, an old one, or one that ran before."""
+    @rule(last=st.sampled_from(DAYS), length=st.sampled_from([1, 3, 4]), ignore=st.booleans())
+    def begin(self, last: dt.date, length: int, ignore: bool) -> None:
+        """A run of some day lists its input: the newest one, an old one, or one that ran before.
+
+        If it ignores late data, it pins older parts as the kept states have them.
+        """
         store = StatesStore(f"{self.root}/{self.spec}")
         pinned = {day: dict(files) for day, files in self.lake.items()}
         parts, units = [], list[Unit]()
         for part in parts_until(Part(last), length, "UTC"):
             files = pinned.get(part.date, {})
-            if not files:
+            known, faults = store.newest(part.name)
+            assert not faults
+            kept = known if ignore and part.date != last else None
+            if not files and kept is None:
                 continue
             found = [FoundFile(f"{part.name}/{name}", len(rows_of(one)), str(one)) for name, one in files.items()]
 
@@ -123,13 +134,32 @@ class Nights(RuleBasedStateMachine):
             def difference(seen: SeenFile, now: FoundFile) -> str:
                 return "" if seen.version == now.version else "other content"
 
-            known, faults = store.newest(part.name)
-            assert not faults
-            planned, of_part = plan_part(part, found, known, cut, difference, len(units))
+            in_order = str(self.spec) == ORDERED
+            if kept is not None:
+                planned, of_part = keep_part(part, found, kept, difference, cut), tuple[Unit, ...]()
+                planned = planned.model_copy(update={"units": (len(units), len(units))})
+                before = {one.path.rpartition("/")[2]: int(one.version) for one in kept.version.files}
+                changed = {name for name in {*files, *before} if files.get(name) != before.get(name)}
+                assert planned.ignored_files == len(changed)
+                assert planned.ignored_rows == sum(len(rows_of(files[name])) for name in changed if name in files)
+                pinned[part.date] = before
+            else:
+                planned, of_part = plan_part(part, found, known, cut, difference, len(units), in_order=in_order)
             parts.append(planned)
             units += of_part
         window = JobWindow(store=str(store), fingerprint=str(self.spec), shapes={}, parts=tuple(parts))
-        self.pending.append(Pending(f"run{next(self._runs)}", pinned, window, tuple(units), store))
+        name = f"{self.root}/runs/{next(self._runs)}"
+        store.begin(Fingerprint(shapes={"spec": str(self.spec)}))
+        assert pin(window, RunDirectory(name))
+        RunDirectory(name).fs.pipe_file(f"{RunDirectory(name).root}/job.json", b"{}")
+        self.pending.append(Pending(name, pinned, window, tuple(units), store))
+
+    @rule(parts=st.integers(1, 4), fresh=st.booleans())
+    def prune(self, parts: int, fresh: bool) -> None:
+        """What no run under way needs is removed, at once or where it is a week old: then nothing is."""
+        limits = StatesLimits(parts=parts, grace=dt.timedelta(days=7 if fresh else -1))
+        now = dt.datetime.now(tz=dt.UTC)
+        remove_states(self.root, doomed_states(self.root, now, limits), now, limits)
 
     @precondition(lambda self: self.pending)
     @rule(at=st.integers(0, 99), versions=st.integers(0, 3), written=st.booleans())
@@ -143,7 +173,13 @@ class Nights(RuleBasedStateMachine):
         """A merge goes to its end: its result is that of one run over all rows as they were pinned."""
         run = self.pending.pop(at % len(self.pending))
         versions = self._merge(run, None)
-        held = sorted(one for version in versions for file in version.states for one in self.files[file.path])
+        for version in versions:
+            for file in version.states:
+                assert run.store.exists(file.path), "a prune has removed what a run under way needed"
+        RunDirectory(run.name).fs.pipe_file(f"{RunDirectory(run.name).root}/result/COMMIT.json", b"{}")
+        held = [one for version in versions for file in version.states for one in self.files[file.path]]
+        if run.window.fingerprint != ORDERED:
+            held.sort()
         assert [row for _, _, row in held] == self._plain(run)
         assert sum(version.rows for version in versions) == len(held)
         assert len(held) == run.window.unchanged_rows + sum(unit.rows for unit in run.units)
@@ -200,6 +236,60 @@ def test_the_result_is_that_of_all_rows_whatever_was_kept(sequences: int) -> Non
     )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("path", "unit"),
+    [
+        ("/lake/date={date}", "day"),
+        ("/lake/{date:%Y/%m/%d}/*.parquet", "day"),
+        ("lake/x-{date:%y%j}-?[ab].csv", "day"),
+        ("s3://lake/100%%/{date:%G-W%V}/{date:%u}", "day"),
+        ("/lake/{date}/{hour}", "hour"),
+        ("/lake/{date:%Y}/{date:%m-%d}/h{hour:%H}z", "hour"),
+    ],
+)
+def test_a_path_tells_of_which_part_it_is(path: str, unit: str) -> None:
+    dated = DatedPath(path, "spec")
+    last = Part(dt.date(2026, 10, 25), "02b" if unit == "hour" else None)  # an hour that comes twice
+    for part in parts_between(Part(dt.date(2026, 10, 24), last.hour and "23"), last, "Europe/Zurich"):
+        found = resolve_path(path, part, "spec").replace("?[ab]", "xb")
+        found = "/".join(found.split("/")[: dated.pattern.count("/") + 1])
+        assert dated.part_at(found, "Europe/Zurich") == part
+        assert fnmatch.fnmatch(found, dated.pattern)
+    assert "**" not in dated.pattern
+
+
+def test_a_path_that_is_no_part_is_of_none() -> None:
+    dated = DatedPath("/lake/{date}/{date:%Y}-{hour}", "spec")
+    for other in ("2026-02-30/2026-00", "2026-02-03/2025-00", "2026-3-04/2026-00", "2026-02-03/2026-02b", "x/y", ""):
+        assert dated.part_at(f"/lake/{other}", "Europe/Zurich") is None
+    for path in ("/lake/{date:%Y-%m}/**/{date:%d}", "/lake/{date:%G%m%d}"):
+        with pytest.raises(SpecError, match="with window: all, but got"):
+            DatedPath(path, "spec")
+
+
+def test_late_changes_that_are_left_out_are_counted_and_change_nothing(tmp_path: Path) -> None:
+    store = _store_with(tmp_path, 1, dt.timedelta(0))
+    files = tuple(SeenFile(path=name, size_bytes=1, version=name, ranks=(at,)) for at, name in enumerate("abc"))
+    known = store.newest("2026-11-01")[0]
+    assert known is not None
+    known = known._replace(version=known.version.model_copy(update={"files": files, "rows": 30}))
+    found = [FoundFile("a", 1, "a"), FoundFile("b", 1, "other"), FoundFile("d", 1, "d")]
+
+    def difference(seen: SeenFile, now: FoundFile) -> str:
+        return "" if seen.version == now.version else "other content"
+
+    def cut(paths: Sequence[str]) -> list[Unit]:
+        return [Unit(path=path, rows=7, size_bytes=1, counted=path != "z") for path in paths]
+
+    part = keep_part(Part(DAYS[0]), found, known, difference, cut)
+    assert (part.files, part.base_states, part.base_rows) == (files, known.version.states, 30)
+    assert (part.reused, part.added, part.replaced, part.removed) == (3, 0, 0, 0)
+    assert (part.ignored_files, part.ignored_rows) == (3, 14)
+    assert not part.changed
+    assert keep_part(Part(DAYS[0]), found, known, difference, lambda _: []).ignored_rows is None
+    assert keep_part(Part(DAYS[0]), [*found, FoundFile("z", 1, "z")], known, difference, cut).ignored_rows is None
+
+
 def test_a_late_file_is_placed_between_its_neighbours_until_there_is_no_room() -> None:
     known = [SeenFile(path="a", size_bytes=1, ranks=(256,)), SeenFile(path="z", size_bytes=1, ranks=(512,))]
     late = 0
@@ -248,11 +338,34 @@ SPEC: dict[str, Any] = {
             {"input": {"path": "/lake/{hour}"}, "schedule": {"hour": "previous"}},
             "but got '/lake/{hour}', which is the same for 2024-01-01, hour 00 and for 2024-01-02, hour 00",
         ),
-        ({"states": {"keep": 7}}, "expected states.keep of at least the window, 28, but got 7"),
+        ({"states": {"keep": 7}}, "expected states.keep of at least the longest window, 28, but got 7"),
         ({"window": None, "late": "fail"}, "expected late only with a window, but got no window"),
-        ({"input": {"table": "lake.visits"}}, "expected input.path with a window"),
-        ({"state": "forward"}, "expected state: merge with a window, but got state: forward"),
+        ({"input": {"table": "lake.visits"}}, "expected input.path where states are kept"),
+        ({"state": "forward"}, "expected state: merge where states are kept, but got state: forward"),
         ({"output": {"path": "marts/{date}"}}, "expected states.path, as output.path differs from part to part"),
+        ({"windows": [1, 28]}, "expected either window or windows, but got both"),
+        ({"window": 0}, "field window: expected a number of parts, 1 to 1,000, or all, but got 0"),
+        ({"window": "every"}, "expected a number of parts, 1 to 1,000, or all, but got 'every'"),
+        ({"window": None, "windows": [7, 1]}, "expected windows in ascending order, each once, but got [7, 1]"),
+        ({"window": None, "windows": [7, 7]}, "expected windows in ascending order, each once, but got [7, 7]"),
+        ({"window": None, "windows": ["all"]}, "field windows.0: expected an integer, but got 'all'"),
+        (
+            {"window": None, "windows": [1, 7], "key": "Window"},
+            "got 'Window' twice: as the column that tells windows apart and as a key column",
+        ),
+        (
+            {"window": "all", "states": {"keep": 60}},
+            "expected no states.keep with window: all, which needs the states of all parts, but got 60",
+        ),
+        (
+            {"window": None, "states": {}, "input": {"path": "/lake/visits"}},
+            "the partition column in input.parts: states are kept of parts, but got the path '/lake/visits'",
+        ),
+        (
+            {"window": None, "input": {"path": "/lake/visits", "parts": "date"}},
+            "expected input.parts only with a window or with states, but got neither",
+        ),
+        ({"window": None, "states": {}, "late": "ignore"}, "expected late only with a window, but got no window"),
     ],
     ids=[
         "no parts",
@@ -265,12 +378,56 @@ SPEC: dict[str, Any] = {
         "table",
         "order",
         "output",
+        "both",
+        "none",
+        "word",
+        "descending",
+        "twice",
+        "list with all",
+        "column",
+        "keep of all",
+        "states without parts",
+        "parts for nothing",
+        "late without a window",
     ],
 )
 def test_a_window_that_cannot_be_is_one_sentence(changed: dict[str, Any], sentence: str) -> None:
     with pytest.raises(SpecError) as refused:
         parse_spec(yaml.safe_dump({**SPEC, **changed}))
     assert sentence in str(refused.value)
+
+
+def test_the_lengths_of_windows_are_said_in_one_place() -> None:
+    cases: list[tuple[dict[str, Any], tuple[int | None, ...], int | None]] = [
+        ({"window": 28}, (28,), 35),
+        ({"window": "all"}, (None,), None),
+        ({"windows": [1, 7]}, (1, 7), 14),
+        ({"states": {"keep": 3}}, (1,), 3),
+        ({}, (), 0),
+    ]
+    for given, lengths, kept in cases:
+        spec = parse_spec(yaml.safe_dump({**SPEC, "window": None, **given}))
+        assert (spec.lengths, spec.kept_parts) == (lengths, kept)
+        assert spec.result_key == (("page", "window") if "windows" in given else ("page",))
+
+
+@pytest.mark.parametrize("come", [["b"], ["b", "c"], ["a", "b"]], ids=["nothing", "a file behind", "a file before"])
+def test_a_part_whose_rows_must_be_seen_in_order_is_made_anew_when_a_file_comes(come: list[str]) -> None:
+    seen = SeenFile(path="b", size_bytes=1, ranks=(256,))
+    known = Numbered(4, PartVersion(part="2026-11-01", fingerprint="f", run="r", files=(seen,), rows=9, states=()))
+    found = [FoundFile(name, 1, "") for name in come]
+
+    def cut(paths: Sequence[str]) -> list[Unit]:
+        return [Unit(path=path, rows=1, size_bytes=1) for path in paths]
+
+    planned, units = plan_part(Part(DAYS[0]), found, known, cut, lambda *_: "", in_order=True)
+    anew = len(come) > 1
+    assert [unit.path for unit in units] == (come if anew else [])
+    assert (planned.base, planned.base_rows, planned.before_rows) == ((None, 0, 9) if anew else (4, 9, 9))
+    assert planned.reasons == tuple(f"{one} was added, and rows must be seen in order" for one in come if one != "b")
+    if anew:
+        unordered, units = plan_part(Part(DAYS[0]), found, known, cut, lambda *_: "")
+        assert (unordered.base, len(units)) == (4, 1)
 
 
 def test_a_changed_fingerprint_says_what_changed(tmp_path: Path) -> None:
@@ -341,8 +498,8 @@ def test_a_prune_leaves_what_a_window_or_a_run_may_need(tmp_path: Path) -> None:
         "states/attempts/0-2/.x.parquet.crc",
         "states/attempts/0-2/x.parquet",
     ]
-    remove_states(str(tmp_path), doomed)
-    remove_states(str(tmp_path), doomed)
+    remove_states(str(tmp_path), doomed, NOW, limits)
+    remove_states(str(tmp_path), doomed, NOW, limits)
     assert [(one.part, one.newest, one.versions) for one in held_parts(str(tmp_path))] == [
         ("2026-11-02", 2, 1), ("2026-11-03", 2, 1)
     ]  # fmt: skip
@@ -353,10 +510,23 @@ def test_a_prune_leaves_what_a_window_or_a_run_may_need(tmp_path: Path) -> None:
         assert not faults
 
 
+def test_a_prune_of_a_window_of_all_parts_removes_only_what_was_followed(tmp_path: Path) -> None:
+    store = _store_with(tmp_path, 3, dt.timedelta(days=99))
+    doomed = doomed_states(str(tmp_path), NOW, StatesLimits(parts=None))
+    assert sorted(one.path.removeprefix(f"{store.root}/") for one in doomed) == [
+        "parts/2026-11-01/versions/0001.json",
+        "parts/2026-11-02/versions/0001.json",
+        "parts/2026-11-03/versions/0001.json",
+        "states/attempts/0-1/.x.parquet.crc",
+        "states/attempts/0-1/x.parquet",
+    ]
+
+
 def test_states_of_another_fingerprint_go_when_nothing_was_added_to_them_for_a_month(tmp_path: Path) -> None:
     old = _store_with(tmp_path, 2, dt.timedelta(days=40), {"the key": "a"})
     new = _store_with(tmp_path, 2, dt.timedelta(days=20), {"the key": "b"})
-    remove_states(str(tmp_path), doomed_states(str(tmp_path), NOW, StatesLimits(parts=9)))
+    limits = StatesLimits(parts=9)
+    remove_states(str(tmp_path), doomed_states(str(tmp_path), NOW, limits), NOW, limits)
     assert old.parts() == ["2026-11-01", "2026-11-02"]
     assert [old.numbers(part) for part in old.parts()] == [[], []]
     assert [new.numbers(part) for part in new.parts()] == [[2], [2]]
@@ -383,3 +553,73 @@ def test_a_version_stays_while_a_run_may_have_pinned_it(tmp_path: Path) -> None:
     assert [one.path.removeprefix(f"{store.root}/") for one in doomed if "versions" in one.path] == [
         "parts/2026-11-01/versions/0001.json"
     ]
+
+
+def _of_versions(store: StatesStore) -> JobWindow:
+    """A window that takes all states of the newest version of each part."""
+    parts = []
+    for at, name in enumerate(store.parts()):
+        newest, _ = store.newest(name)
+        assert newest is not None
+        version = newest.version
+        based = WindowPart(
+            name=name, place=at, files=version.files, base=newest.number, base_rows=version.rows,
+            base_states=version.states,
+        )  # fmt: skip
+        parts.append(based)
+    return JobWindow(store=str(store), fingerprint="", shapes={}, parts=tuple(parts))
+
+
+def _begun(folder: Path, name: str) -> Path:
+    """A run that is prepared."""
+    run = folder / "runs" / name
+    run.mkdir(parents=True)
+    (run / "job.json").write_text("{}")
+    return run
+
+
+def test_a_prune_leaves_the_files_that_a_run_under_way_needs_however_old_they_are(tmp_path: Path) -> None:
+    store = _store_with(tmp_path / "states", 3, dt.timedelta(days=99))
+    location, run, limits = str(tmp_path / "states"), _begun(tmp_path, "backfill"), StatesLimits(parts=1)
+    assert pin(_of_versions(store), RunDirectory(str(run)))
+    needed = {file.path for part in _of_versions(store).parts for file in part.base_states}
+    for _ in range(2):  # also when the versions are gone, and nothing but the pin names the files
+        remove_states(location, doomed_states(location, NOW, limits), NOW, limits)
+        assert store.parts() == ["2026-11-01", "2026-11-02", "2026-11-03"]
+        assert [store.numbers(part) for part in store.parts()] == [[], [], [2]]
+        assert needed <= _state_files(store)
+    (run / "result").mkdir()
+    (run / "result" / "COMMIT.json").write_text("{}")
+    remove_states(location, doomed_states(location, NOW, limits), NOW, limits)
+    assert _state_files(store) == {"states/attempts/2-1/x.parquet", "states/attempts/2-2/x.parquet"}
+
+
+def test_a_prune_and_a_run_that_begins_beside_it_find_each_other(tmp_path: Path) -> None:
+    store, limits = _store_with(tmp_path / "states", 3, dt.timedelta(days=99)), StatesLimits(parts=1)
+    location = str(tmp_path / "states")
+    first, second = _begun(tmp_path, "first"), _begun(tmp_path, "second")
+    window, doomed = _of_versions(store), doomed_states(location, NOW, limits)
+    assert pin(window, RunDirectory(str(first)))  # after the prune has looked
+    versions = [one for one in doomed if "/versions/" in one.path]
+    remove_states(location, versions, NOW, limits)
+    assert not pin(window, RunDirectory(str(second))), "the versions are gone: it has to choose anew"
+    remove_states(location, doomed, NOW, limits)
+    assert {file.path for part in window.parts for file in part.base_states} <= _state_files(store)
+
+
+def _state_files(store: StatesStore) -> set[str]:
+    found = Path(str(store)).glob("states/attempts/*/x.parquet")
+    return {str(path.relative_to(str(store))) for path in found}
+
+
+def test_nothing_is_removed_that_a_damaged_pin_may_have_named(tmp_path: Path) -> None:
+    store = _store_with(tmp_path, 1, dt.timedelta(days=99))
+    assert any("states/" in one.path for one in doomed_states(str(tmp_path), NOW, StatesLimits(parts=1)))
+    assert pin(_of_versions(store), RunDirectory(str(_begun(tmp_path, "run"))))
+    (damaged,) = Path(store.path("pins")).iterdir()
+    damaged.write_bytes(damaged.read_bytes()[:-9])
+    limits = StatesLimits(parts=1)
+    doomed = doomed_states(str(tmp_path), NOW, limits)
+    assert [one.path.rpartition("/")[2] for one in doomed] == ["0001.json"]
+    with pytest.raises(DocumentError):
+        remove_states(str(tmp_path), doomed, NOW, limits)

@@ -10,9 +10,8 @@ from __future__ import annotations
 import datetime as dt
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -58,12 +57,12 @@ class Skewless:
         """See ``Peer``."""
         run = RunDirectory(str(place.scratch / "run"))
         figures: dict[str, float] = {}
-        _timed(figures, "prepare_seconds", lambda: prepare(run, self.spec(cell, place), DATE, str(place.scratch)))
-        _timed(figures, "stages_seconds", lambda: run_stages(spark, run, Unwatched()))
-        _timed(figures, "merge_seconds", lambda: merge_states(spark, run))
+        timed(figures, "prepare_seconds", lambda: prepare(run, self.spec(cell, place), DATE, str(place.scratch)))
+        timed(figures, "stages_seconds", lambda: run_stages(spark, run, Unwatched()))
+        timed(figures, "merge_seconds", lambda: merge_states(spark, run))
         figures["wall_seconds"] = sum(figures[f"{step}_seconds"] for step in ("prepare", "stages", "merge"))
-        _timed(figures, "validate_seconds", lambda: require_passed(run, validate(spark, run)))
-        _timed(figures, "publish_seconds", lambda: publish_now(run))
+        timed(figures, "validate_seconds", lambda: require_passed(run, validate(spark, run)))
+        timed(figures, "publish_seconds", lambda: publish_now(run))
         figures |= _counted(run)
         if not run.job().splittable:
             figures["owners_of_a_key"] = _owners_of_a_key(run)
@@ -96,7 +95,8 @@ class Unwatched:
         """See ``Watcher``."""
 
 
-def _timed(figures: dict[str, float], name: str, step: Any) -> None:
+def timed(figures: dict[str, float], name: str, step: Callable[[], object]) -> None:
+    """Do something, and note how many seconds it took."""
     started = time.perf_counter()
     step()
     figures[name] = time.perf_counter() - started

@@ -160,6 +160,11 @@ def serves_instead(definition: Aggregate) -> str | None:
     return definition.instead or None if isinstance(definition, PythonAggregate) else None
 
 
+def concatenable(definition: Aggregate) -> bool:
+    """Whether states of consecutive rows of a key can be merged in the order of the rows."""
+    return definition.mergeable or (isinstance(definition, PythonAggregate) and definition.concatenable)
+
+
 def _invertible(definition: Aggregate, spark_types: Sequence[str]) -> bool:
     if isinstance(definition, NativeAggregate):
         return definition.invertible(spark_types)

@@ -63,7 +63,7 @@ def freeze(spec: JobSpec, date: dt.date, root: str, where: str, *, hour: str | N
     """
     part = Part(date, hour)
     spark = _session(spec)
-    of_parts = WindowInput.found(spec, part, root, where) if spec.window else None
+    of_parts = WindowInput.found(spec, part, root, where) if spec.lengths else None
     input_path, listing = (of_parts.path, of_parts.sample) if of_parts else _listed(spark, spec, part, root, where)
     at = f"{where}, input {input_path}"
     found: dict[str, str] = listing.types

@@ -16,6 +16,7 @@ from skewless.run.directory import RunDirectory
 from skewless.run.publication import draw_turn, turns_folder, with_turn
 from skewless.spec.part import Part
 from skewless.spec.spec import JobSpec
+from skewless.standing.pins import pin
 from skewless_leases import Turns, open_store
 from skewless_spark.prepare import earlier_runs
 from skewless_spark.prepare.freezing import check_spec, freeze
@@ -52,6 +53,8 @@ def prepare(
         # Before the input is listed: see ``draw_turn``.
         turn = draw_turn(output_path, turns, allow_gap=spec.output.allow_gap)
         job = with_turn(freeze(spec, date, root, where, hour=hour), turn, turns)
+        while job.window is not None and not pin(job.window, run):  # a prune came in between
+            job = with_turn(freeze(spec, date, root, where, hour=hour), turn, turns)
         # Two processes that prepare one run may find different earlier runs: the first to write decides.
         run.begin(job.model_copy(update={"warm_from": earlier_runs.last_two(run, spec)}))
     job = _same(run, spec, part, root)

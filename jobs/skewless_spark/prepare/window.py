@@ -18,21 +18,21 @@ import pyspark
 
 from skewless.aggregates.registered import ENTRY_POINT_GROUP
 from skewless.documents.job import Unit
-from skewless.documents.window import MOST_REASONS, JobWindow, SeenFile, WindowPart
+from skewless.documents.window import MOST_REASONS, JobWindow, SeenFile, WindowPart, WindowSpan
 from skewless.errors import InputError, SpecError
 from skewless.mapping import GROUP as MAPPERS
 from skewless.run.file_checksum import content_checksum
 from skewless.run.publication import beside
 from skewless.run.written_path import as_written
-from skewless.spec.part import Part, parts_until
+from skewless.spec.part import DatedPath, Part, part_place, parts_between, parts_until
 from skewless.spec.spec import JobSpec
 from skewless.standing.changes import FoundFile
 from skewless.standing.fingerprint import fingerprint_of
-from skewless.standing.parts import plan_part
+from skewless.standing.parts import keep_part, plan_part
 from skewless.standing.store import Numbered, StatesStore, open_states, why_anew
 from skewless_spark.aggregates import REGISTRY
 from skewless_spark.aggregates import native as native_aggregates
-from skewless_spark.aggregates.binding import serves_instead
+from skewless_spark.aggregates.binding import concatenable, serves_instead
 from skewless_spark.aggregates.definition import NativeAggregate
 from skewless_spark.prepare.locations import input_location, resolved
 from skewless_spark.sources import Listing, list_input, partition_columns
@@ -42,29 +42,24 @@ from skewless_spark.sources.in_threads import in_threads
 
 
 def check_window(spec: JobSpec, where: str) -> None:
-    """Refuse aggregates whose states cannot be merged over parts.
+    """Refuse aggregates whose states cannot be merged over parts, not even in their order.
 
     Raises:
-        SpecError: names one, and one that could serve.
+        SpecError: names one, and one that could serve, or what to define.
     """
-    if spec.window is None:
+    if not spec.lengths:
         return
     for name, call in spec.aggregates.items():
         definition, at = REGISTRY[call.function], f"{where}, aggregate {name!r}"
-        if not definition.mergeable:
+        if not concatenable(definition):
             serves = serves_instead(definition)
-            hint = f"{serves} could serve" if serves else "leave out the window: no state goes on from part to part yet"
+            define = "let its merge take the state of the rows that come next, and declare concatenable=True"
+            hint = f"{serves} could serve" if serves else f"{define} (docs/write_an_aggregate.md)"
             raise SpecError(at, "an aggregate whose states can be merged, with a window", repr(call.function), hint)
-        if definition.ordered:
-            raise SpecError(
-                at, "an aggregate that needs no order, with a window",
-                f"{call.function!r}, which sees its rows in order",
-                "leave out the window: no state goes on from part to part yet",
-            )  # fmt: skip
 
 
 @dataclass(frozen=True)
-class _PartFiles:
+class PartFiles:
     """The files of a part now.
 
     Attributes:
@@ -77,6 +72,20 @@ class _PartFiles:
     location: str
     inner: dict[str, str]
 
+    def found(self) -> list[FoundFile]:
+        """The files with their identities."""
+        fs, _ = open_input(self.location)
+        identities = in_threads(lambda file: listed_identity(fs, file), self.inner.values())
+        return [
+            FoundFile(path, identity.size_bytes, identity.version)
+            for path, identity in zip(self.inner, identities, strict=True)
+        ]
+
+    def difference(self, seen: SeenFile, now: FoundFile) -> str:
+        """What tells a file from the one that states were made of; empty if it is the same."""
+        fs, _ = open_input(self.location)
+        return _difference(seen, now, lambda: content_checksum(fs, self.inner[now.path]))
+
 
 @dataclass(frozen=True)
 class WindowInput:
@@ -85,16 +94,14 @@ class WindowInput:
     Attributes:
         spec: of the job.
         path: the resolved path of the run's own part.
-        parts: those with files, oldest first.
-        missing: the names of the others.
+        parts: the parts that the window should have, oldest first, the run's own the last. Some have no files.
         partitions: Spark SQL type of each partition column, from the values of all parts.
         sample: the listing of one file, which tells the columns of all.
     """
 
     spec: JobSpec
     path: str
-    parts: tuple[_PartFiles, ...]
-    missing: tuple[str, ...]
+    parts: tuple[PartFiles, ...]
     partitions: dict[str, str]
     sample: Listing
 
@@ -103,38 +110,29 @@ class WindowInput:
         """Find the files of a window.
 
         Args:
-            spec: the spec, with a window.
+            spec: the spec, of a job that keeps states.
             last: the run's own part.
             root: where relative paths start.
             where: what error messages call the spec.
 
         Raises:
-            InputError: the run's own part has no files, or, if the spec says so, another one has none.
+            InputError: the run's own part has no files.
         """
-        wanted = parts_until(last, spec.window or 1, spec.schedule.timezone)
+        length, timezone = spec.lengths[-1], spec.schedule.timezone
+        wanted = parts_until(last, length, timezone) if length else None
         path = input_location(spec, last, root, where)
-        if spec.input.parts is None:
-            parts = list(in_threads(lambda part: _by_path(spec, part, root, where), wanted))
-        else:
-            parts = _by_column(spec.input.parts, path, wanted)
-        missing = tuple(one.part.name for one in parts if not one.inner)
+        parts = files_of_parts(spec, last, wanted, root, where)
         if not parts[-1].inner:
             raise InputError(
                 f"part {last.name}", "files of the part that the run computes", f"none at {path}",
                 "check the path, or wait until they are there",
             )  # fmt: skip
-        if missing and spec.missing == "fail":
-            raise InputError(
-                f"a window of {spec.window} parts", "files of each part", f"none of {', '.join(missing[:5])}",
-                "wait until they are there, or set missing: allow",
-            )  # fmt: skip
-        present = tuple(one for one in parts if one.inner)
-        paths = [file for one in present for file in one.inner]
-        values = [value for one in present for value in _values(one)]
-        newest = present[-1]
+        paths = [file for one in parts for file in one.inner]
+        values = [value for one in parts for value in _values(one)]
+        newest = parts[-1]
         sample = list_input(spec.input, newest.location, files=list(newest.inner.values())[:1])
-        kept = cls(spec, path, present, missing, partition_columns.types_of(paths, values), sample)
-        return cls(spec, path, present, missing, kept.partitions, kept._with_partitions(sample))
+        kept = cls(spec, path, tuple(parts), partition_columns.types_of(paths, values), sample)
+        return cls(spec, path, tuple(parts), kept.partitions, kept._with_partitions(sample))
 
     def _with_partitions(self, listing: Listing) -> Listing:
         source = listing.source.model_copy(update={"partition_columns": self.partitions})
@@ -154,37 +152,79 @@ class WindowInput:
         fingerprint = fingerprint_of(spec, types, _code_of(spec), pyspark.__version__)
         location = states_location(spec, root)
         store = open_states(location, fingerprint)
-        parts, units = [], list[Unit]()
-        for one in self.parts:
-            part, of_part = self._changed(one, store, len(units))
-            parts.append(part)
+        parts, missing, units = list[WindowPart](), set[str](), list[Unit]()
+        needed = self._with_kept_ones(store)
+        newest = in_threads(lambda one: store.newest(one.part.name), needed)
+        for one, (known, faults) in zip(needed, newest, strict=True):
+            if not one.inner and (known is None or spec.late != "ignore"):
+                missing.add(one.part.name)
+                continue
+            part, of_part = self._changed(one, known, len(units))
+            parts.append(part.model_copy(update={"reasons": (*faults, *part.reasons)[:MOST_REASONS]}))
             units += of_part
+        missing |= self._between(parts)
+        if missing and spec.missing == "fail":
+            raise InputError(
+                f"the window of part {self.parts[-1].part.name}", "files of each part",
+                f"none of {', '.join(sorted(missing)[:5])}", "wait until they are there, or set missing: allow",
+            )  # fmt: skip
         begins = "" if store.parts() else why_anew(location, fingerprint)
         window = JobWindow(
             store=str(store),
             fingerprint=fingerprint.name,
             shapes=fingerprint.shapes,
             parts=tuple(parts),
-            missing=self.missing,
+            missing=tuple(sorted(missing)),
+            windows=self._spans(parts),
             begins=begins,
         )
         return window, tuple(units)
 
-    def _changed(self, one: _PartFiles, store: StatesStore, first: int) -> tuple[WindowPart, tuple[Unit, ...]]:
-        known, faults = store.newest(one.part.name)
-        fs, _ = open_input(one.location)
-        identities = dict(
-            zip(one.inner, in_threads(lambda file: listed_identity(fs, file), one.inner.values()), strict=True)
+    def _with_kept_ones(self, store: StatesStore) -> list[PartFiles]:
+        """The parts of the window; where late changes are ignored, with those that have vanished since."""
+        last = self.parts[-1]
+        if self.spec.lengths[-1] is not None or self.spec.late != "ignore":
+            return list(self.parts)
+        kept = {part: PartFiles(part, last.location, {}) for part in map(Part.named, store.parts())}
+        parts = {part: one for part, one in kept.items() if part < last.part} | {one.part: one for one in self.parts}
+        return [parts[part] for part in sorted(parts)]
+
+    def _between(self, parts: Sequence[WindowPart]) -> set[str]:
+        """With a window of all parts, the names of those that are missing between two others."""
+        if self.spec.lengths[-1] is not None:
+            return set()
+        known = {part.name for part in parts}
+        all_parts = parts_between(Part.named(parts[0].name), self.parts[-1].part, self.spec.schedule.timezone)
+        return {part.name for part in all_parts} - known
+
+    def _spans(self, parts: Sequence[WindowPart]) -> tuple[WindowSpan, ...]:
+        """The windows of the spec, over the parts that have files."""
+        last, timezone = self.parts[-1].part, self.spec.schedule.timezone
+        oldest = [part_place(parts_until(last, length, timezone)[0]) if length else 0 for length in self.spec.lengths]
+        return tuple(
+            WindowSpan(length=length, first=sum(part.place < place for part in parts))
+            for length, place in zip(self.spec.lengths, oldest, strict=True)
         )
-        found = [FoundFile(path, identity.size_bytes, identity.version) for path, identity in identities.items()]
 
-        def difference(seen: SeenFile, now: FoundFile) -> str:
-            return _difference(seen, now, lambda: content_checksum(fs, one.inner[now.path]))
-
-        part, units = plan_part(one.part, found, known, lambda paths: self._units(one, paths), difference, first)
-        part = part.model_copy(update={"reasons": (*faults, *part.reasons)[:MOST_REASONS]})
+    def _changed(self, one: PartFiles, known: Numbered | None, first: int) -> tuple[WindowPart, tuple[Unit, ...]]:
+        found, own = one.found(), one.part == self.parts[-1].part
+        if self.spec.late == "ignore" and known is not None and not own:
+            kept = keep_part(one.part, found, known, one.difference, lambda paths: self._counted(one, paths))
+            return kept.model_copy(update={"units": (first, first)}), ()
+        called = [REGISTRY[call.function] for call in self.spec.aggregates.values()]
+        in_order = any(definition.ordered or not definition.mergeable for definition in called)
+        part, units = plan_part(
+            one.part, found, known, lambda paths: self._units(one, paths), one.difference, first, in_order=in_order
+        )
         self._refuse_late(one.part, known, part)
         return part, units
+
+    def _counted(self, one: PartFiles, paths: Sequence[str]) -> tuple[Unit, ...]:
+        """The units of late files that nobody will read; none if their footers cannot be read."""
+        try:
+            return list_input(self.spec.input, one.location, files=[one.inner[path] for path in paths]).units
+        except InputError:
+            return ()
 
     def _refuse_late(self, part: Part, known: Numbered | None, planned: WindowPart) -> None:
         own = part == self.parts[-1].part
@@ -194,7 +234,7 @@ class WindowInput:
                 "set late: recompute, or restore the part",
             )  # fmt: skip
 
-    def _units(self, one: _PartFiles, paths: Sequence[str]) -> tuple[Unit, ...]:
+    def _units(self, one: PartFiles, paths: Sequence[str]) -> tuple[Unit, ...]:
         """The units of some files of a part, which have the columns of all."""
         if not paths:
             return ()
@@ -220,16 +260,51 @@ def states_location(spec: JobSpec, root: str) -> str:
     return str(beside(output) / "states" / spec.name)
 
 
-def _by_path(spec: JobSpec, part: Part, root: str, where: str) -> _PartFiles:
+def files_of_parts(spec: JobSpec, last: Part, wanted: Sequence[Part] | None, root: str, where: str) -> list[PartFiles]:
+    """The files of some parts of an input, part by part.
+
+    Args:
+        spec: the spec.
+        last: the newest part.
+        wanted: the parts; None for all that there are up to the newest one.
+        root: where relative paths start.
+        where: what error messages call the spec.
+
+    Raises:
+        InputError: the input cannot be listed, or a file is in no part.
+    """
+    if spec.input.parts is not None:
+        return _by_column(spec.input.parts, input_location(spec, last, root, where), last, wanted)
+    named = wanted or _named_parts(spec, last, root, where)
+    return list(in_threads(lambda part: _by_path(spec, part, root, where), named))
+
+
+def _named_parts(spec: JobSpec, last: Part, root: str, where: str) -> list[Part]:
+    """All parts up to one whose paths exist, and that one itself."""
+    at = f"{where}, field input.path"
+    dated = DatedPath(str(spec.input.path), at)
+    fs, pattern = open_input(resolved(dated.pattern, root, at))
+    found = {dated.part_at(str(path), spec.schedule.timezone) for path in fs.glob(pattern)}
+    return sorted({last, *(part for part in found if part is not None and part < last)})
+
+
+def _by_path(spec: JobSpec, part: Part, root: str, where: str) -> PartFiles:
     location = input_location(spec, part, root, where)
     fs, _ = open_input(location)
-    return _PartFiles(part, location, {as_written(fs, location, file): file for file in find(location, may_miss=True)})
+    return PartFiles(part, location, {as_written(fs, location, file): file for file in find(location, may_miss=True)})
 
 
-def _by_column(column: str, location: str, wanted: Sequence[Part]) -> list[_PartFiles]:
-    """The files of each part of a whole input, by the values of a partition column."""
+def _by_column(column: str, location: str, last: Part, wanted: Sequence[Part] | None) -> list[PartFiles]:
+    """The files of each part of a whole input, by the values of a partition column.
+
+    Args:
+        column: the partition column.
+        location: the path of the whole input.
+        last: the newest part.
+        wanted: the parts; None for all that there are up to the newest one.
+    """
     fs, root = open_input(location)
-    files, known = find(location), {part.date: dict[str, str]() for part in wanted}
+    files, known = find(location), {part.date: dict[str, str]() for part in wanted or (last,)}
     for file, values in zip(files, partition_columns.values_of(files, root), strict=True):
         at, value = f"input file {as_written(fs, location, file)}", values.get(column)
         if column not in values:
@@ -240,12 +315,14 @@ def _by_column(column: str, location: str, wanted: Sequence[Part]) -> list[_Part
             raise InputError(
                 at, f"a day like 2026-01-31 as the value of {column!r}", repr(value)[:80], "name another column"
             ) from None
+        if wanted is None and day < last.date:
+            known.setdefault(day, {})
         if day in known:
             known[day][as_written(fs, location, file)] = file
-    return [_PartFiles(part, location, known[part.date]) for part in wanted]
+    return [PartFiles(Part(day), location, inner) for day, inner in sorted(known.items())]
 
 
-def _values(one: _PartFiles) -> list[dict[str, str | None]]:
+def _values(one: PartFiles) -> list[dict[str, str | None]]:
     _, root = open_input(one.location)
     return partition_columns.values_of(list(one.inner.values()), root)
 

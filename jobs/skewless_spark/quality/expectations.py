@@ -138,7 +138,7 @@ def build_expectations(spec: JobSpec, where: str) -> list[Expectation]:
 
 def _checked(spec: JobSpec, where: str) -> list[tuple[str, dict[str, Any]]]:
     """Type and kwargs of each expectation."""
-    columns = (*spec.key, *spec.aggregates)
+    columns = (*spec.result_key, *spec.aggregates)
     spots = (f"{where}, field quality.expectations.{position}" for position in range(len(spec.quality.expectations)))
     return [
         (one.type, _checked_kwargs(one, spot, columns))

@@ -19,10 +19,15 @@ from skewless.documents.quality import Check, QualityReport
 from skewless.errors import LostRaceError
 from skewless.run.attempt import Fence
 from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, RunDirectory
+from skewless.standing.night_quality import window_quality
+from skewless.standing.store import StatesStore
 from skewless_spark.quality.expectations import build_expectations, great_expectations
 from skewless_spark.quality.verdict import Verdict
+from skewless_spark.result.all_rows import results_of_all_rows, sampled
+from skewless_spark.result.verification import committed_result, compared
 from skewless_spark.session.planning import planned_once
 from skewless_spark.session.step_lease import leased_step
+from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import RESULT, read_files
 
 if TYPE_CHECKING:
@@ -63,22 +68,28 @@ def validate(spark: SparkSession, run: RunDirectory) -> QualityReport:
 
 def _validate(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> QualityReport:
     job, result = run.job(), run.committed(RESULT_STEP)
-    ledger = balance(job, run.reports(), state_rows=result.count("rows"), parts=run.part_lines())
+    ledger = balance(job, run.reports(), result.count("rows"), run.part_lines(), run.window_lines())
     own = build_expectations(job.spec, "job.json")
     context = _context()
     about_ledger = _verdicts(_ledger_batch(context, ledger), _ledger_expectations(ledger))
-    about_result = _result_verdicts(context, spark, run, result, job, own)
+    # Of several windows, the result has the rows of each.
+    rows = sum(line.rows for line in ledger.windows) if job.spec.windows else result.count("rows")
+    about_result = _result_verdicts(context, spark, run, result, rows, own)
     attempt = run.new_attempt(QUALITY_STEP, fence)
     checks = (
         *(verdict.check("ledger") for verdict in about_ledger),
         _ledger_check(ledger),
         *(verdict.check("result") for verdict in about_result),
+        *(_states_checks(context, spark, run, job.spec.verify.keys) if job.spec.verify else ()),
     )
     report = QualityReport(
         success=all(check.success for check in checks),
         keys=result.count("keys"),
         checks=checks,
         ledger=ledger,
+        window=window_quality(job.window, job.part, run.part_lines(), StatesStore(job.window.store))
+        if job.window
+        else None,
     )
     attempt.write(QUALITY_REPORT, report)
     failed = sum(not check.success for check in checks)
@@ -147,6 +158,7 @@ def _imbalances(ledger: Ledger) -> dict[str, list[int]]:
     lines = ledger.lines
     left_over = [0, *(line.backlog_rows for line in lines)]
     processed = sum(line.processed_rows for line in lines)
+    not_in_windows = sum(abs(one.rows - one.of_parts_rows) for one in ledger.windows)
     whole = [0] * len(lines)
     return {
         "not_admitted_rows": [*(abs(line.listed_rows - line.admitted_rows) for line in lines), 0],
@@ -160,7 +172,7 @@ def _imbalances(ledger: Ledger) -> dict[str, list[int]]:
             ), 0
         ],
         "not_processed_rows": [*whole, abs(ledger.input_rows - processed)],
-        "not_in_states_rows": [*whole, abs(processed + ledger.unchanged_rows - ledger.state_rows)],
+        "not_in_states_rows": [*whole, abs(processed + ledger.unchanged_rows - ledger.state_rows) + not_in_windows],
         "never_reduced_rows": [*whole, left_over[-1]],
     }  # fmt: skip
 
@@ -184,21 +196,52 @@ def _ledger_check(ledger: Ledger) -> Check:
     )
 
 
+# Kept states, beside all rows.
+
+
+def _states_checks(context: Any, spark: SparkSession, run: RunDirectory, wanted: int) -> list[Check]:
+    """Compare a sample of the keys with what all rows of the window give."""
+    job = run.job()
+    columns = JobColumns.of(job)
+    chosen = sampled(columns, wanted, max(line.keys for line in run.window_lines()))
+    ours = committed_result(spark, run)
+    found = compared(ours if chosen is None else ours.where(chosen), results_of_all_rows(spark, job, chosen), columns)
+    differ = {"missing keys": found.missing_keys}
+    differ |= {f"keys with another {name}": count for name, count in (found.exact | found.approximate).items()}
+    import pandas as pd  # noqa: PLC0415  # Great Expectations imports it too; ``check`` does without
+
+    frame = pd.DataFrame({name: [count] for name, count in differ.items()}, dtype=object)
+    batch = _batch(context.data_sources.add_or_update_pandas("states"), "states", frame)
+    balanced = great_expectations().expectations.ExpectColumnSumToBeBetween
+    verdicts = _verdicts(batch, [balanced(column=name, min_value=0, max_value=0) for name in differ])
+    numbers = f"{found.keys:,} keys computed from all rows"
+    whole = Check(
+        subject="states",
+        expectation="kept_states_are_those_of_all_rows",
+        column="",
+        success=not found.found,
+        observed=numbers,
+        sentence=f"kept_states_are_those_of_all_rows: {'; '.join([numbers, *found.examples])}",
+    )
+    return [whole, *(verdict.check("states") for verdict in verdicts)]
+
+
 # The result, as the committed files have it.
 
 
 def _result_verdicts(
-    context: Any, spark: SparkSession, run: RunDirectory, result: StepCommit, job: Job, own: list[Expectation]
+    context: Any, spark: SparkSession, run: RunDirectory, result: StepCommit, rows: int, own: list[Expectation]
 ) -> list[Verdict]:
-    files = result.of_kind(RESULT)
+    job, files = run.job(), result.of_kind(RESULT)
     frame = read_files(spark, run, files)
     small = sum(file.size_bytes for file in files) <= ONE_PARTITION_BYTES
     frame = (frame.coalesce(1) if small else frame).persist(StorageLevel.MEMORY_AND_DISK)
-    keys, columns = _key_frame(frame, job.spec.key)
+    keys, columns = _key_frame(frame, job.spec.result_key)
     try:
-        held = [one for one in own if not _unobservable(one, result)]
+        held = _result_expectations(job, rows, result.count("keys"))
+        held += [one for one in own if not _unobservable(one, result)]
         with planned_once(spark) if small else nullcontext():
-            verdicts = _verdicts(_spark_batch(context, "result", frame), [*_result_expectations(job, result), *held])
+            verdicts = _verdicts(_spark_batch(context, "result", frame), held)
             unique = _verdicts(_spark_batch(context, "keys", keys), [_keys_unique([*columns, _NULL_FLAG])])
     finally:
         frame.unpersist()
@@ -212,15 +255,20 @@ def _unobservable(expectation: Expectation, result: StepCommit) -> bool:
     return result.count("keys") == 0 and isinstance(expectation, statistic)
 
 
-def _result_expectations(job: Job, result: StepCommit) -> list[Expectation]:
-    """The expectations that every result must meet, whatever the spec."""
+def _result_expectations(job: Job, rows: int, keys: int) -> list[Expectation]:
+    """The expectations that every result must meet, whatever the spec.
+
+    Args:
+        job: the frozen job.
+        rows: of the input that the rows of the result stand for, all together.
+        keys: rows of the result.
+    """
     gxe = great_expectations().expectations
-    rows, keys = result.count("rows"), result.count("keys")
     calls = job.spec.aggregates
     counts = [name for name, call in calls.items() if call.function == "count" and call.column is None]
     full = [name for name, call in calls.items() if call.function in NEVER_NULL]
     # Great Expectations expects a column name with a dot in backticks.
-    columns = [f"`{name}`" if "." in name else name for name in (*job.spec.key, *calls)]
+    columns = [f"`{name}`" if "." in name else name for name in (*job.spec.result_key, *calls)]
     return [
         gxe.ExpectTableColumnsToMatchSet(column_set=columns, exact_match=True),
         gxe.ExpectTableRowCountToEqual(value=keys),

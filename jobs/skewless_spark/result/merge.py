@@ -5,23 +5,26 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from skewless.documents.commit import CommittedFile, StepCommit
 from skewless.documents.job import Job
-from skewless.documents.ledger import require_all_processed
+from skewless.documents.ledger import PartLine, require_all_processed
 from skewless.documents.stage_report import StageReport
+from skewless.documents.window import JobWindow
 from skewless.errors import LostRaceError
 from skewless.run.attempt import Attempt, Fence
-from skewless.run.directory import RESULT_STEP, RunDirectory, stage_step
+from skewless.run.directory import PART_LINES, RESULT_STEP, RunDirectory, stage_step
+from skewless.spec.spec import WINDOW_COLUMN
+from skewless.standing.store import StatesStore
 from skewless_spark.result.copies import FOLDER, can_be_copied, write_copies
 from skewless_spark.result.output_formats import published_files
-from skewless_spark.result.window_merge import keep_states, over_window
+from skewless_spark.result.window_merge import keep_states, lines_of, of_window, over_windows
 from skewless_spark.session.planning import planned_once
 from skewless_spark.session.step_lease import leased_step
-from skewless_spark.stage.reduction import empty_states
+from skewless_spark.stage.reduction import empty_states, states_of_rows
 from skewless_spark.stage.routing import TASK, split_keys
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import EVALUATED, NATIVE, PYTHON, RESULT, read_files, written
@@ -66,6 +69,7 @@ def merge_states(spark: SparkSession, run: RunDirectory) -> StepCommit:
 def _merge(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> StepCommit:
     job, reports = run.job(), run.reports()
     require_all_processed(job, reports, f"merge of {run}")
+    lines: list[PartLine] = []
     columns = JobColumns.of(job)
     attempt = run.new_attempt(RESULT_STEP, fence)
     evaluated = run.committed(stage_step(0)).of_kind(EVALUATED)
@@ -78,11 +82,14 @@ def _merge(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> StepC
             results = _results(states, columns)
         else:
             merged = _merged(_in_key_order(states, columns), columns)
-            versions = keep_states(run, columns, attempt, merged, processed)
+            versions, lines = keep_states(run, columns, attempt, merged, processed)
             processed += job.window.unchanged_rows
-            over = over_window(spark, columns, versions)
-            results = _evaluated(merged if over is None else over, columns)
-        counts = _written(spark, attempt, columns, results, processed)
+            over = over_windows(spark, columns, versions)
+            results = _evaluated(of_window(columns, merged, None) if over is None else over, columns)
+        of_windows = _written(spark, attempt, columns, results, processed)
+        if job.window is not None:
+            attempt.write(PART_LINES, lines_of(job, lines, of_windows))
+        counts = _counts(of_windows)
     try:
         files = written(attempt, RESULT, FOLDER, keep_empty=not counts["keys"])
         return attempt.commit([*files, *published_files(spark, attempt, files, job)], counts)
@@ -91,16 +98,42 @@ def _merge(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> StepC
         return run.committed(RESULT_STEP)
 
 
+def evaluated_rows(rows: DataFrame, columns: JobColumns) -> DataFrame:
+    """The results of rows that no stage routes, see ``states_of_rows``.
+
+    Returns:
+        One row per key: the key columns and results by their numbers, ``rows``, and the states that ``agrees`` takes.
+    """
+    return _evaluated(_merged(states_of_rows(rows, columns).withColumn("stage", F.lit(0)), columns), columns, told=True)
+
+
+def evaluated_versions(spark: SparkSession, run: RunDirectory) -> DataFrame:
+    """The results of the states that the merge of a run with a window has committed; see ``evaluated_rows``."""
+    columns = JobColumns.of(run.job())
+    window: JobWindow = columns.job.window  # type: ignore[assignment]
+    store = StatesStore(window.store)
+    newest = [store.newest(part.name)[0] for part in window.parts]
+    over = over_windows(spark, columns, [one.version for one in newest if one is not None])
+    if over is None:
+        none = _merged(empty_states(spark, columns).withColumn("stage", F.lit(0)), columns)
+        over = of_window(columns, none, None)
+    return _evaluated(over, columns, told=True)
+
+
 def result_schema(spark: SparkSession, job: Job) -> StructType:
     """The columns that the result of a job will have. Nothing is read."""
     columns = JobColumns.of(job)
-    return named(_results(empty_states(spark, columns).withColumn("stage", F.lit(0)), columns), columns).schema
+    states = empty_states(spark, columns).withColumn("stage", F.lit(0))
+    if job.window is None:
+        return named(_results(states, columns), columns).schema
+    merged = _merged(_in_key_order(states, columns), columns)
+    return named(_evaluated(of_window(columns, merged, None), columns), columns).schema
 
 
 def _written(
     spark: SparkSession, attempt: Attempt, columns: JobColumns, results: DataFrame, rows: int
-) -> dict[str, int]:
-    """Write results with Spark, and count them.
+) -> list[tuple[int, int]]:
+    """Write results with Spark; the input rows that those of each window stand for, and how many these are.
 
     Args:
         spark: the session.
@@ -109,14 +142,23 @@ def _written(
         results: one row per key, with the columns of ``_results``.
         rows: of the input that they stand for.
     """
+    windows = columns.job.spec.windows or (None,)
     if not rows:
         named(results, columns).write.parquet(attempt.path(FOLDER))
-        return {"rows": 0, "keys": 0}
-    counted = Observation("merged states")
-    results = results.observe(counted, F.sum("rows").alias("rows"), F.count(F.lit(1)).alias("keys"))
+        return [(0, 0)] * len(windows)
+    counted, counts = Observation("merged states"), list[Column]()
+    for at, length in enumerate(windows):
+        seen = F.col("rows") if length is None else F.when(F.col(WINDOW_COLUMN) == length, F.col("rows"))
+        counts += [F.coalesce(F.sum(seen), F.lit(0)).alias(f"rows{at}"), F.count(seen).alias(f"keys{at}")]
+    results = results.observe(counted, *counts)
     with planned_once(spark):  # the exchange has as many partitions as the result has files
         named(results, columns).write.parquet(attempt.path(FOLDER))
-    return {name: int(counted.get[name]) for name in ("rows", "keys")}
+    return [(int(counted.get[f"rows{at}"]), int(counted.get[f"keys{at}"])) for at in range(len(windows))]
+
+
+def _counts(of_windows: Sequence[tuple[int, int]]) -> dict[str, int]:
+    """What a commit says of a result: the input rows that its longest window stands for, and all of its own rows."""
+    return {"rows": of_windows[-1][0], "keys": sum(keys for _, keys in of_windows)}
 
 
 def _committed_in_stage(
@@ -149,7 +191,7 @@ def _committed_in_stage(
     in_files = columns.job.spec.output.files
     small = sum(file.size_bytes for file in files) <= UNSHUFFLED_BYTES
     results = results.coalesce(in_files) if small else results.repartition(in_files, *columns.keys)
-    return _written(spark, attempt, columns, results, report.processed_rows)
+    return _counts(_written(spark, attempt, columns, results, report.processed_rows))
 
 
 def _states(spark: SparkSession, run: RunDirectory, stages: int) -> DataFrame:
@@ -201,11 +243,12 @@ def _evaluated_in_order(in_order: DataFrame, columns: JobColumns) -> DataFrame:
     return batches.mapInArrow(evaluate_in_order(calls, columns.keys, newest=columns.job.forwards_states), schema)
 
 
-def _evaluated(merged: DataFrame, columns: JobColumns) -> DataFrame:
-    """Rows and numbered results of merged states."""
+def _evaluated(merged: DataFrame, columns: JobColumns, *, told: bool = False) -> DataFrame:
+    """Rows and numbered results of merged states; with the states of sketches too, if they are to be told."""
+    sketches = columns.sketches if told else []
     # Accumulators that open keys need the text of a key, and so do error messages.
     python = [columns.key.cast("binary").alias("route_key"), F.col("states")] if columns.python else []
-    result = merged.select(*columns.keys, "rows", *native_results(columns), *python)
+    result = merged.select(*columns.result_keys, "rows", *sketches, *native_results(columns), *python)
     if not columns.python:
         return result
     calls = evaluating_calls(columns)

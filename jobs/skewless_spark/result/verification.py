@@ -1,8 +1,9 @@
-"""Compares the result that was made of kept states with that of a run that has read all rows."""
+"""Compares the result that was made of kept states with one that was computed from all rows."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from functools import reduce
+from typing import Any, NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -11,38 +12,42 @@ from pyspark.sql.types import DoubleType, FloatType
 from skewless.documents.job import Job
 from skewless.errors import InputError
 from skewless.run.directory import RESULT_STEP, RunDirectory
+from skewless_spark.aggregates.binding import BoundAggregate
+from skewless_spark.aggregates.definition import NativeAggregate
+from skewless_spark.result.merge import evaluated_versions
+from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import RESULT, read_files
+from skewless_spark.states.results import own_names, result_name
 
-#: Aggregates whose result depends on the order in which states are merged, within their stated error.
-APPROXIMATE = frozenset(
-    {
-        "approx_count_distinct", "approx_percentile", "approx_top_k", "percentile_approx", "space_saving",
-        "streaming_histogram", "theta_sketch_estimate",
-    }
-)  # fmt: skip
 #: Sums of floating-point numbers are rounded at each step: relative to the larger of two results.
 ROUNDING = 1e-9
+#: So many keys that differ are named.
+EXAMPLES = 3
+_VALUE_CHARS = 80
 
 
 class Differences(NamedTuple):
-    """How two results over the same input differ.
+    """How a result differs from what all rows give.
 
     Attributes:
         keys: how many keys there are in either.
         missing_keys: how many are in one of them only.
-        exact: for each aggregate that must be equal, how many keys have another value.
-        approximate: the same of aggregates that are equal within their error only.
+        exact: for each aggregate that has one right result, how many keys have another one.
+        approximate: for each other aggregate, how many keys have results that are further apart than both of their
+            stated errors allow.
+        examples: some keys that differ, each with what differs.
     """
 
     keys: int
     missing_keys: int
     exact: dict[str, int]
     approximate: dict[str, int]
+    examples: tuple[str, ...] = ()
 
     @property
     def found(self) -> bool:
         """Whether the kept states are wrong."""
-        return bool(self.missing_keys or any(self.exact.values()))
+        return bool(self.missing_keys or any(self.exact.values()) or any(self.approximate.values()))
 
 
 def require_same_input(kept: Job, whole: Job) -> None:
@@ -65,53 +70,106 @@ def _files(job: Job) -> dict[str, list[tuple[str, int]]]:
 
 
 def differences(spark: SparkSession, kept: RunDirectory, whole: RunDirectory) -> Differences:
-    """Compare the merged results of two runs of one job, key by key.
+    """Compare the results of two runs of one job, key by key.
 
     Args:
         spark: the session.
         kept: the run that used kept states.
-        whole: the run that has read all rows.
+        whole: the run that has read all rows, with states of its own.
 
     Raises:
         InputError: the two have read different files.
     """
-    job = kept.job()
-    require_same_input(job, whole.job())
-    keys = [f"k{number}" for number in range(len(job.spec.key))]
-    ours, theirs = _numbered(spark, kept, "a"), _numbered(spark, whole, "b")
-    same_key = F.lit(True)
-    for key in keys:
-        same_key = same_key & F.col(f"a.{key}").eqNullSafe(F.col(f"b.{key}"))
-    both = ours.alias("a").join(theirs.alias("b"), same_key, "full")
-    there = F.col("a_there").isNotNull() & F.col("b_there").isNotNull()
-    calls = list(job.spec.aggregates.items())
-    counts = [F.count(F.lit(1)).alias("keys"), F.count(F.when(~there, 1)).alias("missing")]
-    for number in range(len(calls)):
-        kind = ours.schema[f"a{number}"].dataType
-        same = _alike(F.col(f"a{number}"), F.col(f"b{number}"), rounded=isinstance(kind, DoubleType | FloatType))
-        counts.append(F.count(F.when(there & ~same, 1)).alias(f"d{number}"))
-    found = both.agg(*counts).collect()[0]
-    differing = {name: int(found[f"d{number}"]) for number, (name, _) in enumerate(calls)}
-    approximate = {name for name, call in calls if call.function in APPROXIMATE}
-    return Differences(
+    require_same_input(kept.job(), whole.job())
+    return compared(committed_result(spark, kept), evaluated_versions(spark, whole), JobColumns.of(kept.job()))
+
+
+def committed_result(spark: SparkSession, run: RunDirectory) -> DataFrame:
+    """The committed result of a run, with its columns by their numbers."""
+    own = own_names(JobColumns.of(run.job()))
+    return read_files(spark, run, run.committed(RESULT_STEP).of_kind(RESULT)).toDF(*own)
+
+
+def compared(result: DataFrame, other: DataFrame, columns: JobColumns) -> Differences:
+    """Compare a result with what all rows give, key by key.
+
+    Args:
+        result: with its columns by their numbers.
+        other: of ``skewless_spark.result.merge.evaluated_rows``.
+        columns: of the job.
+    """
+    keys = columns.result_keys
+    ours, theirs = result.withColumn("there", F.lit(1)).alias("a"), other.withColumn("there", F.lit(1)).alias("b")
+    same_key = reduce(Column.__and__, (F.col(f"a.{key}").eqNullSafe(F.col(f"b.{key}")) for key in keys))
+    both = ours.join(theirs, same_key, "full")
+    in_both = F.col("a.there").isNotNull() & F.col("b.there").isNotNull()
+    numbered = [result_name(columns, one.name) for one in columns.bound]
+    differs = {
+        name: in_both & ~_alike(one, name, columns, result) for one, name in zip(columns.bound, numbered, strict=True)
+    }
+    found = both.agg(
+        F.count(F.lit(1)).alias("keys"),
+        F.count(F.when(~in_both, 1)).alias("missing"),
+        *(F.count(F.when(condition, 1)).alias(name) for name, condition in differs.items()),
+    ).collect()[0]
+    counts = {one.name: int(found[name]) for one, name in zip(columns.bound, numbered, strict=True)}
+    approximate = {one.name for one in columns.bound if one.definition.agrees}
+    told = Differences(
         keys=int(found["keys"]),
         missing_keys=int(found["missing"]),
-        exact={name: count for name, count in differing.items() if name not in approximate},
-        approximate={name: count for name, count in differing.items() if name in approximate},
+        exact={name: count for name, count in counts.items() if name not in approximate},
+        approximate={name: count for name, count in counts.items() if name in approximate},
     )
+    if not told.found:
+        return told
+    wrong = both.where(reduce(Column.__or__, differs.values(), ~in_both)).select(
+        F.array(*(F.coalesce(F.col(f"a.{key}"), F.col(f"b.{key}")).cast("string") for key in keys)).alias("key"),
+        F.col("a.there").isNotNull().alias("ours"),
+        F.col("b.there").isNotNull().alias("theirs"),
+        *(condition.alias(f"differs_{name}") for name, condition in differs.items()),
+        *(F.col(f"{side}.{name}").alias(f"{side}_{name}") for name in numbered for side in "ab"),
+    )
+    rows = wrong.orderBy("key").limit(EXAMPLES).collect()
+    names = dict(zip(numbered, counts, strict=True))
+    return told._replace(examples=tuple(_example(row.asDict(), names) for row in rows))
 
 
-def _numbered(spark: SparkSession, run: RunDirectory, prefix: str) -> DataFrame:
-    """A result with its columns by number: ``k0``, ... and, behind the prefix, the aggregates."""
-    spec = run.job().spec
-    frame = read_files(spark, run, run.committed(RESULT_STEP).of_kind(RESULT))
-    names = [*(f"k{number}" for number in range(len(spec.key)))]
-    names += [f"{prefix}{number}" for number in range(len(spec.aggregates))]
-    return frame.toDF(*names).withColumn(f"{prefix}_there", F.lit(1))
+def _example(row: dict[str, Any], names: dict[str, str]) -> str:
+    """A key that differs, in words.
+
+    Args:
+        row: of ``compared``.
+        names: of the aggregates, by their numbers.
+    """
+    key = ", ".join("null" if one is None else repr(one) for one in row["key"])
+    if not (row["ours"] and row["theirs"]):
+        return f"{key} is in {'the result' if row['ours'] else 'the rows'} only"
+    told = [
+        f"{own} is {_short(row[f'a_{name}'])} and not {_short(row[f'b_{name}'])}"
+        for name, own in names.items()
+        if row[f"differs_{name}"]
+    ]
+    return f"of {key}, {'; '.join(told)}"
 
 
-def _alike(one: Column, other: Column, *, rounded: bool) -> Column:
-    if not rounded:
-        return one.eqNullSafe(other)
-    near = F.abs(one - other) <= F.greatest(F.abs(one), F.abs(other)) * ROUNDING
-    return one.eqNullSafe(other) | F.coalesce(near, F.lit(False))
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _VALUE_CHARS else f"{text[: _VALUE_CHARS - 3]}..."
+
+
+def _alike(one: BoundAggregate, name: str, columns: JobColumns, result: DataFrame) -> Column:
+    """Whether two results may be of the same rows."""
+    ours, theirs, rows = F.col(f"a.{name}"), F.col(f"b.{name}"), F.col("b.rows")
+    alike, definition, options = ours.eqNullSafe(theirs), one.definition, one.options
+    if definition.agrees is None:
+        if not isinstance(result.schema[name].dataType, DoubleType | FloatType):
+            return alike
+        near = F.abs(ours - theirs) <= F.greatest(F.abs(ours), F.abs(theirs)) * ROUNDING
+    elif isinstance(definition, NativeAggregate):
+        states = [F.col(f"b.{state}") for state in columns.states(one)]
+        near = definition.agrees(ours, states, options, one.spark_type, rows)
+    else:
+        agrees = definition.agrees
+        near = F.udf(lambda a, b, of: agrees(a, b, options, of), "boolean")(ours, theirs, rows)
+        near = F.when(ours.isNotNull() & theirs.isNotNull(), near)
+    return alike | F.coalesce(near, F.lit(False))

@@ -33,7 +33,16 @@ def _values_in(folder: str, root: str) -> dict[str, str | None]:
     tail: list[str] = []
     while above and "=" in above[-1]:
         tail.insert(0, above.pop())
-    pairs = [part.partition("=") for part in (*tail, *below) if part.partition("=")[1] and part.partition("=")[0]]
+    return _values((*tail, *below))
+
+
+def values_of_folders(file: str) -> dict[str, str | None]:
+    """The values that all folders on the path of a file name, wherever the path of the input ends."""
+    return _values(posixpath.dirname(file).split("/"))
+
+
+def _values(folders: Sequence[str]) -> dict[str, str | None]:
+    pairs = [part.partition("=") for part in folders if part.partition("=")[1] and part.partition("=")[0]]
     return {unquote(name): None if value == _NULL else unquote(value) for name, _, value in pairs}
 
 

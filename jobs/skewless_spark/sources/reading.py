@@ -158,13 +158,13 @@ def _bytes(unit: Unit) -> int:
 
 
 @contextmanager
-def _listed_here(spark: SparkSession, units: Sequence[Unit]) -> Iterator[None]:
+def _listed_here(spark: SparkSession, paths: Sequence[str]) -> Iterator[None]:
     """Let Spark's driver look up local files: for more than a few paths it would run a job, which takes longer."""
-    if any("://" in unit.path for unit in units):
+    if any("://" in path for path in paths):
         yield
         return
     before = spark.conf.get(_LISTING_JOB)
-    spark.conf.set(_LISTING_JOB, len(units) + 1)
+    spark.conf.set(_LISTING_JOB, len(paths) + 1)
     try:
         yield
     finally:
@@ -179,15 +179,15 @@ def parquet_files(spark: SparkSession, schema: str | StructType | None, paths: S
         schema: of the columns to read; if it is not given, Spark finds out.
         paths: of the files, with all characters as they are.
     """
-    reader = spark.read.schema(schema) if schema else spark.read
+    reader: Any = spark.read.schema(schema) if schema else spark.read
     named = [literally(path) for path in paths]
-    if connected() or len(named) <= _NAMED_PATHS:
-        return reader.parquet(*named)
-    # As one text: each path on its own would be a call to the JVM. No path has a NUL.
-    classic: Any = reader
-    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001  # there is no other way to hand over many texts
-    listed = jvm.java.util.regex.Pattern.compile("\0").split("\0".join(named))
-    return DataFrame(classic._jreader.parquet(listed), spark)  # noqa: SLF001
+    with _listed_here(spark, named):
+        if connected() or len(named) <= _NAMED_PATHS:
+            return cast("DataFrame", reader.parquet(*named))
+        # As one text: each path on its own would be a call to the JVM. No path has a NUL.
+        jvm: Any = spark.sparkContext._jvm  # noqa: SLF001  # there is no other way to hand over many texts
+        listed = jvm.java.util.regex.Pattern.compile("\0").split("\0".join(named))
+        return DataFrame(reader._jreader.parquet(listed), spark)  # noqa: SLF001
 
 
 def _scanned(
@@ -199,8 +199,7 @@ def _scanned(
     ddl = ", ".join(f"{quoted(name)} {types[name]}" for name in inside)
     units = [job.units[ordinal] for ordinal in ordinals]
     partitions = [name for name in wanted if name in source.partition_columns]
-    with _listed_here(spark, units):
-        rows = parquet_files(spark, ddl, [unit.path for unit in units])
+    rows = parquet_files(spark, ddl, [unit.path for unit in units])
     inner = [f"{quoted(name)} AS s{wanted.index(name)}" for name in inside]
     inner += [f"{name} AS s{wanted.index(name)}" for name in wanted if name in FILE_COLUMNS]
     if not (located or partitions):

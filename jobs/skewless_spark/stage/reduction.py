@@ -232,12 +232,16 @@ def slot_of_key(columns: JobColumns, plan: RoutingPlan) -> str:
 
 def empty_states(spark: SparkSession, columns: JobColumns) -> DataFrame:
     """An empty frame with the columns of states, for the merge of an empty input."""
-    none = read_units(spark, columns.job, (), columns.inputs)
-    none = none.selectExpr("*", *columns.parted).select(
+    return states_of_rows(read_units(spark, columns.job, (), columns.inputs), columns)
+
+
+def states_of_rows(rows: DataFrame, columns: JobColumns) -> DataFrame:
+    """The states of rows that no stage routes: all rows of a key are in one partition, in the order of the input."""
+    placed = rows.selectExpr("*", *columns.parted).select(
         "*", F.lit(0).cast("tinyint").alias("arrival"), F.lit(0).alias(TASK), F.lit(True).alias("kept")
     )
-    states = _native_states(none, columns, None)
-    return states.unionByName(_python_states(none, columns), allowMissingColumns=True) if columns.python else states
+    states = _native_states(placed, columns, None)
+    return states.unionByName(_python_states(placed, columns), allowMissingColumns=True) if columns.python else states
 
 
 def _union(branches: Sequence[DataFrame]) -> DataFrame:

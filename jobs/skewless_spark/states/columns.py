@@ -13,6 +13,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 from skewless.documents.job import STATE_FORM, Job
 from skewless.errors import DocumentError
 from skewless.routing.hashing import OFFSET_BITS
+from skewless.spec.spec import WINDOW_COLUMN
 from skewless.standing.changes import rank_runs
 from skewless_spark.aggregates.binding import BoundAggregate, bind, native_of, python_of
 from skewless_spark.aggregates.definition import Arguments, NativeAggregate
@@ -67,6 +68,11 @@ class JobColumns:
     def keys(self) -> list[str]:
         """The numbered names of the key columns."""
         return self.names[: len(self.job.spec.key)]
+
+    @property
+    def result_keys(self) -> list[str]:
+        """The numbered names of the columns of ``JobSpec.result_key``; the column of windows has no number."""
+        return self.keys if self.job.spec.windows is None else [*self.keys, WINDOW_COLUMN]
 
     @property
     def types(self) -> list[str]:
@@ -154,6 +160,11 @@ class JobColumns:
         return native_of(list(self.bound))
 
     @property
+    def sketches(self) -> list[str]:
+        """The state columns of native aggregates whose result may depend on how rows were divided and merged."""
+        return [name for one in self.native if one.definition.agrees for name in self.states(one)]
+
+    @property
     def python(self) -> list[BoundAggregate]:
         """The aggregates whose states live in a ``GroupsAccumulator``."""
         return python_of(list(self.bound))
@@ -170,6 +181,14 @@ class JobColumns:
                 strict=True,
             )
         ]
+
+    @property
+    def merged_in_any_order(self) -> bool:
+        """Whether it does not matter in which order states are merged; Python states are sorted beforehand."""
+        return all(
+            one.definition.any_order or one.definition.combines_exactly(one.spark_types)  # type: ignore[union-attr]
+            for one in self.native
+        )
 
     def python_calls(self) -> list[PythonCall]:
         """The Python aggregates as they travel to the workers."""

@@ -16,7 +16,7 @@ from skewless.aggregates import GroupsAccumulator
 from skewless_spark.aggregates.key_index import KeyIndex
 from skewless_spark.aggregates.stopwatch import Stopwatch
 from skewless_spark.states.python_calls import Batches, Groups, PythonCall, checked, guarded, refuse_large
-from skewless_spark.states.states_at_rest import ROUTE_KEY, StatesAtRest, StatesFound
+from skewless_spark.states.states_at_rest import ROUTE_KEY, StatesAtRest, StatesFound, in_part
 
 #: How a row came into a stage, in its column ``arrival``: with the wave; from the backlog, in the task that had it
 #: already; or from the backlog and forwarded to another task.
@@ -341,13 +341,6 @@ class _Reduction:
 
     def _text_of(self, group: int) -> str | None:
         return pa.chunked_array(self._texts)[group].as_py() if group < len(self._index) else None
-
-
-def in_part(part: pa.Array, key: pa.Array) -> pa.Array:
-    """A text that tells a key in one part of a window from the same key in another part, and null from any key."""
-    prefix = part.cast(pa.string()).cast(pa.binary())
-    joined = pc.binary_join_element_wise(prefix, key.cast(pa.binary()), pa.scalar(b"/", pa.binary()))
-    return pc.if_else(key.is_valid(), joined, prefix)
 
 
 def _only(values: pa.Array, where: npt.NDArray[np.bool_]) -> pa.Array:

@@ -99,8 +99,8 @@ def result_names(columns: JobColumns) -> list[str]:
 
 def own_names(columns: JobColumns) -> dict[str, str]:
     """The columns of the published result: for each numbered name of a key column or a result its own."""
-    own = [*columns.job.spec.key, *(one.name for one in columns.bound)]
-    return dict(zip([*columns.keys, *result_names(columns)], own, strict=True))
+    own = [*columns.job.spec.result_key, *(one.name for one in columns.bound)]
+    return dict(zip([*columns.result_keys, *result_names(columns)], own, strict=True))
 
 
 def named(result: DataFrame, columns: JobColumns) -> DataFrame:

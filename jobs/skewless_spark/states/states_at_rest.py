@@ -23,11 +23,18 @@ from skewless.routing.moved_keys import earlier_tasks
 from skewless.routing.plan import RoutingPlan
 from skewless.run.directory import RunDirectory, stage_step
 from skewless.run.storage import Storage
-from skewless_spark.states.columns import JobColumns
+from skewless_spark.states.columns import PART, JobColumns
 from skewless_spark.states.committed_files import PYTHON, parquet_of, readable
 
 #: The text of a key, beside states whose key is not one column of text.
 ROUTE_KEY = "route_key"
+
+
+def in_part(part: pa.Array, key: pa.Array) -> pa.Array:
+    """A text that tells a key in one part of a window from the same key in another part, and null from any key."""
+    prefix = part.cast(pa.string()).cast(pa.binary())
+    joined = pc.binary_join_element_wise(prefix, key.cast(pa.binary()), pa.scalar(b"/", pa.binary()))
+    return pc.if_else(key.is_valid(), joined, prefix)
 
 
 class RestingFile(NamedTuple):
@@ -100,7 +107,8 @@ class StatesFound:
 
         Args:
             task: the index of the task that asks.
-            keys: the texts of different keys, as binaries; null for the null key.
+            keys: the texts of different keys, as binaries; null for the null key. With a window the texts that
+                ``in_part`` makes.
 
         Yields:
             Positions in ``keys``, and as many rows with ``total_rows`` and the columns of states. No position comes
@@ -133,7 +141,10 @@ class StatesFound:
                     raise RunDirectoryError(
                         self._run.path(file.path), "states with the text of their keys", "none", hint
                     )
-                self._keys[file.path] = parquet.read(columns=[text])[text].combine_chunks().cast(pa.binary())
+                parted = [PART] if PART in parquet.schema_arrow.names else []
+                read = parquet.read(columns=[text, *parted])
+                keys = read[text].combine_chunks().cast(pa.binary())
+                self._keys[file.path] = in_part(read[PART].combine_chunks(), keys) if parted else keys
         return self._keys[file.path]
 
     def _read(

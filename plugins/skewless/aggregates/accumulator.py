@@ -53,7 +53,8 @@ class GroupsAccumulator(ABC):
         """Take in states that ``state`` gave, of other tasks or stages; null states count as empty.
 
         Merged into a group that has seen nothing, a state is restored: also where the aggregate is not
-        mergeable, and rows that come after it go on from there.
+        mergeable, and rows that come after it go on from there. States of a ``concatenable`` aggregate come in the
+        order of their rows: each is merged into a group that has seen the rows just before.
 
         Args:
             states: shape ``(states,)``, of the aggregate's state type.

@@ -48,6 +48,9 @@ class PythonAggregate:
         mergeable: whether the rows of a key may be spread over several accumulators and the states merged,
             in any order and grouping. A hot key of one that is not mergeable stays whole.
         ordered: whether the rows of a key must be seen in the order in which they arrived.
+        concatenable: of one that is not mergeable: whether ``merge`` takes the state of the rows that come next. States
+            of consecutive stretches of a key's rows, merged in the order of the rows, then give the state of all of
+            them; so a window keeps a state of each part, and reads none of its rows again.
         invertible: whether its accumulator has ``subtract``: whether rows can be taken out of a state again, so that
             what is left has the bits of a state that never saw them. Counts and exact sums can; sketches cannot, nor
             can sums of floating-point numbers, which are rounded. It must be mergeable, and not ordered.
@@ -69,11 +72,16 @@ class PythonAggregate:
             weighed against its rows when keys are placed, and a first stage need not find out.
         open_to_evaluate: whether keys must be open for ``evaluate`` and the merge before it. Where only
             ``update`` needs what ``open_keys`` loads, the last step had better not load it all again.
+        agrees: of one whose result may depend on how its rows were divided and merged: whether two results may be of
+            the same rows, both within their stated error. Its arguments are the two results as Python values, the
+            options, and the number of rows. None if there is one right result, but for the rounding of a
+            floating-point number.
     """
 
     name: str
     mergeable: bool
     ordered: bool = False
+    concatenable: bool = False
     invertible: bool = False
     instead: str = ""
     options: type[BaseModel] = NoOptions
@@ -88,6 +96,7 @@ class PythonAggregate:
     setup_seconds: float = 0.0
     row_seconds: float | None = None
     open_to_evaluate: bool = True
+    agrees: Callable[[Any, Any, Any, int], bool] | None = None
 
     def __post_init__(self) -> None:
         """Refuse an algebra that contradicts itself."""
@@ -98,6 +107,13 @@ class PythonAggregate:
                 "mergeable=True and ordered=False",
                 came,
                 "mend one of them",
+            )
+        if self.concatenable and self.mergeable:
+            raise AggregateError(
+                f"aggregate {self.name!r}, concatenable=True",
+                "mergeable=False",
+                "mergeable=True, which says more",
+                "leave concatenable out",
             )
 
     @classmethod

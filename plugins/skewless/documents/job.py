@@ -128,7 +128,7 @@ class Job(Document):
         warm_from: the run directories that plan 0 is made from, newest first, at most two; empty for a
             plain ring.
         source: how the units are read.
-        window: with a window, its parts; the units are then those that changed.
+        window: where states are kept, the parts; the units are then those that changed.
     """
 
     spec: JobSpec
@@ -173,8 +173,11 @@ class Job(Document):
 
     @model_validator(mode="after")
     def _of_its_window(self) -> Self:
-        if (self.window is None) != (self.spec.window is None):
-            raise unmet("a window just where the spec has one", "one of the two alone")
+        if (self.window is None) != (not self.spec.lengths):
+            raise unmet("a window just where the spec keeps states", "one of the two alone")
+        found = tuple(one.length for one in self.window.windows) if self.window else ()
+        if self.spec.windows is not None and found != self.spec.windows:
+            raise unmet(f"the windows of its spec, {list(self.spec.windows)}", str(list(found))[:80])
         if self.window is not None and (self.window.parts[-1].units[1] if self.window.parts else 0) != len(self.units):
             raise unmet(f"parts with all {len(self.units):,} units", "others")
         return self

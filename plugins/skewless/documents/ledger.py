@@ -79,10 +79,27 @@ class PartLine(Frozen):
         return self.unchanged_rows + self.new_rows
 
 
+class WindowLine(Frozen):
+    """One window of a result: ``rows`` must be those of the states of its parts.
+
+    Attributes:
+        name: its length, or ``all``.
+        keys: rows of the result.
+        rows: of the input, that the result was made of, as its own states count them.
+        of_parts_rows: the sum of ``PartLine.rows`` over the parts of the window.
+    """
+
+    name: str
+    keys: Count
+    rows: Count
+    of_parts_rows: Count
+
+
 class PartLines(Document):
-    """The lines of all parts of a window, as ``merge`` has counted them: ``parts.json`` of a result."""
+    """The lines of all parts of a run and of all of its windows, as ``merge`` has counted them: ``parts.json``."""
 
     parts: tuple[PartLine, ...]
+    windows: tuple[WindowLine, ...] = ()
 
 
 class Ledger(Document):
@@ -95,6 +112,7 @@ class Ledger(Document):
         unchanged_rows: rows of a window that are not read, since states of them are kept; 0 without a window.
         problems: every imbalance in words; empty if and only if the ledger balances.
         parts: with a window, its parts, oldest first.
+        windows: with a window, each one, the shortest first.
     """
 
     lines: tuple[LedgerLine, ...]
@@ -103,6 +121,7 @@ class Ledger(Document):
     unchanged_rows: int = Field(default=0, ge=0)
     problems: tuple[str, ...]
     parts: tuple[PartLine, ...] = ()
+    windows: tuple[WindowLine, ...] = ()
 
     @property
     def balanced(self) -> bool:
@@ -110,14 +129,21 @@ class Ledger(Document):
         return not self.problems
 
 
-def balance(job: Job, reports: Sequence[StageReport], state_rows: int, parts: Sequence[PartLine] = ()) -> Ledger:
+def balance(
+    job: Job,
+    reports: Sequence[StageReport],
+    state_rows: int,
+    parts: Sequence[PartLine] = (),
+    windows: Sequence[WindowLine] = (),
+) -> Ledger:
     """Draw up the ledger of a run.
 
     Args:
         job: the frozen job; its footers tell what should have been admitted.
         reports: the committed reports, by stage from 0.
-        state_rows: rows in the merged states.
+        state_rows: rows in the merged states; with several windows, in those of the longest.
         parts: with a window, the lines of its parts.
+        windows: the lines of each window.
     """
     lines = tuple(LedgerLine.of(job, report) for report in reports)
     whole = input_rows(job, reports)
@@ -128,11 +154,13 @@ def balance(job: Job, reports: Sequence[StageReport], state_rows: int, parts: Se
         state_rows=state_rows,
         unchanged_rows=unchanged,
         parts=tuple(parts),
+        windows=tuple(windows),
         problems=(
             *stage_problems(lines),
             *_wave_problems(job, reports),
             *_run_problems(lines, whole, state_rows, unchanged),
             *_part_problems(parts, whole, unchanged),
+            *_window_problems(job, windows, merged=bool(parts)),
         ),
     )
 
@@ -202,6 +230,20 @@ def _part_problems(parts: Sequence[PartLine], input_rows: int, unchanged_rows: i
         if parts and came != whole:
             problems.append(f"the parts have {came:,} {what} rows of {whole:,}")
     return problems
+
+
+def _window_problems(job: Job, windows: Sequence[WindowLine], *, merged: bool) -> list[str]:
+    """What does not add up in a window, once the result is merged."""
+    expected = [one.name for one in job.window.windows] if job.window and merged else []
+    if (came := [one.name for one in windows]) != expected:
+        return [
+            f"there are lines of the windows {', '.join(came) or 'none'} instead of {', '.join(expected) or 'none'}"
+        ]
+    return [
+        f"window {line.name} has {line.rows:,} rows of the {line.of_parts_rows:,} in the states of its parts"
+        for line in windows
+        if line.rows != line.of_parts_rows
+    ]
 
 
 def require_kept(job: Job, report: StageReport, left_over: int, on_disk: int) -> None:

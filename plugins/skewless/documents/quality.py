@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import Any, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from skewless.document import Count, Document, Frozen, unmet
 from skewless.documents.ledger import Ledger
@@ -14,7 +15,7 @@ class Check(Frozen):
     """One expectation's verdict.
 
     Attributes:
-        subject: "ledger" or "result".
+        subject: "ledger", "result", or "states": keys that were computed from all rows, too.
         expectation: its type, like ``expect_column_values_to_not_be_null``.
         column: the column it is about; empty for the whole table.
         success: whether it held.
@@ -30,6 +31,77 @@ class Check(Frozen):
     sentence: str
 
 
+class Freshness(Frozen):
+    """How new the files of a part are.
+
+    Attributes:
+        part: its name.
+        newest: when the newest of its files was modified, in UTC.
+    """
+
+    part: str
+    newest: dt.datetime
+
+
+class Volume(Frozen):
+    """The rows of the run's own part beside those of earlier parts of the same weekday, and hour.
+
+    The band is the median and three standard deviations to either side. These are estimated by the median distance from
+    the median, times 1.4826 as in a normal distribution, which one odd day does not move; and by the root of the
+    median, as rows that come independently of each other vary, if that is more.
+
+    Attributes:
+        part: the run's own part.
+        rows: its rows.
+        compared: the rows of the earlier parts, by their names.
+        median: of these.
+        low: where the band begins.
+        high: where it ends, inclusive.
+    """
+
+    part: str
+    rows: Count
+    compared: dict[str, Count]
+    median: float
+    low: float
+    high: float
+
+    @property
+    def usual(self) -> bool:
+        """Whether the rows are within the band."""
+        return self.low <= self.rows <= self.high
+
+
+class LateRows(Frozen):
+    """Rows of files that came, or were replaced, in an older part that had states.
+
+    Attributes:
+        part: the older part.
+        delay: how many parts it lies before the run's own one.
+        rows: of these files, before a map.
+        ignored: whether they were left out, as the spec has ``late: ignore``.
+    """
+
+    part: str
+    delay: int = Field(ge=1)
+    rows: Count
+    ignored: bool = False
+
+
+class WindowQuality(Frozen):
+    """What is measured of a run with a window, and fails nothing. What could not be measured is not in it.
+
+    Attributes:
+        freshness: of each part whose file system tells when files were modified.
+        volume: of the run's own part; None with fewer than three earlier parts of its weekday.
+        late: rows that came late, by the part they belong to.
+    """
+
+    freshness: tuple[Freshness, ...] = ()
+    volume: Volume | None = None
+    late: tuple[LateRows, ...] = ()
+
+
 class QualityReport(Document):
     """All checks of a run, with the ledger they are about.
 
@@ -38,12 +110,14 @@ class QualityReport(Document):
         keys: rows of the result.
         checks: in the order they were run.
         ledger: the run's ledger.
+        window: of a run with a window, what is measured of its parts.
     """
 
     success: bool
     keys: Count
     checks: tuple[Check, ...]
     ledger: Ledger
+    window: WindowQuality | None = None
 
     @model_validator(mode="before")
     @classmethod

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -12,6 +12,8 @@ from skewless.documents.commit import CommittedFile, inner_path
 
 #: Reasons that a part tells one by one; of more files only the number is told.
 MOST_REASONS = 20
+#: What a run does about a part.
+Way = Literal["reused", "late files left out", "added to", "reduced anew", "new"]
 
 
 class SeenFile(Frozen):
@@ -83,6 +85,11 @@ class WindowPart(Frozen):
         replaced: how many have other content.
         removed: how many are gone.
         reasons: what changed, in words; the first ``MOST_REASONS``.
+        late_rows: rows of files that came or were replaced since its states were made, before a map; None where nobody
+            has counted the rows of files.
+        ignored_files: with ``late: ignore``, how many files were added, have other content or are gone, and were left
+            as the kept states have them. Such files are not among those that were added, replaced or removed.
+        ignored_rows: rows of those of them that are there; None if that is not known without reading them.
     """
 
     name: str
@@ -99,11 +106,42 @@ class WindowPart(Frozen):
     replaced: Count = 0
     removed: Count = 0
     reasons: tuple[str, ...] = Field(default=(), max_length=MOST_REASONS)
+    late_rows: Count | None = 0
+    ignored_files: Count = 0
+    ignored_rows: Count | None = 0
 
     @property
     def changed(self) -> bool:
         """Whether its states are made or added to tonight."""
         return self.units[1] > self.units[0] or (self.base is None and bool(self.files))
+
+    @property
+    def way(self) -> Way:
+        """What the run does about it; ``new`` if there were no states of it."""
+        if self.ignored_files:
+            return "late files left out"
+        if not self.changed:
+            return "reused"
+        if self.base is not None:
+            return "added to"
+        return "reduced anew" if self.before_rows else "new"
+
+
+class WindowSpan(Frozen):
+    """One window of a result.
+
+    Attributes:
+        length: how many parts it may cover, the run's own the last; None for all.
+        first: the position in ``JobWindow.parts`` of the oldest part in it that has files.
+    """
+
+    length: int | None = Field(default=None, ge=1)
+    first: Count = 0
+
+    @property
+    def name(self) -> str:
+        """Its length, or ``all``."""
+        return "all" if self.length is None else str(self.length)
 
 
 class JobWindow(Frozen):
@@ -115,6 +153,8 @@ class JobWindow(Frozen):
         shapes: what that is, see ``skewless.standing.fingerprint.Fingerprint``.
         parts: those that have files, oldest first. Units are numbered in their order.
         missing: the names of the others.
+        windows: those of the result, the longest one last; each ends with the newest part. Documents of earlier
+            releases have none: see ``spans``.
         begins: why there were no states of this fingerprint before, in words; empty if there were.
     """
 
@@ -123,6 +163,7 @@ class JobWindow(Frozen):
     shapes: dict[str, str]
     parts: tuple[WindowPart, ...]
     missing: tuple[str, ...] = ()
+    windows: tuple[WindowSpan, ...] = ()
     begins: str = ""
 
     @model_validator(mode="after")
@@ -133,17 +174,53 @@ class JobWindow(Frozen):
             if first != end or last < first or len(part.ranks) != last - first:
                 raise unmet("parts whose units follow each other, each with its rank", part.name[:80])
             end = last
+        firsts = [one.first for one in self.windows]
+        if firsts and (firsts != sorted(firsts, reverse=True) or firsts[-1] != 0):
+            raise unmet("windows of which each is an end of the next, and the last has all parts", str(firsts)[:80])
         return self
+
+    @property
+    def spans(self) -> tuple[WindowSpan, ...]:
+        """The windows of the result; one of all parts in a document of an earlier release."""
+        return self.windows or (WindowSpan(),)
 
     @property
     def reduced(self) -> list[int]:
         """The positions of the parts that have units."""
         return [at for at, part in enumerate(self.parts) if part.units[1] > part.units[0]]
 
+    def delays(self) -> dict[str, int]:
+        """How many parts each part is before the newest one.
+
+        Places of days are numbers of days. Hours are counted by their names, which sort as the hours do: a window has
+        all of them, with files or without.
+        """
+        if not any("T" in part.name for part in self.parts):
+            return {part.name: self.parts[-1].place - part.place for part in self.parts}
+        names = sorted([*(part.name for part in self.parts), *self.missing], reverse=True)
+        return {name: back for back, name in enumerate(names)}
+
+    def late(self) -> list[tuple[WindowPart, int]]:
+        """The older parts that have changed since states of them were made, each with its delay in parts."""
+        delays = self.delays()
+        changed = (part for part in self.parts if part.way not in ("reused", "new"))
+        return [(part, delays[part.name]) for part in changed if delays[part.name] > 0]
+
     @property
     def unchanged_rows(self) -> int:
         """The rows of the result that were not read tonight: their states are kept ones."""
         return sum(part.base_rows for part in self.parts)
+
+    @property
+    def ignored_files(self) -> int:
+        """How many late files were left out, see ``WindowPart.ignored_files``."""
+        return sum(part.ignored_files for part in self.parts)
+
+    @property
+    def ignored_rows(self) -> int | None:
+        """The rows of late files that were left out; None if that is not known of all."""
+        rows = [part.ignored_rows for part in self.parts]
+        return None if None in rows else sum(one or 0 for one in rows)
 
     def counts(self) -> dict[str, int]:
         """How many files of the window were reused, added, replaced and removed."""

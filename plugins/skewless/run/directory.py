@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from skewless.documents.commit import StepCommit
 from skewless.documents.decision import Decision
 from skewless.documents.job import Job
-from skewless.documents.ledger import PartLine, PartLines
+from skewless.documents.ledger import PartLine, PartLines, WindowLine
 from skewless.documents.quality import QualityReport
 from skewless.documents.stage_report import ReportWithoutTails, StageReport
 from skewless.errors import RunDirectoryError
@@ -149,9 +149,16 @@ class RunDirectory(Storage):
 
     def part_lines(self) -> tuple[PartLine, ...]:
         """The ledger lines of the parts of a window, once the result is committed; none without a window."""
+        return self._lines().parts
+
+    def window_lines(self) -> tuple[WindowLine, ...]:
+        """The ledger lines of the windows, the longest last, once the result is committed; none without a window."""
+        return self._lines().windows
+
+    def _lines(self) -> PartLines:
         if self.job().window is None or (commit := self.commit_of(RESULT_STEP)) is None:
-            return ()
-        return self.committed_document(commit, PART_LINES, PartLines).parts
+            return PartLines(parts=())
+        return self.committed_document(commit, PART_LINES, PartLines)
 
     def committed_document(self, commit: StepCommit, name: str, kind: type[Doc]) -> Doc:
         """Read a document that a commit lists.

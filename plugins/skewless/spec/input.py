@@ -59,8 +59,8 @@ class Input(Frozen):
     parts: str | None = Field(
         default=None,
         min_length=1,
-        description="With window: the partition column whose values, days like 2026-01-31, are the parts; by default "
-        "the path itself names the part, by {date}.",
+        description="Where states are kept: the partition column whose values, days like 2026-01-31, are the parts; by "
+        "default the path itself names the part, by {date}.",
         examples=["date"],
     )
     format: InputFormat = Field(
@@ -118,7 +118,8 @@ class States(Frozen):
         default=None,
         ge=1,
         le=10_000,
-        description="States of so many parts are kept, at least the window; by default of the window and seven more.",
+        description="States of so many parts are kept, at least those of the longest window; by default seven more "
+        "than that, or with window: all those of all parts.",
         examples=[60],
     )
     path: PathText | None = Field(

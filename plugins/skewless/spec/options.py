@@ -25,6 +25,8 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "reducers": ("routing", "reducers"),
     "waves": ("routing", "waves"),
     "budget": ("routing", "budget"),
+    "late": ("late",),
+    "missing": ("missing",),
     "driver_memory": ("spark", "driver_memory"),
     "executor_memory": ("spark", "executor_memory"),
     "executor_cores": ("spark", "executor_cores"),
@@ -32,10 +34,14 @@ OPTIONS: dict[str, tuple[str, ...]] = {
 }
 
 
+#: The options that only a job with a window has.
+_OF_WINDOWS = frozenset({"late", "missing"})
+
+
 def option_values(spec: JobSpec) -> dict[str, Any]:
-    """What the spec itself says for each option, as JSON values."""
-    raw = spec.model_dump(mode="json")
-    return {name: _at(raw, path) for name, path in OPTIONS.items()}
+    """What the spec itself says for each option that it can have, as JSON values."""
+    raw, windowed = spec.model_dump(mode="json"), spec.window is not None or spec.windows is not None
+    return {name: _at(raw, path) for name, path in OPTIONS.items() if windowed or name not in _OF_WINDOWS}
 
 
 def option_schema(name: str) -> dict[str, Any]:

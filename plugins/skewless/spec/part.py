@@ -51,6 +51,16 @@ class Part(NamedTuple):
         """
         return self.date.isoformat() + (f"T{self.hour}" if self.hour else "")
 
+    @classmethod
+    def named(cls, name: str) -> Part:
+        """The part of a name.
+
+        >>> Part.named("2026-10-25T02b"), Part.named("2026-01-31").hour
+        (Part(date=datetime.date(2026, 10, 25), hour='02b'), None)
+        """
+        day, _, hour = name.partition("T")
+        return cls(dt.date.fromisoformat(day), hour or None)
+
     @property
     def folder(self) -> str:
         """Where its result is published, below the output path.
@@ -165,6 +175,19 @@ def parts_until(last: Part, count: int, timezone: str) -> tuple[Part, ...]:
     return tuple(found[-count:])
 
 
+def parts_between(first: Part, last: Part, timezone: str) -> tuple[Part, ...]:
+    """All parts from one to another, both included.
+
+    >>> [str(part) for part in parts_between(Part(dt.date(2026, 2, 27)), Part(dt.date(2026, 3, 1)), "UTC")]
+    ['2026-02-27', '2026-02-28', '2026-03-01']
+    """
+    days = [first.date + dt.timedelta(days=day) for day in range((last.date - first.date).days + 1)]
+    if last.hour is None:
+        return tuple(Part(day) for day in days)
+    hours = (Part(day, hour) for day in days for hour in hours_of(day, timezone))
+    return tuple(part for part in hours if first <= part <= last)
+
+
 def part_place(part: Part) -> int:
     """A number that ascends with the parts of a job: below 2**26 in every year up to 5000.
 
@@ -230,6 +253,94 @@ def resolve_path(path: str, part: Part, where: str) -> str:
     if ".." in re.split(r"[/\\]", resolved):  # a form of dots alone is a day as well
         raise SpecError(where, "a path without a step up ('..')", repr(resolved[:120]), "write where it leads")
     return resolved
+
+
+#: The digits of each directive; an hour that comes a second time has a letter.
+_DIGITS = {"Y": 4, "G": 4, "j": 3, "y": 2, "m": 2, "d": 2, "V": 2, "u": 1}
+#: What together tells a day.
+_DAY_FORMS = ("Ymd", "ymd", "Yj", "yj", "GVu")
+
+
+class DatedPath:
+    """A path of a spec read backwards: which part a path that exists is of.
+
+    Attributes:
+        pattern: a glob that finds all folders or files whose name ends the part's own piece of the path.
+    """
+
+    def __init__(self, path: str, where: str) -> None:
+        """Take a path apart.
+
+        Args:
+            path: one that names each part, see ``refuse_shared_paths``.
+            where: what error messages call it.
+
+        Raises:
+            SpecError: its parts cannot be listed.
+        """
+        # For each directive a sign that no path has, so that the rest can be taken apart as a path.
+        text = _FIELD.sub(_as_signs, path)
+        pieces = text.split("/")
+        named = [at for at, piece in enumerate(pieces) if _SIGN.search(piece)]
+        own = pieces[named[0] : named[-1] + 1]
+        if "**" in own:
+            raise SpecError(where, "no ** between the day and the hour of a path, with window: all", repr(path)[:120])
+        signs = _SIGN.findall("/".join(own))
+        self._directives = [_SIGNS[ord(sign) - 1] for sign in signs]
+        if not any(set(form) <= set(self._directives) for form in _DAY_FORMS):
+            raise SpecError(
+                where, "a path that tells the day, like {date:%Y-%m-%d}, with window: all", repr(path)[:120]
+            )
+        self._depth = len(own)
+        self._pattern = re.compile("/".join(_matching(piece) for piece in own))
+        globs = [re.sub(rf"\*?{_SIGN.pattern}+\*?", "*", piece) for piece in own]
+        globs = [re.sub(r"\*+", "*", piece) for piece in globs]
+        self.pattern = "/".join([*pieces[: named[0]], *globs])
+
+    def part_at(self, path: str, timezone: str) -> Part | None:
+        """The part of a path that ``pattern`` has found; None if it is no day, or no hour of that day."""
+        match = self._pattern.fullmatch("/".join(path.rstrip("/").split("/")[-self._depth :]))
+        if match is None:
+            return None
+        found = list(zip(self._directives, match.groups(), strict=True))
+        values = dict(found)
+        if any(values[one] != text for one, text in found):
+            return None
+        form = next(form for form in _DAY_FORMS if set(form) <= set(values))
+        text, directives = " ".join(values[one] for one in form), " ".join(f"%{one}" for one in form)
+        try:
+            day = dt.datetime.strptime(text, directives).replace(tzinfo=dt.UTC).date()
+        except ValueError:
+            return None
+        hour = values.pop("H", None)
+        if any(day.strftime(f"%{one}") != text for one, text in values.items()):
+            return None
+        return Part(day, hour) if hour is None or hour in hours_of(day, timezone) else None
+
+
+_SIGNS = (*_DIGITS, "H")
+_SIGN = re.compile(f"[\x01-{chr(len(_SIGNS))}]")
+
+
+def _as_signs(found: re.Match[str]) -> str:
+    """A field of a path with a sign for each directive."""
+    form = found[2] or {"date": "%Y-%m-%d", "hour": "%H"}[found[1]]
+    signs = {f"%{one}": chr(at + 1) for at, one in enumerate(_SIGNS)} | {"%%": "%"}
+    return "".join(signs.get(one, one) for one in re.split("(%.)", form))
+
+
+def _matching(piece: str) -> str:
+    """A regular expression for a piece of a path: its globs match as those of a file system, signs are digits."""
+    found = []
+    for token in re.findall(r"\[[^]]+\]|.", piece, re.DOTALL):
+        if _SIGN.fullmatch(token):
+            directive = _SIGNS[ord(token) - 1]
+            found.append(r"(\d\db?)" if directive == "H" else rf"(\d{{{_DIGITS[directive]}}})")
+        elif len(token) > 1:
+            found.append("[" + re.escape(token[1:-1]).replace(r"\-", "-").replace("!", "^", 1) + "]")
+        else:
+            found.append({"*": "[^/]*", "?": "[^/]"}.get(token, re.escape(token)))
+    return "".join(found)
 
 
 def _formed(date: dt.date, found: re.Match[str], where: str, hour: str | None = None) -> str:

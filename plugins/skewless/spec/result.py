@@ -62,6 +62,17 @@ class Quality(Frozen):
     )
 
 
+class Verify(Frozen):
+    """A sample of keys that is computed from all rows of the window each night, whatever states are kept."""
+
+    keys: int = Field(
+        ge=1,
+        le=1_000_000,
+        description="About so many keys, other ones for each part; it costs a read of the whole window.",
+        examples=[1000],
+    )
+
+
 class Output(Frozen):
     """Where the result is published: `path/date=YYYY-MM-DD/part-*`, or `path/date=YYYY-MM-DD/hour=HH/part-*` for hours.
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, WithJsonSchema, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
 
-from skewless.document import Document, unmet
+from skewless.document import Document, shortened, unmet
 from skewless.errors import SpecError
 from skewless.spec.aggregate_call import AggregateCall
 from skewless.spec.clusters import Sharing, SparkSizing
 from skewless.spec.input import ColumnName, Input, Map, States
 from skewless.spec.part import refuse_shared_paths
-from skewless.spec.result import Output, Quality
+from skewless.spec.result import Output, Quality, Verify
 from skewless.spec.routing import Routing
 from skewless.spec.schedule import Schedule
 
@@ -28,6 +28,22 @@ def _valid_name(name: str) -> str:
 
 Name = Annotated[str, AfterValidator(_valid_name), WithJsonSchema({"type": "string", "pattern": f"^{_NAME}$"})]
 
+
+_LONGEST_WINDOW = 1000
+#: A window of so many parts.
+WindowLength = Annotated[int, Field(ge=1, le=_LONGEST_WINDOW)]
+
+
+def _number_or_all(given: Any) -> Any:
+    """Say once what a window may be: of a value that is neither of two types pydantic tells twice."""
+    number = isinstance(given, int) and not isinstance(given, bool) and 1 <= given <= _LONGEST_WINDOW
+    if not number and given != "all":
+        raise unmet(f"a number of parts, 1 to {_LONGEST_WINDOW:,}, or all", shortened(given))
+    return given
+
+
+#: With several windows: the column of the result that says which one a row is of.
+WINDOW_COLUMN = "window"
 
 _KeyInput = ColumnName | Annotated[tuple[ColumnName, ...], Field(min_length=1, max_length=16)]
 
@@ -54,26 +70,39 @@ class JobSpec(Document):
         description="What is made of each row before it is aggregated; by default the row as it is.",
         examples=[{"select": ["explode(pages) AS page"]}],
     )
-    window: int | None = Field(
+    window: Annotated[WindowLength | Literal["all"], BeforeValidator(_number_or_all)] | None = Field(
         default=None,
-        ge=1,
-        le=1000,
-        description="The result covers so many parts, days or hours, the run's own the last; states of parts are kept, "
-        "and only rows that changed are read.",
-        examples=[28],
+        description="The result covers so many parts, days or hours, the run's own the last, or all up to that one; "
+        "states of parts are kept, and only rows that changed are read.",
+        examples=[28, "all"],
+    )
+    windows: Annotated[tuple[WindowLength, ...], Field(min_length=1, max_length=16)] | None = Field(
+        default=None,
+        description="Instead of window: several lengths, ascending; the result has a row for each key and window, and "
+        "the length of the window in the column `window`, an integer.",
+        examples=[[1, 7, 28]],
     )
     states: States | None = Field(
-        default=None, description="With window: the states that are kept.", examples=[{"keep": 60}]
+        default=None,
+        description="The states that are kept of each part; without a window the run's own part alone is computed, and "
+        "a further run of it reads only what changed.",
+        examples=[{"keep": 60}],
     )
-    late: Literal["recompute", "fail"] = Field(
+    late: Literal["recompute", "ignore", "fail"] = Field(
         default="recompute",
-        description="With window: what changed in an older part is computed anew, or fails the run.",
-        examples=["fail"],
+        description="With a window: what changed in an older part that has states is computed anew, is left out and "
+        "counted, or fails the run.",
+        examples=["ignore"],
     )
     missing: Literal["allow", "fail"] = Field(
         default="allow",
-        description="With window: whether a part without files is left out of the result, or fails the run.",
+        description="With a window: whether a part without files is left out of the result, or fails the run.",
         examples=["fail"],
+    )
+    verify: Verify | None = Field(
+        default=None,
+        description="With a window: some keys are compared with all rows before anything is published.",
+        examples=[{"keys": 1000}],
     )
     key: tuple[ColumnName, ...] = Field(
         min_length=1,
@@ -151,6 +180,8 @@ class JobSpec(Document):
         taken = {"date": "the partition column of the published result"}
         if self.schedule.unit == "hour":
             taken["hour"] = taken["date"]
+        if self.windows is not None:
+            taken[WINDOW_COLUMN] = "the column that tells windows apart"
         roles = [(column, "a key column") for column in self.key]
         roles += [(name, "an aggregate") for name in self.aggregates]
         for name, role in roles:
@@ -163,35 +194,57 @@ class JobSpec(Document):
     @model_validator(mode="after")
     def _window_of_parts(self) -> Self:
         """A window is made of parts, and needs their states."""
-        if self.window is None:
-            fields = type(self).model_fields
-            given = [one for one in ("states", "late", "missing") if getattr(self, one) != fields[one].default]
-            given += ["input.parts"] if self.input.parts is not None else []
+        if self.window is not None and self.windows is not None:
+            raise unmet("either window or windows", "both")
+        if self.windows is not None and list(self.windows) != sorted(set(self.windows)):
+            raise unmet("windows in ascending order, each once", str(list(self.windows)))
+        if self.window is None and self.windows is None:
+            given = [one for one in ("late", "missing") if getattr(self, one) != type(self).model_fields[one].default]
             if given:
                 raise unmet(f"{given[0]} only with a window", "no window")
+        if not self.lengths:
+            if self.input.parts is not None:
+                raise unmet("input.parts only with a window or with states", "neither")
             return self
         if self.state == "forward":
-            raise unmet("state: merge with a window", "state: forward")
-        kept = self.states.keep if self.states else None
-        if kept is not None and kept < self.window:
-            raise unmet(f"states.keep of at least the window, {self.window}", str(kept))
+            raise unmet("state: merge where states are kept", "state: forward")
+        self._require_kept()
         if not (self.states and self.states.path) and "{date" in self.output.path:
             raise unmet("states.path, as output.path differs from part to part", "none")
         self._require_parts()
         return self
 
+    @model_validator(mode="after")
+    def _verified_window(self) -> Self:
+        if self.verify is not None and not self.lengths:
+            raise unmet("verify only with a window or with states", "neither")
+        if self.verify is not None and self.late == "ignore":
+            raise unmet("late: recompute or fail with verify, which reads all rows", "late: ignore")
+        return self
+
+    def _require_kept(self) -> None:
+        """Refuse to keep fewer parts than a window needs."""
+        kept, needed = self.states.keep if self.states else None, self.lengths[-1]
+        if kept is None:
+            return
+        if needed is None:
+            raise unmet("no states.keep with window: all, which needs the states of all parts", str(kept))
+        if kept < needed:
+            raise unmet(f"states.keep of at least the longest window, {needed}", str(kept))
+
     def _require_parts(self) -> None:
         """Refuse an input whose parts cannot be told apart."""
         unit, path = self.schedule.unit, str(self.input.path)
         if self.input.table is not None:
-            raise unmet("input.path with a window", "a table, whose parts cannot be told yet")
+            raise unmet("input.path where states are kept", "a table, whose parts cannot be told yet")
         if self.input.parts is not None:
             if unit == "hour":
                 raise unmet("days as parts with input.parts", "a job of hours, whose parts only a path can name yet")
             return
         field = "{hour}" if unit == "hour" else "{date}"
         if field[:-1] not in path:
-            required = f"{field} in input.path, or the partition column in input.parts: a window is made of parts"
+            what = "states are kept" if self.window is None and self.windows is None else "a window is made"
+            required = f"{field} in input.path, or the partition column in input.parts: {what} of parts"
             raise unmet(required, f"the path {path[:80]!r}")
         try:
             refuse_shared_paths(path, unit, "input.path")
@@ -199,8 +252,26 @@ class JobSpec(Document):
             raise unmet(err.required or "a path that names each part", err.came) from None
 
     @property
-    def kept_parts(self) -> int:
-        """Of how many parts states are kept; 0 without a window."""
-        if self.window is None:
+    def lengths(self) -> tuple[int | None, ...]:
+        """How many parts each window covers, ascending, and None for all parts; empty if the job keeps no states.
+
+        A job that keeps states and has no window has one of a single part.
+        """
+        if self.windows is not None:
+            return self.windows
+        if self.window is not None:
+            return (None if self.window == "all" else self.window,)
+        return () if self.states is None else (1,)
+
+    @property
+    def result_key(self) -> tuple[str, ...]:
+        """The columns in which no two rows of the result are alike: the key, and with ``windows`` the window."""
+        return self.key if self.windows is None else (*self.key, WINDOW_COLUMN)
+
+    @property
+    def kept_parts(self) -> int | None:
+        """Of how many parts states are kept: None for all; 0 for a job that keeps none."""
+        if not self.lengths:
             return 0
-        return (self.states.keep if self.states else None) or self.window + 7
+        longest = self.lengths[-1]
+        return longest and ((self.states.keep if self.states else None) or longest + 7)

@@ -27,6 +27,7 @@ class ChangeSet(NamedTuple):
         replaced: how many have other content.
         removed: how many are gone.
         reasons: in words.
+        late: the paths of the files that were added or have other content, in order.
     """
 
     reused: tuple[SeenFile, ...]
@@ -36,22 +37,27 @@ class ChangeSet(NamedTuple):
     replaced: int
     removed: int
     reasons: tuple[str, ...]
+    late: tuple[str, ...] = ()
 
 
 #: Says what tells a file from the one that the states know; empty if it is the same.
 Difference = Callable[[SeenFile, FoundFile], str]
 
 
-def change_set(found: Sequence[FoundFile], known: PartVersion | None, difference: Difference) -> ChangeSet:
+def change_set(
+    found: Sequence[FoundFile], known: PartVersion | None, difference: Difference, *, in_order: bool = False
+) -> ChangeSet:
     """Compare a part with the files that its states were made of.
 
     Files that came are reduced, and their states are merged with those that are kept. If a file was replaced or
-    removed, its rows cannot be taken out of the states: the part is reduced anew.
+    removed, its rows cannot be taken out of the states: the part is reduced anew. So it is if files came and
+    rows must be seen in order, as those that came may lie between the others.
 
     Args:
         found: the files of the part now.
         known: its newest states.
         difference: compares the contents of two files of one path.
+        in_order: whether an aggregate must see the rows of a key in order.
     """
     present = sorted(found)
     if known is None:
@@ -66,8 +72,8 @@ def change_set(found: Sequence[FoundFile], known: PartVersion | None, difference
     removed = [path for path in before if path not in differ]
     told = [f"{path} was replaced: {why}" for path, why in replaced.items()]
     told += [f"{path} was removed" for path in removed]
-    told += [f"{path} was added" for path in added]
-    anew = bool(replaced or removed)
+    told += [f"{path} was added{', and rows must be seen in order' if in_order else ''}" for path in added]
+    anew = bool(replaced or removed or (in_order and added))
     return ChangeSet(
         reused=() if anew else tuple(before[one.path] for one in present if one.path in before),
         read=tuple(one.path for one in present) if anew else tuple(added),
@@ -76,6 +82,7 @@ def change_set(found: Sequence[FoundFile], known: PartVersion | None, difference
         replaced=len(replaced),
         removed=len(removed),
         reasons=tuple(told[:MOST_REASONS]),
+        late=tuple(one.path for one in present if one.path not in before or one.path in replaced),
     )
 
 

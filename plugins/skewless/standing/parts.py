@@ -17,7 +17,14 @@ Cut = Callable[[Sequence[str]], Sequence[Unit]]
 
 
 def plan_part(
-    part: Part, found: Sequence[FoundFile], known: Numbered | None, cut: Cut, difference: Difference, first: int = 0
+    part: Part,
+    found: Sequence[FoundFile],
+    known: Numbered | None,
+    cut: Cut,
+    difference: Difference,
+    first: int = 0,
+    *,
+    in_order: bool = False,
 ) -> tuple[WindowPart, tuple[Unit, ...]]:
     """Compare a part with its newest states, and place the units that are to be reduced.
 
@@ -28,6 +35,7 @@ def plan_part(
         cut: makes the units of the files that are to be read, and of no others.
         difference: compares the contents of two files of one path.
         first: the ordinal of the part's first unit in the run.
+        in_order: whether an aggregate must see the rows of a key in order.
 
     Returns:
         The part as the job has it, and its units.
@@ -35,7 +43,8 @@ def plan_part(
     Raises:
         InputError: the part has more units than places.
     """
-    changes = change_set(found, known.version if known else None, difference)
+    changes = change_set(found, known.version if known else None, difference, in_order=in_order)
+    late = changes.late
     units = tuple(cut(changes.read))
     ranks = ranks_between(changes.reused, _units_of_files(units))
     reasons = changes.reasons
@@ -68,9 +77,38 @@ def plan_part(
         added=changes.added,
         replaced=changes.replaced,
         removed=changes.removed,
+        late_rows=sum(unit.rows for unit in units if unit.path in late) if all(one.counted for one in units) else None,
         reasons=reasons[:MOST_REASONS],
     )
     return planned, units
+
+
+def keep_part(part: Part, found: Sequence[FoundFile], known: Numbered, difference: Difference, cut: Cut) -> WindowPart:
+    """Leave out whatever changed in a part since its states were made, and count it.
+
+    Args:
+        part: the part.
+        found: its files now; none if it has vanished.
+        known: its newest states.
+        difference: compares the contents of two files of one path.
+        cut: makes the units of the files that came or have other content, to count their rows; none if it cannot.
+    """
+    changes = change_set(found, known.version, difference)
+    late = cut(changes.late)
+    told = all(unit.counted for unit in late) and {unit.path for unit in late} == set(changes.late)
+    return WindowPart(
+        name=part.name,
+        place=part_place(part),
+        files=known.version.files,
+        base=known.number,
+        base_rows=known.version.rows,
+        base_states=known.version.states,
+        before_rows=known.version.rows,
+        reused=len(known.version.files),
+        ignored_files=changes.added + changes.replaced + changes.removed,
+        ignored_rows=sum(unit.rows for unit in late) if told else None,
+        reasons=changes.reasons,
+    )
 
 
 def _units_of_files(units: Sequence[Unit]) -> list[tuple[str, int]]:

@@ -1,15 +1,16 @@
-"""Which standing states are kept: those of the newest parts, and what a run that is still under way may have pinned."""
+"""Which standing states are kept: those of the newest parts, and what runs that are still under way need."""
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from skewless.document import Frozen
 from skewless.documents.window import PartVersion
 from skewless.errors import DocumentError, RunDirectoryError
 from skewless.run.storage import Storage
+from skewless.standing.pins import modified, pins
 from skewless.standing.store import FINGERPRINT, STATES_STEP, StatesStore, names_in, version_path
 
 
@@ -35,12 +36,12 @@ class StatesLimits(Frozen):
     """What is removed of the states of a job.
 
     Attributes:
-        parts: states of so many of the newest parts are kept.
-        grace: nothing younger is removed, nor what became superfluous in that time: a run may have pinned it.
+        parts: states of so many of the newest parts are kept; None for all parts.
+        grace: nothing younger is removed, nor what became superfluous in that time: somebody may be reading it.
         unused: states of a fingerprint to which nothing was added for so long are removed, if others were added to.
     """
 
-    parts: int
+    parts: int | None
     grace: dt.timedelta = dt.timedelta(days=7)
     unused: dt.timedelta = dt.timedelta(days=30)
 
@@ -83,8 +84,8 @@ def _held(store: StatesStore) -> Iterator[HeldPart]:
 def doomed_states(location: str, now: dt.datetime, limits: StatesLimits) -> list[Doomed]:
     """What a prune removes of the states of a job, in this order: versions before the files that they name.
 
-    A version that cannot be read names nothing that could be kept for it, and so keeps all files: nothing of its
-    fingerprint is removed but old versions of other parts.
+    A version or a pin that cannot be read names nothing that could be kept for it, and so keeps all files: nothing of
+    its fingerprint is removed but old versions of other parts.
 
     Args:
         location: the folder of the states of the job.
@@ -104,8 +105,15 @@ def doomed_states(location: str, now: dt.datetime, limits: StatesLimits) -> list
 
 
 def _doomed(store: StatesStore, now: dt.datetime, limits: StatesLimits, *, unused: bool) -> list[Doomed]:
-    gone, kept_files, readable = list[Doomed](), set[str](), True
-    kept_parts = set[str]() if unused else set(store.parts()[-limits.parts :])
+    gone, readable = list[Doomed](), True
+    try:
+        kept_files, released = pins(store, now, limits.grace)
+    except (DocumentError, RunDirectoryError):
+        kept_files, released, readable = set(), [], False
+    for path in released:
+        full = f"{store.root}/{path}"
+        gone.append(Doomed(full, int(store.fs.size(full)), "no run under way needs what it names"))
+    kept_parts = set[str]() if unused else set(store.parts()[-limits.parts if limits.parts else 0 :])
     for part in store.parts():
         for number, why in _superfluous(store, part, now, limits, kept=part in kept_parts):
             path = version_path(part, number)
@@ -121,7 +129,7 @@ def _doomed(store: StatesStore, now: dt.datetime, limits: StatesLimits, *, unuse
         return gone
     for full, about in store.fs.find(f"{store.root}/{STATES_STEP}", detail=True).items():
         path = str(full)[len(store.root) + 1 :]
-        if _checked_by(path) not in kept_files and now - _modified(store, path) > limits.grace:
+        if _checked_by(path) not in kept_files and now - modified(store, path) > limits.grace:
             gone.append(Doomed(str(full), int(about["size"]), "no version names it"))
     return gone
 
@@ -137,22 +145,45 @@ def _superfluous(
 ) -> Iterator[tuple[int, str]]:
     """Each version of a part, with the reason why it is removed; empty if it stays."""
     numbers = store.numbers(part)
-    ages = [now - _modified(store, version_path(part, number)) for number in numbers]
+    ages = [now - modified(store, version_path(part, number)) for number in numbers]
     for at, number in enumerate(numbers):
         newest = at + 1 == len(numbers)
-        # A version may have been pinned until the next one came.
+        # A version may have been chosen until the next one came.
         since = ages[at] if newest else ages[at + 1]
         why = "" if newest else f"version {numbers[at + 1]} came after it"
-        why = why if kept else f"the states of {limits.parts} newer parts, or of another fingerprint, are kept"
+        why = why if kept else f"the states of {limits.parts or 'all'} newer parts, or of another fingerprint, are kept"
         yield number, why if since > limits.grace else ""
 
 
-def remove_states(location: str, doomed: list[Doomed]) -> None:
-    """Remove what ``doomed_states`` has found. It is not an error if something is gone already."""
+def remove_states(location: str, doomed: Sequence[Doomed], now: dt.datetime, limits: StatesLimits) -> None:
+    """Remove what ``doomed_states`` has found, but no file that a run has pinned since.
+
+    It is not an error if something is gone already.
+
+    Args:
+        location: as ``doomed_states`` was given it.
+        doomed: what it has found.
+        now: as it was given it.
+        limits: as it was given them.
+    """
     storage = Storage(location)
-    for one in doomed:
-        if storage.fs.exists(one.path):
-            storage.fs.rm(one.path)
+    states = [one for one in doomed if _is_states(one.path)]
+    for one in (one for one in doomed if not _is_states(one.path)):
+        _remove(storage, one.path)
+    # A run that pins files from here on finds that their versions are gone: see ``skewless.standing.pins``.
+    kept = {f"{store.root}/{path}" for store in _stores(location) for path in pins(store, now, limits.grace)[0]}
+    for one in states:
+        if _checked_by(one.path) not in kept:
+            _remove(storage, one.path)
+
+
+def _is_states(path: str) -> bool:
+    return f"/{STATES_STEP}/attempts/" in path
+
+
+def _remove(storage: Storage, path: str) -> None:
+    if storage.fs.exists(path):
+        storage.fs.rm(path)
 
 
 def _stores(location: str) -> Iterator[StatesStore]:
@@ -164,9 +195,4 @@ def _stores(location: str) -> Iterator[StatesStore]:
 
 def _last_written(store: StatesStore) -> dt.datetime:
     versions = [version_path(part, number) for part in store.parts() for number in store.numbers(part)[-1:]]
-    return max(_modified(store, path) for path in [FINGERPRINT, *versions])
-
-
-def _modified(store: StatesStore, path: str) -> dt.datetime:
-    moment: dt.datetime = store.fs.modified(f"{store.root}/{path}")
-    return moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
+    return max(modified(store, path) for path in [FINGERPRINT, *versions])

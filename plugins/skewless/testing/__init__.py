@@ -43,6 +43,8 @@ def check_aggregate(
       counts as nothing.
     - If not ``ordered``: the rows of a key may come in any order.
     - If ``mergeable``: rows may be spread over accumulators, and their states merged in any order and grouping.
+    - If ``concatenable``: states of consecutive rows, cut anywhere, may be merged in the order of the rows, in any
+      grouping.
     - If ``invertible``: a state that was merged can be taken out again, and leaves the bits of the others' merge. No
       ``tolerance`` and no ``equal`` is applied. Floating-point arguments are tried far apart from each other, too.
 

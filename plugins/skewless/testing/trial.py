@@ -58,15 +58,7 @@ class Trial:
             laws.append(self._rows_may_come_in_any_order)
         if not self.aggregate.open_to_evaluate:
             laws.append(self._a_result_needs_no_open_key)
-        if self.aggregate.mergeable:
-            laws += [
-                self._merging_is_commutative,
-                self._merging_is_associative,
-                self._rows_may_be_spread,
-                self._an_empty_state_merges_as_nothing,
-            ]
-        if self.aggregate.invertible:
-            laws += [self.rows_may_be_taken_out_again, self._taking_nothing_out_changes_nothing]
+        laws += self._laws_of_merging()
         if expect_more_than_nothing:
             nothing = self._results(self._fed([], total=1), 1)[0]
             whole = self._results(self._whole, GROUPS)
@@ -80,6 +72,21 @@ class Trial:
                 if not isinstance(err, AssertionError):
                     err.add_note(f"check_aggregate, seed {self.seed}: while checking that {_words(law.__name__)}")
                 raise
+
+    def _laws_of_merging(self) -> list[Callable[[], None]]:
+        laws = []
+        if self.aggregate.mergeable:
+            laws += [
+                self._merging_is_commutative,
+                self._merging_is_associative,
+                self._rows_may_be_spread,
+                self._an_empty_state_merges_as_nothing,
+            ]
+        if self.aggregate.concatenable:
+            laws += [self._stretches_may_be_concatenated, self._an_empty_state_merges_as_nothing]
+        if self.aggregate.invertible:
+            laws += [self.rows_may_be_taken_out_again, self._taking_nothing_out_changes_nothing]
+        return laws
 
     def rows_may_be_taken_out_again(self) -> None:
         """The law of an invertible aggregate, bit for bit."""
@@ -119,8 +126,7 @@ class Trial:
             cut = self._cut(name)
             sizes = [len(groups) for _, groups in cut]
             self._compare(f"batches may be cut anywhere (here into {sizes})", self._fed(cut), self._whole)
-        alone = [(self.rows.slice(n, 1), self.groups[n : n + 1]) for n in range(len(self.rows))]
-        self._compare("batches may be cut anywhere (here into single rows)", self._fed(alone), self._whole)
+        self._compare("batches may be cut anywhere (here into single rows)", self._fed(self._alone), self._whole)
 
     def _keys_may_come_mixed_or_alone(self) -> None:
         mixed = self._results(self._whole, GROUPS)
@@ -174,6 +180,18 @@ class Trial:
         together.merge(states, np.tile(np.arange(GROUPS), len(self._parts)), GROUPS)
         self._compare("states may come in one batch, several of a group", together, merged)
 
+    def _stretches_may_be_concatenated(self) -> None:
+        law = "states of consecutive rows may be merged in their order, as it is declared concatenable"
+        for cut in (self._cut("here"), self._cut("there"), self._alone):
+            stretches = [self._stored_state(self._fed([batch])) for batch in cut]
+            told = f"{law} (here of {len(cut)} stretches)"
+            self._compare(told, self._concatenated(stretches), self._whole)
+            pairs = [self._stored_state(self._concatenated(stretches[at : at + 2])) for at in range(0, len(cut), 2)]
+            self._compare(f"{told}, in any grouping", self._concatenated(pairs), self._whole)
+            together = self._accumulator(GROUPS)
+            together.merge(pa.concat_arrays(stretches), np.tile(np.arange(GROUPS), len(stretches)), GROUPS)
+            self._compare(f"{told}, several of a group in one batch", together, self._whole)
+
     def _merging_is_commutative(self) -> None:
         first, second, _ = self._parts
         self._compare("merging is commutative", self._merged([second, first]), self._merged([first, second]))
@@ -221,6 +239,11 @@ class Trial:
             for first, last in itertools.pairwise(sorted(bounds))
         ]
 
+    @property
+    def _alone(self) -> list[Batch]:
+        """Each row in a batch of its own."""
+        return [(self.rows.slice(n, 1), self.groups[n : n + 1]) for n in range(len(self.rows))]
+
     def _accumulator(self, total: int) -> GroupsAccumulator:
         """A fresh one with so many groups open."""
         made = self.aggregate.accumulator(self.options, self.spark_types)
@@ -242,9 +265,12 @@ class Trial:
         return made
 
     def _merged(self, parts: Iterable[GroupsAccumulator]) -> GroupsAccumulator:
+        return self._concatenated(self._stored_state(part) for part in parts)
+
+    def _concatenated(self, states: Iterable[pa.Array]) -> GroupsAccumulator:
         made = self._accumulator(GROUPS)
-        for part in parts:
-            made.merge(self._stored_state(part), np.arange(GROUPS), GROUPS)
+        for state in states:
+            made.merge(state, np.arange(GROUPS), GROUPS)
         return made
 
     def _subtract(self, from_: GroupsAccumulator, parts: Sequence[GroupsAccumulator]) -> None:

@@ -17,6 +17,7 @@ from airflow.serialization.serialized_objects import DagSerialization
 from skewless.errors import SkewlessError, SpecError
 from skewless.spec.reading import load_spec
 from skewless_airflow.dags.factory import build_dag
+from skewless_airflow.dags.restating import build_restating_dag, restates, restating_id
 from skewless_airflow.places import catalog_folder
 
 
@@ -28,7 +29,9 @@ class Catalog(NamedTuple):
 
 
 def read_catalog(folder: Path | None = None) -> Catalog:
-    """Build one DAG for each ``*.yaml`` and ``*.yml`` of the catalog; in a task, only the one that the task is of.
+    """Build the DAGs of each ``*.yaml`` and ``*.yml`` of the catalog; in a task, only the one that the task is of.
+
+    A job with a window has a second DAG, which computes old results again.
 
     A task reads the file of its DAG anew. To check that Airflow accepts a DAG takes a tenth of a second, and Airflow
     has accepted that one.
@@ -43,20 +46,25 @@ def read_catalog(folder: Path | None = None) -> Catalog:
     for path in sorted(folder.glob("*.y*ml")):
         try:
             if wanted is not None:
-                if load_spec(path).name == wanted:
+                spec = load_spec(path)
+                if wanted == spec.name:
                     return Catalog({wanted: build_dag(path)}, [])
+                if restates(spec) and wanted == restating_id(spec):
+                    return Catalog({wanted: build_restating_dag(spec, path)}, [])
                 continue
-            dag = _sound(path)
-            if dag.dag_id in origin:
+            dags = _sound(path)
+            taken = next((dag.dag_id for dag in dags if dag.dag_id in origin), None)
+            if taken is not None:
                 raise SpecError(
                     f"spec {path}, field name", "a name that no other spec has",
-                    f"{dag.dag_id!r}, which {origin[dag.dag_id].name} has", "rename one of the two",
+                    f"{taken!r}, which {origin[taken].name} has", "rename one of the two",
                 )  # fmt: skip
         except SkewlessError as err:
             catalog.faults.append(err)
             continue
-        origin[dag.dag_id] = path
-        catalog.dags[dag.dag_id] = dag
+        for dag in dags:
+            origin[dag.dag_id] = path
+            catalog.dags[dag.dag_id] = dag
     return catalog
 
 
@@ -71,12 +79,14 @@ def refuse_faults(catalog: Catalog) -> None:
         )  # fmt: skip
 
 
-def _sound(path: Path) -> DAG:
-    """A DAG that Airflow will accept: a bad cron expression, say, which it would refuse only later, is found here."""
-    dag = build_dag(path)
+def _sound(path: Path) -> list[DAG]:
+    """DAGs that Airflow will accept: a bad cron expression, say, which it would refuse only later, is found here."""
+    spec = load_spec(path)
+    dags = [build_dag(path), *([build_restating_dag(spec, path)] if restates(spec) else [])]
     try:
-        dag.validate()
-        DagSerialization.to_dict(dag)
+        for dag in dags:
+            dag.validate()
+            DagSerialization.to_dict(dag)
     except (AirflowException, ValueError) as err:
         raise SpecError(f"spec {path}", "a DAG that Airflow accepts", " ".join(str(err).split())) from None
-    return dag
+    return dags

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from skewless_airflow.web.views.history import RunLine
 from skewless_airflow.web.views.jobs import JobLine
+from skewless_airflow.web.views.parts_over_time import Delay, Night
 from skewless_airflow.web.views.quality import QualityView
 from skewless_airflow.web.views.run import LedgerView, RunView
 from skewless_airflow.web.views.what_if import WhatIfView
@@ -39,6 +40,15 @@ class Runs(_Answer):
     dag_id: str
     total: int = Field(ge=0)
     runs: tuple[RunLine, ...]
+
+
+class Parts(_Answer):
+    """The latest runs of a DAG with a window, newest first, of ``total``, and how late rows have come in them."""
+
+    dag_id: str
+    total: int = Field(ge=0)
+    runs: tuple[Night, ...]
+    delays: tuple[Delay, ...]
 
 
 class _OfRun(_Answer):

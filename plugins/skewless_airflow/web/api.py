@@ -18,11 +18,12 @@ from skewless.document import Document
 from skewless.documents.decision import Decision
 from skewless.documents.stage_report import StageReport
 from skewless_airflow.web.airflow_runs import airflow_run, airflow_runs, airflow_tasks
-from skewless_airflow.web.answers import Dags, LedgerSoFar, Quality, Run, Runs, WhatIf, answers
+from skewless_airflow.web.answers import Dags, LedgerSoFar, Parts, Quality, Run, Runs, WhatIf, answers
 from skewless_airflow.web.pages import Policies, known_policies, readable_jobs
 from skewless_airflow.web.run_folders import open_run
 from skewless_airflow.web.security import READ_DAG, READ_RUN, DagId, Group, RunId, harden
 from skewless_airflow.web.views.history import read_history
+from skewless_airflow.web.views.parts_over_time import read_parts_history
 from skewless_airflow.web.views.quality import read_quality
 from skewless_airflow.web.views.run import read_run
 from skewless_airflow.web.views.what_if import read_what_if
@@ -61,6 +62,13 @@ def runs(dag_id: DagId, group: Group, session: SessionDep) -> Any:
     """The latest run directories of a DAG, newest first."""
     history = read_history(dag_id, airflow_runs(session, dag_id), group)
     return _answer(dag_id=dag_id, total=history.total, runs=history.lines)
+
+
+@router.get("/dags/{dag_id}/parts", dependencies=READ_DAG, responses=answers(Parts))
+def parts(dag_id: DagId, group: Group, session: SessionDep) -> Any:
+    """The latest runs of a DAG with a window, newest first, and how late rows have come."""
+    history = read_parts_history(dag_id, airflow_runs(session, dag_id), group)
+    return _answer(dag_id=dag_id, total=history.wanted, runs=history.nights, delays=history.delays)
 
 
 @router.get(_RUN, dependencies=READ_RUN, responses=answers(Run))

@@ -27,16 +27,20 @@ from skewless_airflow.web.views.decision import decided_stages, read_decision
 from skewless_airflow.web.views.history import read_history, series, verdicts
 from skewless_airflow.web.views.job import read_job
 from skewless_airflow.web.views.jobs import LATEST_RUNS, JobRow, read_jobs
+from skewless_airflow.web.views.parts_over_time import read_parts_history
 from skewless_airflow.web.views.quality import histories, read_quality
 from skewless_airflow.web.views.run import has_stages, read_run
-from skewless_airflow.web.views.stage import MOST_TASKS, read_stage
+from skewless_airflow.web.views.stage import MOST_TASKS, read_stage, read_stages
 from skewless_airflow.web.views.what_if import read_what_if
+from skewless_airflow.web.views.window import read_choice, read_window, saving
 
 router = APIRouter()
 
 _PLAN_TASK = re.compile(r"(?:.+\.)?stage_(\d{1,4})\.plan")
 #: At most so many bars for all stages of a run together, and at least so many for each stage.
 _MOST_BARS, _FEWEST_BARS = 480, 12
+#: How many changed parts of a window the page names one by one; the calendar has all.
+_MOST_PARTS = 60
 #: After so many seconds the page of replays shows those that are done, and asks for the others later.
 _PATIENCE_SECONDS = 3.0
 #: A replay of a large run takes up to a minute, so the number of policies in a request is limited.
@@ -74,6 +78,19 @@ def over_time(request: Request, dag_id: DagId, group: Group, session: SessionDep
     )
 
 
+@router.get("/dags/{dag_id}/parts", dependencies=READ_DAG)
+def parts_over_time(request: Request, dag_id: DagId, group: Group, session: SessionDep) -> Any:
+    """The parts of a job with a window, over its runs."""
+    return page(
+        request,
+        "parts_over_time.html",
+        dag_id=dag_id,
+        group=group,
+        groups=groups_with_runs().get(dag_id, []),
+        history=read_parts_history(dag_id, airflow_runs(session, dag_id), group),
+    )
+
+
 @router.get("/dags/{dag_id}/runs/{run_id}/skew", dependencies=READ_RUN)
 def skew(request: Request, dag_id: DagId, run_id: RunId, group: Group, session: SessionDep) -> Any:
     """Everything about one run."""
@@ -91,11 +108,34 @@ def skew(request: Request, dag_id: DagId, run_id: RunId, group: Group, session: 
         group=group,
         run=run,
         ours=ours,
-        groups=[one for one in groups_with_runs().get(dag_id, []) if open_run(dag_id, run_id, one).exists("job.json")],
+        groups=_groups_with_job(dag_id, run_id),
         airflow=airflow,
         bars=max(_FEWEST_BARS, min(MOST_TASKS, _MOST_BARS // max(1, len(run.stages)))),
         place=str(directory),
         coming="" if run.job or not ours else coming_part(session, dag_id, run_id),
+    )
+
+
+@router.get("/dags/{dag_id}/runs/{run_id}/parts", dependencies=READ_RUN)
+def parts(request: Request, dag_id: DagId, run_id: RunId, group: Group, session: SessionDep) -> Any:
+    """The parts of a run's window: what it read of each, and what it reused."""
+    directory, airflow = open_run(dag_id, run_id, group), airflow_run(session, dag_id, run_id)
+    job = read_job(directory)
+    window = read_window(directory) if job else None
+    going_on = airflow is not None and airflow.going_on
+    return page(
+        request,
+        "parts.html",
+        refresh=going_on and (job is None or (window is not None and window.new_rows is None)),
+        dag_id=dag_id,
+        run_id=run_id,
+        group=group,
+        groups=_groups_with_job(dag_id, run_id),
+        job=job,
+        window=window,
+        saved=saving(window, read_stages(directory)) if window else None,
+        choice=read_choice(directory) if window else None,
+        most=_MOST_PARTS,
     )
 
 
@@ -120,6 +160,11 @@ def decision(request: Request, dag_id: DagId, run_id: RunId, group: Group, task_
         before=read_stage(directory, stage - 1) if found and stage else None,
         taken=decided_stages(directory, job.last_stage) if job else [],
     )
+
+
+def _groups_with_job(dag_id: str, run_id: str) -> list[str]:
+    """The names of the aggregations of a DAG that a run has prepared."""
+    return [one for one in groups_with_runs().get(dag_id, []) if open_run(dag_id, run_id, one).exists("job.json")]
 
 
 def _group_of(dag_id: str, task_id: str) -> str:

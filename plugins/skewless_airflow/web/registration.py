@@ -65,7 +65,9 @@ def external_views() -> list[dict[str, Any]]:
             "url_route": "skew-over-time",
             **icons,
         },
+        {"name": "Parts", "href": f"{at}/dags/{{DAG_ID}}/parts", "destination": "dag", "url_route": "parts", **icons},
         {"name": "Skew", "href": f"{run}/skew", "destination": "dag_run", "url_route": "skew", **icons},
+        {"name": "Parts", "href": f"{run}/parts", "destination": "dag_run", "url_route": "parts", **icons},
         {
             "name": "Decision",
             "href": f"{run}/tasks/{{TASK_ID}}/decision",

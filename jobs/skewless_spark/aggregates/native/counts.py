@@ -88,4 +88,5 @@ HISTOGRAM = NativeAggregate(
     state_bytes=64,
     invertible=lambda _: True,
     inverse=negated,
+    any_order=True,
 )

@@ -61,6 +61,31 @@ def _evaluate_theta(states: Sequence[Column], options: object, spark_type: str) 
     return F.coalesce(F.theta_sketch_estimate(states[0]), F.lit(0).cast("bigint"))
 
 
+#: Two results of the same values may each be off by so many standard deviations.
+_DEVIATIONS = 3
+
+
+def _near(result: Column, other: Column, deviation: float) -> Column:
+    return F.abs(result - other) <= F.floor((result + other) * (_DEVIATIONS * deviation))
+
+
+def _agree_hll(
+    result: Column, states: Sequence[Column], options: DistinctOptions, spark_type: str, rows: Column
+) -> Column:
+    del rows
+    return _near(result, _evaluate_hll(states, options, spark_type), options.rsd)
+
+
+def _agree_theta(
+    result: Column, states: Sequence[Column], options: ThetaOptions, spark_type: str, rows: Column
+) -> Column:
+    """Exact as long as all values fit into the sketch."""
+    del rows
+    other, entries = _evaluate_theta(states, options, spark_type), 1 << options.lg_nom_entries
+    sampled = F.greatest(result, other) >= entries
+    return (result == other) | (sampled & _near(result, other, entries**-0.5))
+
+
 APPROX_COUNT_DISTINCT = NativeAggregate(
     "approx_count_distinct",
     accepts=atomic_required,
@@ -69,6 +94,8 @@ APPROX_COUNT_DISTINCT = NativeAggregate(
     evaluate=_evaluate_hll,
     options=DistinctOptions,
     state_bytes=200,
+    any_order=True,
+    agrees=_agree_hll,
 )
 THETA_SKETCH_ESTIMATE = NativeAggregate(
     "theta_sketch_estimate",
@@ -78,4 +105,6 @@ THETA_SKETCH_ESTIMATE = NativeAggregate(
     evaluate=_evaluate_theta,
     options=ThetaOptions,
     state_bytes=100,
+    any_order=True,
+    agrees=_agree_theta,
 )

@@ -52,6 +52,29 @@ def _evaluate(states: Sequence[Column], options: TopKOptions, spark_type: str) -
     return F.call_function("approx_top_k_estimate", states[0], F.lit(options.k))
 
 
+#: Times the rows, by the values that a sketch keeps: how much a count is off at most (see docs/aggregates.md).
+_OFF = 2.7
+
+
+def _agree(result: Column, states: Sequence[Column], options: TopKOptions, spark_type: str, rows: Column) -> Column:
+    """Whether no count is off by more than both errors. A value that one result lacks has at most its least count."""
+    other = _evaluate(states, options, spark_type)
+    kept = options.max_items_tracked
+    off = F.when(rows <= kept, 0).otherwise(F.floor(rows * (2 * _OFF / kept)))
+
+    def each(these: Column, those: Column) -> Column:
+        least = F.when(F.size(those) < options.k, 0).otherwise(F.array_min(those.getField("count")))
+
+        def near(one: Column) -> Column:
+            same = F.filter(those, lambda two: two["item"].eqNullSafe(one["item"]))
+            there = F.abs(one["count"] - F.get(same, F.lit(0))["count"]) <= off
+            return F.when(F.size(same) > 0, there).otherwise(one["count"] <= least + off)
+
+        return F.forall(these, near)
+
+    return each(result, other) & each(other, result)
+
+
 APPROX_TOP_K = NativeAggregate(
     "approx_top_k",
     accepts=top_k_item_required,
@@ -60,4 +83,6 @@ APPROX_TOP_K = NativeAggregate(
     evaluate=_evaluate,
     options=TopKOptions,
     state_bytes=200,
+    any_order=True,
+    agrees=_agree,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Annotated, NamedTuple, Self
 
 from pydantic import Field, model_validator
@@ -116,6 +117,29 @@ def _evaluate(states: Sequence[Column], options: PercentileOptions, spark_type: 
     return found if options.percentages is not None else found[0]
 
 
+#: One in 100 quantiles is off by more than its stated error, and there may be millions of keys. The error of a rank is
+#: about normal; by more than half as much again, one in 10,000 is off.
+_BEYOND = 1.5
+
+
+def _agree(
+    result: Column, states: Sequence[Column], options: PercentileOptions, spark_type: str, rows: Column
+) -> Column:
+    """Whether each quantile lies between those of the ranks that are off by both errors."""
+    del rows
+    measure, off = _measure(spark_type), 2 * _BEYOND / options.accuracy
+    found = result if options.percentages is not None else F.array(result)
+
+    def ends(sign: int) -> Column:
+        shares = F.array(*(F.lit(min(1.0, max(0.0, share + sign * off))) for share in options.shares))
+        return F.transform(_QUANTILE[measure.sketch](states[0], shares), measure.restored)
+
+    low, high = ends(-1), ends(1)
+    inside = (found[at].between(low[at], high[at]) for at in range(len(options.shares)))
+    some = _ROWS[measure.sketch](states[0]) > 0
+    return F.when(some, reduce(Column.__and__, inside)).otherwise(result.isNull())
+
+
 APPROX_PERCENTILE = NativeAggregate(
     "approx_percentile",
     accepts=quantity_required,
@@ -124,4 +148,6 @@ APPROX_PERCENTILE = NativeAggregate(
     evaluate=_evaluate,
     options=PercentileOptions,
     state_bytes=200,
+    any_order=True,
+    agrees=_agree,
 )

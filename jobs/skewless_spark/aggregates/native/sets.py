@@ -70,4 +70,5 @@ COLLECT_LIST = NativeAggregate(
     evaluate=_evaluate_list,
     state_bytes=96,
     reads_origin=True,
+    any_order=True,
 )

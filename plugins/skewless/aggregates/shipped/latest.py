@@ -29,7 +29,10 @@ class LatestOptions(BaseModel, strict=True, extra="forbid", frozen=True):
 
 
 class Latest(GroupsAccumulator):
-    """The latest values of all keys of a task. A state is the value itself: whoever forwards it forwards all."""
+    """The latest values of all keys of a task.
+
+    A state holds the value in a struct, so that a key whose latest value is null differs from one without a row.
+    """
 
     def __init__(self, options: LatestOptions) -> None:
         self._ignore_nulls = options.ignore_nulls
@@ -52,23 +55,24 @@ class Latest(GroupsAccumulator):
         self._places[seen] = self._kept_values + np.arange(len(seen))
         self._kept_values += len(seen)
         if self._kept_values > len(self._places) + STALE_VALUES:
-            self._kept, self._kept_values = [self.state()], len(self._places)
-            self._places = np.arange(len(self._places), dtype=np.int64)
+            self._kept, self._kept_values = [self.evaluate()], len(self._places)
+            self._places = np.where(self._places < 0, -1, np.arange(len(self._places), dtype=np.int64))
 
     def merge(self, states: pa.Array, groups: npt.NDArray[np.int64], groups_total: int) -> None:
-        """See ``GroupsAccumulator.merge``: what is merged counts as arrived now, but null as nothing."""
+        """See ``GroupsAccumulator.merge``: what is merged counts as arrived now, but a null state as nothing."""
         there = pc.is_valid(states)
         came = there.to_numpy(zero_copy_only=False)
-        self.update(states.filter(there), groups[came], groups_total)
+        self.update(states.filter(there).flatten()[0], groups[came], groups_total)
 
     def state(self) -> pa.Array:
-        """The latest value of each group."""
-        values = pa.chunked_array(self._kept, self.types.state).combine_chunks()
-        return values.take(pa.array(self._places, mask=self._places < 0))
+        """The latest value of each group; null for a group without one."""
+        fields = list(self.types.state)
+        return pa.StructArray.from_arrays([self.evaluate()], fields=fields, mask=pa.array(self._places < 0))
 
     def evaluate(self) -> pa.Array:
-        """The state is the result."""
-        return self.state()
+        """The latest value of each group."""
+        values = pa.chunked_array(self._kept, self.types.result).combine_chunks()
+        return values.take(pa.array(self._places, mask=self._places < 0))
 
     def _reach(self, groups_total: int) -> None:
         more = groups_total - len(self._places)
@@ -80,15 +84,20 @@ def _same(options: Any, spark_type: str) -> pa.DataType:
     return arrow_type_of(spark_type)
 
 
+def _held(options: Any, spark_type: str) -> pa.DataType:
+    return pa.struct([("value", _same(options, spark_type))])
+
+
 LATEST = PythonAggregate(
     name="latest",
     mergeable=False,
     ordered=True,
+    concatenable=True,
     instead="last",
     options=LatestOptions,
     accepts=plain_required,
     argument_type=_same,
-    state_type=_same,
+    state_type=_held,
     result_type=_same,
     create=Latest,
     state_bytes=16,

@@ -3,6 +3,10 @@
 An event begins a new session where it lies more than ``gap`` after the event that arrived before it, or before that
 one: a clock that goes backwards tells of another source, not of the same visit. So the order of arrival matters, and
 a session's events never descend.
+
+Whether an event begins a session depends on the one before it alone. So the states of two consecutive stretches of rows
+can be concatenated: the last session of the earlier stretch and the first one of the later stretch become one if the
+first event of the later one does not begin a session.
 """
 
 from __future__ import annotations
@@ -20,7 +24,6 @@ from skewless.aggregates.argument_types import INTEGRAL_TYPES, number_required
 from skewless.aggregates.python_aggregate import PythonAggregate
 from skewless.aggregates.shipped.group_lists import flattened, lists_of
 from skewless.aggregates.spark_types import arrow_type_of
-from skewless.errors import AggregateError
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -72,30 +75,14 @@ class Sessions(GroupsAccumulator):
         if at.dtype == np.float64:
             counted = ~np.isnan(at)
             at, groups = at[counted], groups[counted]
-        if len(groups):
-            order = np.argsort(groups, kind="stable")
-            self._put_in(groups[order], at[order])
+        self._put_in(SessionRows(groups, at, at, np.ones(len(at), np.int64)))
 
     def merge(self, states: pa.Array, groups: Ints, groups_total: int) -> None:
-        """Restore the sessions of keys that have seen nothing; see ``GroupsAccumulator.merge``.
-
-        Raises:
-            AggregateError: a key has sessions already; which of them came first cannot be known.
-        """
+        """See ``GroupsAccumulator.merge``: the sessions of the rows that come next."""
         self._reach(groups_total)
         of_session, sessions = flattened(states, groups)
-        if not len(of_session):
-            return
-        if self._open_rows[of_session].any() or len(np.unique(of_session)) < np.count_nonzero(
-            pc.fill_null(pc.list_value_length(states), 0).to_numpy(zero_copy_only=False)
-        ):
-            raise AggregateError(
-                "sessions: merge", "a key that has seen nothing", "one that has sessions", "sessions do not merge"
-            )
         starts, ends, rows = sessions.flatten()
-        order = np.argsort(of_session, kind="stable")
-        restored = SessionRows(of_session, self._places(starts), self._places(ends), rows.to_numpy())
-        self._keep(restored.at(order))
+        self._put_in(SessionRows(of_session, self._places(starts), self._places(ends), rows.to_numpy()))
 
     def state(self) -> pa.Array:
         """The sessions of each group, in order of arrival; the last one may go on."""
@@ -128,16 +115,21 @@ class Sessions(GroupsAccumulator):
         self._open_ends = np.append(self._open_ends, np.zeros(more, self._open_ends.dtype))
         self._open_rows = np.append(self._open_rows, np.zeros(more, np.int64))
 
-    def _put_in(self, groups: Ints, at: Places) -> None:
-        """Events by group, those of a group in order of arrival, each of shape ``(events,)``, at least one."""
+    def _put_in(self, came: SessionRows) -> None:
+        """Sessions or single events, those of a group in order of arrival."""
+        if not len(came.groups):
+            return
+        came = came.at(np.argsort(came.groups, kind="stable"))
+        groups = came.groups
         first = np.append(True, groups[1:] != groups[:-1])
-        before = np.append(at[:1], at[:-1])
+        before = np.append(came.ends[:1], came.ends[:-1])
         before[first] = self._open_ends[groups[first]]
-        begins = self._apart(before, at)
+        begins = self._apart(before, came.starts)
         begins[first] |= self._open_rows[groups[first]] == 0
         starts_at = np.flatnonzero(begins | first)
-        ends_at = np.append(starts_at[1:], len(at)) - 1
-        found = SessionRows(groups[starts_at], at[starts_at], at[ends_at], ends_at - starts_at + 1)
+        ends_at = np.append(starts_at[1:], len(groups)) - 1
+        rows = np.add.reduceat(came.rows, starts_at)
+        found = SessionRows(groups[starts_at], came.starts[starts_at], came.ends[ends_at], rows)
         goes_on = np.flatnonzero(~begins[starts_at])
         of_open = found.groups[goes_on]
         found.starts[goes_on] = self._open_starts[of_open]
@@ -193,6 +185,7 @@ SESSIONS = PythonAggregate(
     name="sessions",
     mergeable=False,
     ordered=True,
+    concatenable=True,
     options=SessionsOptions,
     accepts=_moment_required,
     argument_type=_place,

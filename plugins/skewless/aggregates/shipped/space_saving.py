@@ -156,6 +156,22 @@ def _state(options: Any, spark_type: str) -> pa.DataType:
     return pa.struct([("floor", pa.int64()), ("counters", _result(options, spark_type))])
 
 
+def _agree(one: Any, other: Any, options: Any, rows: int) -> bool:
+    """Whether each value may have one count: ``count - error <= true <= count``, and at most the floor if it is absent.
+
+    The floor is at most rows / (capacity + 1), see above.
+    """
+    floor = rows // (options.capacity + 1)
+    # By ``repr``, as NaN equals nothing.
+    ours, theirs = (
+        {repr(told["item"]): (told["count"] - told["error"], told["count"]) for told in result}
+        for result in (one, other)
+    )
+    nothing = (0, floor)
+    pairs = ((ours.get(item, nothing), theirs.get(item, nothing)) for item in {*ours, *theirs})
+    return all(max(low, least) <= min(high, most) for (low, high), (least, most) in pairs)
+
+
 SPACE_SAVING = PythonAggregate(
     name="space_saving",
     mergeable=True,
@@ -166,4 +182,5 @@ SPACE_SAVING = PythonAggregate(
     result_type=_result,
     create=SpaceSavings,
     state_bytes=1024,
+    agrees=_agree,
 )

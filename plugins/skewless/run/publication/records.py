@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Annotated
 
+from fsspec.implementations.local import LocalFileSystem
 from pydantic import Field, field_validator
 
 from skewless.document import Count, Document, Frozen
@@ -30,7 +31,7 @@ class Identity(Frozen):
     Attributes:
         job: SHA-256 of its stored ``job.json``, which contains its turn. It stays the same if the run directory
             is moved, whichever release reads it.
-        run: where the run directory was then, for people.
+        run: where the run directory was then, as a path or a URL.
     """
 
     job: Sha256
@@ -123,7 +124,8 @@ def published_path(job: Job) -> str:
 def identity_of(run: RunDirectory) -> Identity:
     """The identity of a run that was prepared."""
     job = content_checksum(run.fs, f"{run.root}/job.json")
-    return Identity(job=job, run=os.fsencode(run.root).decode(errors="replace"))
+    where = run.root if isinstance(run.fs, LocalFileSystem) else str(run)
+    return Identity(job=job, run=os.fsencode(where).decode(errors="replace"))
 
 
 def record_of(run: RunDirectory) -> Publication | None:

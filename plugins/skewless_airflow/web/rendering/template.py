@@ -11,6 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from skewless.bounds.certificate import NEAR
 from skewless_airflow.web.rendering import words
+from skewless_airflow.web.rendering.calendar import history_calendar, window_calendar
 from skewless_airflow.web.rendering.charts import HEIGHT, key_strip, load_chart, ring_strip, spark_bars
 from skewless_airflow.web.security import REFRESHING_POLICY, STRICT_POLICY, harden
 
@@ -57,7 +58,7 @@ def _environment() -> Environment:
         breakable=words.breakable, required=words.required_words, observed=words.observed_words,
     )  # fmt: skip
     found.globals.update(
-        key_strip=key_strip, near=NEAR,
+        key_strip=key_strip, near=NEAR, history_calendar=history_calendar, window_calendar=window_calendar,
         load_chart=load_chart, ring_strip=ring_strip, spark_bars=spark_bars, chart_height=HEIGHT,
     )  # fmt: skip
     return found

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from skewless.documents.ledger import PartLine
-from skewless.documents.window import WindowPart
+from skewless.documents.window import Way, WindowPart
+from skewless.run.attempt import DOCUMENT
 from skewless.run.directory import RESULT_STEP, RunDirectory
+from skewless.standing.window_choice import WindowChoice
 from skewless_airflow.web.run_folders import stamp
 from skewless_airflow.web.views.job import whole_job
+from skewless_airflow.web.views.stage import StageView
+
+#: Fewer rows tell what it costs to start tasks, and not what a row costs.
+_ENOUGH_ROWS = 1_000_000
+_CHOICE = "windows.json"
 
 
 @dataclass(frozen=True)
@@ -25,10 +33,13 @@ class PartView:
         new_rows: rows that were reduced; None until the result is merged.
         taken_out_rows: rows of earlier states that are not in the result any more; None until then.
         reasons: what changed, in words.
+        delay: how many parts it is before the run's own.
+        ignored_files: how many late files were left out.
+        ignored_rows: their rows; None if that is not known.
     """
 
     name: str
-    words: str
+    words: Way
     files: int
     reused: int
     read: int
@@ -36,6 +47,14 @@ class PartView:
     new_rows: int | None
     taken_out_rows: int | None
     reasons: tuple[str, ...]
+    delay: int = 0
+    ignored_files: int = 0
+    ignored_rows: int | None = 0
+
+    @property
+    def late(self) -> bool:
+        """Whether an older part has changed after states of it were made."""
+        return self.delay > 0 and self.words not in {"reused", "new"}
 
 
 @dataclass(frozen=True)
@@ -48,6 +67,12 @@ class WindowView:
         begins: why there were no kept states before; empty if there were.
         changes: how many files were reused, added, replaced and removed.
         kept_rows: rows of the result that the run has not read.
+        new_rows: rows that it has reduced; None until the result is merged.
+        late_rows: those of them that were added to older parts; None until then.
+        restated_rows: those of older parts that were reduced anew; None until then.
+        ignored_files: how many late files were left out.
+        ignored_rows: their rows; None if that is not known.
+        windows: with several windows, the name of each, and its rows and keys; none until the result is merged.
     """
 
     parts: tuple[PartView, ...]
@@ -55,6 +80,17 @@ class WindowView:
     begins: str
     changes: dict[str, int]
     kept_rows: int
+    new_rows: int | None = None
+    late_rows: int | None = None
+    restated_rows: int | None = None
+    ignored_files: int = 0
+    ignored_rows: int | None = 0
+    windows: tuple[tuple[str, int, int], ...] = ()
+
+    @property
+    def changed(self) -> tuple[PartView, ...]:
+        """The parts that are not as their states have them, newest first."""
+        return tuple(part for part in reversed(self.parts) if part.words != "reused")
 
 
 def read_window(run: RunDirectory) -> WindowView | None:
@@ -64,19 +100,62 @@ def read_window(run: RunDirectory) -> WindowView | None:
         return None
     merged = stamp(run, f"{RESULT_STEP}/COMMIT.json") is not None
     lines = {line.part: line for line in run.part_lines()} if merged else {}
+    of_windows, delays = run.window_lines() if merged else (), window.delays()
+    parts = tuple(_part(part, lines.get(part.name), delays[part.name]) for part in window.parts)
     return WindowView(
-        parts=tuple(_part(part, lines.get(part.name)) for part in window.parts),
+        parts=parts,
         missing=window.missing,
         begins=window.begins,
         changes=window.counts(),
         kept_rows=window.unchanged_rows,
+        new_rows=_rows(parts) if merged else None,
+        late_rows=_rows([one for one in parts if one.late and one.words == "added to"]) if merged else None,
+        restated_rows=_rows([one for one in parts if one.late and one.words == "reduced anew"]) if merged else None,
+        ignored_files=window.ignored_files,
+        ignored_rows=window.ignored_rows,
+        windows=tuple((one.name, one.rows, one.keys) for one in of_windows) if len(of_windows) > 1 else (),
     )
 
 
-def _part(part: WindowPart, line: PartLine | None) -> PartView:
+def read_choice(run: RunDirectory) -> WindowChoice | None:
+    """How a run has merged the states of its window, and what else was weighed; None where nothing was."""
+    commit = run.commit_of(RESULT_STEP)
+    if commit is None or not any(file.path.endswith(f"/{_CHOICE}") for file in commit.of_kind(DOCUMENT)):
+        return None
+    return run.committed_document(commit, _CHOICE, WindowChoice)
+
+
+@dataclass(frozen=True)
+class Saving:
+    """What the rows that were not read would have taken, at tonight's pace.
+
+    Attributes:
+        seconds: at most, as the pace has what a stage costs beside its rows, and merging states is not deducted.
+        rows: that tonight's pace is measured on.
+        spark_seconds: of the stages that reduced them.
+    """
+
+    seconds: float
+    rows: int
+    spark_seconds: float
+
+
+def saving(window: WindowView, stages: Sequence[StageView]) -> Saving | None:
+    """An estimate of what reuse has saved; None where tonight's rows are too few to tell what a row costs."""
+    rows, seconds = sum(stage.processed for stage in stages), sum(stage.seconds for stage in stages)
+    if rows < _ENOUGH_ROWS or window.new_rows is None:
+        return None
+    return Saving(window.kept_rows * seconds / rows, rows, seconds)
+
+
+def _rows(parts: Sequence[PartView]) -> int:
+    return sum(part.new_rows or 0 for part in parts)
+
+
+def _part(part: WindowPart, line: PartLine | None, delay: int) -> PartView:
     return PartView(
         name=part.name,
-        words=_words(part),
+        words=part.way,
         files=len(part.files),
         reused=part.reused,
         read=len(part.files) - part.reused,
@@ -84,12 +163,7 @@ def _part(part: WindowPart, line: PartLine | None) -> PartView:
         new_rows=line.new_rows if line else None,
         taken_out_rows=line.taken_out_rows if line else None,
         reasons=part.reasons if part.before_rows else (),
+        delay=delay,
+        ignored_files=part.ignored_files,
+        ignored_rows=part.ignored_rows,
     )
-
-
-def _words(part: WindowPart) -> str:
-    if not part.changed:
-        return "reused"
-    if part.base is not None:
-        return "added to"
-    return "reduced anew" if part.before_rows else "new"

@@ -1,0 +1,78 @@
+"""B10: windows of up to four weeks, night by night."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from benchmarks.spark.cell import Cell, Peer
+from benchmarks.spark.datasets import VALUES, LakeOfDays
+from benchmarks.spark.peers.nights import DailyPartials, MovingLake, NightsOfSkewless, Recompute
+from benchmarks.spark.row import Row, Size
+from benchmarks.spark.setting import CORES
+from benchmarks.verdicts import Medians, Verdict, ratio
+
+WINDOWS = (1, 7, 28)
+_, SHORT, WINDOW = WINDOWS
+OURS, ANEW, BY_HAND = "skewless", "recompute", "daily partials"
+SUMS: dict[str, dict[str, Any]] = {"n": {"function": "count"}, "total": {"function": "sum", "column": "value"}}
+SKETCHES: dict[str, dict[str, Any]] = {
+    "n": {"function": "count"},
+    "visitors": {"function": "approx_count_distinct", "column": "visitor"},
+    "median": {"function": "approx_percentile", "column": "value", "percentage": 0.5},
+    "top": {"function": "approx_top_k", "column": "item", "k": 5},
+}
+LATE = {f"one late file, window {window}": window for window in (SHORT, WINDOW)}
+
+
+def _cells(size: Size) -> list[Cell]:
+    data = LakeOfDays(rows=size.rows(1_000_000), keys=size.keys(200_000), exponent=1.2, files=4)
+    return [
+        Cell("sums", data, SUMS, CORES),
+        # As in B3: five standard deviations of a distinct count; ranks are off by 1.33 % at most, in each of the two.
+        Cell(
+            "sketches", data, SKETCHES, CORES,
+            tolerances={"visitors": 0.10, "median": 0.06}, spans={"median": float(VALUES)},
+        ),
+        *(Cell(name, data, SUMS, CORES) for name in LATE),
+    ]  # fmt: skip
+
+
+def _peers(cell: Cell) -> list[Peer]:
+    if cell.name in LATE:
+        return [NightsOfSkewless(MovingLake("late"), (LATE[cell.name],))]
+    lake = MovingLake()
+    return [NightsOfSkewless(lake, WINDOWS), Recompute(lake, WINDOWS), DailyPartials(lake, WINDOWS)]
+
+
+def _aims(medians: Medians, cells: Sequence[Cell]) -> list[Verdict]:
+    short, long = LATE
+    found = [
+        Verdict("times as fast as recomputing", "sums", ratio(medians, "sums", ANEW, OURS), 8.0, at_least=True),
+        Verdict(
+            "gain over recomputing, over that of daily partials", "sketches",
+            ratio(medians, "sketches", BY_HAND, OURS), 0.87, at_least=True,
+        ),
+    ]  # fmt: skip
+    for figure, words in (("rows_read", "rows read"), ("states_made", "states made")):
+        both = [medians.get((cell, OURS), {}).get(figure) for cell in (long, short)]
+        more = both[0] / both[1] if both[0] is not None and both[1] else None
+        found.append(Verdict(f"{words}, over those with window {SHORT}", long, more, 1.0))
+    names = {cell.name for cell in cells}
+    return [one for one in found if one.cell in names]
+
+
+B10 = Row(
+    ident="B10",
+    title="Nights: what do windows of up to four weeks cost that build on the nights before?",
+    text="Windows of 1, 7 and 28 days in one result; a day has 1 M rows, 200 k possible keys, Zipf z=1.2. Each night a "
+    "new day comes, and 2 % of a day's rows come late for each of the last three days. `recompute` is plain Spark "
+    "over all rows. `daily partials` is a table of partial aggregates by hand: days that may have changed are "
+    "computed anew, and all are merged. One late file: 1 % of a day, three days old, and no new day. Runs are the "
+    "nights, one after the other; what was kept of the days before the first night is made beforehand. Rows and "
+    "states read are Spark's metrics.",
+    slots=CORES,
+    cells=_cells,
+    peers=_peers,
+    aims=_aims,
+)

@@ -1,0 +1,162 @@
+"""Published results whose window covers a part that has changed since: found by the manifests of published folders."""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from skewless.documents.job import Job
+from skewless.errors import SkewlessError, SpecError
+from skewless.run.directory import RunDirectory
+from skewless.run.publication import VersionManifest, identity_of, manifest_of
+from skewless.spec.part import Part, hours_of, parts_between
+from skewless.spec.spec import JobSpec
+from skewless.standing.restating import Listed, PartReading, changed_parts, covered_parts, readings
+from skewless_spark.prepare.freezing import freeze
+from skewless_spark.prepare.locations import output_location
+from skewless_spark.prepare.window import files_of_parts
+
+#: Of a result whose run is gone nothing can be compared.
+_UNKNOWN = "the run directory {run} is gone, so it is not known what the result was made of"
+
+
+class StaleResult(NamedTuple):
+    """A published result that is not what a run of its day would publish now.
+
+    Attributes:
+        part: the day, or the hour, that it is published under.
+        reasons: what changed, in words, by the name of the part of the input; "" where that is not known.
+        run_name: of the run directory that computes it again. It stays the same until the result is replaced or the
+            input changes, so that whoever begins again goes on with it.
+    """
+
+    part: Part
+    reasons: dict[str, tuple[str, ...]]
+    run_name: str
+
+
+class Restatement(NamedTuple):
+    """What is to be computed again.
+
+    Attributes:
+        stale: the results to be replaced, oldest first.
+        up_to_date: how many published results are left alone.
+        without_window: published results of a release of the spec that had no window, which are left alone.
+    """
+
+    stale: tuple[StaleResult, ...]
+    up_to_date: int
+    without_window: tuple[Part, ...]
+
+
+class _Published(NamedTuple):
+    part: Part
+    version: str
+    run: str
+    job: Job | None
+
+
+def restating_spec(spec: JobSpec, where: str) -> JobSpec:
+    """The spec by which days are computed again: what came late counts, whatever the spec says of nights.
+
+    Raises:
+        SpecError: the job keeps no states.
+    """
+    if not spec.lengths:
+        raise SpecError(where, "a job that keeps states", "one without", "add window: 7, for example, or states: {}")
+    return spec.model_copy(update={"late": "recompute"})
+
+
+def find_stale(
+    spec: JobSpec, days: tuple[dt.date, dt.date], root: str, where: str, runs: str | None = None
+) -> Restatement:
+    """Compare published results with the input that they were made of. Files are listed, and nothing is written.
+
+    Args:
+        spec: the spec, with a window.
+        days: the first and the last day of published results to look at.
+        root: where relative paths start.
+        where: what error messages call the spec.
+        runs: the folder of the job's runs, where run directories are looked for that are not where they were.
+
+    Raises:
+        InputError: the input cannot be listed.
+    """
+    found = [one for part in _parts(spec, *days) if (one := _published(spec, part, root, where, runs)) is not None]
+    wanted = sorted(
+        {Part.named(name) for one in found if one.job and one.job.window for name in covered_parts(one.job.window)}
+    )
+    everything = None if spec.lengths[-1] is None else wanted
+    listed = {
+        files.part.name: Listed(files.found(), files.difference)
+        for files in (files_of_parts(spec, wanted[-1], everything, root, where) if wanted else ())
+    }
+    stale, without = [], []
+    for one in found:
+        if one.job is None:
+            reasons: dict[str, tuple[str, ...]] = {"": (_UNKNOWN.format(run=one.run),)}
+        elif one.job.window is None:
+            without.append(one.part)
+            continue
+        else:
+            reasons = changed_parts(one.job.window, listed)
+        if reasons:
+            stale.append(StaleResult(one.part, reasons, _run_name(spec, one, reasons, listed)))
+    return Restatement(tuple(stale), len(found) - len(stale) - len(without), tuple(without))
+
+
+def what_is_read(
+    spec: JobSpec, stale: Sequence[StaleResult], root: str, where: str
+) -> dict[Part, tuple[PartReading, ...]]:
+    """What computing each result reads, if they are computed in this order: a part is read by the first that needs it.
+
+    Raises:
+        InputError: a result cannot be computed again, as files are missing.
+    """
+    read, found = set[str](), {}
+    for one in stale:
+        job = freeze(spec, one.part.date, root, where, hour=one.part.hour)
+        found[one.part] = tuple(reading for reading in readings(job) if reading.part not in read)
+        read |= {reading.part for reading in found[one.part]}
+    return found
+
+
+def _parts(spec: JobSpec, first: dt.date, last: dt.date) -> tuple[Part, ...]:
+    """All parts of some days."""
+    if spec.schedule.unit == "day":
+        return parts_between(Part(first), Part(last), spec.schedule.timezone)
+    begin, end = (hours_of(day, spec.schedule.timezone) for day in (first, last))
+    return parts_between(Part(first, begin[0]), Part(last, end[-1]), spec.schedule.timezone)
+
+
+def _published(spec: JobSpec, part: Part, root: str, where: str, runs: str | None) -> _Published | None:
+    manifest = manifest_of(Path(output_location(spec, part, root, where)) / part.folder)
+    if manifest is None:
+        return None
+    return _Published(part, manifest.name, manifest.by.run, _job_of(manifest, runs))
+
+
+def _job_of(manifest: VersionManifest, runs: str | None) -> Job | None:
+    """The job of the run that published a version; None if its directory is neither where it was nor in ``runs``."""
+    name = manifest.by.run.rpartition("/")[2]
+    for location in (manifest.by.run, *([f"{runs}/{name}"] if runs else [])):
+        try:
+            run = RunDirectory(location)
+            if run.exists("job.json") and identity_of(run).job == manifest.by.job:
+                return run.job()
+        except (SkewlessError, OSError):
+            continue
+    return None
+
+
+def _run_name(
+    spec: JobSpec, one: _Published, reasons: Mapping[str, tuple[str, ...]], listed: Mapping[str, Listed]
+) -> str:
+    covered = covered_parts(one.job.window) if one.job and one.job.window else []
+    now = {name: [list(file) for file in sorted(listed[name].files)] for name in {*covered, *reasons} & listed.keys()}
+    text = json.dumps([one.version, spec.digest(), sorted(reasons), sorted(now.items())])
+    return f"restate__{one.part.name}__{hashlib.sha256(text.encode()).hexdigest()[:12]}"

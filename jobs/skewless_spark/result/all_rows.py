@@ -1,0 +1,91 @@
+"""The results of some keys from all rows of a window, whatever states are kept."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from skewless.documents.job import Job, Unit
+from skewless.documents.window import JobWindow
+from skewless_spark.result.merge import evaluated_rows
+from skewless_spark.result.window_merge import of_window
+from skewless_spark.sources import read_units
+from skewless_spark.sources.identity import require_unchanged
+from skewless_spark.sources.partition_columns import values_of_folders
+from skewless_spark.states.columns import JobColumns
+
+#: Keys are sampled in shares of so many.
+_SHARES = 1 << 30
+
+
+def sampled(columns: JobColumns, wanted: int, keys: int) -> Column | None:
+    """Which keys are in the sample of a run: by a hash of the key and of the run's own part.
+
+    So each part has a sample of its own, and a run that is done again has the same one. A key that is in the rows and
+    not in the result, or the other way round, is in the sample as often as any other.
+
+    Args:
+        columns: of the job.
+        wanted: about so many keys.
+        keys: how many there are.
+
+    Returns:
+        None if all keys are wanted.
+    """
+    if wanted >= keys:
+        return None
+    share = F.pmod(F.xxhash64(F.lit(columns.job.part.name), columns.key), F.lit(_SHARES))
+    return share < -(-wanted * _SHARES // keys)
+
+
+def results_of_all_rows(spark: SparkSession, job: Job, chosen: Column | None) -> DataFrame:
+    """The results of some keys, computed from all rows of each window by one pass of plain Spark.
+
+    Args:
+        spark: the session.
+        job: with a window.
+        chosen: which keys, see ``sampled``; all of them if it is None.
+
+    Returns:
+        See ``evaluated_rows``.
+
+    Raises:
+        InputError: a file has changed since the run was prepared.
+    """
+    window: JobWindow = job.window  # type: ignore[assignment]
+    found = []
+    for span in window.spans:
+        whole = job_of_all_rows(job, span.first)
+        ordinals = range(len(whole.units))
+        require_unchanged(whole, ordinals)
+        columns = JobColumns.of(whole)
+        rows = read_units(spark, whole, ordinals, columns.inputs)
+        rows = rows if chosen is None else rows.where(chosen)
+        # Each partition has all rows of its keys, in the order of the input.
+        placed = rows.repartition(job.spec.output.files, *columns.keys)
+        results = evaluated_rows(placed.sortWithinPartitions(*columns.keys, *columns.origins), columns)
+        found.append(of_window(JobColumns.of(job), results, span.length))
+    return reduce(DataFrame.unionAll, found)
+
+
+def job_of_all_rows(job: Job, first: int) -> Job:
+    """A job without a window, over all files of a window in their order.
+
+    Args:
+        job: with a window.
+        first: the position of the oldest part in it.
+    """
+    parts = job.window.parts[first:] if job.window else ()
+    names = list(job.source.partition_columns)
+    files = [(file, values_of_folders(file.path)) for part in parts for file in part.files]
+    units = tuple(
+        Unit(
+            path=file.path, rows=0, size_bytes=file.size_bytes, version=file.version, checksum=file.checksum,
+            counted=False, values={name: of_file.get(name) for name in names},
+        )
+        for file, of_file in files
+    )  # fmt: skip
+    spec = job.spec.model_copy(update={"window": None, "windows": None, "states": None})
+    return job.model_copy(update={"spec": spec, "units": units, "waves": (), "window": None})

@@ -1,0 +1,100 @@
+"""What is measured of a run with a window: how new its files are, how large its own part is, and what came late."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from statistics import median
+
+from skewless.documents.ledger import PartLine
+from skewless.documents.quality import Freshness, LateRows, Volume, WindowQuality
+from skewless.documents.window import JobWindow, SeenFile
+from skewless.errors import DocumentError, RunDirectoryError
+from skewless.spec.part import Part
+from skewless.standing.restating import covered_parts
+from skewless.standing.store import StatesStore
+
+#: A band is made of at least so many parts, and of at most so many.
+FEWEST, MOST = 3, 8
+#: Half of the values of a normal distribution lie within so many median distances of a standard deviation.
+_DEVIATION = 1.4826
+_BAND = 3
+
+
+def window_quality(window: JobWindow, part: Part, lines: Sequence[PartLine], store: StatesStore) -> WindowQuality:
+    """What is measured of a run whose result is merged.
+
+    Args:
+        window: of the run.
+        part: its own part.
+        lines: the rows of all parts of the window.
+        store: the states of the job.
+    """
+    own = next((line.rows for line in lines if line.part == part.name), None)
+    return WindowQuality(
+        freshness=tuple(freshness(window)),
+        volume=None if own is None else volume(part, own, _earlier(part, store)),
+        late=tuple(late_rows(window)),
+    )
+
+
+def freshness(window: JobWindow) -> Iterator[Freshness]:
+    """When the newest file of each part was modified, where its file system says so."""
+    for part in window.parts:
+        moments = [_modified(file) for file in part.files]
+        known = [moment for moment in moments if moment is not None]
+        if known and len(known) == len(moments):
+            yield Freshness(part=part.name, newest=max(known))
+
+
+def _modified(file: SeenFile) -> dt.datetime | None:
+    """When a file was modified, by the version that a local file system gives it: ``stat:NANOSECONDS:...``."""
+    kind, _, rest = file.version.partition(":")
+    nanoseconds = rest.partition(":")[0]
+    if kind != "stat" or not nanoseconds.isdigit():
+        return None
+    return dt.datetime.fromtimestamp(int(nanoseconds) // 10**9, dt.UTC)
+
+
+def volume(part: Part, rows: int, earlier: Mapping[str, int]) -> Volume | None:
+    """The rows of a part beside those of earlier ones, see ``Volume``; None if they are too few.
+
+    Args:
+        part: the part.
+        rows: its rows.
+        earlier: rows of earlier parts of the same weekday and hour, by name.
+    """
+    if len(earlier) < FEWEST:
+        return None
+    middle = median(earlier.values())
+    distance = median(abs(count - middle) for count in earlier.values())
+    half = _BAND * max(_DEVIATION * distance, math.sqrt(middle))
+    return Volume(
+        part=part.name, rows=rows, compared=dict(earlier), median=middle, low=middle - half, high=middle + half
+    )
+
+
+def _earlier(part: Part, store: StatesStore) -> dict[str, int]:
+    """The rows of the parts of the same weekday and hour before a part, as far as states of them are kept."""
+    kept = set(store.parts())
+    weeks = (part._replace(date=part.date - dt.timedelta(weeks=back)).name for back in range(1, MOST + 1))
+    return dict(_rows_of(store, (name for name in weeks if name in kept)))
+
+
+def _rows_of(store: StatesStore, parts: Iterable[str]) -> Iterator[tuple[str, int]]:
+    for part in parts:
+        try:
+            yield part, store.version(part, store.numbers(part)[-1]).rows
+        except (DocumentError, RunDirectoryError, IndexError):
+            continue  # one that cannot be read counts for nothing
+
+
+def late_rows(window: JobWindow) -> Iterator[LateRows]:
+    """Rows that came late in older parts, where they were counted."""
+    names = covered_parts(window)
+    for part in window.parts[:-1]:
+        delay = len(names) - 1 - names.index(part.name)
+        for rows, ignored in ((part.late_rows, False), (part.ignored_rows, True)):
+            if rows:
+                yield LateRows(part=part.name, delay=delay, rows=rows, ignored=ignored)

@@ -1,0 +1,240 @@
+"""The parts of a job over its latest runs: when each last changed, and how late rows have come."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from skewless.documents.window import Way
+from skewless.errors import SkewlessError
+from skewless.run.directory import RESULT_STEP, RunDirectory
+from skewless_airflow.web.airflow_runs import AirflowRun
+from skewless_airflow.web.run_folders import open_run, stamp
+from skewless_airflow.web.views.history import MOST_RUNS, latest_folders
+from skewless_airflow.web.views.job import read_job
+from skewless_airflow.web.views.window import read_window
+
+#: As in ``history``: what is not read in time is shown after a reload.
+_READING_SECONDS = 2.0
+#: Delays that have a line of their own, and the first ones of the lines for longer delays.
+_ALONE, _LONGER = 7, (8, 15, 29)
+#: Of a part without files.
+MISSING = "missing"
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a run has done about one part.
+
+    Attributes:
+        part: its name.
+        words: as in ``PartView``.
+        delay: as in ``PartView``.
+        rows: that were reduced of it.
+        left_out: rows of late files that were left out; None if that is not known.
+    """
+
+    part: str
+    words: Way
+    delay: int
+    rows: int
+    left_out: int | None
+
+
+@dataclass(frozen=True)
+class Night:
+    """One run with a merged window.
+
+    Attributes:
+        run_id: the id in addresses.
+        part: what it computes, in words.
+        parts: how many parts of its window have files.
+        missing: names of those without.
+        read: rows that it reduced.
+        kept: rows of its result that it did not read.
+        late: rows that were added to older parts.
+        restated: rows of older parts that were reduced anew.
+        changes: of the parts that were not as their states had them, oldest first.
+        reused: names of the others.
+    """
+
+    run_id: str
+    part: str
+    parts: int
+    missing: tuple[str, ...]
+    read: int
+    kept: int
+    late: int
+    restated: int
+    changes: tuple[Change, ...]
+    reused: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Delay:
+    """Rows that came so many parts late, in all runs that were read.
+
+    Attributes:
+        words: how late, in parts.
+        late: rows that were added to older parts, and rows of whole parts that had been missing.
+        restated: rows of older parts that were reduced anew.
+        left_out: rows of files that were left out (``late: ignore``); None if those of any are not known.
+        changes: how often a part was changed so late.
+    """
+
+    words: str
+    late: int
+    restated: int
+    left_out: int | None
+    changes: int
+
+
+@dataclass(frozen=True)
+class PartMark:
+    """One part, as the latest run that has changed it left it.
+
+    Attributes:
+        part: its name.
+        words: what that run did about it; or that it has no files.
+        late: whether it changed after states of it were made.
+        rows: that were added to it, or reduced anew, after the first time.
+        by: what that run computed; empty for a part that no run has changed.
+    """
+
+    part: str
+    words: str
+    late: bool
+    rows: int
+    by: str
+
+
+@dataclass(frozen=True)
+class PartsHistory:
+    """The parts of a job.
+
+    Attributes:
+        nights: newest first.
+        delays: ascending; empty if nothing came late.
+        marks: by name.
+        wanted: how many runs the page would show if there were time to read them.
+        seen: how many it has read.
+    """
+
+    nights: tuple[Night, ...]
+    delays: tuple[Delay, ...]
+    marks: tuple[PartMark, ...]
+    wanted: int
+    seen: int
+
+    @property
+    def oldest_first(self) -> tuple[Night, ...]:
+        """The runs for charts."""
+        return self.nights[::-1]
+
+
+def read_parts_history(
+    dag_id: str, airflow: Sequence[AirflowRun], group: str = "", seconds: float = _READING_SECONDS
+) -> PartsHistory:
+    """The latest runs of a job with a window: always the newest, others as time allows."""
+    folders, begun = latest_folders(dag_id, airflow, group)[:MOST_RUNS], time.monotonic()
+    nights, seen = list[Night](), 0
+    for folder, run in folders:
+        if seen and time.monotonic() - begun > seconds:
+            break
+        seen += 1
+        try:
+            found = _night(open_run(dag_id, folder.name, group), run.run_id if run else folder.name)
+        except SkewlessError:
+            continue  # the page of that run shows the error
+        if found is not None:
+            nights.append(found)
+    return PartsHistory(tuple(nights), _delays(nights), _marks(nights), len(folders), seen)
+
+
+def _night(run: RunDirectory, run_id: str) -> Night | None:
+    merged = stamp(run, f"{RESULT_STEP}/COMMIT.json")
+    return _view(run.path(""), run_id, merged) if merged else None
+
+
+@lru_cache(maxsize=1024)
+def _view(location: str, run_id: str, _mark: str) -> Night | None:
+    run = RunDirectory(location)
+    job, window = read_job(run), read_window(run)
+    if job is None or window is None:
+        return None
+    return Night(
+        run_id=run_id,
+        part=job.date,
+        parts=len(window.parts),
+        missing=window.missing,
+        read=window.new_rows or 0,
+        kept=window.kept_rows,
+        late=window.late_rows or 0,
+        restated=window.restated_rows or 0,
+        changes=tuple(
+            Change(part.name, part.words, part.delay, part.new_rows or 0, part.ignored_rows)
+            for part in window.parts
+            if part.words != "reused"
+        ),
+        reused=tuple(part.name for part in window.parts if part.words == "reused"),
+    )
+
+
+def _came_late(nights: Sequence[Night]) -> list[tuple[Night, Change]]:
+    """Changes of older parts, oldest run first: of known parts, and of parts that an earlier run had found empty."""
+    missed, found = set[str](), []
+    for night in reversed(nights):
+        older = (one for one in night.changes if one.delay > 0)
+        found += [(night, one) for one in older if one.words != "new" or one.part in missed]
+        missed |= set(night.missing)
+    return found
+
+
+def _delays(nights: Sequence[Night]) -> tuple[Delay, ...]:
+    found: dict[int, list[Change]] = {}
+    for _, one in _came_late(nights):
+        first = one.delay if one.delay <= _ALONE else max(start for start in _LONGER if start <= one.delay)
+        found.setdefault(first, []).append(one)
+    return tuple(_delay(first, changes) for first, changes in sorted(found.items()))
+
+
+def _delay(first: int, changes: Sequence[Change]) -> Delay:
+    left_out = [one.left_out for one in changes]
+    return Delay(
+        words=_delay_words(first),
+        late=sum(one.rows for one in changes if one.words != "reduced anew"),
+        restated=sum(one.rows for one in changes if one.words == "reduced anew"),
+        left_out=None if None in left_out else sum(rows or 0 for rows in left_out),
+        changes=len(changes),
+    )
+
+
+def _delay_words(first: int) -> str:
+    """The delays of a line, by the first of them.
+
+    >>> _delay_words(1), _delay_words(7), _delay_words(8), _delay_words(29)
+    ('1', '7', '8 to 14', '29 and more')
+    """
+    if first <= _ALONE:
+        return str(first)
+    after = next((start for start in _LONGER if start > first), None)
+    return f"{first} to {after - 1}" if after else f"{first} and more"
+
+
+def _marks(nights: Sequence[Night]) -> tuple[PartMark, ...]:
+    late = {(night.run_id, one.part) for night, one in _came_late(nights)}
+    found: dict[str, PartMark] = {}
+    for night in reversed(nights):
+        for name in night.reused:
+            if name not in found or found[name].words == MISSING:
+                found[name] = PartMark(name, "reused", late=False, rows=0, by="")
+        for name in night.missing:
+            found[name] = PartMark(name, MISSING, late=False, rows=0, by=night.part)
+        for one in night.changes:
+            before = found.get(one.part)
+            came = (night.run_id, one.part) in late
+            rows = (before.rows if before else 0) + (one.rows if came or one.words != "new" else 0)
+            found[one.part] = PartMark(one.part, one.words, came or bool(before and before.late), rows, night.part)
+    return tuple(found[name] for name in sorted(found))

@@ -1,0 +1,150 @@
+"""``python -m tests.load.many_nights``: a window, night after night, through the Airflow of `make up`; some rows late.
+
+After each night the published result is compared with plain Python over all rows of the window, and the rows that
+Spark's scans have read with the rows that have changed. Ends with 1 if any of it is not as it should be.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from tests.load.installation import Installation, installation
+from tests.load.nights import JOB, Arrived, NightLake, spec
+from tests.load.spark_log import ScanLog, logging_options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_HEAD = """# Nights through Airflow
+
+`make soak` writes this page from a real run. The Airflow of `make up` has one job with a window of {window} days. Each
+day has {rows:,} rows, of which one to five of a hundred come one to eight nights late; with every tenth night a file of
+an older day is written anew. After each night, the published result is compared with plain Python over all rows of the
+window. *Read* are the rows that Spark's own scans of the input have given, by its event log; *changed* are the rows of
+the files that came since the night before, and all rows of a day with a rewritten file.
+"""
+
+
+class NightLine(NamedTuple):
+    """One night.
+
+    Attributes:
+        arrived: what came with it.
+        read: rows that Spark's scans of the input have given.
+        window: rows that its result is made of.
+        seconds: from the trigger to the end of the run.
+        faults: what was wrong, in words.
+    """
+
+    arrived: Arrived
+    read: int
+    window: int
+    seconds: float
+    faults: tuple[str, ...]
+
+
+def nights(place: Installation, lake: NightLake, logs: ScanLog, count: int) -> list[NightLine]:
+    """Run the job night after night.
+
+    Args:
+        place: the Airflow.
+        lake: the input, which grows.
+        logs: of Spark.
+        count: how many nights.
+    """
+    lines, before = list[NightLine](), 0
+    for number in range(count):
+        arrived, began = lake.arrive(), time.monotonic()
+        ident = place.trigger(JOB, arrived.day.isoformat(), number)
+        place.await_end(JOB, ident)
+        seconds = time.monotonic() - began
+        after = logs.rows_below(place.root / "lake")
+        faults = [*place.faults] or lake.faults_of(place.run_of(JOB, ident), arrived)
+        read, before = after - before, after
+        if read != arrived.changed:
+            faults.append(f"{arrived.day}: {read:,} rows were read, and {arrived.changed:,} have changed")
+        lines.append(NightLine(arrived, read, lake.rows_in_window, seconds, tuple(faults)))
+        sys.stderr.write(f"night {number + 1}: {read:,} rows read in {seconds:.0f} s; faults: {faults}\n")
+        if place.faults:
+            break  # the nights after one that failed have nothing to build on
+    return lines
+
+
+def page(lines: Sequence[NightLine], window: int, rows: int) -> str:
+    """The page, in Markdown.
+
+    Args:
+        lines: the nights.
+        window: of the job.
+        rows: of a day.
+    """
+    faults = [fault for line in lines for fault in line.faults]
+    read, whole = sum(line.read for line in lines), sum(line.window for line in lines)
+    verdict = (
+        f"**{len(faults)} faults.**" if faults else "**Every result right, and each night read what had changed.**"
+    )
+    head = ("night", "late", "too late", "restated", "changed", "read", "in the window", "seconds")
+    table = [
+        (
+            line.arrived.day.isoformat(),
+            *(f"{number:,}" for number in (*line.arrived[1:], line.read, line.window)),
+            f"{line.seconds:.1f}",
+        )
+        for line in lines
+    ]
+    return "\n".join(
+        [
+            _HEAD.format(window=window, rows=rows),
+            f"{verdict} {len(lines)} nights read {read:,} rows; their windows have {whole:,}.",
+            "*Late* are rows of older days in the window; *too late* those of days that have left it.",
+            "",
+            *(f"- {fault}" for fault in faults),
+            *(f"| {' | '.join(row)} |" for row in (head, ["--:"] * len(head), *table)),
+            "",
+        ]
+    )
+
+
+@contextmanager
+def _environment(given: Mapping[str, str]) -> Iterator[None]:
+    """Settings for all processes that are started from this one meanwhile: the Spark Connect server is."""
+    before = {name: os.environ.get(name) for name in given}
+    os.environ.update(given)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None) if value is None else os.environ.update({name: value})
+
+
+def main() -> int:
+    """Do it, print the page, and write it where it was asked for."""
+    parser = argparse.ArgumentParser(prog="python -m tests.load.many_nights", description=__doc__)
+    parser.add_argument("--nights", type=int, default=30, help="how many nights (30)")
+    parser.add_argument("--window", type=int, default=7, help="days that the result covers (7)")
+    parser.add_argument("--rows", type=int, default=20_000, help="rows of a day (20000)")
+    parser.add_argument("--table", type=Path, help="where to write the page")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="skewless-nights-") as name:
+        folder = Path(name)
+        given = {"SPARK_SUBMIT_OPTS": logging_options(folder / "logs")}
+        with _environment(given), installation(folder, [], [JOB], given, **spec(options.window)) as place:
+            lake = NightLake(place.root, options.window, options.rows, rewrite_every=10)
+            lines = nights(place, lake, ScanLog(folder / "logs"), options.nights)
+    text = page(lines, options.window, options.rows)
+    sys.stdout.write(text)
+    if options.table:
+        options.table.write_text(text, encoding="utf-8")
+    return 1 if any(line.faults for line in lines) or len(lines) < options.nights else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

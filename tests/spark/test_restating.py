@@ -1,0 +1,275 @@
+"""Trust in nights: published results that old parts have changed under, and kept states beside all rows."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+from skewless.run.directory import RESULT_STEP, RunDirectory
+from skewless.run.publication import manifest_of
+from skewless.spec.part import Part
+from skewless.spec.reading import load_spec
+from skewless.standing.store import StatesStore
+from skewless_cli import run_view
+from skewless_cli.main import main
+from skewless_spark.entries.pipeline import run_stages
+from skewless_spark.prepare.prepare import prepare
+from skewless_spark.prepare.restating import find_stale, restating_spec
+from skewless_spark.result.all_rows import sampled
+from skewless_spark.result.merge import merge_states
+from skewless_spark.states.columns import JobColumns
+from tests.spark.scenario import Quiet, as_rows, result_of
+from tests.spark.test_window import DAY, Lake, count_one_more
+
+AGGREGATES: dict[str, Any] = {
+    "n": "count",
+    "total": {"function": "sum", "column": "value"},
+    "earliest": {"function": "first", "column": "word"},
+}
+
+
+class Told(NamedTuple):
+    """What a command printed, and its exit code."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """The object that it printed."""
+        told: dict[str, Any] = json.loads(self.out)
+        return told
+
+
+Command = Callable[..., Told]
+
+
+@pytest.fixture
+def lake(spark: SparkSession, tmp_path: Path) -> Lake:
+    return Lake(spark, tmp_path)
+
+
+@pytest.fixture
+def command(lake: Lake, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Command:
+    """The command over the spec of the lake, in this process, whose session it uses."""
+
+    def here(name: str, *words: str, **fields: Any) -> Told:
+        given = {"aggregates": AGGREGATES, "engine": "combine", **fields}
+        raw = lake.spec(**given).model_dump(mode="json", exclude_none=True)
+        path = lake.folder / "spec.yaml"
+        path.write_text(yaml.safe_dump(raw, sort_keys=False))
+        monkeypatch.setattr(sys, "argv", ["skewless", name, str(path), "--root", str(lake.folder), *words])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return Told(int(ended.value.code or 0), *capfd.readouterr())
+
+    return here
+
+
+def day(number: int) -> str:
+    return str(DAY + dt.timedelta(days=number))
+
+
+def version(lake: Lake, number: int) -> str:
+    """The name of the version that is published for a day."""
+    manifest = manifest_of(lake.folder / "published" / Part(DAY + dt.timedelta(days=number)).folder)
+    assert manifest is not None
+    return manifest.name
+
+
+def published(lake: Lake, number: int) -> list[tuple[Any, ...]]:
+    """The published result of a day, as its run has it."""
+    manifest = manifest_of(lake.folder / "published" / Part(DAY + dt.timedelta(days=number)).folder)
+    assert manifest is not None
+    return as_rows(result_of(RunDirectory(manifest.by.run)))
+
+
+def test_results_are_restated_once_that_a_changed_part_belongs_to(lake: Lake, command: Command) -> None:
+    for number in range(3):
+        lake.put(number, "b")
+        assert command("run", "--date", day(number), window=2).code == 0
+    before = {number: version(lake, number) for number in range(3)}
+    lake.put(1, "late", rows=40)
+    span = ("--from", day(0), "--to", day(2))
+
+    dry = command("restate", *span, "--dry-run", window=2)
+    assert dry.code == 0
+    assert f"{day(1)}: {lake.path(1, 'late')} was added" in dry.out
+    assert f"reads {day(1)}: 40 rows in 1 files: what was added" in dry.out
+    assert "2 results to compute, 1 up to date" in dry.out
+    assert {number: version(lake, number) for number in before} == before
+
+    told = command("restate", *span, "--json", window=2).json
+    assert [(one["part"], one["rows_read"], one["restated"]) for one in told["results"]] == [
+        (day(1), 40, True), (day(2), 0, True)
+    ]  # fmt: skip
+    assert [number for number in before if version(lake, number) != before[number]] == [1, 2]
+    assert published(lake, 2) == lake.whole(range(1, 3), AGGREGATES)
+    after = {number: version(lake, number) for number in before}
+    again = command("restate", *span, window=2)
+    assert "0 results to compute, 3 up to date" in again.out
+    assert {number: version(lake, number) for number in before} == after
+
+    lake.put(1, "later", rows=7)  # the night reads it; the day before is restated without reading a row
+    assert command("run", "--date", day(2), window=2).code == 0
+    quality = RunDirectory(_manifest_run(lake, 2)).quality()
+    assert quality is not None
+    assert quality.window is not None
+    assert [(late.part, late.delay, late.rows) for late in quality.window.late] == [(day(1), 1, 7)]
+    assert [one.part for one in quality.window.freshness] == [day(1), day(2)]
+    assert quality.window.volume is None
+    console = Console(record=True, width=200)
+    run_view.show(RunDirectory(_manifest_run(lake, 2)), console)
+    assert f"7 rows of {day(1)} came late, by 1 part\n" in console.export_text()
+    told = command("restate", *span, "--json", window=2).json
+    assert [(one["part"], one["rows_read"]) for one in told["results"]] == [(day(1), 0)]
+
+
+def test_restating_goes_on_where_it_was_interrupted_and_says_what_it_reads_beyond_kept_states(
+    lake: Lake, command: Command
+) -> None:
+    for number in range(4):
+        lake.put(number, "b", rows=100)
+    for number in (2, 3):
+        assert command("run", "--date", day(number)).code == 0
+    store = _store(lake, 3)
+    for path in Path(store.path(f"parts/{day(0)}/versions")).iterdir():
+        path.unlink()  # as a prune does beyond ``keep``
+    lake.path(2, "b").unlink()
+    lake.put(2, "c", rows=30)
+    span = ("--from", day(0), "--to", day(9))
+    dry = command("restate", *span, "--dry-run")
+    assert f"  reads {day(0)}: 100 rows in 1 files: all of it, as no states of it are kept" in dry.out
+    assert f"  reads {day(2)}: 30 rows in 1 files: all of it, as files were replaced or removed" in dry.out
+
+    # As after a kill within the first of two results: its run is prepared, and nothing is published.
+    spec = restating_spec(load_spec(lake.folder / "spec.yaml"), "spec")
+    found = find_stale(spec, (DAY, DAY + dt.timedelta(days=9)), str(lake.folder), "spec")
+    begun = RunDirectory(str(lake.folder / "runs" / "scenario" / found.stale[0].run_name))
+    turn = prepare(begun, spec, found.stale[0].part.date, str(lake.folder)).turn
+    run_stages(lake.spark, begun, Quiet())
+    merge_states(lake.spark, begun)
+
+    told = command("restate", *span, "--json").json
+    assert [(one["part"], one["rows_read"]) for one in told["results"]] == [(day(2), 130), (day(3), 0)]
+    assert told["results"][0]["run_dir"] == str(begun)
+    assert RunDirectory(_manifest_run(lake, 2)).job().turn == turn
+    for number in (2, 3):
+        assert published(lake, number) == lake.whole(range(max(0, number - 2), number + 1), AGGREGATES)
+
+
+def _manifest_run(lake: Lake, number: int) -> str:
+    manifest = manifest_of(lake.folder / "published" / f"date={day(number)}")
+    assert manifest is not None
+    return manifest.by.run
+
+
+def test_a_result_whose_run_is_gone_is_computed_again_and_bad_days_are_refused(lake: Lake, command: Command) -> None:
+    lake.put(0, "b", rows=50)
+    assert command("run", "--date", day(0)).code == 0
+    for _ in range(2):
+        before = version(lake, 0)
+        Path(_manifest_run(lake, 0), "job.json").unlink()
+        told = command("restate", "--from", day(0), "--to", day(0), "--json").json
+        assert "is gone, so it is not known what the result was made of" in told["results"][0]["reasons"][""][0]
+        assert told["results"][0]["rows_read"] == 0
+        assert version(lake, 0) != before
+    refused = command("restate", "--from", day(1), "--to", day(0))
+    assert (refused.code, refused.err) == (2, f"skewless: --to: expected a day from {day(1)} on, but got {day(0)}.\n")
+
+
+EVERY: dict[str, Any] = {
+    **AGGREGATES,
+    "mean": {"function": "avg", "column": "value"},
+    "spread": {"function": "stddev_samp", "column": "value"},
+    "some": {"function": "approx_count_distinct", "column": "value", "rsd": 0.2},
+    "theta": {"function": "theta_sketch_estimate", "column": "value", "lg_nom_entries": 4},
+    "half": {"function": "approx_percentile", "column": "value", "percentages": [0.1, 0.5], "accuracy": 10},
+    "top": {"function": "approx_top_k", "column": "value", "k": 3, "max_items_tracked": 8},
+    "heavy": {"function": "space_saving", "column": "value", "capacity": 5},
+    "shape": {"function": "streaming_histogram", "column": "value", "bins": 4},
+    "listed": {"function": "collect_list", "column": "value"},
+}
+
+
+def test_verify_finds_a_wrong_state_and_neither_publishes_nor_keeps_anything(lake: Lake, command: Command) -> None:
+    fields: dict[str, Any] = {"window": 3, "verify": {"keys": 10_000}}
+    for number in range(3):
+        lake.put(number, "b", rows=400)
+    assert command("run", "--date", day(1), aggregates=EVERY, **fields).code == 0
+    store = _store(lake, 1)
+    kept = {part: store.numbers(part) for part in store.parts()}
+
+    right = command("verify", "--date", day(2), "--json", aggregates=EVERY, window=3)
+    assert right.code == 0, right.err
+    told = right.json
+    assert not told["differ"]
+    assert told["keys"] > 10
+    assert set(told["approximate"]) == {"some", "theta", "half", "top", "heavy", "shape"}
+    assert {part: store.numbers(part) for part in store.parts()} == kept
+    assert not (lake.folder / "published" / f"date={day(2)}").exists()
+    assert not list((lake.folder / "verifications").rglob("job.json"))
+
+    count_one_more(store, day(0))
+    wrong = command("verify", "--date", day(2), aggregates=EVERY, window=3)
+    assert wrong.code == 3
+    assert "n: 1 keys differ\n" in wrong.out
+    assert "for example, of 'key" in wrong.out
+    assert "they are not those of all rows; both runs are in" in wrong.err
+
+    # The night itself compares as many keys, and publishes nothing.
+    blocked = command("run", "--date", day(2), aggregates=EVERY, **fields)
+    assert blocked.code == 3
+    assert "kept_states_are_those_of_all_rows" in blocked.err
+    assert "keys with another n" in blocked.err
+    assert not (lake.folder / "published" / f"date={day(2)}").exists()
+
+
+def _store(lake: Lake, number: int) -> StatesStore:
+    window = RunDirectory(_manifest_run(lake, number)).job().window
+    assert window is not None
+    return StatesStore(window.store)
+
+
+def test_a_right_night_passes_with_a_sample_of_its_keys_and_each_part_has_another_sample(
+    lake: Lake, command: Command
+) -> None:
+    fields: dict[str, Any] = {
+        "input": {"path": str(lake.folder / "lake"), "parts": "date"},
+        "map": {"select": ["explode(array('x', word)) AS letter", "concat(key, value % 5) AS key", "date"]},
+        "aggregates": {
+            "n": "count",
+            "listed": {"function": "collect_list", "column": "letter"},
+            "newest": {"function": "max", "column": "date"},
+            "letters": {"function": "value_counts", "column": "letter"},
+        },
+        "verify": {"keys": 30},
+    }
+    samples = []
+    for number in range(2):
+        lake.put(number, "b")
+        told = command("run", "--date", day(number), "--json", **fields)
+        assert told.code == 0, told.err
+        checks = [one for one in told.json["quality"]["checks"] if one["subject"] == "states"]
+        assert len(checks) == 6
+        assert all(one["success"] for one in checks)
+        run = RunDirectory(told.json["run_dir"])
+        keys, compared = run.committed(RESULT_STEP).count("keys"), int(checks[0]["observed"].split()[0])
+        assert 10 < compared < keys
+        columns = JobColumns.of(run.job())
+        chosen = sampled(columns, 30, 100)
+        assert chosen is not None
+        some = lake.spark.createDataFrame([(f"key{number}",) for number in range(200)], "c0 string")
+        samples.append({row[0] for row in some.where(chosen).collect()})
+    assert 30 < len(samples[0]) < 90
+    assert 0 < len(samples[0] & samples[1]) < len(samples[0])

@@ -1,0 +1,166 @@
+"""What is measured of a run with a window, which published results are stale, and when two sketches agree."""
+
+from __future__ import annotations
+
+import datetime as dt
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skewless.aggregates.shipped.space_saving import SPACE_SAVING, SpaceSavingOptions
+from skewless.aggregates.shipped.streaming_histogram import STREAMING_HISTOGRAM, StreamingHistogramOptions
+from skewless.documents.ledger import PartLine
+from skewless.documents.window import JobWindow, PartVersion, SeenFile, WindowPart
+from skewless.errors import SpecError
+from skewless.spec.part import Part
+from skewless.spec.reading import parse_spec
+from skewless.standing.borrowing import borrow_states
+from skewless.standing.changes import FoundFile
+from skewless.standing.night_quality import freshness, late_rows, volume, window_quality
+from skewless.standing.restating import Listed, changed_parts, covered_parts
+from skewless.standing.store import StatesStore
+
+DAY = Part(dt.date(2026, 11, 20))
+
+
+def _file(name: str, version: str = "stat:5000000000:0:0", size: int = 10) -> SeenFile:
+    return SeenFile(path=name, size_bytes=size, version=version, ranks=(1,))
+
+
+def _window(*parts: WindowPart, missing: tuple[str, ...] = ()) -> JobWindow:
+    return JobWindow(store="store", fingerprint="f", shapes={}, parts=parts, missing=missing)
+
+
+def _part(day: int, *files: SeenFile, late_rows: int | None = 0) -> WindowPart:
+    return WindowPart(name=f"2026-11-{day}", place=day, files=files, base=1, late_rows=late_rows)
+
+
+def test_a_part_is_as_new_as_its_newest_file_where_the_file_system_says_when_it_was_modified() -> None:
+    tagged = _part(18, _file("a", "tag:x"), _file("b"))
+    local = _part(19, _file("c", "stat:1764000000000000001:7:8"), _file("d", "stat:1764000001999999999:7:8"))
+    (found,) = freshness(_window(tagged, local))
+    assert (found.part, found.newest) == ("2026-11-19", dt.datetime.fromtimestamp(1764000001, dt.UTC))
+
+
+def test_rows_are_late_by_as_many_parts_as_lie_between_and_uncounted_ones_are_not_told() -> None:
+    window = _window(
+        _part(17, late_rows=5), _part(18, late_rows=None), _part(19), _part(20, late_rows=9), missing=("2026-11-16",)
+    )
+    assert [(late.part, late.delay, late.rows) for late in late_rows(window)] == [("2026-11-17", 3, 5)]
+    left_out = _window(_part(19).model_copy(update={"ignored_files": 1, "ignored_rows": 4}), _part(20))
+    assert [(late.rows, late.ignored) for late in late_rows(left_out)] == [(4, True)]
+
+
+def test_the_band_of_a_weekday_is_not_moved_by_one_odd_day() -> None:
+    usual = {"a": 10_000, "b": 10_050, "c": 9_950, "d": 90_000}
+    found = volume(DAY, 10_100, usual)
+    assert found is not None
+    assert found.median == 10_025
+    assert found.usual
+    fewer = volume(DAY, 9_000, usual)
+    assert fewer is not None
+    assert not fewer.usual
+    # Three days of exactly as many rows do not make a band without width.
+    same = volume(DAY, 105, dict.fromkeys("abc", 100))
+    assert same is not None
+    assert (same.low, same.high, same.usual) == (70, 130, True)
+    assert volume(DAY, 10, dict.fromkeys("ab", 100)) is None
+
+
+def test_a_part_is_compared_with_kept_parts_of_its_weekday(tmp_path: Path) -> None:
+    store = StatesStore(str(tmp_path))
+    for weeks, rows in ((1, 100), (2, 110), (3, 90), (9, 5_000)):
+        name = str(DAY.date - dt.timedelta(weeks=weeks))
+        store.commit(PartVersion(part=name, fingerprint="f", run="r", files=(), rows=rows, states=()))
+    store.commit(PartVersion(part="2026-11-19", fingerprint="f", run="r", files=(), rows=7, states=()))
+    (tmp_path / "parts" / "2026-11-06" / "versions" / "0002.json").write_text("damaged")
+    lines = [PartLine(part=DAY.name, unchanged_rows=0, new_rows=95, taken_out_rows=0)]
+    assert window_quality(_window(_part(20)), DAY, lines, store).volume is None  # only two can be read
+    (tmp_path / "parts" / "2026-11-06" / "versions" / "0002.json").unlink()
+    found = window_quality(_window(_part(20)), DAY, lines, store).volume
+    assert found is not None
+    assert found.compared == {"2026-11-13": 100, "2026-11-06": 110, "2026-10-30": 90}
+    assert found.rows == 95
+
+
+def _listed(*files: tuple[str, int]) -> Listed:
+    found = [FoundFile(name, size, "") for name, size in files]
+    return Listed(found, lambda seen, now: "" if seen.size_bytes == now.size_bytes else "other bytes")
+
+
+def test_a_result_is_stale_if_a_part_of_its_window_is_not_as_it_was() -> None:
+    window = _window(
+        _part(18, _file("a")), _part(19, _file("b"), _file("c")), _part(20, _file("d")), missing=("2026-11-17",)
+    )
+    assert covered_parts(window) == ["2026-11-17", "2026-11-18", "2026-11-19", "2026-11-20"]
+    now = {
+        "2026-11-17": _listed(), "2026-11-18": _listed(("a", 10)), "2026-11-19": _listed(("b", 10), ("c", 10)),
+        "2026-11-20": _listed(("d", 10)),
+    }  # fmt: skip
+    assert changed_parts(window, now) == {}
+    now |= {
+        "2026-11-17": _listed(("y", 1), ("z", 1)),
+        "2026-11-18": _listed(),
+        "2026-11-19": _listed(("b", 11), ("late", 1)),
+    }
+    assert changed_parts(window, now) == {
+        "2026-11-17": ("y came, the first of 2 files",),
+        "2026-11-18": ("a was removed",),
+        "2026-11-19": ("b was replaced: other bytes", "c was removed", "late was added"),
+    }
+
+
+def test_borrowed_states_can_be_added_to_without_adding_to_those_that_are_kept(tmp_path: Path) -> None:
+    kept = StatesStore(str(tmp_path / "kept" / "f"))
+    data = tmp_path / "kept" / "f" / "states" / "x.parquet"
+    data.parent.mkdir(parents=True)
+    data.write_bytes(b"states")
+    kept.commit(PartVersion(part="2026-11-19", fingerprint="f", run="r", files=(), rows=7, states=()))
+    borrow_states(str(tmp_path / "kept"), tmp_path / "borrowed")
+    borrowed = StatesStore(str(tmp_path / "borrowed" / "f"))
+    borrowed.commit(PartVersion(part="2026-11-19", fingerprint="f", run="s", files=(), rows=8, states=()))
+    assert (tmp_path / "borrowed" / "f" / "states" / "x.parquet").read_bytes() == b"states"
+    assert (kept.numbers("2026-11-19"), borrowed.numbers("2026-11-19")) == ([1], [1, 2])
+    borrow_states(str(tmp_path / "nothing"), tmp_path / "empty")
+
+
+def _results(aggregate: Any, options: Any, values: list[int], cuts: list[int]) -> list[Any]:
+    """The result of values that are reduced in one piece, and of the same in pieces that are merged."""
+    found = []
+    for bounds in ([0, len(values)], sorted({0, len(values), *(cut % (len(values) + 1) for cut in cuts)})):
+        whole = aggregate.accumulator(options, ("bigint",))
+        for first, end in pairwise(bounds):
+            part = aggregate.accumulator(options, ("bigint",))
+            kind = part.types.argument
+            part.update(pa.array(values[first:end], kind), np.zeros(end - first, np.int64), 1)
+            whole.merge(part.state(), np.zeros(1, np.int64), 1)
+        found.append(whole.evaluate().to_pylist()[0])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("aggregate", "options"),
+    [(SPACE_SAVING, SpaceSavingOptions(capacity=3)), (STREAMING_HISTOGRAM, StreamingHistogramOptions(bins=3))],
+    ids=["space_saving", "streaming_histogram"],
+)
+def test_sketches_of_the_same_rows_agree_and_sketches_of_others_do_not(aggregate: Any, options: Any) -> None:
+    @given(values=st.lists(st.integers(0, 9), min_size=1, max_size=80), cuts=st.lists(st.integers(0, 90), max_size=4))
+    def check(values: list[int], cuts: list[int]) -> None:
+        one, other = _results(aggregate, options, values, cuts)
+        assert aggregate.agrees(one, other, options, len(values))
+
+    check()
+    (few, _), (more, _) = (_results(aggregate, options, values, []) for values in ([1, 2], [1, 2, 2]))
+    assert not aggregate.agrees(few, more, options, 2)
+
+
+def test_verify_needs_a_window() -> None:
+    text = "name: a\ninput: {path: x}\nkey: k\naggregates: {n: count}\noutput: {path: y}\nverify: {keys: 10}\n"
+    with pytest.raises(SpecError, match="verify only with a window or with states"):
+        parse_spec(text)
