@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
+from py4j.java_gateway import GatewayClient
 from pyspark.sql import SparkSession
 
 from skewless.run.directory import RunDirectory, stage_step
@@ -28,6 +30,8 @@ def skewed_input(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_input(tmp_path_factory.mktemp("skewed") / "input", skewed(10_000), files=8)
 
 
+#: Calls to the JVM of a stage of two native aggregates.
+MOST_CALLS = 250
 #: The write, and a job for each of two tables that are broadcast: the input's files, and the slots of the ring.
 MOST_JOBS = 3
 
@@ -75,6 +79,23 @@ def test_a_stage_that_combines_is_one_query_and_reads_what_it_shuffles_once(
     assert report.work
     assert (report.work.executions, report.work.jobs) == (1, jobs)
     assert report.work.shuffle_bytes_read == report.work.shuffle_bytes_written
+
+
+def test_a_stage_asks_the_jvm_for_little_however_many_files_it_reads(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, send, here = [0], GatewayClient.send_command, threading.get_ident()
+
+    def counted(self: GatewayClient, *given: Any, **further: Any) -> Any:
+        asked[0] += threading.get_ident() == here  # other threads forget what is not needed any more
+        return send(self, *given, **further)
+
+    monkeypatch.setattr(GatewayClient, "send_command", counted)
+    for files in (8, 80):  # the first run looks up what is then known
+        folder = write_input(tmp_path / f"input-{files}", skewed(2_000), files=files)
+        asked[0] = 0
+        reduce_job(spark, spec_of(folder, "key", NATIVE, engine="combine"), tmp_path / f"run-{files}")
+    assert asked[0] < MOST_CALLS
 
 
 def test_a_few_states_take_one_partition_however_many_tasks_there_are(

@@ -31,8 +31,12 @@ DEFAULTS = {
     "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
     # Other readers take the default, INT96, as local time.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # Otherwise PySpark tells the JVM at each call of a function or an operator from which line of Python it comes.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
 
+#: Classes of the JVM by the names by which PySpark asks for them.
+_ASKED_OFTEN = ("functions", "org.apache.spark.sql.functions", "PythonUtils")
 
 #: The options of spark-submit, where this process is to start it.
 SUBMITTED = "SKEWLESS_SUBMITTED"
@@ -71,9 +75,29 @@ def build_session(app: str, master: str | None = None) -> SparkSession:
             builder = builder.config("spark.driver.extraJavaOptions", " ".join(options))
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    _ask_once(session.sparkContext._jvm)  # noqa: SLF001  # there is no other way to it
     # py4j logs each connection that it closes, even when the standard output is closed already.
     logging.getLogger("py4j").setLevel(logging.WARNING)
     return session
+
+
+class _Members:
+    """A class of the JVM whose members are looked up once: py4j asks the JVM whenever one is named."""
+
+    def __init__(self, found: Any) -> None:
+        self._found = found
+
+    def __getattr__(self, name: str) -> Any:
+        member = getattr(self._found, name)
+        setattr(self, name, member)
+        return member
+
+
+def _ask_once(jvm: Any) -> None:
+    """Look up the classes by which PySpark makes columns once, and not at each column."""
+    for name in _ASKED_OFTEN:
+        if name not in vars(jvm):
+            setattr(jvm, name, _Members(getattr(jvm, name)))
 
 
 def start_java() -> None:

@@ -6,7 +6,7 @@ import hashlib
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 from fsspec.implementations.local import LocalFileSystem
 
@@ -14,11 +14,11 @@ from skewless.errors import LostRaceError
 from skewless.run.attempt import Fence
 from skewless.run.directory import RunDirectory
 from skewless.spec.clusters import FILES, Sharing
-from skewless_leases import FencedOutError, Lease, LeaseError, TimeSpans
+from skewless_leases import FencedOutError, Lease, TimeSpans
 
 #: The lease of a step is below its folder, so that whoever removes the folder to repeat the step removes it too.
 OWNER = "owner"
-#: Committed under the lease once the step has its COMMIT.json: if that file is removed, the step can be repeated.
+#: Committed as the lease is given back, if the step has its COMMIT.json: once that is removed, it can be repeated.
 _NOBODY = ""
 #: Characters of the host name in the name of a lease's holder, enough to recognize the machine.
 _HOST_CHARACTERS = 40
@@ -53,8 +53,7 @@ def leased_step(run: RunDirectory, step: str) -> Iterator[Fence | None]:
             run.finish_admitted(step, before)
         yield _StepFence(run, step, lease)
         if run.exists(f"{step}/COMMIT.json"):
-            with suppress(LeaseError):  # the step is done, whoever holds the lease by now
-                lease.commit(_NOBODY)
+            lease.last_value = _NOBODY
 
 
 def address_of_leases(run: RunDirectory, folder: str, sharing: Sharing) -> str:

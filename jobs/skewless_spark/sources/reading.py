@@ -5,16 +5,17 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import cast
+from typing import Any, cast
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Observation, Row, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from skewless.documents.job import Job, Unit
 from skewless.routing.hashing import OFFSET_BITS
 from skewless_spark.mapping import mapped_rows, source_columns
-from skewless_spark.session.connect import slots
+from skewless_spark.session.connect import connected, slots
 from skewless_spark.sources.ranges import read_parts
 from skewless_spark.sources.uris import FILE_COLUMNS, as_spark_says, file_column_type, literally, quoted
 
@@ -25,6 +26,9 @@ ORIGIN_INDEX = "origin_index"
 
 #: For more paths than this setting, Spark runs a job to look them up.
 _LISTING_JOB = "spark.sql.sources.parallelPartitionDiscovery.threshold"
+
+#: So many paths are handed to Spark one by one.
+_NAMED_PATHS = 16
 
 #: The maximum bytes that a Spark task reads with pyarrow, unless a single unit is larger.
 _TASK_BYTES = 64 << 20
@@ -154,7 +158,7 @@ def _bytes(unit: Unit) -> int:
 
 
 @contextmanager
-def listed_here(spark: SparkSession, paths: Sequence[str]) -> Iterator[None]:
+def _listed_here(spark: SparkSession, paths: Sequence[str]) -> Iterator[None]:
     """Let Spark's driver look up local files: for more than a few paths it would run a job, which takes longer."""
     if any("://" in path for path in paths):
         yield
@@ -167,6 +171,25 @@ def listed_here(spark: SparkSession, paths: Sequence[str]) -> Iterator[None]:
         spark.conf.set(_LISTING_JOB, str(before))
 
 
+def parquet_files(spark: SparkSession, schema: str | StructType | None, paths: Sequence[str]) -> DataFrame:
+    """Exactly these Parquet files, by Spark's own scan.
+
+    Args:
+        spark: the session.
+        schema: of the columns to read; if it is not given, Spark finds out.
+        paths: of the files, with all characters as they are.
+    """
+    reader: Any = spark.read.schema(schema) if schema else spark.read
+    named = [literally(path) for path in paths]
+    with _listed_here(spark, named):
+        if connected() or len(named) <= _NAMED_PATHS:
+            return cast("DataFrame", reader.parquet(*named))
+        # As one text: each path on its own would be a call to the JVM. No path has a NUL.
+        jvm: Any = spark.sparkContext._jvm  # noqa: SLF001  # there is no other way to hand over many texts
+        listed = jvm.java.util.regex.Pattern.compile("\0").split("\0".join(named))
+        return DataFrame(reader._jreader.parquet(listed), spark)  # noqa: SLF001
+
+
 def _scanned(
     spark: SparkSession, job: Job, ordinals: Sequence[int], wanted: Sequence[str], *, located: bool | str
 ) -> DataFrame:
@@ -176,8 +199,7 @@ def _scanned(
     ddl = ", ".join(f"{quoted(name)} {types[name]}" for name in inside)
     units = [job.units[ordinal] for ordinal in ordinals]
     partitions = [name for name in wanted if name in source.partition_columns]
-    with listed_here(spark, [unit.path for unit in units]):
-        rows = (spark.read.schema(ddl) if ddl else spark.read).parquet(*(literally(unit.path) for unit in units))
+    rows = parquet_files(spark, ddl, [unit.path for unit in units])
     inner = [f"{quoted(name)} AS s{wanted.index(name)}" for name in inside]
     inner += [f"{name} AS s{wanted.index(name)}" for name in wanted if name in FILE_COLUMNS]
     if not (located or partitions):

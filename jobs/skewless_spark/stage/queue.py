@@ -56,17 +56,14 @@ def drawn_queue(
 def unrouted_queue(
     spark: SparkSession, run: RunDirectory, columns: JobColumns, plan: RoutingPlan, tally: Tally | None = None
 ) -> DataFrame:
-    """Wave and backlog, not routed, for the engine ``combine``: ``c*``, origin, arrival, task.
-
-    The task is the number of the input split: states are merged in its order.
-    """
+    """Wave and backlog, not routed: ``c*``, origin, arrival."""
     arrived = f"CAST({ADMITTED} AS TINYINT) AS arrival"
     queue = _wave(spark, columns, plan, tally, arrived, located=columns.reads_origin or columns.tells_parts)
     backlog = _backlog(spark, run, columns, plan)
     if backlog is not None:
         stayed = f"CAST({STAYED} AS TINYINT) AS arrival"
         queue = queue.unionByName(backlog.selectExpr(*columns.rows, *columns.origins, stayed))
-    return queue.selectExpr("*", f"spark_partition_id() AS {TASK}")
+    return queue
 
 
 def last_commit(run: RunDirectory, epoch: int) -> StepCommit | None:

@@ -192,24 +192,20 @@ def combined_outcome(
         plan: the stage's plan.
         counts: told the rows of both.
     """
-    nothing = {name: F.lit(0).cast("bigint") for name in ("left_over", "forwarded")}
     branches = []
     if native is not None:
-        states = (
-            native.withColumn("kept", F.lit(True))
-            .groupBy(*columns.groups)
-            .agg(
-                F.count(F.lit(1)).alias("rows"),
-                F.count(F.when(F.col("arrival") == ADMITTED, 1)).alias("admitted"),
-                *_state_columns(columns, all_kept=True),
-            )
+        states = native.groupBy(*columns.groups).agg(
+            F.expr("count(1) AS rows"),
+            F.expr(f"count(IF(arrival = {ADMITTED}, 1, NULL)) AS admitted"),
+            *_state_columns(columns, all_kept=True),
         )
         # A key has one native state, combined from all splits, so it belongs to no split.
-        states = counts.counting(states, NATIVE).withColumns({TASK: F.lit(0), "kind": F.lit(NATIVE), **nothing})
-        branches.append(states.withColumns(_named(columns, plan)))
+        nothing = [f"CAST(0 AS BIGINT) AS {name}" for name in ("left_over", "forwarded")]
+        about = [f"0 AS {TASK}", f"'{NATIVE}' AS kind", *nothing, *_named(columns, plan)]
+        branches.append(counts.counting(states, NATIVE).selectExpr("*", *about))
     if python is not None:
         # Without a backlog, all rows came with the wave. States, not rows, are given the number of their split.
-        rows = python.drop(TASK) if plan.epoch else python.drop(TASK, "arrival")
+        rows = python if plan.epoch else python.drop("arrival")
         seen = _counted_python_states(rows.withColumn("kept", F.lit(True)), columns, apart=False)
         seen = seen.withColumn(TASK, F.spark_partition_id())
         seen = counts.counting(seen, PYTHON).withColumn("kind", F.lit(PYTHON))
@@ -217,20 +213,21 @@ def combined_outcome(
     return _union(branches)
 
 
-def _named(columns: JobColumns, plan: RoutingPlan) -> dict[str, Column]:
-    """The columns ``SLOT`` and ``HEAVY`` of states that are one for each key.
+def _named(columns: JobColumns, plan: RoutingPlan) -> list[str]:
+    """In SQL, the columns ``SLOT`` and ``HEAVY`` of states that are one for each key.
 
     A key is heavy if it has at least one in ``head_limit`` of all listed rows: at most ``head_limit`` keys have.
     """
-    key, limit = columns.routing_key, columns.job.spec.routing.head_limit
+    key, limit = columns.routing_sql(), columns.job.spec.routing.head_limit
     least = -(-columns.job.admitted_rows(plan.waves) // limit) if limit else LARGEST_COUNT
-    text = F.is_valid_utf8(key) & (F.length(key) <= LONGEST_HEAD_KEY) & (F.col("rows") >= least)
-    return {SLOT: slot_of_key(columns, plan), HEAVY: F.when(text, key)}
+    heavy = f"is_valid_utf8({key}) AND length({key}) <= {LONGEST_HEAD_KEY} AND rows >= {least}"
+    return [slot_of_key(columns, plan), f"IF({heavy}, {key}, NULL) AS {HEAVY}"]
 
 
-def slot_of_key(columns: JobColumns, plan: RoutingPlan) -> Column:
-    """The slot of a key on the ring; null for a null key."""
-    return F.when(columns.routing_key.isNotNull(), F.expr(slot(columns.routing_sql(), plan.ring.ring_bits)))
+def slot_of_key(columns: JobColumns, plan: RoutingPlan) -> str:
+    """In SQL, the column ``SLOT``: the slot of a key on the ring; null for a null key."""
+    key = columns.routing_sql()
+    return f"IF({key} IS NOT NULL, {slot(key, plan.ring.ring_bits)}, NULL) AS {SLOT}"
 
 
 def empty_states(spark: SparkSession, columns: JobColumns) -> DataFrame:
@@ -315,12 +312,14 @@ def native_state_columns(
 
 def _state_columns(columns: JobColumns, *, all_kept: bool) -> list[Column]:
     """The states of all native aggregates, as aggregate expressions over rows with the column ``kept``."""
+    if all_kept:
+        return [state for one in columns.native for state in columns.updates(one)]
     return [
         state.alias(name)
         for one in columns.native
         for name, state in zip(
             columns.states(one),
-            one.definition.update(columns.arguments(one, "kept", all_kept=all_kept), one.options),  # type: ignore[union-attr]
+            one.definition.update(columns.arguments(one, "kept"), one.options),  # type: ignore[union-attr]
             strict=True,
         )
     ]

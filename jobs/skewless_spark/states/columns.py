@@ -258,12 +258,27 @@ class JobColumns:
     def _name(self, column: str) -> str:
         return self.names[self.inputs.index(column)]
 
+    def updates(self, one: BoundAggregate) -> list[Column]:
+        """The states of a native aggregate over rows that all count, as aggregate expressions, by their names."""
+        return [
+            state.alias(name)
+            for name, state in zip(self.states(one), self._updates[self.bound.index(one)], strict=True)
+        ]
+
+    @cached_property
+    def _updates(self) -> list[list[Column]]:
+        """The states of each native aggregate over rows that all count; nothing for other aggregates.
+
+        They are made once, since each of their operators is a call to the JVM.
+        """
+        return [
+            list(one.definition.update(self.arguments(one, "kept", all_kept=True), one.options))
+            if isinstance(one.definition, NativeAggregate)
+            else []
+            for one in self.bound
+        ]
+
     @cached_property
     def _widths(self) -> list[int]:
         """How many state columns each aggregate has."""
-        return [
-            len(one.definition.update(self.arguments(one, "kept"), one.options))
-            if isinstance(one.definition, NativeAggregate)
-            else 1
-            for one in self.bound
-        ]
+        return [len(states) or 1 for states in self._updates]

@@ -17,7 +17,7 @@ from skewless.documents.commit import CommittedFile
 from skewless.errors import RunDirectoryError
 from skewless.run.attempt import Attempt
 from skewless.run.storage import Storage
-from skewless_spark.sources import listed_here, literally
+from skewless_spark.sources import parquet_files
 
 #: The key under which Spark records the columns of a frame in the Parquet files that it writes.
 SCHEMA_NOTE = b"org.apache.spark.sql.parquet.row.metadata"
@@ -116,11 +116,7 @@ def read_files(spark: SparkSession, run: Storage, files: Sequence[CommittedFile]
     """
     with ThreadPoolExecutor(max_workers=8) as pool:
         list(pool.map(run.verify, files))
-    noted = noted_schema(run, files[0])
-    reader = spark.read if noted is None else spark.read.schema(noted)
-    paths = [literally(run.path(file.path)) for file in files]
-    with listed_here(spark, paths):
-        return reader.parquet(*paths)
+    return parquet_files(spark, noted_schema(run, files[0]), [run.path(file.path) for file in files])
 
 
 def noted_schema(run: Storage, file: CommittedFile) -> StructType | None:

@@ -66,13 +66,18 @@ def commit(store: KeyValueStore, grant: Grant, value: str) -> None:
     _rewrite(store, grant, lambda record: replace(record, value=value))
 
 
-def release(store: KeyValueStore, grant: Grant) -> None:
-    """Give a partition back; what was committed stays, and the fencing number too.
+def release(store: KeyValueStore, grant: Grant, value: str | None = None) -> None:
+    """Give a partition back; the fencing number stays, and what was committed, unless another value is given.
 
     Raises:
         FencedOutError: it was no longer this grant's.
     """
-    _rewrite(store, grant, lambda record: replace(record, holder=None, kept=False))
+
+    def given_back(record: Allocation) -> Allocation:
+        last = record.value if value is None else value
+        return replace(record, holder=None, kept=False, value=last)
+
+    _rewrite(store, grant, given_back)
 
 
 def keep(store: KeyValueStore, grant: Grant) -> None:

@@ -47,6 +47,8 @@ class Lease:
         self._heartbeat = Heartbeat(address, self.name, 1, spans.beat_every)
         self._look_every = spans.maximum_lease / _LOOKS_PER_LEASE
         self._grant: Grant | None = None
+        #: What is to be committed when the lease is given back, in the same write; None for nothing.
+        self.last_value: str | None = None
 
     def __enter__(self) -> Self:
         """Begin to beat, and wait for the partition."""
@@ -63,7 +65,7 @@ class Lease:
     ) -> None:
         """Give it back; what was committed stays."""
         try:
-            fence.release(self.store, self.grant)
+            fence.release(self.store, self.grant, self.last_value)
         except LeaseError as err:  # the work is done or has failed by now: its own outcome is what matters
             log.warning("%s could not give back %s: %s", self.name, self.partition, err)
         self._leave()
