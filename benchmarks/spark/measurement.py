@@ -58,7 +58,7 @@ def measured(spark: SparkSession, peer: Peer, cell: Cell, folder: Path, scratch:
         answer = _answer(place.output, cell)
         figures = {"wall_seconds": wall, **_told_by_spark(jobs, answer.num_rows), **own_figures}
         if any("tally" in call for call in cell.aggregates.values()):
-            figures["set_ups"] = sum(int(file.read_text(encoding="ascii")) for file in tally.iterdir())
+            figures["set_ups"] = sum(int(file.read_text(encoding="ascii")) for file in tally.glob("*.txt"))
             figures["set_ups_per_key"] = figures["set_ups"] / max(1, answer.num_rows)
         until = began + figures["wall_seconds"]
         _relate(figures, cell)

@@ -89,7 +89,7 @@ def test_figures_of_peers_are_what_their_definition_says(spark: SparkSession, tm
 
 def test_rows_of_a_slow_slot_take_longer(spark: SparkSession, tmp_path: Path) -> None:
     (even,) = (tiny(one) for one in ROWS["B5"].cells(TINY))
-    cell = replace(even, slots=2, aggregates=paced(0.002, slots=2, slow_slot=1, slowdown=3.0))
+    cell = replace(even, slots=2, aggregates=paced(0.002, slots=2, slow_slot=1, slowdown=3.0, tally=""))
     folder = written(cell.data, tmp_path)
     slow = measured(spark, ShuffleGrouping(), cell, folder, tmp_path / "scratch").figures["wall_seconds"]
     # Half of the rows, three times as long as they would take.

@@ -11,9 +11,23 @@ import pyarrow as pa
 
 Groups = npt.NDArray[np.int64]
 
-#: A key is timed apart in a batch if it has at least this fraction of the rows. A key of fewer rows cannot make a task
-#: slow, and every further call of an aggregate costs some microseconds.
-TIMED_PART = 1 / 64
+#: Of a batch at most so many keys are timed apart, the heaviest: every further call of an aggregate costs some ten
+#: microseconds. A key of fewer rows than ``TIMED_ROWS`` is one of them only in a batch that has few rows.
+TIMED_KEYS, TIMED_ROWS = 64, 8
+
+
+def timed_apart(counts: Groups) -> Groups:
+    """The groups of a batch that are timed apart.
+
+    Args:
+        counts: the rows of each group in the batch, shape ``(groups,)``.
+    """
+    least = max(2.0, min(TIMED_ROWS, int(counts.sum()) / TIMED_KEYS))
+    heavy: Groups = np.flatnonzero(counts >= least)
+    if len(heavy) > TIMED_KEYS:
+        heaviest = heavy[np.argsort(-counts[heavy], kind="stable")[:TIMED_KEYS]]
+        heavy = np.sort(heaviest)
+    return heavy
 
 
 class Stopwatch:
@@ -54,7 +68,7 @@ class Stopwatch:
             counts: the rows of each group in the batch, shape ``(groups,)``.
             update: called with groups and the row numbers they have in the batch, or None for the whole batch.
         """
-        heavy = np.flatnonzero(counts >= max(2.0, TIMED_PART * len(groups)))
+        heavy = timed_apart(counts)
         self._grow(len(counts))
         self._timed_rows[heavy] += counts[heavy]
         # A sort of small integers, which numpy does in one pass over the rows, however many keys are heavy.

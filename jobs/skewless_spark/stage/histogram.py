@@ -110,7 +110,8 @@ def key_histogram(
         return Histogram(
             seen_rows=0, seen_null_rows=0, backlog_null_rows=0, head={}, seen_tail=nothing, backlog_tail=nothing
         )
-    spent = math.fsum(load.busy_seconds or 0.0 for of_stage in loads for load in of_stage) if timed else None
+    # What the median task would have taken, as for each key.
+    spent = math.fsum((one.busy_seconds or 0.0) / (one.slowness or 1.0) for of_stage in loads for one in of_stage)
     seen_rows = sum(report.admitted_rows for report in reports) + admitted
     left_rows = sum(load.backlog_rows for load in tasks)
     rows = (max(1, seen_rows), max(1, left_rows))
@@ -119,7 +120,7 @@ def key_histogram(
         per_key = _per_key(spark, run, columns, stages)
         # As columns: a ring may have a million slots, and a Python object for each would take seconds.
         found = head_and_slots(per_key, plan.ring.ring_bits, columns.job.spec.routing.head_limit, rows).toArrow()
-    return _summed(found, plan, spent)
+    return _summed(found, plan, spent if timed else None)
 
 
 def _per_key(spark: SparkSession, run: RunDirectory, columns: JobColumns, stages: Sequence[CountedStage]) -> DataFrame:

@@ -79,7 +79,7 @@ class CountsRead:
             self._keyed[file.path] = pa.Table.from_batches(keyed)
 
     def sums(self, files: Sequence[CommittedFile]) -> list[pa.Table]:
-        """For each file the sums of its counts by task; and of ``states`` or ``python_states``, and ``light_rows``."""
+        """For each file the sums of its counts by task; and of ``states`` or ``python_states``, and of timing."""
         return list(self._of(self._sums, files))
 
     def keyed(self, files: Sequence[CommittedFile]) -> list[pa.Table]:
@@ -115,15 +115,33 @@ class CountsRead:
             return self.keeps_keys
 
 
+def _of_timing(batch: pa.RecordBatch) -> dict[str, pa.Array]:
+    """``light_rows``: rows of keys not timed apart, and their squares; of the other keys number and seconds of a row.
+
+    The seconds of a row are added up, and their squares.
+    """
+    apart = pc.is_valid(batch["key_seconds"])
+    light = pc.if_else(apart, pa.scalar(0, pa.int64()), batch["python_rows"])
+    rate = pc.divide(batch["key_seconds"], pc.max_element_wise(batch["python_rows"], 1).cast(pa.float64()))
+    rate = pc.fill_null(rate, 0.0)
+    as_double = light.cast(pa.float64())
+    return {
+        "light_rows": light,
+        "light_squares": pc.multiply(as_double, as_double),
+        "timed_keys": apart.cast(pa.int64()),
+        "rates": rate,
+        "rates_squared": pc.multiply(rate, rate),
+    }
+
+
 def _summed(batch: pa.RecordBatch) -> pa.Table:
-    """Sums by task; with ``states`` or ``python_states``, and ``light_rows``: rows of keys not timed apart."""
+    """Sums by task; with ``states`` or ``python_states``, and what ``_of_timing`` adds."""
     flags = {}
     if "rows" in batch.schema.names:
         flags["states"] = pc.greater(batch["rows"], 0).cast(pa.int64())
     if "python_rows" in batch.schema.names:
         flags["python_states"] = pc.greater(batch["python_rows"], 0).cast(pa.int64())
-        apart = pc.is_valid(batch["key_seconds"])
-        flags["light_rows"] = pc.if_else(apart, pa.scalar(0, pa.int64()), batch["python_rows"])
+        flags |= _of_timing(batch)
     for name, values in flags.items():
         batch = batch.append_column(name, values)
     table = pa.Table.from_batches([batch])

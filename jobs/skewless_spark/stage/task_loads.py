@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,6 +24,9 @@ SLOW_ROW_SECONDS = 3e-5
 SLOW_TASK_SECONDS = 0.05
 #: A task's light rows tell how fast it is if there are at least this many of them.
 LEAST_LIGHT_ROWS = 100
+#: Standard errors by which they must take longer or shorter than those of the median task. Otherwise it may be that the
+#: keys of the task are dearer, and not that the task is slower.
+SURE = 3.0
 
 #: Sums over the states of one task; seconds that were not measured are None.
 TaskCounts = Mapping[str, Any]
@@ -38,7 +42,7 @@ def task_counts(read: CountsRead, plan: RoutingPlan, files: Sequence[CommittedFi
 
     Returns:
         ``rows``, ``left_over``, ``admitted``, ``forwarded`` and ``states``; for Python aggregates also
-        ``python_rows``, ``light_rows`` and the seconds. Tasks without rows are left out.
+        ``python_rows``, the figures of timing and the seconds. Tasks without rows are left out.
 
     Raises:
         LedgerError: Python states and native states saw different rows.
@@ -107,7 +111,12 @@ def _busy(row: TaskCounts) -> float | None:
 
 
 def _slowness(tasks: int, loads: Mapping[int, TaskCounts]) -> dict[int, float]:
-    """The time of a light row on each task, relative to the median task; empty unless every task can be measured."""
+    """The time of a light row on each task, relative to the median task; empty unless every task can be measured.
+
+    It is 1 where the difference may be that of the task's keys. If the costs of keys differ by the variance ``v``, in
+    units of their mean squared, then the mean cost of rows of light keys, n of each, has the variance
+    ``v sum(n^2) / sum(n)^2``.
+    """
     rates = {}
     for number, row in loads.items():
         if _busy(row) is None or int(row["light_rows"]) < LEAST_LIGHT_ROWS:
@@ -115,8 +124,25 @@ def _slowness(tasks: int, loads: Mapping[int, TaskCounts]) -> dict[int, float]:
         rates[number] = max(0.0, float(row["task_seconds"]) - float(row["key_seconds"] or 0.0)) / int(row["light_rows"])
     if len(rates) < tasks or min(rates.values()) <= 0:
         return {}
-    middle = float(np.median(list(rates.values())))
-    return {number: round(rate / middle, 4) for number, rate in rates.items()}
+    middle, variance = float(np.median(list(rates.values()))), _variance_of_keys(loads)
+    found = {}
+    for number, rate in rates.items():
+        error = math.sqrt(variance * float(loads[number]["light_squares"])) / int(loads[number]["light_rows"])
+        sure = abs(math.log(rate / middle)) > SURE * error
+        found[number] = round(rate / middle, 4) if sure else 1.0
+    return found
+
+
+def _variance_of_keys(loads: Mapping[int, TaskCounts]) -> float:
+    """The variance of what a row costs, between the keys of a task that were timed apart, over the mean squared."""
+    freedom, squares = 0, 0.0
+    for row in loads.values():
+        keys = int(row["timed_keys"])
+        if keys > 1 and row["rates"]:
+            mean = float(row["rates"]) / keys
+            squares += max(0.0, float(row["rates_squared"]) - keys * mean**2) / mean**2
+            freedom += keys - 1
+    return squares / freedom if freedom else 0.0
 
 
 def _require_same_rows(plan: RoutingPlan, loads: Mapping[int, TaskCounts]) -> None:

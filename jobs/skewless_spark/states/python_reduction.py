@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark import TaskContext
 
 from skewless.aggregates import GroupsAccumulator
 from skewless_spark.aggregates.key_index import KeyIndex
@@ -78,6 +80,7 @@ def reduce_batches(
     """
 
     def reduce(batches: Batches) -> Iterator[pa.RecordBatch]:
+        _spare_modules()
         reduction = _Reduction(calls, keys, apart=apart, at_rest=at_rest, split=split)
         schema: pa.Schema | None = None
         for batch in _joined(batches, lambda: len(reduction)):
@@ -98,6 +101,16 @@ def reduce_batches(
                 yield _completed(found, schema)
 
     return reduce
+
+
+@cache
+def _spare_modules() -> None:
+    """Keep what a Python worker has loaded out of its garbage collections.
+
+    PySpark's workers collect after each task, and look at every object of every module for it: 40 ms of a core.
+    """
+    if TaskContext.get() is not None:
+        gc.freeze()
 
 
 def states_schema(

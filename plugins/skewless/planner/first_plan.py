@@ -44,6 +44,11 @@ PROBE = 0.05
 #: If the cost of a row is unknown, so is whether one stage less is worth more than a better forecast. It is assumed to
 #: be, as long as the forecast's error costs at most this part of the makespan: of two minutes, the price of a stage.
 SURE = 0.03
+#: A first stage that is to measure what rows cost says something of most keys if each slot has so many rows of it.
+PROBE_ROWS = 10_000
+#: Where it would have fewer, all rows are admitted at once, in so many tasks for each slot: a slot that is slow, or
+#: that has dear keys, takes fewer tasks. A task has at least ``LEAST_TASK_ROWS``.
+TASKS_PER_SLOT, LEAST_TASK_ROWS = 4, 1_000
 #: The last run is as good as a sample of this one if the keys of the last two differ by no more than this.
 STEADY = 0.05
 
@@ -127,9 +132,11 @@ def sampled_plan(job: Job, plain: RoutingPlan, sample: KeySample) -> RoutingPlan
         return plain
     source = PlanSource(kind="sample", rows=histogram.seen_rows)
     known = _Known(histogram, source, max(UNCHECKED, sample.spread), overhead_rows_before(job, histogram))
-    admission = _first_waves(job, plain, known)
+    factors = _factors_for_unknown_costs(job, known)
+    admission = Admission((0, len(job.waves)), _SEVERAL_TASKS) if factors else _first_waves(job, plain, known)
     known = known._replace(expected_keys=sample.key_counts.keys_in(job.admitted_rows(admission.waves)))
-    return _planned(job, first_plan(job, admission.waves), known, f"from {source.words}", admission.sentence)
+    first = first_plan(job, admission.waves).model_copy(update={"factors": factors})
+    return _planned(job, first, known, f"from {source.words}", admission.sentence)
 
 
 class _Known(NamedTuple):
@@ -166,6 +173,23 @@ def _first_waves(job: Job, plain: RoutingPlan, known: _Known) -> Admission:
     return next_waves(job, before, _as_report(job, before, known.seen), known.overhead_rows, known.spread)
 
 
+_SEVERAL_TASKS = "each slot takes several tasks, as nobody knows yet what a row costs, and few rows would not tell"
+
+
+def _factors_for_unknown_costs(job: Job, known: _Known) -> dict[int, int]:
+    """Key buckets for several tasks for each slot, where rows are unlike and a probe would be too small to tell.
+
+    None where keys stay whole: one may take as long as all others together, and must not wait for other tasks.
+    """
+    routing = job.spec.routing
+    asked = routing.probe and row_seconds_before(job, known.seen) is None and bool(known.overhead_rows)
+    if not asked or not job.splittable or PROBE * job.rows >= PROBE_ROWS * routing.parallelism:
+        return {}
+    tasks = min(TASKS_PER_SLOT * routing.parallelism, job.rows // LEAST_TASK_ROWS)
+    factor = min(routing.max_factor, 1 << max(0, (tasks // routing.reducers).bit_length() - 1))
+    return dict.fromkeys(range(routing.reducers), factor) if factor > 1 else {}
+
+
 def _wasted_part(job: Job, plain: RoutingPlan, known: _Known) -> float:
     """What the error of a forecast of all rows would cost, as a part of the makespan."""
     tasks = len(plain.tasks)
@@ -174,7 +198,17 @@ def _wasted_part(job: Job, plain: RoutingPlan, known: _Known) -> float:
 
 def _planned(job: Job, plain: RoutingPlan, known: _Known, start: str, trust: str) -> RoutingPlan:
     report = _as_report(job, plain, known.seen)
-    forecast = Forecast.after(job, plain, report, plain.waves, expected_keys=known.expected_keys)
+    # A sample is a part of the input, and is admitted with it; an earlier run's rows are not.
+    part = min(1.0, known.seen.seen_rows / max(1, job.rows)) if known.source.kind == "sample" else 0.0
+    forecast = Forecast.after(
+        job,
+        plain,
+        report,
+        plain.waves,
+        expected_keys=known.expected_keys,
+        counted_part=part,
+        costs_unlike=bool(plain.factors),
+    )
     # No stage has made states yet: a key is as cheap on one task as on another.
     taken = choose([replace(one, new_states=0) for one in propose(job, forecast)])
     expected = forecast.expected_rows(taken.routing, taken.placement)
@@ -196,7 +230,8 @@ def _planned(job: Job, plain: RoutingPlan, known: _Known, start: str, trust: str
 def _words(taken: PricedPlan) -> str:
     if taken.action == "stand still":
         return "the plain ring, as no other plan costs less"
-    return f"{taken.action}: {taken.sentence}; the largest task is to get {taken.makespan_rows:,.0f} rows"
+    who = "largest task" if len(taken.loads) <= taken.forecast.parallelism else "fullest slot"
+    return f"{taken.action}: {taken.sentence}; the {who} is to get {taken.makespan_rows:,.0f} rows"
 
 
 def _budget(job: Job, plain: RoutingPlan, forecast: Forecast, expected: np.ndarray, known: _Known) -> Budget:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import secrets
 import time
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 import numpy.typing as npt
@@ -29,9 +31,9 @@ class Pace(BaseModel, strict=True, extra="forbid", frozen=True):
         seconds_per_unit: for each unit of the summed value: rows of different cost.
         seconds_per_key: for each key that a task sets up.
         slots: tasks that run side by side, where one of them is slow.
-        slow_slot: the partitions of this number, modulo ``slots``, take ``slowdown`` times as long; -1 for none.
+        slow_slot: the slot of this number takes ``slowdown`` times as long for any task that runs on it; -1 for none.
         slowdown: see there.
-        tally: a folder that every task writes the number of its set-ups into; "" for none.
+        tally: a folder that every task writes the number of its set-ups into, and where slots are taken; "" for none.
     """
 
     seconds_per_row: float = Field(default=0.0, ge=0)
@@ -50,8 +52,8 @@ class PacedSums(GroupsAccumulator):
         self._pace = pace
         self._sums = np.zeros(0, dtype=np.int64)
         self._set_up = 0
-        context = TaskContext.get()
-        slow = context is not None and context.partitionId() % pace.slots == pace.slow_slot
+        self._slot: IO[bytes] | None = None
+        slow = pace.slow_slot >= 0 and self._take_slot() == pace.slow_slot
         self._slowdown = (pace.slowdown if slow else 1.0) * float(os.environ.get(SLOWDOWN, "1"))
 
     def open_keys(self, keys: pa.StringArray, first_group: int) -> None:
@@ -79,9 +81,29 @@ class PacedSums(GroupsAccumulator):
         return self.state()
 
     def close_keys(self) -> None:
-        """Write down how many set-ups there were."""
+        """Leave the slot, and write down how many set-ups there were."""
+        if self._slot is not None:
+            self._slot.close()
         if self._pace.tally and self._set_up:
             Path(self._pace.tally, f"{secrets.token_hex(8)}.txt").write_text(str(self._set_up), encoding="ascii")
+
+    def _take_slot(self) -> int:
+        """Hold a slot that no other task holds until this one ends, as Spark does not tell on which slot a task runs.
+
+        Each task tries another one first, since Spark prefers none.
+        """
+        context = TaskContext.get()
+        first = context.taskAttemptId() if context else 0
+        for number in ((first + step) % self._pace.slots for step in range(self._pace.slots)):
+            held = Path(self._pace.tally, f"slot-{number}.lock").open("wb")  # noqa: SIM115 - held until the task ends
+            try:
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                held.close()
+                continue
+            self._slot = held
+            return number
+        return -1  # a task that merges states takes no time
 
     def _add(self, numbers: npt.NDArray[np.int64], groups: npt.NDArray[np.int64], groups_total: int) -> None:
         if groups_total > len(self._sums):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -32,6 +32,8 @@ class ExpectedRows:
         wave_rows: their rows; 0 when the input is used up.
         memory: the report's histogram, the rows of older stages weighted less (``skewless.planner.forecast.recency``);
             None where all rows weigh alike.
+        counted_part: the part of the rows that are admitted, or may be, that the report counts already: those of a
+            sample, which are admitted like all others; 0 where the report's rows have been reduced.
     """
 
     plan: RoutingPlan
@@ -39,6 +41,7 @@ class ExpectedRows:
     waves: tuple[int, int]
     wave_rows: int
     memory: Histogram | None
+    counted_part: float = field(default=0.0, kw_only=True)
 
     @property
     def queued_rows(self) -> int:
@@ -91,7 +94,9 @@ class ExpectedRows:
     def _fresh(self) -> Rows:
         """Rows predicted of each reported head key, per row seen so far of all keys."""
         seen = self._all_keys[1]
-        return np.maximum(0.0, seen - np.where(seen >= SEEN_ENOUGH, self._discount, 0.0))
+        # Of the rows that are counted already nothing is to be guessed.
+        discount = self._discount * (1.0 - self.counted_part)
+        return np.maximum(0.0, seen - np.where(seen >= SEEN_ENOUGH, discount, 0.0))
 
     @cached_property
     def _order(self) -> Indices:

@@ -21,6 +21,10 @@ from skewless.routing.plan import WHOLE_WEIGHT, RoutingPlan, Weights
 from skewless.routing.ring import Ring
 
 _FITTING_ROUNDS = 8
+#: Where slots take several tasks, the first one has so much more than the mean, and the last one so much less, in
+#: parts of the mean; the sizes between fall evenly (trapezoid self-scheduling, Tzen and Ni 1993). The last task to end
+#: is then a small one, whatever its rows cost.
+FALL = 0.8
 
 
 @dataclass(frozen=True)
@@ -38,12 +42,14 @@ class Forecast(ExpectedRows):
             measured seconds of rows contain it.
         expected_keys: different keys in the next stage, about; matters with ``setup_rows`` alone.
         later_rows: rows that the stages after the next one will admit.
+        costs_unlike: whether rows of different keys may cost unlike, and it is not known how.
     """
 
     parallelism: int
     setup_rows: float = 0.0
     expected_keys: float = 0.0
     later_rows: int = 0
+    costs_unlike: bool = False
 
     @classmethod
     def after(
@@ -54,6 +60,8 @@ class Forecast(ExpectedRows):
         waves: tuple[int, int] | None = None,
         expected_keys: float | None = None,
         memory: Histogram | None = None,
+        counted_part: float = 0.0,
+        costs_unlike: bool = False,
     ) -> Forecast:
         """The forecast for the stage after ``report``.
 
@@ -64,6 +72,8 @@ class Forecast(ExpectedRows):
             waves: what the next stage admits; one wave by default, as long as there is one.
             expected_keys: see the class; by default what the report's counts say.
             memory: see the class.
+            counted_part: see the class.
+            costs_unlike: see the class.
         """
         end = plan.waves[1]
         waves = waves or (end, min(end + 1, len(job.waves)))
@@ -73,8 +83,9 @@ class Forecast(ExpectedRows):
         if setup_rows and expected_keys is None:
             expected_keys = KeyCounts.of_report(report).keys_in(rows + report.backlog_rows)
         return cls(
-            plan, report, waves, rows, memory, job.spec.routing.parallelism, setup_rows, expected_keys or 0.0, later
-        )
+            plan, report, waves, rows, memory, job.spec.routing.parallelism, setup_rows, expected_keys or 0.0, later,
+            costs_unlike, counted_part=counted_part,
+        )  # fmt: skip
 
     # What a row costs, and how fast a task is.
 
@@ -286,6 +297,12 @@ class Forecast(ExpectedRows):
         """Speeds of a plan's tasks, or None where they are alike."""
         speeds = self._speeds(plan)
         return None if bool((speeds == 1.0).all()) else speeds
+
+    @property
+    def falling(self) -> Rows | None:
+        """How large tasks are to be beside each other where slots take several each; None where they are alike."""
+        count = len(self.plan.tasks)
+        return np.linspace(1.0 + FALL, 1.0 - FALL, count) if self.costs_unlike and count > self.parallelism else None
 
     def plan_with(self, ring: Ring | None = None, factors: dict[int, int] | None = None) -> RoutingPlan:
         """A plan for the next stage without head keys: this ring and these factors, or the present ones."""

@@ -50,8 +50,11 @@ class RowCosts:
         return unlike / done
 
     def of_keys(self, keys: Sequence[str]) -> Rows:
-        """Cost of a row of each of these keys, which the report names, shape ``(len(keys),)``."""
-        costs = np.ones(len(keys))
+        """Cost of a row of each of these keys, which the report names, shape ``(len(keys),)``.
+
+        A key that was not timed costs as much as others that were not.
+        """
+        costs = np.full(len(keys), self.tail_cost)
         mean = self.mean_seconds
         if mean is None:
             return costs

@@ -18,6 +18,9 @@ from skewless.routing.waves import GOLDEN_SECTION
 SLIVER = 1 / 512
 #: A key with more than this part of the level is heavy: its count is hardly off.
 HEAVY = 1 / 16
+#: Where nobody knows what rows cost, at most so many keys are spread, each over at most so many tasks, in pieces of at
+#: least ``SPREAD_ROWS`` on average.
+SPREAD_KEYS, SPREAD_TASKS, SPREAD_ROWS = 64, 64, 16
 
 
 def water_level(base: Rows, rows: float, speeds: Rows | None = None) -> float:
@@ -55,6 +58,32 @@ def pour(rows: Rows, base: Rows, speeds: Rows | None = None) -> Placement:
     order = mixed_order(rows, level)
     key, task, amount = wrapped(order, rows[order], room, level * SLIVER)
     return Placement.of_rows(len(rows), key, task, amount)
+
+
+def spread(rows: Rows, base: Rows, sizes: Rows | None = None) -> Placement:
+    """Give each task a part of every heavy key in proportion to its size, and pour the others.
+
+    However dear the rows of a heavy key are, no task then has more of them than another. The costs of light keys, of
+    which a task has many, are even by themselves.
+
+    Args:
+        rows: rows of each key, descending, shape ``(keys,)``.
+        base: rows each task has already, shape ``(tasks,)``.
+        sizes: of the tasks, 1 each by default, shape ``(tasks,)``.
+    """
+    sizes = np.ones(len(base)) if sizes is None else sizes
+    pieces = min(len(base), SPREAD_TASKS)
+    heavy = min(SPREAD_KEYS, int(np.count_nonzero(rows >= SPREAD_ROWS * pieces)))
+    step = -(-len(base) // pieces)
+    places = [np.arange(number % step, len(base), step) for number in range(heavy)]
+    key = np.repeat(np.arange(heavy), [len(place) for place in places])
+    task = np.concatenate([*places, np.zeros(0, dtype=np.int64)])
+    amount = np.concatenate([*(rows[n] * sizes[at] / sizes[at].sum() for n, at in enumerate(places)), np.zeros(0)])
+    level, room = rooms(rows[heavy:], base + np.bincount(task, weights=amount, minlength=len(base)), sizes)
+    light = mixed_order(rows[heavy:], level)
+    other, at, poured = wrapped(light + heavy, rows[heavy:][light], room, level * SLIVER)
+    found = np.concatenate([key, other]), np.concatenate([task, at]), np.concatenate([amount, poured])
+    return Placement.of_rows(len(rows), *found)
 
 
 def place_whole(rows: Rows, base: Rows, speeds: Rows | None = None) -> Placement:

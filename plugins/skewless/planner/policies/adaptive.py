@@ -20,7 +20,7 @@ import numpy as np
 
 from skewless.documents.job import Job
 from skewless.planner.forecast.forecast import Forecast
-from skewless.planner.placement.pin_or_split import place_whole, place_whole_in_place, pour, water_level
+from skewless.planner.placement.pin_or_split import place_whole, place_whole_in_place, pour, spread, water_level
 from skewless.planner.placement.placement import Placement, Rows, sums
 from skewless.planner.placement.rebalancing import rebalance
 from skewless.planner.placement.token_balance import evened
@@ -60,6 +60,9 @@ def _on_this_ring(job: Job, forecast: Forecast) -> Iterator[Proposal]:
     if not job.splittable:
         yield _placing(forecast, "rebalance whole", place_whole_in_place(rows, base, old, speeds))
         yield _placing(forecast, "place whole", place_whole(rows, base, speeds))
+        return
+    if forecast.falling is not None:
+        yield _placing(forecast, "spread", spread(rows, base, forecast.falling))
         return
     amounts = forecast.piece_loads
     # Beside what lies where it lies: the tail.
