@@ -48,7 +48,7 @@ SURE = 0.03
 PROBE_ROWS = 10_000
 #: Where it would have fewer, all rows are admitted at once, in so many tasks for each slot: a slot that is slow, or
 #: that has dear keys, takes fewer tasks. A task has at least ``LEAST_TASK_ROWS``.
-TASKS_PER_SLOT, LEAST_TASK_ROWS = 4, 1_000
+TASKS_PER_SLOT, LEAST_TASK_ROWS = 8, 1_000
 #: The last run is as good as a sample of this one if the keys of the last two differ by no more than this.
 STEADY = 0.05
 

@@ -136,8 +136,9 @@ class Routing(Frozen):
     )
     probe: bool = Field(
         default=False,
-        description="Begin with a small stage that measures what the rows of each key cost, as long as no earlier run "
-        "has: for Python aggregates to which keys are unlike.",
+        description="For Python aggregates to which keys are unlike, as long as no earlier run has measured what rows "
+        "cost: a small stage measures that first or, of few rows, each slot takes several tasks with parts of all "
+        "heavy keys.",
         examples=[True],
     )
     key_sample: bool = Field(

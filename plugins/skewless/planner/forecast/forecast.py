@@ -24,7 +24,7 @@ _FITTING_ROUNDS = 8
 #: Where slots take several tasks, the first one has so much more than the mean, and the last one so much less, in
 #: parts of the mean; the sizes between fall evenly (trapezoid self-scheduling, Tzen and Ni 1993). The last task to end
 #: is then a small one, whatever its rows cost.
-FALL = 0.8
+FALL = 0.9
 
 
 @dataclass(frozen=True)
