@@ -69,6 +69,35 @@ def test_keys_in_several_tasks_are_merged_and_added_to_what_the_stage_evaluated(
     assert run.committed("result").counts == {"rows": len(hot_and_null), "keys": len(counts)}
 
 
+@pytest.mark.parametrize(
+    "aggregates",
+    [NATIVE, PYTHON, {"median": {"function": "exact_median", "column": "user"}}],
+    ids=["native", "python", "not mergeable"],
+)
+def test_keys_that_stay_whole_are_all_evaluated_in_an_only_stage_null_among_them(
+    spark: SparkSession, hot_and_null: pa.Table, tmp_path: Path, aggregates: dict[str, Any]
+) -> None:
+    path = write_input(tmp_path / "input", hot_and_null)
+    routing = {"reducers": 4, "waves": [20]}
+    spec = spec_of(path, "key", aggregates, engine="staged", routing=routing, state="forward")
+    run, (report,) = reduce_job(spark, spec, tmp_path / "run")
+    files = run.committed(stage_step(0)).of_kind(EVALUATED)
+    assert {file.kind for file in run.committed(stage_step(0)).files if file.rows} == {EVALUATED}
+    assert all(pq.read_table(run.path(file.path))["whole"].to_pylist() == [True] * file.rows for file in files)
+    counts = Counter(hot_and_null["key"].to_pylist())
+    assert report.histogram.head["hot"] == (counts["hot"], 0)
+    users: dict[str | None, list[int]] = {key: [] for key in counts}
+    for row in hot_and_null.to_pylist():
+        users[row["key"]].append(row["user"])
+    found = result_of(run).to_pylist()
+    assert {row["key"] for row in found} == set(counts)
+    assert len(found) == len(counts)
+    for row in found:
+        assert row.get("n", counts[row["key"]]) == counts[row["key"]]
+        assert sum(one["count"] for one in row.get("seen") or [{"count": counts[row["key"]]}]) == counts[row["key"]]
+        assert row.get("median", np.median(users[row["key"]])) == np.median(users[row["key"]])
+
+
 def test_a_copy_is_written_as_spark_writes_the_result(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyspark.sql import SparkSession
 
 from skewless.documents.commit import CommittedFile
 from skewless.errors import RunDirectoryError
@@ -53,6 +56,24 @@ def test_states_are_those_of_one_batch(keys: list[str | None], cuts: list[int], 
     assert cut.to_pylist() == whole.to_pylist()
     assert whole["python_rows"].to_pylist() == whole["python_admitted"].to_pylist()
     assert whole["c0"].to_pylist() == list(dict.fromkeys(keys))
+
+
+def test_modules_of_a_worker_are_left_out_of_its_collections_and_those_of_this_process_are_not(
+    spark: SparkSession,
+) -> None:
+    reduce = reduce_batches([WORDS], ["c0"])
+
+    def left_out(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        found = sum(batch.num_rows for batch in reduce(batches))
+        yield pa.RecordBatch.from_pydict({"keys": [found], "objects": [gc.get_freeze_count()]})
+
+    row = spark.createDataFrame([("a", "w0")], "c0 string, a_s0_0 string").coalesce(1)
+    (found,) = row.mapInArrow(left_out, "keys bigint, objects bigint").collect()
+    assert found["keys"] == 1
+    assert found["objects"] > 10_000
+    before = gc.get_freeze_count()
+    reduced(batches_of(rows_of(["a"]), []))
+    assert gc.get_freeze_count() == before
 
 
 def test_batches_are_joined_until_they_have_as_many_rows_as_keys_are_known(monkeypatch: pytest.MonkeyPatch) -> None:

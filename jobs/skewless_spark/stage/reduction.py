@@ -85,7 +85,9 @@ def outcome_of_tasks(
         if _few_left_over(plan) or _fixed_states(both, columns):
             return both
     has_native = _has_native_counts(columns, plan)
-    split = frozenset(split_keys(plan)) if evaluated else None
+    # Rows without a key are drawn one by one, unless each key has one state.
+    drawn = () if columns.job.forwards_states else (None,)
+    split = frozenset([*split_keys(plan), *drawn]) if evaluated else None
     branches = []
     if has_native:
         branches.append(_native_states(rows, columns, plan.budget_rows).withColumn("kind", F.lit(NATIVE)))
@@ -332,7 +334,7 @@ def _python_outcome(
     at_rest: StatesAtRest | None,
     *,
     counts: bool,
-    split: frozenset[str] | None,
+    split: frozenset[str | None] | None,
 ) -> DataFrame:
     """Python states, and the backlog if there is a budget, from one pass over the rows.
 
@@ -365,7 +367,7 @@ def _python_states(
     *,
     apart: bool = True,
     at_rest: StatesAtRest | None = None,
-    split: frozenset[str] | None = None,
+    split: frozenset[str | None] | None = None,
     leaves: Leaves | None = None,
 ) -> DataFrame:
     """Per key and, if there is one, task: the states of the Python aggregates, and the number of rows that they saw.
@@ -406,7 +408,7 @@ def _counted_python_states(
     *,
     apart: bool = True,
     at_rest: StatesAtRest | None = None,
-    split: frozenset[str] | None = None,
+    split: frozenset[str | None] | None = None,
 ) -> DataFrame:
     """Python states with the counts of the ledger, for a stage without native states and without a budget."""
     states = _python_states(taken, columns, apart=apart, at_rest=at_rest, split=split)

@@ -181,7 +181,8 @@ def outcome(
     if makes_early_states(columns, plan):
         states = early_outcome(drawn_queue(spark, run, columns, plan, tally), columns, plan)
     elif plan.engine == "staged":
-        queue, at_rest = routed_queue(spark, run, columns, plan, tally), states_at_rest(run, columns, plan)
+        queue = routed_queue(spark, run, columns, plan, tally)
+        at_rest = None if evaluated else states_at_rest(run, columns, plan)
         states = staged_outcome(queue, columns, plan, at_rest, evaluated=evaluated)
     else:
         queue = unrouted_queue(spark, run, columns, plan, tally)

@@ -41,7 +41,7 @@ def reduce_batches(
     *,
     apart: bool = True,
     at_rest: StatesAtRest | None = None,
-    split: frozenset[str] | None = None,
+    split: frozenset[str | None] | None = None,
     leaves: Leaves | None = None,
     further: Sequence[str] = (),
 ) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
@@ -73,8 +73,8 @@ def reduce_batches(
         keys: the key columns.
         apart: whether to time heavy keys apart.
         at_rest: where the states of keys are; None if a key has one in each stage.
-        split: the texts of keys that other tasks have rows of, too, as they may have of null. All others are whole and
-            evaluated. None if no key is.
+        split: the texts of keys that other tasks have rows of, too; None among them stands for null. All others are
+            whole and evaluated. None in place of them if no key is.
         leaves: what becomes of rows that are not kept; None if all are.
         further: the other columns of rows that are left over; null in rows that are kept.
     """
@@ -118,7 +118,7 @@ def states_schema(
     keys: Sequence[str],
     of_rows: Collection[str],
     at_rest: StatesAtRest | None,
-    split: frozenset[str] | None,
+    split: frozenset[str | None] | None,
     leaves: Leaves | None,
 ) -> dict[str, pa.DataType | None]:
     """The columns of states in their order, with their types; None for the type of the same column of the rows.
@@ -188,7 +188,7 @@ class _Reduction:
         *,
         apart: bool,
         at_rest: StatesAtRest | None,
-        split: frozenset[str] | None,
+        split: frozenset[str | None] | None,
     ) -> None:
         self._calls = calls
         self._keys = keys
@@ -325,11 +325,11 @@ class _Reduction:
         pairs = zip(self._calls, self._accumulators, strict=True)
         return {call.state: self._state_of(call, accumulator, total) for call, accumulator in pairs}
 
-    def _results(self, total: int, split: frozenset[str]) -> dict[str, pa.Array]:
+    def _results(self, total: int, split: frozenset[str | None]) -> dict[str, pa.Array]:
         """Results of whole keys and states of all others. States are not made if all keys are whole."""
         texts = self._index.keys
-        listed = pa.array([key.encode() for key in split], texts.type)
-        parts = pc.or_(pc.is_null(texts), pc.is_in(texts, listed)).to_numpy(zero_copy_only=False)
+        listed = pa.array([None if key is None else key.encode() for key in split], texts.type)
+        parts = pc.is_in(texts, listed).to_numpy(zero_copy_only=False)
         if parts.any():
             made = {name: _only(states, parts) for name, states in self._states(total).items()}
         else:

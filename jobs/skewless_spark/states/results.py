@@ -34,13 +34,7 @@ def evaluates_in_stage(columns: JobColumns, plan: RoutingPlan) -> bool:
         plan: the stage's plan.
     """
     job = columns.job
-    if (
-        plan.epoch
-        or plan.waves != (0, len(job.waves))
-        or plan.budget_rows is not None
-        or job.forwards_states
-        or job.window
-    ):
+    if plan.epoch or plan.waves != (0, len(job.waves)) or plan.budget_rows is not None or job.window:
         return False
     return not columns.python if plan.engine == "combine" else not (columns.native and columns.python)
 
