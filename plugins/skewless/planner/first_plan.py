@@ -190,6 +190,12 @@ def _factors_for_unknown_costs(job: Job, known: _Known) -> dict[int, int]:
     return dict.fromkeys(range(routing.reducers), factor) if factor > 1 else {}
 
 
+def _costs_may_be_unlike(job: Job, plain: RoutingPlan, known: _Known) -> bool:
+    """Whether rows may cost more for some keys, and no later stage corrects it; each piece would be set up anew."""
+    last, setup = plain.waves[1] == len(job.waves), any(one.setup_seconds for one in job.algebra.values())
+    return known.source.kind == "sample" and last and not setup and row_seconds_before(job, known.seen) is None
+
+
 def _wasted_part(job: Job, plain: RoutingPlan, known: _Known) -> float:
     """What the error of a forecast of all rows would cost, as a part of the makespan."""
     tasks = len(plain.tasks)
@@ -207,7 +213,7 @@ def _planned(job: Job, plain: RoutingPlan, known: _Known, start: str, trust: str
         plain.waves,
         expected_keys=known.expected_keys,
         counted_part=part,
-        costs_unlike=bool(plain.factors),
+        costs_unlike=_costs_may_be_unlike(job, plain, known),
     )
     # No stage has made states yet: a key is as cheap on one task as on another.
     taken = choose([replace(one, new_states=0) for one in propose(job, forecast)])

@@ -61,7 +61,7 @@ def _on_this_ring(job: Job, forecast: Forecast) -> Iterator[Proposal]:
         yield _placing(forecast, "rebalance whole", place_whole_in_place(rows, base, old, speeds))
         yield _placing(forecast, "place whole", place_whole(rows, base, speeds))
         return
-    if forecast.falling is not None:
+    if forecast.costs_unlike:
         yield _placing(forecast, "spread", spread(rows, base, forecast.falling))
         return
     amounts = forecast.piece_loads
