@@ -7,6 +7,7 @@ import fnmatch
 import itertools
 import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +23,7 @@ from skewless.documents.job import STATE_FORM, Unit
 from skewless.documents.window import JobWindow, PartVersion, SeenFile, WindowPart
 from skewless.errors import DocumentError, SpecError
 from skewless.run.directory import RunDirectory
+from skewless.run.storage import Storage
 from skewless.spec.part import DatedPath, Part, parts_between, parts_until, resolve_path
 from skewless.spec.reading import parse_spec
 from skewless.standing.changes import RANK_END, FoundFile, rank_runs, ranks_between
@@ -623,3 +625,46 @@ def test_nothing_is_removed_that_a_damaged_pin_may_have_named(tmp_path: Path) ->
     assert [one.path.rpartition("/")[2] for one in doomed] == ["0001.json"]
     with pytest.raises(DocumentError):
         remove_states(str(tmp_path), doomed, NOW, limits)
+
+
+def test_prunes_at_once_end_well_and_remove_together_what_one_would(tmp_path: Path) -> None:
+    """A version, a pin or a file of states may be gone when a prune looks at what it has listed."""
+    limits = StatesLimits(parts=2)
+    alone, store = (_pinned_by_runs_that_are_gone(tmp_path / name) for name in ("alone", "states"))
+    remove_states(alone.root, doomed_states(alone.root, NOW, limits), NOW, limits)
+    doomed = doomed_states(store.root, NOW, limits)
+    looked = []
+
+    def look() -> None:
+        while _files_below(store) & {one.path for one in doomed}:
+            looked.append(doomed_states(store.root, NOW, limits))
+
+    with ThreadPoolExecutor(3) as threads:
+        looking = [threads.submit(look) for _ in range(3)]
+        for one in doomed:
+            remove_states(store.root, [one], NOW, limits)
+        for done in looking:
+            done.result()
+    assert len(looked) > 3
+    for late in looked:
+        remove_states(store.root, late, NOW, limits)
+    remove_states(store.root, doomed_states(store.root, NOW, limits), NOW, limits)
+    assert {path.removeprefix(store.root) for path in _files_below(store)} == {
+        path.removeprefix(alone.root) for path in _files_below(alone)
+    }
+
+
+def _pinned_by_runs_that_are_gone(folder: Path) -> Storage:
+    """States that nobody needs, with as many pins that nobody needs."""
+    store = _store_with(folder / "states", 20, dt.timedelta(days=99))
+    for number in range(20):
+        run = _begun(folder, str(number))
+        assert pin(_of_versions(store), RunDirectory(str(run)))
+        (run / "job.json").unlink()
+    for path in Path(store.path("pins")).iterdir():
+        os.utime(path, ((NOW - dt.timedelta(days=99)).timestamp(),) * 2)
+    return Storage(str(folder / "states"))
+
+
+def _files_below(storage: Storage) -> set[str]:
+    return {str(path) for path in Path(storage.root).rglob("*") if path.is_file()}
