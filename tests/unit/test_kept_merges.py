@@ -129,7 +129,7 @@ class Nights:
 
 
 def part(day: int) -> str:
-    return f"2026-11-{day:02}"
+    return f"2026-10-{day:02}"
 
 
 def chosen(plan: NightPlan, window: str = "5") -> str:
@@ -304,6 +304,32 @@ def test_merges_go_with_the_parts_that_are_kept(tmp_path: Path) -> None:
     for day in range(7, 16):
         nights.change(day, [1])
     assert merge_path(name) in nights.prune(8)
+
+
+def test_a_run_of_a_day_that_is_to_come_changes_nothing_for_the_nights_after_it(tmp_path: Path) -> None:
+    """Somebody has written 2099 for 2026."""
+    nights = three_nights(tmp_path)
+    kept, now = nights.store.merges(), dt.datetime.now(tz=dt.UTC)
+    files = nights.write({"7": Counter(["typo"])})
+    nights.store.commit(
+        PartVersion(part="2099-01-01", fingerprint="f", run="typo", files=(), rows=1, states=files)
+    )  # fmt: skip
+    (Path(nights.store.root) / "parts" / ".DS_Store").touch()
+    typo, _ = nights.store.newest("2099-01-01")
+    assert typo is not None
+    plan = plan_night(nights.store, [typo], [WindowParts(5, 0)], EXACT, held_parts=9, now=now)
+    assert not plan.choice.dropped
+    nights.change(7, [1])
+    plan = nights.night(7, "subtract")
+    assert plan.choice.steps[0].subtract == (f"{part(2)}@1",)
+    assert [one for one in nights.store.merges() if one not in kept] == [plan.choice.results["5"]]
+    assert plan.choice.dropped == tuple(kept)
+    assert not nights.store.newer_parts(part(7), now)
+    assert nights.store.newer_parts("2098-12-31", now) == ["2099-01-01"]
+    for day in range(8, 11):
+        nights.change(day, [1])
+    gone = {path for path in nights.prune(8) if path.startswith("parts/")}
+    assert gone == {version_path(part(1), 1)}, "nine that have come are kept, and the one to come is not one of them"
 
 
 def test_late_rows_are_expected_where_the_last_parts_had_some() -> None:

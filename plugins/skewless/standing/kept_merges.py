@@ -72,14 +72,16 @@ def plan_night(
         parts: the part versions of the longest window, oldest first, the run's own the last.
         windows: see ``WindowParts``.
         algebra: of the aggregates.
-        held_parts: of so many of the newest parts states are kept for certain; None for all.
+        held_parts: of so many of the newest parts states are kept for certain, see ``StatesStore.kept_parts``; None for
+            all.
         now: with a time zone.
         result_keys: of the last result, as ``plan_windows`` has it.
         preferred: as ``plan_windows`` has it.
     """
     # In this order: a merge that another run keeps comes after the version of that run's own part.
     found = _Found.of(store, parts, held_parts, now)
-    slides = max(store.parts(), default="") <= parts[-1].version.part
+    # A part without others in its window shares nothing with other nights: what these keep is left alone.
+    slides = len(parts) > 1 and not store.newer_parts(parts[-1].version.part, now)
     sizes = [_sizes(one) for one in parts]
     of_windows = [Window(one.length, tuple(sizes[one.first :])) for one in windows]
     while True:
@@ -148,7 +150,7 @@ class _Found:
     @classmethod
     def of(cls, store: StatesStore, parts: Sequence[Numbered], held_parts: int | None, now: dt.datetime) -> _Found:
         """Look into the store."""
-        found = cls(store, parts, set(store.parts()[-held_parts if held_parts else 0 :]), now)
+        found = cls(store, parts, store.kept_parts(held_parts, now), now)
         for name in store.merges():
             try:
                 found.merges[name] = store.merge(name)

@@ -45,7 +45,7 @@ class StatesLimits(Frozen):
     """What is removed of the states of a job.
 
     Attributes:
-        parts: states of so many of the newest parts are kept; None for all parts.
+        parts: states of so many of the newest parts are kept, see ``StatesStore.kept_parts``; None for all parts.
         grace: nothing younger is removed, nor what became superfluous in that time: somebody may be reading it.
         unused: states of a fingerprint to which nothing was added for so long are removed, if others were added to.
     """
@@ -118,7 +118,7 @@ def _doomed(store: StatesStore, now: dt.datetime, limits: StatesLimits, *, unuse
     except (DocumentError, RunDirectoryError):
         kept_files, released, readable = set(), [], False
     gone += _doomed_files(store, released, "no run under way needs what it names")
-    kept_parts = set[str]() if unused else set(store.parts()[-limits.parts if limits.parts else 0 :])
+    kept_parts = set[str]() if unused else store.kept_parts(limits.parts, now)
     for part in store.parts():
         for number, why in _superfluous(store, part, now, limits, kept=part in kept_parts):
             path = version_path(part, number)
