@@ -88,6 +88,7 @@ def as_object(run: RunDirectory) -> dict[str, Any]:
     of_window: dict[str, Any] = {}
     if window is not None:
         of_window = {"parts": window.counts(), "missing_parts": list(window.missing)}
+        of_window["missing_parts_count"] = window.missing_count
         of_window["late_parts"] = {part.name: delay for part, delay in window.late()}
         of_window |= {"late_files_ignored": window.ignored_files, "late_rows_ignored": window.ignored_rows}
     return {

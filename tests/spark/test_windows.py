@@ -121,6 +121,14 @@ def test_a_window_of_all_parts_has_every_day_up_to_the_runs_own(lake: Lake) -> N
     assert [part.name for part in found.parts] == [part.name for part in window.parts]
     with pytest.raises(InputError, match="expected files of each part, but got none of 2026-11-22"):
         lake.prepared(3, spec_of(lake, window="all", missing="fail"))
+    for odd in (dt.date(1970, 1, 1), dt.date(2099, 1, 1)):
+        lake.put((odd - DAY).days, "odd", rows=10)
+    found = lake.prepared(3, spec).job().window
+    assert found is not None
+    assert [part.name for part in found.parts] == ["1970-01-01", *(part.name for part in window.parts)]
+    told = "1970-01-02, 1970-01-03, 1970-01-04, ..., 2026-11-18, 2026-11-19, 2026-11-22 (20,777 in all)"
+    assert found.missing_words == told
+    assert len(found.model_dump_json()) < 25_000
 
 
 def test_late_data_that_is_ignored_is_counted_and_taken_in_by_a_later_run(lake: Lake) -> None:

@@ -163,21 +163,20 @@ class WindowInput:
             parts.append(part.model_copy(update={"reasons": (*faults, *part.reasons)[:MOST_REASONS]}))
             units += of_part
         missing |= self._between(parts)
-        if missing and spec.missing == "fail":
-            raise InputError(
-                f"the window of part {self.parts[-1].part.name}", "files of each part",
-                f"none of {', '.join(sorted(missing)[:5])}", "wait until they are there, or set missing: allow",
-            )  # fmt: skip
         begins = "" if store.parts() else why_anew(location, fingerprint)
         window = JobWindow(
             store=str(store),
             fingerprint=fingerprint.name,
             shapes=fingerprint.shapes,
             parts=tuple(parts),
-            missing=tuple(sorted(missing)),
             windows=self._spans(parts),
             begins=begins,
-        )
+        ).with_missing(missing)
+        if missing and spec.missing == "fail":
+            raise InputError(
+                f"the window of part {self.parts[-1].part.name}", "files of each part",
+                f"none of {window.missing_words}", "wait until they are there, or set missing: allow",
+            )  # fmt: skip
         return window, tuple(units)
 
     def _with_kept_ones(self, store: StatesStore) -> list[PartFiles]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
@@ -12,6 +12,8 @@ from skewless.documents.commit import CommittedFile, inner_path
 
 #: Reasons that a part tells one by one; of more files only the number is told.
 MOST_REASONS = 20
+#: Of more missing parts the oldest few and the newest are named: after a part of 1970 there are thousands.
+MOST_MISSING, OLDEST_MISSING = 1_000, 3
 #: What a run does about a part.
 Way = Literal["reused", "late files left out", "added to", "reduced anew", "new"]
 
@@ -152,7 +154,8 @@ class JobWindow(Frozen):
         fingerprint: of what shapes the states.
         shapes: what that is, see ``skewless.standing.fingerprint.Fingerprint``.
         parts: those that have files, oldest first. Units are numbered in their order.
-        missing: the names of the others.
+        missing: the names of the others, oldest first; of more than ``MOST_MISSING`` the oldest few and the newest.
+        missing_unnamed: how many others there are between these.
         windows: those of the result, the longest one last; each ends with the newest part. Documents of earlier
             releases have none: see ``spans``.
         begins: why there were no states of this fingerprint before, in words; empty if there were.
@@ -163,6 +166,7 @@ class JobWindow(Frozen):
     shapes: dict[str, str]
     parts: tuple[WindowPart, ...]
     missing: tuple[str, ...] = ()
+    missing_unnamed: Count = 0
     windows: tuple[WindowSpan, ...] = ()
     begins: str = ""
 
@@ -185,6 +189,19 @@ class JobWindow(Frozen):
         return self.windows or (WindowSpan(),)
 
     @property
+    def missing_count(self) -> int:
+        """How many parts have no files."""
+        return len(self.missing) + self.missing_unnamed
+
+    @property
+    def missing_words(self) -> str:
+        """The parts without files; of many the first and the last few, and their number. Empty if there are none."""
+        if self.missing_count <= 2 * OLDEST_MISSING:
+            return ", ".join(self.missing)
+        first, last = self.missing[:OLDEST_MISSING], self.missing[-OLDEST_MISSING:]
+        return f"{', '.join(first)}, ..., {', '.join(last)} ({self.missing_count:,} in all)"
+
+    @property
     def reduced(self) -> list[int]:
         """The positions of the parts that have units."""
         return [at for at, part in enumerate(self.parts) if part.units[1] > part.units[0]]
@@ -193,10 +210,11 @@ class JobWindow(Frozen):
         """How many parts each part is before the newest one.
 
         Places of days are numbers of days. Hours are counted by their names, which sort as the hours do: a window has
-        all of them, with files or without.
+        all of them, with files or without. Where not all are named, they are counted as if no clock were ever changed.
         """
-        if not any("T" in part.name for part in self.parts):
-            return {part.name: self.parts[-1].place - part.place for part in self.parts}
+        hours = any("T" in part.name for part in self.parts)
+        if self.missing_unnamed or not hours:
+            return {part.name: (self.parts[-1].place - part.place) // (2 if hours else 1) for part in self.parts}
         names = sorted([*(part.name for part in self.parts), *self.missing], reverse=True)
         return {name: back for back, name in enumerate(names)}
 
@@ -221,6 +239,13 @@ class JobWindow(Frozen):
         """The rows of late files that were left out; None if that is not known of all."""
         rows = [part.ignored_rows for part in self.parts]
         return None if None in rows else sum(one or 0 for one in rows)
+
+    def with_missing(self, names: Iterable[str]) -> Self:
+        """The same, with the names of parts without files, or as many of them as a document has."""
+        found = sorted(names)
+        if (unnamed := max(0, len(found) - MOST_MISSING)) > 0:
+            found[OLDEST_MISSING : OLDEST_MISSING + unnamed] = []
+        return self.model_copy(update={"missing": tuple(found), "missing_unnamed": unnamed})
 
     def counts(self) -> dict[str, int]:
         """How many files of the window were reused, added, replaced and removed."""
