@@ -88,6 +88,7 @@ def test_each_window_of_several_is_that_of_a_run_over_its_own_days(lake: Lake) -
     assert [(line.name, line.rows, line.of_parts_rows) for line in run.window_lines()] == [
         ("1", 100, 100), ("2", 100, 100), ("4", 340, 340)
     ]  # fmt: skip
+    assert [one["window"] for one in run_summary.as_object(run)["window_plan"]] == ["1", "2", "4"]
     quality = run.quality()
     assert quality is not None
     assert quality.success
