@@ -17,6 +17,7 @@ from skewless.errors import InputError
 from skewless.run.directory import RunDirectory
 from skewless.spec.part import Part
 from skewless.spec.spec import JobSpec
+from skewless.standing.store import StatesStore
 from skewless_cli import run_summary, run_view
 from skewless_cli.running import check_job
 from skewless_spark.result.merge import result_schema
@@ -156,6 +157,18 @@ def test_late_data_that_is_ignored_is_counted_and_taken_in_by_a_later_run(lake: 
     assert "late.parquet was added, and left out" in text
     told = run_summary.as_object(run)
     assert (told["late_files_ignored"], told["late_rows_ignored"]) == (2, 40)
+
+    # What was left out is not opened again: the next run takes its rows from the last one.
+    store = StatesStore(window.store)
+    last, _ = store.newest("2026-11-22")
+    assert last is not None
+    (counted,) = last.version.left_out
+    assert (counted.path, counted.rows) == (str(lake.path(0, "late")), 40)
+    marked = counted.model_copy(update={"rows": 41})
+    store.commit(last.version.model_copy(update={"left_out": (marked,), "run": "marked"}))
+    next_night = lake.prepared(2, ignore).job().window
+    assert next_night is not None
+    assert next_night.ignored_rows == 41
 
     lake.put(2, "late", rows=30)  # the run's own part is always up to date
     own = lake.night(2, ignore)

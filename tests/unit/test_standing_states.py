@@ -28,7 +28,7 @@ from skewless.spec.part import DatedPath, Part, parts_between, parts_until, reso
 from skewless.spec.reading import parse_spec
 from skewless.standing.changes import RANK_END, FoundFile, rank_runs, ranks_between
 from skewless.standing.fingerprint import Fingerprint, fingerprint_of
-from skewless.standing.parts import keep_part, next_version, plan_part
+from skewless.standing.parts import counted_files, keep_part, next_version, plan_part
 from skewless.standing.pins import pin
 from skewless.standing.retention import StatesLimits, doomed_states, held_parts, remove_states
 from skewless.standing.store import Numbered, StatesStore, open_states, why_anew
@@ -136,9 +136,11 @@ class Nights(RuleBasedStateMachine):
             def difference(seen: SeenFile, now: FoundFile) -> str:
                 return "" if seen.version == now.version else "other content"
 
+            newest = [store.newest(name)[0] for name in store.parts()]
+            counted = counted_files(one.version for one in newest if one)
             in_order = str(self.spec) == ORDERED
             if kept is not None:
-                planned, of_part = keep_part(part, found, kept, difference, cut), tuple[Unit, ...]()
+                planned, of_part = keep_part(part, found, kept, difference, cut, counted), tuple[Unit, ...]()
                 planned = planned.model_copy(update={"units": (len(units), len(units))})
                 before = {one.path.rpartition("/")[2]: int(one.version) for one in kept.version.files}
                 changed = {name for name in {*files, *before} if files.get(name) != before.get(name)}
@@ -280,16 +282,28 @@ def test_late_changes_that_are_left_out_are_counted_and_change_nothing(tmp_path:
     def difference(seen: SeenFile, now: FoundFile) -> str:
         return "" if seen.version == now.version else "other content"
 
-    def cut(paths: Sequence[str]) -> list[Unit]:
-        return [Unit(path=path, rows=7, size_bytes=1, counted=path != "z") for path in paths]
+    opened = []
 
-    part = keep_part(Part(DAYS[0]), found, known, difference, cut)
+    def cut(paths: Sequence[str]) -> list[Unit]:
+        opened.append(list(paths))
+        return [Unit(path=path, rows=rows, size_bytes=1, counted=path != "z") for path in paths for rows in (3, 4)]
+
+    part = keep_part(Part(DAYS[0]), found, known, difference, cut, {})
     assert (part.files, part.base_states, part.base_rows) == (files, known.version.states, 30)
     assert (part.reused, part.added, part.replaced, part.removed) == (3, 0, 0, 0)
     assert (part.ignored_files, part.ignored_rows) == (3, 14)
     assert not part.changed
-    assert keep_part(Part(DAYS[0]), found, known, difference, lambda _: []).ignored_rows is None
-    assert keep_part(Part(DAYS[0]), [*found, FoundFile("z", 1, "z")], known, difference, cut).ignored_rows is None
+    assert keep_part(Part(DAYS[0]), found, known, difference, lambda _: [], {}).ignored_rows is None
+    # The night after: only what came or was changed since is opened to be counted.
+    own = WindowPart(name="2026-11-02", place=1)
+    night = JobWindow(store="s", fingerprint="f", shapes={}, parts=(part, own))
+    assert not next_version(night, part, "run", (), 0).left_out
+    counted = counted_files([next_version(night, own, "run", (), 0)])
+    more = [*found[:2], FoundFile("d", 1, "changed"), FoundFile("z", 1, "z")]
+    part = keep_part(Part(DAYS[0]), found, known, difference, cut, counted)
+    assert (part.ignored_files, part.ignored_rows, part.left_out) == (3, 14, night.parts[0].left_out)
+    assert keep_part(Part(DAYS[0]), more, known, difference, cut, counted).ignored_rows is None
+    assert opened == [["b", "d"], ["d", "z"]]
 
 
 def test_a_late_file_is_placed_between_its_neighbours_until_there_is_no_room() -> None:

@@ -37,6 +37,22 @@ class SeenFile(Frozen):
     ranks: tuple[Count, ...] = Field(min_length=1)
 
 
+class CountedFile(Frozen):
+    """A late file that was left out, with the rows that its footer tells.
+
+    Attributes:
+        path: as in ``Unit``.
+        size_bytes: as in ``Unit``.
+        version: as in ``Unit``; not empty.
+        rows: of the file.
+    """
+
+    path: str
+    size_bytes: Count
+    version: str = Field(min_length=1)
+    rows: Count
+
+
 class PartVersion(Document):
     """The standing states of a part as they were made of some files: ``parts/2026-11-20/versions/0007.json``.
 
@@ -49,6 +65,7 @@ class PartVersion(Document):
         files: those of the input, in their order.
         rows: rows that the states stand for: mapped ones, where there is a map.
         states: the files with the states, below the store. A key may have a state in several of them.
+        left_out: late files of older parts that the run has left out: the next run has not to count their rows again.
     """
 
     part: str
@@ -57,6 +74,7 @@ class PartVersion(Document):
     files: tuple[SeenFile, ...]
     rows: Count
     states: tuple[CommittedFile, ...]
+    left_out: tuple[CountedFile, ...] = ()
 
     @model_validator(mode="after")
     def _each_once(self) -> Self:
@@ -92,6 +110,7 @@ class WindowPart(Frozen):
         ignored_files: with ``late: ignore``, how many files were added, have other content or are gone, and were left
             as the kept states have them. Such files are not among those that were added, replaced or removed.
         ignored_rows: rows of those of them that are there; None if that is not known without reading them.
+        left_out: those of them whose rows are known.
     """
 
     name: str
@@ -111,6 +130,7 @@ class WindowPart(Frozen):
     late_rows: Count | None = 0
     ignored_files: Count = 0
     ignored_rows: Count | None = 0
+    left_out: tuple[CountedFile, ...] = ()
 
     @property
     def changed(self) -> bool:
