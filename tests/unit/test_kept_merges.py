@@ -70,13 +70,17 @@ class Nights:
         loaded = [json.loads(Path(self.store.path(file.path)).read_text()) for file in files]
         return merged([{key: Counter(seen) for key, seen in one.items()} for one in loaded])
 
-    def change(self, day: int, keys: Sequence[int]) -> Numbered:
-        """A part comes, or is reduced anew."""
+    def change(self, day: int, keys: Sequence[int], *, add: bool = False) -> Numbered:
+        """A part comes, is reduced anew, or is added to."""
         content = f"{day}-{next(self._attempts)}"
+        seen = [SeenFile(path=content, size_bytes=1, ranks=(next(self._attempts),))]
         files = self.write({str(key): Counter([content]) for key in keys})
-        seen = SeenFile(path=content, size_bytes=1, ranks=(0,))
+        before = self.store.newest(part(day))[0] if add else None
+        if before is not None:
+            seen, files = [*before.version.files, *seen], (*before.version.states, *files)
+        rows = sum(file.rows for file in files)
         return self.store.commit(
-            PartVersion(part=part(day), fingerprint="f", run=content, files=(seen,), rows=len(keys), states=files)
+            PartVersion(part=part(day), fingerprint="f", run=content, files=tuple(seen), rows=rows, states=files)
         )
 
     def plan(self, last: int, preferred: str = "", held_parts: int = 9) -> NightPlan | None:
@@ -141,7 +145,7 @@ KEYS = st.lists(st.integers(0, 5), max_size=4, unique=True)
 EVENTS = st.one_of(
     st.tuples(st.just("night"), KEYS),
     st.tuples(st.just("night"), KEYS),
-    st.tuples(st.just("change"), KEYS, st.integers(0, 6)),
+    st.tuples(st.sampled_from(["change", "add"]), KEYS, st.integers(0, 6)),
     st.tuples(st.just("backfill"), KEYS, st.integers(1, 6)),
     st.tuples(st.just("again"), KEYS),
     st.tuples(st.just("cut a document"), KEYS, st.integers(0, 5)),
@@ -182,8 +186,8 @@ def test_whatever_became_of_running_merges_the_result_is_that_of_all_parts(
                     ways[chosen(nights.night(today, preferred))] += 1
                 elif event == "again":
                     nights.night(today, preferred)
-                elif event == "change" and nights.store.newest(part(today - back))[0]:
-                    nights.change(today - back, keys)
+                elif event in {"change", "add"} and nights.store.newest(part(today - back))[0]:
+                    nights.change(today - back, keys, add=event == "add")
                 elif event == "backfill" and (plan := nights.plan(today - back, preferred)):
                     assert not any(step.keep for step in plan.choice.steps)
                     assert not plan.choice.dropped
