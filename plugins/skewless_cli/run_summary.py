@@ -18,6 +18,7 @@ from skewless.run.certificate import run_certificate, stage_certificate
 from skewless.run.directory import RESULT_STEP, RunDirectory, stage_step
 from skewless.run.publication import publication_of, superseded_by
 from skewless.spec.spec import WINDOW_COLUMN
+from skewless.standing.kept_merges import choice_of
 
 
 def stage_lines(run: RunDirectory) -> list[dict[str, Any]]:
@@ -88,8 +89,10 @@ def as_object(run: RunDirectory) -> dict[str, Any]:
     of_window: dict[str, Any] = {}
     if window is not None:
         of_window = {"parts": window.counts(), "missing_parts": list(window.missing)}
+        of_window["missing_parts_count"] = window.missing_count
         of_window["late_parts"] = {part.name: delay for part, delay in window.late()}
         of_window |= {"late_files_ignored": window.ignored_files, "late_rows_ignored": window.ignored_rows}
+        of_window["window_plan"] = _window_plan(run)
     return {
         "run_dir": str(run),
         "result_path": result_path(run),
@@ -102,6 +105,14 @@ def as_object(run: RunDirectory) -> dict[str, Any]:
         "quality": quality.model_dump(mode="json", exclude={"ledger"}) if quality else None,
         "certificate": run_certificate(run.job(), run.reports()).model_dump(mode="json"),
     }
+
+
+def _window_plan(run: RunDirectory) -> list[dict[str, str]] | None:
+    """How the states of each window became one: the way that was chosen; None until the result is merged."""
+    choice = choice_of(run)
+    if choice is None:
+        return None
+    return [one.model_dump(include={"window", "action", "sentence"}) for one in choice.candidates if one.chosen]
 
 
 def hottest(run: RunDirectory, count: int = 10) -> tuple[str | None, list[dict[str, Any]]]:

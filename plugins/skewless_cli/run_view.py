@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
 from typing import Any, get_args
 
 from rich.console import Console
@@ -108,7 +107,7 @@ def _window(run: RunDirectory, console: Console) -> None:
     if window is None:
         return
     changed = ", ".join(f"{count:,} {name}" for name, count in window.counts().items())
-    missing = f"; without files: {some(window.missing)}" if window.missing else ""
+    missing = f"; without files: {window.missing_words}" if window.missing_count else ""
     _line(
         console,
         f"window: {len(window.parts):,} parts; files: {changed}; {run_summary.rows_read(run):,} rows read, "
@@ -147,12 +146,6 @@ def _ledger(run: RunDirectory, console: Console) -> None:
         f"{ledger.state_rows:,} in the states: {escape(verdict)}",
         highlight=False, soft_wrap=True,
     )  # fmt: skip
-
-
-def some(names: Sequence[str]) -> str:
-    """The first five of some names, and how many there are beside them."""
-    more = f" and {len(names) - 5:,} more" if len(names) > 5 else ""
-    return f"{', '.join(names[:5])}{more}"
 
 
 def _line(console: Console, text: str) -> None:

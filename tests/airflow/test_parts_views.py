@@ -114,6 +114,15 @@ def test_a_calendar_of_days_has_a_column_for_each_week(tmp_path: Path) -> None:
     assert "Jan 2026" in [label.text for label in shown.labels]
 
 
+def test_a_calendar_is_not_drawn_back_to_a_part_of_1970() -> None:
+    names = ["1970-01-01", "1970-01-02", "2017-01-02", "2026-11-20"]
+    views = [PartView(name, "new", 1, 0, 1, 0, 1, 0, ()) for name in names]
+    shown = window_calendar(WindowView(tuple(views), (), "", {}, 0))
+    assert ([cell.title[:10] for cell in shown.cells], shown.older) == (names[2:], 2)
+    assert shown.width < 530 * 14 + 100
+    assert len(shown.labels) < 150
+
+
 def test_a_calendar_of_hours_has_a_column_for_each_day_also_when_the_clock_is_changed() -> None:
     parts = parts_until(Part(dt.date(2026, 10, 26), "03"), 40, "Europe/Zurich")
     views = [PartView(part.name, "new", 1, 0, 1, 0, 1, 0, ()) for part in parts]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -26,18 +27,18 @@ def redis_server() -> Iterator[tuple[Path, int]]:
         pytest.fail("redis-server is missing: make setup-tests installs it, or apt-get install redis-server")
     # The path of a socket may be 107 bytes long; pytest's folders are longer.
     folder = Path(tempfile.mkdtemp(prefix="leases-"))
-    socket = folder / "redis.sock"
-    arguments = ["--port", "0", "--unixsocket", str(socket), "--dir", str(folder), "--save", "", "--appendonly", "yes"]
+    address = folder / "redis.sock"
+    arguments = ["--port", "0", "--unixsocket", str(address), "--dir", str(folder), "--save", "", "--appendonly", "yes"]
     log = folder / "redis.log"
     with log.open("wb") as out:
         process = subprocess.Popen([server, *arguments], stdout=out, stderr=out)
     try:
         deadline = time.monotonic() + 30
-        while not socket.exists():
+        while not _accepts(address):
             assert process.poll() is None, log.read_text(encoding="utf-8")
             assert time.monotonic() < deadline, log.read_text(encoding="utf-8")
             time.sleep(0.01)
-        yield socket, process.pid
+        yield address, process.pid
     finally:
         process.send_signal(signal.SIGCONT)
         process.terminate()
@@ -45,11 +46,17 @@ def redis_server() -> Iterator[tuple[Path, int]]:
         shutil.rmtree(folder)
 
 
+def _accepts(address: Path) -> bool:
+    """Whether a server listens: its socket is there a moment before that."""
+    with socket.socket(socket.AF_UNIX) as client:
+        return client.connect_ex(str(address)) == 0
+
+
 @pytest.fixture(scope="session")
 def redis_socket() -> Iterator[Path]:
     """One Redis server for all tests of a process."""
-    with redis_server() as (socket, _):
-        yield socket
+    with redis_server() as (address, _):
+        yield address
 
 
 @pytest.fixture
@@ -64,5 +71,5 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """An empty store of each kind, by its address."""
     if request.param == "folder":
         return str(tmp_path / "leases")
-    socket = request.getfixturevalue("redis_socket")
-    return f"unix://{socket}#{tmp_path.name}"
+    address = request.getfixturevalue("redis_socket")
+    return f"unix://{address}#{tmp_path.name}"

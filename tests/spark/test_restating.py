@@ -241,7 +241,7 @@ def test_verify_finds_a_wrong_state_and_neither_publishes_nor_keeps_anything(
     wrong = command("verify", "--date", day(2), aggregates=aggregates, window=3)
     assert wrong.code == 3
     assert "n: 1 keys differ\n" in wrong.out
-    assert "for example, of 'key" in wrong.out
+    assert "for example, of " in wrong.out
     assert "they are not those of all rows; both runs are in" in wrong.err
 
     # The night itself compares as many keys, and publishes nothing.

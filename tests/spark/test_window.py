@@ -258,7 +258,10 @@ def test_a_night_goes_on_from_the_merge_of_the_night_before(lake: Lake) -> None:
     assert run_summary.ledger_of(run).balanced
     choice = choice_of(run)
     assert choice is not None
-    assert choice.sentence == "window 4: subtract, a merge of 4 parts, 2 taken out and 2 added"
+    assert choice.sentence == "window 4: subtract, a merge of 4 parts, 1 taken out and 2 added"
+    (told,) = run_summary.as_object(run)["window_plan"]
+    assert (told["window"], told["action"]) == ("4", "subtract")
+    assert told["sentence"].startswith("a merge of 4 parts, 1 taken out and 2 added: ")
     console = Console(record=True, width=200)
     run_view.show(run, console)
     assert f"states of parts: {choice.sentence}\n  window 4, not merge all: 4 parts at once: " in console.export_text()

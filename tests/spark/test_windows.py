@@ -17,6 +17,7 @@ from skewless.errors import InputError
 from skewless.run.directory import RunDirectory
 from skewless.spec.part import Part
 from skewless.spec.spec import JobSpec
+from skewless.standing.store import StatesStore
 from skewless_cli import run_summary, run_view
 from skewless_cli.running import check_job
 from skewless_spark.result.merge import result_schema
@@ -88,6 +89,7 @@ def test_each_window_of_several_is_that_of_a_run_over_its_own_days(lake: Lake) -
     assert [(line.name, line.rows, line.of_parts_rows) for line in run.window_lines()] == [
         ("1", 100, 100), ("2", 100, 100), ("4", 340, 340)
     ]  # fmt: skip
+    assert [one["window"] for one in run_summary.as_object(run)["window_plan"]] == ["1", "2", "4"]
     quality = run.quality()
     assert quality is not None
     assert quality.success
@@ -121,6 +123,14 @@ def test_a_window_of_all_parts_has_every_day_up_to_the_runs_own(lake: Lake) -> N
     assert [part.name for part in found.parts] == [part.name for part in window.parts]
     with pytest.raises(InputError, match="expected files of each part, but got none of 2026-11-22"):
         lake.prepared(3, spec_of(lake, window="all", missing="fail"))
+    for odd in (dt.date(1970, 1, 1), dt.date(2099, 1, 1)):
+        lake.put((odd - DAY).days, "odd", rows=10)
+    found = lake.prepared(3, spec).job().window
+    assert found is not None
+    assert [part.name for part in found.parts] == ["1970-01-01", *(part.name for part in window.parts)]
+    told = "1970-01-02, 1970-01-03, 1970-01-04, ..., 2026-11-18, 2026-11-19, 2026-11-22 (20,777 in all)"
+    assert found.missing_words == told
+    assert len(found.model_dump_json()) < 25_000
 
 
 def test_late_data_that_is_ignored_is_counted_and_taken_in_by_a_later_run(lake: Lake) -> None:
@@ -147,6 +157,18 @@ def test_late_data_that_is_ignored_is_counted_and_taken_in_by_a_later_run(lake: 
     assert "late.parquet was added, and left out" in text
     told = run_summary.as_object(run)
     assert (told["late_files_ignored"], told["late_rows_ignored"]) == (2, 40)
+
+    # What was left out is not opened again: the next run takes its rows from the last one.
+    store = StatesStore(window.store)
+    last, _ = store.newest("2026-11-22")
+    assert last is not None
+    (counted,) = last.version.left_out
+    assert (counted.path, counted.rows) == (str(lake.path(0, "late")), 40)
+    marked = counted.model_copy(update={"rows": 41})
+    store.commit(last.version.model_copy(update={"left_out": (marked,), "run": "marked"}))
+    next_night = lake.prepared(2, ignore).job().window
+    assert next_night is not None
+    assert next_night.ignored_rows == 41
 
     lake.put(2, "late", rows=30)  # the run's own part is always up to date
     own = lake.night(2, ignore)

@@ -70,13 +70,17 @@ class Nights:
         loaded = [json.loads(Path(self.store.path(file.path)).read_text()) for file in files]
         return merged([{key: Counter(seen) for key, seen in one.items()} for one in loaded])
 
-    def change(self, day: int, keys: Sequence[int]) -> Numbered:
-        """A part comes, or is reduced anew."""
+    def change(self, day: int, keys: Sequence[int], *, add: bool = False) -> Numbered:
+        """A part comes, is reduced anew, or is added to."""
         content = f"{day}-{next(self._attempts)}"
+        seen = [SeenFile(path=content, size_bytes=1, ranks=(next(self._attempts),))]
         files = self.write({str(key): Counter([content]) for key in keys})
-        seen = SeenFile(path=content, size_bytes=1, ranks=(0,))
+        before = self.store.newest(part(day))[0] if add else None
+        if before is not None:
+            seen, files = [*before.version.files, *seen], (*before.version.states, *files)
+        rows = sum(file.rows for file in files)
         return self.store.commit(
-            PartVersion(part=part(day), fingerprint="f", run=content, files=(seen,), rows=len(keys), states=files)
+            PartVersion(part=part(day), fingerprint="f", run=content, files=tuple(seen), rows=rows, states=files)
         )
 
     def plan(self, last: int, preferred: str = "", held_parts: int = 9) -> NightPlan | None:
@@ -129,7 +133,7 @@ class Nights:
 
 
 def part(day: int) -> str:
-    return f"2026-11-{day:02}"
+    return f"2026-10-{day:02}"
 
 
 def chosen(plan: NightPlan, window: str = "5") -> str:
@@ -141,7 +145,7 @@ KEYS = st.lists(st.integers(0, 5), max_size=4, unique=True)
 EVENTS = st.one_of(
     st.tuples(st.just("night"), KEYS),
     st.tuples(st.just("night"), KEYS),
-    st.tuples(st.just("change"), KEYS, st.integers(0, 6)),
+    st.tuples(st.sampled_from(["change", "add"]), KEYS, st.integers(0, 6)),
     st.tuples(st.just("backfill"), KEYS, st.integers(1, 6)),
     st.tuples(st.just("again"), KEYS),
     st.tuples(st.just("cut a document"), KEYS, st.integers(0, 5)),
@@ -182,8 +186,8 @@ def test_whatever_became_of_running_merges_the_result_is_that_of_all_parts(
                     ways[chosen(nights.night(today, preferred))] += 1
                 elif event == "again":
                     nights.night(today, preferred)
-                elif event == "change" and nights.store.newest(part(today - back))[0]:
-                    nights.change(today - back, keys)
+                elif event in {"change", "add"} and nights.store.newest(part(today - back))[0]:
+                    nights.change(today - back, keys, add=event == "add")
                 elif event == "backfill" and (plan := nights.plan(today - back, preferred)):
                     assert not any(step.keep for step in plan.choice.steps)
                     assert not plan.choice.dropped
@@ -304,6 +308,32 @@ def test_merges_go_with_the_parts_that_are_kept(tmp_path: Path) -> None:
     for day in range(7, 16):
         nights.change(day, [1])
     assert merge_path(name) in nights.prune(8)
+
+
+def test_a_run_of_a_day_that_is_to_come_changes_nothing_for_the_nights_after_it(tmp_path: Path) -> None:
+    """Somebody has written 2099 for 2026."""
+    nights = three_nights(tmp_path)
+    kept, now = nights.store.merges(), dt.datetime.now(tz=dt.UTC)
+    files = nights.write({"7": Counter(["typo"])})
+    nights.store.commit(
+        PartVersion(part="2099-01-01", fingerprint="f", run="typo", files=(), rows=1, states=files)
+    )  # fmt: skip
+    (Path(nights.store.root) / "parts" / ".DS_Store").touch()
+    typo, _ = nights.store.newest("2099-01-01")
+    assert typo is not None
+    plan = plan_night(nights.store, [typo], [WindowParts(5, 0)], EXACT, held_parts=9, now=now)
+    assert not plan.choice.dropped
+    nights.change(7, [1])
+    plan = nights.night(7, "subtract")
+    assert plan.choice.steps[0].subtract == (f"{part(2)}@1",)
+    assert [one for one in nights.store.merges() if one not in kept] == [plan.choice.results["5"]]
+    assert plan.choice.dropped == tuple(kept)
+    assert not nights.store.newer_parts(part(7), now)
+    assert nights.store.newer_parts("2098-12-31", now) == ["2099-01-01"]
+    for day in range(8, 11):
+        nights.change(day, [1])
+    gone = {path for path in nights.prune(8) if path.startswith("parts/")}
+    assert gone == {version_path(part(1), 1)}, "nine that have come are kept, and the one to come is not one of them"
 
 
 def test_late_rows_are_expected_where_the_last_parts_had_some() -> None:

@@ -7,6 +7,7 @@ import fnmatch
 import itertools
 import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,11 +23,12 @@ from skewless.documents.job import STATE_FORM, Unit
 from skewless.documents.window import JobWindow, PartVersion, SeenFile, WindowPart
 from skewless.errors import DocumentError, SpecError
 from skewless.run.directory import RunDirectory
+from skewless.run.storage import Storage
 from skewless.spec.part import DatedPath, Part, parts_between, parts_until, resolve_path
 from skewless.spec.reading import parse_spec
 from skewless.standing.changes import RANK_END, FoundFile, rank_runs, ranks_between
 from skewless.standing.fingerprint import Fingerprint, fingerprint_of
-from skewless.standing.parts import keep_part, next_version, plan_part
+from skewless.standing.parts import counted_files, keep_part, next_version, plan_part
 from skewless.standing.pins import pin
 from skewless.standing.retention import StatesLimits, doomed_states, held_parts, remove_states
 from skewless.standing.store import Numbered, StatesStore, open_states, why_anew
@@ -134,9 +136,11 @@ class Nights(RuleBasedStateMachine):
             def difference(seen: SeenFile, now: FoundFile) -> str:
                 return "" if seen.version == now.version else "other content"
 
+            newest = [store.newest(name)[0] for name in store.parts()]
+            counted = counted_files(one.version for one in newest if one)
             in_order = str(self.spec) == ORDERED
             if kept is not None:
-                planned, of_part = keep_part(part, found, kept, difference, cut), tuple[Unit, ...]()
+                planned, of_part = keep_part(part, found, kept, difference, cut, counted), tuple[Unit, ...]()
                 planned = planned.model_copy(update={"units": (len(units), len(units))})
                 before = {one.path.rpartition("/")[2]: int(one.version) for one in kept.version.files}
                 changed = {name for name in {*files, *before} if files.get(name) != before.get(name)}
@@ -278,16 +282,28 @@ def test_late_changes_that_are_left_out_are_counted_and_change_nothing(tmp_path:
     def difference(seen: SeenFile, now: FoundFile) -> str:
         return "" if seen.version == now.version else "other content"
 
-    def cut(paths: Sequence[str]) -> list[Unit]:
-        return [Unit(path=path, rows=7, size_bytes=1, counted=path != "z") for path in paths]
+    opened = []
 
-    part = keep_part(Part(DAYS[0]), found, known, difference, cut)
+    def cut(paths: Sequence[str]) -> list[Unit]:
+        opened.append(list(paths))
+        return [Unit(path=path, rows=rows, size_bytes=1, counted=path != "z") for path in paths for rows in (3, 4)]
+
+    part = keep_part(Part(DAYS[0]), found, known, difference, cut, {})
     assert (part.files, part.base_states, part.base_rows) == (files, known.version.states, 30)
     assert (part.reused, part.added, part.replaced, part.removed) == (3, 0, 0, 0)
     assert (part.ignored_files, part.ignored_rows) == (3, 14)
     assert not part.changed
-    assert keep_part(Part(DAYS[0]), found, known, difference, lambda _: []).ignored_rows is None
-    assert keep_part(Part(DAYS[0]), [*found, FoundFile("z", 1, "z")], known, difference, cut).ignored_rows is None
+    assert keep_part(Part(DAYS[0]), found, known, difference, lambda _: [], {}).ignored_rows is None
+    # The night after: only what came or was changed since is opened to be counted.
+    own = WindowPart(name="2026-11-02", place=1)
+    night = JobWindow(store="s", fingerprint="f", shapes={}, parts=(part, own))
+    assert not next_version(night, part, "run", (), 0).left_out
+    counted = counted_files([next_version(night, own, "run", (), 0)])
+    more = [*found[:2], FoundFile("d", 1, "changed"), FoundFile("z", 1, "z")]
+    part = keep_part(Part(DAYS[0]), found, known, difference, cut, counted)
+    assert (part.ignored_files, part.ignored_rows, part.left_out) == (3, 14, night.parts[0].left_out)
+    assert keep_part(Part(DAYS[0]), more, known, difference, cut, counted).ignored_rows is None
+    assert opened == [["b", "d"], ["d", "z"]]
 
 
 def test_a_late_file_is_placed_between_its_neighbours_until_there_is_no_room() -> None:
@@ -623,3 +639,46 @@ def test_nothing_is_removed_that_a_damaged_pin_may_have_named(tmp_path: Path) ->
     assert [one.path.rpartition("/")[2] for one in doomed] == ["0001.json"]
     with pytest.raises(DocumentError):
         remove_states(str(tmp_path), doomed, NOW, limits)
+
+
+def test_prunes_at_once_end_well_and_remove_together_what_one_would(tmp_path: Path) -> None:
+    """A version, a pin or a file of states may be gone when a prune looks at what it has listed."""
+    limits = StatesLimits(parts=2)
+    alone, store = (_pinned_by_runs_that_are_gone(tmp_path / name) for name in ("alone", "states"))
+    remove_states(alone.root, doomed_states(alone.root, NOW, limits), NOW, limits)
+    doomed = doomed_states(store.root, NOW, limits)
+    looked = []
+
+    def look() -> None:
+        while _files_below(store) & {one.path for one in doomed}:
+            looked.append(doomed_states(store.root, NOW, limits))
+
+    with ThreadPoolExecutor(3) as threads:
+        looking = [threads.submit(look) for _ in range(3)]
+        for one in doomed:
+            remove_states(store.root, [one], NOW, limits)
+        for done in looking:
+            done.result()
+    assert len(looked) > 3
+    for late in looked:
+        remove_states(store.root, late, NOW, limits)
+    remove_states(store.root, doomed_states(store.root, NOW, limits), NOW, limits)
+    assert {path.removeprefix(store.root) for path in _files_below(store)} == {
+        path.removeprefix(alone.root) for path in _files_below(alone)
+    }
+
+
+def _pinned_by_runs_that_are_gone(folder: Path) -> Storage:
+    """States that nobody needs, with as many pins that nobody needs."""
+    store = _store_with(folder / "states", 20, dt.timedelta(days=99))
+    for number in range(20):
+        run = _begun(folder, str(number))
+        assert pin(_of_versions(store), RunDirectory(str(run)))
+        (run / "job.json").unlink()
+    for path in Path(store.path("pins")).iterdir():
+        os.utime(path, ((NOW - dt.timedelta(days=99)).timestamp(),) * 2)
+    return Storage(str(folder / "states"))
+
+
+def _files_below(storage: Storage) -> set[str]:
+    return {str(path) for path in Path(storage.root).rglob("*") if path.is_file()}

@@ -19,7 +19,7 @@ from skewless.documents.ledger import PartLine
 from skewless.documents.quality import LateRows, WindowQuality
 from skewless.documents.window import JobWindow, PartVersion, SeenFile, WindowPart, WindowSpan
 from skewless.errors import SpecError
-from skewless.spec.part import Part
+from skewless.spec.part import Part, part_place, parts_between
 from skewless.spec.reading import parse_spec
 from skewless.standing.borrowing import borrow_states
 from skewless.standing.changes import FoundFile
@@ -32,6 +32,28 @@ DAY = Part(dt.date(2026, 11, 20))
 
 def _file(name: str, version: str = "stat:5000000000:0:0", size: int = 10) -> SeenFile:
     return SeenFile(path=name, size_bytes=size, version=version, ranks=(1,))
+
+
+def test_of_thousands_of_parts_without_files_a_few_are_told_and_all_are_counted() -> None:
+    """A file of 1970 in a window of all parts: all days since are missing."""
+    stray = WindowPart(name="1970-01-01", place=0)
+    for count, words in {
+        0: "",
+        2: "2000-01-01, 2000-01-02",
+        7: "2000-01-01, 2000-01-02, 2000-01-03, ..., 2000-01-05, 2000-01-06, 2000-01-07 (7 in all)",
+        1000: "2000-01-01, 2000-01-02, 2000-01-03, ..., 2002-09-24, 2002-09-25, 2002-09-26 (1,000 in all)",
+        20000: "2000-01-01, 2000-01-02, 2000-01-03, ..., 2054-10-01, 2054-10-02, 2054-10-03 (20,000 in all)",
+    }.items():
+        days = [dt.date(2000, 1, 1) + dt.timedelta(days=number) for number in range(count)]
+        window = _window(stray, _part(20)).with_missing(map(str, reversed(days)))
+        assert (window.missing_count, window.missing_words) == (count, words)
+        assert len(window.missing) == min(count, 1000)
+        assert window.missing == tuple(map(str, days if count <= 1000 else [*days[:3], *days[-997:]]))
+    hours = parts_between(Part(dt.date(2026, 1, 1), "00"), Part(dt.date(2026, 4, 30), "05"), "Europe/Zurich")
+    found = [WindowPart(name=one.name, place=part_place(one)) for one in (hours[0], hours[-2], hours[-1])]
+    window = _window(*found).with_missing(one.name for one in hours[1:-2])
+    assert window.missing_unnamed
+    assert list(window.delays().values()) == [len(hours), 1, 0], "a clock was changed, so one hour too many"
 
 
 def _window(*parts: WindowPart, missing: tuple[str, ...] = ()) -> JobWindow:

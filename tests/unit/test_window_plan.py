@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from skewless.documents.job import Algebra
 from skewless.errors import PlanError
 from skewless.standing.window_choice import MergeStep, PartId, Piece, WindowCandidate, WindowChoice, name_of
-from skewless.standing.window_plan import PartStates, RunningMerge, Window, plan_windows
+from skewless.standing.window_plan import Addition, PartStates, RunningMerge, Window, plan_windows
 
 EXACT = {"n": Algebra(mergeable=True, ordered=False, invertible=True)}
 FLOATS = {**EXACT, "mean": Algebra(mergeable=True, ordered=False)}
 WAYS = {"merge all", "running merges", "subtract", "touched keys"}
-#: Of each key, how often each part version is in its state.
+#: Of each key, how often each file is in its state; a file has the name of the version with which it came.
 States = dict[int, Counter[PartId]]
 
 
@@ -41,7 +41,8 @@ class Nights:
     Attributes:
         algebra: of the aggregates.
         lengths: of the windows.
-        keys: of each part version: those that it really has, and how many it says it has.
+        files: of each part version: the versions with which its files came.
+        keys: of what came with each part version: those that it really has, and how many it says it has.
         current: the version of each part that there is.
         gone: part versions whose states are not there any more.
         kept: running merges by name: their parts, and their states.
@@ -52,6 +53,7 @@ class Nights:
 
     algebra: Mapping[str, Algebra]
     lengths: tuple[int | None, ...]
+    files: dict[PartId, tuple[PartId, ...]] = field(default_factory=dict)
     keys: dict[PartId, tuple[frozenset[int], int]] = field(default_factory=dict)
     current: dict[str, int] = field(default_factory=dict)
     gone: set[PartId] = field(default_factory=set)
@@ -60,17 +62,35 @@ class Nights:
     unsettled: int = 0
     preferred: str = ""
 
-    def change(self, part: str, keys: frozenset[int], said: int) -> None:
+    def change(self, part: str, keys: frozenset[int], said: int, *, add: bool = False) -> None:
+        """A part comes, is reduced anew, or is added to."""
         version = max((version for name, version in self.keys if name == part), default=0) + 1
         self.keys[part, version] = (keys, said)
+        self.files[part, version] = (*(self.files[part, self.current[part]] if add else ()), (part, version))
         self.current[part] = version
 
     def part(self, ident: PartId) -> PartStates:
-        return PartStates(*ident, self.keys[ident][1], 20 * self.keys[ident][1])
+        said = sum(self.keys[file][1] for file in self.files[ident])
+        return PartStates(*ident, said, 20 * said)
 
     def states_of(self, ident: PartId) -> States:
         assert ident not in self.gone
-        return {key: Counter([ident]) for key in self.keys[ident][0]}
+        return self.came(self.files[ident])
+
+    def came(self, files: Iterable[PartId]) -> States:
+        return merged({key: Counter([file]) for key in self.keys[file][0]} for file in files)
+
+    def additions(self) -> dict[Addition, tuple[PartId, ...]]:
+        """What the current versions have beside the files of earlier ones."""
+        found = {}
+        for before, earlier in self.files.items():
+            after = self.current.get(before[0], before[1])
+            now = self.files[before[0], after]
+            if after != before[1] and set(earlier) <= set(now):
+                files = now[len(earlier) :]
+                said = sum(self.keys[file][1] for file in files)
+                found[Addition(before[0], before[1], after, said, 20 * said)] = files
+        return found
 
     def night(self, *, upto: str | None = None) -> WindowChoice | None:
         """Plan a night, follow the plan, and compare every result with a merge of all parts."""
@@ -87,10 +107,12 @@ class Nights:
         said = max(len(of.parts) and max(part.keys for part in of.parts) for of in windows)
         choice = plan_windows(
             windows, self.algebra, [one._replace(keys=said, size_bytes=20 * said) for one in kept],
-            left=left, slides=upto is None, unsettled=self.unsettled, preferred=self.preferred,
+            left=left, additions=list(self.additions()), slides=upto is None, unsettled=self.unsettled,
+            preferred=self.preferred,
         )  # fmt: skip
         assert WindowChoice.from_json(choice.to_json()) == choice
         found = {name_of((ident,)): self.states_of(ident) for ident in self.keys if ident not in self.gone}
+        found |= {name_of((one.ident,)): self.came(files) for one, files in self.additions().items()}
         found |= {name: states for name, (_, states) in self.kept.items()}
         for step in choice.steps:
             assert step.makes not in found, "nothing is made that is there already"
@@ -130,6 +152,7 @@ EVENTS = st.one_of(
     st.tuples(st.just("night"), KEYS, SAID),
     st.tuples(st.just("night"), KEYS, SAID),
     st.tuples(st.just("change"), st.integers(1, 9), KEYS, SAID),
+    st.tuples(st.just("add"), st.integers(1, 9), KEYS, SAID),
     st.tuples(st.just("vanish"), st.integers(1, 9)),
     st.tuples(st.just("late part"), st.integers(1, 9), KEYS, SAID),
     st.tuples(st.just("backfill"), st.integers(1, 9)),
@@ -142,13 +165,13 @@ EVENTS = st.one_of(
 def played(nights: Nights, events: Iterable[tuple[Any, ...]]) -> None:
     today = 40
     for event, *given_ in events:
-        back = day(max(0, today - given_[0])) if event in {"change", "vanish", "late part", "backfill"} else ""
+        back = day(max(0, today - given_[0])) if event in {"change", "add", "vanish", "late part", "backfill"} else ""
         if event == "night":
             today += 1
             nights.change(day(today), *given_)
             nights.night()
-        elif event == "change" and back in nights.current:
-            nights.change(back, *given_[1:])
+        elif event in {"change", "add"} and back in nights.current:
+            nights.change(back, *given_[1:], add=event == "add")
         elif event == "vanish":
             nights.current.pop(back, None)
         elif event == "late part" and back not in nights.current:
@@ -231,6 +254,19 @@ def test_a_changed_old_part_is_taken_out_in_its_old_version_and_added_in_its_new
     assert choice is not None
     (step,) = choice.steps
     assert (step.subtract, step.add[1:]) == ((f"{day(20)}@1",), (f"{day(20)}@2",))
+
+
+def test_of_a_part_that_was_added_to_only_the_addition_is_merged() -> None:
+    """Its old states are in the merge already: they are neither read nor taken out."""
+    nights = Nights(EXACT, (28,))
+    sliding(nights, 40)
+    nights.change(day(20), frozenset({1, 5}), 10**4, add=True)
+    choice = nights.night()
+    assert choice is not None
+    (step,) = choice.steps
+    assert (step.subtract, step.add[1:]) == ((), (f"{day(20)}@1..@2",))
+    (one,) = taken([choice], "28")
+    assert one.states < 1.1 * 10**6, "those of the merge, and what was added"
 
 
 def test_rounded_sums_are_never_subtracted() -> None:

@@ -28,7 +28,7 @@ from skewless.spec.part import DatedPath, Part, part_place, parts_between, parts
 from skewless.spec.spec import JobSpec
 from skewless.standing.changes import FoundFile
 from skewless.standing.fingerprint import fingerprint_of
-from skewless.standing.parts import keep_part, plan_part
+from skewless.standing.parts import counted_files, keep_part, plan_part
 from skewless.standing.store import Numbered, StatesStore, open_states, why_anew
 from skewless_spark.aggregates import REGISTRY
 from skewless_spark.aggregates import native as native_aggregates
@@ -154,30 +154,30 @@ class WindowInput:
         store = open_states(location, fingerprint)
         parts, missing, units = list[WindowPart](), set[str](), list[Unit]()
         needed = self._with_kept_ones(store)
-        newest = in_threads(lambda one: store.newest(one.part.name), needed)
+        newest = list(in_threads(lambda one: store.newest(one.part.name), needed))
+        counted = counted_files(known.version for known, _ in newest if known)
         for one, (known, faults) in zip(needed, newest, strict=True):
             if not one.inner and (known is None or spec.late != "ignore"):
                 missing.add(one.part.name)
                 continue
-            part, of_part = self._changed(one, known, len(units))
+            part, of_part = self._changed(one, known, len(units), counted)
             parts.append(part.model_copy(update={"reasons": (*faults, *part.reasons)[:MOST_REASONS]}))
             units += of_part
         missing |= self._between(parts)
-        if missing and spec.missing == "fail":
-            raise InputError(
-                f"the window of part {self.parts[-1].part.name}", "files of each part",
-                f"none of {', '.join(sorted(missing)[:5])}", "wait until they are there, or set missing: allow",
-            )  # fmt: skip
         begins = "" if store.parts() else why_anew(location, fingerprint)
         window = JobWindow(
             store=str(store),
             fingerprint=fingerprint.name,
             shapes=fingerprint.shapes,
             parts=tuple(parts),
-            missing=tuple(sorted(missing)),
             windows=self._spans(parts),
             begins=begins,
-        )
+        ).with_missing(missing)
+        if missing and spec.missing == "fail":
+            raise InputError(
+                f"the window of part {self.parts[-1].part.name}", "files of each part",
+                f"none of {window.missing_words}", "wait until they are there, or set missing: allow",
+            )  # fmt: skip
         return window, tuple(units)
 
     def _with_kept_ones(self, store: StatesStore) -> list[PartFiles]:
@@ -206,10 +206,12 @@ class WindowInput:
             for length, place in zip(self.spec.lengths, oldest, strict=True)
         )
 
-    def _changed(self, one: PartFiles, known: Numbered | None, first: int) -> tuple[WindowPart, tuple[Unit, ...]]:
+    def _changed(
+        self, one: PartFiles, known: Numbered | None, first: int, counted: Mapping[FoundFile, int]
+    ) -> tuple[WindowPart, tuple[Unit, ...]]:
         found, own = one.found(), one.part == self.parts[-1].part
         if self.spec.late == "ignore" and known is not None and not own:
-            kept = keep_part(one.part, found, known, one.difference, lambda paths: self._counted(one, paths))
+            kept = keep_part(one.part, found, known, one.difference, lambda paths: self._counted(one, paths), counted)
             return kept.model_copy(update={"units": (first, first)}), ()
         called = [REGISTRY[call.function] for call in self.spec.aggregates.values()]
         in_order = any(definition.ordered or not definition.mergeable for definition in called)

@@ -48,6 +48,8 @@ log = logging.getLogger(__name__)
 
 #: States of at most this many bytes that need no merging are not shuffled only to become more files.
 UNSHUFFLED_BYTES = 64 << 20
+#: States of parts are kept in files of about this size: each file costs every later night some five milliseconds.
+STATES_FILE_BYTES = 4 << 20
 
 
 def merge_states(spark: SparkSession, run: RunDirectory, preferred: str = "") -> StepCommit:
@@ -98,7 +100,7 @@ def _merge(spark: SparkSession, run: RunDirectory, fence: Fence | None, preferre
         if job.window is None:
             results = _results(states, columns)
         else:
-            merged = _merged(_in_key_order(states, columns), columns)
+            merged = _states_of_parts(run, states, columns)
             versions, lines = keep_states(run, columns, attempt, merged, processed)
             processed += job.window.unchanged_rows
             choice, over = over_windows(spark, columns, attempt, versions, preferred)
@@ -222,6 +224,25 @@ def _states(spark: SparkSession, run: RunDirectory, stages: int) -> DataFrame:
         states = states.unionByName(part, allowMissingColumns=True)
     # A key whose rows were all left over has counts, but no state yet.
     return states.where(F.col("rows").isNull() | (F.col("rows") > 0))
+
+
+def _states_of_parts(run: RunDirectory, states: DataFrame, columns: JobColumns) -> DataFrame:
+    """One row for each part and key, in this order: its rows, its native states, and its Python states as a list.
+
+    Args:
+        run: of a job with a window.
+        states: of all stages, as ``_states`` returns them.
+        columns: the job's columns.
+    """
+    reports = run.reports()
+    files = [file for stage in range(len(reports)) for file in run.committed(stage_step(stage)).files]
+    size = sum(file.size_bytes for file in files if file.kind in {NATIVE, PYTHON})
+    partitions = min(columns.job.spec.output.files, -(-size // STATES_FILE_BYTES) or 1)
+    if len(reports) > 1 or run.plan(0).engine != "combine" or columns.python:
+        return _merged(_in_key_order(states, columns, partitions), columns)
+    # Each key has one state in each part already.
+    names = [name for one in columns.native for name in columns.states(one)]
+    return states.select(*columns.groups, "rows", *names).coalesce(partitions).sortWithinPartitions(*columns.groups)
 
 
 def _results(states: DataFrame, columns: JobColumns, partitions: int | None = None) -> DataFrame:

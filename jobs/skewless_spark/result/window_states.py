@@ -83,9 +83,12 @@ class WindowStates:
         self._files: dict[str, tuple[Storage, Sequence[CommittedFile]]]
         self._files = {name: (self._store, files) for name, files in plan.files.items()}
         self._queries: dict[str, DataFrame | None] = {}
-        self._ones = {name_of(((one.version.part, one.number),)) for one in parts}
-        #: Whether files were added to a part: then it has a state of a key for each time.
-        self._several = any(len({file.path.split("/")[2] for file in one.version.states}) > 1 for one in parts)
+        #: The parts to which files were added: each has a state of a key for each time.
+        self._several = {
+            name_of(((one.version.part, one.number),))
+            for one in parts
+            if len({file.path.split("/")[2] for file in one.version.states}) > 1
+        }
 
     def results(self) -> dict[str, DataFrame | None]:
         """For each window by its name one row per key: its rows, its native states, and its Python states as a list.
@@ -114,7 +117,7 @@ class WindowStates:
         if name in self._queries:
             return self._queries[name]
         states = self._read([name])
-        if states is None or (name in self._ones and self._several):
+        if states is None or name in self._several:
             return None if states is None else self._merged(states, whole=False)
         return states.coalesce(self._columns.job.spec.output.files)
 

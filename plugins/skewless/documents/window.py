@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
@@ -12,6 +12,8 @@ from skewless.documents.commit import CommittedFile, inner_path
 
 #: Reasons that a part tells one by one; of more files only the number is told.
 MOST_REASONS = 20
+#: Of more missing parts the oldest few and the newest are named: after a part of 1970 there are thousands.
+MOST_MISSING, OLDEST_MISSING = 1_000, 3
 #: What a run does about a part.
 Way = Literal["reused", "late files left out", "added to", "reduced anew", "new"]
 
@@ -35,6 +37,22 @@ class SeenFile(Frozen):
     ranks: tuple[Count, ...] = Field(min_length=1)
 
 
+class CountedFile(Frozen):
+    """A late file that was left out, with the rows that its footer tells.
+
+    Attributes:
+        path: as in ``Unit``.
+        size_bytes: as in ``Unit``.
+        version: as in ``Unit``; not empty.
+        rows: of the file.
+    """
+
+    path: str
+    size_bytes: Count
+    version: str = Field(min_length=1)
+    rows: Count
+
+
 class PartVersion(Document):
     """The standing states of a part as they were made of some files: ``parts/2026-11-20/versions/0007.json``.
 
@@ -47,6 +65,7 @@ class PartVersion(Document):
         files: those of the input, in their order.
         rows: rows that the states stand for: mapped ones, where there is a map.
         states: the files with the states, below the store. A key may have a state in several of them.
+        left_out: late files of older parts that the run has left out: the next run has not to count their rows again.
     """
 
     part: str
@@ -55,6 +74,7 @@ class PartVersion(Document):
     files: tuple[SeenFile, ...]
     rows: Count
     states: tuple[CommittedFile, ...]
+    left_out: tuple[CountedFile, ...] = ()
 
     @model_validator(mode="after")
     def _each_once(self) -> Self:
@@ -90,6 +110,7 @@ class WindowPart(Frozen):
         ignored_files: with ``late: ignore``, how many files were added, have other content or are gone, and were left
             as the kept states have them. Such files are not among those that were added, replaced or removed.
         ignored_rows: rows of those of them that are there; None if that is not known without reading them.
+        left_out: those of them whose rows are known.
     """
 
     name: str
@@ -109,6 +130,7 @@ class WindowPart(Frozen):
     late_rows: Count | None = 0
     ignored_files: Count = 0
     ignored_rows: Count | None = 0
+    left_out: tuple[CountedFile, ...] = ()
 
     @property
     def changed(self) -> bool:
@@ -152,7 +174,8 @@ class JobWindow(Frozen):
         fingerprint: of what shapes the states.
         shapes: what that is, see ``skewless.standing.fingerprint.Fingerprint``.
         parts: those that have files, oldest first. Units are numbered in their order.
-        missing: the names of the others.
+        missing: the names of the others, oldest first; of more than ``MOST_MISSING`` the oldest few and the newest.
+        missing_unnamed: how many others there are between these.
         windows: those of the result, the longest one last; each ends with the newest part. Documents of earlier
             releases have none: see ``spans``.
         begins: why there were no states of this fingerprint before, in words; empty if there were.
@@ -163,6 +186,7 @@ class JobWindow(Frozen):
     shapes: dict[str, str]
     parts: tuple[WindowPart, ...]
     missing: tuple[str, ...] = ()
+    missing_unnamed: Count = 0
     windows: tuple[WindowSpan, ...] = ()
     begins: str = ""
 
@@ -185,6 +209,19 @@ class JobWindow(Frozen):
         return self.windows or (WindowSpan(),)
 
     @property
+    def missing_count(self) -> int:
+        """How many parts have no files."""
+        return len(self.missing) + self.missing_unnamed
+
+    @property
+    def missing_words(self) -> str:
+        """The parts without files; of many the first and the last few, and their number. Empty if there are none."""
+        if self.missing_count <= 2 * OLDEST_MISSING:
+            return ", ".join(self.missing)
+        first, last = self.missing[:OLDEST_MISSING], self.missing[-OLDEST_MISSING:]
+        return f"{', '.join(first)}, ..., {', '.join(last)} ({self.missing_count:,} in all)"
+
+    @property
     def reduced(self) -> list[int]:
         """The positions of the parts that have units."""
         return [at for at, part in enumerate(self.parts) if part.units[1] > part.units[0]]
@@ -193,10 +230,11 @@ class JobWindow(Frozen):
         """How many parts each part is before the newest one.
 
         Places of days are numbers of days. Hours are counted by their names, which sort as the hours do: a window has
-        all of them, with files or without.
+        all of them, with files or without. Where not all are named, they are counted as if no clock were ever changed.
         """
-        if not any("T" in part.name for part in self.parts):
-            return {part.name: self.parts[-1].place - part.place for part in self.parts}
+        hours = any("T" in part.name for part in self.parts)
+        if self.missing_unnamed or not hours:
+            return {part.name: (self.parts[-1].place - part.place) // (2 if hours else 1) for part in self.parts}
         names = sorted([*(part.name for part in self.parts), *self.missing], reverse=True)
         return {name: back for back, name in enumerate(names)}
 
@@ -221,6 +259,13 @@ class JobWindow(Frozen):
         """The rows of late files that were left out; None if that is not known of all."""
         rows = [part.ignored_rows for part in self.parts]
         return None if None in rows else sum(one or 0 for one in rows)
+
+    def with_missing(self, names: Iterable[str]) -> Self:
+        """The same, with the names of parts without files, or as many of them as a document has."""
+        found = sorted(names)
+        if (unnamed := max(0, len(found) - MOST_MISSING)) > 0:
+            found[OLDEST_MISSING : OLDEST_MISSING + unnamed] = []
+        return self.model_copy(update={"missing": tuple(found), "missing_unnamed": unnamed})
 
     def counts(self) -> dict[str, int]:
         """How many files of the window were reused, added, replaced and removed."""

@@ -22,7 +22,7 @@ from skewless.run.directory import RESULT_STEP, WINDOW_CHOICE, RunDirectory
 from skewless.standing.pins import modified
 from skewless.standing.store import KeptMerge, MergedPart, Numbered, StatesStore, states_checksum, version_path
 from skewless.standing.window_choice import MergeStep, PartId, Piece, WindowChoice, name_of
-from skewless.standing.window_plan import PartStates, RunningMerge, Window, plan_windows
+from skewless.standing.window_plan import Addition, PartStates, RunningMerge, Window, plan_windows
 
 #: A version is subtracted if another one followed it no longer ago: a prune leaves it for a week.
 _FOLLOWED_LATELY = dt.timedelta(days=3)
@@ -72,20 +72,23 @@ def plan_night(
         parts: the part versions of the longest window, oldest first, the run's own the last.
         windows: see ``WindowParts``.
         algebra: of the aggregates.
-        held_parts: of so many of the newest parts states are kept for certain; None for all.
+        held_parts: of so many of the newest parts states are kept for certain, see ``StatesStore.kept_parts``; None for
+            all.
         now: with a time zone.
         result_keys: of the last result, as ``plan_windows`` has it.
         preferred: as ``plan_windows`` has it.
     """
     # In this order: a merge that another run keeps comes after the version of that run's own part.
     found = _Found.of(store, parts, held_parts, now)
-    slides = max(store.parts(), default="") <= parts[-1].version.part
+    # A part without others in its window shares nothing with other nights: what these keep is left alone.
+    slides = len(parts) > 1 and not store.newer_parts(parts[-1].version.part, now)
     sizes = [_sizes(one) for one in parts]
     of_windows = [Window(one.length, tuple(sizes[one.first :])) for one in windows]
     while True:
         choice = plan_windows(
             of_windows, algebra, [_running(one) for one in found.merges.values()], left=found.left(),
-            slides=slides, unsettled=unsettled(parts), result_keys=result_keys, preferred=preferred,
+            additions=[one for one, _ in found.additions()], slides=slides, unsettled=unsettled(parts),
+            result_keys=result_keys, preferred=preferred,
         )  # fmt: skip
         fault = found.fault_of(choice)
         if fault is None:
@@ -148,7 +151,7 @@ class _Found:
     @classmethod
     def of(cls, store: StatesStore, parts: Sequence[Numbered], held_parts: int | None, now: dt.datetime) -> _Found:
         """Look into the store."""
-        found = cls(store, parts, set(store.parts()[-held_parts if held_parts else 0 :]), now)
+        found = cls(store, parts, store.kept_parts(held_parts, now), now)
         for name in store.merges():
             try:
                 found.merges[name] = store.merge(name)
@@ -193,14 +196,27 @@ class _Found:
             if version is not None and (part, number) not in self._window
         ]
 
+    def additions(self) -> Iterator[tuple[Addition, tuple[CommittedFile, ...]]]:
+        """What came to parts of the window since they were merged, where nothing else of them changed."""
+        current = dict(self._window)
+        for (part, before), earlier in self._versions.items():
+            after = current.get(part, before)
+            now = self._versions.get((part, after))
+            if earlier is None or now is None or after == before or not set(earlier.states) <= set(now.states):
+                continue
+            files = tuple(file for file in now.states if file not in earlier.states)
+            yield Addition(part, before, after, *_size(files)), files
+
     def files(self) -> dict[str, tuple[CommittedFile, ...]]:
         """All files by the names of what they hold."""
         parts = {name_of((ident,)): one.states for ident, one in self._versions.items() if one is not None}
+        parts |= {name_of((one.ident,)): files for one, files in self.additions()}
         return parts | {name: one.states for name, one in self.merges.items()}
 
     def fault_of(self, choice: WindowChoice) -> tuple[str, str] | None:
         """What the choice takes beside the parts of its windows, and cannot be read: its name, and why."""
         files, window = self.files(), {name_of((ident,)) for ident in self._window}
+        window |= {name_of((one.ident,)) for one, _ in self.additions()}
         for name in _taken(choice):
             if name in window or name not in files:
                 continue
@@ -228,10 +244,12 @@ def _taken(choice: WindowChoice) -> Iterator[str]:
 
 
 def _sizes(one: Numbered) -> PartStates:
-    states = one.version.states
-    return PartStates(
-        one.version.part, one.number, sum(file.rows for file in states), sum(file.size_bytes for file in states)
-    )
+    return PartStates(one.version.part, one.number, *_size(one.version.states))
+
+
+def _size(files: Sequence[CommittedFile]) -> tuple[int, int]:
+    """States and bytes."""
+    return sum(file.rows for file in files), sum(file.size_bytes for file in files)
 
 
 def _running(merge: KeptMerge) -> RunningMerge:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from skewless.documents.commit import CommittedFile
 from skewless.documents.job import Unit
-from skewless.documents.window import MOST_REASONS, JobWindow, PartVersion, SeenFile, WindowPart
+from skewless.documents.window import MOST_REASONS, CountedFile, JobWindow, PartVersion, SeenFile, WindowPart
 from skewless.errors import InputError
 from skewless.spec.part import Part, part_place
 from skewless.standing.changes import Difference, FoundFile, change_set, ranks_between
@@ -83,7 +83,14 @@ def plan_part(
     return planned, units
 
 
-def keep_part(part: Part, found: Sequence[FoundFile], known: Numbered, difference: Difference, cut: Cut) -> WindowPart:
+def keep_part(
+    part: Part,
+    found: Sequence[FoundFile],
+    known: Numbered,
+    difference: Difference,
+    cut: Cut,
+    counted: Mapping[FoundFile, int],
+) -> WindowPart:
     """Leave out whatever changed in a part since its states were made, and count it.
 
     Args:
@@ -92,10 +99,16 @@ def keep_part(part: Part, found: Sequence[FoundFile], known: Numbered, differenc
         known: its newest states.
         difference: compares the contents of two files of one path.
         cut: makes the units of the files that came or have other content, to count their rows; none if it cannot.
+        counted: the rows of files that an earlier run has counted: these are not cut.
     """
     changes = change_set(found, known.version, difference)
-    late = cut(changes.late)
-    told = all(unit.counted for unit in late) and {unit.path for unit in late} == set(changes.late)
+    came = set(changes.late)
+    late = [one for one in found if one.path in came]
+    unknown = [one.path for one in late if one not in counted]
+    rows = {one.path: counted[one] for one in late if one in counted}
+    for unit in cut(unknown) if unknown else ():
+        if unit.counted:
+            rows[unit.path] = rows.get(unit.path, 0) + unit.rows
     return WindowPart(
         name=part.name,
         place=part_place(part),
@@ -106,9 +119,20 @@ def keep_part(part: Part, found: Sequence[FoundFile], known: Numbered, differenc
         before_rows=known.version.rows,
         reused=len(known.version.files),
         ignored_files=changes.added + changes.replaced + changes.removed,
-        ignored_rows=sum(unit.rows for unit in late) if told else None,
+        ignored_rows=sum(rows.values()) if len(rows) == len(late) else None,
+        left_out=tuple(
+            CountedFile(path=one.path, size_bytes=one.size_bytes, version=one.version, rows=rows[one.path])
+            for one in late
+            if one.version and one.path in rows
+        ),
         reasons=changes.reasons,
     )
+
+
+def counted_files(versions: Iterable[PartVersion]) -> dict[FoundFile, int]:
+    """The rows of late files that the runs which made some versions have counted."""
+    files = (file for version in versions for file in version.left_out)
+    return {FoundFile(file.path, file.size_bytes, file.version): file.rows for file in files}
 
 
 def _units_of_files(units: Sequence[Unit]) -> list[tuple[str, int]]:
@@ -130,6 +154,7 @@ def next_version(
         states: the files with the states that the run made of the part's units.
         rows: the rows that these stand for.
     """
+    own = window.parts[-1].name
     return PartVersion(
         part=part.name,
         fingerprint=window.fingerprint,
@@ -137,4 +162,5 @@ def next_version(
         files=part.files,
         rows=part.base_rows + rows,
         states=(*part.base_states, *states),
+        left_out=tuple(file for one in window.parts for file in one.left_out) if part.name == own else (),
     )

@@ -80,12 +80,18 @@ def pins(store: StatesStore, now: dt.datetime, grace: dt.timedelta) -> tuple[set
     files, released = set[str](), list[str]()
     for name in sorted(names_in(store, _PINS)):
         path = f"{_PINS}/{name}"
-        if name.endswith(".json"):
-            one = store.read(path, Pin)
-            if _needs(one.run, young=now - modified(store, path) <= grace):
-                files.update(one.files)
-            else:
-                released.append(path)
+        if not name.endswith(".json"):
+            continue
+        try:
+            one, young = store.read(path, Pin), now - modified(store, path) <= grace
+        except (FileNotFoundError, RunDirectoryError):
+            if store.exists(path):
+                raise
+            continue  # another prune has removed it, as nobody needs it
+        if _needs(one.run, young=young):
+            files.update(one.files)
+        else:
+            released.append(path)
     return files, released
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -45,7 +45,7 @@ class StatesLimits(Frozen):
     """What is removed of the states of a job.
 
     Attributes:
-        parts: states of so many of the newest parts are kept; None for all parts.
+        parts: states of so many of the newest parts are kept, see ``StatesStore.kept_parts``; None for all parts.
         grace: nothing younger is removed, nor what became superfluous in that time: somebody may be reading it.
         unused: states of a fingerprint to which nothing was added for so long are removed, if others were added to.
     """
@@ -94,7 +94,7 @@ def doomed_states(location: str, now: dt.datetime, limits: StatesLimits) -> list
     """What a prune removes of the states of a job, in this order: versions before the files that they name.
 
     A version or a pin that cannot be read names nothing that could be kept for it, and so keeps all files: nothing of
-    its fingerprint is removed but old versions of other parts.
+    its fingerprint is removed but old versions of other parts. What another prune removes meanwhile is passed over.
 
     Args:
         location: the folder of the states of the job.
@@ -102,14 +102,12 @@ def doomed_states(location: str, now: dt.datetime, limits: StatesLimits) -> list
         limits: what is kept.
     """
     stores = list(_stores(location))
-    written = {store.root: _last_written(store) for store in stores}
-    latest = max(written.values(), default=now)
+    written = {store.root: _since_written(store, now) for store in stores}
+    least = min(written.values(), default=dt.timedelta())
     return [
         one
         for store in stores
-        for one in _doomed(
-            store, now, limits, unused=written[store.root] < latest and now - written[store.root] > limits.unused
-        )
+        for one in _doomed(store, now, limits, unused=max(least, limits.unused) < written[store.root])
     ]
 
 
@@ -119,23 +117,23 @@ def _doomed(store: StatesStore, now: dt.datetime, limits: StatesLimits, *, unuse
         kept_files, released = pins(store, now, limits.grace)
     except (DocumentError, RunDirectoryError):
         kept_files, released, readable = set(), [], False
-    gone += [_doomed_file(store, path, "no run under way needs what it names") for path in released]
-    kept_parts = set[str]() if unused else set(store.parts()[-limits.parts if limits.parts else 0 :])
+    gone += _doomed_files(store, released, "no run under way needs what it names")
+    kept_parts = set[str]() if unused else store.kept_parts(limits.parts, now)
     for part in store.parts():
         for number, why in _superfluous(store, part, now, limits, kept=part in kept_parts):
             path = version_path(part, number)
             if why:
-                gone.append(_doomed_file(store, path, why))
+                gone += _doomed_files(store, [path], why)
                 continue
             try:
                 kept_files.update(file.path for file in store.version(part, number).states)
             except (DocumentError, RunDirectoryError):
-                readable = False
+                readable &= not store.exists(path)
     for name in store.held_merges():
-        paths = [path for path in (merge_path(name), dropped_path(name)) if store.exists(path)]
         merged, why = _merged(store, name, kept_parts)
-        if why and all(now - modified(store, path) > limits.grace for path in paths):
-            gone += [_doomed_file(store, path, why) for path in paths]
+        ages = _ages(store, [merge_path(name), dropped_path(name)], now)
+        if why and all(age > limits.grace for age in ages.values()):
+            gone += _doomed_files(store, ages, why)
         else:
             kept_files |= merged or set()
             readable &= merged is not None
@@ -148,17 +146,26 @@ def _unnamed(store: StatesStore, now: dt.datetime, limits: StatesLimits, kept: s
         path = str(full)[len(store.root) + 1 :]
         if _checked_by(path) in kept:
             continue
-        try:
-            age = now - modified(store, path)
-        except FileNotFoundError:  # a run that writes at this moment has moved it
-            continue
-        if age > limits.grace:
-            yield Doomed(str(full), int(about["size"]), "no version names it")
+        for age in _ages(store, [path], now).values():
+            if age > limits.grace:
+                yield Doomed(str(full), int(about["size"]), "no version names it")
 
 
-def _doomed_file(store: StatesStore, path: str, why: str) -> Doomed:
-    full = f"{store.root}/{path}"
-    return Doomed(full, int(store.fs.size(full)), why)
+def _ages(store: StatesStore, paths: Iterable[str], now: dt.datetime) -> dict[str, dt.timedelta]:
+    """How old files are; without those that a prune has removed, or a run has moved, since they were listed."""
+    found = {}
+    for path in paths:
+        with suppress(FileNotFoundError):
+            found[path] = now - modified(store, path)
+    return found
+
+
+def _doomed_files(store: StatesStore, paths: Iterable[str], why: str) -> Iterator[Doomed]:
+    """Files of a store that are to be removed; without those that another prune has removed already."""
+    for path in paths:
+        full = f"{store.root}/{path}"
+        with suppress(FileNotFoundError):
+            yield Doomed(full, int(store.fs.size(full)), why)
 
 
 def _merged(store: StatesStore, name: str, kept_parts: set[str]) -> tuple[set[str] | None, str]:
@@ -186,12 +193,13 @@ def _superfluous(
     store: StatesStore, part: str, now: dt.datetime, limits: StatesLimits, *, kept: bool
 ) -> Iterator[tuple[int, str]]:
     """Each version of a part, with the reason why it is removed; empty if it stays."""
-    numbers = store.numbers(part)
-    ages = [now - modified(store, version_path(part, number)) for number in numbers]
+    named = {version_path(part, number): number for number in store.numbers(part)}
+    ages = _ages(store, named, now)
+    numbers = [named[path] for path in ages]
     for at, number in enumerate(numbers):
         newest = at + 1 == len(numbers)
         # A version may have been chosen until the next one came.
-        since = ages[at] if newest else ages[at + 1]
+        since = ages[version_path(part, numbers[at if newest else at + 1])]
         why = "" if newest else f"version {numbers[at + 1]} came after it"
         why = why if kept else f"the states of {limits.parts or 'all'} newer parts, or of another fingerprint, are kept"
         yield number, why if since > limits.grace else ""
@@ -235,6 +243,7 @@ def _stores(location: str) -> Iterator[StatesStore]:
             yield StatesStore(folder.path(name))
 
 
-def _last_written(store: StatesStore) -> dt.datetime:
+def _since_written(store: StatesStore, now: dt.datetime) -> dt.timedelta:
+    """How long ago something was added."""
     versions = [version_path(part, number) for part in store.parts() for number in store.numbers(part)[-1:]]
-    return max(modified(store, path) for path in [FINGERPRINT, *versions])
+    return min(_ages(store, [FINGERPRINT, *versions], now).values())

@@ -11,6 +11,7 @@ itself, so it does not matter which of two runs was first.
 
 from __future__ import annotations
 
+import datetime as dt
 import hashlib
 import posixpath
 import re
@@ -31,6 +32,8 @@ FINGERPRINT = "fingerprint.json"
 #: The step, in terms of ``Attempt``, whose files are states.
 STATES_STEP = "states"
 _VERSION = re.compile(r"(\d{4,})\.json")
+#: As ``Part.name`` has it: what else lies there, such as ``.DS_Store``, is no part.
+_PART = re.compile(r"\d{4}-\d\d-\d\d(T\d\db?)?")
 
 
 class Numbered(NamedTuple):
@@ -103,7 +106,27 @@ class StatesStore(Storage):
 
     def parts(self) -> list[str]:
         """The names of the parts that have states, sorted."""
-        return sorted(names_in(self, "parts"))
+        return sorted(name for name in names_in(self, "parts") if _PART.fullmatch(name))
+
+    def newer_parts(self, than: str, now: dt.datetime) -> list[str]:
+        """The parts after one that has come, as far as they have come, too; after one that is to come, all.
+
+        Args:
+            than: the name of a part.
+            now: with a time zone.
+        """
+        return [part for part in self.parts() if part > than and is_to_come(part, now) <= is_to_come(than, now)]
+
+    def kept_parts(self, most: int | None, now: dt.datetime) -> set[str]:
+        """The newest parts; those that are to come are not counted, and are kept.
+
+        Args:
+            most: how many, beside those to come; None for all.
+            now: with a time zone.
+        """
+        parts = self.parts()
+        come = [part for part in parts if not is_to_come(part, now)]
+        return set(parts) - set(come[: -most if most else 0])
 
     def numbers(self, part: str) -> list[int]:
         """The numbers of the versions of a part, ascending."""
@@ -221,6 +244,21 @@ def why_anew(location: str, fingerprint: Fingerprint) -> str:
         return "no states were kept before"
     _, nearest = min((len(names), names) for names in others)
     return f"its states begin anew, as this changed: {', '.join(nearest)}"
+
+
+def is_to_come(part: str, now: dt.datetime) -> bool:
+    """Whether the day of a part is still to come, in every time zone: somebody has named a day by mistake.
+
+    >>> now = dt.datetime(2026, 11, 20, 23, tzinfo=dt.UTC)
+    >>> [is_to_come(part, now) for part in ("2026-11-21T13", "2026-11-22", "2099-01-01")]
+    [False, True, True]
+
+    Args:
+        part: its name.
+        now: with a time zone.
+    """
+    tomorrow = now.astimezone(dt.UTC).date() + dt.timedelta(days=1)
+    return part.partition("T")[0] > tomorrow.isoformat()
 
 
 def version_path(part: str, number: int) -> str:

@@ -25,6 +25,11 @@ def name_of(piece: Sequence[PartId]) -> str:
     return f"{first}+{len(piece) - 1}-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
 
 
+def added_between(before: PartId, after: PartId) -> PartId:
+    """What tells the states that came to a part between two of its versions from those of whole versions."""
+    return f"{before[0]}@{before[1]}..", after[1]
+
+
 class MergeStep(Frozen):
     """One merge of states. Those that it names are kept, or made by an earlier step.
 

@@ -9,9 +9,9 @@ are priced:
   of the whole window are made. So a night makes at most three merges of two on average, however long the window is.
   Tangwongsan, Hirzel, Schneider, Wu: "General incremental sliding-window aggregation", VLDB 2015, section 3.
 - **subtract** (where every aggregate is invertible): the merge of the night before, without the parts that left, and
-  with those that came. A part that changed leaves in its old version and comes in its new one.
-- **touched keys**: the merge of the night before, where only the keys of parts that left, came or changed are merged
-  anew.
+  with those that came. A part that changed leaves in its old version and comes in its new one. Of a part to which files
+  were only added, the added states come.
+- **touched keys**: the merge of the night before, where only the keys of what left, came or changed are merged anew.
 
 Windows that end in the same part share their merges: the result of a shorter one is a piece of a longer one. A merge
 stands for part versions, and is used only where the window has just these versions side by side: one that holds a part
@@ -26,7 +26,15 @@ from typing import NamedTuple
 from skewless.documents.job import Algebra
 from skewless.errors import PlanError
 from skewless.planner.engine_choice import STATE_BYTE_SECONDS, STATE_SECONDS
-from skewless.standing.window_choice import MergeStep, PartId, Piece, WindowCandidate, WindowChoice, name_of
+from skewless.standing.window_choice import (
+    MergeStep,
+    PartId,
+    Piece,
+    WindowCandidate,
+    WindowChoice,
+    added_between,
+    name_of,
+)
 
 #: Seconds of a core for a step whose states are written: a query is planned, its tasks are started, its files are
 #: committed (measured: 0.4 to 0.5). A step that is not kept is a part of the query that writes the result.
@@ -58,6 +66,29 @@ class PartStates(NamedTuple):
     def ident(self) -> PartId:
         """What tells it from other versions and parts."""
         return self.name, self.version
+
+
+class Addition(NamedTuple):
+    """What a version of a part has beside the states of an earlier one.
+
+    Attributes:
+        part: the part's name.
+        before: the number of the earlier version.
+        after: the number of the version in the window.
+        keys: as in ``PartStates``.
+        size_bytes: as in ``PartStates``.
+    """
+
+    part: str
+    before: int
+    after: int
+    keys: int
+    size_bytes: int
+
+    @property
+    def ident(self) -> PartId:
+        """What tells it from whole versions."""
+        return added_between((self.part, self.before), (self.part, self.after))
 
 
 class RunningMerge(NamedTuple):
@@ -107,6 +138,7 @@ def plan_windows(
     kept: Sequence[RunningMerge] = (),
     *,
     left: Sequence[PartStates] = (),
+    additions: Sequence[Addition] = (),
     slides: bool = True,
     unsettled: int = 0,
     result_keys: int = 0,
@@ -119,6 +151,7 @@ def plan_windows(
         algebra: of the job's aggregates, by name; all of them can be merged, or at least in the order of parts.
         kept: the running merges that there are.
         left: versions of parts that are in no window, or not any more, and whose states are still there.
+        additions: what versions in the windows have beside the states of earlier ones.
         slides: whether the next night's windows follow these. Where an old day is computed again they do not: then only
             tonight counts, and nothing is kept or dropped.
         unsettled: to how many of the newest parts late rows usually come. Running merges leave these parts out, as a
@@ -135,10 +168,11 @@ def plan_windows(
     longest = max((window.piece for window in windows), key=len, default=())
     if not all(window.parts and longest[-len(window.parts) :] == window.piece for window in windows) or not longest:
         raise PlanError("windows of a night", "windows with parts, each the end of the longest one", "another one")
-    sizes = _Sizes(windows, kept, left, result_keys)
+    sizes = _Sizes(windows, kept, (*left, *additions), result_keys)
     night = _Night(
-        longest, algebra, sizes, frozenset(one.parts for one in kept), {one.ident for one in left}, slides, unsettled
-    )
+        longest, algebra, sizes, frozenset(one.parts for one in kept), {one.ident for one in left}, additions, slides,
+        unsettled,
+    )  # fmt: skip
     steps: dict[str, MergeStep] = {}
     results: dict[str, str] = {}
     candidates: list[WindowCandidate] = []
@@ -185,7 +219,11 @@ class _Sizes:
     """
 
     def __init__(
-        self, windows: Sequence[Window], kept: Sequence[RunningMerge], left: Sequence[PartStates], result_keys: int
+        self,
+        windows: Sequence[Window],
+        kept: Sequence[RunningMerge],
+        left: Sequence[PartStates | Addition],
+        result_keys: int,
     ) -> None:
         self._known: dict[Piece, tuple[int, int]] = {one.parts: (one.keys, one.size_bytes) for one in kept}
         for part in (*left, *(part for window in windows for part in window.parts)):
@@ -229,7 +267,7 @@ class _Night:
 
     def __init__(
         self, parts: Piece, algebra: Mapping[str, Algebra], sizes: _Sizes, kept: frozenset[Piece], left: set[PartId],
-        slides: bool, unsettled: int,
+        additions: Sequence[Addition], slides: bool, unsettled: int,
     ) -> None:  # fmt: skip
         self.sizes, self.kept, self.left, self.slides, self.unsettled = sizes, kept, left, slides, unsettled
         self.places = {part: at for at, part in enumerate(parts)}
@@ -237,6 +275,8 @@ class _Night:
         self._named: dict[str, Piece] = {}
         self.floats = [name for name, one in algebra.items() if not one.invertible]
         self.in_order = any(not one.mergeable for one in algebra.values())
+        # In order, what was added may belong between other states.
+        self.additions = {} if self.in_order else {(one.part, one.before): one for one in additions}
 
     def price(self, way: _Way, window: Window) -> float:
         """Seconds a night, over tonight and the nights until all parts of the window have left."""
@@ -299,8 +339,8 @@ class _Night:
         nightly += part if window.grows else 2 * part
         if not bases:
             return self._begun(action, window, nightly)
-        base = min(bases, key=lambda one: (self.sizes.merged([one, *_ones(set(one) ^ parts)]), one))
-        gone, come = sorted(set(base) - parts), [one for one in window.piece if one not in base]
+        base = min(bases, key=lambda one: (self.sizes.merged([one, *_ones(self._changed(one, window.piece))]), one))
+        gone, come = self._changes(base, window.piece)
         steps = [self._step(window.piece, [base, *_ones(come)], subtract=_ones(gone))] if gone or come else []
         words = f"a merge of {len(base)} parts, {len(gone)} taken out and {len(come)} added"
         return self._way(action, words, steps, None, nightly, {window.piece})
@@ -315,8 +355,8 @@ class _Night:
         nightly = self._touched_seconds(window.piece, window.piece, usual if window.grows else 2 * usual)
         if not bases:
             return self._begun(action, window, nightly)
-        base = min(bases, key=lambda one: (self.sizes.states(_ones(set(one) ^ parts)), one))
-        changed = _ones(sorted(set(base) ^ parts))
+        base = min(bases, key=lambda one: (self.sizes.states(_ones(self._changed(one, window.piece))), one))
+        changed = _ones(sorted(self._changed(base, window.piece)))
         touched = min(self.sizes.states(changed), self.sizes.of(window.piece)[0])
         steps, seconds = [], 0.0
         if changed:
@@ -329,8 +369,22 @@ class _Night:
         """The kept merges that share a part with others, and have no more than these and some available ones."""
         if parts in self.kept:
             return [parts]
-        wanted = set(parts)
-        return [base for base in self.kept if wanted & set(base) and set(base) - wanted <= available]
+        sharing = (base for base in self.kept if not set(parts).isdisjoint(base))
+        return [base for base in sharing if available.issuperset(self._changes(base, parts)[0])]
+
+    def _changes(self, base: Piece, parts: Piece) -> tuple[list[PartId], list[PartId]]:
+        """What a merge has that some parts have not, and what it lacks."""
+        gone, come = sorted(set(base) - set(parts)), [one for one in parts if one not in base]
+        for before in list(gone):
+            added = self.additions.get(before)
+            if added is not None and (added.part, added.after) in come:
+                gone.remove(before)
+                come[come.index((added.part, added.after))] = added.ident
+        return gone, come
+
+    def _changed(self, base: Piece, parts: Piece) -> list[PartId]:
+        gone, come = self._changes(base, parts)
+        return gone + come
 
     def _touched_seconds(self, parts: Piece, base: Piece, touched: int) -> float:
         scanned = self.sizes.states(_ones(parts)) * SCANNED_STATE_SECONDS

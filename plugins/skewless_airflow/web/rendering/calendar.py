@@ -16,6 +16,8 @@ _LEFT, _TOP = 30, 14
 _MONDAY_TO_SUNDAY = ("Mon", "", "Wed", "", "Fri", "", "Sun")
 #: A cell of a few is drawn larger, so that a month is not a stamp.
 _FEW_COLUMNS = 16
+#: Parts before these columns are not drawn: ten years of weeks.
+_MOST_COLUMNS = 530
 #: The colour of each word, by the classes of the style sheet.
 COLOURS = {
     "new": "good",
@@ -66,13 +68,14 @@ class Label:
 
 @dataclass(frozen=True)
 class Calendar:
-    """Cells with names at two sides; ``scale`` says how large a unit is drawn, in pixels."""
+    """Cells with names at two sides. A unit is drawn ``scale`` pixels large; ``older`` parts are not drawn."""
 
     width: int
     height: int
     cells: tuple[Cell, ...]
     labels: tuple[Label, ...]
     scale: float
+    older: int = 0
     side: int = _SIDE
 
 
@@ -106,10 +109,12 @@ def _mark_words(mark: PartMark) -> str:
 def _calendar(days: Sequence[Day]) -> Calendar:
     hours = sorted({day.part[11:] for day in days} - {""})
     dates = {day.part: dt.date.fromisoformat(day.part[:10]) for day in days}
-    first = min(dates.values(), default=dt.date(1970, 1, 1))
+    oldest = max(dates.values(), default=dt.date(1970, 1, 1)) - dt.timedelta(_MOST_COLUMNS * (1 if hours else 7))
+    drawn = [day for day in days if dates[day.part] > oldest]
+    first = min((dates[day.part] for day in drawn), default=dt.date(1970, 1, 1))
     begin = first if hours else first - dt.timedelta(days=first.weekday())
     cells, columns = [], 1
-    for day in days:
+    for day in drawn:
         past = (dates[day.part] - begin).days
         column, row = (past, hours.index(day.part[11:])) if hours else divmod(past, 7)
         columns = max(columns, column + 1)
@@ -118,7 +123,8 @@ def _calendar(days: Sequence[Day]) -> Calendar:
     labels = [Label(0, _TOP + at * _STEP + _SIDE - 2, text) for at, text in enumerate(rows) if _named(at, text, hours)]
     labels += _column_labels(begin, columns, step=1 if hours else 7)
     scale = 1.6 if columns <= _FEW_COLUMNS else 1.0
-    return Calendar(_LEFT + columns * _STEP + _LEFT, _TOP + len(rows) * _STEP, tuple(cells), tuple(labels), scale)
+    width, height = _LEFT + columns * _STEP + _LEFT, _TOP + len(rows) * _STEP
+    return Calendar(width, height, tuple(cells), tuple(labels), scale, older=len(days) - len(drawn))
 
 
 def _named(at: int, text: str, hours: Sequence[str]) -> bool:

@@ -53,13 +53,14 @@ class Night:
         run_id: the id in addresses.
         part: what it computes, in words.
         parts: how many parts of its window have files.
-        missing: names of those without.
+        missing: names of those without, as ``JobWindow.missing`` has them.
         read: rows that it reduced.
         kept: rows of its result that it did not read.
         late: rows of late files of older parts; None where they were not counted.
         restated: rows of older parts that were reduced anew.
         changes: of the parts that were not as their states had them, oldest first.
         reused: names of the others.
+        missing_count: how many have no files.
     """
 
     run_id: str
@@ -72,6 +73,7 @@ class Night:
     restated: int
     changes: tuple[Change, ...]
     reused: tuple[str, ...]
+    missing_count: int
 
 
 @dataclass(frozen=True)
@@ -181,6 +183,7 @@ def _view(location: str, run_id: str, _mark: str) -> Night | None:
             if part.words != "reused"
         ),
         reused=tuple(part.name for part in window.parts if part.words == "reused"),
+        missing_count=window.missing_count,
     )
 
 

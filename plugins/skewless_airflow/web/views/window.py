@@ -63,7 +63,7 @@ class WindowView:
 
     Attributes:
         parts: oldest first.
-        missing: names of parts without files.
+        missing: names of parts without files, as ``JobWindow.missing`` has them.
         begins: why there were no kept states before; empty if there were.
         changes: how many files were reused, added, replaced and removed.
         kept_rows: rows of the result that the run has not read.
@@ -73,6 +73,8 @@ class WindowView:
         ignored_files: how many late files were left out.
         ignored_rows: their rows; None if that is not known.
         windows: with several windows, the name of each, and its rows and keys; none until the result is merged.
+        missing_count: how many parts have no files.
+        missing_words: which; or the first and the last few.
     """
 
     parts: tuple[PartView, ...]
@@ -86,6 +88,8 @@ class WindowView:
     ignored_files: int = 0
     ignored_rows: int | None = 0
     windows: tuple[tuple[str, int, int], ...] = ()
+    missing_count: int = 0
+    missing_words: str = ""
 
     @property
     def changed(self) -> tuple[PartView, ...]:
@@ -114,6 +118,8 @@ def read_window(run: RunDirectory) -> WindowView | None:
         ignored_files=window.ignored_files,
         ignored_rows=window.ignored_rows,
         windows=tuple((one.name, one.rows, one.keys) for one in of_windows) if len(of_windows) > 1 else (),
+        missing_count=window.missing_count,
+        missing_words=window.missing_words,
     )
 
 

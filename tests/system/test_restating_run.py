@@ -1,0 +1,144 @@
+"""Old days whose window covers a late file, computed again by ``NAME_restate``: whole Airflow, real Spark."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from skewless.documents.ledger import balance
+from skewless.run.directory import RESULT_STEP, RunDirectory
+from skewless.run.publication import VersionManifest, manifest_of
+from tests.served_airflow import ServedAirflow
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
+
+JOB = "late_words"
+RESTATE = f"{JOB}_restate"
+DAYS = ("2026-03-01", "2026-03-02", "2026-03-03")
+LATE = DAYS[1]
+SPEC = {
+    "name": JOB,
+    "input": {"path": f"{JOB}/in/date={{date}}"},
+    "window": 2,
+    "key": "word",
+    "aggregates": {"n": "count", "total": {"function": "sum", "column": "size"}},
+    "schedule": {"start": DAYS[0]},
+    "routing": {"waves": [1], "reducers": 2, "warm_start": False},
+    "output": {"path": f"{JOB}/published", "files": 1},
+}
+#: The DAG file of a catalog: it finds the DAG of restating as an installation does.
+_CATALOG = """from pathlib import Path
+from skewless_airflow.dags.catalog import read_catalog
+globals().update(read_catalog(Path({folder!r})).dags)
+"""
+
+
+class Restated(NamedTuple):
+    """What is published before and after, by day, and what ran in between."""
+
+    root: Path
+    before: dict[str, VersionManifest]
+    after: dict[str, VersionManifest]
+    states: dict[str, str]
+    runs: list[str]
+    again: tuple[str, list[str]]
+    events: list[dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def restated(served: ServedAirflow) -> Restated:
+    for day in DAYS:
+        _write(served.root, day, "0", [f"word-{number % 7}" for number in range(200)] + [f"only-{day}"] * 3)
+    _add_catalog(served)
+    for day in DAYS:
+        served.rest.trigger(JOB, f"night-{day}", conf={"date": day})
+    assert [served.await_end(JOB, f"night-{day}") for day in DAYS] == ["success"] * 3
+    before = _published(served.root)
+    _write(served.root, LATE, "late", ["word-0"] * 40 + ["late"] * 2)
+
+    states = {"first": _restate(served, "first")}
+    runs = _restating_runs(served)
+    states |= {run: served.await_end(JOB, run) for run in runs}
+    after = _published(served.root)
+    again = _restate(served, "again"), _restating_runs(served)
+    events = served.rest.call("GET", "/assets/events?limit=100")["asset_events"]
+    mine = [event for event in events if event["source_dag_id"] == JOB]
+    return Restated(served.root, before, after, states, runs, again, mine)
+
+
+def test_each_result_whose_window_covers_the_late_file_is_published_again_once(restated: Restated) -> None:
+    assert set(restated.states.values()) == {"success"}
+    assert [run.split("__")[:2] for run in restated.runs] == [["restate", day] for day in DAYS[1:]]
+    changed = [day for day in DAYS if restated.after[day].name != restated.before[day].name]
+    assert changed == list(DAYS[1:])
+    told = Counter(event["extra"]["date"] for event in restated.events)
+    assert told == {DAYS[0]: 1, DAYS[1]: 2, DAYS[2]: 2}, "who waits for a day is told of it once more"
+
+
+def test_every_day_is_what_a_counter_says_of_all_rows_of_its_window(restated: Restated) -> None:
+    for number, day in enumerate(DAYS):
+        rows = pq.read_table(_folder(restated.root, day), partitioning=None).to_pylist()
+        words = [word for one in DAYS[max(0, number - 1) : number + 1] for word in _words(restated.root, one)]
+        assert {row["word"]: row["n"] for row in rows} == Counter(words), day
+        assert all(row["total"] == row["n"] * len(row["word"]) for row in rows), day
+        run = RunDirectory(restated.after[day].by.run)
+        found = run.committed(RESULT_STEP).counts["rows"]
+        assert balance(run.job(), run.reports(), found, run.part_lines(), run.window_lines()).problems == ()
+
+
+def test_the_late_rows_are_read_once_and_no_others(restated: Restated) -> None:
+    read = [RunDirectory(restated.after[day].by.run).job().rows for day in DAYS[1:]]
+    assert read == [42, 0]
+
+
+def test_triggered_again_it_finds_nothing_to_do(restated: Restated) -> None:
+    assert restated.again == ("success", restated.runs)
+
+
+def _add_catalog(served: ServedAirflow) -> None:
+    """Add the job to Airflow as a catalog of one spec, whose DAG file has both DAGs."""
+    folder = served.root / JOB / "catalog"
+    folder.mkdir()
+    (folder / f"{JOB}.yaml").write_text(yaml.safe_dump(SPEC))
+    served.add_dags({JOB: _CATALOG.format(folder=str(folder))})
+    served.rest.wait_for_dag(RESTATE, 60)
+    served.rest.set_paused(RESTATE, paused=False)
+
+
+def _restate(served: ServedAirflow, run_id: str) -> str:
+    served.rest.trigger(RESTATE, run_id, conf={"from": DAYS[0], "to": DAYS[-1]})
+    return served.await_end(RESTATE, run_id)
+
+
+def _restating_runs(served: ServedAirflow) -> list[str]:
+    """The runs of the job that were triggered by its DAG of restating, in the order of their triggers."""
+    found = served.rest.call("GET", f"/dags/{JOB}/dagRuns?order_by=run_after&limit=100")["dag_runs"]
+    return [run["dag_run_id"] for run in found if run["dag_run_id"].startswith("restate__")]
+
+
+def _write(root: Path, day: str, name: str, words: list[str]) -> None:
+    folder = root / JOB / "in" / f"date={day}"
+    folder.mkdir(parents=True, exist_ok=True)
+    table = pa.table({"word": words, "size": pa.array([len(word) for word in words], pa.int64())})
+    pq.write_table(table, folder.parent / f"{name}.draft")
+    (folder.parent / f"{name}.draft").rename(folder / f"{name}.parquet")
+
+
+def _words(root: Path, day: str) -> list[str]:
+    words: list[str] = pq.read_table(root / JOB / "in" / f"date={day}", partitioning=None)["word"].to_pylist()
+    return words
+
+
+def _folder(root: Path, day: str) -> Path:
+    return root / JOB / "published" / f"date={day}"
+
+
+def _published(root: Path) -> dict[str, VersionManifest]:
+    found = {day: manifest_of(_folder(root, day)) for day in DAYS}
+    return {day: manifest for day, manifest in found.items() if manifest is not None}
