@@ -374,7 +374,8 @@ class _Night:
 
     def _changes(self, base: Piece, parts: Piece) -> tuple[list[PartId], list[PartId]]:
         """What a merge has that some parts have not, and what it lacks."""
-        gone, come = sorted(set(base) - set(parts)), [one for one in parts if one not in base]
+        merged, wanted = set(base), set(parts)
+        gone, come = sorted(merged - wanted), [one for one in parts if one not in merged]
         for before in list(gone):
             added = self.additions.get(before)
             if added is not None and (added.part, added.after) in come:
