@@ -286,17 +286,19 @@ def expected(spark: SparkSession, nasty_input: Path) -> tuple[dict[str | None, R
     return {row["key"]: row for row in said.collect()}, dict(said.dtypes)
 
 
-@pytest.fixture(scope="module", params=mostly_long(POLICIES, "static"))
+@pytest.fixture(scope="module", params=["combine", *mostly_long(POLICIES, "static")])
 def came(
     request: pytest.FixtureRequest, spark: SparkSession, nasty_input: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[dict[str | None, Row], dict[str, str]]:
     """All aggregates in one job, and one in Python beside them, whose states have rows of their own."""
     calls = {NAMES[id_]: case.call for id_, case in CASES.items()}
     calls["beside"] = {"function": "streaming_histogram", "column": "whole", "bins": 4}
-    spec = spec_of(nasty_input, "key", calls, routing={**POLICIES[request.param], "waves": [1, 3]})
+    engine = "combine" if request.param == "combine" else "staged"
+    routing = {**POLICIES.get(request.param, {}), "waves": [1, 3]}
+    spec = spec_of(nasty_input, "key", calls, engine=engine, routing=routing)
     run, reports = reduce_job(spark, spec, tmp_path_factory.mktemp(request.param) / "run")
-    assert len(reports) >= 2
-    assert (request.param == "static") == all(report.backlog_rows == 0 for report in reports)
+    assert (engine == "combine") == (len(reports) == 1)
+    assert (request.param != "adaptive") == all(report.backlog_rows == 0 for report in reports)
     frame = spark.read.parquet(*(run.path(file.path) for file in run.committed("result").files))
     return {row["key"]: row for row in frame.collect()}, dict(frame.dtypes)
 

@@ -25,7 +25,7 @@ class Arguments:
         names: the names of the same columns in SQL, with values in every row, whether it counts or not.
         spark_types: their Spark SQL types.
         origin: ascending in the order of the input and different in every row; null in a row that does not count.
-        counts: the name in SQL of the column that says whether a row counts.
+        counts: in SQL, whether a row counts.
     """
 
     columns: tuple[Column, ...]

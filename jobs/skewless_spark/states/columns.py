@@ -230,7 +230,7 @@ class JobColumns:
             origin = F.expr(self._place_sql())
         elif self.job.spec.map:
             origin = origin.cast("decimal(20,0)") * F.lit(_INDICES) + F.col(ORIGIN_INDEX)
-        return Arguments(columns, names, one.spark_types, reached(origin), kept)
+        return Arguments(columns, names, one.spark_types, reached(origin), "true" if all_kept else kept)
 
     def _place_sql(self) -> str:
         """The place of a row among all rows of the job, whenever they are read: its part, its unit's rank, its offset.
