@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator
+from typing import cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -35,7 +36,7 @@ def staged(run: RunDirectory) -> StagedResult:
     if not run.exists(STAGED):
         files = run.committed(RESULT_STEP).of_kind(RESULT)
         columns = _columns(run, files[0])
-        sources = [ResultFile(file.rows, lambda file=file: _batches(run, file, columns)) for file in files]  # type: ignore[misc]
+        sources = [_source(run, file, columns) for file in files]
         run.write_once(STAGED, stage_result(run, columns, sources, dt.datetime.now(tz=dt.UTC)))
     return run.read(STAGED, StagedResult)
 
@@ -47,8 +48,10 @@ def staged_frame(spark: SparkSession, run: RunDirectory, result: StagedResult) -
         RunDirectoryError: the table holds other files for the part than were staged.
     """
     job = run.job()
-    paths = staged_paths(job, result)
-    names = list(part_values(job))
+    paths, names = staged_paths(job, result), list(part_values(job))
+    if not paths:
+        file = run.committed(RESULT_STEP).of_kind(RESULT)[0]
+        return spark.createDataFrame(cast("list[Row]", []), from_arrow_schema(_columns(run, file)))
     schema = from_arrow_schema(_plain(pq.read_schema(paths[0]), names))
     return parquet_files(spark, schema, paths)
 
@@ -59,6 +62,10 @@ def _columns(run: RunDirectory, file: CommittedFile) -> pa.Schema:
     if noted is None:
         raise RunDirectoryError(run.path(file.path), "a note of its columns", "none", "begin a new run")
     return to_arrow_schema(noted, timezone="UTC")
+
+
+def _source(run: RunDirectory, file: CommittedFile, columns: pa.Schema) -> ResultFile:
+    return ResultFile(file.rows, lambda: _batches(run, file, columns))
 
 
 def _batches(run: RunDirectory, file: CommittedFile, columns: pa.Schema) -> Iterator[pa.RecordBatch]:

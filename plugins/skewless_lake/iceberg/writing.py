@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -19,6 +19,7 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import PartitionFieldValue, PartitionKey
 from pyiceberg.table import Table
 
+from skewless_lake.columns import fitted
 from skewless_lake.staged import ResultFile
 
 _THREADS = 8
@@ -29,10 +30,10 @@ def write_files(table: Table, files: Sequence[ResultFile], parts: Mapping[str, A
 
     Args:
         table: the table, with all columns of the result.
-        files: of the result; those without rows are left out, unless all are.
+        files: of the result; those without rows are left out, as readers pass over them.
         parts: the values of the partition columns, the same for all rows.
     """
-    filled = [file for file in files if file.rows] or list(files[:1])
+    filled = [file for file in files if file.rows]
     token = uuid.uuid4()
     kind, key = _arrow_schema(table), _partition(table, parts)
 
@@ -94,19 +95,3 @@ def _written(
         key_metadata=None,
         **found.to_serialized_dict(),
     )
-
-
-def fitted(batch: pa.RecordBatch, kind: pa.Schema, parts: Mapping[str, Any]) -> pa.Table:
-    """A batch of a result with just the columns of a table: the part's values in every row, null what it lacks."""
-    columns = list(_columns(batch, kind, parts))
-    return pa.Table.from_arrays(columns, schema=kind)
-
-
-def _columns(batch: pa.RecordBatch, kind: pa.Schema, parts: Mapping[str, Any]) -> Iterator[pa.Array]:
-    for field in kind:
-        if field.name in parts:
-            yield pa.repeat(pa.scalar(parts[field.name], field.type), len(batch))
-        elif field.name in batch.schema.names:
-            yield batch.column(field.name).cast(field.type)
-        else:
-            yield pa.nulls(len(batch), field.type)

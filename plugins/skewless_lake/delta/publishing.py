@@ -1,0 +1,136 @@
+"""The commit that publishes a staged result in a Delta table."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import random
+import time
+from collections.abc import Generator, Mapping
+from pathlib import Path
+
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
+from deltalake.transaction import AddAction, CommitProperties, Transaction
+
+from skewless.documents.job import Job
+from skewless.errors import LostRaceError, RunDirectoryError
+from skewless.run.directory import RunDirectory
+from skewless.run.publication import Identity, Overtaken, identity_of
+from skewless_lake.delta.tables import find_table
+from skewless_lake.publication import Commit
+from skewless_lake.staged import StagedResult, part_values
+
+#: How often a commit is tried again that others were faster than, and the seconds between two attempts at most.
+ATTEMPTS = 50
+_LONGEST_WAIT = 2.0
+#: What we write into the commit, each name behind this.
+PREFIX = "skewless."
+
+
+def committing(
+    run: RunDirectory, job: Job, staged: StagedResult, about: Mapping[str, str]
+) -> Generator[str, None, Commit]:
+    """Publish staged files: one version of the table, in which they are the part.
+
+    Each attempt loads the table and commits upon just that version: where another one came in between, what the log
+    says of the part is looked at again.
+
+    Raises:
+        LostRaceError: others commit all the time.
+        RunDirectoryError: the table or a staged file is gone.
+    """
+    me = identity_of(run)
+    for attempt in range(ATTEMPTS):
+        table = find_table(job)
+        if table is None:
+            raise RunDirectoryError.saying(f"table {staged.location}", "it is gone", "begin a new run")
+        found = _standing(table, job, me)
+        if found is not None:
+            return found
+        yield "loaded"
+        try:
+            version = _commit(table, job, staged, about)
+        except CommitFailedError:
+            time.sleep(random.uniform(0, min(_LONGEST_WAIT, 0.05 * 2**attempt)))  # noqa: S311  # no secret
+            continue
+        yield "committed"
+        return Commit(version)
+    raise LostRaceError(job.output_path, "a commit of its own", f"{ATTEMPTS} commits of others", "publish again later")
+
+
+def latest_turn(job: Job) -> int:
+    """The latest turn in which the job's part was published; 0 if the table says none."""
+    table = find_table(job)
+    return (table.transaction_version(_application(job)) or 0) if table is not None else 0
+
+
+def _application(job: Job) -> str:
+    """The name under which the table keeps the latest turn of a part."""
+    return f"skewless/{job.part.name}"
+
+
+def _standing(table: DeltaTable, job: Job, me: Identity) -> Commit | None:
+    """What the log says of a run: published, superseded, or None if neither."""
+    turn = table.transaction_version(_application(job))
+    if turn is None or turn < job.turn:
+        return None
+    by, version = _committed_by(table, job, turn)
+    if turn > job.turn:
+        return Commit(None, Overtaken(by=by, turn=turn))
+    if by.job != me.job:
+        raise RunDirectoryError.saying(
+            f"turn {turn} of {job.part} in {job.output_path}", f"it belongs to {by.run}, not to this run",
+            "the store of turns was lost or put back in between; begin a new run",
+        )  # fmt: skip
+    return Commit(version)
+
+
+def _committed_by(table: DeltaTable, job: Job, turn: int) -> tuple[Identity, int]:
+    """Which run has published the part in a turn, and in which version."""
+    for commit in table.history():
+        told = {name.removeprefix(PREFIX): value for name, value in commit.items() if name.startswith(PREFIX)}
+        if told.get("part") == job.part.name and told.get("turn") == str(turn):
+            return Identity(job=told["run-digest"], run=told["run"]), int(commit["version"])
+    raise RunDirectoryError.saying(
+        f"log of {job.output_path}", f"it no longer names the run that has published {job.part} in turn {turn}",
+        "begin a new run",
+    )  # fmt: skip
+
+
+def _commit(table: DeltaTable, job: Job, staged: StagedResult, about: Mapping[str, str]) -> int:
+    values = {name: str(value) for name, value in part_values(job).items()}
+    now = int(dt.datetime.fromisoformat(about["at"]).timestamp() * 1000)
+    actions = [
+        AddAction(file.path, file.size_bytes, values, now, True, json.dumps({"numRecords": file.rows}))
+        for file in staged.files
+    ]
+    version = int(table.version())
+    table.create_write_transaction(
+        actions,  # type: ignore[arg-type]  # its list is invariant
+        "overwrite",
+        table.schema(),
+        partition_by=list(values),
+        partition_filters=[(name, "=", value) for name, value in values.items()],
+        commit_properties=CommitProperties(
+            custom_metadata={PREFIX + name: value for name, value in about.items()},
+            max_commit_retries=0,
+            app_transactions=[Transaction(_application(job), job.turn)],
+        ),
+    )
+    _sync(staged.location, version + 1)
+    return version + 1
+
+
+def _sync(location: str, version: int) -> None:
+    """Have a version of a local table on the disk; its files have been since they were written."""
+    if "://" in location:
+        return
+    log = Path(location, "_delta_log")
+    for path in (log / f"{version:020d}.json", log):
+        opened = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(opened)
+        finally:
+            os.close(opened)
