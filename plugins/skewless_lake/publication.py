@@ -26,7 +26,7 @@ from skewless.run.publication import (
     turns_folder,
     turns_of_table,
 )
-from skewless_lake.staged import STAGED, ResultFile, StagedResult
+from skewless_lake.staged import STAGED, ResultFile, StagedResult, TablePart
 from skewless_leases import Turns as StoredTurns
 from skewless_leases import open_store
 
@@ -43,12 +43,9 @@ class Commit(NamedTuple):
     over: Overtaken | None = None
 
 
-def turns_of(job: Job) -> Turns:
-    """The turns of the parts of a job's output."""
-    output = job.spec.output
-    return StoredTurns(
-        open_store(turns_of_table(job.output_path, job.root) if output.is_table else turns_folder(job.output_path))
-    )
+def turns_of(target: TablePart) -> Turns:
+    """The turns of the parts of a table."""
+    return StoredTurns(open_store(turns_of_table(target.path, target.root)))
 
 
 def stage_result(run: RunDirectory, columns: pa.Schema, files: Sequence[ResultFile], now: dt.datetime) -> StagedResult:
@@ -67,10 +64,10 @@ def stage_result(run: RunDirectory, columns: pa.Schema, files: Sequence[ResultFi
     if job.spec.output.iceberg is not None:
         from skewless_lake.iceberg import staging as iceberg  # noqa: PLC0415  # an extra
 
-        return iceberg.stage(job, columns, files, {**summary_of(run, now), "quality": "not audited yet"})
+        return iceberg.stage(TablePart.of(job), columns, files, {**summary_of(run, now), "quality": "not audited yet"})
     from skewless_lake.delta import staging as delta  # noqa: PLC0415  # an extra
 
-    return delta.stage(job, columns, files)
+    return delta.stage(TablePart.of(job), columns, files)
 
 
 def staged_paths(job: Job, staged: StagedResult) -> list[str]:
@@ -82,7 +79,7 @@ def staged_paths(job: Job, staged: StagedResult) -> list[str]:
     if job.spec.output.iceberg is not None:
         from skewless_lake.iceberg import staging as iceberg  # noqa: PLC0415  # an extra
 
-        return [file.file_path.removeprefix("file://") for file in iceberg.staged_files(job, staged)[1]]
+        return [file.file_path.removeprefix("file://") for file in iceberg.staged_files(TablePart.of(job), staged)[1]]
     return [f"{staged.location}/{file.path}" for file in staged.files]
 
 
@@ -105,7 +102,7 @@ def publish_run(run: RunDirectory, now: dt.datetime) -> Publication:
     """
     job = run.job()
     if not job.spec.output.is_table:
-        return publish(run, turns_of(job), now)
+        return publish(run, StoredTurns(open_store(turns_folder(job.output_path))), now)
     steps = publishing_table(run, now)
     while True:
         try:
@@ -128,7 +125,7 @@ def publishing_table(run: RunDirectory, now: dt.datetime) -> Generator[str, None
         raise RunDirectoryError(
             f"staged result of {run}", f"{keys:,} rows, as the ledger has them", f"{staged.rows:,}", "begin a new run"
         )
-    turns = turns_of(job)
+    turns = turns_of(TablePart.of(job))
     over = _overtaken(job, turns)
     commit = Commit(None, over)
     if over is None:
@@ -156,10 +153,10 @@ def _committing(
     if job.spec.output.iceberg is not None:
         from skewless_lake.iceberg import publishing as iceberg  # noqa: PLC0415  # an extra
 
-        return (yield from iceberg.committing(run, job, staged, about))
+        return (yield from iceberg.committing(run, TablePart.of(job), job.turn, staged, about))
     from skewless_lake.delta import publishing as delta  # noqa: PLC0415  # an extra
 
-    return (yield from delta.committing(run, job, staged, about))
+    return (yield from delta.committing(run, TablePart.of(job), job.turn, staged, about))
 
 
 def _overtaken(job: Job, turns: Turns) -> Overtaken | None:
@@ -175,10 +172,10 @@ def turn_in_table(job: Job) -> int:
     if job.spec.output.iceberg is not None:
         from skewless_lake.iceberg import publishing as iceberg  # noqa: PLC0415  # an extra
 
-        return iceberg.latest_turn(job)
+        return iceberg.latest_turn(TablePart.of(job))
     from skewless_lake.delta import publishing as delta  # noqa: PLC0415  # an extra
 
-    return delta.latest_turn(job)
+    return delta.latest_turn(TablePart.of(job))
 
 
 def summary_of(run: RunDirectory, now: dt.datetime) -> dict[str, str]:

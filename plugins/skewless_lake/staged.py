@@ -10,6 +10,8 @@ import pyarrow as pa
 from skewless.document import Count, Document, Frozen
 from skewless.documents.job import Job
 from skewless.run.directory import PUBLISH_STEP
+from skewless.spec.part import Part
+from skewless.spec.result import Output
 
 #: The record of what is staged, in the run directory.
 STAGED = f"{PUBLISH_STEP}/staged.json"
@@ -64,13 +66,34 @@ class ResultFile(NamedTuple):
     batches: Callable[[], Iterator[pa.RecordBatch]]
 
 
-def part_values(job: Job) -> dict[str, Any]:
-    """The values of the columns that say which part a row is of: a date, and an hour as text."""
-    values: dict[str, Any] = {job.spec.output.partition: job.date}
-    return values if job.hour is None else {**values, HOUR_COLUMN: job.hour}
+class TablePart(NamedTuple):
+    """A part of the table of an output: what one publication replaces.
 
+    Attributes:
+        output: the section of the spec.
+        path: the table, as ``Job.output_path`` names it.
+        root: the data root.
+        part: the day or the hour.
+    """
 
-def part_fields(job: Job) -> list[pa.Field]:
-    """The columns of ``part_values``."""
-    fields = [pa.field(job.spec.output.partition, pa.date32())]
-    return fields if job.hour is None else [*fields, pa.field(HOUR_COLUMN, pa.string())]
+    output: Output
+    path: str
+    root: str
+    part: Part
+
+    @classmethod
+    def of(cls, job: Job) -> TablePart:
+        """The one that a job computes."""
+        return cls(job.spec.output, job.output_path, job.root, job.part)
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The values of the columns that say which part a row is of: a date, and an hour as text."""
+        values: dict[str, Any] = {self.output.partition: self.part.date}
+        return values if self.part.hour is None else {**values, HOUR_COLUMN: self.part.hour}
+
+    @property
+    def fields(self) -> list[pa.Field]:
+        """The columns of ``values``."""
+        fields = [pa.field(self.output.partition, pa.date32())]
+        return fields if self.part.hour is None else [*fields, pa.field(HOUR_COLUMN, pa.string())]

@@ -16,7 +16,7 @@ from skewless.documents.commit import CommittedFile
 from skewless.errors import RunDirectoryError
 from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless_lake.publication import stage_result, staged_paths
-from skewless_lake.staged import STAGED, ResultFile, StagedResult, part_values
+from skewless_lake.staged import STAGED, ResultFile, StagedResult, TablePart
 from skewless_spark.sources import parquet_files
 from skewless_spark.states.committed_files import RESULT, noted_schema, parquet_of, readable
 
@@ -48,7 +48,7 @@ def staged_frame(spark: SparkSession, run: RunDirectory, result: StagedResult) -
         RunDirectoryError: the table holds other files for the part than were staged.
     """
     job = run.job()
-    paths, names = staged_paths(job, result), list(part_values(job))
+    paths, names = staged_paths(job, result), list(TablePart.of(job).values)
     if not paths:
         file = run.committed(RESULT_STEP).of_kind(RESULT)[0]
         return spark.createDataFrame(cast("list[Row]", []), from_arrow_schema(_columns(run, file)))

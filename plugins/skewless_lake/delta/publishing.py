@@ -7,20 +7,19 @@ import json
 import os
 import random
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, CommitProperties, Transaction
 
-from skewless.documents.job import Job
 from skewless.errors import LostRaceError, RunDirectoryError
 from skewless.run.directory import RunDirectory
 from skewless.run.publication import Identity, Overtaken, identity_of
-from skewless_lake.delta.tables import find_table
+from skewless_lake.delta.tables import find_table, location_of
 from skewless_lake.publication import Commit
-from skewless_lake.staged import StagedResult, part_values
+from skewless_lake.staged import StagedFile, StagedResult, TablePart
 
 #: How often a commit is tried again that others were faster than, and the seconds between two attempts at most.
 ATTEMPTS = 50
@@ -30,7 +29,7 @@ PREFIX = "skewless."
 
 
 def committing(
-    run: RunDirectory, job: Job, staged: StagedResult, about: Mapping[str, str]
+    run: RunDirectory, target: TablePart, turn: int, staged: StagedResult, about: Mapping[str, str]
 ) -> Generator[str, None, Commit]:
     """Publish staged files: one version of the table, in which they are the part.
 
@@ -43,68 +42,97 @@ def committing(
     """
     me = identity_of(run)
     for attempt in range(ATTEMPTS):
-        table = find_table(job)
+        table = find_table(target)
         if table is None:
             raise RunDirectoryError.saying(f"table {staged.location}", "it is gone", "begin a new run")
-        found = _standing(table, job, me)
+        found = _standing(table, target, turn, me)
         if found is not None:
             return found
         yield "loaded"
         try:
-            version = _commit(table, job, staged, about)
+            version = commit_part(table, target, turn, staged.files, about)
         except CommitFailedError:
-            time.sleep(random.uniform(0, min(_LONGEST_WAIT, 0.05 * 2**attempt)))  # noqa: S311  # no secret
+            wait(attempt)
             continue
         yield "committed"
         return Commit(version)
-    raise LostRaceError(job.output_path, "a commit of its own", f"{ATTEMPTS} commits of others", "publish again later")
+    raise LostRaceError(target.path, "a commit of its own", f"{ATTEMPTS} commits of others", "publish again later")
 
 
-def latest_turn(job: Job) -> int:
-    """The latest turn in which the job's part was published; 0 if the table says none."""
-    table = find_table(job)
-    return (table.transaction_version(_application(job)) or 0) if table is not None else 0
+def wait(attempt: int) -> None:
+    """Let others commit before the next attempt, for a time that nobody else waits."""
+    time.sleep(random.uniform(0, min(_LONGEST_WAIT, 0.05 * 2**attempt)))  # noqa: S311  # no secret
 
 
-def _application(job: Job) -> str:
+def latest_turn(target: TablePart) -> int:
+    """The latest turn in which a part was published; 0 if the table says none."""
+    table = find_table(target)
+    return (table.transaction_version(_application(target)) or 0) if table is not None else 0
+
+
+def _application(target: TablePart) -> str:
     """The name under which the table keeps the latest turn of a part."""
-    return f"skewless/{job.part.name}"
+    return f"skewless/{target.part.name}"
 
 
-def _standing(table: DeltaTable, job: Job, me: Identity) -> Commit | None:
+def _standing(table: DeltaTable, target: TablePart, turn: int, me: Identity) -> Commit | None:
     """What the log says of a run: published, superseded, or None if neither."""
-    turn = table.transaction_version(_application(job))
-    if turn is None or turn < job.turn:
+    latest = table.transaction_version(_application(target))
+    if latest is None or latest < turn:
         return None
-    by, version = _committed_by(table, job, turn)
-    if turn > job.turn:
-        return Commit(None, Overtaken(by=by, turn=turn))
+    by, version = _committed_by(table, target, latest)
+    if latest > turn:
+        return Commit(None, Overtaken(by=by, turn=latest))
     if by.job != me.job:
         raise RunDirectoryError.saying(
-            f"turn {turn} of {job.part} in {job.output_path}", f"it belongs to {by.run}, not to this run",
+            f"turn {turn} of {target.part} in {target.path}", f"it belongs to {by.run}, not to this run",
             "the store of turns was lost or put back in between; begin a new run",
         )  # fmt: skip
     return Commit(version)
 
 
-def _committed_by(table: DeltaTable, job: Job, turn: int) -> tuple[Identity, int]:
+def _committed_by(table: DeltaTable, target: TablePart, turn: int) -> tuple[Identity, int]:
     """Which run has published the part in a turn, and in which version."""
-    for commit in table.history():
-        told = {name.removeprefix(PREFIX): value for name, value in commit.items() if name.startswith(PREFIX)}
-        if told.get("part") == job.part.name and told.get("turn") == str(turn):
-            return Identity(job=told["run-digest"], run=told["run"]), int(commit["version"])
+    for version, told in publications(table, target):
+        if told.get("turn") == str(turn):
+            return Identity(job=told["run-digest"], run=told["run"]), version
     raise RunDirectoryError.saying(
-        f"log of {job.output_path}", f"it no longer names the run that has published {job.part} in turn {turn}",
+        f"log of {target.path}", f"it no longer names the run that has published {target.part} in turn {turn}",
         "begin a new run",
     )  # fmt: skip
 
 
-def _commit(table: DeltaTable, job: Job, staged: StagedResult, about: Mapping[str, str]) -> int:
-    values = {name: str(value) for name, value in part_values(job).items()}
+def publications(table: DeltaTable, target: TablePart) -> Iterator[tuple[int, dict[str, str]]]:
+    """The versions that have published a part, the newest first, with what their commits say."""
+    for commit in table.history():
+        told = {name.removeprefix(PREFIX): value for name, value in commit.items() if name.startswith(PREFIX)}
+        if told.get("part") == target.part.name:
+            yield int(commit["version"]), told
+
+
+def commit_part(
+    table: DeltaTable, target: TablePart, turn: int, files: Sequence[StagedFile], about: Mapping[str, str]
+) -> int:
+    """Commit a version upon the one that was loaded, in which a part has just these files.
+
+    Args:
+        table: as it was loaded.
+        target: the part.
+        turn: of the run.
+        files: of the part.
+        about: for the commit, names without ``PREFIX``.
+
+    Returns:
+        The version.
+
+    Raises:
+        CommitFailedError: another version has been committed since.
+    """
+    values = {name: str(value) for name, value in target.values.items()}
     now = int(dt.datetime.fromisoformat(about["at"]).timestamp() * 1000)
     actions = [
         AddAction(file.path, file.size_bytes, values, now, True, json.dumps({"numRecords": file.rows}))
-        for file in staged.files
+        for file in files
     ]
     version = int(table.version())
     table.create_write_transaction(
@@ -116,10 +144,10 @@ def _commit(table: DeltaTable, job: Job, staged: StagedResult, about: Mapping[st
         commit_properties=CommitProperties(
             custom_metadata={PREFIX + name: value for name, value in about.items()},
             max_commit_retries=0,
-            app_transactions=[Transaction(_application(job), job.turn)],
+            app_transactions=[Transaction(_application(target), turn)],
         ),
     )
-    _sync(staged.location, version + 1)
+    _sync(location_of(target), version + 1)
     return version + 1
 
 

@@ -14,29 +14,28 @@ from urllib.parse import quote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from skewless.documents.job import Job
 from skewless.errors import SpecError
 from skewless_lake.columns import fitted
 from skewless_lake.delta.tables import ready_table
-from skewless_lake.staged import ResultFile, StagedFile, StagedResult, part_values
+from skewless_lake.staged import ResultFile, StagedFile, StagedResult, TablePart
 
 _THREADS = 8
 
 
-def stage(job: Job, columns: pa.Schema, files: Sequence[ResultFile]) -> StagedResult:
+def stage(target: TablePart, columns: pa.Schema, files: Sequence[ResultFile]) -> StagedResult:
     """Write a result into new files below the output's table, which no version of it names yet.
 
     Args:
-        job: the job.
+        target: the part of the table.
         columns: of the result.
         files: of the result; those without rows are left out, as readers pass over them.
 
     Raises:
         SpecError: the table does not fit the result.
     """
-    table = ready_table(job, columns)
+    table = ready_table(target, columns)
     location = str(table.table_uri).removeprefix("file://").rstrip("/")
-    parts = part_values(job)
+    parts = target.values
     known = pa.schema(table.schema().to_arrow())
     kind = pa.schema([field for field in known if field.name not in parts])
     filled = [file for file in files if file.rows]
@@ -48,7 +47,7 @@ def stage(job: Job, columns: pa.Schema, files: Sequence[ResultFile]) -> StagedRe
 
     with ThreadPoolExecutor(max_workers=_THREADS) as pool:
         written = tuple(pool.map(one, range(len(filled))))
-    return StagedResult(table=job.output_path, location=location, files=written)
+    return StagedResult(table=target.path, location=location, files=written)
 
 
 def _written(location: str, path: str, file: ResultFile, kind: pa.Schema) -> StagedFile:

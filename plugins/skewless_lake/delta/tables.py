@@ -6,73 +6,72 @@ import pyarrow as pa
 from deltalake import DeltaTable, Schema
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from skewless.documents.job import Job
 from skewless.errors import SpecError
-from skewless_lake.staged import part_fields
+from skewless_lake.staged import TablePart
 
 _ATTEMPTS = 10
 
 
-def location_of(job: Job) -> str:
-    """The folder or URL of the table of a job's output."""
-    return job.output_path.removeprefix("delta+").removeprefix("file://")
+def location_of(target: TablePart) -> str:
+    """The folder or URL of an output's table."""
+    return target.path.removeprefix("delta+").removeprefix("file://")
 
 
-def find_table(job: Job) -> DeltaTable | None:
-    """The table of a job's output, as it is now; None if it has not been made yet."""
+def find_table(target: TablePart) -> DeltaTable | None:
+    """The table of an output, as it is now; None if it has not been made yet."""
     try:
-        return DeltaTable(location_of(job))
+        return DeltaTable(location_of(target))
     except TableNotFoundError:
         return None
 
 
-def ready_table(job: Job, columns: pa.Schema) -> DeltaTable:
-    """The table of a job's output, ready for a result: made if it is not there, its schema evolved if the spec says so.
+def ready_table(target: TablePart, columns: pa.Schema) -> DeltaTable:
+    """The table of an output, ready for a result: made if it is not there, its schema evolved if the spec says so.
 
     Args:
-        job: the job.
+        target: the part of the table.
         columns: of the result, without those of ``part_values``.
 
     Raises:
         SpecError: the table has other columns or partitions than the result.
     """
-    parts = [field.name for field in part_fields(job)]
-    wanted = pa.schema([*columns, *part_fields(job)])
+    parts = [field.name for field in target.fields]
+    wanted = pa.schema([*columns, *target.fields])
     for attempt in range(_ATTEMPTS):
-        table = find_table(job) or _made(job, wanted, parts)
+        table = find_table(target) or _made(target, wanted, parts)
         found = table.metadata().partition_columns
         if found != parts:
             raise SpecError(
-                f"output.delta {location_of(job)}", f"a table partitioned by {' and '.join(parts)}",
+                f"output.delta {location_of(target)}", f"a table partitioned by {' and '.join(parts)}",
                 f"one partitioned by {', '.join(found) or 'no column'}",
                 "name its date column in output.partition, or publish into a table of its own",
             )  # fmt: skip
         try:
-            return _fitted(table, job, wanted)
+            return _fitted(table, target, wanted)
         except DeltaError:  # somebody has changed the table just now
             if attempt == _ATTEMPTS - 1:
                 raise
     raise AssertionError
 
 
-def _made(job: Job, wanted: pa.Schema, parts: list[str]) -> DeltaTable:
+def _made(target: TablePart, wanted: pa.Schema, parts: list[str]) -> DeltaTable:
     try:
         schema = Schema.from_arrow(wanted)
     except Exception as err:  # noqa: BLE001  # of several kinds
         raise SpecError(
-            f"output.delta {location_of(job)}", "columns of types that Delta has", str(err)[:200],
+            f"output.delta {location_of(target)}", "columns of types that Delta has", str(err)[:200],
             "cast the result of the aggregate in map, or publish into a folder",
         ) from None  # fmt: skip
-    return DeltaTable.create(location_of(job), schema, mode="ignore", partition_by=parts)
+    return DeltaTable.create(location_of(target), schema, mode="ignore", partition_by=parts)
 
 
-def _fitted(table: DeltaTable, job: Job, wanted: pa.Schema) -> DeltaTable:
+def _fitted(table: DeltaTable, target: TablePart, wanted: pa.Schema) -> DeltaTable:
     """The table with all columns of a result.
 
     Raises:
         SpecError: it lacks one and may not evolve, has one of another type, or has one that the result lacks.
     """
-    at, evolve = f"output.delta {location_of(job)}", job.spec.output.columns == "evolve"
+    at, evolve = f"output.delta {location_of(target)}", target.output.columns == "evolve"
     have = {field.name: field for field in table.schema().fields}
     want = {field.name: field for field in Schema.from_arrow(wanted).fields}
     lacking = [one for one, field in have.items() if one not in want and not (evolve and field.nullable)]

@@ -9,7 +9,6 @@ from collections.abc import Generator, Mapping
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 from pyiceberg.table import Table
 
-from skewless.documents.job import Job
 from skewless.errors import LostRaceError
 from skewless.run.directory import RunDirectory
 from skewless.run.publication import Overtaken, identity_of
@@ -17,14 +16,14 @@ from skewless_lake.iceberg.snapshots import ours, replace_part
 from skewless_lake.iceberg.staging import ATTEMPTS, staged_files
 from skewless_lake.iceberg.tables import find_table
 from skewless_lake.publication import Commit, identity_in
-from skewless_lake.staged import StagedResult, part_values
+from skewless_lake.staged import StagedResult, TablePart
 
 #: Seconds that a publisher waits at most before it tries again.
 _LONGEST_WAIT = 2.0
 
 
 def committing(
-    run: RunDirectory, job: Job, staged: StagedResult, about: Mapping[str, str]
+    run: RunDirectory, target: TablePart, turn: int, staged: StagedResult, about: Mapping[str, str]
 ) -> Generator[str, None, Commit]:
     """Publish the files of a staged snapshot, upon whatever is published by then.
 
@@ -38,49 +37,55 @@ def committing(
     """
     me = identity_of(run)
     for attempt in range(ATTEMPTS):
-        found = standing(find_table(job), job, me.job)
+        found = standing(find_table(target), target, turn, me.job)
         if found is not None:
             return found
-        table, files = staged_files(job, staged)
+        table, files = staged_files(target, staged)
         # The table was loaded again: what is in its history is looked for in the very state that is committed upon.
-        found = standing(table, job, me.job)
+        found = standing(table, target, turn, me.job)
         if found is not None:
             return found
         yield "loaded"
         try:
-            snapshot = replace_part(table, part_values(job), files, about, branch="main")
+            snapshot = replace_part(table, target.values, files, about, branch="main")
         except (CommitFailedException, CommitStateUnknownException):
-            time.sleep(random.uniform(0, min(_LONGEST_WAIT, 0.05 * 2**attempt)))  # noqa: S311  # no secret
+            wait(attempt)
             continue
         yield "committed"
         return Commit(snapshot.snapshot_id)
-    raise LostRaceError(job.output_path, "a commit of its own", f"{ATTEMPTS} commits of others", "publish again later")
+    raise LostRaceError(target.path, "a commit of its own", f"{ATTEMPTS} commits of others", "publish again later")
 
 
-def standing(table: Table | None, job: Job, digest: str) -> Commit | None:
+def wait(attempt: int) -> None:
+    """Let others commit before the next attempt, for a time that nobody else waits."""
+    time.sleep(random.uniform(0, min(_LONGEST_WAIT, 0.05 * 2**attempt)))  # noqa: S311  # no secret
+
+
+def standing(table: Table | None, target: TablePart, turn: int, digest: str) -> Commit | None:
     """What the history of a table says of a run: published, superseded, or None if neither.
 
     Args:
         table: the table as it was loaded.
-        job: of the run.
+        target: the part that it publishes.
+        turn: in which it does.
         digest: of the run's identity.
     """
     if table is None:
         return None
-    newest = next(((one, about) for one, about in ours(table) if about["part"] == job.part.name), None)
+    newest = next(((one, about) for one, about in ours(table) if about["part"] == target.part.name), None)
     if newest is None:
         return None
     mine = next((one for one, about in ours(table) if about.get("run-digest") == digest), None)
-    turn = int(newest[1].get("turn", 0))
-    if turn > job.turn:
-        over = Overtaken(by=identity_in(newest[1]), turn=turn)
+    latest = int(newest[1].get("turn", 0))
+    if latest > turn:
+        over = Overtaken(by=identity_in(newest[1]), turn=latest)
         return Commit(mine.snapshot_id if mine else None, None if mine else over)
     return Commit(mine.snapshot_id) if mine is not None else None
 
 
-def latest_turn(job: Job) -> int:
-    """The latest turn in which the job's part was published; 0 if the table says none."""
-    table = find_table(job)
+def latest_turn(target: TablePart) -> int:
+    """The latest turn in which a part was published; 0 if the table says none."""
+    table = find_table(target)
     if table is None:
         return 0
-    return max((int(about.get("turn", 0)) for _, about in ours(table) if about["part"] == job.part.name), default=0)
+    return max((int(about.get("turn", 0)) for _, about in ours(table) if about["part"] == target.part.name), default=0)

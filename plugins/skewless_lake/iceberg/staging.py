@@ -10,22 +10,21 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from skewless.documents.job import Job
 from skewless.errors import LostRaceError, RunDirectoryError
 from skewless_lake.iceberg.snapshots import files_of_part, replace_part
 from skewless_lake.iceberg.tables import find_table, ready_table
 from skewless_lake.iceberg.writing import write_files
-from skewless_lake.staged import ResultFile, StagedFile, StagedResult, part_values
+from skewless_lake.staged import ResultFile, StagedFile, StagedResult, TablePart
 
 #: How often a commit is tried again that others were faster than.
 ATTEMPTS = 50
 
 
-def stage(job: Job, columns: pa.Schema, files: Sequence[ResultFile], about: Mapping[str, str]) -> StagedResult:
+def stage(target: TablePart, columns: pa.Schema, files: Sequence[ResultFile], about: Mapping[str, str]) -> StagedResult:
     """Write a result into files of the output's table and stage a snapshot in which they replace the part.
 
     Args:
-        job: the job.
+        target: the part of the table.
         columns: of the result.
         files: of the result.
         about: for the snapshot's summary.
@@ -33,8 +32,8 @@ def stage(job: Job, columns: pa.Schema, files: Sequence[ResultFile], about: Mapp
     Raises:
         SpecError: the table does not fit the result.
     """
-    parts = part_values(job)
-    table = ready_table(job, columns)
+    parts = target.values
+    table = ready_table(target, columns)
     written = write_files(table, files, parts)
     for _ in range(ATTEMPTS):
         try:
@@ -47,7 +46,7 @@ def stage(job: Job, columns: pa.Schema, files: Sequence[ResultFile], about: Mapp
             found = None
         if found is not None:
             return StagedResult(
-                table=job.output_path,
+                table=target.path,
                 location=table.location(),
                 files=tuple(
                     StagedFile(path=one.file_path, rows=one.record_count, size_bytes=one.file_size_in_bytes)
@@ -56,27 +55,27 @@ def stage(job: Job, columns: pa.Schema, files: Sequence[ResultFile], about: Mapp
                 snapshot=found.snapshot_id,
             )
         table.refresh()
-    raise LostRaceError(job.output_path, "a snapshot to be staged", f"{ATTEMPTS} commits of others", "try again later")
+    raise LostRaceError(target.path, "a snapshot to be staged", f"{ATTEMPTS} commits of others", "try again later")
 
 
-def staged_files(job: Job, staged: StagedResult) -> tuple[Table, list[DataFile]]:
+def staged_files(target: TablePart, staged: StagedResult) -> tuple[Table, list[DataFile]]:
     """The table as it is now, and the files of the part as the staged snapshot has them.
 
     Raises:
         RunDirectoryError: the snapshot has been expired, or holds other files than were staged.
     """
-    table = find_table(job)
+    table = find_table(target)
     snapshot = _snapshot(table, staged)
     if table is None or snapshot is None:
         raise RunDirectoryError.saying(
-            f"staged snapshot {staged.snapshot} of {job.output_path}", "it has been expired or dropped",
+            f"staged snapshot {staged.snapshot} of {target.path}", "it has been expired or dropped",
             "begin a new run",
         )  # fmt: skip
-    found = files_of_part(table, part_values(job), snapshot.snapshot_id)
+    found = files_of_part(table, target.values, snapshot.snapshot_id)
     came = {one.file_path: (one.record_count, one.file_size_in_bytes) for one in found}
     if came != {one.path: (one.rows, one.size_bytes) for one in staged.files}:
         raise RunDirectoryError(
-            f"staged snapshot {staged.snapshot} of {job.output_path}", f"the {len(staged.files)} files of the result",
+            f"staged snapshot {staged.snapshot} of {target.path}", f"the {len(staged.files)} files of the result",
             f"{len(found)} files, others", "begin a new run",
         )  # fmt: skip
     return table, found

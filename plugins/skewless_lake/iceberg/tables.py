@@ -21,45 +21,44 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import NestedField
 
-from skewless.documents.job import Job
 from skewless.errors import SpecError
 from skewless_lake.catalogs import TableName, open_catalog
-from skewless_lake.staged import part_fields
+from skewless_lake.staged import TablePart
 
 _PROPERTIES = {"format-version": "2", "write.parquet.compression-codec": "zstd"}
 _ATTEMPTS = 10
 
 
-def find_table(job: Job) -> Table | None:
-    """The table of a job's output, as it is now; None if it has not been made yet."""
-    name = TableName.parse(str(job.spec.output.iceberg))
+def find_table(target: TablePart) -> Table | None:
+    """The table of an output, as it is now; None if it has not been made yet."""
+    name = TableName.parse(str(target.output.iceberg))
     try:
-        return open_catalog(name.catalog, job.root).load_table(name.identifier)
+        return open_catalog(name.catalog, target.root).load_table(name.identifier)
     except NoSuchTableError:
         return None
 
 
-def ready_table(job: Job, columns: pa.Schema) -> Table:
-    """The table of a job's output, ready for a result: made if it is not there, its schema evolved if the spec says so.
+def ready_table(target: TablePart, columns: pa.Schema) -> Table:
+    """The table of an output, ready for a result: made if it is not there, its schema evolved if the spec says so.
 
     Args:
-        job: the job.
+        target: the part of the table.
         columns: of the result, without those of ``part_values``.
 
     Raises:
         SpecError: the table has other columns or partitions than the result.
     """
-    name = TableName.parse(str(job.spec.output.iceberg))
-    catalog = open_catalog(name.catalog, job.root)
-    wanted = _schema(pa.schema([*part_fields(job), *columns]), f"output.iceberg {name}")
+    name = TableName.parse(str(target.output.iceberg))
+    catalog = open_catalog(name.catalog, target.root)
+    wanted = _schema(pa.schema([*target.fields, *columns]), f"output.iceberg {name}")
     for attempt in range(_ATTEMPTS):
         try:
             table = catalog.load_table(name.identifier)
         except NoSuchTableError:
-            table = _made(catalog, name, wanted, [field.name for field in part_fields(job)])
-        _require_partitions(table, name, [field.name for field in part_fields(job)])
+            table = _made(catalog, name, wanted, [field.name for field in target.fields])
+        _require_partitions(table, name, [field.name for field in target.fields])
         try:
-            return _fitted(table, name, wanted, evolve=job.spec.output.columns == "evolve")
+            return _fitted(table, name, wanted, evolve=target.output.columns == "evolve")
         except CommitFailedException:  # somebody has changed the table just now
             if attempt == _ATTEMPTS - 1:
                 raise
