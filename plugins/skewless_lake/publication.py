@@ -178,6 +178,23 @@ def turn_in_table(job: Job) -> int:
     return delta.latest_turn(TablePart.of(job))
 
 
+def published_parts(target: TablePart) -> dict[str, tuple[str, Identity]]:
+    """By part: the snapshot or version of its newest publication, and which run that was of.
+
+    Args:
+        target: any part of the table.
+    """
+    if target.output.iceberg is not None:
+        from skewless_lake.iceberg import publishing as iceberg  # noqa: PLC0415  # an extra
+
+        found = iceberg.newest(target)
+    else:
+        from skewless_lake.delta import publishing as delta  # noqa: PLC0415  # an extra
+
+        found = delta.newest(target)
+    return {part: (str(number), identity_in(told)) for part, (number, told) in found.items()}
+
+
 def summary_of(run: RunDirectory, now: dt.datetime) -> dict[str, str]:
     """Where a result comes from, as texts by name: what the table's own history says of it."""
     job, result, me = run.job(), run.committed(RESULT_STEP), identity_of(run)

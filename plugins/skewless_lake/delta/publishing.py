@@ -104,9 +104,21 @@ def _committed_by(table: DeltaTable, target: TablePart, turn: int) -> tuple[Iden
 
 def publications(table: DeltaTable, target: TablePart) -> Iterator[tuple[int, dict[str, str]]]:
     """The versions that have published a part, the newest first, with what their commits say."""
+    return (one for one in _ours(table) if one[1]["part"] == target.part.name)
+
+
+def newest(target: TablePart) -> dict[str, tuple[int, dict[str, str]]]:
+    """By part: the version of its newest publication, and what its commit says."""
+    table, found = find_table(target), dict[str, tuple[int, dict[str, str]]]()
+    for version, about in _ours(table) if table is not None else ():
+        found.setdefault(about["part"], (version, about))
+    return found
+
+
+def _ours(table: DeltaTable) -> Iterator[tuple[int, dict[str, str]]]:
     for commit in table.history():
         told = {name.removeprefix(PREFIX): value for name, value in commit.items() if name.startswith(PREFIX)}
-        if told.get("part") == target.part.name:
+        if "part" in told:
             yield int(commit["version"]), told
 
 

@@ -89,3 +89,11 @@ def latest_turn(target: TablePart) -> int:
     if table is None:
         return 0
     return max((int(about.get("turn", 0)) for _, about in ours(table) if about["part"] == target.part.name), default=0)
+
+
+def newest(target: TablePart) -> dict[str, tuple[int, dict[str, str]]]:
+    """By part: the snapshot of its newest publication, and what its summary says."""
+    table, found = find_table(target), dict[str, tuple[int, dict[str, str]]]()
+    for snapshot, about in ours(table) if table is not None else ():
+        found.setdefault(about["part"], (snapshot.snapshot_id, about))
+    return found
