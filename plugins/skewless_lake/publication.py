@@ -167,6 +167,22 @@ def _overtaken(job: Job, turns: Turns) -> Overtaken | None:
     return Overtaken(by=by, turn=standing.finished)
 
 
+def require_fitting(target: TablePart) -> None:
+    """Refuse a table, if it is there already, whose partitions are not those that a result needs.
+
+    Raises:
+        SpecError: says which it has; or the catalog cannot be opened.
+    """
+    if target.output.iceberg is not None:
+        from skewless_lake.iceberg import tables as iceberg  # noqa: PLC0415  # an extra
+
+        iceberg.require_partitions(target)
+    else:
+        from skewless_lake.delta import tables as delta  # noqa: PLC0415  # an extra
+
+        delta.require_partitions(target)
+
+
 def turn_in_table(job: Job) -> int:
     """The latest turn in which the job's part was published in its table, as the table's history says; 0 if none."""
     if job.spec.output.iceberg is not None:

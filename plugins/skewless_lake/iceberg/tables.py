@@ -65,6 +65,18 @@ def ready_table(target: TablePart, columns: pa.Schema) -> Table:
     raise AssertionError
 
 
+def require_partitions(target: TablePart) -> None:
+    """Refuse a table, if it is there, in which a part is not just the files of one partition.
+
+    Raises:
+        SpecError: names its partitions.
+    """
+    table = find_table(target)
+    if table is not None:
+        name = TableName.parse(str(target.output.iceberg))
+        _require_partitions(table, name, [field.name for field in target.fields])
+
+
 def _schema(columns: pa.Schema, at: str) -> Schema:
     """Columns of Arrow as those of Iceberg, with numbers of their own."""
     found = list[NestedField]()
