@@ -34,10 +34,11 @@ def rows(metadata: str) -> list[dict[str, str | None]]:
     files = iceberg.hadoop.HadoopFileIO(settings)
     table = iceberg.BaseTable(iceberg.StaticTableOperations(metadata, files), "table")
     names = [field.name() for field in table.schema().columns()]
-    found = []
-    for record in iceberg.data.IcebergGenerics.read(table).build():
+    found, records = [], iceberg.data.IcebergGenerics.read(table).build().iterator()
+    while records.hasNext():
+        record = records.next()
         values = [record.getField(name) for name in names]
-        found.append({name: None if one is None else str(one) for name, one in zip(names, values, strict=True)})
+        found.append({name: java.java.util.Objects.toString(one, None) for name, one in zip(names, values, strict=True)})
     spark.stop()
     return found
 

@@ -51,7 +51,7 @@ def duckdb_of_iceberg(root: Path) -> set[str]:
     """DuckDB, on the files of one snapshot."""
     table = open_catalog("local", str(root)).load_table(TABLE.partition(".")[2])
     files = [task.file.file_path for task in table.scan().plan_files()]
-    found = duckdb.connect().execute(f'SELECT key, "by" FROM read_parquet({files})').to_arrow_table()
+    found = duckdb.connect().sql(f'SELECT key, "by" FROM read_parquet({files})').to_arrow_table()
     return _who(found)
 
 
@@ -61,7 +61,7 @@ def read_delta(root: Path) -> set[str]:
 
 def duckdb_of_delta(root: Path) -> set[str]:
     files = DeltaTable(str(root / "marts" / "clicks")).file_uris()
-    found = duckdb.connect().execute(f'SELECT key, "by" FROM read_parquet({files})').to_arrow_table()
+    found = duckdb.connect().sql(f'SELECT key, "by" FROM read_parquet({files})').to_arrow_table()
     return _who(found)
 
 
