@@ -38,7 +38,9 @@ def rows(metadata: str) -> list[dict[str, str | None]]:
     while records.hasNext():
         record = records.next()
         values = [record.getField(name) for name in names]
-        found.append({name: java.java.util.Objects.toString(one, None) for name, one in zip(names, values, strict=True)})
+        found.append(
+            {name: java.java.util.Objects.toString(one, None) for name, one in zip(names, values, strict=True)}
+        )
     spark.stop()
     return found
 

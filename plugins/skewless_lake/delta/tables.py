@@ -7,6 +7,7 @@ from deltalake import DeltaTable, Schema
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from skewless.errors import SpecError
+from skewless_lake.columns import part_fields
 from skewless_lake.staged import TablePart
 
 _ATTEMPTS = 10
@@ -35,8 +36,8 @@ def ready_table(target: TablePart, columns: pa.Schema) -> DeltaTable:
     Raises:
         SpecError: the table has other columns or partitions than the result.
     """
-    parts = [field.name for field in target.fields]
-    wanted = pa.schema([*columns, *target.fields])
+    parts = [field.name for field in part_fields(target)]
+    wanted = pa.schema([*columns, *part_fields(target)])
     for attempt in range(_ATTEMPTS):
         table = find_table(target) or _made(target, wanted, parts)
         _require_partitions(table, target)
@@ -60,7 +61,7 @@ def require_partitions(target: TablePart) -> None:
 
 
 def _require_partitions(table: DeltaTable, target: TablePart) -> None:
-    parts, found = [field.name for field in target.fields], table.metadata().partition_columns
+    parts, found = [field.name for field in part_fields(target)], table.metadata().partition_columns
     if found != parts:
         raise SpecError(
             f"output.delta {location_of(target)}", f"a table partitioned by {' and '.join(parts)}",
