@@ -1,0 +1,101 @@
+"""Catalogs of Iceberg tables: an embedded one below the data root, and whatever pyiceberg is configured for."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from skewless.errors import SpecError
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+
+#: The catalog that needs no configuration: ``ROOT/catalog.db``, with its tables in ``ROOT/warehouse``.
+EMBEDDED = "local"
+#: Seconds that a writer of the embedded catalog waits for another one.
+_BUSY_SECONDS = 60
+_ATTEMPTS = 5
+
+
+class TableName(NamedTuple):
+    """The full name of an Iceberg table.
+
+    Attributes:
+        catalog: as pyiceberg's configuration names it.
+        identifier: the namespace, of one level or several, and the name of the table.
+    """
+
+    catalog: str
+    identifier: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, name: str) -> TableName:
+        """The parts of ``catalog.namespace.table``.
+
+        >>> TableName.parse("local.marts.clicks")
+        TableName(catalog='local', identifier=('marts', 'clicks'))
+        """
+        catalog, *rest = name.split(".")
+        return cls(catalog, tuple(rest))
+
+    def __str__(self) -> str:
+        return ".".join((self.catalog, *self.identifier))
+
+
+def open_catalog(name: str, root: str) -> Catalog:
+    """A catalog by its name.
+
+    Credentials come from pyiceberg's own configuration alone: ``.pyiceberg.yaml`` or ``PYICEBERG_CATALOG__NAME__...``.
+
+    Args:
+        name: ``local`` for the embedded one, unless that name is configured; otherwise the name of a configured one.
+        root: the data root, for the embedded one.
+
+    Raises:
+        SpecError: pyiceberg is not installed, or does not know the name, or cannot open the catalog.
+    """
+    at = f"catalog {name!r}"
+    try:
+        from pyiceberg.catalog import load_catalog  # noqa: PLC0415  # an extra, which takes a second to import
+        from pyiceberg.utils.config import Config  # noqa: PLC0415
+    except ImportError:
+        raise SpecError.saying(at, "pyiceberg is not installed", "install skewless[iceberg]") from None
+    if not Config().get_catalog_config(name):
+        if name == EMBEDDED:
+            return _embedded(root)
+        raise SpecError.saying(
+            at, "pyiceberg's configuration names no such catalog",
+            f"set PYICEBERG_CATALOG__{name.upper()}__URI or add it to .pyiceberg.yaml, or use the catalog {EMBEDDED!r}",
+        )  # fmt: skip
+    try:
+        return load_catalog(name)
+    except Exception as err:  # noqa: BLE001  # each kind of catalog has errors of its own
+        raise SpecError(at, "a catalog that can be opened", f"{type(err).__name__}: {_first_line(err)}") from None
+
+
+def _embedded(root: str) -> Catalog:
+    """The catalog below a data root, which is made if it is not there."""
+    from pyiceberg.catalog.sql import SqlCatalog  # noqa: PLC0415  # imports SQLAlchemy
+    from sqlalchemy.exc import OperationalError  # noqa: PLC0415
+
+    base = Path(root).absolute()
+    base.mkdir(parents=True, exist_ok=True)
+    properties = {
+        "uri": f"sqlite:///{base / 'catalog.db'}?timeout={_BUSY_SECONDS}",
+        "warehouse": str(base / "warehouse"),
+        # What is committed must be on the disk before the database says so.
+        "py-io-impl": "skewless_lake.synced_files.SyncedFileIO",
+    }
+    for attempt in range(_ATTEMPTS):
+        try:
+            return SqlCatalog(EMBEDDED, **properties)
+        except OperationalError:  # another process has just made the tables of the same database
+            if attempt == _ATTEMPTS - 1:
+                raise
+            time.sleep(0.1 * (attempt + 1))
+    raise AssertionError
+
+
+def _first_line(err: Exception) -> str:
+    return (str(err).splitlines() or [""])[0][:200]
