@@ -347,7 +347,7 @@ def test_a_sample_of_keys_reads_renamed_key_columns(tmp_path: Path) -> None:
     append(table, data_file(table, pa.table({"k": ["x"] * 30 + ["y"] * 20})))
     sample = sample_keys(frozen(ICEBERG, tmp_path))
     assert sample
-    assert dict(zip(sample.texts or (), sample.key_counts.tolist(), strict=True)) == {"x": 80, "y": 20}
+    assert dict(zip(sample.texts or (), sample.key_counts.counts.tolist(), strict=True)) == {"x": 80, "y": 20}
 
 
 def partitioned(root: Path) -> tuple[Table, PartitionSpec]:
