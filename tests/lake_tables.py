@@ -63,7 +63,9 @@ def data_file(table: Table, rows: pa.Table, partition: Record | None = None, gro
     return _file(DataFileContent.DATA, path, len(rows), table, partition)
 
 
-def _file(content: DataFileContent, path: str, rows: int, table: Table, partition: Record | None, **more: Any) -> DataFile:
+def _file(
+    content: DataFileContent, path: str, rows: int, table: Table, partition: Record | None, **more: Any
+) -> DataFile:
     file = DataFile.from_args(
         content=content, file_path=path, file_format=FileFormat.PARQUET, partition=partition or Record(),
         record_count=rows, file_size_in_bytes=Path(path).stat().st_size, column_sizes={}, value_counts={},
@@ -101,8 +103,11 @@ class _AppendDeletes(_FastAppendFiles):
             for file in self.deletes:
                 writer.add(
                     ManifestEntry.from_args(
-                        status=ManifestEntryStatus.ADDED, snapshot_id=self._snapshot_id, sequence_number=None,
-                        file_sequence_number=None, data_file=file,
+                        status=ManifestEntryStatus.ADDED,
+                        snapshot_id=self._snapshot_id,
+                        sequence_number=None,
+                        file_sequence_number=None,
+                        data_file=file,
                     )  # fmt: skip
                 )
         return [*super()._manifests(), writer.to_manifest_file()]
@@ -175,7 +180,12 @@ def delete_by_vector(folder: Path, path: str, positions: Sequence[int]) -> None:
     bitmap = BitMap(positions).serialize()
     payload = struct.pack("<iqi", _DELTA_MAGIC, 1, 0) + bitmap
     text = base64.b85encode(payload + b"\0" * (-len(payload) % 4)).decode().translate(str.maketrans(_B85, _Z85))
-    vector = {"storageType": "i", "pathOrInlineDv": text, "sizeInBytes": len(payload), "cardinality": len(set(positions))}
+    vector = {
+        "storageType": "i",
+        "pathOrInlineDv": text,
+        "sizeInBytes": len(payload),
+        "cardinality": len(set(positions)),
+    }
     removed = {name: added[name] for name in ("path", "partitionValues", "size")}
     actions = [
         {"remove": {**removed, "dataChange": True, "deletionTimestamp": 1, "extendedFileMetadata": True,

@@ -297,7 +297,9 @@ def evolved(root: Path) -> Table:
     append(table, data_file(table, old))
     with table.update_schema() as update:
         update.rename_column("a", "c").delete_column("gone").update_column("i", LongType())
-        update.update_column("f", DoubleType()).update_column("m", DecimalType(9, 2)).update_column(("n", "element"), LongType())
+        update.update_column("f", DoubleType()).update_column("m", DecimalType(9, 2)).update_column(
+            ("n", "element"), LongType()
+        )
     with table.update_schema() as update:
         update.rename_column("b", "a")
     with table.update_schema() as update:
@@ -328,7 +330,10 @@ def test_columns_are_found_by_their_ids_after_all_changes_of_the_schema(spark: S
 def test_a_file_whose_read_columns_are_the_tables_is_left_to_spark(spark: SparkSession, tmp_path: Path) -> None:
     evolved(tmp_path)
     assert all(not unit.inner for unit in frozen(ICEBERG, tmp_path).units)
-    assert [len(unit.inner) for unit in sorted(frozen(ICEBERG, tmp_path, "a", "i").units, key=lambda u: u.rows)] == [0, 2]
+    assert [len(unit.inner) for unit in sorted(frozen(ICEBERG, tmp_path, "a", "i").units, key=lambda u: u.rows)] == [
+        0,
+        2,
+    ]
     assert spark
 
 

@@ -87,7 +87,7 @@ def freeze(spec: JobSpec, date: dt.date, root: str, where: str, *, hour: str | N
     column_types = {column: types[column] for column in arguments if column not in spec.key}
     window, units = None, listing.units
     if of_parts is not None:
-        window, units = of_parts.changes(key_types | column_types, root)
+        window, units = of_parts.changes(key_types | column_types, root, reads if spec.map else used)
     source = _read_of(listing.source, reads if spec.map else tuple(used)).model_copy(update={"selected": selected})
     units = _of_read_columns(units, source)
     job = Job(

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
+import json
 import posixpath
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
+import fsspec
 import pyarrow as pa
 
 from skewless.documents.job import PinnedTable
 from skewless.errors import InputError, SpecError
 from skewless.spec.input import Input
 from skewless_spark.sources.lake.deletes import VECTOR, packed
-from skewless_spark.sources.lake.snapshot import Snapshot, TableColumn, TableFile, kinds_of, plain_path
+from skewless_spark.sources.lake.snapshot import Commit, Snapshot, TableColumn, TableFile, kinds_of, plain_path
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -62,6 +65,33 @@ def delta_snapshot(given: Input, location: str) -> tuple[Snapshot, dict[str, byt
     return snapshot, vectors
 
 
+def delta_rewrites(snapshot: Snapshot) -> Iterator[Commit]:
+    """The compactions that a version comes from, the newest first, as far as the log has them.
+
+    Args:
+        snapshot: the pinned version.
+    """
+    fs, root = fsspec.core.url_to_fs(snapshot.location)
+    for version in range(int(snapshot.table.snapshot), 0, -1):
+        try:
+            with fs.open(f"{root.rstrip('/')}/_delta_log/{version:020d}.json", "rb") as log:
+                actions = [json.loads(line) for line in log if line.strip()]
+            if _changes_no_row(actions):
+                yield _files_at(snapshot, version - 1), _files_at(snapshot, version)
+        except (OSError, ValueError, InputError):
+            return  # the log has been cleaned
+
+
+def _changes_no_row(actions: list[dict[str, Any]]) -> bool:
+    changed = [one for action in actions for kind, one in action.items() if kind in {"add", "remove"}]
+    return bool(changed) and not any(one.get("dataChange", True) for one in changed)
+
+
+def _files_at(snapshot: Snapshot, version: int) -> list[TableFile]:
+    table = _opened(snapshot.location, version, snapshot.at)
+    return _files(table, snapshot.outside, _vectors(table))
+
+
 def pinned_vectors(table: PinnedTable) -> dict[str, bytes]:
     """The deletion vectors of a pinned version, packed, by the paths of their files.
 
@@ -91,7 +121,9 @@ def _files(table: DeltaTable, outside: tuple[str, ...], vectors: dict[str, bytes
     actions = pa.table(table.get_add_actions(flatten=True))
     columns = [actions[f"partition.{name}"].to_pylist() for name in outside]
     base, files = plain_path(table.table_uri), []
-    for position, (path, size) in enumerate(zip(actions["path"].to_pylist(), actions["size_bytes"].to_pylist(), strict=True)):
+    for position, (path, size) in enumerate(
+        zip(actions["path"].to_pylist(), actions["size_bytes"].to_pylist(), strict=True)
+    ):
         found = _located(base, path)
         values = {name: _text(column[position]) for name, column in zip(outside, columns, strict=True)}
         vector = vectors.get(found)

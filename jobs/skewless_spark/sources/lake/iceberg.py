@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
 from skewless.documents.job import PinnedTable
 from skewless.errors import InputError
 from skewless.spec.input import Input
 from skewless.spec.part import Part
-from skewless_spark.sources.lake.snapshot import Snapshot, TableColumn, TableFile, kinds_of, plain_path
+from skewless_spark.sources.lake.snapshot import Commit, Snapshot, TableColumn, TableFile, kinds_of, plain_path
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
@@ -46,11 +48,37 @@ def iceberg_snapshot(given: Input, part: Part, root: str) -> Snapshot:
         files=(),
         ids=_ids_by_name(table),
     )
-    if number is None:
-        return snapshot
+    return snapshot if number is None else replace(snapshot, files=_files(table, schema, number, snapshot))
+
+
+def iceberg_rewrites(snapshot: Snapshot, root: str) -> Iterator[Commit]:
+    """The compactions that a snapshot comes from, the newest first, as far as older snapshots are kept.
+
+    Args:
+        snapshot: the pinned one.
+        root: the data root.
+    """
+    from pyiceberg.table.snapshots import Operation  # noqa: PLC0415
+
+    table = _loaded(snapshot.table.name, root, snapshot.at)
+    known = {one.snapshot_id: one for one in table.snapshots()}
+    one = known.get(int(snapshot.table.snapshot))
+    while one is not None:
+        before = known.get(one.parent_snapshot_id or -1)
+        if before is not None and one.summary is not None and one.summary.operation == Operation.REPLACE:
+            try:
+                yield (
+                    _files(table, table.schema(), before.snapshot_id, snapshot),
+                    _files(table, table.schema(), one.snapshot_id, snapshot),
+                )
+            except InputError:
+                return  # its manifests are gone, or it had equality deletes
+        one = before
+
+
+def _files(table: Table, schema: Schema, number: int, snapshot: Snapshot) -> tuple[TableFile, ...]:
     found = (_file(table, schema, task, snapshot) for task in _planned(table, number, snapshot))
-    files = tuple(sorted(found, key=lambda file: file.path))
-    return Snapshot(**{**vars(snapshot), "files": files})
+    return tuple(sorted(found, key=lambda file: file.path))
 
 
 def _loaded(name: str, root: str, at: str) -> Table:
@@ -198,5 +226,3 @@ def _values(table: Table, schema: Schema, file: DataFile) -> dict[str, str | Non
 
 def _first_line(err: Exception) -> str:
     return f"{type(err).__name__}: {(str(err).splitlines() or [''])[0][:200]}"
-
-

@@ -81,7 +81,9 @@ class _Lister:
         if not (inner or file.deletes):
             return units
         deleted = deleted_positions(file.path, file.deletes, self.vectors)
-        return [unit.model_copy(update={"inner": inner, "deletes": file.deletes, **_left(unit, deleted)}) for unit in units]
+        return [
+            unit.model_copy(update={"inner": inner, "deletes": file.deletes, **_left(unit, deleted)}) for unit in units
+        ]
 
     def _inner(self, file: TableFile, footer: Footer, ids: Mapping[int, str]) -> dict[str, str | None]:
         """See ``Unit.inner``."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -47,6 +47,10 @@ class TableFile:
     deletes: tuple[str, ...] = ()
 
 
+#: The files of a table before a commit and after it.
+Commit = tuple[Sequence[TableFile], Sequence[TableFile]]
+
+
 @dataclass(frozen=True)
 class Snapshot:
     """One state of a table.
@@ -68,6 +72,15 @@ class Snapshot:
     parted: tuple[str, ...]
     files: tuple[TableFile, ...]
     ids: Mapping[str, int] = field(default_factory=dict)
+
+    def fields(self, names: Iterable[str]) -> dict[str, str]:
+        """What each column is, whatever it is called: its id or its name in files, and its type."""
+        known = {one.name: one for one in self.columns}
+        of_names = {name: known[name] for name in names if name in known}
+        return {
+            name: f"{one.kind}, {f'field {one.field_id}' if one.field_id is not None else one.inner or name}"
+            for name, one in of_names.items()
+        }
 
     @property
     def at(self) -> str:
