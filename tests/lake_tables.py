@@ -1,7 +1,7 @@
 """Small Iceberg and Delta tables for tests, with what the libraries themselves cannot write.
 
-pyiceberg writes no delete files and no hidden partitions, deltalake no deletion vectors: here their manifests and logs are
-written as the specifications say, and the libraries' own readers read them back.
+pyiceberg writes no delete files, deltalake no deletion vectors: here their manifests and logs are written as the
+specifications say, and the libraries' own readers read them back.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class _AppendDeletes(_FastAppendFiles):
                         sequence_number=None,
                         file_sequence_number=None,
                         data_file=file,
-                    )  # fmt: skip
+                    )
                 )
         return [*super()._manifests(), writer.to_manifest_file()]
 

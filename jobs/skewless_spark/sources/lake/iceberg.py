@@ -92,7 +92,7 @@ def _loaded(name: str, root: str, at: str) -> Table:
         return catalog.load_table(asked.identifier)
     except (NoSuchTableError, NoSuchNamespaceError):
         raise InputError(at, "a table of its catalog", "none of this name", "check the name") from None
-    except Exception as err:
+    except Exception as err:  # noqa: BLE001  # each catalog and each store has errors of its own
         raise InputError(at, "a table that can be loaded", _first_line(err), "check the catalog") from None
 
 
@@ -169,8 +169,8 @@ def _planned(table: Table, number: int, snapshot: Snapshot) -> list[FileScanTask
     except ValueError as err:
         if "equality delete" in str(err):
             raise InputError(
-                snapshot.at, "a table whose rows are deleted by position", "equality deletes, which are not applied yet",
-                "rewrite its data files by compaction, which applies them",
+                snapshot.at, "a table whose rows are deleted by position",
+                "equality deletes, which are not applied yet", "rewrite its data files by compaction, which applies them",
             ) from None  # fmt: skip
         raise InputError(snapshot.at, "manifests that can be read", _first_line(err)) from None
 

@@ -101,8 +101,9 @@ class _Lister:
             kind = footer.types[name]
             if not _widens(kind, column.kind):
                 raise InputError(
-                    f"input file {file.path}", f"column {column.name!r} of type {column.kind}, as in {self.snapshot.at}",
-                    f"type {kind}", "rewrite the file",
+                    f"input file {file.path}",
+                    f"column {column.name!r} of type {column.kind}, as in {self.snapshot.at}", f"type {kind}",
+                    "rewrite the file",
                 )  # fmt: skip
             if name != column.name or kind != column.kind:
                 found[column.name] = name
