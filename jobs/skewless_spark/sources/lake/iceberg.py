@@ -170,7 +170,8 @@ def _planned(table: Table, number: int, snapshot: Snapshot) -> list[FileScanTask
         if "equality delete" in str(err):
             raise InputError(
                 snapshot.at, "a table whose rows are deleted by position",
-                "equality deletes, which are not applied yet", "rewrite its data files by compaction, which applies them",
+                "equality deletes, which are not applied yet",
+                "rewrite its data files by compaction, which applies them",
             ) from None  # fmt: skip
         raise InputError(snapshot.at, "manifests that can be read", _first_line(err)) from None
 
