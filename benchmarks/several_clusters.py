@@ -33,7 +33,7 @@ from skewless.documents.shared_stage import STAGE_SHARES, StageShares
 from skewless.run.directory import RunDirectory, stage_step
 from skewless.spec.reading import parse_spec
 from skewless_spark.prepare.prepare import prepare
-from skewless_spark.states.committed_files import PYTHON
+from skewless_spark.states.committed_files import EVALUATED, PYTHON
 
 NAME = "several_clusters"
 KEYS, EXPONENT, REDUCERS = 10_000, 0.8, 48
@@ -243,8 +243,13 @@ def _tell(process: subprocess.Popen[str]) -> None:
 
 
 def _require_sums(run: RunDirectory, source: Path) -> None:
-    states = [file for file in run.committed(stage_step(0)).files if file.kind == PYTHON]
-    came = sum(pc.sum(pq.ParquetFile(run.path(file.path)).read(["s0_0"])["s0_0"]).as_py() for file in states)
+    """Add up the states; the stage of one process alone has evaluated those of whole keys, into the same sum."""
+    files = [file for file in run.committed(stage_step(0)).files if file.kind in {PYTHON, EVALUATED}]
+    came = 0
+    for file in files:
+        table = pq.ParquetFile(run.path(file.path))
+        for column in {"s0_0", "r0"} & set(table.schema_arrow.names):
+            came += pc.sum(table.read([column])[column]).as_py() or 0
     wanted = sum(pc.sum(pq.read_table(path, columns=["value"])["value"]).as_py() for path in files_of(source))
     if came != wanted:
         raise WrongSumsError(f"the states of {run} add up to {came:,}, and the input to {wanted:,}")

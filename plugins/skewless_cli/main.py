@@ -88,6 +88,19 @@ def run(
 
 
 @app.command()
+def rollback(spec: Spec, date: Date = None, hour: Hour = None, root: Root = Path("data")) -> None:
+    """Go back to the version of a day before the published one, in a table; other days stay as they are.
+
+    It is a commit like any other: what was published last stays in the table's history. Run twice, it undoes itself.
+    """
+    loaded = load_spec(spec)
+    part = chosen_part(loaded, date, hour)
+    from skewless_cli import running  # noqa: PLC0415  # views of runs do without Spark
+
+    typer.echo(running.roll_back_part(loaded, f"spec {spec}", part, str(root)))
+
+
+@app.command()
 def share(
     run_dir: Annotated[str, typer.Argument(help="The directory of a prepared run.", show_default=False)],
     stage: Annotated[

@@ -23,9 +23,12 @@ from skewless.spec.spec import JobSpec
 from skewless.standing.borrowing import borrow_states
 from skewless_cli.progress import RunProgress
 from skewless_cli.restate_view import RestateView
+from skewless_lake.rollback import roll_back
+from skewless_lake.staged import TablePart
 from skewless_spark.entries.clusters import Cluster, parse_clusters, run_shared_stages
 from skewless_spark.entries.pipeline import Silent, finish_run, run_pipeline, run_stages
 from skewless_spark.prepare.freezing import check_spec, freeze, needs_session
+from skewless_spark.prepare.locations import output_location
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.prepare.restating import find_stale, restating_spec, what_is_read
 from skewless_spark.prepare.window import states_location
@@ -60,6 +63,22 @@ def _windows(job: Job) -> str:
         f"; window of {names} parts, {len(job.window.parts):,} of which have files; "
         f"{job.window.unchanged_rows:,} rows in kept states{late}"
     )
+
+
+def roll_back_part(spec: JobSpec, where: str, part: Part, root: str) -> str:
+    """Publish again what the newest publication of a part has replaced; where that came from, in words.
+
+    Raises:
+        SpecError: the output is no table, or there is nothing to go back to.
+    """
+    if not spec.output.is_table:
+        raise SpecError.saying(
+            f"{where}, field output.path", "a replaced version of a folder is kept beside it",
+            "exchange the two as docs/operate.md shows",
+        )  # fmt: skip
+    path = output_location(spec, part, root, where)
+    about = roll_back(TablePart(spec.output, path, str(Path(root).absolute()), part), dt.datetime.now(tz=dt.UTC))
+    return f"{path}: {part} is again as {about['run']} has published it ({about['snapshot']}, {about['rolled-back']})."
 
 
 def clusters_named(given: Sequence[str], master: str | None) -> list[Cluster]:

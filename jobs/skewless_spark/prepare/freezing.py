@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
@@ -96,6 +97,7 @@ def freeze(spec: JobSpec, date: dt.date, root: str, where: str, *, hour: str | N
         hour=part.hour,
         input_path=input_path,
         output_path=output_path,
+        root=str(Path(root).absolute()),
         units=units,
         waves=cut_waves([unit.rows for unit in units], shares, in_order=_in_order(spec, algebra)),
         key_types=key_types,

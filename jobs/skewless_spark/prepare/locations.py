@@ -6,10 +6,13 @@ import os
 from pathlib import Path
 
 from skewless.errors import SpecError
-from skewless.run.publication import beside
+from skewless.run.publication import beside, beside_table
 from skewless.spec.part import Part, resolve_path
 from skewless.spec.spec import JobSpec
 from skewless_spark.sources import Listing
+
+#: With what the names of tables begin, where others are paths.
+TABLES = ("iceberg://", "delta+")
 
 
 def input_location(spec: JobSpec, part: Part, root: str, where: str) -> str:
@@ -22,9 +25,26 @@ def input_location(spec: JobSpec, part: Part, root: str, where: str) -> str:
 
 
 def output_location(spec: JobSpec, part: Part, root: str, where: str) -> str:
-    """The folder that the result of a part is published in, as ``resolved`` has it."""
+    """Where the result of a part is published: a folder, as ``resolved`` has it, or the name of a table.
+
+    A table's name is ``iceberg://CATALOG.NAMESPACE.TABLE`` or, of a Delta table, ``delta+`` and its URL.
+    """
+    output = spec.output
+    if output.iceberg is not None:
+        return f"iceberg://{output.iceberg}"
+    if output.delta is not None:
+        at = f"{where}, field output.delta"
+        found = resolved(resolve_path(output.delta, part, at), root, at)
+        return f"delta+{found}" if "://" in found else f"delta+file://{found}"
     at = f"{where}, field output.path"
-    return resolved(resolve_path(spec.output.path, part, at), root, at)
+    return resolved(resolve_path(str(output.path), part, at), root, at)
+
+
+def beside_output(spec: JobSpec, output_path: str, root: str) -> str:
+    """The folder in which turns and states of an output are kept, if the spec names no other one."""
+    if spec.output.is_table:
+        return str(beside_table(output_path, str(Path(root).absolute())))
+    return str(beside(output_path))
 
 
 def resolved(path: str, root: str, at: str) -> str:
@@ -51,11 +71,14 @@ def check_apart(output_path: str, input_path: str, where: str) -> None:
     """Refuse an output inside the input, as far as the paths alone can tell.
 
     Raises:
-        SpecError: it is inside, or it is a URL: an object store cannot exchange folders yet.
+        SpecError: it is inside, or it is a URL: an object store cannot exchange folders.
     """
+    if output_path.startswith(TABLES):
+        return
     at = f"{where}, field output.path"
     if "://" in output_path:
-        raise SpecError(at, "a path of a local or shared file system", output_path)
+        hint = "publish into a table there: output.iceberg or output.delta"
+        raise SpecError(at, "a path of a local or shared file system", output_path, hint)
     # Symbolic links are followed: they may lead from elsewhere into the input.
     real, read = Path(os.path.realpath(output_path)), os.path.realpath(input_path)
     if input_path and "://" not in input_path and real.is_relative_to(read):
@@ -68,6 +91,8 @@ def check_output(output_path: str, input_path: str, listing: Listing, where: str
     Raises:
         SpecError: it is inside, or it is no path of a file system.
     """
+    if output_path.startswith(TABLES):
+        return
     at = f"{where}, field output.path"
     check_apart(output_path, input_path, where)
     below = Path(output_path)

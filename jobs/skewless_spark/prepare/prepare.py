@@ -13,15 +13,16 @@ from skewless.planner.forecast.key_sample import KeySample
 from skewless.planner.plain_ring import first_plan
 from skewless.routing.plan import RoutingPlan
 from skewless.run.directory import RunDirectory
-from skewless.run.publication import draw_turn, turns_folder, with_turn
+from skewless.run.publication import draw_turn, with_turn
 from skewless.spec.part import Part
 from skewless.spec.spec import JobSpec
 from skewless.standing.pins import pin
+from skewless_lake.publication import turn_in_table
 from skewless_leases import Turns, open_store
 from skewless_spark.prepare import earlier_runs
 from skewless_spark.prepare.freezing import check_spec, freeze
 from skewless_spark.prepare.key_sample import sample_keys
-from skewless_spark.prepare.locations import check_apart, input_location, output_location
+from skewless_spark.prepare.locations import beside_output, check_apart, input_location, output_location
 
 
 def prepare(
@@ -49,12 +50,12 @@ def prepare(
     if not run.exists("job.json"):
         output_path = output_location(spec, part, root, where)
         check_apart(output_path, input_location(spec, part, root, where), where)
-        turns = Turns(open_store(turns_folder(output_path)))
+        turns = Turns(open_store(f"{beside_output(spec, output_path, root)}/turns"))
         # Before the input is listed: see ``draw_turn``.
-        turn = draw_turn(output_path, turns, allow_gap=spec.output.allow_gap)
-        job = with_turn(freeze(spec, date, root, where, hour=hour), turn, turns)
+        turn = turns.draw() if spec.output.is_table else draw_turn(output_path, turns, allow_gap=spec.output.allow_gap)
+        job = _with_turn(freeze(spec, date, root, where, hour=hour), turn, turns)
         while job.window is not None and not pin(job.window, run):  # a prune came in between
-            job = with_turn(freeze(spec, date, root, where, hour=hour), turn, turns)
+            job = _with_turn(freeze(spec, date, root, where, hour=hour), turn, turns)
         # Two processes that prepare one run may find different earlier runs: the first to write decides.
         run.begin(job.model_copy(update={"warm_from": earlier_runs.last_two(run, spec)}))
     job = _same(run, spec, part, root)
@@ -65,6 +66,13 @@ def prepare(
             run.write_once("decisions/0000.json", _first_decision(job))
         run.enact(run.decision(0))
     return job
+
+
+def _with_turn(job: Job, turn: int, turns: Turns) -> Job:
+    if not job.spec.output.is_table:
+        return with_turn(job, turn, turns)
+    latest = turn_in_table(job)
+    return job.model_copy(update={"turn": turn if latest < turn else turns.draw(above=latest)})
 
 
 def _first_decision(job: Job) -> Decision:

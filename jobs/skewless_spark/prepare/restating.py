@@ -1,21 +1,23 @@
-"""Published results whose window covers a part that has changed since: found by the manifests of published folders."""
+"""Published results whose window covers a part that has changed since: found by the manifests of folders, or in a table's history."""
 
 from __future__ import annotations
 
 import datetime as dt
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from skewless.documents.job import Job
 from skewless.errors import SkewlessError, SpecError
 from skewless.run.directory import RunDirectory
-from skewless.run.publication import VersionManifest, identity_of, manifest_of
+from skewless.run.publication import Identity, identity_of, manifest_of
 from skewless.spec.part import Part, hours_of, parts_between
 from skewless.spec.spec import JobSpec
 from skewless.standing.restating import Listed, PartReading, changed_parts, covered_parts, readings
+from skewless_lake.publication import published_parts
+from skewless_lake.staged import TablePart
 from skewless_spark.prepare.freezing import freeze
 from skewless_spark.prepare.locations import output_location
 from skewless_spark.prepare.window import files_of_parts
@@ -86,7 +88,12 @@ def find_stale(
     Raises:
         InputError: the input cannot be listed.
     """
-    found = [one for part in _parts(spec, *days) if (one := _published(spec, part, root, where, runs)) is not None]
+    parts = _parts(spec, *days)
+    in_folder = _published_in_table if spec.output.is_table else _published_in_folder
+    found = [
+        _Published(part, version, by.run, _job_of(by, runs))
+        for part, version, by in in_folder(spec, parts, root, where)
+    ]
     wanted = sorted(
         {Part.named(name) for one in found if one.job and one.job.window for name in covered_parts(one.job.window)}
     )
@@ -133,20 +140,36 @@ def _parts(spec: JobSpec, first: dt.date, last: dt.date) -> tuple[Part, ...]:
     return parts_between(Part(first, begin[0]), Part(last, end[-1]), spec.schedule.timezone)
 
 
-def _published(spec: JobSpec, part: Part, root: str, where: str, runs: str | None) -> _Published | None:
-    manifest = manifest_of(Path(output_location(spec, part, root, where)) / part.folder)
-    if manifest is None:
-        return None
-    return _Published(part, manifest.name, manifest.by.run, _job_of(manifest, runs))
+def _published_in_folder(
+    spec: JobSpec, parts: Sequence[Part], root: str, where: str
+) -> Iterator[tuple[Part, str, Identity]]:
+    """The parts that are published, each with the name of its version and who has published it."""
+    for part in parts:
+        manifest = manifest_of(Path(output_location(spec, part, root, where)) / part.folder)
+        if manifest is not None:
+            yield part, manifest.name, manifest.by
 
 
-def _job_of(manifest: VersionManifest, runs: str | None) -> Job | None:
+def _published_in_table(
+    spec: JobSpec, parts: Sequence[Part], root: str, where: str
+) -> Iterator[tuple[Part, str, Identity]]:
+    if not parts:
+        return
+    path = output_location(spec, parts[-1], root, where)
+    found = published_parts(TablePart(spec.output, path, str(Path(root).absolute()), parts[-1]))
+    for part in parts:
+        if part.name in found:
+            version, by = found[part.name]
+            yield part, version, by
+
+
+def _job_of(by: Identity, runs: str | None) -> Job | None:
     """The job of the run that published a version; None if its directory is neither where it was nor in ``runs``."""
-    name = manifest.by.run.rpartition("/")[2]
-    for location in (manifest.by.run, *([f"{runs}/{name}"] if runs else [])):
+    name = by.run.rpartition("/")[2]
+    for location in (by.run, *([f"{runs}/{name}"] if runs else [])):
         try:
             run = RunDirectory(location)
-            if run.exists("job.json") and identity_of(run).job == manifest.by.job:
+            if run.exists("job.json") and identity_of(run).job == by.job:
                 return run.job()
         except (SkewlessError, OSError):
             continue

@@ -22,7 +22,6 @@ from skewless.documents.window import MOST_REASONS, JobWindow, SeenFile, WindowP
 from skewless.errors import InputError, SpecError
 from skewless.mapping import GROUP as MAPPERS
 from skewless.run.file_checksum import content_checksum
-from skewless.run.publication import beside
 from skewless.run.written_path import as_written
 from skewless.spec.input import Input
 from skewless.spec.part import DatedPath, Part, part_place, parts_between, parts_until
@@ -36,7 +35,7 @@ from skewless_spark.aggregates import REGISTRY
 from skewless_spark.aggregates import native as native_aggregates
 from skewless_spark.aggregates.binding import concatenable, serves_instead
 from skewless_spark.aggregates.definition import NativeAggregate
-from skewless_spark.prepare.locations import input_location, resolved
+from skewless_spark.prepare.locations import beside_output, input_location, output_location, resolved
 from skewless_spark.prepare.table_parts import TablePart, TableRewrites, parts_of_table
 from skewless_spark.sources import Listing, list_input, partition_columns
 from skewless_spark.sources.formats.files import find, open_input
@@ -318,8 +317,11 @@ def states_location(spec: JobSpec, root: str) -> str:
     given = spec.states.path if spec.states else None
     if given:
         return posixpath.join(resolved(given, root, "field states.path"), spec.name)
-    output = resolved(spec.output.path, root, "field output.path")
-    return str(beside(output) / "states" / spec.name)
+    if spec.output.path is not None:  # which names no part, see ``JobSpec``
+        output_path = resolved(spec.output.path, root, "field output.path")
+    else:
+        output_path = output_location(spec, Part(dt.date(1970, 1, 1)), root, "spec")
+    return posixpath.join(beside_output(spec, output_path, root), "states", spec.name)
 
 
 def files_of_parts(spec: JobSpec, last: Part, wanted: Sequence[Part] | None, root: str, where: str) -> list[PartFiles]:

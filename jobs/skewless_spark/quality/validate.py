@@ -24,6 +24,7 @@ from skewless.standing.store import StatesStore
 from skewless_spark.quality.expectations import build_expectations, great_expectations
 from skewless_spark.quality.verdict import Verdict
 from skewless_spark.result.all_rows import results_of_all_rows, sampled
+from skewless_spark.result.staging import staged, staged_frame
 from skewless_spark.result.verification import committed_result, compared
 from skewless_spark.session.planning import planned_once
 from skewless_spark.session.step_lease import leased_step
@@ -232,9 +233,14 @@ def _states_checks(context: Any, spark: SparkSession, run: RunDirectory, wanted:
 def _result_verdicts(
     context: Any, spark: SparkSession, run: RunDirectory, result: StepCommit, rows: int, own: list[Expectation]
 ) -> list[Verdict]:
-    job, files = run.job(), result.of_kind(RESULT)
-    frame = read_files(spark, run, files)
-    small = sum(file.size_bytes for file in files) <= ONE_PARTITION_BYTES
+    job = run.job()
+    if job.spec.output.is_table:  # what is staged is what is published
+        in_table = staged(run)
+        frame, size = staged_frame(spark, run, in_table), sum(file.size_bytes for file in in_table.files)
+    else:
+        files = result.of_kind(RESULT)
+        frame, size = read_files(spark, run, files), sum(file.size_bytes for file in files)
+    small = size <= ONE_PARTITION_BYTES
     frame = (frame.coalesce(1) if small else frame).persist(StorageLevel.MEMORY_AND_DISK)
     keys, columns = _key_frame(frame, job.spec.result_key)
     try:

@@ -146,7 +146,9 @@ class Job(Document):
         turn: orders the runs that publish one day, see ``skewless.run.publication``; 0 of a run that an earlier release
             prepared.
         input_path: the resolved path of the input.
-        output_path: the resolved folder of the published result.
+        output_path: the resolved folder of the published result; of a table, a name that begins with ``iceberg://`` or
+            ``delta+``, see ``skewless_spark.prepare.locations.output_location``.
+        root: the data root, absolute: where the embedded catalog of tables is, and what is kept beside them.
         units: the source partitions, in listing order.
         waves: for each stage that admits input, the ordinals of its units.
         key_types: Spark SQL type of each key column; with a map, of the mapped rows.
@@ -163,6 +165,7 @@ class Job(Document):
     hour: str | None = Field(default=None, pattern=r"^([01][0-9]|2[0-3])b?$")
     input_path: str
     output_path: str
+    root: str = ""
     units: tuple[Unit, ...]
     waves: tuple[tuple[int, ...], ...]
     key_types: dict[str, str]

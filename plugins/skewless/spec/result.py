@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from typing import Any, Literal
+import re
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
 
 from skewless.document import Frozen, shortened, unmet
 from skewless.spec.input import PathText, refuse_large
@@ -73,20 +74,63 @@ class Verify(Frozen):
     )
 
 
-class Output(Frozen):
-    """Where the result is published: `path/date=YYYY-MM-DD/part-*`, or `path/date=YYYY-MM-DD/hour=HH/part-*` for hours.
+def _table_name(name: str) -> str:
+    """Refuse what is not the name of a table that every reader of tables can spell."""
+    parts = name.split(".")
+    if len(parts) < 3 or not all(re.fullmatch(r"[A-Za-z0-9_]+", part) for part in parts):
+        raise ValueError("should be catalog.namespace.table, of letters, digits and underscores")
+    return name
 
-    Replaced versions are kept for some time in a sibling of the folder, `.NAME.skewless`.
+
+TableText = Annotated[str, AfterValidator(_table_name)]
+
+
+class Output(Frozen):
+    """Where the result is published: a folder with a folder for each day, or a table with a partition for each day.
+
+    In a folder it is `path/date=YYYY-MM-DD/part-*`, or `path/date=YYYY-MM-DD/hour=HH/part-*` for hours. Replaced
+    versions are kept for some time in a sibling of the folder, `.NAME.skewless`. In a table, the day is a column, and
+    each publication is a snapshot.
     """
 
-    path: PathText = Field(
+    model_config = ConfigDict(serialize_by_alias=True)
+
+    path: PathText | None = Field(
+        default=None,
         min_length=1,
         description="A folder; relative paths start at the data root, and stay below it; {date} is the day "
         "that the run computes.",
         examples=["/lake/marts/clicks_by_page"],
     )
+    iceberg: TableText | None = Field(
+        default=None,
+        description="Instead of a path: an Iceberg table, `catalog.namespace.table`, which is made on first use; the "
+        "catalog `local` is at the data root, others are those of pyiceberg's configuration.",
+        examples=["local.marts.clicks_by_page"],
+    )
+    delta: PathText | None = Field(
+        default=None,
+        min_length=1,
+        description="Instead of a path: the folder or URL of a Delta table, which is made on first use.",
+        examples=["/lake/marts/clicks_by_page"],
+    )
+    partition: str = Field(
+        default="date",
+        pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,99}$",
+        description="Of a table: the column, a date, that says which day a row is of; the table is partitioned by it.",
+        examples=["day"],
+    )
+    columns: Literal["fail", "evolve"] = Field(
+        default="fail",
+        alias="schema",
+        description="Of a table: whether a result with other columns than the table is refused, or adds its columns to "
+        "the table.",
+        examples=["evolve"],
+    )
     format: Literal["parquet", "orc", "csv", "json"] = Field(
-        default="parquet", description="What the files are; csv has a header.", examples=["orc"]
+        default="parquet",
+        description="What the files of a folder are; csv has a header. A table has Parquet files.",
+        examples=["orc"],
     )
     files: int = Field(default=4, ge=1, le=10_000, description="Files of the published result, at most.", examples=[16])
     grace_hours: float = Field(
@@ -94,7 +138,7 @@ class Output(Frozen):
         ge=0,
         le=8760,
         description="Hours that a replaced version is kept beside the folder, for readers that still use it and for "
-        "going back to it.",
+        "going back to it. The snapshots of a table are kept until somebody expires them.",
         examples=[72],
     )
     allow_gap: bool = Field(
@@ -103,3 +147,21 @@ class Output(Frozen):
         "published again is then absent for an instant.",
         examples=[True],
     )
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        given = [name for name in ("path", "iceberg", "delta") if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise unmet("one of path, iceberg and delta", " and ".join(given) or "none of them")
+        if self.path is None:
+            for name in ("format", "allow_gap"):
+                if getattr(self, name) != type(self).model_fields[name].default:
+                    raise unmet(f"{name} only with path", f"{name} with {given[0]}")
+        elif self.partition != "date" or self.columns != "fail":
+            raise unmet("partition and schema only with iceberg or delta", "one of them with path")
+        return self
+
+    @property
+    def is_table(self) -> bool:
+        """Whether the result is published in a table."""
+        return self.path is None

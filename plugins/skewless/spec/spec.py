@@ -177,14 +177,17 @@ class JobSpec(Document):
     @model_validator(mode="after")
     def _names_differ(self) -> Self:
         """Result columns must differ without regard to case, as Spark sees them."""
-        taken = {"date": "the partition column of the published result"}
+        taken = {self.output.partition.lower(): "the partition column of the published result"}
         if self.schedule.unit == "hour":
-            taken["hour"] = taken["date"]
+            taken["hour"] = "the partition column of hours"
         if self.windows is not None:
             taken[WINDOW_COLUMN] = "the column that tells windows apart"
         roles = [(column, "a key column") for column in self.key]
         roles += [(name, "an aggregate") for name in self.aggregates]
         for name, role in roles:
+            if self.output.is_table and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+                required = "result columns of letters, digits and underscores where the output is a table"
+                raise unmet(required, f"{shortened(name)}, {role}")
             if name.lower() in taken:
                 clash = f"{name!r} twice: as {taken[name.lower()]} and as {role}"
                 raise unmet("result columns whose names differ, in more than their case", clash)
@@ -209,7 +212,7 @@ class JobSpec(Document):
         if self.state == "forward":
             raise unmet("state: merge where states are kept", "state: forward")
         self._require_kept()
-        if not (self.states and self.states.path) and "{date" in self.output.path:
+        if not (self.states and self.states.path) and "{date" in (self.output.path or ""):
             raise unmet("states.path, as output.path differs from part to part", "none")
         self._require_parts()
         return self

@@ -11,7 +11,7 @@ from airflow.sdk import Asset, AssetAlias, BaseOperator, Context
 from airflow.sdk.execution_time.context import InletEventsAccessors
 from pydantic import JsonValue
 
-from skewless.run.publication import publish, record_of, turns_folder
+from skewless.run.publication import record_of
 from skewless.run.step_times import timed_step
 from skewless.run.summary import run_facts
 from skewless_airflow.observability.lineage import published_lineage
@@ -24,7 +24,7 @@ from skewless_airflow.observability.links import (
 )
 from skewless_airflow.operators.ending import end_with_sentence
 from skewless_airflow.run_store import run_directory
-from skewless_leases import Turns, open_store
+from skewless_lake.publication import publish_run
 
 log = structlog.get_logger(__name__)
 
@@ -55,8 +55,7 @@ class PublishOperator(BaseOperator):
         with end_with_sentence():
             again = record_of(run) is not None
             with timed_step(run, "publish", time.time):
-                turns = Turns(open_store(turns_folder(run.job().output_path)))
-                published = publish(run, turns, dt.datetime.now(tz=dt.UTC))
+                published = publish_run(run, dt.datetime.now(tz=dt.UTC))
             if (over := published.superseded) is not None:
                 log.warning(
                     "superseded: a later run of the day has published", path=published.path, turn=published.turn,

@@ -5,7 +5,7 @@ Turns order the runs of a day, so that an older run never undoes a newer one. ``
 tells what can happen between any two steps.
 """
 
-from skewless.run.publication.places import beside, place_of, turns_folder
+from skewless.run.publication.places import beside, beside_table, place_of, turns_folder, turns_of_table
 from skewless.run.publication.publish import publish, publishing, require_passed
 from skewless.run.publication.records import (
     PUBLISHED,
@@ -30,6 +30,7 @@ __all__ = [
     "Turns",
     "VersionManifest",
     "beside",
+    "beside_table",
     "draw_turn",
     "identity_of",
     "manifest_of",
@@ -42,5 +43,6 @@ __all__ = [
     "require_passed",
     "superseded_by",
     "turns_folder",
+    "turns_of_table",
     "with_turn",
 ]

@@ -13,6 +13,7 @@ a dot, too; and it is on the same file system, so that folders can be exchanged.
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
 import os
 import re
 import shutil
@@ -83,6 +84,22 @@ def beside(output_path: str) -> Path:
 def turns_folder(output_path: str) -> str:
     """The folder of the store that has the turns of an output folder's days."""
     return str(beside(output_path) / "turns")
+
+
+def beside_table(output_path: str, root: str) -> Path:
+    """Where turns and states of a table's results are kept, below the data root: ``tables/NAME-DIGEST``.
+
+    Args:
+        output_path: as ``Job.output_path`` names a table.
+        root: the data root.
+    """
+    name = re.split(r"[./]", output_path.rstrip("/"))[-1]
+    return Path(root) / "tables" / f"{name}-{hashlib.sha256(output_path.encode()).hexdigest()[:8]}"
+
+
+def turns_of_table(output_path: str, root: str) -> str:
+    """The folder of the store that has the turns of a table's parts."""
+    return str(beside_table(output_path, root) / "turns")
 
 
 def place_of(job: Job) -> Place:

@@ -107,6 +107,7 @@ class Publication(Document):
         turn: of the run; 0 of a run of a release that had no turns.
         superseded: by whom, if a later run of the day published before this one had finished; then the result of
             this run never became visible, or no longer is.
+        snapshot: of a table, the snapshot or version that published it.
     """
 
     path: str
@@ -114,6 +115,7 @@ class Publication(Document):
     keys: Count
     turn: Count = 0
     superseded: Overtaken | None = None
+    snapshot: Annotated[int, Field(ge=0)] | None = None
 
 
 def published_path(job: Job) -> str:

@@ -1,0 +1,80 @@
+"""Stages the committed result of a run in the table that it is to be published in, and reads it back for the audit."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from typing import cast
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import StructType
+
+from skewless.documents.commit import CommittedFile
+from skewless.errors import RunDirectoryError
+from skewless.run.directory import RESULT_STEP, RunDirectory
+from skewless_lake.publication import stage_result, staged_paths
+from skewless_lake.staged import STAGED, ResultFile, StagedResult, TablePart
+from skewless_spark.sources import parquet_files
+from skewless_spark.states.committed_files import RESULT, noted_schema, parquet_of, readable
+
+#: Rows that are written at a time.
+_BATCH_ROWS = 1 << 16
+
+
+def staged(run: RunDirectory) -> StagedResult:
+    """What is staged of a run's result, staged now if it has not been.
+
+    Two attempts may stage at the same time: the record of the first one counts, and no reader sees what the other one
+    has written.
+
+    Raises:
+        SpecError: the table does not fit the result.
+    """
+    if not run.exists(STAGED):
+        files = run.committed(RESULT_STEP).of_kind(RESULT)
+        columns = _columns(run, files[0])
+        sources = [_source(run, file, columns) for file in files]
+        run.write_once(STAGED, stage_result(run, columns, sources, dt.datetime.now(tz=dt.UTC)))
+    return run.read(STAGED, StagedResult)
+
+
+def staged_frame(spark: SparkSession, run: RunDirectory, result: StagedResult) -> DataFrame:
+    """The rows of a staged result, as the table has them, without the columns that name the part.
+
+    Raises:
+        RunDirectoryError: the table holds other files for the part than were staged.
+    """
+    job = run.job()
+    paths, names = staged_paths(job, result), list(TablePart.of(job).values)
+    if not paths:
+        file = run.committed(RESULT_STEP).of_kind(RESULT)[0]
+        return spark.createDataFrame(cast("list[Row]", []), from_arrow_schema(_columns(run, file)))
+    schema = from_arrow_schema(_plain(pq.read_schema(paths[0]), names))
+    return parquet_files(spark, schema, paths)
+
+
+def _columns(run: RunDirectory, file: CommittedFile) -> pa.Schema:
+    """The columns of a result, as Spark has noted them: only that says whether a time is of a zone."""
+    noted: StructType | None = noted_schema(run, file)
+    if noted is None:
+        raise RunDirectoryError(run.path(file.path), "a note of its columns", "none", "begin a new run")
+    return to_arrow_schema(noted, timezone="UTC")
+
+
+def _source(run: RunDirectory, file: CommittedFile, columns: pa.Schema) -> ResultFile:
+    return ResultFile(file.rows, lambda: _batches(run, file, columns))
+
+
+def _batches(run: RunDirectory, file: CommittedFile, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+    run.verify(file)
+    with readable(run, file), run.fs.open(f"{run.root}/{file.path}", "rb") as opened:
+        for batch in parquet_of(opened).iter_batches(_BATCH_ROWS):
+            yield batch.cast(columns)
+
+
+def _plain(found: pa.Schema, leave_out: list[str]) -> pa.Schema:
+    """Columns without metadata of their own, and without some of them."""
+    return pa.schema([pa.field(one.name, one.type, nullable=True) for one in found if one.name not in leave_out])

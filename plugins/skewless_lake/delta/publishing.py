@@ -1,0 +1,176 @@
+"""The commit that publishes a staged result in a Delta table."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import random
+import time
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
+from deltalake.transaction import AddAction, CommitProperties, Transaction
+
+from skewless.errors import LostRaceError, RunDirectoryError
+from skewless.run.directory import RunDirectory
+from skewless.run.publication import Identity, Overtaken, identity_of
+from skewless_lake.delta.tables import find_table, location_of
+from skewless_lake.publication import Commit
+from skewless_lake.staged import StagedFile, StagedResult, TablePart
+
+#: How often a commit is tried again that others were faster than, and the seconds between two attempts at most.
+ATTEMPTS = 50
+_LONGEST_WAIT = 2.0
+#: What we write into the commit, each name behind this.
+PREFIX = "skewless."
+
+
+def committing(
+    run: RunDirectory, target: TablePart, turn: int, staged: StagedResult, about: Mapping[str, str]
+) -> Generator[str, None, Commit]:
+    """Publish staged files: one version of the table, in which they are the part.
+
+    Each attempt loads the table and commits upon just that version: where another one came in between, what the log
+    says of the part is looked at again.
+
+    Raises:
+        LostRaceError: others commit all the time.
+        RunDirectoryError: the table or a staged file is gone.
+    """
+    me = identity_of(run)
+    for attempt in range(ATTEMPTS):
+        table = find_table(target)
+        if table is None:
+            raise RunDirectoryError.saying(f"table {staged.location}", "it is gone", "begin a new run")
+        found = _standing(table, target, turn, me)
+        if found is not None:
+            return found
+        yield "loaded"
+        try:
+            version = commit_part(table, target, turn, staged.files, about)
+        except CommitFailedError:
+            wait(attempt)
+            continue
+        yield "committed"
+        return Commit(version)
+    raise LostRaceError(target.path, "a commit of its own", f"{ATTEMPTS} commits of others", "publish again later")
+
+
+def wait(attempt: int) -> None:
+    """Let others commit before the next attempt, for a time that nobody else waits."""
+    time.sleep(random.uniform(0, min(_LONGEST_WAIT, 0.05 * 2**attempt)))  # noqa: S311  # no secret
+
+
+def latest_turn(target: TablePart) -> int:
+    """The latest turn in which a part was published; 0 if the table says none."""
+    table = find_table(target)
+    return (table.transaction_version(_application(target)) or 0) if table is not None else 0
+
+
+def _application(target: TablePart) -> str:
+    """The name under which the table keeps the latest turn of a part."""
+    return f"skewless/{target.part.name}"
+
+
+def _standing(table: DeltaTable, target: TablePart, turn: int, me: Identity) -> Commit | None:
+    """What the log says of a run: published, superseded, or None if neither."""
+    latest = table.transaction_version(_application(target))
+    if latest is None or latest < turn:
+        return None
+    by, version = _committed_by(table, target, latest)
+    if latest > turn:
+        return Commit(None, Overtaken(by=by, turn=latest))
+    if by.job != me.job:
+        raise RunDirectoryError.saying(
+            f"turn {turn} of {target.part} in {target.path}", f"it belongs to {by.run}, not to this run",
+            "the store of turns was lost or put back in between; begin a new run",
+        )  # fmt: skip
+    return Commit(version)
+
+
+def _committed_by(table: DeltaTable, target: TablePart, turn: int) -> tuple[Identity, int]:
+    """Which run has published the part in a turn, and in which version."""
+    for version, told in publications(table, target):
+        if told.get("turn") == str(turn):
+            return Identity(job=told["run-digest"], run=told["run"]), version
+    raise RunDirectoryError.saying(
+        f"log of {target.path}", f"it no longer names the run that has published {target.part} in turn {turn}",
+        "begin a new run",
+    )  # fmt: skip
+
+
+def publications(table: DeltaTable, target: TablePart) -> Iterator[tuple[int, dict[str, str]]]:
+    """The versions that have published a part, the newest first, with what their commits say."""
+    return (one for one in _ours(table) if one[1]["part"] == target.part.name)
+
+
+def newest(target: TablePart) -> dict[str, tuple[int, dict[str, str]]]:
+    """By part: the version of its newest publication, and what its commit says."""
+    table, found = find_table(target), dict[str, tuple[int, dict[str, str]]]()
+    for version, about in _ours(table) if table is not None else ():
+        found.setdefault(about["part"], (version, about))
+    return found
+
+
+def _ours(table: DeltaTable) -> Iterator[tuple[int, dict[str, str]]]:
+    for commit in table.history():
+        told = {name.removeprefix(PREFIX): value for name, value in commit.items() if name.startswith(PREFIX)}
+        if "part" in told:
+            yield int(commit["version"]), told
+
+
+def commit_part(
+    table: DeltaTable, target: TablePart, turn: int, files: Sequence[StagedFile], about: Mapping[str, str]
+) -> int:
+    """Commit a version upon the one that was loaded, in which a part has just these files.
+
+    Args:
+        table: as it was loaded.
+        target: the part.
+        turn: of the run.
+        files: of the part.
+        about: for the commit, names without ``PREFIX``.
+
+    Returns:
+        The version.
+
+    Raises:
+        CommitFailedError: another version has been committed since.
+    """
+    values = {name: str(value) for name, value in target.values.items()}
+    now = int(dt.datetime.fromisoformat(about["at"]).timestamp() * 1000)
+    actions = [
+        AddAction(file.path, file.size_bytes, values, now, True, json.dumps({"numRecords": file.rows}))
+        for file in files
+    ]
+    version = int(table.version())
+    table.create_write_transaction(
+        actions,  # type: ignore[arg-type]  # its list is invariant
+        "overwrite",
+        table.schema(),
+        partition_by=list(values),
+        partition_filters=[(name, "=", value) for name, value in values.items()],
+        commit_properties=CommitProperties(
+            custom_metadata={PREFIX + name: value for name, value in about.items()},
+            max_commit_retries=0,
+            app_transactions=[Transaction(_application(target), turn)],
+        ),
+    )
+    _sync(location_of(target), version + 1)
+    return version + 1
+
+
+def _sync(location: str, version: int) -> None:
+    """Have a version of a local table on the disk; its files have been since they were written."""
+    if "://" in location:
+        return
+    log = Path(location, "_delta_log")
+    for path in (log / f"{version:020d}.json", log):
+        opened = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(opened)
+        finally:
+            os.close(opened)

@@ -1,0 +1,68 @@
+"""Going back, in a Delta table, to the version of a part before the published one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
+
+from skewless.errors import LostRaceError, SpecError
+from skewless_lake.delta.publishing import ATTEMPTS, commit_part, publications, wait
+from skewless_lake.delta.tables import find_table, location_of
+from skewless_lake.staged import StagedFile, TablePart
+
+
+def roll_back(target: TablePart, turn: int, at: str) -> Mapping[str, str]:
+    """Commit the files that a part had before the newest publication of it; other parts stay as they are.
+
+    Args:
+        target: the part.
+        turn: a new one, so that no older run undoes this.
+        at: the time, for the log.
+
+    Returns:
+        What the new version's commit says, with its number as ``snapshot``.
+
+    Raises:
+        SpecError: there is no earlier version, or its files have been vacuumed.
+        LostRaceError: others commit all the time.
+    """
+    for attempt in range(ATTEMPTS):
+        table = find_table(target)
+        history = list(publications(table, target)) if table is not None else []
+        if table is None or len(history) < 2:
+            raise SpecError(
+                f"{target.path}, part {target.part}", "two publications of it in the table's log", f"{len(history)}",
+                "run the job again",
+            )  # fmt: skip
+        (newest, _), (before, told) = history[:2]
+        about = {**told, "turn": str(turn), "at": at, "rolled-back": f"from version {newest}"}
+        files = _files(target, before)
+        try:
+            version = commit_part(table, target, turn, files, about)
+        except CommitFailedError:
+            wait(attempt)
+            continue
+        return {**about, "snapshot": str(version)}
+    raise LostRaceError(target.path, "a commit of its own", f"{ATTEMPTS} commits of others", "try again later")
+
+
+def _files(target: TablePart, version: int) -> list[StagedFile]:
+    """The files of a part in a version."""
+    location, values = location_of(target), {name: str(value) for name, value in target.values.items()}
+    actions = pa.table(DeltaTable(location, version=version).get_add_actions(flatten=True)).to_pylist()
+    found = [
+        StagedFile(path=one["path"], rows=one["num_records"], size_bytes=one["size_bytes"])
+        for one in actions
+        if all(str(one[f"partition.{name}"]) == value for name, value in values.items())
+    ]
+    gone = [] if "://" in location else [file.path for file in found if not Path(location, file.path).exists()]
+    if gone:
+        raise SpecError(
+            f"{target.path}, part {target.part}", f"the files of version {version}", f"{gone[0]} is gone",
+            "it has been vacuumed: run the job again",
+        )  # fmt: skip
+    return found

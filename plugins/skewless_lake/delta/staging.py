@@ -1,0 +1,90 @@
+"""Writes the files of a result below a Delta table, whose log does not name them until they are published."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from skewless.errors import SpecError
+from skewless_lake.columns import fitted
+from skewless_lake.delta.tables import ready_table
+from skewless_lake.staged import ResultFile, StagedFile, StagedResult, TablePart
+
+_THREADS = 8
+
+
+def stage(target: TablePart, columns: pa.Schema, files: Sequence[ResultFile]) -> StagedResult:
+    """Write a result into new files below the output's table, which no version of it names yet.
+
+    Args:
+        target: the part of the table.
+        columns: of the result.
+        files: of the result; those without rows are left out, as readers pass over them.
+
+    Raises:
+        SpecError: the table does not fit the result.
+    """
+    table = ready_table(target, columns)
+    location = str(table.table_uri).removeprefix("file://").rstrip("/")
+    parts = target.values
+    known = pa.schema(table.schema().to_arrow())
+    kind = pa.schema([field for field in known if field.name not in parts])
+    filled = [file for file in files if file.rows]
+    folder, token = "/".join(f"{name}={value}" for name, value in parts.items()), uuid.uuid4()
+
+    def one(number: int) -> StagedFile:
+        path = f"{folder}/part-{number:05d}-{token}.parquet"
+        return _written(location, path, filled[number], kind)
+
+    with ThreadPoolExecutor(max_workers=_THREADS) as pool:
+        written = tuple(pool.map(one, range(len(filled))))
+    return StagedResult(table=target.path, location=location, files=written)
+
+
+def _written(location: str, path: str, file: ResultFile, kind: pa.Schema) -> StagedFile:
+    rows = 0
+    with (
+        _created(location, path) as stream,
+        pq.ParquetWriter(
+            stream, kind, compression="zstd", store_decimal_as_integer=True, write_page_checksum=True
+        ) as writer,
+    ):
+        for batch in file.batches():
+            writer.write_table(fitted(batch, kind, {}))
+            rows += len(batch)
+        writer.close()
+        size = stream.tell()
+    if rows != file.rows:
+        raise AssertionError(f"{path}: {rows:,} rows written of {file.rows:,}")
+    return StagedFile(path=quote(path, safe="/=-._"), rows=rows, size_bytes=size)
+
+
+@contextmanager
+def _created(location: str, path: str) -> Iterator[Any]:
+    """A new file, open for writing; a local one is on the disk when this ends."""
+    if "://" not in location:
+        target = Path(location, path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("xb") as opened:
+            yield opened
+            opened.flush()
+            os.fsync(opened.fileno())
+        return
+    try:
+        import obstore  # noqa: PLC0415  # an extra
+        from obstore.store import from_url  # noqa: PLC0415
+    except ImportError:
+        raise SpecError.saying(
+            f"output.delta {location}", "obstore is not installed", "install skewless[object-stores]"
+        ) from None
+    with obstore.open_writer(from_url(location), path) as opened:
+        yield opened

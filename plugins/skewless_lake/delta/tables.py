@@ -1,0 +1,97 @@
+"""The Delta table of an output: made on first use, and held to the columns and the partitions that a result needs."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from deltalake import DeltaTable, Schema
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from skewless.errors import SpecError
+from skewless_lake.staged import TablePart
+
+_ATTEMPTS = 10
+
+
+def location_of(target: TablePart) -> str:
+    """The folder or URL of an output's table."""
+    return target.path.removeprefix("delta+").removeprefix("file://")
+
+
+def find_table(target: TablePart) -> DeltaTable | None:
+    """The table of an output, as it is now; None if it has not been made yet."""
+    try:
+        return DeltaTable(location_of(target))
+    except TableNotFoundError:
+        return None
+
+
+def ready_table(target: TablePart, columns: pa.Schema) -> DeltaTable:
+    """The table of an output, ready for a result: made if it is not there, its schema evolved if the spec says so.
+
+    Args:
+        target: the part of the table.
+        columns: of the result, without those of ``part_values``.
+
+    Raises:
+        SpecError: the table has other columns or partitions than the result.
+    """
+    parts = [field.name for field in target.fields]
+    wanted = pa.schema([*columns, *target.fields])
+    for attempt in range(_ATTEMPTS):
+        table = find_table(target) or _made(target, wanted, parts)
+        found = table.metadata().partition_columns
+        if found != parts:
+            raise SpecError(
+                f"output.delta {location_of(target)}", f"a table partitioned by {' and '.join(parts)}",
+                f"one partitioned by {', '.join(found) or 'no column'}",
+                "name its date column in output.partition, or publish into a table of its own",
+            )  # fmt: skip
+        try:
+            return _fitted(table, target, wanted)
+        except DeltaError:  # somebody has changed the table just now
+            if attempt == _ATTEMPTS - 1:
+                raise
+    raise AssertionError
+
+
+def _made(target: TablePart, wanted: pa.Schema, parts: list[str]) -> DeltaTable:
+    try:
+        schema = Schema.from_arrow(wanted)
+    except Exception as err:  # noqa: BLE001  # of several kinds
+        raise SpecError(
+            f"output.delta {location_of(target)}", "columns of types that Delta has", str(err)[:200],
+            "cast the result of the aggregate in map, or publish into a folder",
+        ) from None  # fmt: skip
+    return DeltaTable.create(location_of(target), schema, mode="ignore", partition_by=parts)
+
+
+def _fitted(table: DeltaTable, target: TablePart, wanted: pa.Schema) -> DeltaTable:
+    """The table with all columns of a result.
+
+    Raises:
+        SpecError: it lacks one and may not evolve, has one of another type, or has one that the result lacks.
+    """
+    at, evolve = f"output.delta {location_of(target)}", target.output.columns == "evolve"
+    have = {field.name: field for field in table.schema().fields}
+    want = {field.name: field for field in Schema.from_arrow(wanted).fields}
+    lacking = [one for one, field in have.items() if one not in want and not (evolve and field.nullable)]
+    if lacking:
+        raise SpecError(
+            at, f"a result with its column {lacking[0]!r}", "one without",
+            "add it, or set output.schema: evolve, which leaves columns null that a result lacks",
+        )  # fmt: skip
+    odd = next((one for one in want if one in have and have[one].type != want[one].type), None)
+    if odd is not None:
+        raise SpecError(
+            at, f"a column {odd!r} of type {want[odd].type}, as in the result", str(have[odd].type),
+            "publish into a table of its own",
+        )  # fmt: skip
+    new = [field for one, field in want.items() if one not in have]
+    if new and not evolve:
+        raise SpecError(
+            at, f"a column {new[0].name!r} of type {new[0].type}, as in the result", "none",
+            "set output.schema: evolve, or publish into a table of its own",
+        )  # fmt: skip
+    if new:
+        table.alter.add_columns(new)
+    return table

@@ -1,0 +1,49 @@
+"""Going back, in an Iceberg table, to the version of a part before the published one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyiceberg.exceptions import CommitFailedException
+
+from skewless.errors import LostRaceError, SpecError
+from skewless_lake.iceberg.publishing import wait
+from skewless_lake.iceberg.snapshots import files_of_part, ours, replace_part
+from skewless_lake.iceberg.staging import ATTEMPTS
+from skewless_lake.iceberg.tables import find_table
+from skewless_lake.staged import TablePart
+
+
+def roll_back(target: TablePart, turn: int, at: str) -> Mapping[str, str]:
+    """Commit the files that a part had before the newest publication of it; other parts stay as they are.
+
+    Args:
+        target: the part.
+        turn: a new one, so that no older run undoes this.
+        at: the time, for the summary.
+
+    Returns:
+        What the new snapshot's summary says, with its id as ``snapshot``.
+
+    Raises:
+        SpecError: there is no earlier version.
+        LostRaceError: others commit all the time.
+    """
+    for attempt in range(ATTEMPTS):
+        table = find_table(target)
+        history = [one for one in ours(table) if one[1]["part"] == target.part.name] if table is not None else []
+        if table is None or len(history) < 2:
+            raise SpecError(
+                f"{target.path}, part {target.part}", "two publications of it in the table's history",
+                f"{len(history)}", "run the job again, or have a look at older snapshots with pyiceberg",
+            )  # fmt: skip
+        (newest, _), (before, told) = history[:2]
+        about = {**told, "turn": str(turn), "at": at, "rolled-back": f"from snapshot {newest.snapshot_id}"}
+        try:
+            files = files_of_part(table, target.values, before.snapshot_id)
+            made = replace_part(table, target.values, files, about, branch="main")
+        except CommitFailedException:
+            wait(attempt)
+            continue
+        return {**about, "snapshot": str(made.snapshot_id)}
+    raise LostRaceError(target.path, "a commit of its own", f"{ATTEMPTS} commits of others", "try again later")

@@ -1,0 +1,102 @@
+"""Snapshots of a table by which a part is replaced: what is in the part, what was published, and the commit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, EqualTo, Reference
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot, ancestors_of
+
+from skewless.errors import SpecError
+
+#: What we write into the summary of a snapshot, each name behind this.
+PREFIX = "skewless."
+
+
+def files_of_part(table: Table, parts: Mapping[str, Any], snapshot_id: int | None = None) -> list[DataFile]:
+    """The data files of a part in a snapshot, by default in the current one.
+
+    Args:
+        table: the table.
+        parts: the values of the partition columns.
+        snapshot_id: of the snapshot; the table has at least one.
+
+    Raises:
+        SpecError: a file has rows of other parts too, as it is older than the table's partitions.
+    """
+    if snapshot_id is None and table.current_snapshot() is None:
+        return []
+    condition: BooleanExpression = AlwaysTrue()
+    for column, value in parts.items():
+        condition = And(condition, EqualTo(term=Reference(column), value=value))
+    found = [task.file for task in table.scan(row_filter=condition, snapshot_id=snapshot_id).plan_files()]
+    specs = table.specs()
+    for file in found:
+        names = {table.schema().find_column_name(field.source_id) for field in specs[file.spec_id].fields}
+        if not set(parts) <= names:
+            raise SpecError(
+                f"table {'.'.join(table.name())}", f"a partition of its own for each {' and '.join(parts)}",
+                f"{file.file_path}, which is older than the table's partitions and may have rows of several",
+                "rewrite the table's data files, or publish into a table of its own",
+            )  # fmt: skip
+    return found
+
+
+def replace_part(
+    table: Table,
+    parts: Mapping[str, Any],
+    files: Sequence[DataFile],
+    about: Mapping[str, str],
+    branch: Literal["main"] | None,
+) -> Snapshot:
+    """Commit a snapshot upon the current one in which a part has just these files, and all others are as they were.
+
+    Args:
+        table: as it was loaded; the commit is refused if its current snapshot is another one by then.
+        parts: the values of the partition columns.
+        files: of the part.
+        about: for the summary, names without ``PREFIX``.
+        branch: ``main`` to publish it; None to stage it, so that no reader finds it.
+
+    Raises:
+        CommitFailedException: another snapshot has become the current one.
+    """
+    base, before = table.current_snapshot(), files_of_part(table, parts)
+    kept = {file.file_path for file in files}
+    # pyiceberg would apply the change to whatever is there by then: a part that was replaced in between would be there
+    # twice. So nothing is tried again here.
+    table.metadata = table.metadata.model_copy(
+        update={"properties": {**table.metadata.properties, "commit.retry.num-retries": "0"}}
+    )
+    with table.transaction() as transaction:
+        summary = {PREFIX + name: value for name, value in about.items()}
+        with transaction.update_snapshot(snapshot_properties=summary, branch=branch).overwrite() as change:
+            for file in before:
+                if file.file_path not in kept:
+                    change.delete_data_file(file)
+            there = {file.file_path for file in before}
+            for file in files:
+                if file.file_path not in there:
+                    change.append_data_file(file)
+            made = change.snapshot_id
+    found = table.snapshot_by_id(made)
+    if found is None or found.parent_snapshot_id != (base.snapshot_id if base else None):
+        raise AssertionError(f"snapshot {made} of {table.name()} was not committed upon {base and base.snapshot_id}")
+    return found
+
+
+def ours(table: Table) -> Iterator[tuple[Snapshot, dict[str, str]]]:
+    """The published snapshots that runs of ours have made, newest first, with what their summaries say."""
+    for snapshot in ancestors_of(table.current_snapshot(), table.metadata):
+        about = told(snapshot)
+        if "part" in about:
+            yield snapshot, about
+
+
+def told(snapshot: Snapshot) -> dict[str, str]:
+    """What we have written into the summary of a snapshot, by names without ``PREFIX``."""
+    found = snapshot.summary.additional_properties if snapshot.summary else {}
+    return {name.removeprefix(PREFIX): value for name, value in found.items() if name.startswith(PREFIX)}

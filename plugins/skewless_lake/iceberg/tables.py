@@ -1,0 +1,152 @@
+"""The table of an output: made on first use, and held to the columns and the partitions that a result needs."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from typing import cast
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NamespaceAlreadyExistsError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.io.pyarrow import _ConvertToIcebergWithoutIDs, visit_pyarrow
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
+from pyiceberg.table import Table
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import NestedField
+
+from skewless.errors import SpecError
+from skewless_lake.catalogs import TableName, open_catalog
+from skewless_lake.staged import TablePart
+
+_PROPERTIES = {"format-version": "2", "write.parquet.compression-codec": "zstd"}
+_ATTEMPTS = 10
+
+
+def find_table(target: TablePart) -> Table | None:
+    """The table of an output, as it is now; None if it has not been made yet."""
+    name = TableName.parse(str(target.output.iceberg))
+    try:
+        return open_catalog(name.catalog, target.root).load_table(name.identifier)
+    except NoSuchTableError:
+        return None
+
+
+def ready_table(target: TablePart, columns: pa.Schema) -> Table:
+    """The table of an output, ready for a result: made if it is not there, its schema evolved if the spec says so.
+
+    Args:
+        target: the part of the table.
+        columns: of the result, without those of ``part_values``.
+
+    Raises:
+        SpecError: the table has other columns or partitions than the result.
+    """
+    name = TableName.parse(str(target.output.iceberg))
+    catalog = open_catalog(name.catalog, target.root)
+    wanted = _schema(pa.schema([*target.fields, *columns]), f"output.iceberg {name}")
+    for attempt in range(_ATTEMPTS):
+        try:
+            table = catalog.load_table(name.identifier)
+        except NoSuchTableError:
+            table = _made(catalog, name, wanted, [field.name for field in target.fields])
+        _require_partitions(table, name, [field.name for field in target.fields])
+        try:
+            return _fitted(table, name, wanted, evolve=target.output.columns == "evolve")
+        except CommitFailedException:  # somebody has changed the table just now
+            if attempt == _ATTEMPTS - 1:
+                raise
+    raise AssertionError
+
+
+def _schema(columns: pa.Schema, at: str) -> Schema:
+    """Columns of Arrow as those of Iceberg, with numbers of their own."""
+    found = list[NestedField]()
+    for column in columns:
+        try:
+            found += cast("Schema", visit_pyarrow(pa.schema([column]), _ConvertToIcebergWithoutIDs())).fields
+        except TypeError as err:
+            raise SpecError(
+                f"{at}, column {column.name!r}", "a type that Iceberg has", f"{column.type} ({err})",
+                "cast the result of the aggregate in map, or publish into a folder",
+            ) from None  # fmt: skip
+    return assign_fresh_schema_ids(Schema(*found))
+
+
+def _made(catalog: Catalog, name: TableName, schema: Schema, parts: list[str]) -> Table:
+    fields = [
+        PartitionField(schema.find_field(part).field_id, 1000 + number, IdentityTransform(), part)
+        for number, part in enumerate(parts)
+    ]
+    with suppress(NamespaceAlreadyExistsError):  # another process has made it just now
+        catalog.create_namespace_if_not_exists(name.identifier[:-1])
+    try:
+        return catalog.create_table(
+            name.identifier, schema, partition_spec=PartitionSpec(*fields), properties=_PROPERTIES
+        )
+    except TableAlreadyExistsError:  # likewise
+        return catalog.load_table(name.identifier)
+
+
+def _require_partitions(table: Table, name: TableName, parts: list[str]) -> None:
+    """Refuse a table in which a day is not just the files of one partition."""
+    schema = table.schema()
+    found = [
+        (schema.find_column_name(field.source_id), str(field.transform))
+        for field in table.spec().fields
+        if str(field.transform) != "void"
+    ]
+    if found != [(part, "identity") for part in parts]:
+        shown = ", ".join(f"{column} ({transform})" for column, transform in found) or "no column"
+        raise SpecError(
+            f"output.iceberg {name}", f"a table partitioned by {' and '.join(parts)}", f"one partitioned by {shown}",
+            "name its date column in output.partition, or publish into a table of its own",
+        )  # fmt: skip
+
+
+def _fitted(table: Table, name: TableName, wanted: Schema, *, evolve: bool) -> Table:
+    """The table with all columns of a result.
+
+    Raises:
+        SpecError: it lacks one and may not evolve, or has one that the result lacks and that is required.
+    """
+    at = f"output.iceberg {name}"
+    have = {field.name: field for field in table.schema().fields}
+    want = {field.name: field for field in wanted.fields}
+    required = [one for one, field in have.items() if one not in want and (field.required or not evolve)]
+    if required:
+        raise SpecError(
+            at, f"a result with its column {required[0]!r}", "one without",
+            "set output.schema: evolve, which leaves columns null that a result lacks" if not evolve else "add it",
+        )  # fmt: skip
+    odd = [one for one in want if one not in have or _kind(have[one].field_type) != _kind(want[one].field_type)]
+    if not odd:
+        return table
+    if not evolve:
+        came = str(have[odd[0]].field_type) if odd[0] in have else "none"
+        raise SpecError(
+            at, f"a column {odd[0]!r} of type {want[odd[0]].field_type}, as in the result", came,
+            "set output.schema: evolve, or publish into a table of its own",
+        )  # fmt: skip
+    try:
+        with table.update_schema() as update:
+            update.union_by_name(wanted)
+    except CommitFailedException:
+        raise
+    except Exception as err:  # noqa: BLE001  # pyiceberg raises several kinds for what cannot be evolved
+        raise SpecError(
+            at, f"a column {odd[0]!r} that can become {want[odd[0]].field_type}", str(err).splitlines()[0][:200],
+            "publish into a table of its own",
+        ) from None  # fmt: skip
+    return table
+
+
+def _kind(kind: object) -> str:
+    """A type without the numbers of its fields."""
+    return re.sub(r"\b\d+: ", "", str(kind))

@@ -1,0 +1,217 @@
+"""Publishing a run: into a folder, or as a commit of a table. The same call for all of them."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Generator, Mapping, Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from skewless.documents.job import Job
+from skewless.documents.quality import QualityReport
+from skewless.errors import RunDirectoryError
+from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, RunDirectory
+from skewless.run.publication import (
+    PUBLISHED,
+    Identity,
+    Overtaken,
+    Publication,
+    Turns,
+    identity_of,
+    publish,
+    published_path,
+    record_of,
+    require_passed,
+    turns_folder,
+    turns_of_table,
+)
+from skewless_lake.staged import STAGED, ResultFile, StagedResult, TablePart
+from skewless_leases import Turns as StoredTurns
+from skewless_leases import open_store
+
+
+class Commit(NamedTuple):
+    """What became of a commit.
+
+    Attributes:
+        snapshot: the snapshot or version in which the run's result was published; None if it was superseded.
+        over: by whom it was superseded.
+    """
+
+    snapshot: int | None
+    over: Overtaken | None = None
+
+
+def turns_of(target: TablePart) -> Turns:
+    """The turns of the parts of a table."""
+    return StoredTurns(open_store(turns_of_table(target.path, target.root)))
+
+
+def stage_result(run: RunDirectory, columns: pa.Schema, files: Sequence[ResultFile], now: dt.datetime) -> StagedResult:
+    """Write a committed result into new files of the output's table, so that no reader of it sees them yet.
+
+    Args:
+        run: its directory.
+        columns: of the result.
+        files: of the result.
+        now: the time.
+
+    Raises:
+        SpecError: the table does not fit the result.
+    """
+    job = run.job()
+    if job.spec.output.iceberg is not None:
+        from skewless_lake.iceberg import staging as iceberg  # noqa: PLC0415  # an extra
+
+        return iceberg.stage(TablePart.of(job), columns, files, {**summary_of(run, now), "quality": "not audited yet"})
+    from skewless_lake.delta import staging as delta  # noqa: PLC0415  # an extra
+
+    return delta.stage(TablePart.of(job), columns, files)
+
+
+def staged_paths(job: Job, staged: StagedResult) -> list[str]:
+    """Where the files of a staged result can be read, as its table has them now.
+
+    Raises:
+        RunDirectoryError: the table has other files, or they are gone.
+    """
+    if job.spec.output.iceberg is not None:
+        from skewless_lake.iceberg import staging as iceberg  # noqa: PLC0415  # an extra
+
+        return [file.file_path.removeprefix("file://") for file in iceberg.staged_files(TablePart.of(job), staged)[1]]
+    return [f"{staged.location}/{file.path}" for file in staged.files]
+
+
+def publish_run(run: RunDirectory, now: dt.datetime) -> Publication:
+    """Publish a validated result, unless a later run of the part has published.
+
+    It may be killed, paused and called again at any moment, by several processes at once.
+
+    Args:
+        run: its directory.
+        now: the time.
+
+    Returns:
+        The record; its ``superseded`` says by whom, if a later run has published.
+
+    Raises:
+        QualityError: the result failed validation.
+        RunDirectoryError: a step before this has not committed, or what it wrote is gone.
+        LostRaceError: others commit all the time, or are publishing the same part.
+    """
+    job = run.job()
+    if not job.spec.output.is_table:
+        return publish(run, StoredTurns(open_store(turns_folder(job.output_path))), now)
+    steps = publishing_table(run, now)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            record: Publication = done.value
+            return record
+
+
+def publishing_table(run: RunDirectory, now: dt.datetime) -> Generator[str, None, Publication]:
+    """``publish_run`` of a table, step by step: yields the name of each step that is done."""
+    job, result = run.job(), run.committed(RESULT_STEP)
+    report = run.committed_document(run.committed(QUALITY_STEP), QUALITY_REPORT, QualityReport)
+    require_passed(run, report)
+    if (record := record_of(run)) is not None:
+        return record
+    staged = run.read(STAGED, StagedResult)
+    keys = result.count("keys")
+    if staged.rows != keys or report.keys != keys:
+        raise RunDirectoryError(
+            f"staged result of {run}", f"{keys:,} rows, as the ledger has them", f"{staged.rows:,}", "begin a new run"
+        )
+    turns = turns_of(TablePart.of(job))
+    over = _overtaken(job, turns)
+    commit = Commit(None, over)
+    if over is None:
+        about = {**summary_of(run, now), "quality": f"passed, {len(report.checks)} checks"}
+        commit = yield from _committing(run, job, staged, about)
+    if commit.over is None:
+        turns.finish(job.part.name, job.turn, str(identity_of(run)))
+        yield "finished"
+    published = Publication(
+        path=published_path(job),
+        rows=result.count("rows"),
+        keys=keys,
+        turn=job.turn,
+        superseded=commit.over,
+        snapshot=commit.snapshot,
+    )
+    run.write_once(PUBLISHED, published)
+    yield "recorded"
+    return run.read(PUBLISHED, Publication)
+
+
+def _committing(
+    run: RunDirectory, job: Job, staged: StagedResult, about: Mapping[str, str]
+) -> Generator[str, None, Commit]:
+    if job.spec.output.iceberg is not None:
+        from skewless_lake.iceberg import publishing as iceberg  # noqa: PLC0415  # an extra
+
+        return (yield from iceberg.committing(run, TablePart.of(job), job.turn, staged, about))
+    from skewless_lake.delta import publishing as delta  # noqa: PLC0415  # an extra
+
+    return (yield from delta.committing(run, TablePart.of(job), job.turn, staged, about))
+
+
+def _overtaken(job: Job, turns: Turns) -> Overtaken | None:
+    standing = turns.look(job.part.name)
+    if standing.finished <= job.turn:
+        return None
+    by = Identity.parse(standing.finisher, f"turns of {job.part.name} of {job.output_path}")
+    return Overtaken(by=by, turn=standing.finished)
+
+
+def turn_in_table(job: Job) -> int:
+    """The latest turn in which the job's part was published in its table, as the table's history says; 0 if none."""
+    if job.spec.output.iceberg is not None:
+        from skewless_lake.iceberg import publishing as iceberg  # noqa: PLC0415  # an extra
+
+        return iceberg.latest_turn(TablePart.of(job))
+    from skewless_lake.delta import publishing as delta  # noqa: PLC0415  # an extra
+
+    return delta.latest_turn(TablePart.of(job))
+
+
+def published_parts(target: TablePart) -> dict[str, tuple[str, Identity]]:
+    """By part: the snapshot or version of its newest publication, and which run that was of.
+
+    Args:
+        target: any part of the table.
+    """
+    if target.output.iceberg is not None:
+        from skewless_lake.iceberg import publishing as iceberg  # noqa: PLC0415  # an extra
+
+        found = iceberg.newest(target)
+    else:
+        from skewless_lake.delta import publishing as delta  # noqa: PLC0415  # an extra
+
+        found = delta.newest(target)
+    return {part: (str(number), identity_in(told)) for part, (number, told) in found.items()}
+
+
+def summary_of(run: RunDirectory, now: dt.datetime) -> dict[str, str]:
+    """Where a result comes from, as texts by name: what the table's own history says of it."""
+    job, result, me = run.job(), run.committed(RESULT_STEP), identity_of(run)
+    return {
+        "job": job.spec.name,
+        "part": job.part.name,
+        "turn": str(job.turn),
+        "run": me.run,
+        "run-digest": me.job,
+        "spec-digest": job.spec.digest(),
+        "input": job.input_path,
+        "input-rows": str(result.count("rows")),
+        "result-rows": str(result.count("keys")),
+        "at": now.astimezone(dt.UTC).isoformat(timespec="seconds"),
+    }
+
+
+def identity_in(about: Mapping[str, str]) -> Identity:
+    """The run that a summary names."""
+    return Identity(job=about["run-digest"], run=about["run"])

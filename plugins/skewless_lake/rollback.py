@@ -1,0 +1,36 @@
+"""Going back to the version of a part before the published one."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+
+from skewless_lake.publication import turns_of
+from skewless_lake.staged import TablePart
+
+
+def roll_back(target: TablePart, now: dt.datetime) -> Mapping[str, str]:
+    """Publish again what the newest publication of a part has replaced.
+
+    Args:
+        target: the part of the table.
+        now: the time.
+
+    Returns:
+        Where that came from, as the table's history says, and the new snapshot or version as ``snapshot``.
+
+    Raises:
+        SpecError: there is nothing to go back to.
+    """
+    turns, at = turns_of(target), now.astimezone(dt.UTC).isoformat(timespec="seconds")
+    turn = turns.draw(above=turns.look(target.part.name).finished)
+    if target.output.iceberg is not None:
+        from skewless_lake.iceberg import rollback as iceberg  # noqa: PLC0415  # an extra
+
+        about = iceberg.roll_back(target, turn, at)
+    else:
+        from skewless_lake.delta import rollback as delta  # noqa: PLC0415  # an extra
+
+        about = delta.roll_back(target, turn, at)
+    turns.finish(target.part.name, turn, f"{about['run-digest']} {about['run']}")
+    return about

@@ -1,0 +1,99 @@
+"""What is staged: the result of a run in files of the output's table, which no reader of the table sees yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from skewless.document import Count, Document, Frozen
+from skewless.documents.job import Job
+from skewless.run.directory import PUBLISH_STEP
+from skewless.spec.part import Part
+from skewless.spec.result import Output
+
+#: The record of what is staged, in the run directory.
+STAGED = f"{PUBLISH_STEP}/staged.json"
+#: With ``output.partition`` of an hourly job: the column that says which hour a row is of.
+HOUR_COLUMN = "hour"
+
+
+class StagedFile(Frozen):
+    """One file of the table, with all of its rows.
+
+    Attributes:
+        path: as the table's own format names it: a URI or, of a Delta table, a path below the table.
+        rows: its rows.
+        size_bytes: its length.
+    """
+
+    path: str
+    rows: Count
+    size_bytes: Count
+
+
+class StagedResult(Document):
+    """The result of a run, staged.
+
+    Attributes:
+        table: the output, as ``Job.output_path`` names it.
+        location: the folder or URL of the table.
+        files: exactly the files of the result.
+        snapshot: of an Iceberg table, the staged snapshot, which no branch and no tag names.
+    """
+
+    table: str
+    location: str
+    files: tuple[StagedFile, ...]
+    snapshot: int | None = None
+
+    @property
+    def rows(self) -> int:
+        """Rows of all files."""
+        return sum(file.rows for file in self.files)
+
+
+class ResultFile(NamedTuple):
+    """One file of a committed result, to be written into a table.
+
+    Attributes:
+        rows: its rows.
+        batches: reads it, in batches of the result's schema.
+    """
+
+    rows: int
+    batches: Callable[[], Iterator[pa.RecordBatch]]
+
+
+class TablePart(NamedTuple):
+    """A part of the table of an output: what one publication replaces.
+
+    Attributes:
+        output: the section of the spec.
+        path: the table, as ``Job.output_path`` names it.
+        root: the data root.
+        part: the day or the hour.
+    """
+
+    output: Output
+    path: str
+    root: str
+    part: Part
+
+    @classmethod
+    def of(cls, job: Job) -> TablePart:
+        """The one that a job computes."""
+        return cls(job.spec.output, job.output_path, job.root, job.part)
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The values of the columns that say which part a row is of: a date, and an hour as text."""
+        values: dict[str, Any] = {self.output.partition: self.part.date}
+        return values if self.part.hour is None else {**values, HOUR_COLUMN: self.part.hour}
+
+    @property
+    def fields(self) -> list[pa.Field]:
+        """The columns of ``values``."""
+        fields = [pa.field(self.output.partition, pa.date32())]
+        return fields if self.part.hour is None else [*fields, pa.field(HOUR_COLUMN, pa.string())]

@@ -1,0 +1,110 @@
+"""Runs that are ready to be published in a table, made without Spark, and what readers of the table see."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+
+from skewless.documents.commit import CommittedFile
+from skewless.documents.ledger import balance
+from skewless.documents.quality import Check, QualityReport
+from skewless.run.directory import QUALITY_STEP, RESULT_STEP, RunDirectory
+from skewless.spec.result import Output
+from skewless_lake.catalogs import open_catalog
+from skewless_lake.publication import stage_result
+from skewless_lake.staged import STAGED, ResultFile, StagedResult
+from tests.unit import synthetic
+
+NOW = dt.datetime(2026, 11, 21, 3, 0, tzinfo=dt.UTC)
+DAY = dt.date(2026, 11, 20)
+KINDS = ("iceberg", "delta")
+TABLE = "local.marts.clicks"
+
+
+def output_of(kind: str, root: Path, **fields: Any) -> tuple[Output, str]:
+    """The output section of a spec, and ``Job.output_path`` as ``prepare`` writes it."""
+    if kind == "iceberg":
+        return Output.model_validate({"iceberg": TABLE, **fields}), f"iceberg://{TABLE}"
+    path = str(root / "marts" / "clicks")
+    return Output.model_validate({"delta": path, **fields}), f"delta+file://{path}"
+
+
+def result_table(text: str, keys: int = 3) -> pa.Table:
+    """A result whose rows all say who made them."""
+    columns = {"key": [f"k{number}" for number in range(keys)], "by": [text] * keys}
+    return pa.table(columns, schema=pa.schema([("key", pa.string()), ("by", pa.string())]))
+
+
+def committed(
+    folder: Path, root: Path, kind: str, result: pa.Table, *, turn: int = 1, day: dt.date = DAY, **output: Any
+) -> RunDirectory:
+    """A run whose result is committed, in two files."""
+    run = RunDirectory(str(folder))
+    section, output_path = output_of(kind, root, **output)
+    job = synthetic.job([], output_path=output_path)
+    spec = job.spec.model_copy(update={"output": section})
+    run.write_once("job.json", job.model_copy(update={"spec": spec, "turn": turn, "date": day, "root": str(root)}))
+    attempt = run.new_attempt(RESULT_STEP)
+    files, half = [], -(-len(result) // 2)
+    for number, rows in enumerate([result[:half], result[half:]]):
+        path = Path(attempt.path(f"part-{number}.parquet"))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(rows, path)
+        files.append(attempt.described("result", str(path), len(rows), copied=True))
+    attempt.commit(files, {"rows": 2 * len(result), "keys": len(result)})
+    return run
+
+
+def staged(run: RunDirectory) -> StagedResult:
+    """Stage the result of a run, as ``skewless_spark.result.staging`` does."""
+    files = run.committed(RESULT_STEP).of_kind("result")
+    columns = pq.read_schema(run.path(files[0].path))
+
+    def source(file: CommittedFile) -> ResultFile:
+        return ResultFile(file.rows, lambda: pq.ParquetFile(run.path(file.path)).iter_batches())
+
+    sources = [source(file) for file in files]
+    run.write_once(STAGED, stage_result(run, columns, sources, NOW))
+    return run.read(STAGED, StagedResult)
+
+
+def judge(run: RunDirectory, *, success: bool = True) -> RunDirectory:
+    """Commit a quality report, which lets a run be published or not."""
+    quality = run.new_attempt(QUALITY_STEP)
+    check = Check(
+        subject="result", expectation="expect_x", column="n", success=success, observed="3", sentence="expect_x(n): 3",
+    )  # fmt: skip
+    keys = run.committed(RESULT_STEP).count("keys")
+    report = QualityReport(success=success, keys=keys, checks=(check,), ledger=balance(run.job(), [], 0))
+    quality.write("result.json", report)
+    quality.commit([], {})
+    return run
+
+
+def ready(folder: Path, root: Path, kind: str, text: str, **how: Any) -> RunDirectory:
+    """A run that is ready to be published."""
+    run = committed(folder, root, kind, result_table(text), **how)
+    staged(run)
+    return judge(run)
+
+
+def read(kind: str, root: Path) -> pa.Table:
+    """What a reader of the table sees."""
+    if kind == "iceberg":
+        found = open_catalog("local", str(root)).load_table(TABLE.partition(".")[2]).scan().to_arrow()
+    else:
+        found = pa.table(DeltaTable(str(root / "marts" / "clicks")).to_pyarrow_table())
+    return found
+
+
+def seen(kind: str, root: Path) -> dict[str, list[str]]:
+    """Who has made each row, by day."""
+    found: dict[str, list[str]] = {}
+    for row in read(kind, root).to_pylist():
+        found.setdefault(str(row["date"]), []).append(row["by"])
+    return {day: sorted(found[day]) for day in sorted(found)}

@@ -1,0 +1,219 @@
+"""Publication in tables, without Spark: a run counts once, whoever commits in between and whenever one is killed."""
+
+from __future__ import annotations
+
+import datetime as dt
+import multiprocessing
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.table import Table
+
+from skewless.errors import QualityError, RunDirectoryError, SpecError
+from skewless.run.directory import RunDirectory
+from skewless.run.publication import Publication, record_of
+from skewless_lake.catalogs import open_catalog
+from skewless_lake.iceberg.snapshots import ours, told
+from skewless_lake.publication import publish_run, publishing_table
+from skewless_lake.staged import STAGED, StagedResult
+from tests.lake.outputs import DAY, KINDS, NOW, TABLE, committed, judge, read, ready, result_table, seen, staged
+
+of_each_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+def iceberg_table(root: Path) -> Table:
+    return open_catalog("local", str(root)).load_table(TABLE.partition(".")[2])
+
+
+def stopped_after(run: RunDirectory, name: str) -> Generator[str, None, Publication]:
+    """A publisher that has done a step and is paused there."""
+    steps = publishing_table(run, NOW)
+    for done in steps:
+        if done == name:
+            return steps
+    raise AssertionError(f"there is no step {name!r}")
+
+
+def finish(steps: Generator[str, None, Publication]) -> Publication:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            record: Publication = done.value
+            return record
+
+
+@of_each_kind
+def test_nobody_sees_what_is_staged_and_everybody_what_is_published(tmp_path: Path, kind: str) -> None:
+    run = ready(tmp_path / "run", tmp_path, kind, "first")
+    assert seen(kind, tmp_path) == {}
+    record = publish_run(run, NOW)
+    assert seen(kind, tmp_path) == {"2026-11-20": ["first"] * 3}
+    assert record.snapshot is not None
+    assert (record.keys, record.rows, record.superseded) == (3, 6, None)
+
+
+@of_each_kind
+def test_a_result_that_failed_its_audit_stays_staged_and_the_published_one_untouched(tmp_path: Path, kind: str) -> None:
+    publish_run(ready(tmp_path / "good", tmp_path, kind, "good"), NOW)
+    bad = committed(tmp_path / "bad", tmp_path, kind, result_table("bad"), turn=2)
+    staged(bad)
+    judge(bad, success=False)
+    with pytest.raises(QualityError, match="expect_x"):
+        publish_run(bad, NOW)
+    assert seen(kind, tmp_path) == {"2026-11-20": ["good"] * 3}
+    if kind == "iceberg":  # and can be looked at
+        snapshot = bad.read(STAGED, StagedResult).snapshot
+        assert iceberg_table(tmp_path).scan(snapshot_id=snapshot).to_arrow()["by"].to_pylist() == ["bad"] * 3
+
+
+@of_each_kind
+def test_a_day_that_is_published_again_is_replaced_and_no_other_day(tmp_path: Path, kind: str) -> None:
+    other = DAY + dt.timedelta(days=1)
+    publish_run(ready(tmp_path / "1", tmp_path, kind, "old"), NOW)
+    publish_run(ready(tmp_path / "2", tmp_path, kind, "other", turn=2, day=other), NOW)
+    publish_run(ready(tmp_path / "3", tmp_path, kind, "new", turn=3), NOW)
+    assert seen(kind, tmp_path) == {"2026-11-20": ["new"] * 3, "2026-11-21": ["other"] * 3}
+
+
+@of_each_kind
+def test_the_table_tells_where_a_result_came_from(tmp_path: Path, kind: str) -> None:
+    run = ready(tmp_path / "run", tmp_path, kind, "first")
+    publish_run(run, NOW)
+    if kind == "iceberg":
+        ((_, about),) = ours(iceberg_table(tmp_path))
+    else:
+        from deltalake import DeltaTable
+
+        commit = DeltaTable(str(tmp_path / "marts" / "clicks")).history()[0]
+        about = {name.removeprefix("skewless."): value for name, value in commit.items()}
+    assert (about["part"], about["turn"], about["run"]) == ("2026-11-20", "1", str(tmp_path / "run"))
+    assert (about["input-rows"], about["result-rows"], about["quality"]) == ("6", "3", "passed, 1 checks")
+    assert about["spec-digest"] == run.job().spec.digest()
+
+
+@of_each_kind
+@pytest.mark.parametrize("name", ["loaded", "committed", "finished", "recorded"])
+def test_a_publisher_that_is_killed_after_a_step_publishes_once(tmp_path: Path, kind: str, name: str) -> None:
+    run = ready(tmp_path / "run", tmp_path, kind, "first")
+    stopped_after(run, name).close()
+    record = publish_run(run, NOW)
+    assert seen(kind, tmp_path) == {"2026-11-20": ["first"] * 3}
+    assert publish_run(run, NOW) == record == record_of(run)
+    if kind == "iceberg":
+        assert len(list(ours(iceberg_table(tmp_path)))) == 1
+
+
+@of_each_kind
+def test_a_commit_that_came_in_between_is_not_lost(tmp_path: Path, kind: str) -> None:
+    """With pyiceberg alone it is: to make a staged snapshot the current one discards what came since."""
+    other = DAY + dt.timedelta(days=1)
+    first = ready(tmp_path / "1", tmp_path, kind, "first")
+    second = ready(tmp_path / "2", tmp_path, kind, "second", turn=2, day=other)
+    paused = stopped_after(first, "loaded")
+    publish_run(second, NOW)
+    finish(paused)
+    assert seen(kind, tmp_path) == {"2026-11-20": ["first"] * 3, "2026-11-21": ["second"] * 3}
+
+
+@of_each_kind
+def test_of_two_runs_of_a_day_the_later_turn_counts_whoever_is_first(tmp_path: Path, kind: str) -> None:
+    older = ready(tmp_path / "1", tmp_path, kind, "older", turn=1)
+    newer = ready(tmp_path / "2", tmp_path, kind, "newer", turn=2)
+    paused = stopped_after(older, "loaded")
+    publish_run(newer, NOW)
+    over = finish(paused).superseded
+    assert over is not None
+    assert (over.by.run, over.turn) == (str(tmp_path / "2"), 2)
+    assert seen(kind, tmp_path) == {"2026-11-20": ["newer"] * 3}
+
+
+@of_each_kind
+def test_where_the_store_of_turns_was_lost_the_table_knows_the_turn(tmp_path: Path, kind: str) -> None:
+    import shutil
+
+    publish_run(ready(tmp_path / "2", tmp_path, kind, "newer", turn=2), NOW)
+    shutil.rmtree(tmp_path / "tables")
+    assert publish_run(ready(tmp_path / "1", tmp_path, kind, "older"), NOW).superseded is not None
+    assert seen(kind, tmp_path) == {"2026-11-20": ["newer"] * 3}
+
+
+def test_a_staged_snapshot_that_was_expired_is_a_sentence(tmp_path: Path) -> None:
+    run = ready(tmp_path / "run", tmp_path, "iceberg", "first")
+    table, snapshot = iceberg_table(tmp_path), run.read(STAGED, StagedResult).snapshot
+    assert snapshot is not None
+    table.maintenance.expire_snapshots().by_id(snapshot).commit()
+    with pytest.raises(RunDirectoryError, match=r"it has been expired or dropped; begin a new run\.$"):
+        publish_run(run, NOW)
+
+
+def test_a_staged_snapshot_says_that_it_was_not_audited(tmp_path: Path) -> None:
+    run = ready(tmp_path / "run", tmp_path, "iceberg", "first")
+    snapshot = iceberg_table(tmp_path).snapshot_by_id(run.read(STAGED, StagedResult).snapshot or 0)
+    assert snapshot is not None
+    assert told(snapshot)["quality"] == "not audited yet"
+
+
+@of_each_kind
+def test_an_empty_result_is_published(tmp_path: Path, kind: str) -> None:
+    publish_run(ready(tmp_path / "1", tmp_path, kind, "old"), NOW)
+    run = committed(tmp_path / "2", tmp_path, kind, result_table("none", 0), turn=2)
+    staged(run)
+    publish_run(judge(run), NOW)
+    assert seen(kind, tmp_path) == {}
+
+
+@of_each_kind
+def test_a_result_with_another_column_is_refused_unless_the_table_may_evolve(tmp_path: Path, kind: str) -> None:
+    publish_run(ready(tmp_path / "1", tmp_path, kind, "old"), NOW)
+    wider = result_table("new").append_column("n", pa.array([1, 2, 3]))
+    refused = committed(tmp_path / "2", tmp_path, kind, wider, turn=2)
+    with pytest.raises(SpecError, match=r"column 'n' of type .*; set output\.schema: evolve"):
+        staged(refused)
+    day = DAY + dt.timedelta(days=1)
+    run = committed(tmp_path / "3", tmp_path, kind, wider, turn=3, day=day, schema="evolve")
+    staged(run)
+    publish_run(judge(run), NOW)
+    found = {(str(row["date"]), row["n"]) for row in read(kind, tmp_path).to_pylist()}
+    assert found == {("2026-11-20", None), *((str(day), number) for number in (1, 2, 3))}
+
+
+@of_each_kind
+def test_a_table_with_other_partitions_is_refused(tmp_path: Path, kind: str) -> None:
+    publish_run(ready(tmp_path / "1", tmp_path, kind, "old"), NOW)
+    other = committed(tmp_path / "2", tmp_path, kind, result_table("new"), turn=2, partition="day")
+    with pytest.raises(SpecError, match="a table partitioned by day, but got one partitioned by date"):
+        staged(other)
+
+
+def _publish(folder: str) -> None:
+    publish_run(RunDirectory(folder), NOW)
+
+
+def at_once(work: Callable[..., None], *calls: Any) -> None:
+    """Call a function in processes of its own, all at the same time."""
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=work, args=(call,)) for call in calls]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(120)
+    assert [process.exitcode for process in processes] == [0] * len(processes)
+
+
+@of_each_kind
+def test_four_days_and_two_runs_of_one_day_are_published_at_once(tmp_path: Path, kind: str) -> None:
+    days = [DAY + dt.timedelta(days=number) for number in range(4)]
+    runs = [
+        ready(tmp_path / f"{number}", tmp_path, kind, f"run {number}", turn=number + 1, day=day)
+        for number, day in enumerate([*days, days[0]])
+    ]
+    at_once(_publish, *(str(run) for run in runs))
+    expected = {str(day): [f"run {number}"] * 3 for number, day in enumerate(days)}
+    assert seen(kind, tmp_path) == {**expected, str(days[0]): ["run 4"] * 3}
+    if kind == "iceberg":
+        snapshots = [about["turn"] for _, about in ours(iceberg_table(tmp_path)) if about["part"] == str(days[0])]
+        assert snapshots[0] == "5"

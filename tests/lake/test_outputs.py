@@ -1,0 +1,218 @@
+"""The same job with a folder, an Iceberg and a Delta table as its output: readers of all kinds see the same rows."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+from pyiceberg.table import Table
+from pyspark.sql import SparkSession
+
+from skewless.errors import QualityError, SpecError
+from skewless.run.directory import RunDirectory
+from skewless.run.publication import publication_of
+from skewless.spec.reading import parse_spec
+from skewless.spec.spec import JobSpec
+from skewless_lake.catalogs import open_catalog
+from skewless_spark.entries.pipeline import Silent, run_pipeline
+from skewless_spark.prepare.prepare import prepare
+
+DAY = dt.date(2026, 11, 20)
+#: One aggregate for each type of result that differs in files: nested ones, decimals, times with and without a zone.
+AGGREGATES = {
+    "rows": "count",
+    "cents": {"function": "sum", "column": "price"},
+    "mean": {"function": "avg", "column": "ms"},
+    "last": {"function": "max", "column": "at"},
+    "local": {"function": "min", "column": "wall"},
+    "small": {"function": "max", "column": "tiny"},
+    "raw": {"function": "max", "column": "bytes"},
+    "day": {"function": "max", "column": "on"},
+    "all": {"function": "collect_list", "column": "ms"},
+    "top": {"function": "approx_top_k", "column": "word", "k": 2},
+}
+
+
+def rows(count: int = 200) -> pa.Table:
+    """Rows with nulls in every column, key included."""
+
+    def some(number: int, value: Any) -> Any:
+        return None if number % 7 == 3 else value
+
+    zone = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
+    noon = zone.replace(tzinfo=None)
+    return pa.table(
+        {
+            "page": pa.array([None if n % 11 == 0 else f"p{n % 5}" for n in range(count)], pa.string()),
+            "price": pa.array([some(n, decimal.Decimal(n) / 100) for n in range(count)], pa.decimal128(12, 2)),
+            "ms": pa.array([some(n, n) for n in range(count)], pa.int64()),
+            "at": pa.array([some(n, zone + dt.timedelta(seconds=n)) for n in range(count)], pa.timestamp("us", "UTC")),
+            "wall": pa.array([some(n, noon + dt.timedelta(seconds=n % 60)) for n in range(count)], pa.timestamp("us")),
+            "tiny": pa.array([some(n, n % 100) for n in range(count)], pa.int8()),
+            "bytes": pa.array([some(n, bytes([n % 256])) for n in range(count)], pa.binary()),
+            "on": pa.array([some(n, DAY - dt.timedelta(days=n)) for n in range(count)], pa.date32()),
+            "word": pa.array([some(n, f"w{n % 3}") for n in range(count)], pa.string()),
+        }
+    )
+
+
+def spec(root: Path, output: dict[str, Any], **fields: Any) -> JobSpec:
+    folder = root / "in"
+    folder.mkdir(exist_ok=True)
+    for number in range(4):
+        pq.write_table(rows().slice(50 * number, 50), folder / f"{number}.parquet")
+    raw = {
+        "name": "clicks", "input": {"path": str(folder)}, "key": "page", "aggregates": AGGREGATES, "output": output,
+        "routing": {"key_sample": False}, **fields,
+    }  # fmt: skip
+    import yaml
+
+    return parse_spec(yaml.safe_dump(raw, sort_keys=False))
+
+
+def run(spark: SparkSession, root: Path, given: JobSpec, name: str, day: dt.date = DAY) -> RunDirectory:
+    found = RunDirectory(str(root / "runs" / name))
+    prepare(found, given, day, str(root))
+    run_pipeline(spark, found, Silent())
+    return found
+
+
+def iceberg(root: Path) -> Table:
+    return open_catalog("local", str(root)).load_table("marts.clicks")
+
+
+def plain(table: pa.Table) -> list[dict[str, Any]]:
+    """Rows in the order of their keys, without the columns that name the part."""
+    found = table.drop_columns([name for name in ("date", "hour") if name in table.schema.names]).to_pylist()
+    return sorted(found, key=lambda row: str(row["page"]))
+
+
+OUTPUTS = {"iceberg": {"iceberg": "local.marts.clicks"}, "delta": {"delta": "marts/clicks"}}
+
+
+@pytest.mark.parametrize("engine", ["combine", "staged"])
+def test_a_folder_an_iceberg_and_a_delta_table_have_the_same_rows(
+    spark: SparkSession, tmp_path: Path, engine: str
+) -> None:
+    run(spark, tmp_path, spec(tmp_path, {"path": "out"}, engine=engine), "folder")
+    wanted = plain(pq.read_table(tmp_path / "out" / "date=2026-11-20", partitioning=None))
+    assert len(wanted) == 6
+    for kind, output in OUTPUTS.items():
+        run(spark, tmp_path, spec(tmp_path, output, engine=engine), kind)
+    delta = DeltaTable(str(tmp_path / "marts" / "clicks"))
+    assert plain(iceberg(tmp_path).scan().to_arrow()) == wanted
+    assert plain(pa.table(delta.to_pyarrow_table())) == wanted
+    files = [task.file.file_path for task in iceberg(tmp_path).scan().plan_files()]
+    asked = "SELECT page, rows, cents, mean, last, local, small, day FROM read_parquet({})"
+    of_duckdb = [
+        sorted(duckdb.connect().execute(asked.format(paths)).fetchall(), key=str)
+        for paths in (files, delta.file_uris())
+    ]
+    assert len(of_duckdb[0]) == 6
+    assert of_duckdb[0] == of_duckdb[1]
+    assert {(row[0], row[1]) for row in of_duckdb[0]} == {(row["page"], row["rows"]) for row in wanted}
+
+
+def test_the_files_of_an_iceberg_table_have_its_field_ids_nested_ones_too(spark: SparkSession, tmp_path: Path) -> None:
+    run(spark, tmp_path, spec(tmp_path, OUTPUTS["iceberg"]), "iceberg")
+    table = iceberg(tmp_path)
+    (file, *_) = [task.file.file_path for task in table.scan().plan_files()]
+    kind = pq.read_schema(file)
+    named = {field.name: int(field.metadata[b"PARQUET:field_id"]) for field in kind}
+    assert named == {field.name: field.field_id for field in table.schema().fields}
+    element = kind.field("all").type.value_field
+    assert int(element.metadata[b"PARQUET:field_id"]) == table.schema().find_field("all.element").field_id
+
+
+def test_days_are_partitions_and_each_run_replaces_its_own(spark: SparkSession, tmp_path: Path) -> None:
+    for kind, output in OUTPUTS.items():
+        given = spec(tmp_path, output)
+        for number, day in enumerate([DAY, DAY + dt.timedelta(days=1), DAY]):
+            run(spark, tmp_path, given, f"{kind}{number}", day)
+    days = {str(day): 6 for day in (DAY, DAY + dt.timedelta(days=1))}
+    delta = DeltaTable(str(tmp_path / "marts" / "clicks"))
+    for table in (iceberg(tmp_path).scan().to_arrow(), pa.table(delta.to_pyarrow_table())):
+        found = [str(day) for day in table["date"].to_pylist()]
+        assert {day: found.count(day) for day in sorted(set(found))} == days
+
+
+def test_an_hour_is_a_partition_of_its_own(spark: SparkSession, tmp_path: Path) -> None:
+    output = {**OUTPUTS["iceberg"], "partition": "on_day"}
+    given = spec(tmp_path, output, schedule={"cron": "0 * * * *", "hour": "current"})
+    for hour in ("01", "02", "01"):
+        found = RunDirectory(str(tmp_path / "runs" / f"{hour}{len(list((tmp_path / 'runs').glob('*')))}"))
+        prepare(found, given, DAY, str(tmp_path), hour=hour)
+        run_pipeline(spark, found, Silent())
+    table = iceberg(tmp_path).scan().to_arrow()
+    assert sorted({(str(row["on_day"]), row["hour"]) for row in table.to_pylist()}) == [
+        ("2026-11-20", "01"), ("2026-11-20", "02"),
+    ]  # fmt: skip
+    assert len(table) == 12
+
+
+@pytest.mark.parametrize("kind", OUTPUTS)
+def test_the_audit_is_of_the_staged_rows_and_what_fails_is_not_published(
+    spark: SparkSession, tmp_path: Path, kind: str
+) -> None:
+    run(spark, tmp_path, spec(tmp_path, OUTPUTS[kind]), "good")
+    too_few = {"type": "expect_column_values_to_be_between", "kwargs": {"column": "rows", "min_value": 1000}}
+    with pytest.raises(QualityError, match="expect_column_values_to_be_between"):
+        run(spark, tmp_path, spec(tmp_path, OUTPUTS[kind], quality={"expectations": [too_few]}), "bad")
+    assert publication_of(RunDirectory(str(tmp_path / "runs" / "bad"))) is None
+    if kind == "iceberg":
+        assert len(iceberg(tmp_path).scan().to_arrow()) == 6
+
+
+def test_a_window_keeps_its_states_beside_the_data_root_and_publishes_into_a_table(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    for number in range(3):
+        folder = tmp_path / "in" / f"date={DAY - dt.timedelta(days=number)}"
+        folder.mkdir(parents=True)
+        pq.write_table(rows(50), folder / "a.parquet")
+    aggregates = {"rows": "count", "cents": {"function": "sum", "column": "price"}}
+    given = parse_spec(
+        "name: w\ninput: {path: 'in/date={date}'}\nkey: page\nwindow: 3\n"
+        f"aggregates: {aggregates}\noutput: {{iceberg: local.marts.clicks}}\n"
+    )
+    found = run(spark, tmp_path, given, "w")
+    window = found.job().window
+    assert window is not None
+    assert window.store.startswith(str(tmp_path / "tables" / "clicks-"))
+    assert sum(iceberg(tmp_path).scan().to_arrow()["rows"].to_pylist()) == 150
+    assert run(spark, tmp_path, given, "again").job().rows == 0
+
+
+@pytest.mark.parametrize(
+    ("output", "sentence"),
+    [
+        ({"iceberg": "clicks"}, "output.iceberg: expected catalog.namespace.table, of letters, digits and underscores"),
+        (
+            {"iceberg": "a.b.c", "path": "x"},
+            "expected one of path, iceberg and delta, but got path and iceberg",
+        ),
+        ({}, "output: expected one of path, iceberg and delta, but got none of them"),
+        ({"iceberg": "a.b.c", "format": "csv"}, "output: expected format only with path, but got format with iceberg"),
+        ({"path": "x", "partition": "day"}, "expected partition and schema only with iceberg or delta"),
+        ({"iceberg": "a.b.c", "schema": "drop"}, "output.schema: expected 'fail' or 'evolve'"),
+        ({"delta": "x", "partition": "page"}, "expected result columns whose names differ"),
+    ],
+)
+def test_mistakes_in_the_output_are_a_sentence(tmp_path: Path, output: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        spec(tmp_path, output)
+    assert sentence in str(caught.value)
+
+
+def test_a_catalog_that_is_not_configured_is_a_sentence(spark: SparkSession, tmp_path: Path) -> None:
+    del spark
+    given = spec(tmp_path, {"iceberg": "lake.marts.clicks"})
+    with pytest.raises(SpecError, match=r"'lake': pyiceberg's configuration names no such catalog; set PYICEBERG"):
+        prepare(RunDirectory(str(tmp_path / "run")), given, DAY, str(tmp_path))

@@ -1,0 +1,52 @@
+"""Going back to the version of a day before the published one."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+
+import pytest
+
+from skewless.errors import SpecError
+from skewless.spec.part import Part
+from skewless_lake.publication import publish_run
+from skewless_lake.rollback import roll_back
+from skewless_lake.staged import TablePart
+from tests.lake.outputs import DAY, KINDS, NOW, output_of, ready, seen
+
+of_each_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+def target_of(kind: str, root: Path) -> TablePart:
+    output, path = output_of(kind, root)
+    return TablePart(output, path, str(root), Part(DAY))
+
+
+@of_each_kind
+def test_a_day_goes_back_to_its_version_before_and_other_days_stay(tmp_path: Path, kind: str) -> None:
+    other = DAY + dt.timedelta(days=1)
+    for turn, (text, day) in enumerate([("old", DAY), ("new", DAY), ("other", other)], start=1):
+        publish_run(ready(tmp_path / f"{turn}", tmp_path, kind, text, turn=turn, day=day), NOW)
+    about = roll_back(target_of(kind, tmp_path), NOW)
+    assert seen(kind, tmp_path) == {"2026-11-20": ["old"] * 3, "2026-11-21": ["other"] * 3}
+    assert about["run"] == str(tmp_path / "1")
+    roll_back(target_of(kind, tmp_path), NOW)
+    assert seen(kind, tmp_path) == {"2026-11-20": ["new"] * 3, "2026-11-21": ["other"] * 3}
+
+
+@of_each_kind
+def test_an_older_run_does_not_undo_it(tmp_path: Path, kind: str) -> None:
+    for turn, text in enumerate(["old", "new"], start=1):
+        publish_run(ready(tmp_path / f"{turn}", tmp_path, kind, text, turn=turn), NOW)
+    late = ready(tmp_path / "late", tmp_path, kind, "late", turn=2)
+    roll_back(target_of(kind, tmp_path), NOW)
+    assert publish_run(late, NOW).superseded is not None
+    assert seen(kind, tmp_path) == {"2026-11-20": ["old"] * 3}
+
+
+@of_each_kind
+def test_a_day_that_was_published_once_has_nothing_to_go_back_to(tmp_path: Path, kind: str) -> None:
+    publish_run(ready(tmp_path / "1", tmp_path, kind, "old"), NOW)
+    with pytest.raises(SpecError, match=r"part 2026-11-20: expected two publications of it .*, but got 1; "):
+        roll_back(target_of(kind, tmp_path), NOW)
+    assert seen(kind, tmp_path) == {"2026-11-20": ["old"] * 3}
