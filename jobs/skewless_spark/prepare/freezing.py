@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from skewless.documents.job import STATE_FORM, Algebra, Job, Selected, Source
+from skewless.documents.job import STATE_FORM, Algebra, Job, Selected, Source, Unit
 from skewless.errors import InputError, nearest
 from skewless.planner.plain_ring import first_ring
 from skewless.routing.waves import cut_waves
@@ -24,6 +24,7 @@ from skewless_spark.result.merge import result_schema
 from skewless_spark.result.output_formats import refuse_nested
 from skewless_spark.session.session import build_session
 from skewless_spark.sources import EMPTY_KEY_TYPE, UNSUPPORTED, Listing, list_input
+from skewless_spark.sources.lake.tables import LakeTable
 from skewless_spark.sources.tables import list_table
 from skewless_spark.sources.uris import FILE_COLUMNS
 
@@ -87,7 +88,9 @@ def freeze(spec: JobSpec, date: dt.date, root: str, where: str, *, hour: str | N
     column_types = {column: types[column] for column in arguments if column not in spec.key}
     window, units = None, listing.units
     if of_parts is not None:
-        window, units = of_parts.changes(key_types | column_types, root)
+        window, units = of_parts.changes(key_types | column_types, root, reads if spec.map else used)
+    source = _read_of(listing.source, reads if spec.map else tuple(used)).model_copy(update={"selected": selected})
+    units = _of_read_columns(units, source)
     job = Job(
         spec=spec,
         date=part.date,
@@ -101,7 +104,7 @@ def freeze(spec: JobSpec, date: dt.date, root: str, where: str, *, hour: str | N
         column_types=column_types,
         algebra=algebra,
         state_form=STATE_FORM,
-        source=_read_of(listing.source, reads if spec.map else tuple(used)).model_copy(update={"selected": selected}),
+        source=source,
         window=window,
     )
     if spark is not None and spec.output.format == "csv":
@@ -123,6 +126,9 @@ def _listed(spark: SparkSession | None, spec: JobSpec, part: Part, root: str, wh
     if spec.input.table is not None and spark is not None:
         return list_table(spark, spec.input, share)
     input_path = input_location(spec, part, root, where)
+    if spec.input.pinned:
+        table = LakeTable.pinned(spec.input, part, root, input_path)
+        return table.snapshot.location, table.listing(share)
     return input_path, list_input(spec.input, input_path, share)
 
 
@@ -139,6 +145,16 @@ def _read_of(source: Source, reads: tuple[str, ...]) -> Source:
     # A job that reads only the paths of files needs some column to count rows by.
     some = columns or dict(next(iter([[one] for one in source.columns.items() if _readable(one[1])]), []))
     return source.model_copy(update={"reads": reads, "columns": some})
+
+
+def _of_read_columns(units: tuple[Unit, ...], source: Source) -> tuple[Unit, ...]:
+    """Units without what they have otherwise in columns that the job does not read: Spark may then scan them."""
+    return tuple(
+        unit.model_copy(update={"inner": {name: own for name, own in unit.inner.items() if name in source.columns}})
+        if unit.inner
+        else unit
+        for unit in units
+    )
 
 
 def _readable(kind: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import fsspec
 import numpy as np
@@ -16,7 +17,9 @@ from skewless.documents.job import Job, Unit
 from skewless.planner.forecast.key_sample import KeySample, unit_spread
 from skewless.routing.hashing import encode_columns
 from skewless.routing.waves import GOLDEN_SECTION
+from skewless_spark.sources.formats.spark_types import arrow_type_of
 from skewless_spark.sources.in_threads import in_threads
+from skewless_spark.sources.ranges import read_unit
 from skewless_spark.states.columns import NULL_KEY
 
 #: At most this many source partitions are sampled, and at most this many rows in total. The sample stays small in
@@ -41,11 +44,12 @@ def sample_keys(job: Job) -> KeySample | None:
     over the listing, as waves are.
     """
     units = [unit for unit in job.units if unit.rows]
-    if not units or job.spec.map or job.source.format != "parquet" or set(job.spec.key) - _columns_of(units[0]):
+    if not units or job.spec.map or job.source.format != "parquet" or set(job.spec.key) - _columns_in(job, units[0]):
         return None
     chosen, names = _spread_over(units), list(job.spec.key)
     scale = SAMPLED_ROWS / max(SAMPLED_ROWS, sum(unit.rows or 0 for unit in chosen))
-    tables = list(in_threads(lambda unit: _read(unit, names, math.ceil((unit.rows or 0) * scale)), chosen))
+    read = partial(_read_as_table, job) if any(unit.inner for unit in chosen) else _read
+    tables = list(in_threads(lambda unit: read(unit, names, math.ceil((unit.rows or 0) * scale)), chosen))
     found = pa.concat_tables(tables)
     keys = found.group_by(names, use_threads=False).aggregate([([], "count_all")]).rename_columns([*names, _ROWS])
     units_of_rows = np.repeat(np.arange(len(tables)), [len(table) for table in tables])
@@ -87,14 +91,17 @@ def _texts(job: Job, keys: pa.Table) -> list[str | None] | None:
     return [encode_columns(texts) for texts in zip(*columns, strict=True)]
 
 
-def _columns_of(unit: Unit) -> set[str]:
+def _columns_in(job: Job, unit: Unit) -> set[str]:
+    """The columns that files have, and not their paths alone."""
+    if job.source.pinned is not None:
+        return set(job.source.columns)
     fs, path = fsspec.core.url_to_fs(unit.path)
     with fs.open(path, "rb") as opened:
         return set(pq.read_schema(opened).names)
 
 
 def _read(unit: Unit, names: list[str], rows: int) -> pa.Table:
-    """The keys of the first rows of a source partition."""
+    """The keys of the first rows of a source partition; deleted rows are taken to be like the others."""
     fs, path = fsspec.core.url_to_fs(unit.path)
     groups = range(*unit.span) if unit.span else None
     parts, wanted = [], rows
@@ -107,3 +114,14 @@ def _read(unit: Unit, names: list[str], rows: int) -> pa.Table:
             if wanted <= 0:
                 break
     return pa.concat_tables(parts) if parts else schema.empty_table()
+
+
+def _read_as_table(job: Job, unit: Unit, names: list[str], rows: int) -> pa.Table:
+    """As ``_read``, of a file whose columns are not those of its table."""
+    parts = [pa.schema([(name, arrow_type_of(job.source.columns[name])) for name in names]).empty_table()]
+    for batch in read_unit(unit, job.source, names):
+        parts.append(pa.Table.from_batches([batch.slice(0, rows)]).select(names))
+        rows -= len(parts[-1])
+        if rows <= 0:
+            break
+    return pa.concat_tables(parts)

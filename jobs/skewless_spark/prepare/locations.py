@@ -16,9 +16,12 @@ TABLES = ("iceberg://", "delta+")
 
 
 def input_location(spec: JobSpec, part: Part, root: str, where: str) -> str:
-    """The path, pattern or URL of the input of a part, as ``resolved`` has it."""
-    at = f"{where}, field input.path"
-    return resolved(resolve_path(str(spec.input.path), part, at), root, at)
+    """The path, pattern or URL of the input of a part, as ``resolved`` has it; empty of a table of a catalog."""
+    given = spec.input.path or spec.input.delta
+    if given is None:
+        return ""
+    at = f"{where}, field input.{'path' if spec.input.path else 'delta'}"
+    return resolved(resolve_path(given, part, at), root, at)
 
 
 def output_location(spec: JobSpec, part: Part, root: str, where: str) -> str:

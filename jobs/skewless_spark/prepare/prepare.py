@@ -49,7 +49,7 @@ def prepare(
     part = Part(date, hour)
     if not run.exists("job.json"):
         output_path = output_location(spec, part, root, where)
-        check_apart(output_path, input_location(spec, part, root, where) if spec.input.table is None else "", where)
+        check_apart(output_path, input_location(spec, part, root, where), where)
         turns = Turns(open_store(f"{beside_output(spec, output_path, root)}/turns"))
         # Before the input is listed: see ``draw_turn``.
         turn = turns.draw() if spec.output.is_table else draw_turn(output_path, turns, allow_gap=spec.output.allow_gap)
@@ -115,7 +115,7 @@ def _same(run: RunDirectory, spec: JobSpec, part: Part, root: str) -> Job:
             f"run directory {run}", f"the date that it was begun with, {job.part}", str(part),
             "choose another --run-dir, or that date",
         )  # fmt: skip
-    input_path = job.input_path if spec.input.table else input_location(spec, part, root, "spec")
+    input_path = input_location(spec, part, root, "spec") or job.input_path
     if (job.input_path, job.output_path) != (input_path, output_location(spec, part, root, "spec")):
         raise SpecError(
             f"run directory {run}", f"the data root that it was begun with (input {job.input_path})", str(root),

@@ -23,21 +23,25 @@ from skewless.errors import InputError, SpecError
 from skewless.mapping import GROUP as MAPPERS
 from skewless.run.file_checksum import content_checksum
 from skewless.run.written_path import as_written
+from skewless.spec.input import Input
 from skewless.spec.part import DatedPath, Part, part_place, parts_between, parts_until
 from skewless.spec.spec import JobSpec
 from skewless.standing.changes import FoundFile
 from skewless.standing.fingerprint import fingerprint_of
-from skewless.standing.parts import counted_files, keep_part, plan_part
+from skewless.standing.parts import counted_files, follow_rewrites, keep_part, plan_part
+from skewless.standing.rewrites import FileName
 from skewless.standing.store import Numbered, StatesStore, open_states, why_anew
 from skewless_spark.aggregates import REGISTRY
 from skewless_spark.aggregates import native as native_aggregates
 from skewless_spark.aggregates.binding import concatenable, serves_instead
 from skewless_spark.aggregates.definition import NativeAggregate
 from skewless_spark.prepare.locations import beside_output, input_location, output_location, resolved
+from skewless_spark.prepare.table_parts import TablePart, TableRewrites, parts_of_table
 from skewless_spark.sources import Listing, list_input, partition_columns
 from skewless_spark.sources.formats.files import find, open_input
 from skewless_spark.sources.identity import Identity, listed_identity, verdict
 from skewless_spark.sources.in_threads import in_threads
+from skewless_spark.sources.lake.tables import LakeTable
 
 
 def check_window(spec: JobSpec, where: str) -> None:
@@ -71,6 +75,18 @@ class PartFiles:
     location: str
     inner: dict[str, str]
 
+    def __len__(self) -> int:
+        return len(self.inner)
+
+    @property
+    def paths(self) -> list[str]:
+        """The paths of the files."""
+        return list(self.inner)
+
+    def listing(self, given: Input, share: float, paths: Sequence[str]) -> Listing:
+        """The units of some of the files."""
+        return list_input(given, self.location, share, [self.inner[path] for path in paths])
+
     def found(self) -> list[FoundFile]:
         """The files with their identities."""
         fs, _ = open_input(self.location)
@@ -79,6 +95,10 @@ class PartFiles:
             FoundFile(path, identity.size_bytes, identity.version)
             for path, identity in zip(self.inner, identities, strict=True)
         ]
+
+    def empty(self, part: Part) -> PartFiles:
+        """Another part, whose files are gone."""
+        return PartFiles(part, self.location, {})
 
     def difference(self, seen: SeenFile, now: FoundFile) -> str:
         """What tells a file from the one that states were made of; empty if it is the same."""
@@ -96,13 +116,15 @@ class WindowInput:
         parts: the parts that the window should have, oldest first, the run's own the last. Some have no files.
         partitions: Spark SQL type of each partition column, from the values of all parts.
         sample: the listing of one file, which tells the columns of all.
+        table: that the files are of, if they are of one.
     """
 
     spec: JobSpec
     path: str
-    parts: tuple[PartFiles, ...]
+    parts: tuple[PartFiles | TablePart, ...]
     partitions: dict[str, str]
     sample: Listing
+    table: LakeTable | None = None
 
     @classmethod
     def found(cls, spec: JobSpec, last: Part, root: str, where: str) -> WindowInput:
@@ -120,12 +142,14 @@ class WindowInput:
         length, timezone = spec.lengths[-1], spec.schedule.timezone
         wanted = parts_until(last, length, timezone) if length else None
         path = input_location(spec, last, root, where)
+        if spec.input.pinned:
+            table = LakeTable.pinned(spec.input, last, root, path)
+            path, of_table = table.snapshot.location, parts_of_table(table, str(spec.input.parts), last, wanted)
+            cls._require_some(last, of_table[-1], str(table.snapshot.table))
+            sample = table.listing(1.0, ())
+            return cls(spec, path, tuple(of_table), sample.source.partition_columns, sample, table)
         parts = files_of_parts(spec, last, wanted, root, where)
-        if not parts[-1].inner:
-            raise InputError(
-                f"part {last.name}", "files of the part that the run computes", f"none at {path}",
-                "check the path, or wait until they are there",
-            )  # fmt: skip
+        cls._require_some(last, parts[-1], path)
         paths = [file for one in parts for file in one.inner]
         values = [value for one in parts for value in _values(one)]
         newest = parts[-1]
@@ -133,33 +157,48 @@ class WindowInput:
         kept = cls(spec, path, tuple(parts), partition_columns.types_of(paths, values), sample)
         return cls(spec, path, tuple(parts), kept.partitions, kept._with_partitions(sample))
 
+    @staticmethod
+    def _require_some(last: Part, newest: PartFiles | TablePart, path: str) -> None:
+        if not len(newest):
+            raise InputError(
+                f"part {last.name}", "files of the part that the run computes", f"none at {path}",
+                "check the path, or wait until they are there",
+            )  # fmt: skip
+
     def _with_partitions(self, listing: Listing) -> Listing:
         source = listing.source.model_copy(update={"partition_columns": self.partitions})
         return Listing(listing.units, source)
 
-    def changes(self, types: Mapping[str, str], root: str) -> tuple[JobWindow, tuple[Unit, ...]]:
+    def changes(
+        self, types: Mapping[str, str], root: str, read: Sequence[str] = ()
+    ) -> tuple[JobWindow, tuple[Unit, ...]]:
         """Compare each part with its states; the window of the job, and the units that are to be reduced.
 
         Args:
             types: Spark SQL type of each column that is a key or an argument.
             root: where relative paths start.
+            read: the columns of the input that the job reads.
 
         Raises:
             InputError: a file has other columns; or an older part changed, and the spec does not allow it.
         """
         spec = self.spec
-        fingerprint = fingerprint_of(spec, types, _code_of(spec), pyspark.__version__)
+        fields = self.table.snapshot.fields(read) if self.table else None
+        fingerprint = fingerprint_of(spec, types, _code_of(spec), pyspark.__version__, fields)
         location = states_location(spec, root)
         store = open_states(location, fingerprint)
         parts, missing, units = list[WindowPart](), set[str](), list[Unit]()
         needed = self._with_kept_ones(store)
         newest = list(in_threads(lambda one: store.newest(one.part.name), needed))
         counted = counted_files(known.version for known, _ in newest if known)
+        rewrites = self._rewrites(needed, [known for known, _ in newest])
         for one, (known, faults) in zip(needed, newest, strict=True):
-            if not one.inner and (known is None or spec.late != "ignore"):
+            if not len(one) and (known is None or spec.late != "ignore"):
                 missing.add(one.part.name)
                 continue
-            part, of_part = self._changed(one, known, len(units), counted)
+            standing, rewritten = self._followed(one, known, rewrites)
+            part, of_part = self._changed(one, standing, len(units), counted)
+            part = part.model_copy(update={"rewritten": rewritten})
             parts.append(part.model_copy(update={"reasons": (*faults, *part.reasons)[:MOST_REASONS]}))
             units += of_part
         missing |= self._between(parts)
@@ -179,12 +218,34 @@ class WindowInput:
             )  # fmt: skip
         return window, tuple(units)
 
-    def _with_kept_ones(self, store: StatesStore) -> list[PartFiles]:
+    def _rewrites(
+        self, parts: Sequence[PartFiles | TablePart], newest: Sequence[Numbered | None]
+    ) -> TableRewrites | None:
+        """The compactions since states were made, if files of these are gone from the table."""
+        if self.table is None or self._in_order():
+            return None
+        known = {FileName(file.path, file.version) for one in newest if one for file in one.version.files}
+        gone = known - {FileName(file.path, file.version) for one in parts for file in one.found()}
+        return TableRewrites.of(self.table, str(self.spec.input.parts), gone) if gone else None
+
+    def _followed(
+        self, one: PartFiles | TablePart, known: Numbered | None, rewrites: TableRewrites | None
+    ) -> tuple[Numbered | None, int]:
+        if known is None or rewrites is None:
+            return known, 0
+        return follow_rewrites(known, rewrites.of_part(one.part), rewrites.units)
+
+    def _in_order(self) -> bool:
+        """Whether an aggregate must see rows in order, which compaction does not keep."""
+        called = [REGISTRY[call.function] for call in self.spec.aggregates.values()]
+        return any(definition.ordered or not definition.mergeable for definition in called)
+
+    def _with_kept_ones(self, store: StatesStore) -> list[PartFiles | TablePart]:
         """The parts of the window; where late changes are ignored, with those that have vanished since."""
         last = self.parts[-1]
         if self.spec.lengths[-1] is not None or self.spec.late != "ignore":
             return list(self.parts)
-        kept = {part: PartFiles(part, last.location, {}) for part in map(Part.named, store.parts())}
+        kept = {part: last.empty(part) for part in map(Part.named, store.parts())}
         parts = {part: one for part, one in kept.items() if part < last.part} | {one.part: one for one in self.parts}
         return [parts[part] for part in sorted(parts)]
 
@@ -206,24 +267,23 @@ class WindowInput:
         )
 
     def _changed(
-        self, one: PartFiles, known: Numbered | None, first: int, counted: Mapping[FoundFile, int]
+        self, one: PartFiles | TablePart, known: Numbered | None, first: int, counted: Mapping[FoundFile, int]
     ) -> tuple[WindowPart, tuple[Unit, ...]]:
         found, own = one.found(), one.part == self.parts[-1].part
         if self.spec.late == "ignore" and known is not None and not own:
             kept = keep_part(one.part, found, known, one.difference, lambda paths: self._counted(one, paths), counted)
             return kept.model_copy(update={"units": (first, first)}), ()
-        called = [REGISTRY[call.function] for call in self.spec.aggregates.values()]
-        in_order = any(definition.ordered or not definition.mergeable for definition in called)
         part, units = plan_part(
-            one.part, found, known, lambda paths: self._units(one, paths), one.difference, first, in_order=in_order
-        )
+            one.part, found, known, lambda paths: self._units(one, paths), one.difference, first,
+            in_order=self._in_order(),
+        )  # fmt: skip
         self._refuse_late(one.part, known, part)
         return part, units
 
-    def _counted(self, one: PartFiles, paths: Sequence[str]) -> tuple[Unit, ...]:
+    def _counted(self, one: PartFiles | TablePart, paths: Sequence[str]) -> tuple[Unit, ...]:
         """The units of late files that nobody will read; none if their footers cannot be read."""
         try:
-            return list_input(self.spec.input, one.location, files=[one.inner[path] for path in paths]).units
+            return one.listing(self.spec.input, 1.0, paths).units
         except InputError:
             return ()
 
@@ -235,12 +295,12 @@ class WindowInput:
                 "set late: recompute, or restore the part",
             )  # fmt: skip
 
-    def _units(self, one: PartFiles, paths: Sequence[str]) -> tuple[Unit, ...]:
+    def _units(self, one: PartFiles | TablePart, paths: Sequence[str]) -> tuple[Unit, ...]:
         """The units of some files of a part, which have the columns of all."""
         if not paths:
             return ()
         share = min(self.spec.routing.waves) / sum(self.spec.routing.waves)
-        listing = list_input(self.spec.input, one.location, share, [one.inner[path] for path in paths])
+        listing = one.listing(self.spec.input, share, paths)
         want, came = self.sample.source.columns, listing.source.columns
         odd = next((name for name in {**want, **came} if want.get(name) != came.get(name)), None)
         if odd is not None:

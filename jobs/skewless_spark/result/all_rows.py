@@ -117,11 +117,13 @@ def job_of_all_rows(job: Job, first: int) -> Job:
     """
     parts = job.window.parts[first:] if job.window else ()
     names = list(job.source.partition_columns)
-    files = [(file, values_of_folders(file.path)) for part in parts for file in part.files]
+    pinned = job.source.pinned is not None
+    files = [(file, file.values if pinned else values_of_folders(file.path)) for part in parts for file in part.files]
     units = tuple(
         Unit(
             path=file.path, rows=0, size_bytes=file.size_bytes, version=file.version, checksum=file.checksum,
-            counted=False, values={name: of_file.get(name) for name in names},
+            counted=False, values=of_file if pinned else {name: of_file.get(name) for name in names},
+            deletes=file.deletes, inner=file.inner,
         )
         for file, of_file in files
     )  # fmt: skip

@@ -73,7 +73,7 @@ def keep_states(
     for at, part in enumerate(window.parts):
         files, count = made.get(at, ([], 0))
         version = next_version(window, begun_anew(part) if at in crowded else part, str(run), files, count)
-        versions.append(store.commit(version) if part.changed else Numbered(part.base or 0, version))
+        versions.append(store.commit(version) if part.changed or part.rewritten else Numbered(part.base or 0, version))
         line = PartLine(
             part=part.name, unchanged_rows=part.base_rows, new_rows=count,
             taken_out_rows=part.before_rows - part.base_rows, listed_rows=_listed(job, part) if job.counted else None,

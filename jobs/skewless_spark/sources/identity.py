@@ -23,6 +23,8 @@ from skewless_spark.sources.in_threads import in_threads
 CHECKSUM_FILE_BYTES, CHECKSUM_BYTES = 4 << 20, 64 << 20
 
 _LOCAL = LocalFileSystem()
+#: Begins the version of a file of an Iceberg or Delta table. The table's own metadata names it, and it never changes.
+TABLE = "table"
 
 #: The names that fsspec's file systems use for the tag of a content or of its version.
 _TAGS = ("ETag", "etag", "VersionId", "version_id", "generation", "md5Hash", "content_md5")
@@ -118,6 +120,8 @@ def verdict(unit: Unit, now: Identity) -> Literal["same", "rewritten", "touched"
     """
     if now.size_bytes != unit.size_bytes:
         return "rewritten"
+    if unit.version.startswith(f"{TABLE}:"):
+        return "same"
     if now.version == unit.version:
         return "same" if now.telling or not unit.checksum else "compare"
     before, after = unit.version.split(":"), now.version.split(":")
@@ -139,6 +143,11 @@ def require_unchanged(job: Job, ordinals: Sequence[int]) -> None:
     """
     known = {job.units[ordinal].path: job.units[ordinal] for ordinal in ordinals}
     changed = next((found for found in in_threads(_change, known.values()) if found), None)
+    if changed and job.source.pinned:
+        raise InputError(
+            f"input.{job.source.pinned.kind} {job.source.pinned}", "the files that the run was prepared with", changed,
+            "nothing was committed; the snapshot has expired or was removed, so start a new run",
+        )  # fmt: skip
     if changed:
         raise InputError(
             job.input_path, "the files that the run was prepared with", changed,

@@ -50,7 +50,7 @@ class Listing:
 
 
 @dataclass(frozen=True)
-class _File:
+class ListedFile:
     """A file with two paths: as a user would write it, and as its file system has it."""
 
     path: str
@@ -80,7 +80,7 @@ def list_input(given: Input, path: str, share: float = 0.01, files: Sequence[str
     partitions = partition_columns.types_of(paths, values)
     now = list(in_threads(lambda file: listed_identity(fs, file), found))
     listed = [
-        _File(spelled, file, identity.size_bytes, identity.version, checksum, one)
+        ListedFile(spelled, file, identity.size_bytes, identity.version, checksum, one)
         for spelled, file, identity, checksum, one in zip(
             paths, found, now, checksums(fs, found, now), values, strict=True
         )
@@ -89,7 +89,7 @@ def list_input(given: Input, path: str, share: float = 0.01, files: Sequence[str
     if given.format in {"parquet", "orc"}:
         footers = list(in_threads(lambda file: footer_of(fs, file.inner, given.format, file.path), listed))
         columns = _common_types(paths, footers)
-        units = [unit for one in zip(listed, footers, strict=True) for unit in _counted(*one, piece, given)]
+        units = [unit for one in zip(listed, footers, strict=True) for unit in counted_units(*one, piece, given)]
     else:
         columns, row_bytes = _sampled(given, listed)
         units = [unit for file in listed for unit in _estimated(file, row_bytes, piece, given.cut_bytes)]
@@ -118,7 +118,7 @@ def _refuse_schema(first: str, types: Mapping[str, str], file: str, found: Mappi
     )  # fmt: skip
 
 
-def _counted(file: _File, footer: Footer, piece: int, given: Input) -> list[Unit]:
+def counted_units(file: ListedFile, footer: Footer, piece: int, given: Input) -> list[Unit]:
     """The units of a file with a footer: the whole file, or ranges of its row groups or stripes."""
     unit = _unit(file, footer.rows)
     rows = [count for count, _ in footer.pieces]
@@ -133,14 +133,14 @@ def _counted(file: _File, footer: Footer, piece: int, given: Input) -> list[Unit
     ]
 
 
-def _unit(file: _File, rows: int) -> Unit:
+def _unit(file: ListedFile, rows: int) -> Unit:
     return Unit(
         path=file.path, rows=rows, size_bytes=file.size, version=file.version, checksum=file.checksum,
         values=file.values,
     )  # fmt: skip
 
 
-def _estimated(file: _File, row_bytes: float, piece: int, cut_bytes: int) -> list[Unit]:
+def _estimated(file: ListedFile, row_bytes: float, piece: int, cut_bytes: int) -> list[Unit]:
     """The units of a text: the whole file, or ranges of bytes. Their rows are estimated."""
     squeezed = file.path.endswith(COMPRESSED)
     cut = not squeezed and is_large(file.size, piece, cut_bytes)
@@ -153,7 +153,7 @@ def _estimated(file: _File, row_bytes: float, piece: int, cut_bytes: int) -> lis
 # Texts have no footer: their columns and the length of a line come from samples.
 
 
-def _sampled(given: Input, files: Sequence[_File]) -> tuple[dict[str, str], float]:
+def _sampled(given: Input, files: Sequence[ListedFile]) -> tuple[dict[str, str], float]:
     """The columns of the files of a text format, and the mean bytes of a line."""
     filled = [file for file in files if file.size]
     total = sum(file.size for file in filled)
@@ -183,7 +183,7 @@ def _sampled(given: Input, files: Sequence[_File]) -> tuple[dict[str, str], floa
     return {name: declared.get(name, "string") for name in names}, row_bytes
 
 
-def _sample(file: _File, length: int) -> bytes:
+def _sample(file: ListedFile, length: int) -> bytes:
     """The first lines of a file, about ``length`` bytes; whole lines if there is a line end."""
     try:
         with open_file(file.path) as opened:

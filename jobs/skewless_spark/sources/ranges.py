@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import fsspec
 import numpy as np
@@ -18,6 +18,7 @@ from skewless_spark.sources.formats import delimited, json_lines
 from skewless_spark.sources.formats.lines import blocks
 from skewless_spark.sources.formats.spark_types import arrow_type_of
 from skewless_spark.sources.formats.text_values import cast_text
+from skewless_spark.sources.lake.deletes import Positions, Vectors, deleted_of_unit
 from skewless_spark.sources.uris import FILE_COLUMNS, file_column_type, file_value
 
 Batches = Iterable[pa.RecordBatch]
@@ -26,7 +27,11 @@ BATCH_ROWS = 1 << 16
 
 
 def read_parts(
-    parts: Sequence[Sequence[tuple[int, Unit]]], source: Source, columns: Sequence[str], origin: str
+    parts: Sequence[Sequence[tuple[int, Unit]]],
+    source: Source,
+    columns: Sequence[str],
+    origin: str,
+    vectors: Vectors | None = None,
 ) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
     """For ``mapInArrow`` over numbers: each number stands for some units, whose rows are returned.
 
@@ -35,6 +40,7 @@ def read_parts(
         source: how they are read.
         columns: the columns in order: of the files, of their paths, or of ``FILE_COLUMNS``.
         origin: the name of the last column, with source partition and offset of the row.
+        vectors: the deletion vectors of a Delta table.
     """
     inside = [name for name in columns if name not in source.partition_columns and name not in FILE_COLUMNS]
 
@@ -42,28 +48,42 @@ def read_parts(
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 for ordinal, unit in parts[number]:
-                    yield from _located(ordinal, unit, source, columns, inside, origin)
+                    deleted = deleted_of_unit(unit, vectors or {}) if unit.deletes else None
+                    yield from _located(ordinal, unit, source, columns, inside, origin, deleted)
 
     return of_part
 
 
 def _located(
-    ordinal: int, unit: Unit, source: Source, columns: Sequence[str], inside: Sequence[str], origin: str
+    ordinal: int,
+    unit: Unit,
+    source: Source,
+    columns: Sequence[str],
+    inside: Sequence[str],
+    origin: str,
+    deleted: Positions | None,
 ) -> Iterator[pa.RecordBatch]:
-    offset = 0
+    offset, given_rows = 0, 0
     for whole in read_unit(unit, source, inside):
-        for batch in (whole.slice(start, BATCH_ROWS) for start in range(0, whole.num_rows, BATCH_ROWS)):
-            rows = np.arange(offset, offset + batch.num_rows, dtype=np.int64)
+        for part in (whole.slice(start, BATCH_ROWS) for start in range(0, whole.num_rows, BATCH_ROWS)):
+            batch, rows = part, np.arange(offset, offset + part.num_rows, dtype=np.int64)
+            offset += part.num_rows
+            if deleted is not None:
+                # A row keeps its place in the file, whatever was deleted before it.
+                first, last = np.searchsorted(deleted, [rows[0], rows[-1] + 1])
+                kept = ~np.isin(rows, deleted[first:last])
+                batch, rows = part.filter(pa.array(kept)), rows[kept]
+            given_rows += len(rows)
             given = {name: _given(name, unit, source, rows) for name in columns if name not in inside}
             arrays = [given[name] if name in given else batch.column(name) for name in columns]
             origins = pa.array(rows + pack_origin(ordinal, 0))
             yield pa.RecordBatch.from_arrays(
                 [*arrays, origins], names=[*(f"s{n}" for n in range(len(columns))), origin]
             )
-            offset += batch.num_rows
-    if unit.counted and offset != unit.rows:
+    if unit.counted and given_rows != unit.rows:
+        listed = "as its footer and its deletes list" if unit.deletes else "as its footer lists"
         raise InputError(
-            f"input file {unit.path}", f"{unit.rows:,} rows as its footer lists", f"{offset:,}", "nothing was committed"
+            f"input file {unit.path}", f"{unit.rows:,} rows {listed}", f"{given_rows:,}", "nothing was committed"
         )
 
 
@@ -86,6 +106,8 @@ def partition_value(unit: Unit, source: Source, name: str) -> pa.Scalar:
 def read_unit(unit: Unit, source: Source, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """The named columns of a unit, in the types of the source. Without a name, any column shows the number of rows.
 
+    Rows that a table has deleted are among them, so that each row is at its place.
+
     Raises:
         InputError: the file has changed or does not fit its declaration; the error names the place.
     """
@@ -94,6 +116,13 @@ def read_unit(unit: Unit, source: Source, columns: Sequence[str]) -> Iterator[pa
     reader = {"parquet": _parquet, "orc": _orc, "csv": delimited.read, "json": json_lines.read, "text": _text}
     try:
         yield from reader[source.format](unit, source, asked)
+    except FileNotFoundError:
+        if source.pinned is None:
+            raise
+        raise InputError(
+            f"input file {unit.path}", f"a file of {source.pinned}", "none",
+            "nothing was committed; the snapshot has expired or was removed, so start a new run",
+        ) from None  # fmt: skip
     except (pa.ArrowException, OSError) as err:
         reason = (str(err).splitlines() or [type(err).__name__])[0][:200]
         raise InputError(
@@ -111,8 +140,39 @@ def _parquet(unit: Unit, source: Source, columns: Sequence[str]) -> Iterator[pa.
         # The needed parts of a row group are fetched together, in few pieces, and nothing else is read.
         read = pq.ParquetFile(opened, pre_buffer=True)
         groups = list(range(*unit.span)) if unit.span else None
-        for batch in read.iter_batches(BATCH_ROWS, row_groups=groups, columns=list(columns), use_threads=False):
-            yield _as_declared(batch, source, columns)
+        inner = {name: unit.inner.get(name, name) for name in columns}
+        asked = [name for name in inner.values() if name is not None]
+        if not asked:
+            yield from _rows_without_columns(read, unit, source, columns)
+            return
+        for batch in read.iter_batches(BATCH_ROWS, row_groups=groups, columns=asked, use_threads=False):
+            yield _as_declared(_as_table(batch, unit, source, inner) if unit.inner else batch, source, columns)
+
+
+def _rows_without_columns(
+    read: pq.ParquetFile, unit: Unit, source: Source, columns: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a file that was written before any of the columns was added."""
+    groups = range(*unit.span) if unit.span else range(read.num_row_groups)
+    rows = sum(read.metadata.row_group(group).num_rows for group in groups)
+    for start in range(0, rows, BATCH_ROWS):
+        number = min(BATCH_ROWS, rows - start)
+        arrays = [_of_metadata(name, unit, source, number) for name in columns]
+        yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
+
+
+def _as_table(batch: pa.RecordBatch, unit: Unit, source: Source, inner: Mapping[str, str | None]) -> pa.RecordBatch:
+    """The columns of a file by their names in its table; those that it does not have by the table's metadata."""
+    arrays = [
+        _of_metadata(name, unit, source, batch.num_rows) if own is None else batch.column(own)
+        for name, own in inner.items()
+    ]
+    return pa.RecordBatch.from_arrays(arrays, names=list(inner))
+
+
+def _of_metadata(name: str, unit: Unit, source: Source, rows: int) -> pa.Array:
+    """A column that a file does not have: the value that partitions the table, else null."""
+    return pa.repeat(cast_text(pa.array([unit.values.get(name)], pa.string()), source.columns[name])[0], rows)
 
 
 def _orc(unit: Unit, source: Source, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:

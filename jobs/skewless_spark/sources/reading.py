@@ -16,6 +16,7 @@ from skewless.documents.job import Job, Unit
 from skewless.routing.hashing import OFFSET_BITS
 from skewless_spark.mapping import mapped_rows, source_columns
 from skewless_spark.session.connect import connected, slots
+from skewless_spark.sources.lake.delta import pinned_vectors
 from skewless_spark.sources.ranges import read_parts
 from skewless_spark.sources.uris import FILE_COLUMNS, as_spark_says, file_column_type, literally, quoted
 
@@ -107,7 +108,7 @@ def _source_rows(
     spark: SparkSession, job: Job, ordinals: Sequence[int], wanted: Sequence[str], *, located: bool | str
 ) -> DataFrame:
     """The columns of the files of some units, ``s0``, ``s1``, ..., and ``origin``."""
-    native = [one for one in ordinals if job.source.format == "parquet" and _whole_and_visible(job.units[one])]
+    native = [one for one in ordinals if job.source.format == "parquet" and _for_spark(job, job.units[one])]
     scanned = set(native)
     ranges = [ordinal for ordinal in ordinals if ordinal not in scanned]
     frames = [_scanned(spark, job, native, wanted, located=located)] if native else []
@@ -116,9 +117,16 @@ def _source_rows(
     return frames[0] if len(frames) == 1 else frames[0].unionByName(frames[1])
 
 
-def _whole_and_visible(unit: Unit) -> bool:
-    """Whether Spark can read a unit: a whole file, whose name does not begin with an underscore or a dot."""
-    return unit.span is None and not unit.path.rpartition("/")[2].startswith(("_", "."))
+def _for_spark(job: Job, unit: Unit) -> bool:
+    """Whether Spark can read a unit: a whole file, whose name does not begin with an underscore or a dot.
+
+    Of a table, it must also have the table's columns and all of its rows, and lie where Spark needs no further jar.
+    """
+    name = unit.path.rpartition("/")[2]
+    plain = unit.span is None and not name.startswith(("_", "."))
+    if job.source.pinned is None:
+        return plain
+    return plain and not (unit.inner or unit.deletes or "://" in unit.path or ":" in name)
 
 
 def _types(job: Job) -> Mapping[str, str]:
@@ -133,7 +141,16 @@ def _ranged(spark: SparkSession, job: Job, ordinals: Sequence[int], wanted: Sequ
     parts = _spread([(one, job.units[one]) for one in ordinals], slots(spark))
     schema = ", ".join([*(f"s{number} {types[name]}" for number, name in enumerate(wanted)), f"{ORIGIN} bigint"])
     numbers = spark.range(0, len(parts), 1, len(parts))
-    return numbers.mapInArrow(read_parts(parts, job.source, list(wanted), ORIGIN), schema)
+    vectors = _vectors(job, ordinals)
+    return numbers.mapInArrow(read_parts(parts, job.source, list(wanted), ORIGIN, vectors), schema)
+
+
+def _vectors(job: Job, ordinals: Sequence[int]) -> dict[str, bytes]:
+    """The deletion vectors of some units of a Delta table; its log has them, and workers do not read that."""
+    paths = {job.units[one].path for one in ordinals if job.units[one].deletes}
+    if job.source.pinned is None or job.source.pinned.kind != "delta" or not paths:
+        return {}
+    return {path: vector for path, vector in pinned_vectors(job.source.pinned).items() if path in paths}
 
 
 def _spread(units: Sequence[tuple[int, Unit]], slots: int) -> list[list[tuple[int, Unit]]]:

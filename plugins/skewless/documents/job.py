@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -36,7 +36,11 @@ class Unit(Frozen):
             of a text, where a line belongs to the range that it begins in; None for the whole file.
         first_row: the row of the file that the range begins with, where rows are counted.
         counted: whether ``rows`` is known and not estimated.
-        values: of the partition columns that its path gives, as text; None is null.
+        values: of the partition columns that its path gives, or the metadata of its table, as text; None is null.
+        deletes: what says which of its rows a table has deleted: files, or the name of a deletion vector. ``rows`` are
+            those that are left.
+        inner: of a table's columns that the file has in another way, the name in the file: another name, an older
+            type, or none, as it was written before the column was added.
     """
 
     path: str
@@ -48,6 +52,27 @@ class Unit(Frozen):
     first_row: int = Field(default=0, ge=0, le=LARGEST_COUNT)
     counted: bool = True
     values: dict[str, str | None] = Field(default_factory=dict)
+    deletes: tuple[str, ...] = ()
+    inner: dict[str, str | None] = Field(default_factory=dict)
+
+
+class PinnedTable(Frozen):
+    """The one state of a table that a run reads, in all stages and all retries.
+
+    Attributes:
+        kind: of table.
+        name: of an Iceberg table, with its catalog; of a Delta table, its folder.
+        snapshot: the id of the snapshot, or the number of the version, as text: ids are too large for JSON's readers;
+            empty for a table without any.
+    """
+
+    kind: Literal["iceberg", "delta"]
+    name: str
+    snapshot: str
+
+    def __str__(self) -> str:
+        state = "snapshot" if self.kind == "iceberg" else "version"
+        return f"{self.name}, {state} {self.snapshot or 'none'}"
 
 
 class Selected(Frozen):
@@ -77,6 +102,7 @@ class Source(Frozen):
         delimiter: of a csv.
         reads: with a map, the columns that it reads.
         selected: with a map that is a select list, that list.
+        pinned: of an Iceberg or Delta table, what is read of it.
     """
 
     format: InputFormat = "parquet"
@@ -86,6 +112,7 @@ class Source(Frozen):
     delimiter: str = ","
     reads: tuple[str, ...] = ()
     selected: tuple[Selected, ...] = ()
+    pinned: PinnedTable | None = None
 
 
 class Algebra(Frozen):

@@ -28,6 +28,9 @@ class SeenFile(Frozen):
         checksum: as in ``Unit``.
         ranks: the places of its units in the order of the part, ascending. They have gaps, so that a file that comes
             late can be put between two others.
+        deletes: as in ``Unit``.
+        inner: as in ``Unit``.
+        values: as in ``Unit``, of a file of a table; those of others are in their paths.
     """
 
     path: str
@@ -35,6 +38,9 @@ class SeenFile(Frozen):
     version: str = ""
     checksum: str = ""
     ranks: tuple[Count, ...] = Field(min_length=1)
+    deletes: tuple[str, ...] = ()
+    inner: dict[str, str | None] = Field(default_factory=dict)
+    values: dict[str, str | None] = Field(default_factory=dict)
 
 
 class CountedFile(Frozen):
@@ -111,6 +117,7 @@ class WindowPart(Frozen):
             as the kept states have them. Such files are not among those that were added, replaced or removed.
         ignored_rows: rows of those of them that are there; None if that is not known without reading them.
         left_out: those of them whose rows are known.
+        rewritten: how many files of a table came in the place of others that had the same rows.
     """
 
     name: str
@@ -131,6 +138,7 @@ class WindowPart(Frozen):
     ignored_files: Count = 0
     ignored_rows: Count | None = 0
     left_out: tuple[CountedFile, ...] = ()
+    rewritten: Count = 0
 
     @property
     def changed(self) -> bool:

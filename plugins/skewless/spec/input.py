@@ -28,6 +28,14 @@ def _plain_path(path: str) -> str:
 PathText = Annotated[str, AfterValidator(_plain_path)]
 
 
+def _table_name(name: str) -> str:
+    """Refuse a name that no catalog can have a table of."""
+    _plain_path(name)
+    if name.count(".") < 2 or not all(part.strip() for part in name.split(".")):
+        raise unmet("catalog.namespace.table, like local.lake.clicks", repr(name)[:80])
+    return name
+
+
 def refuse_large(name: object, value: object) -> None:
     """Refuse a whole number that neither Spark nor JSON's readers can hold."""
     for one in value if isinstance(value, list) else [value]:
@@ -40,8 +48,15 @@ InputFormat = Literal["parquet", "orc", "csv", "json", "text"]
 _OPTIONS_OF = {"header": ("csv",), "delimiter": ("csv",), "columns": ("csv", "json")}
 
 
+#: Just one of these fields says where the rows are.
+_PLACES = ("path", "table", "iceberg", "delta")
+#: What a table's own metadata tells, and its spec therefore may not.
+_OF_FILES = ("format", "header", "delimiter", "columns")
+_Number = Annotated[int, Field(strict=True, ge=0, lt=1 << 63)]
+
+
 class Input(Frozen):
-    """The rows to aggregate: files, or a table of Spark's catalog that is made of files."""
+    """The rows to aggregate: files, or a table that is made of files: of Spark's catalog, of Iceberg or of Delta."""
 
     path: PathText | None = Field(
         default=None,
@@ -53,14 +68,37 @@ class Input(Frozen):
     table: str | None = Field(
         default=None,
         min_length=1,
-        description="Instead of a path: a table that Spark knows. Just one of the two is given.",
+        description="Instead of a path: a table that Spark knows. Of path, table, iceberg and delta, one is given.",
         examples=["lake.clicks"],
+    )
+    iceberg: Annotated[str, AfterValidator(_table_name)] | None = Field(
+        default=None,
+        description="Instead of a path: an Iceberg table, as catalog.namespace.table. The catalog local is in the data "
+        "root; all others are configured as pyiceberg says.",
+        examples=["local.lake.clicks"],
+    )
+    snapshot: Literal["latest", "{date}"] | _Number | None = Field(
+        default=None,
+        description="iceberg: which snapshot is read, by default the latest one; a number is its id, and {date} stands "
+        "for the last one that was committed before the end of the day that the run computes, in UTC.",
+        examples=["{date}"],
+    )
+    delta: PathText | None = Field(
+        default=None,
+        min_length=1,
+        description="Instead of a path: the folder of a Delta table, which is written like a path.",
+        examples=["/lake/clicks"],
+    )
+    version: Literal["latest"] | _Number | None = Field(
+        default=None,
+        description="delta: which version is read, by default the latest one.",
+        examples=[42],
     )
     parts: str | None = Field(
         default=None,
         min_length=1,
         description="Where states are kept: the partition column whose values, days like 2026-01-31, are the parts; by "
-        "default the path itself names the part, by {date}.",
+        "default the path itself names the part, by {date}. A table needs it.",
         examples=["date"],
     )
     format: InputFormat = Field(
@@ -100,8 +138,16 @@ class Input(Frozen):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if (self.path is None) == (self.table is None):
-            raise unmet("either a path or a table", "neither" if self.path is None else "both")
+        given = [name for name in _PLACES if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise unmet(f"one of {', '.join(_PLACES[:-1])} and {_PLACES[-1]}", " and ".join(given) or "none of them")
+        for option, place in (("snapshot", "iceberg"), ("version", "delta")):
+            if getattr(self, option) is not None and given != [place]:
+                raise unmet(f"{option} only with {place}", f"{option} with {given[0]}")
+        told = (name for name in _OF_FILES if getattr(self, name) != type(self).model_fields[name].default)
+        odd = next(told, None) if self.pinned else None
+        if odd is not None:
+            raise unmet(f"no {odd} with {given[0]}, whose metadata tells it", str(getattr(self, odd))[:40])
         for option, formats in _OPTIONS_OF.items():
             if getattr(self, option) is not None and (self.table is not None or self.format not in formats):
                 what = "a table" if self.table is not None else f"format {self.format}"
@@ -109,6 +155,11 @@ class Input(Frozen):
         if self.format == "csv" and self.header is False and self.columns is None:
             raise unmet("columns for a csv without header", "none")
         return self
+
+    @property
+    def pinned(self) -> bool:
+        """Whether it is a table with snapshots of its own, of which a run reads one."""
+        return self.iceberg is not None or self.delta is not None
 
 
 class States(Frozen):

@@ -240,6 +240,10 @@ class JobSpec(Document):
         unit, path = self.schedule.unit, str(self.input.path)
         if self.input.table is not None:
             raise unmet("input.path where states are kept", "a table, whose parts cannot be told yet")
+        if self.input.pinned and self.input.parts is None:
+            raise unmet(
+                "input.parts, the partition column whose days are the parts: states of a table are kept", "none"
+            )
         if self.input.parts is not None:
             if unit == "hour":
                 raise unmet("days as parts with input.parts", "a job of hours, whose parts only a path can name yet")

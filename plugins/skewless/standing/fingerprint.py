@@ -26,7 +26,13 @@ class Fingerprint(Document):
         return self.digest()[:24]
 
 
-def fingerprint_of(spec: JobSpec, types: Mapping[str, str], code: Mapping[str, str], engine: str) -> Fingerprint:
+def fingerprint_of(
+    spec: JobSpec,
+    types: Mapping[str, str],
+    code: Mapping[str, str],
+    engine: str,
+    fields: Mapping[str, str] | None = None,
+) -> Fingerprint:
     """The fingerprint of the states of a job.
 
     Args:
@@ -34,6 +40,7 @@ def fingerprint_of(spec: JobSpec, types: Mapping[str, str], code: Mapping[str, s
         types: Spark SQL type of each column that is a key or an argument, by name.
         code: a checksum of the code of each aggregate and mapper, by its name.
         engine: the version of Spark, whose functions make native states.
+        fields: of a table, what each column is that is read: a name may come to stand for another column.
     """
     given = spec.input
     read = {"format": given.format, "header": given.header, "delimiter": given.delimiter, "columns": given.columns}
@@ -49,6 +56,7 @@ def fingerprint_of(spec: JobSpec, types: Mapping[str, str], code: Mapping[str, s
         **{f"the type of column {name!r}": kind for name, kind in sorted(types.items())},
         **{f"aggregate {name!r}": call.model_dump(mode="json") for name, call in spec.aggregates.items()},
         **{f"the code of {name!r}": text for name, text in sorted(code.items())},
+        **{f"the table's column {name!r}": text for name, text in sorted((fields or {}).items())},
     }
     return Fingerprint(shapes={name: _short(value) for name, value in shapes.items()})
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from skewless.documents.commit import CommittedFile
 from skewless.documents.job import Unit
@@ -10,6 +11,7 @@ from skewless.documents.window import MOST_REASONS, CountedFile, JobWindow, Part
 from skewless.errors import InputError
 from skewless.spec.part import Part, part_place
 from skewless.standing.changes import Difference, FoundFile, change_set, ranks_between
+from skewless.standing.rewrites import FileName, Rewrite, standing_for
 from skewless.standing.store import Numbered
 
 #: Cuts files, given by their paths, into units.
@@ -58,7 +60,7 @@ def plan_part(
     seen = {
         unit.path: SeenFile(
             path=unit.path, size_bytes=unit.size_bytes, version=unit.version, checksum=unit.checksum,
-            ranks=ranks[unit.path],
+            ranks=ranks[unit.path], **of_table(unit),
         )
         for unit in units
     }  # fmt: skip
@@ -127,6 +129,43 @@ def keep_part(
         ),
         reasons=changes.reasons,
     )
+
+
+def of_table(unit: Unit) -> dict[str, Any]:
+    """What a file of a table is known by beside its path; nothing of other files, whose paths tell their values."""
+    if not unit.version.startswith("table:"):
+        return {}
+    return {"deletes": unit.deletes, "inner": unit.inner, "values": unit.values}
+
+
+def follow_rewrites(known: Numbered, rewrites: Sequence[Rewrite], cut: Cut) -> tuple[Numbered, int]:
+    """The states of a part as those of the files that hold their rows now.
+
+    Args:
+        known: its newest states.
+        rewrites: the compactions of the part since, oldest first.
+        cut: makes the units of files, given by their paths, of which nothing is read but footers.
+
+    Returns:
+        The states, and how many files came in the place of others; unchanged where there is no place for these.
+    """
+    files = {FileName(one.path, one.version): one for one in known.version.files}
+    found = standing_for(files, rewrites)
+    kept = [files[name] for name in files if name in found.covered or name in found.lost]
+    came = sorted(found.covered - files.keys())
+    units = {unit.path: unit for unit in cut([name.path for name in came])} if came else {}
+    ranks = ranks_between(kept, [(name.path, 1) for name in came]) if came else None
+    if ranks is None or set(units) != {name.path for name in came}:
+        return known, 0
+    new = [
+        SeenFile(
+            path=name.path, size_bytes=units[name.path].size_bytes, version=name.version, ranks=ranks[name.path],
+            **of_table(units[name.path]),
+        )
+        for name in came
+    ]  # fmt: skip
+    version = known.version.model_copy(update={"files": tuple(sorted([*kept, *new], key=lambda file: file.path))})
+    return Numbered(known.number, version), len(came)
 
 
 def counted_files(versions: Iterable[PartVersion]) -> dict[FoundFile, int]:

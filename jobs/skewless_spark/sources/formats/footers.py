@@ -15,6 +15,9 @@ from skewless.errors import InputError
 from skewless_spark.sources.formats.orc_footer import stripes_of
 from skewless_spark.sources.formats.spark_types import spark_type_of, spark_types_of
 
+#: The key of a field id in the metadata of an Arrow field.
+_FIELD_ID = b"PARQUET:field_id"
+
 
 class Footer(NamedTuple):
     """What the footer says about a file.
@@ -50,9 +53,39 @@ def footer_of(fs: fsspec.AbstractFileSystem, file: str, kind: str, path: str) ->
         raise InputError(f"input file {path}", f"a readable {name} file", reason, "remove or rewrite it") from None
 
 
+def footer_with_ids(fs: fsspec.AbstractFileSystem, file: str, path: str) -> tuple[Footer, dict[int, str]]:
+    """The footer of a Parquet file, and the name of the column that has each field id.
+
+    Args:
+        fs: the file system.
+        file: the path in it.
+        path: the path in error messages, as a user would write it.
+
+    Raises:
+        InputError: the file is no Parquet file, or is gone.
+    """
+    try:
+        with _opened(fs, file) as opened:
+            metadata = pq.read_metadata(opened)
+    except (pa.ArrowException, OSError) as err:
+        gone = isinstance(err, FileNotFoundError)
+        reason = "none" if gone else (str(err).splitlines() or [type(err).__name__])[0][:200]
+        hint = "its snapshot has expired, or it was removed: choose a later one" if gone else "repair the table"
+        raise InputError(f"input file {path}", "a readable Parquet file", reason, hint) from None
+    ids = {
+        int(field.metadata[_FIELD_ID]): field.name
+        for field in metadata.schema.to_arrow_schema()
+        if field.metadata and _FIELD_ID in field.metadata
+    }
+    return _told(metadata), ids
+
+
 def _parquet(fs: fsspec.AbstractFileSystem, file: str) -> Footer:
     with _opened(fs, file) as opened:
-        metadata = pq.read_metadata(opened)
+        return _told(pq.read_metadata(opened))
+
+
+def _told(metadata: pq.FileMetaData) -> Footer:
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     # The uncompressed bytes of the groups give the proportions; adding up compressed column chunks would take long.
     return Footer(

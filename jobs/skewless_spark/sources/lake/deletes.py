@@ -1,0 +1,98 @@
+"""Which rows of a file its table has deleted, by their position in the file."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+
+import fsspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from skewless.documents.job import Unit
+from skewless.errors import InputError
+
+Positions = npt.NDArray[np.int64]
+#: Deletion vectors by the paths of their files, each packed.
+Vectors = Mapping[str, bytes]
+_PUFFIN = ".puffin"
+#: Names one deletion vector of a Delta table, whose log holds it or says where it is.
+VECTOR = "vector:"
+#: A delete file may be about all files of a partition; a worker reads it once for those that it reads in a row.
+_KEPT_FILES = 4
+
+
+def deleted_positions(path: str, deletes: Iterable[str], vectors: Vectors) -> Positions:
+    """The positions of the deleted rows of a file, ascending, each once.
+
+    Args:
+        path: of the file.
+        deletes: see ``Unit.deletes``.
+        vectors: those of a Delta table.
+
+    Raises:
+        InputError: what the table says about its deleted rows cannot be read any more.
+    """
+    found = [unpacked(vectors[path]) if one.startswith(VECTOR) else _of_file(one, path) for one in deletes]
+    return np.unique(np.concatenate(found)) if found else np.empty(0, np.int64)
+
+
+def deleted_of_unit(unit: Unit, vectors: Vectors) -> Positions:
+    """As ``deleted_positions``, counted from the first row of the unit; negative ones are before it."""
+    return deleted_positions(unit.path, unit.deletes, vectors) - unit.first_row
+
+
+def packed(kept: Iterable[bool]) -> bytes:
+    """A deletion vector, from whether each row is kept."""
+    return zlib.compress(np.packbits(~np.asarray(kept, dtype=bool)).tobytes(), 1)
+
+
+def unpacked(vector: bytes) -> Positions:
+    """The positions of a packed deletion vector."""
+    return np.flatnonzero(np.unpackbits(np.frombuffer(zlib.decompress(vector), np.uint8))).astype(np.int64)
+
+
+def _of_file(deletes: str, path: str) -> Positions:
+    try:
+        return _of_puffin(deletes, path) if deletes.endswith(_PUFFIN) else _of_parquet(deletes, path)
+    except (pa.ArrowException, OSError, KeyError, ValueError) as err:
+        reason = (str(err).splitlines() or [type(err).__name__])[0][:200]
+        raise InputError(
+            f"delete file {deletes}", f"the deleted rows of {path}", reason,
+            "nothing was committed; if its snapshot has expired, start a new run",
+        ) from None  # fmt: skip
+
+
+def _of_parquet(deletes: str, path: str) -> Positions:
+    table = _rows(deletes)
+    about = table.filter(pc.is_in(table["file_path"], pa.array(_spellings(path))))
+    found: Positions = about["pos"].to_numpy().astype(np.int64)
+    return found
+
+
+@lru_cache(maxsize=_KEPT_FILES)
+def _rows(deletes: str) -> pa.Table:
+    fs, file = fsspec.core.url_to_fs(deletes)
+    with fs.open(file, "rb") as opened:
+        return pq.read_table(opened, columns=["file_path", "pos"])
+
+
+def _of_puffin(deletes: str, path: str) -> Positions:
+    from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file  # noqa: PLC0415  # an extra
+    from pyiceberg.table.puffin import PuffinFile  # noqa: PLC0415
+
+    fs, file = fsspec.core.url_to_fs(deletes)
+    with fs.open(file, "rb") as opened:
+        vectors = deletion_vectors_from_puffin_file(PuffinFile(opened.read()))
+    found = [one.to_vector() for one in vectors if one.referenced_data_file in _spellings(path)]
+    arrays = [np.asarray(chunk, dtype=np.int64) for one in found for chunk in one.chunks]
+    return np.concatenate(arrays) if arrays else np.empty(0, np.int64)
+
+
+def _spellings(path: str) -> list[str]:
+    """A path as manifests may spell it, see ``plain_path``."""
+    return [path] if "://" in path else [path, f"file:{path}", f"file://{path}"]

@@ -1,0 +1,154 @@
+"""Delta tables, by deltalake: one version, with the files that its log names."""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import json
+import posixpath
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+import fsspec
+import pyarrow as pa
+
+from skewless.documents.job import PinnedTable
+from skewless.errors import InputError, SpecError
+from skewless.spec.input import Input
+from skewless_spark.sources.lake.deletes import VECTOR, packed
+from skewless_spark.sources.lake.snapshot import Commit, Snapshot, TableColumn, TableFile, kinds_of, plain_path
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+#: What a reader must be able to do for tables that ask for it. All others are refused.
+_FEATURES = frozenset(
+    {"deletionVectors", "columnMapping", "timestampNtz", "typeWidening", "typeWidening-preview", "v2Checkpoint",
+     "vacuumProtocolCheck", "variantType", "variantType-preview"}
+)  # fmt: skip
+_PHYSICAL = "delta.columnMapping.physicalName"
+
+
+def delta_snapshot(given: Input, location: str) -> tuple[Snapshot, dict[str, bytes]]:
+    """The version that a spec names, with its files.
+
+    Args:
+        given: the spec's section ``input``.
+        location: the folder of the table, resolved.
+
+    Returns:
+        The snapshot, and its deletion vectors, packed.
+
+    Raises:
+        InputError: there is no such table or version, or it needs what cannot be done here.
+        SpecError: deltalake is not installed.
+    """
+    at = f"input.delta {location}"
+    table = _opened(location, given.version if isinstance(given.version, int) else None, at)
+    odd = sorted(set(table.protocol().reader_features or ()) - _FEATURES)
+    if odd:
+        raise InputError(at, "a table without further reader features", f"the features {odd}"[:160], "drop them")
+    vectors = _vectors(table)
+    outside = tuple(table.metadata().partition_columns)
+    schema = table.schema()
+    kinds = kinds_of(pa.schema(schema.to_arrow()))
+    physical = {one.name: str(one.metadata.get(_PHYSICAL, "")) for one in schema.fields}
+    snapshot = Snapshot(
+        table=PinnedTable(kind="delta", name=location, snapshot=str(table.version())),
+        location=location,
+        columns=tuple(TableColumn(name, kind, physical[name]) for name, kind in kinds.items()),
+        outside=outside,
+        parted=outside,
+        files=tuple(sorted(_files(table, outside, vectors), key=lambda file: file.path)),
+    )
+    return snapshot, vectors
+
+
+def delta_rewrites(snapshot: Snapshot) -> Iterator[Commit]:
+    """The compactions that a version comes from, the newest first, as far as the log has them.
+
+    Args:
+        snapshot: the pinned version.
+    """
+    fs, root = fsspec.core.url_to_fs(snapshot.location)
+    for version in range(int(snapshot.table.snapshot), 0, -1):
+        try:
+            with fs.open(f"{root.rstrip('/')}/_delta_log/{version:020d}.json", "rb") as log:
+                actions = [json.loads(line) for line in log if line.strip()]
+            if _changes_no_row(actions):
+                yield _files_at(snapshot, version - 1), _files_at(snapshot, version)
+        except (OSError, ValueError, InputError):
+            return  # the log has been cleaned
+
+
+def _changes_no_row(actions: list[dict[str, Any]]) -> bool:
+    changed = [one for action in actions for kind, one in action.items() if kind in {"add", "remove"}]
+    return bool(changed) and not any(one.get("dataChange", True) for one in changed)
+
+
+def _files_at(snapshot: Snapshot, version: int) -> list[TableFile]:
+    table = _opened(snapshot.location, version, snapshot.at)
+    return _files(table, snapshot.outside, _vectors(table))
+
+
+def pinned_vectors(table: PinnedTable) -> dict[str, bytes]:
+    """The deletion vectors of a pinned version, packed, by the paths of their files.
+
+    Raises:
+        InputError: the version is gone.
+    """
+    return _vectors(_opened(table.name, int(table.snapshot), f"input.delta {table.name}"))
+
+
+def _opened(location: str, version: int | None, at: str) -> DeltaTable:
+    try:
+        from deltalake import DeltaTable  # noqa: PLC0415  # an extra
+        from deltalake.exceptions import DeltaError, TableNotFoundError  # noqa: PLC0415
+    except ImportError:
+        raise SpecError.saying(at, "deltalake is not installed", "install skewless[delta]") from None
+    try:
+        return DeltaTable(location, version=version)
+    except TableNotFoundError:
+        raise InputError(at, "a Delta table", "none at this place", "check the path") from None
+    except (DeltaError, OSError, ValueError) as err:
+        required = "a Delta table" if version is None else f"the version {version}"
+        reason = f"{(str(err).splitlines() or [type(err).__name__])[0][:200]}"
+        raise InputError(at, required, reason, "its log may have been cleaned: choose a later version") from None
+
+
+def _files(table: DeltaTable, outside: tuple[str, ...], vectors: dict[str, bytes]) -> list[TableFile]:
+    actions = pa.table(table.get_add_actions(flatten=True))
+    columns = [actions[f"partition.{name}"].to_pylist() for name in outside]
+    base, files = plain_path(table.table_uri), []
+    for position, (path, size) in enumerate(
+        zip(actions["path"].to_pylist(), actions["size_bytes"].to_pylist(), strict=True)
+    ):
+        found = _located(base, path)
+        values = {name: _text(column[position]) for name, column in zip(outside, columns, strict=True)}
+        vector = vectors.get(found)
+        name = () if vector is None else (VECTOR + hashlib.sha256(vector).hexdigest()[:32],)
+        files.append(TableFile(found, size, values, name))
+    return files
+
+
+def _located(base: str, path: str) -> str:
+    """A path of the log, which is a part of a URI below the table, or a whole one."""
+    return unquote(plain_path(path)) if urlsplit(path).scheme else posixpath.join(base, unquote(path))
+
+
+def _text(value: object) -> str | None:
+    """A typed value as a text that is read back as the same one."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dt.date):
+        return value.isoformat()
+    return None if value is None else str(value)
+
+
+def _vectors(table: DeltaTable) -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
+    for batch in pa.RecordBatchReader.from_stream(table.deletion_vectors()):
+        for path, kept in zip(batch.column(0).to_pylist(), batch.column(1), strict=True):
+            found[unquote(plain_path(path))] = packed(kept.values.to_numpy(zero_copy_only=False))
+    return found

@@ -1,0 +1,229 @@
+"""Iceberg tables, by pyiceberg: one snapshot, with the files that its manifests name."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, NoReturn
+
+from skewless.documents.job import PinnedTable
+from skewless.errors import InputError
+from skewless.spec.input import Input
+from skewless.spec.part import Part
+from skewless_spark.sources.lake.snapshot import Commit, Snapshot, TableColumn, TableFile, kinds_of, plain_path
+
+if TYPE_CHECKING:
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import FileScanTask, Table
+    from pyiceberg.table.metadata import TableMetadata
+
+_MILLISECONDS = 1000
+
+
+def iceberg_snapshot(given: Input, part: Part, root: str) -> Snapshot:
+    """The snapshot that a spec names, with its files.
+
+    Args:
+        given: the spec's section ``input``.
+        part: what the run computes.
+        root: the data root, where the catalog ``local`` is.
+
+    Raises:
+        InputError: there is no such table or snapshot, or it has files that cannot be read here.
+        SpecError: the catalog is not configured.
+    """
+    name = str(given.iceberg)
+    at = f"input.iceberg {name}"
+    table = _loaded(name, root, at)
+    number = _number(table.metadata, given, part, at)
+    schema = table.schema() if given.snapshot in {None, "latest"} else _schema_then(table, number)
+    snapshot = Snapshot(
+        table=PinnedTable(kind="iceberg", name=name, snapshot="" if number is None else str(number)),
+        location=plain_path(table.location()),
+        columns=_columns(schema),
+        outside=(),
+        parted=_parted(table, schema),
+        files=(),
+        ids=_ids_by_name(table),
+    )
+    return snapshot if number is None else replace(snapshot, files=_files(table, schema, number, snapshot))
+
+
+def iceberg_rewrites(snapshot: Snapshot, root: str) -> Iterator[Commit]:
+    """The compactions that a snapshot comes from, the newest first, as far as older snapshots are kept.
+
+    Args:
+        snapshot: the pinned one.
+        root: the data root.
+    """
+    from pyiceberg.table.snapshots import Operation  # noqa: PLC0415
+
+    table = _loaded(snapshot.table.name, root, snapshot.at)
+    known = {one.snapshot_id: one for one in table.snapshots()}
+    one = known.get(int(snapshot.table.snapshot))
+    while one is not None:
+        before = known.get(one.parent_snapshot_id or -1)
+        if before is not None and one.summary is not None and one.summary.operation == Operation.REPLACE:
+            try:
+                yield (
+                    _files(table, table.schema(), before.snapshot_id, snapshot),
+                    _files(table, table.schema(), one.snapshot_id, snapshot),
+                )
+            except InputError:
+                return  # its manifests are gone, or it had equality deletes
+        one = before
+
+
+def _files(table: Table, schema: Schema, number: int, snapshot: Snapshot) -> tuple[TableFile, ...]:
+    found = (_file(table, schema, task, snapshot) for task in _planned(table, number, snapshot))
+    return tuple(sorted(found, key=lambda file: file.path))
+
+
+def _loaded(name: str, root: str, at: str) -> Table:
+    from skewless_lake.catalogs import TableName, open_catalog  # noqa: PLC0415  # pyiceberg takes a second to import
+
+    asked = TableName.parse(name)
+    catalog = open_catalog(asked.catalog, root)
+    from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError  # noqa: PLC0415
+
+    try:
+        return catalog.load_table(asked.identifier)
+    except (NoSuchTableError, NoSuchNamespaceError):
+        raise InputError(at, "a table of its catalog", "none of this name", "check the name") from None
+    except Exception as err:  # noqa: BLE001  # each catalog and each store has errors of its own
+        raise InputError(at, "a table that can be loaded", _first_line(err), "check the catalog") from None
+
+
+def _number(metadata: TableMetadata, given: Input, part: Part, at: str) -> int | None:
+    """The id of the snapshot that a spec names; None for the latest one of a table without any."""
+    wanted = given.snapshot
+    if wanted == "{date}":
+        return _at_the_end_of(metadata, part.date, at)
+    if isinstance(wanted, int):
+        if metadata.snapshot_by_id(wanted) is None:
+            known = ", ".join(str(one.snapshot_id) for one in metadata.snapshots[-3:]) or "none"
+            raise InputError(
+                at, f"the snapshot {wanted}", "a table that has it no more, or never had it", f"its newest are {known}"
+            )
+        return wanted
+    return metadata.current_snapshot_id
+
+
+def _at_the_end_of(metadata: TableMetadata, day: dt.date, at: str) -> int:
+    """The snapshot that was the current one when a day ended, in UTC."""
+    end = dt.datetime.combine(day + dt.timedelta(days=1), dt.time(), dt.UTC).timestamp() * _MILLISECONDS
+    log = metadata.snapshot_log
+    before = [number for number, entry in enumerate(log) if entry.timestamp_ms < end]
+    required = f"a snapshot that was committed before the end of {day} in UTC"
+    if not before:
+        raise InputError(at, required, "none, or one that has expired", "choose a later day, or a snapshot by its id")
+    chosen = log[before[-1]].snapshot_id
+    if before[-1] + 1 < len(log):
+        # Who expires snapshots takes them out of the log, too. Then the one before them is not what the day ended with.
+        follower = metadata.snapshot_by_id(log[before[-1] + 1].snapshot_id)
+        parent = follower.parent_snapshot_id if follower else None
+        if parent is None or metadata.snapshot_by_id(parent) is None:
+            raise InputError(at, required, "one that has expired", "choose a later day, or keep snapshots longer")
+    return chosen
+
+
+def _schema_then(table: Table, number: int | None) -> Schema:
+    """The schema with which a snapshot was committed, as all readers of older snapshots have it."""
+    return table.scan(snapshot_id=number).projection()
+
+
+def _columns(schema: Schema) -> tuple[TableColumn, ...]:
+    from pyiceberg.io.pyarrow import schema_to_pyarrow  # noqa: PLC0415
+
+    kinds = kinds_of(schema_to_pyarrow(schema, include_field_ids=False))
+    return tuple(
+        TableColumn(one.name, kinds[one.name], field_id=one.field_id, filled=one.initial_default is not None)
+        for one in schema.fields
+    )
+
+
+def _parted(table: Table, schema: Schema) -> tuple[str, ...]:
+    """The columns whose values themselves partition the table now."""
+    from pyiceberg.transforms import IdentityTransform  # noqa: PLC0415
+
+    named = [
+        schema.find_column_name(one.source_id)
+        for one in table.spec().fields
+        if isinstance(one.transform, IdentityTransform)
+    ]
+    return tuple(name for name in named if name)
+
+
+def _ids_by_name(table: Table) -> dict[str, int]:
+    mapping = table.name_mapping()
+    return {name: one.field_id for one in mapping or () for name in one.names if one.field_id is not None}
+
+
+def _planned(table: Table, number: int, snapshot: Snapshot) -> list[FileScanTask]:
+    try:
+        return list(table.scan(snapshot_id=number).plan_files())
+    except FileNotFoundError as err:
+        _refuse_gone(snapshot, err)
+    except ValueError as err:
+        if "equality delete" in str(err):
+            raise InputError(
+                snapshot.at, "a table whose rows are deleted by position",
+                "equality deletes, which are not applied yet",
+                "rewrite its data files by compaction, which applies them",
+            ) from None  # fmt: skip
+        raise InputError(snapshot.at, "manifests that can be read", _first_line(err)) from None
+
+
+def _refuse_gone(snapshot: Snapshot, err: OSError) -> NoReturn:
+    raise InputError(
+        snapshot.at, "the manifests of the snapshot", f"one that is gone ({_first_line(err)})",
+        "it has expired, or its files were removed: choose a later snapshot",
+    ) from None  # fmt: skip
+
+
+def _file(table: Table, schema: Schema, task: FileScanTask, snapshot: Snapshot) -> TableFile:
+    from pyiceberg.manifest import FileFormat  # noqa: PLC0415
+
+    odd = next((one for one in (task.file, *task.delete_files) if not _readable(one)), None)
+    if task.file.file_format != FileFormat.PARQUET or odd is not None:
+        refused = odd or task.file
+        raise InputError(
+            snapshot.at, "Parquet files, and deletes in Parquet or Puffin",
+            f"{refused.file_path} in {refused.file_format}", "rewrite it as Parquet",
+        )  # fmt: skip
+    return TableFile(
+        path=plain_path(task.file.file_path),
+        size_bytes=task.file.file_size_in_bytes,
+        values=_values(table, schema, task.file),
+        deletes=tuple(sorted(plain_path(one.file_path) for one in task.delete_files)),
+    )
+
+
+def _readable(file: DataFile) -> bool:
+    from pyiceberg.manifest import DataFileContent, FileFormat  # noqa: PLC0415
+
+    deletes = file.content == DataFileContent.POSITION_DELETES
+    return file.file_format == FileFormat.PARQUET or (deletes and file.file_format == FileFormat.PUFFIN)
+
+
+def _values(table: Table, schema: Schema, file: DataFile) -> dict[str, str | None]:
+    """The values of the columns that partition a file as they are; a transformed value is no value of a column."""
+    from pyiceberg.transforms import IdentityTransform  # noqa: PLC0415
+    from pyiceberg.types import BinaryType, FixedType  # noqa: PLC0415
+
+    values: dict[str, str | None] = {}
+    for position, one in enumerate(table.specs()[file.spec_id].fields):
+        name = schema.find_column_name(one.source_id)
+        kind = schema.find_type(one.source_id) if name else None
+        if name is None or kind is None or isinstance(kind, BinaryType | FixedType):
+            continue
+        if isinstance(one.transform, IdentityTransform):
+            value = file.partition[position]
+            values[name] = None if value is None else one.transform.to_human_string(kind, value)
+    return values
+
+
+def _first_line(err: Exception) -> str:
+    return f"{type(err).__name__}: {(str(err).splitlines() or [''])[0][:200]}"

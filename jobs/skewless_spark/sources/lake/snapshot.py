@@ -1,0 +1,101 @@
+"""A snapshot of a table, whatever made it: its columns, and its files as the table's own metadata has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from skewless.documents.job import PinnedTable
+from skewless_spark.sources.formats.spark_types import spark_type_of
+
+
+@dataclass(frozen=True)
+class TableColumn:
+    """A column of a table.
+
+    Attributes:
+        name: in the table.
+        kind: its Spark SQL type.
+        inner: its name in files without field ids; by default the same.
+        field_id: by which Iceberg finds it in files, whatever they call it.
+        filled: whether rows that were written before the column came have another value than null.
+    """
+
+    name: str
+    kind: str
+    inner: str = ""
+    field_id: int | None = None
+    filled: bool = False
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """A file of a table.
+
+    Attributes:
+        path: where Spark reads it.
+        size_bytes: its length, as the metadata says.
+        values: of the partition columns, as text; None is null. Values of hidden partitions are not among them.
+        deletes: see ``Unit.deletes``.
+    """
+
+    path: str
+    size_bytes: int
+    values: Mapping[str, str | None]
+    deletes: tuple[str, ...] = ()
+
+
+#: The files of a table before a commit and after it.
+Commit = tuple[Sequence[TableFile], Sequence[TableFile]]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One state of a table.
+
+    Attributes:
+        table: its name and the number of the snapshot.
+        location: the folder of the table.
+        columns: in the order of the table.
+        outside: the partition columns that no file contains.
+        parted: the partition columns whose values the metadata tells; others are in files alone.
+        files: in the order of their paths.
+        ids: for files without field ids, the id of the column that each name in them stands for.
+    """
+
+    table: PinnedTable
+    location: str
+    columns: tuple[TableColumn, ...]
+    outside: tuple[str, ...]
+    parted: tuple[str, ...]
+    files: tuple[TableFile, ...]
+    ids: Mapping[str, int] = field(default_factory=dict)
+
+    def fields(self, names: Iterable[str]) -> dict[str, str]:
+        """What each column is, whatever it is called: its id or its name in files, and its type."""
+        known = {one.name: one for one in self.columns}
+        of_names = {name: known[name] for name in names if name in known}
+        return {
+            name: f"{one.kind}, {f'field {one.field_id}' if one.field_id is not None else one.inner or name}"
+            for name, one in of_names.items()
+        }
+
+    @property
+    def at(self) -> str:
+        """What errors call it."""
+        return f"input.{self.table.kind} {self.table}"
+
+
+def kinds_of(schema: pa.Schema) -> dict[str, str]:
+    """The Spark SQL type of each column of a table."""
+    return {one.name: spark_type_of(one.type) for one in schema}
+
+
+def plain_path(location: str) -> str:
+    """A location as paths are spelled everywhere else: without the scheme of local files."""
+    for scheme in ("file://", "file:"):
+        if location.startswith(scheme):
+            return "/" + location.removeprefix(scheme).lstrip("/")
+    return location

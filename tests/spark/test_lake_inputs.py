@@ -1,0 +1,511 @@
+"""Inputs that are Iceberg and Delta tables: every row that the libraries themselves read, at its place in its file."""
+
+# Spark gives Python times without a zone.
+# ruff: noqa: DTZ001
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform
+from pyiceberg.typedef import Record
+from pyiceberg.types import (
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    ListType,
+    LongType,
+    NestedField,
+    StringType,
+    TimestamptzType,
+)
+from pyspark.sql import SparkSession
+
+from skewless.documents.job import Job
+from skewless.errors import InputError, SkewlessError
+from skewless.routing.hashing import OFFSET_BITS
+from skewless.run.directory import RunDirectory
+from skewless.spec.reading import parse_spec
+from skewless.spec.spec import JobSpec
+from skewless_spark.prepare.freezing import freeze
+from skewless_spark.prepare.key_sample import sample_keys
+from skewless_spark.prepare.prepare import prepare
+from skewless_spark.session.spark_errors import sentence_for
+from skewless_spark.sources import read_units, require_unchanged
+from skewless_spark.stage.stage import run_stage
+from tests.lake_tables import append, data_file, delete_by_vector, delete_equal, delete_positions, iceberg_table, lake
+from tests.spark.scenario import DATE, reduce_job, result_of
+
+ICEBERG = {"iceberg": "local.db.clicks"}
+KV = pa.schema([("k", pa.string()), ("v", pa.int64())])
+
+
+def spec_over(source: dict[str, Any], columns: list[str], **fields: Any) -> JobSpec:
+    """A job that reads the column ``k`` as its key, and others."""
+    raw = {
+        "name": "lake", "input": source, "key": "k",
+        "aggregates": {"n": "count", **{f"max_{one}": {"function": "max", "column": one} for one in columns}},
+        "routing": {"key_sample": False, "warm_start": False}, "output": {"path": "published", "files": 2}, **fields,
+    }  # fmt: skip
+    return parse_spec(json.dumps(raw))
+
+
+def frozen(source: dict[str, Any], root: Path, *columns: str, **fields: Any) -> Job:
+    return freeze(spec_over(source, list(columns), **fields), DATE, str(root), "spec")
+
+
+def read(spark: SparkSession, job: Job) -> list[tuple[Any, ...]]:
+    """All rows of the columns of a job, in any order, each once."""
+    columns = [*job.key_types, *job.column_types]
+    rows = read_units(spark, job, range(len(job.units)), columns).collect()
+    assert len({row["origin"] for row in rows}) == len(rows) == job.rows
+    return in_order(tuple(row)[:-1] for row in rows)
+
+
+def places(spark: SparkSession, job: Job) -> dict[Any, tuple[str, int]]:
+    """The file of each key, and the place in it."""
+    found = {}
+    for row in read_units(spark, job, range(len(job.units)), [*job.key_types]).collect():
+        unit = job.units[row["origin"] >> OFFSET_BITS]
+        found[row["c0"]] = unit.path, unit.first_row + (row["origin"] & ((1 << OFFSET_BITS) - 1))
+    return found
+
+
+def in_order(rows: Any) -> list[tuple[Any, ...]]:
+    return sorted(rows, key=repr)
+
+
+def plainly(table: pa.Table, *columns: str) -> list[tuple[Any, ...]]:
+    """The rows that a library reads, as Spark gives them to Python."""
+    kept = [_naive(table[name]).to_pylist() for name in columns]
+    return in_order(zip(*kept, strict=True))
+
+
+def _naive(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    zoned = pa.types.is_timestamp(column.type) and column.type.tz
+    return column.cast(pa.timestamp("us")) if zoned else column
+
+
+def numbered(rows: int, first: int = 0) -> pa.Table:
+    return pa.table({"k": [f"k{first + n:05d}" for n in range(rows)], "v": range(first, first + rows)}, schema=KV)
+
+
+def clicks(root: Path, *files: pa.Table, group_rows: int = 1 << 20) -> tuple[Table, list[str]]:
+    """A table of some files, and their paths."""
+    table = iceberg_table(root, KV)
+    written = [data_file(table, rows, group_rows=group_rows) for rows in files]
+    append(table, *written)
+    return table, [file.file_path for file in written]
+
+
+ZONED = pa.timestamp("us", "UTC")
+KINDS = {
+    "b": pa.array([True, None, False] * 40),
+    "i": pa.array([1, -(2**31), None] * 40, pa.int32()),
+    "l": pa.array([2**63 - 1, None, -5] * 40, pa.int64()),
+    "f": pa.array([1.5, None, -0.25] * 40, pa.float32()),
+    "d": pa.array([1e300, 0.1, None] * 40, pa.float64()),
+    "m": pa.array([Decimal("12345678.90"), None, Decimal("-0.01")] * 40, pa.decimal128(10, 2)),
+    "s": pa.array(["", None, "ü/=%20"] * 40),
+    "day": pa.array([dt.date(1582, 10, 4), None, dt.date(2026, 11, 20)] * 40),
+    "z": pa.array([dt.datetime(2026, 3, 29, 1, 30, 0, 1234), None, dt.datetime(1970, 1, 1)] * 40, ZONED),
+    "w": pa.array([dt.datetime(2026, 3, 29, 2, 30), None, dt.datetime(1969, 12, 31, 23, 59)] * 40, pa.timestamp("us")),
+    "x": pa.array([b"\0\xff", None, b""] * 40, pa.binary()),
+}  # fmt: skip
+WHOLE = pa.table({"k": [f"k{n:03d}" for n in range(120)], **KINDS})
+
+
+@pytest.mark.parametrize("kind", ["iceberg", "delta"])
+def test_a_run_over_a_table_gives_its_rows_of_all_types(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    nested = pa.array([[1, 2], None, []] * 40, pa.list_(pa.int64()))
+    struct = pa.array([{"a": 1}, None, {"a": None}] * 40, pa.struct([("a", pa.int32())]))
+    whole = WHOLE.append_column("list", nested).append_column("struct", struct)
+    if kind == "iceberg":
+        table = iceberg_table(tmp_path, whole.schema)
+        table.append(whole.slice(0, 70))
+        table.append(whole.slice(70))
+        source, oracle = ICEBERG, table.scan().to_arrow()
+    else:
+        write_deltalake(str(tmp_path / "t"), whole.slice(0, 70))
+        write_deltalake(str(tmp_path / "t"), whole.slice(70), mode="append")
+        source, oracle = {"delta": "t"}, DeltaTable(str(tmp_path / "t")).to_pyarrow_table()
+    names = [name for name in KINDS if name != "b"]
+    select = ["k", *names, "int(b) AS b", "array_join(list, ',', 'null') AS list"]
+    spec = spec_over(source, [*names, "b", "list"], map={"select": select})
+    run, _ = reduce_job(spark, spec, tmp_path / "run")
+    found = result_of(run)
+    wanted = oracle.set_column(oracle.column_names.index("b"), "b", oracle["b"].cast(pa.int64()))
+    told = pa.array([None if one is None else ",".join(map(str, one)) for one in oracle["list"].to_pylist()])
+    wanted = wanted.set_column(oracle.column_names.index("list"), "list", told)
+    assert pc.all(pc.equal(found["n"], 1)).as_py()
+    columns = [*names, "b", "list"]
+    assert plainly(found.rename_columns([one.removeprefix("max_") for one in found.column_names]), "k", *columns) == (
+        plainly(wanted, "k", *columns)
+    )
+
+
+def test_whole_local_files_of_a_table_are_left_to_spark(spark: SparkSession, tmp_path: Path) -> None:
+    clicks(tmp_path, numbered(100), numbered(50, 100))
+    job = frozen(ICEBERG, tmp_path, "v")
+    plan = read_units(spark, job, [0, 1], ["k", "v"])._jdf.queryExecution().toString()
+    assert "FileScan parquet" in plan
+    assert "MapInArrow" not in plan
+    assert [unit.version for unit in job.units] == ["table:", "table:"]
+    assert read(spark, job) == in_order((f"k{n:05d}", n) for n in range(150))
+
+
+def test_the_snapshot_is_frozen_whatever_is_committed_later(spark: SparkSession, tmp_path: Path) -> None:
+    table, _ = clicks(tmp_path, numbered(100))
+    run, spec = RunDirectory(str(tmp_path / "run")), spec_over(ICEBERG, ["v"])
+    first = prepare(run, spec, DATE, str(tmp_path))
+    append(table, data_file(table, numbered(7, 100)))
+    again = prepare(run, spec, DATE, str(tmp_path))
+    assert again == first
+    pinned = again.source.pinned
+    assert pinned
+    assert pinned.snapshot == str(table.snapshots()[0].snapshot_id)
+    assert again.source.columns == {"k": "string", "v": "bigint"}
+    assert len(read(spark, again)) == 100
+    assert frozen(ICEBERG, tmp_path).rows == 107
+
+
+def test_a_snapshot_is_chosen_by_its_id_or_by_the_end_of_a_day(tmp_path: Path) -> None:
+    table, _ = clicks(tmp_path, numbered(10))
+    append(table, data_file(table, numbered(5, 10)))
+    old = table.snapshots()[0].snapshot_id
+    assert frozen({**ICEBERG, "snapshot": old}, tmp_path).rows == 10
+    assert frozen({**ICEBERG, "snapshot": "latest"}, tmp_path).rows == 15
+    _committed_at(tmp_path, table, dt.datetime(2026, 11, 20, 23, 59, 59, 999000), dt.datetime(2026, 11, 21))
+    assert frozen({**ICEBERG, "snapshot": "{date}"}, tmp_path).rows == 10
+    _committed_at(tmp_path, table, dt.datetime(2026, 11, 19), dt.datetime(2026, 11, 20, 23))
+    assert frozen({**ICEBERG, "snapshot": "{date}"}, tmp_path).rows == 15
+    _committed_at(tmp_path, table, dt.datetime(2026, 11, 21), dt.datetime(2026, 11, 22))
+    with pytest.raises(InputError, match="before the end of 2026-11-20 in UTC, but got none"):
+        frozen({**ICEBERG, "snapshot": "{date}"}, tmp_path)
+
+
+def test_a_day_whose_last_snapshot_has_expired_is_not_taken_for_the_one_before(tmp_path: Path) -> None:
+    table, _ = clicks(tmp_path, numbered(10))
+    append(table, data_file(table, numbered(5, 10)))
+    append(table, data_file(table, numbered(5, 15)))
+    first, second, _ = (one.snapshot_id for one in table.snapshots())
+    times = [dt.datetime(2026, 11, 19), dt.datetime(2026, 11, 20), dt.datetime(2026, 11, 21)]
+    _committed_at(tmp_path, table, *times)
+    table = _reloaded(tmp_path)
+    assert frozen({**ICEBERG, "snapshot": "{date}"}, tmp_path).rows == 15
+    table.maintenance.expire_snapshots().by_id(second).commit()
+    with pytest.raises(InputError, match="but got one that has expired"):
+        frozen({**ICEBERG, "snapshot": "{date}"}, tmp_path)
+    assert first
+
+
+def _reloaded(root: Path) -> Table:
+    return lake(root).load_table("db.clicks")
+
+
+def _committed_at(root: Path, table: Table, *times: dt.datetime) -> None:
+    """Register the table anew, as if its snapshots had been committed at other times, in UTC."""
+    catalog = lake(root)
+    current = catalog.load_table("db.clicks")
+    raw = json.loads(Path(current.metadata_location).read_text())
+    for number, one in enumerate(times):
+        at = int(one.replace(tzinfo=dt.UTC).timestamp() * 1000)
+        raw["snapshots"][number]["timestamp-ms"] = at
+        raw["snapshot-log"][number]["timestamp-ms"] = at
+    raw["last-updated-ms"] = max(one["timestamp-ms"] for one in raw["snapshots"])
+    raw["metadata-log"] = []
+    changed = Path(table.location()) / "metadata" / f"changed-{len(list(root.rglob('changed-*')))}.metadata.json"
+    changed.write_text(json.dumps(raw))
+    catalog.drop_table("db.clicks")
+    catalog.register_table("db.clicks", str(changed))
+
+
+def test_rows_deleted_by_position_are_left_out_and_the_others_keep_their_places(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table, paths = clicks(tmp_path, numbered(1000), numbered(500, 1000), group_rows=100)
+    delete_positions(table, {paths[0]: [0, 999, 5, 5, 100, 250], paths[1]: [499]})
+    delete_positions(table, {paths[0]: [5, 6]})
+    oracle = table.scan().to_arrow()
+    for cut in (64 << 20, 1 << 16):
+        job = frozen({**ICEBERG, "cut_bytes": cut}, tmp_path, "v")
+        assert job.rows == len(oracle) == 1493
+        assert read(spark, job) == plainly(oracle, "k", "v")
+        where = places(spark, job)
+        assert where["k00007"] == (paths[0], 7)
+        assert where["k00998"] == (paths[0], 998)
+        assert where["k01498"] == (paths[1], 498)
+
+
+def test_ranges_of_a_cut_file_lose_each_their_own_deleted_rows(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("skewless_spark.sources.cutting.LEAST_BYTES", 1 << 10)
+    table, paths = clicks(tmp_path, numbered(20_000), group_rows=500)
+    delete_positions(table, {paths[0]: [0, 499, 500, 7777, 19_999]})
+    job = frozen(ICEBERG, tmp_path, "v")
+    assert len(job.units) > 10
+    assert sum(unit.rows for unit in job.units) == 19_995
+    assert read(spark, job) == plainly(table.scan().to_arrow(), "k", "v")
+    assert places(spark, job)["k07778"] == (paths[0], 7778)
+
+
+def test_rows_written_after_a_delete_are_not_deleted_by_it(spark: SparkSession, tmp_path: Path) -> None:
+    table, paths = clicks(tmp_path, numbered(10))
+    delete_positions(table, {paths[0]: [0]})
+    append(table, data_file(table, numbered(10)))
+    job = frozen(ICEBERG, tmp_path, "v")
+    assert job.rows == 19
+    assert read(spark, job) == plainly(table.scan().to_arrow(), "k", "v")
+    assert [bool(unit.deletes) for unit in sorted(job.units, key=lambda one: one.path != paths[0])] == [True, False]
+
+
+def test_equality_deletes_are_refused_in_one_sentence(tmp_path: Path) -> None:
+    table, _ = clicks(tmp_path, numbered(10))
+    delete_equal(table, pa.table({"k": ["k00001"]}))
+    with pytest.raises(InputError, match="rows are deleted by position, but got equality deletes"):
+        frozen(ICEBERG, tmp_path)
+
+
+def evolved(root: Path) -> Table:
+    """A table whose columns were renamed, exchanged, widened, dropped and added between its files."""
+    columns = [
+        NestedField(1, "k", StringType()), NestedField(2, "a", StringType()), NestedField(3, "b", StringType()),
+        NestedField(4, "i", IntegerType()), NestedField(5, "f", FloatType()), NestedField(6, "m", DecimalType(6, 2)),
+        NestedField(7, "gone", LongType()), NestedField(8, "n", ListType(9, IntegerType(), element_required=False)),
+    ]  # fmt: skip
+    table = iceberg_table(root, Schema(*columns))
+    old = pa.table({
+        "k": ["old1", "old2"], "a": ["a1", None], "b": ["b1", "b2"], "i": pa.array([1, None], pa.int32()),
+        "f": pa.array([1.5, 2.5], pa.float32()), "m": pa.array([Decimal("1.25"), None], pa.decimal128(6, 2)),
+        "gone": [7, 7], "n": pa.array([[1], None], pa.list_(pa.int32())),
+    })  # fmt: skip
+    append(table, data_file(table, old))
+    with table.update_schema() as update:
+        update.rename_column("a", "c").delete_column("gone").update_column("i", LongType())
+        update.update_column("f", DoubleType()).update_column("m", DecimalType(9, 2)).update_column(
+            ("n", "element"), LongType()
+        )
+    with table.update_schema() as update:
+        update.rename_column("b", "a")
+    with table.update_schema() as update:
+        # Its name was that of another column, which the old file has under it.
+        update.rename_column("c", "b").add_column("gone", StringType()).add_column("new", TimestamptzType())
+    new = pa.table({
+        "k": ["new"], "b": ["a3"], "a": ["b3"], "i": [2**40], "f": [0.1],
+        "m": pa.array([Decimal("1234567.25")], pa.decimal128(9, 2)), "n": pa.array([[2**40]], pa.list_(pa.int64())),
+        "gone": ["back"], "new": pa.array([dt.datetime(2026, 1, 1)], ZONED),
+    })  # fmt: skip
+    append(table, data_file(table, new))
+    return table
+
+
+def test_columns_are_found_by_their_ids_after_all_changes_of_the_schema(spark: SparkSession, tmp_path: Path) -> None:
+    table = evolved(tmp_path)
+    columns = ["a", "b", "i", "f", "m", "gone", "new"]
+    job = frozen(ICEBERG, tmp_path, *columns)
+    assert read(spark, job) == plainly(table.scan().to_arrow(), "k", *columns)
+    assert ("old1", "b1", "a1", 1, 1.5, Decimal("1.25"), None, None) in read(spark, job)
+    # Rows are counted by a column that the old file does not have, too.
+    assert [row[0] for row in read(spark, frozen({**ICEBERG}, tmp_path, "new"))] == ["new", "old1", "old2"]
+    lists = frozen(ICEBERG, tmp_path, "n", map={"select": ["k", "explode(n) AS n"]})
+    found = read_units(spark, lists, range(len(lists.units)), ["k", "n"]).collect()
+    assert in_order((row[0], row[1]) for row in found) == [("new", 2**40), ("old1", 1)]
+
+
+def test_a_file_whose_read_columns_are_the_tables_is_left_to_spark(tmp_path: Path) -> None:
+    evolved(tmp_path)
+    assert all(not unit.inner for unit in frozen(ICEBERG, tmp_path).units)
+    assert sorted(len(unit.inner) for unit in frozen(ICEBERG, tmp_path, "a", "i").units) == [0, 2]
+
+
+def test_an_older_snapshot_is_read_with_the_schema_it_was_committed_with(spark: SparkSession, tmp_path: Path) -> None:
+    table = evolved(tmp_path)
+    old = table.snapshots()[0].snapshot_id
+    job = frozen({**ICEBERG, "snapshot": old}, tmp_path, "a", "gone")
+    assert read(spark, job) == plainly(table.scan(snapshot_id=old).to_arrow(), "k", "a", "gone")
+
+
+def test_a_sample_of_keys_reads_renamed_key_columns(tmp_path: Path) -> None:
+    table = iceberg_table(tmp_path, pa.schema([("page", pa.string())]))
+    append(table, data_file(table, pa.table({"page": ["x"] * 50})))
+    with table.update_schema() as update:
+        update.rename_column("page", "k")
+    append(table, data_file(table, pa.table({"k": ["x"] * 30 + ["y"] * 20})))
+    sample = sample_keys(frozen(ICEBERG, tmp_path))
+    assert sample
+    assert dict(zip(sample.texts or (), sample.key_counts.counts.tolist(), strict=True)) == {"x": 80, "y": 20}
+
+
+def partitioned(root: Path) -> tuple[Table, PartitionSpec]:
+    """A table with an identity, a day and a bucket partition."""
+    schema = Schema(
+        NestedField(1, "k", StringType()), NestedField(2, "site", StringType()),
+        NestedField(3, "at", TimestamptzType()), NestedField(4, "day", DateType()),
+    )  # fmt: skip
+    spec = PartitionSpec(
+        PartitionField(2, 1000, IdentityTransform(), "site"), PartitionField(3, 1001, DayTransform(), "at_day"),
+        PartitionField(1, 1002, BucketTransform(16), "k_bucket"), PartitionField(4, 1003, IdentityTransform(), "day"),
+    )  # fmt: skip
+    return iceberg_table(root, schema, spec), spec
+
+
+def test_values_of_hidden_partitions_are_never_taken_for_those_of_columns(spark: SparkSession, tmp_path: Path) -> None:
+    table, _ = partitioned(tmp_path)
+    at = dt.datetime(2026, 11, 20, 13, 14, 15)
+    rows = pa.table({"k": ["a", "b"], "site": ["ch", "ch"], "at": pa.array([at, at], ZONED),
+                     "day": [dt.date(2026, 11, 20)] * 2})  # fmt: skip
+    day = (dt.date(2026, 11, 20) - dt.date(1970, 1, 1)).days
+    whole = data_file(table, rows, Record("ch", day, 3, day))
+    # As files are that Hive wrote: columns that partition a table are not in them, and only its metadata knows them.
+    bare = data_file(table, rows.select(["k"]), Record("ü/%", day + 1, 4, None))
+    append(table, whole, bare)
+    job = frozen(ICEBERG, tmp_path, "site", "at", "day")
+    oracle = plainly(table.scan().to_arrow(), "k", "site", "at", "day")
+    assert read(spark, job) == oracle
+    assert ("a", "ü/%", None, None) in oracle
+    assert ("a", "ch", at, dt.date(2026, 11, 20)) in oracle
+
+
+def test_files_without_ids_are_read_by_the_tables_own_mapping_of_names(spark: SparkSession, tmp_path: Path) -> None:
+    table = iceberg_table(tmp_path, KV)
+    pq.write_table(numbered(10), tmp_path / "added.parquet")
+    table.add_files([str(tmp_path / "added.parquet")])
+    with table.update_schema() as update:
+        update.rename_column("v", "w")
+    job = frozen(ICEBERG, tmp_path, "w")
+    assert read(spark, job) == plainly(table.scan().to_arrow(), "k", "w")
+    assert [unit.inner for unit in job.units] == [{"w": "v"}]
+
+
+def test_a_table_without_rows_has_its_columns(tmp_path: Path) -> None:
+    iceberg_table(tmp_path, KV)
+    job = frozen(ICEBERG, tmp_path, "v")
+    assert (job.rows, job.units, job.key_types, job.column_types) == (0, (), {"k": "string"}, {"v": "bigint"})
+
+
+def test_a_snapshot_that_expired_during_a_run_ends_it_with_one_sentence(spark: SparkSession, tmp_path: Path) -> None:
+    _, paths = clicks(tmp_path, numbered(100), numbered(100, 100))
+    run = RunDirectory(str(tmp_path / "run"))
+    job = prepare(run, spec_over(ICEBERG, ["v"], engine="staged"), DATE, str(tmp_path))
+    for path in paths:
+        Path(path).unlink()
+    first = job.units[min(job.admitted_units((0, 1)))].path
+    with pytest.raises(InputError) as told:
+        run_stage(spark, run, 0)
+    assert str(told.value) == (
+        f"input.iceberg {job.source.pinned}: expected the files that the run was prepared with, but got input file "
+        f"{first} is gone; nothing was committed; the snapshot has expired or was removed, so start a new run."
+    )
+    assert not run.exists("stages/0000/COMMIT.json")
+
+
+@pytest.mark.parametrize("gone", ["data", "deletes"])
+def test_a_file_that_goes_while_it_is_read_is_one_sentence_too(spark: SparkSession, tmp_path: Path, gone: str) -> None:
+    table, paths = clicks(tmp_path, numbered(100))
+    deletes = delete_positions(table, {paths[0]: [1]})
+    job = frozen(ICEBERG, tmp_path, "v")
+    require_unchanged(job, [0])
+    Path(paths[0] if gone == "data" else deletes).unlink()
+    with pytest.raises(Exception, match="expired") as failed:
+        read_units(spark, job, [0], ["k", "v"]).collect()
+    told = sentence_for(failed.value)
+    assert "has expired" in str(told)
+    assert isinstance(failed.value, SkewlessError) or "\n" not in str(told)
+
+
+def delta(folder: Path, rows: pa.Table, **options: Any) -> DeltaTable:
+    vectors = {"delta.enableDeletionVectors": "true"}
+    write_deltalake(str(folder), rows, configuration=vectors, **options)
+    return DeltaTable(str(folder))
+
+
+def by_datafusion(folder: Path, *columns: str) -> list[tuple[Any, ...]]:
+    """The rows as deltalake's own engine reads them, with deletion vectors applied."""
+    query = f"SELECT {', '.join(columns)} FROM t"
+    return plainly(pa.table(QueryBuilder().register("t", DeltaTable(str(folder))).execute(query).read_all()), *columns)
+
+
+def paths_of(table: DeltaTable) -> list[str]:
+    return pa.table(table.get_add_actions(flatten=True))["path"].to_pylist()
+
+
+def test_rows_deleted_by_a_vector_are_left_out_and_the_others_keep_their_places(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    folder = tmp_path / "t"
+    rows = numbered(1000).append_column("site", pa.array(["a b/c=%"] * 600 + [None] * 400, pa.string()))
+    table = delta(folder, rows, partition_by=["site"])
+    for path in paths_of(table):
+        delete_by_vector(folder, path, [0, 7, 7, 399])
+    job = frozen({"delta": str(folder)}, tmp_path, "v", "site")
+    oracle = by_datafusion(folder, "k", "v", "site")
+    assert job.rows == len(oracle) == 994
+    assert read(spark, job) == oracle
+    assert DeltaTable(str(folder)).count() == 1000  # why no library's count is believed
+    assert places(spark, job)["k00008"][1] == 8
+    before = {unit.path: unit.version for unit in job.units}
+    delete_by_vector(folder, paths_of(table)[0], [0, 7, 399, 20])
+    now = frozen({"delta": str(folder)}, tmp_path, "v", "site")
+    assert sum(before[unit.path] != unit.version for unit in now.units) == 1
+    assert read(spark, now) == by_datafusion(folder, "k", "v", "site")
+    # The pinned version has its own vectors.
+    assert read(spark, job) == oracle
+
+
+def test_a_version_is_chosen_by_its_number(spark: SparkSession, tmp_path: Path) -> None:
+    folder = tmp_path / "t"
+    delta(folder, numbered(10))
+    write_deltalake(str(folder), numbered(5, 10), mode="overwrite")
+    assert read(spark, frozen({"delta": "t", "version": 0}, tmp_path, "v")) == plainly(numbered(10), "k", "v")
+    assert read(spark, frozen({"delta": "t"}, tmp_path, "v")) == plainly(numbered(5, 10), "k", "v")
+    with pytest.raises(InputError, match="expected the version 7"):
+        frozen({"delta": "t", "version": 7}, tmp_path)
+
+
+def test_columns_of_a_delta_table_may_be_added_and_mapped(spark: SparkSession, tmp_path: Path) -> None:
+    added = tmp_path / "added"
+    delta(added, numbered(10).drop_columns(["v"]))
+    write_deltalake(str(added), numbered(10, 10), mode="append", schema_mode="merge")
+    assert read(spark, frozen({"delta": str(added)}, tmp_path, "v")) == by_datafusion(added, "k", "v")
+    mapped = tmp_path / "mapped"
+    write_deltalake(str(mapped), numbered(10), configuration={"delta.columnMapping.mode": "name"})
+    job = frozen({"delta": str(mapped)}, tmp_path, "v")
+    assert read(spark, job) == plainly(numbered(10), "k", "v")
+    assert all(set(unit.inner) <= {"k", "v"} for unit in job.units)
+
+
+PARTS = {
+    "int": [1, 2, None], "day": [dt.date(2026, 1, 1), None, dt.date(1969, 1, 1)], "flag": [True, False, None],
+    "money": [Decimal("1.20"), None, Decimal("-3.00")],
+    "at": pa.array([dt.datetime(2026, 1, 1, 1, 2, 3, 4), None, dt.datetime(1969, 1, 1)], ZONED),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(PARTS))
+def test_partition_values_of_a_delta_table_have_their_types(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "t"
+    rows = pa.table({"k": ["a", "b", "c"], "part": PARTS[name]})
+    delta(folder, rows, partition_by=["part"])
+    job = frozen({"delta": str(folder)}, tmp_path, map={"select": ["k", "string(part) AS p", "part"]})
+    found = read_units(spark, job, range(len(job.units)), ["k"]).collect()
+    assert len(found) == 3
+    select = {"select": ["k", "part AS p" if name != "flag" else "int(part) AS p"]}
+    read_job = frozen({"delta": str(folder)}, tmp_path, "p", map=select)
+    kept = read_units(spark, read_job, range(len(read_job.units)), ["k", "p"]).collect()
+    wanted = pa.table({"k": rows["k"], "p": rows["part"].cast(pa.int32()) if name == "flag" else rows["part"]})
+    assert in_order((row[0], row[1]) for row in kept) == plainly(wanted, "k", "p")
