@@ -61,7 +61,8 @@ def open_catalog(name: str, root: str) -> Catalog:
         from pyiceberg.utils.config import Config  # noqa: PLC0415
     except ImportError:
         raise SpecError.saying(at, "pyiceberg is not installed", "install skewless[iceberg]") from None
-    if not Config().get_catalog_config(name):
+    configured = Config().get_catalog_config(name)
+    if not configured:
         if name == EMBEDDED:
             return _embedded(root)
         raise SpecError.saying(
@@ -69,7 +70,7 @@ def open_catalog(name: str, root: str) -> Catalog:
             f"set PYICEBERG_CATALOG__{name.upper()}__URI or add it to .pyiceberg.yaml, or use the catalog {EMBEDDED!r}",
         )  # fmt: skip
     try:
-        return load_catalog(name)
+        return load_catalog(name, **{key: str(value) for key, value in configured.items()})
     except Exception as err:  # noqa: BLE001  # each kind of catalog has errors of its own
         raise SpecError(at, "a catalog that can be opened", f"{type(err).__name__}: {_first_line(err)}") from None
 

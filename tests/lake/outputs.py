@@ -25,12 +25,14 @@ NOW = dt.datetime(2026, 11, 21, 3, 0, tzinfo=dt.UTC)
 DAY = dt.date(2026, 11, 20)
 KINDS = ("iceberg", "delta")
 TABLE = "local.marts.clicks"
+#: The tables that races are run on, by kind; of Delta, below the root.
+TABLES = {"iceberg": TABLE, "postgresql": "shared.marts.clicks", "delta": "marts/clicks"}
 
 
 def output_of(kind: str, root: Path, **fields: Any) -> tuple[Output, str]:
     """The output section of a spec, and ``Job.output_path`` as ``prepare`` writes it."""
-    if kind == "iceberg":
-        return Output.model_validate({"iceberg": TABLE, **fields}), f"iceberg://{TABLE}"
+    if kind != "delta":
+        return Output.model_validate({"iceberg": TABLES[kind], **fields}), f"iceberg://{TABLES[kind]}"
     path = str(root / "marts" / "clicks")
     return Output.model_validate({"delta": path, **fields}), f"delta+file://{path}"
 
@@ -96,8 +98,9 @@ def ready(folder: Path, root: Path, kind: str, text: str, **how: Any) -> RunDire
 
 def read(kind: str, root: Path) -> pa.Table:
     """What a reader of the table sees."""
-    if kind == "iceberg":
-        found = open_catalog("local", str(root)).load_table(TABLE.partition(".")[2]).scan().to_arrow()
+    if kind != "delta":
+        catalog, _, name = TABLES[kind].partition(".")
+        found = open_catalog(catalog, str(root)).load_table(name).scan().to_arrow()
     else:
         found = pa.table(DeltaTable(str(root / "marts" / "clicks")).to_pyarrow_table())
     return found

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
-import multiprocessing
-from collections.abc import Callable, Generator
+import shutil
+from collections.abc import Generator
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -19,7 +18,8 @@ from skewless_lake.catalogs import open_catalog
 from skewless_lake.iceberg.snapshots import ours, told
 from skewless_lake.publication import publish_run, publishing_table
 from skewless_lake.staged import STAGED, StagedResult
-from tests.lake.outputs import DAY, KINDS, NOW, TABLE, committed, judge, read, ready, result_table, seen, staged
+from tests.lake.outputs import DAY, KINDS, NOW, TABLE, TABLES, committed, judge, read, ready, result_table, seen, staged
+from tests.lake.races import Races
 
 of_each_kind = pytest.mark.parametrize("kind", KINDS)
 
@@ -133,8 +133,6 @@ def test_of_two_runs_of_a_day_the_later_turn_counts_whoever_is_first(tmp_path: P
 
 @of_each_kind
 def test_where_the_store_of_turns_was_lost_the_table_knows_the_turn(tmp_path: Path, kind: str) -> None:
-    import shutil
-
     publish_run(ready(tmp_path / "2", tmp_path, kind, "newer", turn=2), NOW)
     shutil.rmtree(tmp_path / "tables")
     assert publish_run(ready(tmp_path / "1", tmp_path, kind, "older"), NOW).superseded is not None
@@ -189,31 +187,13 @@ def test_a_table_with_other_partitions_is_refused(tmp_path: Path, kind: str) -> 
         staged(other)
 
 
-def _publish(folder: str) -> None:
-    publish_run(RunDirectory(folder), NOW)
-
-
-def at_once(work: Callable[..., None], *calls: Any) -> None:
-    """Call a function in processes of its own, all at the same time."""
-    context = multiprocessing.get_context("spawn")
-    processes = [context.Process(target=work, args=(call,)) for call in calls]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(120)
-    assert [process.exitcode for process in processes] == [0] * len(processes)
-
-
-@of_each_kind
-def test_four_days_and_two_runs_of_one_day_are_published_at_once(tmp_path: Path, kind: str) -> None:
-    days = [DAY + dt.timedelta(days=number) for number in range(4)]
-    runs = [
-        ready(tmp_path / f"{number}", tmp_path, kind, f"run {number}", turn=number + 1, day=day)
-        for number, day in enumerate([*days, days[0]])
-    ]
-    at_once(_publish, *(str(run) for run in runs))
-    expected = {str(day): [f"run {number}"] * 3 for number, day in enumerate(days)}
-    assert seen(kind, tmp_path) == {**expected, str(days[0]): ["run 4"] * 3}
-    if kind == "iceberg":
-        snapshots = [about["turn"] for _, about in ours(iceberg_table(tmp_path)) if about["part"] == str(days[0])]
-        assert snapshots[0] == "5"
+@pytest.mark.parametrize(
+    ("kind", "rounds"),
+    [("iceberg", 2), ("delta", 2), *(pytest.param(kind, 10, marks=pytest.mark.long) for kind in TABLES)],
+)
+def test_four_days_and_two_runs_of_one_day_are_published_at_once(tmp_path: Path, kind: str, rounds: int) -> None:
+    """``python -m tests.lake --rounds 50`` is the long form."""
+    with Races(tmp_path, kind) as races:
+        for _ in range(rounds):
+            races.round()
+        races.require_linear()

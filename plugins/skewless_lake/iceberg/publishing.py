@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import time
 from collections.abc import Generator, Mapping
 
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
@@ -12,14 +10,11 @@ from pyiceberg.table import Table
 from skewless.errors import LostRaceError
 from skewless.run.directory import RunDirectory
 from skewless.run.publication import Overtaken, identity_of
-from skewless_lake.iceberg.snapshots import ours, replace_part
-from skewless_lake.iceberg.staging import ATTEMPTS, staged_files
+from skewless_lake.iceberg.snapshots import ATTEMPTS, ours, replace_part, wait
+from skewless_lake.iceberg.staging import staged_files
 from skewless_lake.iceberg.tables import find_table
 from skewless_lake.publication import Commit, identity_in
 from skewless_lake.staged import StagedResult, TablePart
-
-#: Seconds that a publisher waits at most before it tries again.
-_LONGEST_WAIT = 2.0
 
 
 def committing(
@@ -54,11 +49,6 @@ def committing(
         yield "committed"
         return Commit(snapshot.snapshot_id)
     raise LostRaceError(target.path, "a commit of its own", f"{ATTEMPTS} commits of others", "publish again later")
-
-
-def wait(attempt: int) -> None:
-    """Let others commit before the next attempt, for a time that nobody else waits."""
-    time.sleep(random.uniform(0, min(_LONGEST_WAIT, 0.05 * 2**attempt)))  # noqa: S311  # no secret
 
 
 def standing(table: Table | None, target: TablePart, turn: int, digest: str) -> Commit | None:

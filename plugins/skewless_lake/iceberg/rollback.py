@@ -7,9 +7,7 @@ from collections.abc import Mapping
 from pyiceberg.exceptions import CommitFailedException
 
 from skewless.errors import LostRaceError, SpecError
-from skewless_lake.iceberg.publishing import wait
-from skewless_lake.iceberg.snapshots import files_of_part, ours, replace_part
-from skewless_lake.iceberg.staging import ATTEMPTS
+from skewless_lake.iceberg.snapshots import ATTEMPTS, files_of_part, ours, replace_part, wait
 from skewless_lake.iceberg.tables import find_table
 from skewless_lake.staged import TablePart
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import random
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, EqualTo, Reference
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
@@ -14,6 +17,9 @@ from skewless.errors import SpecError
 
 #: What we write into the summary of a snapshot, each name behind this.
 PREFIX = "skewless."
+#: How often a commit is tried again that others were faster than, and the seconds between two attempts at most.
+ATTEMPTS = 50
+_LONGEST_WAIT = 2.0
 
 
 def files_of_part(table: Table, parts: Mapping[str, Any], snapshot_id: int | None = None) -> list[DataFile]:
@@ -71,17 +77,25 @@ def replace_part(
     table.metadata = table.metadata.model_copy(
         update={"properties": {**table.metadata.properties, "commit.retry.num-retries": "0"}}
     )
-    with table.transaction() as transaction:
-        summary = {PREFIX + name: value for name, value in about.items()}
-        with transaction.update_snapshot(snapshot_properties=summary, branch=branch).overwrite() as change:
+    there = {file.file_path for file in before}
+    summary = {PREFIX + name: value for name, value in about.items()}
+    try:
+        with (
+            table.transaction() as transaction,
+            transaction.update_snapshot(snapshot_properties=summary, branch=branch).overwrite() as change,
+        ):
             for file in before:
                 if file.file_path not in kept:
                     change.delete_data_file(file)
-            there = {file.file_path for file in before}
             for file in files:
                 if file.file_path not in there:
                     change.append_data_file(file)
             made = change.snapshot_id
+    except ValueError as err:
+        if "sequence number" not in str(err):
+            raise
+        # Somebody has staged a snapshot: the current one is the same, but the next number is taken.
+        raise CommitFailedException(str(err)) from None
     found = table.snapshot_by_id(made)
     if found is None or found.parent_snapshot_id != (base.snapshot_id if base else None):
         raise AssertionError(f"snapshot {made} of {table.name()} was not committed upon {base and base.snapshot_id}")
@@ -100,3 +114,8 @@ def told(snapshot: Snapshot) -> dict[str, str]:
     """What we have written into the summary of a snapshot, by names without ``PREFIX``."""
     found = snapshot.summary.additional_properties if snapshot.summary else {}
     return {name.removeprefix(PREFIX): value for name, value in found.items() if name.startswith(PREFIX)}
+
+
+def wait(attempt: int) -> None:
+    """Let others commit before the next attempt, for a time that nobody else waits."""
+    time.sleep(random.uniform(0, min(_LONGEST_WAIT, 0.05 * 2**attempt)))  # noqa: S311  # no secret

@@ -12,13 +12,10 @@ from pyiceberg.table.snapshots import Snapshot
 
 from skewless.errors import LostRaceError, RunDirectoryError
 from skewless_lake.columns import ResultFile
-from skewless_lake.iceberg.snapshots import files_of_part, replace_part
+from skewless_lake.iceberg.snapshots import ATTEMPTS, files_of_part, replace_part, wait
 from skewless_lake.iceberg.tables import find_table, ready_table
 from skewless_lake.iceberg.writing import write_files
 from skewless_lake.staged import StagedFile, StagedResult, TablePart
-
-#: How often a commit is tried again that others were faster than.
-ATTEMPTS = 50
 
 
 def stage(target: TablePart, columns: pa.Schema, files: Sequence[ResultFile], about: Mapping[str, str]) -> StagedResult:
@@ -33,29 +30,24 @@ def stage(target: TablePart, columns: pa.Schema, files: Sequence[ResultFile], ab
     Raises:
         SpecError: the table does not fit the result.
     """
-    parts = target.values
     table = ready_table(target, columns)
-    written = write_files(table, files, parts)
-    for _ in range(ATTEMPTS):
+    written = write_files(table, files, target.values)
+    for attempt in range(ATTEMPTS):
         try:
-            found = replace_part(table, parts, written, about, branch=None)
+            found = replace_part(table, target.values, written, about, branch=None)
         except CommitFailedException:
-            found = None
-        except ValueError as err:  # of a snapshot whose number somebody else has taken
-            if "sequence number" not in str(err):
-                raise
-            found = None
-        if found is not None:
-            return StagedResult(
-                table=target.path,
-                location=table.location(),
-                files=tuple(
-                    StagedFile(path=one.file_path, rows=one.record_count, size_bytes=one.file_size_in_bytes)
-                    for one in written
-                ),
-                snapshot=found.snapshot_id,
-            )
-        table.refresh()
+            wait(attempt)
+            table.refresh()
+            continue
+        return StagedResult(
+            table=target.path,
+            location=table.location(),
+            files=tuple(
+                StagedFile(path=one.file_path, rows=one.record_count, size_bytes=one.file_size_in_bytes)
+                for one in written
+            ),
+            snapshot=found.snapshot_id,
+        )
     raise LostRaceError(target.path, "a snapshot to be staged", f"{ATTEMPTS} commits of others", "try again later")
 
 

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from typing import cast
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import (
-    CommitFailedException,
-    NamespaceAlreadyExistsError,
-    NoSuchTableError,
-    TableAlreadyExistsError,
-)
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.io.pyarrow import _ConvertToIcebergWithoutIDs, visit_pyarrow
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
@@ -97,13 +91,18 @@ def _made(catalog: Catalog, name: TableName, schema: Schema, parts: list[str]) -
         PartitionField(schema.find_field(part).field_id, 1000 + number, IdentityTransform(), part)
         for number, part in enumerate(parts)
     ]
-    with suppress(NamespaceAlreadyExistsError):  # another process has made it just now
+    try:
         catalog.create_namespace_if_not_exists(name.identifier[:-1])
+    except Exception:  # another process has made it just now; each catalog says so in its own way
+        if not catalog.namespace_exists(name.identifier[:-1]):
+            raise
     try:
         return catalog.create_table(
             name.identifier, schema, partition_spec=PartitionSpec(*fields), properties=_PROPERTIES
         )
-    except TableAlreadyExistsError:  # likewise
+    except Exception:
+        if not catalog.table_exists(name.identifier):
+            raise
         return catalog.load_table(name.identifier)
 
 

@@ -1,0 +1,64 @@
+"""A PostgreSQL server of a test, as the catalog of Iceberg tables."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+
+from deploy.cluster.database import find_postgres
+
+_SECONDS = 60
+
+
+@contextmanager
+def postgres() -> Iterator[str]:
+    """The address of a database on a free port of this machine, with a password of its own."""
+    password, port = secrets.token_hex(16), _free_port()
+    home = Path(tempfile.mkdtemp(dir="/var/tmp"))  # its user may not enter the folders of tests
+    environment = {
+        "PGDATA": str(home / "data"), "POSTGRES_PASSWORD": password, "POSTGRES_USER": "lake", "POSTGRES_DB": "lake",
+    }  # fmt: skip
+    found = find_postgres()
+    found.prepare(environment)
+    settings = ["-c", "listen_addresses=127.0.0.1", "-c", f"unix_socket_directories={home / 'data'}"]
+    server = subprocess.Popen(
+        [*found.prefix, str(found.binaries / "postgres"), "-D", str(home / "data"), "-p", str(port), *settings],
+        env={**os.environ, **environment}, cwd="/", stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    address = f"127.0.0.1:{port}/lake"
+    try:
+        _wait(f"postgresql://lake:{password}@{address}")
+        yield f"postgresql+psycopg://lake:{password}@{address}"
+    finally:
+        server.terminate()
+        server.wait(30)
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _wait(address: str) -> None:
+    end = time.monotonic() + _SECONDS
+    while True:
+        try:
+            psycopg.connect(address).close()
+        except psycopg.OperationalError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.1)
+        else:
+            return

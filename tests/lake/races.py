@@ -1,0 +1,79 @@
+"""Races: publishers of several days, and of the same one, stage and publish in one table at once."""
+
+from __future__ import annotations
+
+import datetime as dt
+import multiprocessing
+import os
+from contextlib import ExitStack
+from multiprocessing.pool import Pool
+from pathlib import Path
+from typing import NamedTuple, Self
+
+from pyiceberg.table.snapshots import ancestors_of
+
+from skewless_lake.catalogs import open_catalog
+from skewless_lake.publication import publish_run
+from tests.lake.outputs import DAY, NOW, TABLES, ready, seen
+from tests.lake.postgres import postgres
+
+PUBLISHERS = 6
+
+
+class Call(NamedTuple):
+    """What one publisher does."""
+
+    root: str
+    kind: str
+    turn: int
+    day: dt.date
+
+
+def publish(call: Call) -> bool:
+    """Stage and publish; whether the result became visible."""
+    root = Path(call.root)
+    run = ready(root / "runs" / f"{call.turn}", root, call.kind, f"run {call.turn}", turn=call.turn, day=call.day)
+    return publish_run(run, NOW).superseded is None
+
+
+class Races:
+    """Rounds of six publishers: of four days, and two of a fifth one."""
+
+    def __init__(self, root: Path, kind: str) -> None:
+        self.root, self.kind, self.rounds, self.published = root, kind, 0, 0
+        self._open = ExitStack()
+
+    def __enter__(self) -> Self:
+        if self.kind == "postgresql":
+            catalog = "PYICEBERG_CATALOG__SHARED__"
+            os.environ[f"{catalog}URI"] = self._open.enter_context(postgres())
+            os.environ[f"{catalog}WAREHOUSE"] = f"file://{self.root / 'warehouse'}"
+            self._open.callback(os.environ.pop, f"{catalog}URI")
+            self._open.callback(os.environ.pop, f"{catalog}WAREHOUSE")
+        self._pool: Pool = self._open.enter_context(multiprocessing.get_context("spawn").Pool(PUBLISHERS))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def round(self) -> None:
+        """Publish six runs at once: of each day, readers see the one with the last turn, and none is lost."""
+        days = [DAY + dt.timedelta(days=number) for number in (0, 1, 2, 3, 4, 4)]
+        first = PUBLISHERS * self.rounds + 1
+        calls = [Call(str(self.root), self.kind, first + number, day) for number, day in enumerate(days)]
+        visible = self._pool.map(publish, calls, chunksize=1)
+        assert all(visible[:4]), visible
+        assert visible[5], visible
+        last = {str(call.day): [f"run {call.turn}"] * 3 for call in calls}
+        assert seen(self.kind, self.root) == last
+        self.rounds, self.published = self.rounds + 1, self.published + sum(visible)
+
+    def require_linear(self) -> None:
+        """Each publication has one snapshot, each upon the one before."""
+        if self.kind == "delta":
+            return
+        name = TABLES[self.kind]
+        table = open_catalog(name.partition(".")[0], str(self.root)).load_table(name.partition(".")[2])
+        history = list(ancestors_of(table.current_snapshot(), table.metadata))
+        turns = [int((one.summary.additional_properties if one.summary else {})["skewless.turn"]) for one in history]
+        assert len(turns) == len(set(turns)) == self.published
