@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -40,7 +41,7 @@ def postgres() -> Iterator[str]:
         _wait(f"postgresql://lake:{password}@{address}")
         yield f"postgresql+psycopg://lake:{password}@{address}"
     finally:
-        server.terminate()
+        server.send_signal(signal.SIGINT)  # which does not wait for clients to go
         server.wait(30)
         shutil.rmtree(home, ignore_errors=True)
 
