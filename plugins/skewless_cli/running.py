@@ -50,7 +50,8 @@ def check_job(spec: JobSpec, where: str, part: Part, root: str) -> str:
     check_spec(spec, where)
     job = freeze(spec, part.date, root, where, hour=part.hour)
     waves = ", ".join(f"{job.wave_rows(stage):,}" for stage in range(len(job.waves))) or "none"
-    return f"{job.extent}; waves of {waves} rows{_windows(job)}"
+    pinned = f"{job.source.pinned}: " if job.source.pinned else ""
+    return f"{pinned}{job.extent}; waves of {waves} rows{_windows(job)}"
 
 
 def _windows(job: Job) -> str:
