@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from tests.served_airflow import ServedAirflow
 
 #: Folders by how long their longest file takes: two files run at a time, and the last one should be short.
-LONGEST_FIRST = ("system", "cluster", "spark", "faults", "leases", "airflow", "benchmarks", "publication", "lake", "unit")
+LONGEST_FIRST = (
+    "system", "cluster", "spark", "faults", "leases", "airflow", "lake", "benchmarks", "publication", "unit",
+)  # fmt: skip
 
 # The same examples every time; HYPOTHESIS_PROFILE=explore looks further.
 settings.register_profile("fixed", derandomize=True, max_examples=15, deadline=None, database=None)

@@ -23,6 +23,7 @@ from skewless.spec.spec import JobSpec
 from skewless.standing.borrowing import borrow_states
 from skewless_cli.progress import RunProgress
 from skewless_cli.restate_view import RestateView
+from skewless_lake.publication import require_fitting
 from skewless_lake.rollback import roll_back
 from skewless_lake.staged import TablePart
 from skewless_spark.entries.clusters import Cluster, parse_clusters, run_shared_stages
@@ -49,6 +50,8 @@ def check_job(spec: JobSpec, where: str, part: Part, root: str) -> str:
     """
     check_spec(spec, where)
     job = freeze(spec, part.date, root, where, hour=part.hour)
+    if spec.output.is_table:
+        require_fitting(TablePart.of(job))
     waves = ", ".join(f"{job.wave_rows(stage):,}" for stage in range(len(job.waves))) or "none"
     pinned = f"{job.source.pinned}: " if job.source.pinned else ""
     return f"{pinned}{job.extent}; waves of {waves} rows{_windows(job)}"

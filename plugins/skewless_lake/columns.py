@@ -1,11 +1,31 @@
-"""The rows of a result with just the columns of a table."""
+"""The rows of a result, and how they become rows of a table."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import pyarrow as pa
+
+from skewless_lake.staged import HOUR_COLUMN, TablePart
+
+
+class ResultFile(NamedTuple):
+    """One file of a committed result, to be written into a table.
+
+    Attributes:
+        rows: its rows.
+        batches: reads it, in batches of the result's schema.
+    """
+
+    rows: int
+    batches: Callable[[], Iterator[pa.RecordBatch]]
+
+
+def part_fields(target: TablePart) -> list[pa.Field]:
+    """The columns of ``TablePart.values``."""
+    fields = [pa.field(target.output.partition, pa.date32())]
+    return fields if target.part.hour is None else [*fields, pa.field(HOUR_COLUMN, pa.string())]
 
 
 def fitted(batch: pa.RecordBatch, kind: pa.Schema, parts: Mapping[str, Any]) -> pa.Table:

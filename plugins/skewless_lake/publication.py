@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping
 from typing import NamedTuple
-
-import pyarrow as pa
 
 from skewless.documents.job import Job
 from skewless.documents.quality import QualityReport
@@ -26,7 +24,7 @@ from skewless.run.publication import (
     turns_folder,
     turns_of_table,
 )
-from skewless_lake.staged import STAGED, ResultFile, StagedResult, TablePart
+from skewless_lake.staged import STAGED, StagedResult, TablePart
 from skewless_leases import Turns as StoredTurns
 from skewless_leases import open_store
 
@@ -46,41 +44,6 @@ class Commit(NamedTuple):
 def turns_of(target: TablePart) -> Turns:
     """The turns of the parts of a table."""
     return StoredTurns(open_store(turns_of_table(target.path, target.root)))
-
-
-def stage_result(run: RunDirectory, columns: pa.Schema, files: Sequence[ResultFile], now: dt.datetime) -> StagedResult:
-    """Write a committed result into new files of the output's table, so that no reader of it sees them yet.
-
-    Args:
-        run: its directory.
-        columns: of the result.
-        files: of the result.
-        now: the time.
-
-    Raises:
-        SpecError: the table does not fit the result.
-    """
-    job = run.job()
-    if job.spec.output.iceberg is not None:
-        from skewless_lake.iceberg import staging as iceberg  # noqa: PLC0415  # an extra
-
-        return iceberg.stage(TablePart.of(job), columns, files, {**summary_of(run, now), "quality": "not audited yet"})
-    from skewless_lake.delta import staging as delta  # noqa: PLC0415  # an extra
-
-    return delta.stage(TablePart.of(job), columns, files)
-
-
-def staged_paths(job: Job, staged: StagedResult) -> list[str]:
-    """Where the files of a staged result can be read, as its table has them now.
-
-    Raises:
-        RunDirectoryError: the table has other files, or they are gone.
-    """
-    if job.spec.output.iceberg is not None:
-        from skewless_lake.iceberg import staging as iceberg  # noqa: PLC0415  # an extra
-
-        return [file.file_path.removeprefix("file://") for file in iceberg.staged_files(TablePart.of(job), staged)[1]]
-    return [f"{staged.location}/{file.path}" for file in staged.files]
 
 
 def publish_run(run: RunDirectory, now: dt.datetime) -> Publication:
@@ -165,6 +128,22 @@ def _overtaken(job: Job, turns: Turns) -> Overtaken | None:
         return None
     by = Identity.parse(standing.finisher, f"turns of {job.part.name} of {job.output_path}")
     return Overtaken(by=by, turn=standing.finished)
+
+
+def require_fitting(target: TablePart) -> None:
+    """Refuse a table, if it is there already, whose partitions are not those that a result needs.
+
+    Raises:
+        SpecError: says which it has; or the catalog cannot be opened.
+    """
+    if target.output.iceberg is not None:
+        from skewless_lake.iceberg import tables as iceberg  # noqa: PLC0415  # an extra
+
+        iceberg.require_partitions(target)
+    else:
+        from skewless_lake.delta import tables as delta  # noqa: PLC0415  # an extra
+
+        delta.require_partitions(target)
 
 
 def turn_in_table(job: Job) -> int:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
-
-import pyarrow as pa
 
 from skewless.document import Count, Document, Frozen
 from skewless.documents.job import Job
@@ -54,18 +51,6 @@ class StagedResult(Document):
         return sum(file.rows for file in self.files)
 
 
-class ResultFile(NamedTuple):
-    """One file of a committed result, to be written into a table.
-
-    Attributes:
-        rows: its rows.
-        batches: reads it, in batches of the result's schema.
-    """
-
-    rows: int
-    batches: Callable[[], Iterator[pa.RecordBatch]]
-
-
 class TablePart(NamedTuple):
     """A part of the table of an output: what one publication replaces.
 
@@ -91,9 +76,3 @@ class TablePart(NamedTuple):
         """The values of the columns that say which part a row is of: a date, and an hour as text."""
         values: dict[str, Any] = {self.output.partition: self.part.date}
         return values if self.part.hour is None else {**values, HOUR_COLUMN: self.part.hour}
-
-    @property
-    def fields(self) -> list[pa.Field]:
-        """The columns of ``values``."""
-        fields = [pa.field(self.output.partition, pa.date32())]
-        return fields if self.part.hour is None else [*fields, pa.field(HOUR_COLUMN, pa.string())]

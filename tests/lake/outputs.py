@@ -16,8 +16,9 @@ from skewless.documents.quality import Check, QualityReport
 from skewless.run.directory import QUALITY_STEP, RESULT_STEP, RunDirectory
 from skewless.spec.result import Output
 from skewless_lake.catalogs import open_catalog
-from skewless_lake.publication import stage_result
-from skewless_lake.staged import STAGED, ResultFile, StagedResult
+from skewless_lake.columns import ResultFile
+from skewless_lake.staged import STAGED, StagedResult
+from skewless_lake.staging import stage_result
 from tests.unit import synthetic
 
 NOW = dt.datetime(2026, 11, 21, 3, 0, tzinfo=dt.UTC)

@@ -111,10 +111,8 @@ def test_a_folder_an_iceberg_and_a_delta_table_have_the_same_rows(
     assert plain(pa.table(delta.to_pyarrow_table())) == wanted
     files = [task.file.file_path for task in iceberg(tmp_path).scan().plan_files()]
     asked = "SELECT page, rows, cents, mean, last, local, small, day FROM read_parquet({})"
-    of_duckdb = [
-        sorted(duckdb.connect().execute(asked.format(paths)).fetchall(), key=str)
-        for paths in (files, delta.file_uris())
-    ]
+    paths = (files, delta.file_uris())
+    of_duckdb = [sorted(duckdb.connect().execute(asked.format(one)).fetchall(), key=str) for one in paths]
     assert len(of_duckdb[0]) == 6
     assert of_duckdb[0] == of_duckdb[1]
     assert {(row[0], row[1]) for row in of_duckdb[0]} == {(row["page"], row["rows"]) for row in wanted}

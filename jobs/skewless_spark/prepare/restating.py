@@ -1,4 +1,7 @@
-"""Published results whose window covers a part that has changed since: found by the manifests of folders, or in a table's history."""
+"""Published results whose window covers a part that has changed since.
+
+Results are found by the manifests of published folders, or in the history of a table.
+"""
 
 from __future__ import annotations
 
@@ -97,11 +100,8 @@ def find_stale(
         InputError: the input cannot be listed.
     """
     parts = _parts(spec, *days)
-    in_folder = _published_in_table if spec.output.is_table else _published_in_folder
-    found = [
-        _Published(part, version, by.run, _job_of(by, runs))
-        for part, version, by in in_folder(spec, parts, root, where)
-    ]
+    published = (_published_in_table if spec.output.is_table else _published_in_folder)(spec, parts, root, where)
+    found = [_Published(part, version, by.run, _job_of(by, runs)) for part, version, by in published]
     wanted = sorted(
         {Part.named(name) for one in found if one.job and one.job.window for name in covered_parts(one.job.window)}
     )

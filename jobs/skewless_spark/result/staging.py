@@ -15,8 +15,9 @@ from pyspark.sql.types import StructType
 from skewless.documents.commit import CommittedFile
 from skewless.errors import RunDirectoryError
 from skewless.run.directory import RESULT_STEP, RunDirectory
-from skewless_lake.publication import stage_result, staged_paths
-from skewless_lake.staged import STAGED, ResultFile, StagedResult, TablePart
+from skewless_lake.columns import ResultFile
+from skewless_lake.staged import STAGED, StagedResult, TablePart
+from skewless_lake.staging import stage_result, staged_paths
 from skewless_spark.sources import parquet_files
 from skewless_spark.states.committed_files import RESULT, noted_schema, parquet_of, readable
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from skewless.documents.job import Job
 from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless.run.publication import Publication, publication_of
+from skewless_lake.staged import STAGED, StagedResult
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
-    from openlineage.client.generated.base import InputDataset, OutputDataset
+    from openlineage.client.generated.base import DatasetFacet, InputDataset, OutputDataset
 
 #: Hadoop's schemes of S3: the naming conventions know one, and OpenLineage's own clients map them to it, too.
 _SCHEMES = {"s3a": "s3", "s3n": "s3"}
@@ -85,8 +87,28 @@ def _written(run: RunDirectory, published: Publication) -> OutputDataset:
 
     result = run.committed(RESULT_STEP)
     files = result.of_kind("published") or result.of_kind("result")
-    namespace, name = dataset_name(run.job().output_path)
+    job = run.job()
+    namespace, name = dataset_name(_location(run))
     statistics = OutputStatisticsOutputDatasetFacet(
         rowCount=published.keys, size=sum(file.size_bytes for file in files), fileCount=len(files)
     )
-    return OutputDataset(namespace, name, outputFacets={"outputStatistics": statistics})
+    return OutputDataset(namespace, name, facets=_table_facets(job), outputFacets={"outputStatistics": statistics})
+
+
+def _location(run: RunDirectory) -> str:
+    """Where the result lies: of a table, its location, by which the integrations of Iceberg and Delta name it, too."""
+    job = run.job()
+    return run.read(STAGED, StagedResult).location if job.spec.output.is_table else job.output_path
+
+
+def _table_facets(job: Job) -> dict[str, DatasetFacet]:
+    """The name of an Iceberg table in its catalog, as a second name of the dataset."""
+    from openlineage.client.generated.symlinks_dataset import (  # noqa: PLC0415
+        Identifier,
+        SymlinksDatasetFacet,
+    )
+
+    if job.spec.output.iceberg is None:
+        return {}
+    catalog, _, name = job.spec.output.iceberg.partition(".")
+    return {"symlinks": SymlinksDatasetFacet(identifiers=[Identifier(namespace=catalog, name=name, type="TABLE")])}

@@ -65,6 +65,7 @@ class PublishOperator(BaseOperator):
             facts: dict[str, JsonValue] = {
                 "rows": published.rows, "keys": published.keys, "path": published.path,
                 "run": str(run), "turn": published.turn, **run_facts(run),
+                **({} if published.snapshot is None else {"snapshot": published.snapshot}),
             }  # fmt: skip
         log.info("published", **facts)
         if again and self._told(dag_run):

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from skewless.errors import SpecError
-from skewless_lake.columns import fitted
+from skewless_lake.columns import ResultFile, fitted
 from skewless_lake.delta.tables import ready_table
-from skewless_lake.staged import ResultFile, StagedFile, StagedResult, TablePart
+from skewless_lake.staged import StagedFile, StagedResult, TablePart
 
 _THREADS = 8
 

@@ -7,6 +7,7 @@ from deltalake import DeltaTable, Schema
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from skewless.errors import SpecError
+from skewless_lake.columns import part_fields
 from skewless_lake.staged import TablePart
 
 _ATTEMPTS = 10
@@ -35,23 +36,38 @@ def ready_table(target: TablePart, columns: pa.Schema) -> DeltaTable:
     Raises:
         SpecError: the table has other columns or partitions than the result.
     """
-    parts = [field.name for field in target.fields]
-    wanted = pa.schema([*columns, *target.fields])
+    parts = [field.name for field in part_fields(target)]
+    wanted = pa.schema([*columns, *part_fields(target)])
     for attempt in range(_ATTEMPTS):
         table = find_table(target) or _made(target, wanted, parts)
-        found = table.metadata().partition_columns
-        if found != parts:
-            raise SpecError(
-                f"output.delta {location_of(target)}", f"a table partitioned by {' and '.join(parts)}",
-                f"one partitioned by {', '.join(found) or 'no column'}",
-                "name its date column in output.partition, or publish into a table of its own",
-            )  # fmt: skip
+        _require_partitions(table, target)
         try:
             return _fitted(table, target, wanted)
         except DeltaError:  # somebody has changed the table just now
             if attempt == _ATTEMPTS - 1:
                 raise
     raise AssertionError
+
+
+def require_partitions(target: TablePart) -> None:
+    """Refuse a table, if it is there, in which a part is not just the files of one partition.
+
+    Raises:
+        SpecError: names its partitions.
+    """
+    table = find_table(target)
+    if table is not None:
+        _require_partitions(table, target)
+
+
+def _require_partitions(table: DeltaTable, target: TablePart) -> None:
+    parts, found = [field.name for field in part_fields(target)], table.metadata().partition_columns
+    if found != parts:
+        raise SpecError(
+            f"output.delta {location_of(target)}", f"a table partitioned by {' and '.join(parts)}",
+            f"one partitioned by {', '.join(found) or 'no column'}",
+            "name its date column in output.partition, or publish into a table of its own",
+        )  # fmt: skip
 
 
 def _made(target: TablePart, wanted: pa.Schema, parts: list[str]) -> DeltaTable:

@@ -11,10 +11,11 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from skewless.errors import LostRaceError, RunDirectoryError
+from skewless_lake.columns import ResultFile
 from skewless_lake.iceberg.snapshots import files_of_part, replace_part
 from skewless_lake.iceberg.tables import find_table, ready_table
 from skewless_lake.iceberg.writing import write_files
-from skewless_lake.staged import ResultFile, StagedFile, StagedResult, TablePart
+from skewless_lake.staged import StagedFile, StagedResult, TablePart
 
 #: How often a commit is tried again that others were faster than.
 ATTEMPTS = 50

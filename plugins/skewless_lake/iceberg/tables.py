@@ -23,6 +23,7 @@ from pyiceberg.types import NestedField
 
 from skewless.errors import SpecError
 from skewless_lake.catalogs import TableName, open_catalog
+from skewless_lake.columns import part_fields
 from skewless_lake.staged import TablePart
 
 _PROPERTIES = {"format-version": "2", "write.parquet.compression-codec": "zstd"}
@@ -50,19 +51,31 @@ def ready_table(target: TablePart, columns: pa.Schema) -> Table:
     """
     name = TableName.parse(str(target.output.iceberg))
     catalog = open_catalog(name.catalog, target.root)
-    wanted = _schema(pa.schema([*target.fields, *columns]), f"output.iceberg {name}")
+    wanted = _schema(pa.schema([*part_fields(target), *columns]), f"output.iceberg {name}")
     for attempt in range(_ATTEMPTS):
         try:
             table = catalog.load_table(name.identifier)
         except NoSuchTableError:
-            table = _made(catalog, name, wanted, [field.name for field in target.fields])
-        _require_partitions(table, name, [field.name for field in target.fields])
+            table = _made(catalog, name, wanted, [field.name for field in part_fields(target)])
+        _require_partitions(table, name, [field.name for field in part_fields(target)])
         try:
             return _fitted(table, name, wanted, evolve=target.output.columns == "evolve")
         except CommitFailedException:  # somebody has changed the table just now
             if attempt == _ATTEMPTS - 1:
                 raise
     raise AssertionError
+
+
+def require_partitions(target: TablePart) -> None:
+    """Refuse a table, if it is there, in which a part is not just the files of one partition.
+
+    Raises:
+        SpecError: names its partitions.
+    """
+    table = find_table(target)
+    if table is not None:
+        name = TableName.parse(str(target.output.iceberg))
+        _require_partitions(table, name, [field.name for field in part_fields(target)])
 
 
 def _schema(columns: pa.Schema, at: str) -> Schema:

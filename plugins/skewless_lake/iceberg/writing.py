@@ -19,8 +19,7 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import PartitionFieldValue, PartitionKey
 from pyiceberg.table import Table
 
-from skewless_lake.columns import fitted
-from skewless_lake.staged import ResultFile
+from skewless_lake.columns import ResultFile, fitted
 
 _THREADS = 8
 

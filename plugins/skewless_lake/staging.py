@@ -1,0 +1,49 @@
+"""Staging a committed result in the table that it is to be published in. It needs no Spark."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from skewless.documents.job import Job
+from skewless.run.directory import RunDirectory
+from skewless_lake.columns import ResultFile
+from skewless_lake.publication import summary_of
+from skewless_lake.staged import StagedResult, TablePart
+
+
+def stage_result(run: RunDirectory, columns: pa.Schema, files: Sequence[ResultFile], now: dt.datetime) -> StagedResult:
+    """Write a committed result into new files of the output's table, so that no reader of it sees them yet.
+
+    Args:
+        run: its directory.
+        columns: of the result.
+        files: of the result.
+        now: the time.
+
+    Raises:
+        SpecError: the table does not fit the result.
+    """
+    job = run.job()
+    if job.spec.output.iceberg is not None:
+        from skewless_lake.iceberg import staging as iceberg  # noqa: PLC0415  # an extra
+
+        return iceberg.stage(TablePart.of(job), columns, files, {**summary_of(run, now), "quality": "not audited yet"})
+    from skewless_lake.delta import staging as delta  # noqa: PLC0415  # an extra
+
+    return delta.stage(TablePart.of(job), columns, files)
+
+
+def staged_paths(job: Job, staged: StagedResult) -> list[str]:
+    """Where the files of a staged result can be read, as its table has them now.
+
+    Raises:
+        RunDirectoryError: the table has other files, or they are gone.
+    """
+    if job.spec.output.iceberg is not None:
+        from skewless_lake.iceberg import staging as iceberg  # noqa: PLC0415  # an extra
+
+        return [file.file_path.removeprefix("file://") for file in iceberg.staged_files(TablePart.of(job), staged)[1]]
+    return [f"{staged.location}/{file.path}" for file in staged.files]
