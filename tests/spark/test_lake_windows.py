@@ -239,4 +239,6 @@ def test_restating_finds_rows_that_came_late_and_no_compaction(spark: SparkSessi
     append(table, data_file(table, rows_of(DAYS[0], 50, 1), record(DAYS[0])))
     assert stale() == [("2026-11-02", ["2026-11-01"])]
     with pytest.raises(SpecError, match="by which each day reads what it has read"):
-        restating_spec(spec.model_copy(update={"input": Input(iceberg="local.db.clicks", parts="date", snapshot="{date}")}), "spec")
+        restating_spec(
+            spec.model_copy(update={"input": Input(iceberg="local.db.clicks", parts="date", snapshot="{date}")}), "spec"
+        )
