@@ -53,7 +53,8 @@ def check_job(spec: JobSpec, where: str, part: Part, root: str) -> str:
     if spec.output.is_table:
         require_fitting(TablePart.of(job))
     waves = ", ".join(f"{job.wave_rows(stage):,}" for stage in range(len(job.waves))) or "none"
-    return f"{job.extent}; waves of {waves} rows{_windows(job)}"
+    pinned = f"{job.source.pinned}: " if job.source.pinned else ""
+    return f"{pinned}{job.extent}; waves of {waves} rows{_windows(job)}"
 
 
 def _windows(job: Job) -> str:

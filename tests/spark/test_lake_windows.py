@@ -21,8 +21,10 @@ from pyspark.sql import SparkSession
 from skewless.documents.job import Job
 from skewless.errors import InputError, SpecError
 from skewless.run.directory import RunDirectory
-from skewless_spark.entries.pipeline import run_stages
+from skewless.spec.input import Input
+from skewless_spark.entries.pipeline import run_pipeline, run_stages
 from skewless_spark.prepare.prepare import prepare
+from skewless_spark.prepare.restating import find_stale, restating_spec
 from skewless_spark.result.all_rows import results_of_all_rows
 from skewless_spark.result.merge import merge_states
 from tests.lake_tables import append, compact, data_file, delete_positions, iceberg_table
@@ -215,3 +217,28 @@ def test_parts_need_a_column_that_partitions_the_table(spark: SparkSession, tmp_
         Nights(spark, tmp_path, ICEBERG).night(dt.date(2026, 11, 9))
     with pytest.raises(SpecError, match=r"input\.parts, the partition column whose days are the parts"):
         Nights(spark, tmp_path, {"iceberg": "local.db.clicks"}).night()
+
+
+def test_restating_finds_rows_that_came_late_and_no_compaction(spark: SparkSession, tmp_path: Path) -> None:
+    table = by_day(tmp_path)
+    days = {day: data_file(table, rows_of(day, 0, 20), record(day)) for day in DAYS}
+    append(table, *days.values())
+    spec = spec_of(tmp_path / "x", "k", SUM, engine="combine", window=2, input=ICEBERG)
+    for day in DAYS[1:]:
+        run = RunDirectory(str(tmp_path / f"run{day}"))
+        prepare(run, spec, day, str(tmp_path))
+        run_pipeline(spark, run, Quiet())
+
+    def stale() -> list[tuple[str, list[str]]]:
+        found = find_stale(spec, (DAYS[0], NIGHT), str(tmp_path), "spec").stale
+        return [(one.part.name, list(one.reasons)) for one in found]
+
+    assert stale() == []
+    compact(table, [days[DAYS[1]]], data_file(table, rows_of(DAYS[1], 0, 20), record(DAYS[1])))
+    assert stale() == []
+    append(table, data_file(table, rows_of(DAYS[0], 50, 1), record(DAYS[0])))
+    assert stale() == [("2026-11-02", ["2026-11-01"])]
+    with pytest.raises(SpecError, match="by which each day reads what it has read"):
+        restating_spec(
+            spec.model_copy(update={"input": Input(iceberg="local.db.clicks", parts="date", snapshot="{date}")}), "spec"
+        )

@@ -42,12 +42,14 @@ _BESIDE: dict[str, dict[str, Any]] = {
     "aggregates.NAME.column": {"function": "max"},
     "aggregates.NAME.options": {"function": "approx_percentile", "column": "ms"},
     "quality.expectations[].kwargs": {"type": "expect_column_values_to_be_between"},
+    "input.snapshot": {"iceberg": "local.lake.clicks"},
+    "input.version": {"delta": "/lake/clicks"},
     "output.partition": {"iceberg": "local.marts.clicks"},
     "output.schema": {"iceberg": "local.marts.clicks"},
 }
 #: The fields that stand aside for an example, as just one of them is given.
 _INSTEAD = {
-    "input.table": "path",
+    **dict.fromkeys(("input.table", "input.iceberg", "input.delta", "input.snapshot", "input.version"), "path"),
     **dict.fromkeys(("output.iceberg", "output.delta", "output.partition", "output.schema"), "path"),
 }
 

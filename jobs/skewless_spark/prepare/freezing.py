@@ -9,7 +9,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from skewless.documents.job import STATE_FORM, Algebra, Job, Selected, Source, Unit
-from skewless.errors import InputError, nearest
+from skewless.errors import InputError, SpecError, nearest
 from skewless.planner.plain_ring import first_ring
 from skewless.routing.waves import cut_waves
 from skewless.spec.part import Part
@@ -41,6 +41,7 @@ def check_spec(spec: JobSpec, where: str) -> None:
     if spec.map is not None and spec.map.mapper is not None:
         python_mapper.bound(spec.map, where)
     check_window(spec, where)
+    _require_other_table(spec, where)
 
 
 def needs_session(spec: JobSpec) -> bool:
@@ -110,6 +111,15 @@ def freeze(spec: JobSpec, date: dt.date, root: str, where: str, *, hour: str | N
     if spark is not None and spec.output.format == "csv":
         refuse_nested(result_schema(spark, job), where)
     return job
+
+
+def _require_other_table(spec: JobSpec, where: str) -> None:
+    """Refuse to publish into the table that is read: the next night would read its own result."""
+    if spec.input.iceberg is not None and spec.input.iceberg == spec.output.iceberg:
+        raise SpecError(
+            f"{where}, field output.iceberg", f"another table than the input {spec.input.iceberg}", "the same",
+            "choose another one",
+        )  # fmt: skip
 
 
 def _session(spec: JobSpec) -> SparkSession | None:

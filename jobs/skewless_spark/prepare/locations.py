@@ -74,6 +74,8 @@ def check_apart(output_path: str, input_path: str, where: str) -> None:
         SpecError: it is inside, or it is a URL: an object store cannot exchange folders.
     """
     if output_path.startswith(TABLES):
+        if input_path and output_path in {f"delta+{input_path}", f"delta+file://{input_path}"}:
+            raise SpecError(f"{where}, field output.delta", f"another table than the input {input_path}", "the same")
         return
     at = f"{where}, field output.path"
     if "://" in output_path:

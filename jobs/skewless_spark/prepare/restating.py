@@ -13,17 +13,20 @@ from pathlib import Path
 from typing import NamedTuple
 
 from skewless.documents.job import Job
+from skewless.documents.window import JobWindow
 from skewless.errors import SkewlessError, SpecError
 from skewless.run.directory import RunDirectory
 from skewless.run.publication import Identity, identity_of, manifest_of
 from skewless.spec.part import Part, hours_of, parts_between
 from skewless.spec.spec import JobSpec
 from skewless.standing.restating import Listed, PartReading, changed_parts, covered_parts, readings
+from skewless.standing.rewrites import FileName
 from skewless_lake.publication import published_parts
-from skewless_lake.staged import TablePart
+from skewless_lake.staged import TablePart as OutputPart
 from skewless_spark.prepare.freezing import freeze
 from skewless_spark.prepare.locations import output_location
-from skewless_spark.prepare.window import files_of_parts
+from skewless_spark.prepare.table_parts import TablePart, TableRewrites
+from skewless_spark.prepare.window import PartFiles, files_of_parts, sees_order
 
 #: Of a result whose run is gone nothing can be compared.
 _UNKNOWN = "the run directory {run} is gone, so it is not known what the result was made of"
@@ -71,6 +74,11 @@ def restating_spec(spec: JobSpec, where: str) -> JobSpec:
     Raises:
         SpecError: the job keeps no states.
     """
+    if spec.input.snapshot == "{date}":
+        raise SpecError(
+            f"{where}, field input.snapshot", "latest, where days are computed again",
+            "{date}, by which each day reads what it has read", "restate with --set input.snapshot=latest",
+        )  # fmt: skip
     if not spec.lengths:
         raise SpecError(where, "a job that keeps states", "one without", "add window: 7, for example, or states: {}")
     return spec.model_copy(update={"late": "recompute"})
@@ -98,10 +106,9 @@ def find_stale(
         {Part.named(name) for one in found if one.job and one.job.window for name in covered_parts(one.job.window)}
     )
     everything = None if spec.lengths[-1] is None else wanted
-    listed = {
-        files.part.name: Listed(files.found(), files.difference)
-        for files in (files_of_parts(spec, wanted[-1], everything, root, where) if wanted else ())
-    }
+    now = files_of_parts(spec, wanted[-1], everything, root, where) if wanted else ()
+    listed = {files.part.name: Listed(files.found(), files.difference) for files in now}
+    rewrites = _rewrites(spec, now, [one.job for one in found if one.job])
     stale, without = [], []
     for one in found:
         if one.job is None:
@@ -110,7 +117,7 @@ def find_stale(
             without.append(one.part)
             continue
         else:
-            reasons = changed_parts(one.job.window, listed)
+            reasons = changed_parts(_followed(one.job.window, rewrites), listed)
         if reasons:
             stale.append(StaleResult(one.part, reasons, _run_name(spec, one, reasons, listed)))
     return Restatement(tuple(stale), len(found) - len(stale) - len(without), tuple(without))
@@ -130,6 +137,24 @@ def what_is_read(
         found[one.part] = tuple(reading for reading in readings(job) if reading.part not in read)
         read |= {reading.part for reading in found[one.part]}
     return found
+
+
+def _rewrites(spec: JobSpec, now: Sequence[PartFiles | TablePart], jobs: Sequence[Job]) -> TableRewrites | None:
+    """The compactions since results were made of files of a table that are gone from it."""
+    table = next((one.table for one in now if isinstance(one, TablePart)), None)
+    if table is None or sees_order(spec):
+        return None
+    parts = [part for job in jobs if job.window for part in job.window.parts]
+    known = {FileName(file.path, file.version) for part in parts for file in part.files}
+    gone = known - {FileName(file.path, file.version) for one in now for file in one.found()}
+    return TableRewrites.of(table, str(spec.input.parts), gone) if gone else None
+
+
+def _followed(window: JobWindow, rewrites: TableRewrites | None) -> JobWindow:
+    """A window as made of the files that hold the rows of its own now."""
+    if rewrites is None:
+        return window
+    return window.model_copy(update={"parts": tuple(rewrites.followed(part) for part in window.parts)})
 
 
 def _parts(spec: JobSpec, first: dt.date, last: dt.date) -> tuple[Part, ...]:
@@ -156,7 +181,7 @@ def _published_in_table(
     if not parts:
         return
     path = output_location(spec, parts[-1], root, where)
-    found = published_parts(TablePart(spec.output, path, str(Path(root).absolute()), parts[-1]))
+    found = published_parts(OutputPart(spec.output, path, str(Path(root).absolute()), parts[-1]))
     for part in parts:
         if part.name in found:
             version, by = found[part.name]

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from skewless.documents.job import Unit
-from skewless.documents.window import SeenFile
+from skewless.documents.window import SeenFile, WindowPart
 from skewless.errors import InputError
 from skewless.spec.input import Input
 from skewless.spec.part import Part
 from skewless.standing.changes import FoundFile
-from skewless.standing.rewrites import FileName, Rewrite
+from skewless.standing.rewrites import FileName, Rewrite, standing_for
 from skewless_spark.sources.lake.listing import table_version
 from skewless_spark.sources.lake.snapshot import Commit, TableFile
 from skewless_spark.sources.lake.tables import LakeTable
@@ -142,6 +142,17 @@ class TableRewrites:
             )
             for commit in self.commits
         ]
+
+    def followed(self, part: WindowPart) -> WindowPart:
+        """A part of an earlier run, as made of the files that hold the rows of its own now."""
+        files = {FileName(one.path, one.version): one for one in part.files}
+        found = standing_for(files, self.of_part(Part.named(part.name)))
+        kept = [files[name] for name in files if name in found.covered or name in found.lost]
+        came = [
+            SeenFile(path=name.path, size_bytes=0, version=name.version, ranks=(0,))
+            for name in sorted(found.covered - files.keys())
+        ]
+        return part.model_copy(update={"files": (*kept, *came)})
 
     def units(self, paths: Sequence[str]) -> Sequence[Unit]:
         """The units of files of the table now, which are not to be read; none of files that it does not have."""

@@ -148,7 +148,7 @@ class WindowInput:
             cls._require_some(last, of_table[-1], str(table.snapshot.table))
             sample = table.listing(1.0, ())
             return cls(spec, path, tuple(of_table), sample.source.partition_columns, sample, table)
-        parts = files_of_parts(spec, last, wanted, root, where)
+        parts = _files_of_parts(spec, last, wanted, root, where)
         cls._require_some(last, parts[-1], path)
         paths = [file for one in parts for file in one.inner]
         values = [value for one in parts for value in _values(one)]
@@ -222,7 +222,7 @@ class WindowInput:
         self, parts: Sequence[PartFiles | TablePart], newest: Sequence[Numbered | None]
     ) -> TableRewrites | None:
         """The compactions since states were made, if files of these are gone from the table."""
-        if self.table is None or self._in_order():
+        if self.table is None or sees_order(self.spec):
             return None
         known = {FileName(file.path, file.version) for one in newest if one for file in one.version.files}
         gone = known - {FileName(file.path, file.version) for one in parts for file in one.found()}
@@ -234,11 +234,6 @@ class WindowInput:
         if known is None or rewrites is None:
             return known, 0
         return follow_rewrites(known, rewrites.of_part(one.part), rewrites.units)
-
-    def _in_order(self) -> bool:
-        """Whether an aggregate must see rows in order, which compaction does not keep."""
-        called = [REGISTRY[call.function] for call in self.spec.aggregates.values()]
-        return any(definition.ordered or not definition.mergeable for definition in called)
 
     def _with_kept_ones(self, store: StatesStore) -> list[PartFiles | TablePart]:
         """The parts of the window; where late changes are ignored, with those that have vanished since."""
@@ -275,7 +270,7 @@ class WindowInput:
             return kept.model_copy(update={"units": (first, first)}), ()
         part, units = plan_part(
             one.part, found, known, lambda paths: self._units(one, paths), one.difference, first,
-            in_order=self._in_order(),
+            in_order=sees_order(self.spec),
         )  # fmt: skip
         self._refuse_late(one.part, known, part)
         return part, units
@@ -312,6 +307,12 @@ class WindowInput:
         return listing.units
 
 
+def sees_order(spec: JobSpec) -> bool:
+    """Whether an aggregate must see rows in order, which compaction does not keep."""
+    called = [REGISTRY[call.function] for call in spec.aggregates.values()]
+    return any(definition.ordered or not definition.mergeable for definition in called)
+
+
 def states_location(spec: JobSpec, root: str) -> str:
     """The folder of all states of a job, whatever part a run computes."""
     given = spec.states.path if spec.states else None
@@ -324,7 +325,9 @@ def states_location(spec: JobSpec, root: str) -> str:
     return posixpath.join(beside_output(spec, output_path, root), "states", spec.name)
 
 
-def files_of_parts(spec: JobSpec, last: Part, wanted: Sequence[Part] | None, root: str, where: str) -> list[PartFiles]:
+def files_of_parts(
+    spec: JobSpec, last: Part, wanted: Sequence[Part] | None, root: str, where: str
+) -> Sequence[PartFiles | TablePart]:
     """The files of some parts of an input, part by part.
 
     Args:
@@ -337,6 +340,13 @@ def files_of_parts(spec: JobSpec, last: Part, wanted: Sequence[Part] | None, roo
     Raises:
         InputError: the input cannot be listed, or a file is in no part.
     """
+    if spec.input.pinned:
+        table = LakeTable.pinned(spec.input, last, root, input_location(spec, last, root, where))
+        return parts_of_table(table, str(spec.input.parts), last, wanted)
+    return _files_of_parts(spec, last, wanted, root, where)
+
+
+def _files_of_parts(spec: JobSpec, last: Part, wanted: Sequence[Part] | None, root: str, where: str) -> list[PartFiles]:
     if spec.input.parts is not None:
         return _by_column(spec.input.parts, input_location(spec, last, root, where), last, wanted)
     named = wanted or _named_parts(spec, last, root, where)
