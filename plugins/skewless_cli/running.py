@@ -20,7 +20,7 @@ from skewless.run.step_times import timed
 from skewless.spec.input import States
 from skewless.spec.part import Part
 from skewless.spec.spec import JobSpec
-from skewless.standing.borrowing import borrow_states
+from skewless.standing.store import borrow_states
 from skewless_cli.progress import RunProgress
 from skewless_cli.restate_view import RestateView
 from skewless_lake.publication import require_fitting

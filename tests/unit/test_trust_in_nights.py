@@ -21,11 +21,10 @@ from skewless.documents.window import JobWindow, PartVersion, SeenFile, WindowPa
 from skewless.errors import SpecError
 from skewless.spec.part import Part, part_place, parts_between
 from skewless.spec.reading import parse_spec
-from skewless.standing.borrowing import borrow_states
 from skewless.standing.changes import FoundFile
 from skewless.standing.night_quality import freshness, late_rows, volume, window_quality
 from skewless.standing.restating import Listed, changed_parts, covered_parts
-from skewless.standing.store import StatesStore
+from skewless.standing.store import StatesStore, borrow_states
 
 DAY = Part(dt.date(2026, 11, 20))
 

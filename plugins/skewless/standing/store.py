@@ -16,8 +16,10 @@ import hashlib
 import posixpath
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
+from fsspec.implementations.local import LocalFileSystem
 from pydantic import Field
 
 from skewless.document import Count, Document, Frozen
@@ -292,3 +294,23 @@ def names_in(storage: Storage, folder: str) -> list[str]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     return [str(entry).rstrip("/").rpartition("/")[2] for entry in entries]
+
+
+def borrow_states(location: str, folder: Path) -> None:
+    """Make a folder with all states that are kept, which may be added to without adding to those.
+
+    Documents are copied, as they are small. Files of states are linked; those that are not local are copied.
+
+    Args:
+        location: the folder of the states of a job.
+        folder: the new one.
+    """
+    kept = Storage(location)
+    folder.mkdir(parents=True)
+    for full in kept.fs.find(kept.root):
+        target = folder / str(full)[len(kept.root) + 1 :]
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(kept.fs, LocalFileSystem) and target.suffix != ".json":
+            target.symlink_to(full)
+        else:
+            kept.fs.get_file(full, str(target))
