@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import fsspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -16,6 +15,7 @@ from skewless.documents.job import Job, Unit
 from skewless.planner.forecast.key_sample import KeySample, unit_spread
 from skewless.routing.hashing import encode_columns
 from skewless.routing.waves import GOLDEN_SECTION
+from skewless.run.objects.location import open_location
 from skewless_spark.sources.in_threads import in_threads
 from skewless_spark.states.columns import NULL_KEY
 
@@ -88,14 +88,14 @@ def _texts(job: Job, keys: pa.Table) -> list[str | None] | None:
 
 
 def _columns_of(unit: Unit) -> set[str]:
-    fs, path = fsspec.core.url_to_fs(unit.path)
+    fs, path = open_location(unit.path)
     with fs.open(path, "rb") as opened:
         return set(pq.read_schema(opened).names)
 
 
 def _read(unit: Unit, names: list[str], rows: int) -> pa.Table:
     """The keys of the first rows of a source partition."""
-    fs, path = fsspec.core.url_to_fs(unit.path)
+    fs, path = open_location(unit.path)
     groups = range(*unit.span) if unit.span else None
     parts, wanted = [], rows
     with fs.open(path, "rb") as opened:
