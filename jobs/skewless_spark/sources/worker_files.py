@@ -159,4 +159,3 @@ class _Sink:
         if self._waiting:
             self._writer.write_table(pa.Table.from_batches(self._waiting, self._schema), row_group_size=1 << 30)
         self._waiting, self._bytes = [], 0
-

@@ -64,14 +64,14 @@ class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no ty
         raise FileNotFoundError(path)
 
     def exists(self, path: str, **_: Any) -> bool:
-        """Whether there is such an object or folder. fsspec's own answer is no, too, where the store does not answer."""
+        """Whether there is such an object or folder; fsspec would say no where the store does not answer."""
         try:
             self.info(path)
         except FileNotFoundError:
             return False
         return True
 
-    def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:  # noqa: FBT001, FBT002  # as fsspec has it
+    def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:  # as fsspec has it
         """What is directly in a folder."""
         path = self._strip_protocol(path)
         store, key = self._split(path)
@@ -90,7 +90,7 @@ class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no ty
         return listed if detail else [one["name"] for one in listed]
 
     def find(
-        self, path: str, maxdepth: int | None = None, withdirs: bool = False, detail: bool = False, **_: Any  # noqa: FBT001, FBT002
+        self, path: str, maxdepth: int | None = None, withdirs: bool = False, detail: bool = False, **_: Any
     ) -> Any:  # fmt: skip
         """All objects below a folder, by one listing."""
         path = self._strip_protocol(path)
@@ -129,18 +129,17 @@ class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no ty
         path = self._strip_protocol(rpath)
         store, key = self._split(path)
         with answered(path), Path(lpath).open("wb") as out:
-            for piece in obstore.get(store, key).stream():
-                out.write(piece)
+            out.writelines(obstore.get(store, key).stream())
 
     def modified(self, path: str) -> dt.datetime:
         """When an object was written."""
         moment: dt.datetime = self.info(path)["LastModified"]
         return moment
 
-    def makedirs(self, path: str, exist_ok: bool = False) -> None:  # noqa: FBT001, FBT002
+    def makedirs(self, path: str, exist_ok: bool = False) -> None:
         """Nothing: a folder is there as soon as something is in it."""
 
-    def mkdir(self, path: str, create_parents: bool = True, **_: Any) -> None:  # noqa: FBT001, FBT002
+    def mkdir(self, path: str, create_parents: bool = True, **_: Any) -> None:
         """Nothing, as ``makedirs``."""
 
     def rm_file(self, path: str) -> None:
@@ -148,7 +147,7 @@ class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no ty
         store, key = self._split(self._strip_protocol(path))
         delete(store, [key])
 
-    def rm(self, path: str | Sequence[str], recursive: bool = False, maxdepth: int | None = None) -> None:  # noqa: FBT001, FBT002
+    def rm(self, path: str | Sequence[str], recursive: bool = False, maxdepth: int | None = None) -> None:
         """Remove objects, or with ``recursive`` all below a folder.
 
         Raises:
