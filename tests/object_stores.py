@@ -1,6 +1,8 @@
 """S3 servers for tests, each a process of its own on loopback, and a place in one of them for a test.
 
-moto and localbucket honour ``If-None-Match``; rclone does not, and is the server that must be refused.
+moto and localbucket honour ``If-None-Match``; rclone does not, and is the server that must be refused. Of many writers
+at once localbucket lets one win, as it links a file; moto looks first and writes then, and in some thousands of races
+two have won. So what must never happen is tested on localbucket.
 """
 
 from __future__ import annotations
@@ -25,6 +27,12 @@ from obstore.store import from_url
 KINDS = ("moto", "localbucket")
 BUCKET = "lake"
 _START_SECONDS = 60.0
+#: It sends head and body of an answer apart, and the kernel would wait 40 ms in between.
+_LOCALBUCKET = """
+import socketserver, localbucket
+socketserver.StreamRequestHandler.disable_nagle_algorithm = True
+localbucket.main()
+"""
 
 
 @dataclass(frozen=True)
@@ -82,7 +90,7 @@ def object_server(kind: str, folder: Path) -> Iterator[ObjectServer]:
     data.mkdir()
     command = {
         "moto": [programs / "moto_server", "-H", "127.0.0.1", "-p", str(port)],
-        "localbucket": [programs / "localbucket", "--port", str(port), data],
+        "localbucket": [sys.executable, "-c", _LOCALBUCKET, "--port", str(port), data],
         "rclone": [programs / "rclone", "serve", "s3", "--addr", f"127.0.0.1:{port}", data],
     }[kind]
     # The server's own environment: rclone takes its keys from there, and no key is in a list of processes.

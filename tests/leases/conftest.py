@@ -71,7 +71,7 @@ def own_redis() -> Iterator[tuple[Path, int]]:
 @pytest.fixture(scope="session")
 def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectServer]:
     """One S3 server for all tests of a process."""
-    with object_server("moto", tmp_path_factory.mktemp("s3")) as server:
+    with object_server("localbucket", tmp_path_factory.mktemp("s3")) as server:
         yield server
 
 

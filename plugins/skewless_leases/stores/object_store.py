@@ -236,7 +236,10 @@ class ObjectStore:
             return _Version(number, str(said["writer"]), str(said["before"]), None if said["deleted"] else value)
         except (ValueError, LookupError, TypeError):
             raise LeaseError(
-                f"store {self.root}", "an object that a lease has written", repr(content[:80]), "remove what is not ours"
+                f"store {self.root}",
+                "an object that a lease has written",
+                repr(content[:80]),
+                "remove what is not ours",
             ) from None
 
     def _content(self, path: str) -> bytes | None:
