@@ -45,6 +45,7 @@ LONGEST_KEY_BYTES = 200
 KEPT_VERSIONS = 32
 #: How often it is looked anew for a version that was removed between a listing and a read.
 _MOST_LOOKS = 100
+_MOST_TRIES = 8
 _AT_A_TIME = 8
 _NUMBER = re.compile(r"\d{8,}")
 _STATUS = re.compile(r"status code: (\d{3}[\w ]*)")
@@ -171,15 +172,23 @@ class ObjectStore:
 
     def _create(self, path: str, content: bytes) -> bool:
         """Create an object unless there is one. A lost answer is no lost object: the writer is in the content."""
-        try:
-            obstore.put(self._bucket, path, content, mode="create")
-        except AlreadyExistsError:
-            return self._content(path) == content
-        except BaseError:
-            if (found := self._content(path)) is None:
-                raise
-            return found == content
-        return True
+        for _ in range(_MOST_TRIES):
+            try:
+                obstore.put(self._bucket, path, content, mode="create")
+            except AlreadyExistsError:
+                found = self._content(path)
+            except BaseError:
+                found = self._content(path)
+                if found is None:
+                    raise
+            else:
+                return True
+            if found is not None:
+                return found == content
+            # S3 says so, too, if another request for this key is on its way (409), and nothing came of that.
+        raise StoreError.saying(
+            f"store {self.root}", "it says that an object exists that does not", "look at the store"
+        )
 
     def _was_mine(self, below: str, mine: _Version, later: list[int]) -> bool:
         """Whether versions after one that was just written were written upon it. If not, it is removed."""

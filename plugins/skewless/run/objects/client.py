@@ -15,12 +15,9 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
-try:
-    import obstore
-    from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedError, UnauthenticatedError
-    from obstore.store import from_url
-except ImportError:
-    raise ImportError("the package obstore is not installed: install skewless[object-stores]") from None
+import obstore
+from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedError, UnauthenticatedError
+from obstore.store import from_url
 
 #: The variables that a client is set up by.
 _SETTINGS = ("AWS_", "GOOGLE_", "AZURE_")

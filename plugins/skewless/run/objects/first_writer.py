@@ -6,6 +6,7 @@ it trusts a bucket, and refuses it if both have won.
 
 from __future__ import annotations
 
+import errno
 import posixpath
 import secrets
 from typing import Any
@@ -15,8 +16,8 @@ import obstore
 from skewless.errors import RunDirectoryError
 from skewless.run.objects.client import answered, delete
 
-#: A store may answer that another request for the same key is on its way; then it is asked again.
-_TRIES, _BUSY = 6, "ConditionalRequestConflict"
+#: S3 may answer that another request for the same key is on its way (409); if nothing came of that, it is asked again.
+_TRIES = 8
 #: The last part of the names of the objects of which two writers compete; they are removed at once.
 PROBE = ".skewless-probe-"
 #: The clients of buckets that were found to honour the condition.
@@ -47,22 +48,23 @@ def create(store: Any, place: str, key: str, content: bytes) -> bool:
 
 
 def _put(store: Any, key: str, content: bytes) -> bool:
-    for left in reversed(range(_TRIES)):
+    for _ in range(_TRIES):
         try:
             with answered(key):
                 obstore.put(store, key, content, mode="create")
         except FileExistsError:
-            return _content(store, key) == content
-        except OSError as err:
+            found = _content(store, key)
+        except OSError:
             # Nobody has said whether it was written.
             found = _content(store, key)
-            if found is not None:
-                return found == content
-            if not left or _BUSY not in (err.strerror or ""):
+            if found is None:
                 raise
         else:
             return True
-    raise AssertionError(key)
+        if found is not None:
+            return found == content
+        # The object is not there: another writer's request was on its way, and has failed, or it was removed.
+    raise OSError(errno.EBUSY, "the store says again and again that the object exists, and it does not")
 
 
 def _content(store: Any, key: str) -> bytes | None:

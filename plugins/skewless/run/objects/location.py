@@ -20,8 +20,10 @@ def open_location(location: str) -> tuple[Any, str]:
     if not is_object(location):
         fs, path = fsspec.core.url_to_fs(location)
         return fs, str(path)
-    from skewless.run.objects.files import ObjectFiles  # noqa: PLC0415  # its client is an extra
-
+    try:
+        from skewless.run.objects.files import ObjectFiles  # noqa: PLC0415  # its client is an extra
+    except ImportError:
+        raise ImportError("no package obstore, which skewless[object-stores] installs") from None
     scheme, _, path = location.partition("://")
     if not path.partition("/")[0]:
         raise ValueError(f"{scheme}:// is followed by no bucket")
