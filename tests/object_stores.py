@@ -72,7 +72,7 @@ class ObjectServer:
 
     def _bucket(self) -> obstore.store.ObjectStore:
         config = {name.lower(): value for name, value in self.environment.items()}
-        return from_url(f"s3://{BUCKET}", config=config, client_options={"allow_http": True})  # type: ignore[call-overload,no-any-return]
+        return from_url(f"s3://{BUCKET}", config=config, client_options={"allow_http": True})  # type: ignore[call-overload]
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Run directories on S3 servers: who writes first wins, a lost answer costs nothing, and who cannot say so is refused."""
+"""Run directories on S3 servers: the first writer wins, a lost answer costs nothing, any other store is refused."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def bucket(scheme: str, place: str) -> Any:
 def _bucket(scheme: str, place: str, settings: tuple[tuple[str, str], ...], process: int) -> Any:
     del process  # connections are not shared with a process that was forked
     with answered():
-        return from_url(
+        return from_url(  # type: ignore[call-overload]  # which knows one kind of store at a time
             f"{'gs' if scheme == 'gcs' else scheme}://{place}",
             config=config_of(scheme),
             client_options={
