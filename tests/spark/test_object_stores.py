@@ -35,7 +35,9 @@ from tests.object_stores import ObjectServer, as_client, object_server
 from tests.spark.scenario import DATE, Quiet, as_rows, reduce_job, spec_of, write_input
 from tests.spark.test_pipeline import AGGREGATES, skewed
 
-AGGREGATED = {**AGGREGATES, "median": {"function": "exact_median", "column": "value"}}
+#: Exact, native and in Python; the second ones can be merged over parts.
+AGGREGATED: dict[str, object] = {**AGGREGATES, "median": {"function": "exact_median", "column": "value"}}
+OF_PARTS: dict[str, object] = {**AGGREGATES, "values": {"function": "value_counts", "column": "value"}}
 
 
 @pytest.fixture(scope="module")
@@ -75,8 +77,8 @@ def put_input(server: ObjectServer, place: str, table: pa.Table, files: int = 6)
     return place
 
 
-def far_spec(path: str, tmp_path: Path, **fields: object) -> JobSpec:
-    return spec_of(tmp_path, "key", AGGREGATED, **{"input": {"path": path}, "output": {"path": "out"}, **fields})
+def far_spec(path: str, tmp_path: Path, aggregates: dict[str, object] = AGGREGATED, **fields: object) -> JobSpec:
+    return spec_of(tmp_path, "key", aggregates, **{"input": {"path": path}, "output": {"path": "out"}, **fields})
 
 
 def result_of(run: RunDirectory) -> pa.Table:
@@ -84,10 +86,12 @@ def result_of(run: RunDirectory) -> pa.Table:
     return pa.concat_tables(pq.read_table(io.BytesIO(run.fs.cat_file(f"{run.root}/{file.path}"))) for file in files)
 
 
-def local_result(spark: SparkSession, tmp_path: Path, table: pa.Table, **fields: object) -> list[tuple[object, ...]]:
+def local_result(
+    spark: SparkSession, tmp_path: Path, table: pa.Table, aggregates: dict[str, object] = AGGREGATED, **fields: object
+) -> list[tuple[object, ...]]:
     """What the same job makes of the same rows in local folders."""
     path = write_input(tmp_path / "near" / "input", table, files=6)
-    run, _ = reduce_job(spark, spec_of(path, "key", AGGREGATED, **fields), tmp_path / "near" / "run")
+    run, _ = reduce_job(spark, spec_of(path, "key", aggregates, **fields), tmp_path / "near" / "run")
     return as_rows(result_of(run))
 
 
@@ -140,7 +144,7 @@ def test_nights_build_on_states_in_a_bucket(
         prepare(run, spec, day, str(tmp_path))
         run_pipeline(spark, run, Quiet())
         assert sum(report.admitted_rows for report in run.reports()) == read
-    assert as_rows(result_of(run)) == local_result(spark, tmp_path, rows)
+    assert as_rows(result_of(run)) == local_result(spark, tmp_path, rows, OF_PARTS)
 
 
 def test_clusters_share_a_stage_in_a_bucket(

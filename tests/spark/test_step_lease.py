@@ -84,7 +84,7 @@ def test_a_step_whose_commit_was_removed_is_done_anew(run: RunDirectory) -> None
             assert run.commit_of(STEP) is None
             run.new_attempt(STEP, lease).commit([], {"rows": rows})
         assert run.committed(STEP).counts == {"rows": rows}
-        Path(run.path(f"{STEP}/COMMIT.json")).unlink()
+        run.fs.rm_file(f"{run.root}/{STEP}/COMMIT.json")
 
 
 def test_a_late_attempt_is_stopped_by_the_fence_although_nobody_has_committed(run: RunDirectory, address: str) -> None:

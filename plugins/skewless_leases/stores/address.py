@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import os
+
 from skewless_leases.stores.store import KeyValueStore
 
 #: Of paths on object stores: ``s3a`` is Hadoop's name for S3, ``abfss`` that for Azure.
 OBJECT_SCHEMES = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"})
+
+#: The variables of the environment by which object stores are reached.
+_SETTINGS = ("AWS_", "GOOGLE_", "AZURE_")
+
+
+def settings_of(address: str) -> dict[str, str]:
+    """The variables of this process's environment that another process needs to reach the same store."""
+    if address.partition("://")[0] not in OBJECT_SCHEMES:
+        return {}
+    return {name: value for name, value in os.environ.items() if name.startswith(_SETTINGS)}
 
 
 def open_store(address: str, *, durable: bool = True, answer_seconds: float = 5.0) -> KeyValueStore:
