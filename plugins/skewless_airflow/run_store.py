@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from skewless.errors import SpecError
 from skewless.run.directory import RunDirectory
-from skewless.run.folder import RUN_GROUP
+from skewless.run.folder import RUN_GROUP, runs_below
 from skewless.spec.part import Part, part_named
 from skewless.spec.schedule import Schedule
 from skewless_airflow.places import data_root
@@ -98,7 +98,7 @@ def run_directory(run: RunIds, group: str = "") -> RunDirectory:
 
 def runs_folder() -> str:
     """Where all run directories are: a folder for each DAG, and a folder for each run in it."""
-    return f"{data_root()}/runs"
+    return runs_below(data_root())
 
 
 def part_of_run(run: AirflowRun, schedule: Schedule, where: str) -> Part:

@@ -17,7 +17,7 @@ from rich.console import Console
 
 from skewless.errors import QualityError, SkewlessError
 from skewless.run.directory import RunDirectory
-from skewless.run.folder import RUN_GROUP
+from skewless.run.folder import RUN_GROUP, runs_below
 from skewless.run.retention import Limits, enact_fate, fates
 from skewless.spec.reading import load_spec
 from skewless.spec.reference import reference_page, schema_text
@@ -75,7 +75,9 @@ def run(
     from skewless_cli import running  # noqa: PLC0415  # as in ``check``
 
     clusters = running.clusters_named(cluster or (), master)
-    directory = RunDirectory(run_dir or str(root / "runs" / loaded.name / _new_run_id()), os.environ.get(RUN_GROUP, ""))
+    directory = RunDirectory(
+        run_dir or f"{runs_below(str(root))}/{loaded.name}/{_new_run_id()}", os.environ.get(RUN_GROUP, "")
+    )
     console = _console(stderr=as_json)
     try:
         part = chosen_part(loaded, date, hour, directory)
@@ -167,7 +169,7 @@ def prune(
     The two newest finished runs of a job stay, and so do the documents of every run whose result is the published one.
     """
     limits = Limits(finished=dt.timedelta(days=finished_days), unfinished=dt.timedelta(days=unfinished_days))
-    for fate in fates(runs or str(root / "runs"), dt.datetime.now(tz=dt.UTC), limits):
+    for fate in fates(runs or runs_below(str(root)), dt.datetime.now(tz=dt.UTC), limits):
         typer.echo(f"{'dry run: ' if dry_run else ''}{fate.sentence}")
         if not dry_run:
             enact_fate(fate)

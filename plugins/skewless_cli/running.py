@@ -14,7 +14,7 @@ from rich.console import Console
 from skewless.documents.job import Job
 from skewless.errors import SpecError
 from skewless.run.directory import RunDirectory
-from skewless.run.folder import RUN_GROUP
+from skewless.run.folder import RUN_GROUP, runs_below
 from skewless.run.publication import record_of
 from skewless.run.step_times import timed
 from skewless.spec.input import States
@@ -181,7 +181,7 @@ def restate_job(
         QualityError: a result failed validation; it and those after it are as they were.
     """
     spec = restating_spec(spec, where)
-    runs = f"{root}/runs/{spec.name}"
+    runs = f"{runs_below(root)}/{spec.name}"
     found = find_stale(spec, days, root, where, runs)
     if not found.stale:
         view.found(found, {})

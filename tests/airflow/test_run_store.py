@@ -19,6 +19,8 @@ from skewless.documents.commit import StepCommit
 from skewless.errors import SpecError
 from skewless.spec import Schedule
 from skewless_airflow.run_store import part_of_run, run_directory, run_location, safe_run_id
+from skewless_airflow.web.run_folders import groups_with_runs, open_run, run_folders, stamp
+from tests.object_stores import as_client, object_server
 
 UTC = dt.UTC
 
@@ -59,6 +61,25 @@ def test_the_location_is_below_the_root_and_keyed_on_dag_and_run(monkeypatch: py
     assert run_location("job", "manual__2026-11-20T02:00:00+00:00") == (
         "/data/runs/job/manual__2026-11-20T02-00-00-00-00-1c58a377"
     )
+
+
+def test_the_folder_of_runs_may_be_elsewhere_also_on_an_object_store(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SKEWLESS_ROOT", "/data")
+    document = StepCommit(step="s", attempt="a", files=(), counts={})
+    run = Run(None, dt.datetime(2026, 11, 20, tzinfo=UTC), run_id="nightly")
+    with object_server("localbucket", tmp_path) as server, as_client(server.environment):
+        monkeypatch.setenv("SKEWLESS_RUNS", "s3a://lake/runs/")
+        assert run_location("job", "nightly") == "s3a://lake/runs/job/nightly"
+        made = run_directory(run)
+        assert made.write_once("spec.json", document)
+        assert str(made) == "s3a://lake/runs/job/nightly"
+        assert stamp(open_run("job", "nightly"), "spec.json")
+        assert stamp(made, "job.json") is None
+        assert [found.name for found in run_folders("job")] == ["nightly"]
+        assert groups_with_runs() == {"job": [""]}
+        assert server.keys() == ["runs/job/nightly/spec.json"]
 
 
 NIGHTLY = Schedule(cron="0 2 * * *", timezone="Europe/Zurich")

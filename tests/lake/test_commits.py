@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
+import random
 import shutil
+import subprocess
+import sys
+import time
 from collections.abc import Generator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 
 from skewless.errors import QualityError, RunDirectoryError, SpecError
 from skewless.run.directory import RunDirectory
 from skewless.run.publication import Publication, record_of
 from skewless_lake.catalogs import open_catalog
-from skewless_lake.iceberg.snapshots import ours, told
+from skewless_lake.delta.publishing import commit_part
+from skewless_lake.iceberg.snapshots import ours, replace_part, told
+from skewless_lake.iceberg.staging import staged_files
 from skewless_lake.publication import publish_run, publishing_table
-from skewless_lake.staged import STAGED, StagedResult
+from skewless_lake.staged import STAGED, StagedResult, TablePart
 from tests.lake.outputs import DAY, KINDS, NOW, TABLE, TABLES, committed, judge, read, ready, result_table, seen, staged
 from tests.lake.races import Races
 
@@ -86,8 +96,6 @@ def test_the_table_tells_where_a_result_came_from(tmp_path: Path, kind: str) -> 
     if kind == "iceberg":
         ((_, about),) = ours(iceberg_table(tmp_path))
     else:
-        from deltalake import DeltaTable
-
         commit = DeltaTable(str(tmp_path / "marts" / "clicks")).history()[0]
         about = {name.removeprefix("skewless."): value for name, value in commit.items()}
     assert (about["part"], about["turn"], about["run"]) == ("2026-11-20", "1", str(tmp_path / "run"))
@@ -117,6 +125,40 @@ def test_a_commit_that_came_in_between_is_not_lost(tmp_path: Path, kind: str) ->
     publish_run(second, NOW)
     finish(paused)
     assert seen(kind, tmp_path) == {"2026-11-20": ["first"] * 3, "2026-11-21": ["second"] * 3}
+
+
+@of_each_kind
+def test_a_commit_is_refused_if_the_day_was_replaced_in_between(tmp_path: Path, kind: str) -> None:
+    """By somebody who is no run of ours, so that no turn tells: the day would have the rows of both."""
+    publish_run(ready(tmp_path / "1", tmp_path, kind, "first"), NOW)
+    run = ready(tmp_path / "2", tmp_path, kind, "second", turn=2)
+    target = TablePart.of(run.job())
+    files = run.read(STAGED, StagedResult)
+    if kind == "iceberg":
+        stale = iceberg_table(tmp_path)
+        theirs = ready(tmp_path / "3", tmp_path, kind, "theirs", turn=3)
+        table, added = staged_files(TablePart.of(theirs.job()), theirs.read(STAGED, StagedResult))
+        replace_part(table, target.values, added, {}, branch="main")
+        with pytest.raises(CommitFailedException):
+            replace_part(stale, target.values, staged_files(target, files)[1], {}, branch="main")
+    else:
+        about = {"at": NOW.isoformat()}
+        loaded = [DeltaTable(str(tmp_path / "marts" / "clicks")) for _ in range(2)]
+        theirs = ready(tmp_path / "3", tmp_path, kind, "theirs", turn=3)
+        commit_part(loaded[0], target, 3, theirs.read(STAGED, StagedResult).files, about)
+        with pytest.raises(CommitFailedError):
+            commit_part(loaded[1], target, 2, files.files, about)
+    assert seen(kind, tmp_path) == {"2026-11-20": ["theirs"] * 3}
+
+
+def test_a_staged_snapshot_with_other_files_is_a_sentence(tmp_path: Path) -> None:
+    run = ready(tmp_path / "run", tmp_path, "iceberg", "first")
+    other = ready(tmp_path / "other", tmp_path, "iceberg", "other", turn=2).read(STAGED, StagedResult)
+    mixed = run.read(STAGED, StagedResult).model_copy(update={"snapshot": other.snapshot})
+    (tmp_path / "run" / STAGED).unlink()
+    run.write_once(STAGED, mixed)
+    with pytest.raises(RunDirectoryError, match="expected the 2 files of the result, but got 2 files, others"):
+        publish_run(run, NOW)
 
 
 @of_each_kind
@@ -185,6 +227,37 @@ def test_a_table_with_other_partitions_is_refused(tmp_path: Path, kind: str) -> 
     other = committed(tmp_path / "2", tmp_path, kind, result_table("new"), turn=2, partition="day")
     with pytest.raises(SpecError, match="a table partitioned by day, but got one partitioned by date"):
         staged(other)
+
+
+@pytest.mark.parametrize("trials", [3, pytest.param(25, marks=pytest.mark.long)])
+@of_each_kind
+def test_a_process_that_is_killed_at_any_moment_leaves_the_day_as_it_was_or_as_it_will_be(
+    tmp_path: Path, kind: str, trials: int
+) -> None:
+    """Killed after a random part of the time that staging and publishing take, and then done again."""
+    publish_run(ready(tmp_path / "runs" / "1", tmp_path, kind, "run 1"), NOW)
+    chance, seconds = random.Random(17), 1.0
+    for turn in range(2, 2 + trials):
+        run = committed(tmp_path / "runs" / f"{turn}", tmp_path, kind, result_table(f"run {turn}"), turn=turn)
+        command = [sys.executable, "-m", "tests.lake.killed", str(run)]
+        with subprocess.Popen(command, cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            begun = time.monotonic()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(chance.uniform(0, seconds))
+                seconds = time.monotonic() - begun
+            process.kill()
+        before = seen(kind, tmp_path)["2026-11-20"]
+        assert before in ([f"run {turn - 1}"] * 3, [f"run {turn}"] * 3), before
+        staged(run)
+        if run.quality() is None:
+            judge(run)
+        publish_run(run, NOW)
+        assert seen(kind, tmp_path) == {"2026-11-20": [f"run {turn}"] * 3}
+    if kind == "iceberg":
+        turns = [int(about["turn"]) for _, about in ours(iceberg_table(tmp_path))]
+        assert turns == sorted(set(turns), reverse=True)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.object_stores import BUCKET, ObjectServer, as_client, object_server
+
 
 @contextlib.contextmanager
 def redis_server() -> Iterator[tuple[Path, int]]:
@@ -66,10 +68,26 @@ def own_redis() -> Iterator[tuple[Path, int]]:
         yield server
 
 
-@pytest.fixture(params=["folder", "redis"])
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectServer]:
+    """One S3 server for all tests of a process."""
+    with object_server("localbucket", tmp_path_factory.mktemp("s3")) as server:
+        yield server
+
+
+@pytest.fixture
+def bucket(s3_server: ObjectServer) -> Iterator[str]:
+    """A bucket, as this process and its children reach it."""
+    with as_client(s3_server.environment):
+        yield f"s3://{BUCKET}"
+
+
+@pytest.fixture(params=["folder", "redis", "bucket"])
 def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """An empty store of each kind, by its address."""
     if request.param == "folder":
         return str(tmp_path / "leases")
+    if request.param == "bucket":
+        return f"{request.getfixturevalue('bucket')}/{tmp_path.name}"
     address = request.getfixturevalue("redis_socket")
     return f"unix://{address}#{tmp_path.name}"

@@ -22,13 +22,15 @@ from skewless_leases.stores.file_store import FileStore
 from skewless_leases.stores.store import KeyValueStore
 
 
-@pytest.fixture(params=["memory", "folder", "redis"])
+@pytest.fixture(params=["memory", "folder", "redis", "bucket"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> KeyValueStore:
     """An empty store of each kind."""
     if request.param == "memory":
         return MemoryStore()
     if request.param == "folder":
         return FileStore(str(tmp_path / "store"))
+    if request.param == "bucket":
+        return open_store(f"{request.getfixturevalue('bucket')}/{tmp_path.name}")
     return open_store(f"unix://{request.getfixturevalue('redis_socket')}#{tmp_path.name}")
 
 

@@ -19,8 +19,9 @@ from skewless.errors import RunDirectoryError
 from skewless.run.directory import RunDirectory, stage_step
 from skewless_spark.result import copies
 from skewless_spark.result.merge import merge_states
+from skewless_spark.sources.worker_files import SCHEMA_NOTE
 from skewless_spark.states.columns import JobColumns
-from skewless_spark.states.committed_files import EVALUATED, SCHEMA_NOTE
+from skewless_spark.states.committed_files import EVALUATED
 from tests.spark.scenario import as_rows, reduce_job, result_of, run_job, spec_of, write_input
 
 NATIVE = {"n": "count", "users": {"function": "approx_count_distinct", "column": "user"}}

@@ -209,5 +209,5 @@ def test_leases_are_where_every_cluster_finds_them_or_there_are_none() -> None:
     addresses = {lease_address(run, stage, redis) for run in (near, far) for stage in (0, 1)}
     assert len(addresses) == 4
     assert all(address.startswith("redis://leases:6379/1#") for address in addresses)
-    with pytest.raises(RunDirectoryError, match=r"for leases in files.*name a Redis"):
+    with pytest.raises(RunDirectoryError, match=r"for the leases.*name a Redis"):
         lease_address(far, 0, Sharing())

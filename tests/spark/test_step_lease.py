@@ -15,14 +15,28 @@ from skewless_leases.ownership import fence
 from skewless_leases.stores.tables import look_at
 from skewless_spark.session.step_lease import OWNER, leased_step
 from tests.leases.conftest import redis_server
+from tests.object_stores import ObjectServer, as_client, object_server
 from tests.unit import synthetic
 
 STEP = "stages/0000"
 
 
+@pytest.fixture(scope="module")
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectServer]:
+    with object_server("localbucket", tmp_path_factory.mktemp("s3")) as server:
+        yield server
+
+
 @pytest.fixture
-def run(tmp_path: Path) -> RunDirectory:
-    made = RunDirectory(str(tmp_path / "run"))
+def bucket(s3_server: ObjectServer) -> Iterator[str]:
+    with as_client(s3_server.environment):
+        yield "s3a://lake"
+
+
+@pytest.fixture(params=["folder", "bucket"])
+def run(request: pytest.FixtureRequest, tmp_path: Path) -> RunDirectory:
+    folder = str(tmp_path) if request.param == "folder" else f"{request.getfixturevalue('bucket')}/{tmp_path.name}"
+    made = RunDirectory(f"{folder}/run")
     made.write_once("job.json", synthetic.job([10]))
     return made
 
@@ -70,7 +84,7 @@ def test_a_step_whose_commit_was_removed_is_done_anew(run: RunDirectory) -> None
             assert run.commit_of(STEP) is None
             run.new_attempt(STEP, lease).commit([], {"rows": rows})
         assert run.committed(STEP).counts == {"rows": rows}
-        Path(run.path(f"{STEP}/COMMIT.json")).unlink()
+        run.fs.rm_file(f"{run.root}/{STEP}/COMMIT.json")
 
 
 def test_a_late_attempt_is_stopped_by_the_fence_although_nobody_has_committed(run: RunDirectory, address: str) -> None:
@@ -104,8 +118,7 @@ def test_a_manifest_that_is_gone_is_done_anew_and_another_one_is_told(run: RunDi
         attempt = run.new_attempt(STEP, EndsAfterItWasLetThrough(lease))
         with pytest.raises(InterruptedAttemptError):
             attempt.commit([], {"rows": 1})
-    manifest = Path(attempt.path(MANIFEST))
-    manifest.unlink()
+    run.fs.rm_file(f"{run.root}/{attempt.folder}/{MANIFEST}")
     if damage == "gone":
         with leased_step(run, STEP) as lease:
             run.new_attempt(STEP, lease).commit([], {"rows": 2})

@@ -356,3 +356,16 @@ def test_a_crash_between_plan_and_decision_leaves_the_plan_and_no_decision(run: 
         run.enact(decision)
     assert not run.exists("decisions/0001.json")
     assert run.plan(1) == decision.next_plan
+
+
+def test_what_tasks_have_reported_is_listed_and_nothing_else(run: RunDirectory) -> None:
+    """A task that was thought dead goes on writing into the attempt's folder."""
+    attempt = run.new_attempt("result")
+    paths = [f"{run.root}/{attempt.folder}/data/{name}.parquet" for name in ("one", "late")]
+    for path in paths:
+        run.fs.makedirs(path.rpartition("/")[0], exist_ok=True)
+        run.fs.pipe_file(path, b"")
+    assert attempt.listed("data") == sorted(paths)
+    attempt.report([attempt.path("data/one.parquet")])
+    assert attempt.listed("data") == paths[:1]
+    assert attempt.listed("other") == []

@@ -8,6 +8,7 @@ import json
 import sys
 
 from skewless.errors import SkewlessError
+from skewless.run.folder import runs_below
 from skewless.spec.reading import load_spec
 from skewless_spark.prepare.restating import find_stale, restating_spec
 
@@ -27,7 +28,7 @@ def main() -> None:
     try:
         spec = restating_spec(load_spec(given.spec), where)
         days = dt.date.fromisoformat(given.first), dt.date.fromisoformat(given.last)
-        found = find_stale(spec, days, given.root, where, f"{given.root}/runs/{spec.name}")
+        found = find_stale(spec, days, given.root, where, f"{runs_below(given.root)}/{spec.name}")
     except SkewlessError as err:
         sys.stderr.write(f"skewless: {err}\n")
         sys.exit(err.exit_code)

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from functools import partial
 
-import fsspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -17,6 +16,7 @@ from skewless.documents.job import Job, Unit
 from skewless.planner.forecast.key_sample import KeySample, unit_spread
 from skewless.routing.hashing import encode_columns
 from skewless.routing.waves import GOLDEN_SECTION
+from skewless.run.objects.location import open_location
 from skewless_spark.sources.formats.spark_types import arrow_type_of
 from skewless_spark.sources.in_threads import in_threads
 from skewless_spark.sources.ranges import read_unit
@@ -95,14 +95,14 @@ def _columns_in(job: Job, unit: Unit) -> set[str]:
     """The columns that files have, and not their paths alone."""
     if job.source.pinned is not None:
         return set(job.source.columns)
-    fs, path = fsspec.core.url_to_fs(unit.path)
+    fs, path = open_location(unit.path)
     with fs.open(path, "rb") as opened:
         return set(pq.read_schema(opened).names)
 
 
 def _read(unit: Unit, names: list[str], rows: int) -> pa.Table:
     """The keys of the first rows of a source partition; deleted rows are taken to be like the others."""
-    fs, path = fsspec.core.url_to_fs(unit.path)
+    fs, path = open_location(unit.path)
     groups = range(*unit.span) if unit.span else None
     parts, wanted = [], rows
     with fs.open(path, "rb") as opened:

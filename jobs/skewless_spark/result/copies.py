@@ -21,8 +21,9 @@ from skewless.documents.commit import CommittedFile
 from skewless.run.attempt import Attempt
 from skewless.run.directory import RunDirectory
 from skewless_spark.session.planning import planned_once
+from skewless_spark.sources.worker_files import SCHEMA_NOTE
 from skewless_spark.states.columns import JobColumns
-from skewless_spark.states.committed_files import SCHEMA_NOTE, damaged, noted_schema, parquet_of
+from skewless_spark.states.committed_files import damaged, noted_schema, parquet_of, write_files
 from skewless_spark.states.results import WHOLE, own_names
 
 #: Where an attempt at the merge writes the result; and, before that, the results of keys with several states.
@@ -81,7 +82,7 @@ def write_copies(
         sources = [f"{run.root}/{file.path}" for file in sorted(files, key=lambda one: -one.size_bytes)]
         if parts is not None:
             with planned_once(spark):
-                parts.write.parquet(attempt.path(_MERGED))
+                write_files(parts, attempt, _MERGED)
             sources += attempt.listed(_MERGED)
         run.fs.makedirs(f"{run.root}/{attempt.folder}/{FOLDER}", exist_ok=True)
         into = min(columns.job.spec.output.files, len(sources))

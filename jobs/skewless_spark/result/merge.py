@@ -33,7 +33,7 @@ from skewless_spark.session.step_lease import leased_step
 from skewless_spark.stage.reduction import empty_states, states_of_rows
 from skewless_spark.stage.routing import TASK, split_keys
 from skewless_spark.states.columns import JobColumns
-from skewless_spark.states.committed_files import EVALUATED, NATIVE, PYTHON, RESULT, read_files, written
+from skewless_spark.states.committed_files import EVALUATED, NATIVE, PYTHON, RESULT, read_files, write_files, written
 from skewless_spark.states.python_evaluation import evaluate_batches, evaluate_in_order
 from skewless_spark.states.results import (
     WHOLE,
@@ -158,7 +158,7 @@ def _written(
     """
     windows = columns.job.spec.windows or (None,)
     if not rows:
-        named(results, columns).write.parquet(attempt.path(FOLDER))
+        write_files(named(results, columns), attempt, FOLDER)
         return [(0, 0)] * len(windows)
     counted, counts = Observation("merged states"), list[Column]()
     for at, length in enumerate(windows):
@@ -166,7 +166,7 @@ def _written(
         counts += [F.coalesce(F.sum(seen), F.lit(0)).alias(f"rows{at}"), F.count(seen).alias(f"keys{at}")]
     results = results.observe(counted, *counts)
     with planned_once(spark):  # the exchange has as many partitions as the result has files
-        named(results, columns).write.parquet(attempt.path(FOLDER))
+        write_files(named(results, columns), attempt, FOLDER)
     return [(int(counted.get[f"rows{at}"]), int(counted.get[f"keys{at}"])) for at in range(len(windows))]
 
 

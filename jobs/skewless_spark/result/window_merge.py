@@ -34,7 +34,7 @@ from skewless_spark.result.compaction import begun_anew, crowded_parts, with_kep
 from skewless_spark.result.window_states import PLACE, WindowStates, written_states
 from skewless_spark.session.planning import planned_once
 from skewless_spark.states.columns import PART, JobColumns
-from skewless_spark.states.committed_files import parquet_of, readable
+from skewless_spark.states.committed_files import parquet_of, readable, write_files
 
 log = logging.getLogger(__name__)
 
@@ -187,7 +187,7 @@ def _written(
     cases = " ".join(f"WHEN {PART} = {at} THEN {window.parts[at].place}L" for at in window.reduced)
     placed = merged.withColumn(PLACE, F.expr(f"CASE {cases} END"))
     with planned_once(merged.sparkSession):
-        placed.write.partitionBy(PART).parquet(attempt.path(_DATA))
+        write_files(placed, attempt, _DATA, PART)
     found: dict[int, tuple[list[CommittedFile], int]] = {}
     for file, count in zip(*written_states(attempt, _DATA), strict=True):
         at = re.search(rf"/{PART}=(\d+)/", file.path)

@@ -27,7 +27,7 @@ from skewless.standing.store import STATES_STEP, Numbered, StatesStore
 from skewless.standing.window_choice import MergeStep, name_of
 from skewless_spark.session.planning import planned_once
 from skewless_spark.states.columns import JobColumns
-from skewless_spark.states.committed_files import read_files, written
+from skewless_spark.states.committed_files import read_files, write_files, written
 from skewless_spark.states.python_evaluation import merge_batches
 
 log = logging.getLogger(__name__)
@@ -147,7 +147,7 @@ class WindowStates:
         if states is None:
             return []
         with planned_once(self._spark):
-            states.write.parquet(attempt.path(folder))
+            write_files(states, attempt, folder)
         made = written_states(attempt, folder)
         wanted = sum(one.version.rows for one in self._parts[slice(*step.span)])
         if sum(made.rows) != wanted:

@@ -13,6 +13,7 @@ from fsspec.implementations.local import LocalFileSystem
 from skewless.errors import LostRaceError
 from skewless.run.attempt import Fence
 from skewless.run.directory import RunDirectory
+from skewless.run.objects.location import is_object
 from skewless.spec.clusters import FILES, Sharing
 from skewless_leases import FencedOutError, Lease, TimeSpans
 
@@ -43,7 +44,7 @@ def leased_step(run: RunDirectory, step: str) -> Iterator[Fence | None]:
         DocumentError: an earlier attempt was admitted, and its manifest cannot be read.
     """
     sharing = run.job().spec.sharing
-    if sharing.store == FILES and not isinstance(run.fs, LocalFileSystem):
+    if sharing.store == FILES and not has_leases(run):
         yield None
         return
     name = f"{socket.gethostname()[:_HOST_CHARACTERS]}-{os.getpid()}"
@@ -60,7 +61,7 @@ def address_of_leases(run: RunDirectory, folder: str, sharing: Sharing) -> str:
     """The address of a store of leases of a run.
 
     Args:
-        run: the run directory; on a local or shared file system if leases are files.
+        run: the run directory; one that has leases, if they are kept there.
         folder: the name of the store: a folder below the run directory, or part of a name in Redis.
         sharing: the spec's section ``sharing``.
     """
@@ -68,7 +69,12 @@ def address_of_leases(run: RunDirectory, folder: str, sharing: Sharing) -> str:
         # Many runs may use one Redis: a hash of the run directory's path keeps their leases apart.
         place = hashlib.sha256(run.path("").encode()).hexdigest()[:24]
         return f"{sharing.store}#{place}/{folder}"
-    return f"{run.root}/{folder}"
+    return f"{run.root}/{folder}" if isinstance(run.fs, LocalFileSystem) else run.path(folder)
+
+
+def has_leases(run: RunDirectory) -> bool:
+    """Whether leases can be kept in the run directory: in files, or as objects of a store."""
+    return isinstance(run.fs, LocalFileSystem) or is_object(str(run))
 
 
 class _StepFence:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
 
-from fsspec.implementations.local import LocalFileSystem
 from pyspark.sql import SparkSession
 
 from skewless.documents.shared_stage import RoutedRows, SharedTask
@@ -21,7 +20,7 @@ from skewless.spec.clusters import FILES, Sharing
 from skewless_leases import FencedOutError, Grant, StoreError, TimeSpans, Worker, read
 from skewless_leases.stores.tables import look_at
 from skewless_spark.session.connect import connected, slots
-from skewless_spark.session.step_lease import address_of_leases
+from skewless_spark.session.step_lease import address_of_leases, has_leases
 from skewless_spark.sharing.claims import Claims
 from skewless_spark.sharing.pieces import Piece, finish_stage, prepare_task, reduce_task, reduced_task
 from skewless_spark.sharing.routed_rows import route_stage, routed_rows
@@ -75,9 +74,9 @@ def lease_address(run: RunDirectory, stage: int, sharing: Sharing) -> str:
     Raises:
         RunDirectoryError: leases would be files, and the file system has none.
     """
-    if sharing.store == FILES and not isinstance(run.fs, LocalFileSystem):
+    if sharing.store == FILES and not has_leases(run):
         raise RunDirectoryError(
-            f"run directory {run}", "a path of a local or shared file system, for leases in files",
+            f"run directory {run}", "a path of a shared file system or an object store, for the leases",
             run.path(""), "name a Redis as sharing.store in the spec",
         )  # fmt: skip
     return address_of_leases(run, f"{stage_step(stage)}/leases", sharing)

@@ -21,7 +21,7 @@ from skewless_spark.stage.reduction import outcome_of_tasks
 from skewless_spark.stage.stage import commit_stage
 from skewless_spark.stage.state_counts import CountsRead
 from skewless_spark.states.columns import JobColumns
-from skewless_spark.states.committed_files import BACKLOG, NATIVE, PYTHON, read_files, written
+from skewless_spark.states.committed_files import BACKLOG, NATIVE, PYTHON, read_files, write_files, written
 from skewless_spark.states.states_at_rest import states_at_rest
 
 
@@ -61,7 +61,7 @@ def prepare_task(
 def reduce_task(outcome: DataFrame, piece: Piece) -> float:
     """Compute what was prepared, and write it; returns the seconds that this took."""
     started = time.monotonic()
-    outcome.write.partitionBy("kind").parquet(piece.attempt.path(piece.folder), mode="append")
+    write_files(outcome, piece.attempt, piece.folder, "kind")
     return round(time.monotonic() - started, 3)
 
 

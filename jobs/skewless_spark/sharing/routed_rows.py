@@ -17,7 +17,7 @@ from skewless_spark.sources import Tally, require_unchanged
 from skewless_spark.stage.queue import routed_queue
 from skewless_spark.stage.routing import TASK
 from skewless_spark.states.columns import JobColumns
-from skewless_spark.states.committed_files import written
+from skewless_spark.states.committed_files import write_files, written
 
 #: Kind and folder of the files.
 _ROUTED = "routed"
@@ -51,7 +51,7 @@ def route_stage(spark: SparkSession, run: RunDirectory, stage: int, cluster: str
     # The rows of a virtual task are in one partition, and so in one file; a partition has those of several tasks.
     partitions = min(len(plan.tasks), PARTITIONS_PER_SLOT * slots(spark))
     in_tasks = queue.repartitionById(partitions, F.col(TASK) % partitions).withColumn(_FOLDER, F.col(TASK))
-    in_tasks.write.partitionBy(_FOLDER).parquet(attempt.path(_ROUTED))
+    write_files(in_tasks, attempt, _ROUTED, _FOLDER)
     # Once more after the rows were read, as in every stage.
     require_unchanged(job, admitted)
     counts = tally.counts if tally else {}

@@ -17,6 +17,7 @@ from fsspec.implementations.local import LocalFileSystem
 from skewless.documents.job import Job, Unit
 from skewless.errors import InputError
 from skewless.run.file_checksum import content_checksum
+from skewless.run.objects.location import open_location
 from skewless_spark.sources.in_threads import in_threads
 
 #: A checksum is computed of files of at most this many bytes, and of this many in total: a tenth of a second.
@@ -158,7 +159,7 @@ def require_unchanged(job: Job, ordinals: Sequence[int]) -> None:
 def _change(unit: Unit) -> str:
     """How a unit's file has changed, in words; empty if it has not."""
     # A path without a scheme is local; finding its file system out takes longer than looking at the file.
-    fs, file = fsspec.core.url_to_fs(unit.path) if "://" in unit.path else (_LOCAL, unit.path)
+    fs, file = open_location(unit.path) if "://" in unit.path else (_LOCAL, unit.path)
     try:
         found = verdict(unit, identity_of(fs, file))
         if found == "compare":

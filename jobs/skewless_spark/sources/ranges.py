@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-import fsspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,6 +13,7 @@ from pyarrow import orc
 from skewless.documents.job import Source, Unit
 from skewless.errors import InputError
 from skewless.routing.hashing import pack_origin
+from skewless.run.objects.location import open_location
 from skewless_spark.sources.formats import delimited, json_lines
 from skewless_spark.sources.formats.lines import blocks
 from skewless_spark.sources.formats.spark_types import arrow_type_of
@@ -135,7 +135,7 @@ def _any_column(source: Source) -> list[str]:
 
 
 def _parquet(unit: Unit, source: Source, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    fs, file = fsspec.core.url_to_fs(unit.path)
+    fs, file = open_location(unit.path)
     with fs.open(file, "rb") as opened:
         # The needed parts of a row group are fetched together, in few pieces, and nothing else is read.
         read = pq.ParquetFile(opened, pre_buffer=True)
@@ -176,7 +176,7 @@ def _of_metadata(name: str, unit: Unit, source: Source, rows: int) -> pa.Array:
 
 
 def _orc(unit: Unit, source: Source, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    fs, file = fsspec.core.url_to_fs(unit.path)
+    fs, file = open_location(unit.path)
     with fs.open(file, "rb") as opened:
         read = orc.ORCFile(opened)
         for stripe in range(*(unit.span or (0, read.nstripes))):

@@ -16,6 +16,7 @@ from skewless.documents.job import Job, Unit
 from skewless.routing.hashing import OFFSET_BITS
 from skewless_spark.mapping import mapped_rows, source_columns
 from skewless_spark.session.connect import connected, slots
+from skewless_spark.session.file_systems import spark_reads
 from skewless_spark.sources.lake.delta import pinned_vectors
 from skewless_spark.sources.ranges import read_parts
 from skewless_spark.sources.uris import FILE_COLUMNS, as_spark_says, file_column_type, literally, quoted
@@ -108,7 +109,10 @@ def _source_rows(
     spark: SparkSession, job: Job, ordinals: Sequence[int], wanted: Sequence[str], *, located: bool | str
 ) -> DataFrame:
     """The columns of the files of some units, ``s0``, ``s1``, ..., and ``origin``."""
-    native = [one for one in ordinals if job.source.format == "parquet" and _for_spark(job, job.units[one])]
+    parquet = job.source.format == "parquet"
+    # The files of a table may lie elsewhere than its name says: ``_for_spark`` looks at each.
+    scan = parquet and (job.source.pinned is not None or spark_reads(spark, job.input_path))
+    native = [one for one in ordinals if scan and _for_spark(job, job.units[one])]
     scanned = set(native)
     ranges = [ordinal for ordinal in ordinals if ordinal not in scanned]
     frames = [_scanned(spark, job, native, wanted, located=located)] if native else []

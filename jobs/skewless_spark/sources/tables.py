@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote
 
-import fsspec
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from skewless.errors import InputError
+from skewless.run.objects.location import open_location
 from skewless.run.written_path import as_written
 from skewless.spec.input import Input
 from skewless_spark.sources.listing import Listing, list_input
@@ -72,7 +72,7 @@ def list_table(spark: SparkSession, given: Input, share: float) -> tuple[str, Li
 def _files(location: str, paths: list[str]) -> tuple[str, list[str]]:
     """Spark's URIs, percent-encoded, as paths."""
     place = unquote(location)
-    fs, root = fsspec.core.url_to_fs(place)
+    fs, root = open_location(place)
     found = [str(fs._strip_protocol(unquote(path))) for path in paths]  # noqa: SLF001  # fsspec's own name for it
     return as_written(fs, place, root.rstrip("/")), found
 

@@ -40,7 +40,7 @@ from skewless_spark.stage.reduction import (
 from skewless_spark.stage.routing import TASK, whole_keys
 from skewless_spark.stage.state_counts import CountsRead
 from skewless_spark.states.columns import JobColumns
-from skewless_spark.states.committed_files import BACKLOG, EVALUATED, written
+from skewless_spark.states.committed_files import BACKLOG, EVALUATED, write_files, written
 from skewless_spark.states.results import evaluates_in_stage, with_native_results
 from skewless_spark.states.states_at_rest import states_at_rest
 
@@ -101,9 +101,9 @@ def _run(spark: SparkSession, run: RunDirectory, stage: int, fence: Fence | None
             if len(kinds) == 1:
                 # Rows of one kind need not be told apart one by one.
                 found = found if kinds == [EVALUATED] and columns.native else found.drop("kind")
-                found.write.parquet(attempt.path(f"kind={kinds[0]}"))
+                write_files(found, attempt, f"kind={kinds[0]}")
             else:
-                found.write.partitionBy("kind").parquet(attempt.path(""), mode="append")
+                write_files(found, attempt, "", "kind")
     # Checked again after the rows were read: a file may have been rewritten while the wave was read.
     require_unchanged(job, admitted)
 

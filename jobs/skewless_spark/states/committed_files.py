@@ -17,10 +17,9 @@ from skewless.documents.commit import CommittedFile
 from skewless.errors import RunDirectoryError
 from skewless.run.attempt import Attempt
 from skewless.run.storage import Storage
+from skewless_spark.session.file_systems import spark_reads
 from skewless_spark.sources import parquet_files
-
-#: The key under which Spark records the columns of a frame in the Parquet files that it writes.
-SCHEMA_NOTE = b"org.apache.spark.sql.parquet.row.metadata"
+from skewless_spark.sources.worker_files import SCHEMA_NOTE, read_in_workers, write_in_workers
 
 #: Kinds of files: native states, Python states, results in place of states (see ``results``) and backlog of a stage;
 #: the merged result; and the result in the published format, if that is not Parquet.
@@ -116,7 +115,28 @@ def read_files(spark: SparkSession, run: Storage, files: Sequence[CommittedFile]
     """
     with ThreadPoolExecutor(max_workers=8) as pool:
         list(pool.map(run.verify, files))
-    return parquet_files(spark, noted_schema(run, files[0]), [run.path(file.path) for file in files])
+    schema = noted_schema(run, files[0])
+    if schema is None or spark_reads(spark, str(run)):
+        return parquet_files(spark, schema, [run.path(file.path) for file in files])
+    return read_in_workers(spark, schema, [(run.path(file.path), file.size_bytes) for file in files])
+
+
+def write_files(frame: DataFrame, attempt: Attempt, folder: str, parted_by: str | None = None) -> None:
+    """Write a frame as Parquet files into a folder of an attempt, which ``written`` then finds.
+
+    Args:
+        frame: the rows.
+        attempt: the attempt.
+        folder: below the attempt's own folder; empty for that itself.
+        parted_by: a column by whose values the files are in folders of their own.
+    """
+    path = attempt.path(folder).rstrip("/")
+    if not spark_reads(frame.sparkSession, path):
+        attempt.report(write_in_workers(frame, path, parted_by))
+    elif parted_by is None:
+        frame.write.parquet(path)
+    else:
+        frame.write.partitionBy(parted_by).parquet(path, mode="append")
 
 
 def noted_schema(run: Storage, file: CommittedFile) -> StructType | None:

@@ -41,6 +41,7 @@ class Attempt:
         self.run, self.step, self.ident, self._fence = run, step, ident, fence
         self.folder = f"{step}/attempts/{ident}"
         self._documents: list[CommittedFile] = []
+        self._reported: list[str] = []
 
     def path(self, name: str) -> str:
         """The full path of a file or folder of this attempt."""
@@ -56,12 +57,20 @@ class Attempt:
             CommittedFile(kind=DOCUMENT, path=path, rows=0, size_bytes=len(content), checksum=checksum)
         )
 
+    def report(self, paths: Sequence[str]) -> None:
+        """Take note of the data files that tasks have written, by their full paths as ``path`` makes them.
+
+        Beside them there may be files of tasks that were repeated or thought dead: those are not listed.
+        """
+        self._reported += [f"{self.run.root}/{path[len(self.run.path('')) :]}" for path in paths]
+
     def listed(self, folder: str, ending: str = ".parquet") -> list[str]:
         """The data files below a folder that this attempt has written, sorted.
 
-        Only the writer lists, and only its own attempt.
+        Only the writer lists, and only its own attempt, unless its tasks have reported what they wrote.
         """
-        found = self.run.fs.find(f"{self.run.root}/{self.folder}/{folder}")
+        below = f"{self.run.root}/{self.folder}/{folder}".rstrip("/") + "/"
+        found = [path for path in self._reported if path.startswith(below)] or self.run.fs.find(below.rstrip("/"))
         return sorted(path for path in found if path.endswith(ending))
 
     def relative(self, path: str) -> str:

@@ -19,6 +19,9 @@ from skewless.errors import RunDirectoryError
 
 #: The variable of the environment that names the group, for the faces.
 RUN_GROUP = "SKEWLESS_RUN_GROUP"
+#: The variable of the environment that names the folder of all runs, a path or a URL; ``runs`` below the data root
+#: without it.
+RUNS_FOLDER = "SKEWLESS_RUNS"
 
 #: How the name of a folder ends before it belongs to its group.
 MAKING = ".making"
@@ -29,6 +32,15 @@ _USER, _GROUP, _OTHER = 0x01, 0x04, 0x20
 _OPEN_TO_GROUP = struct.pack("<I", _ACL_VERSION) + b"".join(
     struct.pack("<HHI", tag, rights, _NO_ID) for tag, rights in ((_USER, 7), (_GROUP, 7), (_OTHER, 0))
 )
+
+
+def runs_below(root: str) -> str:
+    """Where all run directories are: a folder for each job, and a folder for each run in it.
+
+    Args:
+        root: the data root, which counts unless the environment names another place.
+    """
+    return os.environ.get(RUNS_FOLDER, "").rstrip("/") or f"{root}/runs"
 
 
 def make_run_folder(root: str, group: str = "") -> None:

@@ -19,14 +19,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-import fsspec
-
 from skewless.document import Frozen
 from skewless.errors import RunDirectoryError, SkewlessError
 from skewless.routing.plan import RoutingPlan
 from skewless.run.attempt import DOCUMENT
 from skewless.run.directory import RESULT_STEP, RunDirectory, stage_step
 from skewless.run.found_runs import FoundRun, folders_in, runs_in, unmade_folders
+from skewless.run.objects.location import open_location
 from skewless.run.publication import (
     VersionManifest,
     identity_of,
@@ -92,7 +91,7 @@ def fates(runs_folder: str, now: dt.datetime, limits: Limits) -> list[Fate]:
         RunDirectoryError: the folder cannot be opened.
     """
     try:
-        fs, root = fsspec.core.url_to_fs(runs_folder)
+        fs, root = open_location(runs_folder)
     except (ImportError, ValueError) as err:
         raise RunDirectoryError(f"runs folder {runs_folder}", "a path that fsspec can open", str(err)) from None
     folders = folders_in(fs, str(root).rstrip("/"))

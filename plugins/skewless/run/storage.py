@@ -7,7 +7,6 @@ import secrets
 from pathlib import Path
 from typing import Any, TypeVar
 
-import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
 from skewless.document import Document
@@ -15,6 +14,7 @@ from skewless.documents.commit import CommittedFile
 from skewless.errors import DocumentError, RunDirectoryError
 from skewless.run.file_checksum import file_checksum
 from skewless.run.folder import make_run_folder
+from skewless.run.objects.location import is_object, open_location
 from skewless.run.written_path import as_written
 
 Doc = TypeVar("Doc", bound=Document)
@@ -30,7 +30,7 @@ class Storage:
 
     def __init__(self, location: str, group: str = "") -> None:
         try:
-            self.fs, root = fsspec.core.url_to_fs(location)
+            self.fs, root = open_location(location)
         except (ImportError, ValueError) as err:
             raise RunDirectoryError(
                 f"run directory {location}", "a path that fsspec can open", str(err), "install what it asks for"
@@ -47,8 +47,15 @@ class Storage:
         return f"{self._location}/{name}"
 
     def exists(self, name: str) -> bool:
-        """Whether a document is there."""
-        return bool(self.fs.exists(f"{self.root}/{name}"))
+        """Whether a document is there.
+
+        Raises:
+            RunDirectoryError: the file system does not say.
+        """
+        try:
+            return bool(self.fs.exists(f"{self.root}/{name}"))
+        except OSError as err:
+            raise self._unreadable(name, err) from None
 
     def read(self, name: str, kind: type[Doc]) -> Doc:
         """Read a document.
@@ -76,11 +83,14 @@ class Storage:
                 f"run directory {self}", f"there is no {name}", "run the step before this one first, or check the path"
             ) from None
         except OSError as err:
-            reason = err.strerror or type(err).__name__
-            raise RunDirectoryError.saying(
-                self.path(name), f"the document cannot be read ({reason})", "mend that, and try again"
-            ) from None
+            raise self._unreadable(name, err) from None
         return text
+
+    def _unreadable(self, name: str, err: OSError) -> RunDirectoryError:
+        reason = err.strerror or type(err).__name__
+        return RunDirectoryError.saying(
+            self.path(name), f"the document cannot be read ({reason})", "mend that, and try again"
+        )
 
     def write_once(self, name: str, document: Document) -> bool:
         """Write a document, whole, unless it is there already.
@@ -90,6 +100,8 @@ class Storage:
         """
         full = f"{self.root}/{name}"
         try:
+            if is_object(self._location):
+                return bool(self.fs.create(full, document.sealed().encode()))
             if isinstance(self.fs, LocalFileSystem):
                 make_run_folder(self.root, self._group)
             self.fs.makedirs(full.rpartition("/")[0], exist_ok=True)

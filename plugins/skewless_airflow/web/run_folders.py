@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from skewless.run.directory import RunDirectory
-from skewless_airflow.places import data_root
-from skewless_airflow.run_store import run_location
+from skewless_airflow.run_store import run_location, runs_folder
 
 #: Separates the ids of a DAG and of a group in the name of their folder; neither can contain it.
 _BETWEEN = "+"
@@ -54,13 +53,13 @@ class RunFolder:
 
 def run_folders(dag_id: str, group: str = "") -> list[RunFolder]:
     """The run directories of a DAG, or of one aggregation of several in it, in no order."""
-    return [RunFolder(name, moment) for name, moment in _folders(f"{data_root()}/runs/{_folder(dag_id, group)}")]
+    return [RunFolder(name, moment) for name, moment in _folders(f"{runs_folder()}/{_folder(dag_id, group)}")]
 
 
 def groups_with_runs() -> dict[str, list[str]]:
     """The sorted names of the aggregations of each DAG that has run directories; "" is the only one of a DAG."""
     found: dict[str, list[str]] = {}
-    for name, _ in sorted(_folders(f"{data_root()}/runs")):
+    for name, _ in sorted(_folders(runs_folder())):
         dag_id, _, group = name.partition(_BETWEEN)
         found.setdefault(dag_id, []).append(group)
     return found

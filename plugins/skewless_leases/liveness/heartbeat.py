@@ -16,6 +16,7 @@ from typing import Any
 
 from skewless_leases.errors import LeaseError
 from skewless_leases.liveness.lines import Lines
+from skewless_leases.stores.address import settings_of
 
 #: A new interpreter on a loaded machine takes its time.
 START_SECONDS = 60.0
@@ -55,6 +56,8 @@ class Heartbeat:
         told = {
             "number": self._number,
             "address": self.address,
+            # The process may have been started before these were set.
+            "environment": settings_of(self.address),
             "worker": self.worker,
             "room": self.room,
             "every": self.every,

@@ -69,6 +69,7 @@ def _beat(told: Mapping[str, Any], parent: int, over: threading.Event) -> None:
     """Beat for a worker until it has ended."""
     every = told["every"]
     try:
+        os.environ.update(told["environment"])
         store = open_store(told["address"], durable=False, answer_seconds=ANSWER_BEATS * every)
         beat = Beat(store, told["worker"], told["room"])
         refusal = _refusal(beat)

@@ -11,6 +11,7 @@ import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
 from skewless.errors import InputError
+from skewless.run.objects.location import open_location
 from skewless.run.written_path import as_written
 from skewless_spark.sources.formats.local_files import files_below, refuse_linked_on_the_way
 
@@ -25,7 +26,7 @@ def open_input(path: str) -> tuple[fsspec.AbstractFileSystem, str]:
         InputError: the file system is unknown, or its package is not installed.
     """
     try:
-        fs, root = fsspec.core.url_to_fs(path)
+        fs, root = open_location(path)
     except (ImportError, ValueError) as err:
         raise InputError(
             "input.path", "a path that fsspec can open", f"{path} ({err})", "install what it asks for"
@@ -101,7 +102,7 @@ def _dotted(pattern: str, match: str) -> bool:
 
 def open_file(path: str) -> IO[bytes]:
     """A file opened for reading in order. A remote file is read ahead, and a compressed file is decompressed."""
-    fs, file = fsspec.core.url_to_fs(path)
+    fs, file = open_location(path)
     compression = "infer" if path.endswith(COMPRESSED) else None
     opened: IO[bytes] = fs.open(file, "rb", compression=compression)
     return opened

@@ -1,0 +1,53 @@
+"""Which paths Spark itself can read and write: a cluster has a file system for a scheme, or has not.
+
+Spark comes without Hadoop's clients of object stores. A user's cluster often has them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from skewless.run.objects.location import is_object
+from skewless_spark.session.connect import connected
+
+#: What Spark says of a scheme that it has no file system for, or whose file system is not installed.
+_MISSING = ("UnsupportedFileSystemException", "No FileSystem for scheme", "ClassNotFoundException")
+#: What was found, by scheme: the answer stays the same as long as a process has its JVM or its server.
+_found: dict[str, bool] = {}
+
+
+def spark_reads(spark: SparkSession, location: str) -> bool:
+    """Whether Spark has a file system for a path. For one on no object store it is expected to have one."""
+    if not is_object(location):
+        return True
+    scheme = location.partition("://")[0]
+    if scheme not in _found:
+        _found[scheme] = _asked_by_server(spark, location) if connected() else _asked_in_jvm(spark, scheme)
+    return _found[scheme]
+
+
+def _asked_in_jvm(spark: SparkSession, scheme: str) -> bool:
+    hadoop: Any = spark.sparkContext._jvm.org.apache.hadoop.fs.FileSystem  # type: ignore[union-attr]  # noqa: SLF001
+    try:
+        hadoop.getFileSystemClass(scheme, spark._jsparkSession.sessionState().newHadoopConf())  # noqa: SLF001
+    except Py4JJavaError as err:
+        if _missing(str(err)):
+            return False
+        raise
+    return True
+
+
+def _asked_by_server(spark: SparkSession, location: str) -> bool:
+    try:
+        _ = spark.read.text(location).schema
+    except PySparkException as err:
+        return not _missing(str(err))
+    return True
+
+
+def _missing(said: str) -> bool:
+    return any(word in said for word in _MISSING)

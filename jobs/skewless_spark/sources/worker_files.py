@@ -1,0 +1,161 @@
+"""Parquet files that Spark's Python workers read and write themselves, where Spark has no file system for a path."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from skewless.errors import RunDirectoryError
+from skewless.run.objects.location import open_location
+
+Batches = Iterable[pa.RecordBatch]
+#: The key under which Spark records the columns of a frame in the Parquet files that it writes.
+SCHEMA_NOTE = b"org.apache.spark.sql.parquet.row.metadata"
+#: The bytes that a task reads, and those of a row group that it writes, in memory.
+_TASK_BYTES, _GROUP_BYTES = 64 << 20, 64 << 20
+_BATCH_ROWS = 1 << 16
+_REPORT = "path string"
+
+
+class _Piece(NamedTuple):
+    """The row groups of a file whose number, modulo ``of``, is ``number``."""
+
+    path: str
+    number: int
+    of: int
+
+
+def read_in_workers(spark: SparkSession, schema: StructType, files: Sequence[tuple[str, int]]) -> DataFrame:
+    """Exactly these Parquet files, read by workers with pyarrow.
+
+    Args:
+        spark: the session.
+        schema: of their columns.
+        files: the path and the bytes of each. A large one is read by several tasks.
+    """
+    pieces = [
+        _Piece(path, number, of)
+        for path, size in files
+        for of in [max(1, -(-size // _TASK_BYTES))]
+        for number in range(of)
+    ]
+    columns = schema.fieldNames()
+
+    def read(batches: Batches) -> Iterator[pa.RecordBatch]:
+        wanted = to_arrow_schema(schema, timezone="UTC")
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from _read(pieces[number], columns, wanted)
+
+    return spark.range(0, len(pieces), 1, len(pieces)).mapInArrow(read, schema)
+
+
+def _read(piece: _Piece, columns: list[str], wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
+    try:
+        fs, file = open_location(piece.path)
+        with fs.open(file, "rb") as opened:
+            parquet = pq.ParquetFile(
+                opened, page_checksum_verification=True, coerce_int96_timestamp_unit="us", pre_buffer=True
+            )
+            groups = list(range(parquet.num_row_groups))[piece.number :: piece.of]
+            for batch in parquet.iter_batches(_BATCH_ROWS, row_groups=groups, columns=columns, use_threads=False):
+                yield batch.select(columns).cast(wanted)
+    except (OSError, pa.ArrowException) as err:
+        raise RunDirectoryError(
+            piece.path, "a Parquet file that can be read", _reason(err), "restore it from a copy, or try again"
+        ) from None
+
+
+def write_in_workers(frame: DataFrame, folder: str, parted_by: str | None = None) -> list[str]:
+    """Write a frame as Parquet files, each task its own with names that no other attempt at the task has.
+
+    Args:
+        frame: the rows.
+        folder: where the files are.
+        parted_by: a column by whose values the files are in folders of their own, named as Spark names them.
+
+    Returns:
+        The paths of the files of the tasks that count. What other attempts at them wrote is not among them.
+    """
+    kept = StructType([field for field in frame.schema if field.name != parted_by])
+    note = kept.json()
+
+    def write(batches: Batches) -> Iterator[pa.RecordBatch]:
+        sinks: dict[Any, _Sink] = {}
+        try:
+            for batch in batches:
+                for value, rows in _by_value(batch, parted_by):
+                    if value not in sinks:
+                        below = folder if parted_by is None else f"{folder}/{parted_by}={value}"
+                        sinks[value] = _Sink(below, rows.schema, note)
+                    sinks[value].take(rows)
+            paths = [sink.close() for sink in sinks.values()]
+        except OSError as err:
+            raise _unwritten(folder, err) from None
+        yield pa.RecordBatch.from_arrays([pa.array(paths, pa.string())], names=["path"])
+
+    reported = [str(row.path) for row in frame.mapInArrow(write, _REPORT).collect()]
+    if not reported and parted_by is None:  # as Spark does, so that the columns are known
+        try:
+            reported = [_Sink(folder, to_arrow_schema(kept, timezone="UTC"), note).close()]
+        except OSError as err:
+            raise _unwritten(folder, err) from None
+    return sorted(reported)
+
+
+def _unwritten(folder: str, err: OSError) -> RunDirectoryError:
+    return RunDirectoryError.saying(folder, f"a file cannot be written ({_reason(err)})", "mend that, and try again")
+
+
+def _reason(err: Exception) -> str:
+    return str(getattr(err, "strerror", None) or str(err).partition("\n")[0][:200] or type(err).__name__)
+
+
+def _by_value(batch: pa.RecordBatch, parted_by: str | None) -> Iterator[tuple[Any, pa.RecordBatch]]:
+    """The rows of a batch by the value of a column, without that column; in their order."""
+    if parted_by is None:
+        yield None, batch
+        return
+    values = batch.column(parted_by)
+    names = [name for name in batch.schema.names if name != parted_by]
+    for value in values.unique():
+        yield value.as_py(), batch.select(names).filter(pc.equal(values, value))
+
+
+class _Sink:
+    """One file that a task writes, in row groups of some size."""
+
+    def __init__(self, folder: str, schema: pa.Schema, note: str) -> None:
+        self.path = f"{folder}/part-{secrets.token_hex(12)}.parquet"
+        fs, file = open_location(self.path)
+        self._out = fs.open(file, "wb")
+        self._writer = pq.ParquetWriter(self._out, schema, compression="zstd", write_page_checksum=True)
+        self._writer.add_key_value_metadata({SCHEMA_NOTE: note.encode()})
+        self._schema, self._waiting, self._bytes = schema, list[pa.RecordBatch](), 0
+
+    def take(self, rows: pa.RecordBatch) -> None:
+        """Write rows, soon."""
+        self._waiting.append(rows)
+        self._bytes += rows.nbytes
+        if self._bytes >= _GROUP_BYTES:
+            self._flush()
+
+    def close(self) -> str:
+        """Upload the file; its path."""
+        self._flush()
+        self._writer.close()
+        self._out.close()
+        return self.path
+
+    def _flush(self) -> None:
+        if self._waiting:
+            self._writer.write_table(pa.Table.from_batches(self._waiting, self._schema), row_group_size=1 << 30)
+        self._waiting, self._bytes = [], 0

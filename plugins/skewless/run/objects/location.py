@@ -1,0 +1,36 @@
+"""Which file system a path is on: object stores by the client of this project, everything else by fsspec."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import fsspec
+
+#: What the client reaches. ``s3a`` is Hadoop's name for S3, ``abfss`` that for Azure.
+OBJECT_SCHEMES = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"})
+
+
+def open_location(location: str) -> tuple[Any, str]:
+    """The file system of a path or URL, and the path in it.
+
+    Raises:
+        ImportError: a package is not installed; the error names it.
+        ValueError: the scheme is unknown, or no bucket is named.
+    """
+    if not is_object(location):
+        fs, path = fsspec.core.url_to_fs(location)
+        return fs, str(path)
+    try:
+        from skewless.run.objects.files import ObjectFiles  # noqa: PLC0415  # its client is an extra
+    except ImportError:
+        raise ImportError("no package obstore, which skewless[object-stores] installs") from None
+    scheme, _, path = location.partition("://")
+    if not path.partition("/")[0]:
+        raise ValueError(f"{scheme}:// is followed by no bucket")
+    return ObjectFiles(scheme), path.rstrip("/")
+
+
+def is_object(location: str) -> bool:
+    """Whether a path is on an object store."""
+    scheme, mark, _ = location.partition("://")
+    return bool(mark) and scheme in OBJECT_SCHEMES

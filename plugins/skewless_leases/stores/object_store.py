@@ -1,0 +1,294 @@
+"""The store on an object store, by objects that are created and never changed: ``If-None-Match: *`` alone.
+
+    ROOT/KEY/00000042   version 42 of a key: who wrote it, upon which version, and the value, or that it is deleted
+
+The version with the highest number is the one that counts. Who has read version 42 creates 43 under the condition that
+there is none, so of all who have read 42 one succeeds. A deletion is a version, too, so numbers only grow.
+
+Old versions are removed, and that must not let somebody who has slept since version 42 create 43 anew. So a writer
+looks for higher numbers after it has written. If there is none, its version counts: of all numbers that were ever
+given, the highest is never removed. If 44 is there, it says whether it was written upon this 43. If only later ones
+are left, nobody can say, and the call fails as one whose answer was lost: callers read again in either case.
+
+A version that was seen as the highest is never read again, as it cannot change while it is the highest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import json
+import os
+import posixpath
+import re
+import secrets
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+from urllib.parse import quote, unquote
+
+from skewless_leases.errors import LeaseError, StoreError
+from skewless_leases.stores.store import Versioned
+
+try:
+    import obstore
+    from obstore.exceptions import AlreadyExistsError, BaseError
+    from obstore.store import from_url
+except ImportError:
+    raise StoreError.saying(
+        "leases on an object store", "the package obstore is not installed", "install skewless[object-stores]"
+    ) from None
+
+#: As in a folder, so that a job can move from one to the other.
+LONGEST_KEY_BYTES = 200
+#: So many versions of a key stay, for those who wrote one and look for its successors.
+KEPT_VERSIONS = 32
+#: How often it is looked anew for a version that was removed between a listing and a read.
+_MOST_LOOKS = 100
+_MOST_TRIES = 8
+_AT_A_TIME = 8
+_NUMBER = re.compile(r"\d{8,}")
+_STATUS = re.compile(r"status code: (\d{3}[\w ]*)")
+
+
+class _Version(NamedTuple):
+    """A version of a key.
+
+    Attributes:
+        number: from 1.
+        writer: drawn for each version.
+        before: the writer of the version that this one was written upon; empty for the first.
+        value: what is stored; None if the key is deleted.
+    """
+
+    number: int
+    writer: str
+    before: str
+    value: bytes | None
+
+    @property
+    def name(self) -> str:
+        return f"{self.number}-{self.writer}"
+
+    def encoded(self) -> bytes:
+        head = {"writer": self.writer, "before": self.before, "deleted": self.value is None}
+        return json.dumps(head).encode() + b"\n" + (self.value or b"")
+
+
+class ObjectStore:
+    """A KeyValueStore on an object store.
+
+    Args:
+        root: a URL like ``s3://BUCKET/FOLDER``. Credentials come from the environment.
+        answer_seconds: a server that does not answer for this long counts as gone, for this call.
+    """
+
+    def __init__(self, root: str, *, answer_seconds: float) -> None:
+        self.root = root.rstrip("/")
+        scheme, _, rest = self.root.partition("://")
+        place, _, self._folder = rest.partition("/")
+        self._seen: dict[str, _Version] = {}
+        self._trusted = False
+        endpoint = os.environ.get("AWS_ENDPOINT_URL", "")
+        with self._refusals():
+            self._bucket: Any = from_url(
+                f"{'gs' if scheme == 'gcs' else scheme}://{place}",
+                config={"disable_bulk_delete": True} if scheme in {"s3", "s3a"} else {},
+                client_options={
+                    "timeout": f"{answer_seconds:.3f}s",
+                    "connect_timeout": f"{answer_seconds:.3f}s",
+                    "allow_http": endpoint.startswith("http://"),
+                },
+                # Once more for a connection that was lost. Whoever beats or looks calls again anyway.
+                retry_config={"max_retries": 2, "retry_timeout": dt.timedelta(seconds=answer_seconds)},
+            )
+
+    def get(self, key: str) -> Versioned | None:
+        """The value of a key, or None."""
+        with self._refusals():
+            return _shown(self._highest(self._below(key)))
+
+    def put(self, key: str, value: bytes, expected: str | None) -> str | None:
+        """Write if the key still has that version; the new version, or None."""
+        with self._refusals():
+            written = self._write(self._below(key), value, expected)
+        return written.name if written else None
+
+    def delete(self, key: str, expected: str) -> bool:
+        """Remove if the key still has that version."""
+        with self._refusals():
+            return self._write(self._below(key), None, expected) is not None
+
+    def scan(self, prefix: str) -> dict[str, Versioned]:
+        """All keys that begin so."""
+        with self._refusals():
+            numbers: dict[str, list[int]] = {}
+            for path in self._listed(self._folder):
+                below, _, name = path.rpartition("/")
+                if _NUMBER.fullmatch(name) and unquote(below.rpartition("/")[2]).startswith(prefix):
+                    numbers.setdefault(below, []).append(int(name))
+            with ThreadPoolExecutor(_AT_A_TIME) as pool:
+                found = list(pool.map(lambda one: self._highest(one[0], one[1]), numbers.items()))
+        rows = {unquote(below.rpartition("/")[2]): _shown(row) for below, row in zip(numbers, found, strict=True)}
+        return {key: row for key, row in rows.items() if row is not None}
+
+    def _below(self, key: str) -> str:
+        """The folder of a key's versions in the bucket."""
+        name = quote(key, safe="").replace(".", "%2E")
+        if not key or len(name) > LONGEST_KEY_BYTES:
+            raise LeaseError(
+                f"store {self.root}", f"a key of at most {LONGEST_KEY_BYTES} bytes, quoted", repr(key[:80]),
+                "shorten it",
+            )  # fmt: skip
+        return posixpath.join(self._folder, name)
+
+    def _write(self, below: str, value: bytes | None, expected: str | None) -> _Version | None:
+        self._require_first_writer()
+        last = self._expected(below, expected)
+        if last is None:
+            return None
+        mine = _Version(last.number + 1, secrets.token_hex(12), last.writer, value)
+        if not self._create(_path(below, mine.number), mine.encoded()):
+            return None
+        later = self._later(below, mine.number)
+        if later and not self._was_mine(below, mine, later):
+            return None
+        if not later:
+            self._seen[below] = mine
+        self._forget_old(below, mine.number)
+        return mine
+
+    def _expected(self, below: str, expected: str | None) -> _Version | None:
+        """The version to write upon, if that is the expected one; number 0 where there was none ever."""
+        seen = self._seen.get(below)
+        if expected is not None and seen is not None and seen.name == expected:
+            return None if seen.value is None else seen  # if it is not the highest any more, its successor exists
+        highest = self._highest(below)
+        if expected is None:
+            if highest is None:
+                return _Version(0, "", "", None)
+            return highest if highest.value is None else None
+        return highest if highest and highest.value is not None and highest.name == expected else None
+
+    def _create(self, path: str, content: bytes) -> bool:
+        """Create an object unless there is one. A lost answer is no lost object: the writer is in the content."""
+        for _ in range(_MOST_TRIES):
+            try:
+                obstore.put(self._bucket, path, content, mode="create")
+            except AlreadyExistsError:
+                found = self._content(path)
+            except BaseError:
+                found = self._content(path)
+                if found is None:
+                    raise
+            else:
+                return True
+            if found is not None:
+                return found == content
+            # S3 says so, too, if another request for this key is on its way (409), and nothing came of that.
+        raise StoreError.saying(
+            f"store {self.root}", "it says that an object exists that does not", "look at the store"
+        )
+
+    def _was_mine(self, below: str, mine: _Version, later: list[int]) -> bool:
+        """Whether versions after one that was just written were written upon it. If not, it is removed."""
+        if mine.number + 1 in later and (successor := self._read(below, mine.number + 1)) is not None:
+            if successor.before == mine.writer:
+                return True
+            obstore.delete(self._bucket, [_path(below, mine.number)])
+            return False
+        raise StoreError.saying(
+            f"store {self.root}", "others have written since, and nobody can say whether this write came before them",
+            "read again",
+        )  # fmt: skip
+
+    def _later(self, below: str, number: int) -> list[int]:
+        return [one for one in self._numbers(below, _path(below, number)) if one > number]
+
+    def _forget_old(self, below: str, number: int) -> None:
+        """Remove versions that nobody looks for any more; every few versions, as each removal is a request."""
+        if number % (KEPT_VERSIONS // 2):
+            return
+        old = [one for one in self._numbers(below) if one <= number - KEPT_VERSIONS]
+        with contextlib.suppress(BaseError):  # the next one does
+            obstore.delete(self._bucket, [_path(below, one) for one in old])
+
+    def _highest(self, below: str, numbers: list[int] | None = None) -> _Version | None:
+        for _ in range(_MOST_LOOKS):
+            found = self._numbers(below) if numbers is None else numbers
+            if not found:
+                return None
+            seen = self._seen.get(below)
+            if seen is not None and seen.number == max(found):
+                return seen
+            version = self._read(below, max(found))
+            if version is not None:
+                self._seen[below] = version
+                return version
+            numbers = None  # it was removed since it was listed, as there are later ones
+        raise StoreError.saying(f"store {self.root}", "a version that is listed cannot be read", "look who removes it")
+
+    def _numbers(self, below: str, after: str | None = None) -> list[int]:
+        names = (path.rpartition("/")[2] for path in self._listed(below, after))
+        return [int(name) for name in names if _NUMBER.fullmatch(name)]
+
+    def _listed(self, below: str, after: str | None = None) -> list[str]:
+        return [str(one["path"]) for page in obstore.list(self._bucket, below or None, offset=after) for one in page]
+
+    def _read(self, below: str, number: int) -> _Version | None:
+        content = self._content(_path(below, number))
+        if content is None:
+            return None
+        try:
+            head, _, value = content.partition(b"\n")
+            said = json.loads(head)
+            return _Version(number, str(said["writer"]), str(said["before"]), None if said["deleted"] else value)
+        except (ValueError, LookupError, TypeError):
+            raise LeaseError(
+                f"store {self.root}",
+                "an object that a lease has written",
+                repr(content[:80]),
+                "remove what is not ours",
+            ) from None
+
+    def _content(self, path: str) -> bytes | None:
+        try:
+            return bytes(obstore.get(self._bucket, path).bytes())
+        except FileNotFoundError:
+            return None
+
+    def _require_first_writer(self) -> None:
+        """Let two writers compete before the store is trusted.
+
+        Raises:
+            LeaseError: both have won, as the store ignores the condition.
+        """
+        if self._trusted:
+            return
+        path = posixpath.join(self._folder, f".skewless-probe-{secrets.token_hex(8)}")
+        won = [self._create(path, content) for content in (b"first", b"second")]
+        obstore.delete(self._bucket, [path])
+        if won != [True, False]:
+            raise LeaseError.saying(
+                f"store {self.root}",
+                "two writers of one object have both won, as the store ignores the condition If-None-Match",
+                "keep leases in a folder of a shared file system or in Redis",
+            )
+        self._trusted = True
+
+    @contextlib.contextmanager
+    def _refusals(self) -> Iterator[None]:
+        try:
+            yield
+        except (BaseError, OSError) as err:
+            status = _STATUS.search(str(err))
+            reason = f"it answered {' '.join(status[1].split())}" if status else "it did not answer"
+            raise StoreError.saying(f"store {self.root}", f"it cannot be read or written ({reason})") from None
+
+
+def _path(below: str, number: int) -> str:
+    return f"{below}/{number:08d}"
+
+
+def _shown(version: _Version | None) -> Versioned | None:
+    return None if version is None or version.value is None else Versioned(version.value, version.name)

@@ -1,0 +1,146 @@
+"""The store on an object store: late writers, lost answers, old versions, and a server that lets everybody win."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import obstore
+import pytest
+
+from skewless_leases.errors import LeaseError, StoreError
+from skewless_leases.stores.address import open_store
+from skewless_leases.stores.object_store import KEPT_VERSIONS, ObjectStore
+from tests.broken_wire import Fault, broken_wire
+from tests.object_stores import ObjectServer, as_client, object_server
+
+
+@pytest.fixture
+def address(bucket: str, tmp_path: Path) -> str:
+    return f"{bucket}/{tmp_path.name}"
+
+
+def opened(address: str) -> ObjectStore:
+    store = open_store(address)
+    assert isinstance(store, ObjectStore)
+    return store
+
+
+def written(store: ObjectStore, times: int, key: str = "a") -> str:
+    """Write a key again and again; its last version."""
+    row = store.get(key)
+    version = row.version if row else None
+    for number in range(times):
+        version = store.put(key, b"%d" % number, version)
+        assert version
+    assert version
+    return version
+
+
+def test_of_two_that_have_read_the_same_version_one_writes(address: str) -> None:
+    one, two = opened(address), opened(address)
+    version = written(one, 3)
+    row = two.get("a")
+    assert row
+    assert row.version == version
+    assert one.put("a", b"one", version)
+    assert two.put("a", b"two", version) is None
+    assert [store.get("a").value for store in (one, two) if store.get("a")] == [b"one"] * 2  # type: ignore[union-attr]
+
+
+def test_old_versions_are_removed_and_the_highest_never(address: str, s3_server: ObjectServer, tmp_path: Path) -> None:
+    store = opened(address)
+    written(store, 3 * KEPT_VERSIONS)
+    numbers = [int(key.rpartition("/")[2]) for key in s3_server.keys(tmp_path.name)]
+    assert KEPT_VERSIONS <= len(numbers) < 2 * KEPT_VERSIONS
+    assert max(numbers) == 3 * KEPT_VERSIONS
+    assert numbers == list(range(min(numbers), max(numbers) + 1))
+
+
+def late_writer(address: str, writes: int) -> tuple[ObjectStore, ObjectStore, str]:
+    """One that has read a version and is stopped, while another one writes on; the second store, and the version."""
+    late, other = opened(address), opened(address)
+    written(other, 1)
+    row = late.get("a")
+    assert row
+    late.put("warm", b"", None)  # it has trusted the store before
+    written(other, writes)
+    return late, other, row.version
+
+
+def test_a_late_writer_that_creates_a_removed_number_again_has_not_written(address: str) -> None:
+    late, other, version = late_writer(address, 3 * KEPT_VERSIONS)
+    with pytest.raises(StoreError, match="nobody can say whether this write came before them; read again"):
+        late.put("a", b"late", version)
+    for store in (late, other, opened(address)):
+        row = store.get("a")
+        assert row
+        assert row.value == b"%d" % (3 * KEPT_VERSIONS - 1)
+
+
+def test_a_late_writer_just_before_a_version_that_is_there_has_not_written(
+    address: str, s3_server: ObjectServer, tmp_path: Path
+) -> None:
+    late, other, version = late_writer(address, 2)
+    [path] = [key for key in s3_server.keys(f"{tmp_path.name}/a") if key.endswith("00000002")]
+    obstore.delete(late._bucket, [path])
+    assert late.put("a", b"late", version) is None
+    assert path not in s3_server.keys(f"{tmp_path.name}/a")
+    row = other.get("a")
+    assert row
+    assert row.value == b"1"
+
+
+def test_a_writer_whose_version_was_written_upon_since_has_written(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was stopped between its write and its look for later ones."""
+    slow, fast = opened(address), opened(address)
+    version = written(slow, 1)
+    look = ObjectStore._later
+
+    def meanwhile(self: ObjectStore, below: str, number: int) -> list[int]:
+        if self is slow:
+            written(fast, 3)
+        return look(self, below, number)
+
+    monkeypatch.setattr(ObjectStore, "_later", meanwhile)
+    assert slow.put("a", b"slow", version)
+
+
+@pytest.mark.parametrize("fault", ["lose answer", "lose request", "500", "503", "409"])
+def test_a_request_that_fails_once_costs_no_write(s3_server: ObjectServer, tmp_path: Path, fault: Fault) -> None:
+    hit = set[str]()
+
+    def once(number: int, request: str) -> Fault:
+        del number
+        if request in hit or (fault == "409" and not request.startswith("PUT")):
+            return "none"
+        hit.add(request)
+        return fault
+
+    with broken_wire(s3_server.port, once) as wire, as_client(s3_server.behind(wire.port)):
+        store = opened(f"s3://lake/{tmp_path.name}")
+        version = store.put("a", b"one", None)
+        assert version
+        assert store.put("a", b"two", version)
+        assert store.put("a", b"late", version) is None
+        assert {key: row.value for key, row in store.scan("").items()} == {"a": b"two"}
+
+
+def test_a_store_that_stays_away_is_told_in_one_sentence(s3_server: ObjectServer) -> None:
+    with broken_wire(s3_server.port, lambda *_: "500") as wire, as_client(s3_server.behind(wire.port)):
+        store = open_store("s3://lake/away", answer_seconds=0.5)
+        with pytest.raises(StoreError) as told:
+            store.get("a")
+    assert str(told.value) == (
+        "store s3://lake/away: it cannot be read or written (it answered 500 Internal Server Error)."
+    )
+
+
+def test_a_store_that_lets_every_writer_win_is_refused(tmp_path: Path) -> None:
+    with object_server("rclone", tmp_path / "server") as server, as_client(server.environment):
+        store = open_store("s3://lake/leases")
+        with pytest.raises(LeaseError, match="two writers of one object have both won") as refused:
+            store.put("a", b"", None)
+        assert not isinstance(refused.value, StoreError)  # which would be tried again for ever
+        assert server.keys() == []

@@ -1,0 +1,157 @@
+"""S3 servers for tests, each a process of its own on loopback, and a place in one of them for a test.
+
+moto and localbucket honour ``If-None-Match``; rclone does not, and is the server that must be refused. Of many writers
+at once localbucket lets one win, as it links a file; moto looks first and writes then, and in some thousands of races
+two have won. So what must never happen is tested on localbucket.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import obstore
+import pytest
+from obstore.store import from_url
+
+#: Those that honour a conditional put.
+KINDS = ("moto", "localbucket")
+BUCKET = "lake"
+_START_SECONDS = 60.0
+#: It sends head and body of an answer apart, and the kernel would wait 40 ms in between.
+_LOCALBUCKET = """
+import socketserver, localbucket
+socketserver.StreamRequestHandler.disable_nagle_algorithm = True
+localbucket.main()
+"""
+
+
+@dataclass(frozen=True)
+class ObjectServer:
+    """A server with one bucket, ``lake``.
+
+    Attributes:
+        endpoint: its address, ``http://127.0.0.1:PORT``.
+        environment: the variables by which a client finds it and is let in.
+        pid: of its process.
+    """
+
+    endpoint: str
+    environment: Mapping[str, str]
+    pid: int
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return int(self.endpoint.rpartition(":")[2])
+
+    def behind(self, port: int) -> dict[str, str]:
+        """The variables of the environment for a client that reaches it through another port of this machine."""
+        return {**self.environment, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}"}
+
+    def keys(self, prefix: str = "") -> list[str]:
+        """All objects of the bucket that begin so."""
+        return sorted(str(one["path"]) for page in obstore.list(self._bucket(), prefix or None) for one in page)
+
+    def put(self, key: str, content: bytes) -> None:
+        """Put an object into the bucket."""
+        obstore.put(self._bucket(), key, content)
+
+    def content(self, key: str) -> bytes:
+        """An object of the bucket."""
+        return obstore.get(self._bucket(), key).bytes().to_bytes()
+
+    def _bucket(self) -> obstore.store.ObjectStore:
+        config = {name.lower(): value for name, value in self.environment.items()}
+        return from_url(f"s3://{BUCKET}", config=config, client_options={"allow_http": True})  # type: ignore[call-overload]
+
+
+@contextlib.contextmanager
+def object_server(kind: str, folder: Path) -> Iterator[ObjectServer]:
+    """Start a server, wait until it answers, make the bucket; the process ends with the block.
+
+    Args:
+        kind: ``moto``, ``localbucket`` or ``rclone``.
+        folder: for its files and its log.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    key, secret, port = secrets.token_hex(8), secrets.token_hex(16), _free_port()
+    programs = Path(sys.executable).parent
+    data = folder / "data"
+    data.mkdir()
+    command = {
+        "moto": [programs / "moto_server", "-H", "127.0.0.1", "-p", str(port)],
+        "localbucket": [sys.executable, "-c", _LOCALBUCKET, "--port", str(port), data],
+        "rclone": [programs / "rclone", "serve", "s3", "--addr", f"127.0.0.1:{port}", data],
+    }[kind]
+    # The server's own environment: rclone takes its keys from there, and no key is in a list of processes.
+    environment = {**os.environ, "RCLONE_AUTH_KEY": f'"{key},{secret}"', "RCLONE_CONFIG": os.devnull}
+    log = folder / f"{kind}.log"
+    with log.open("wb") as out:
+        process = subprocess.Popen([str(one) for one in command], stdout=out, stderr=out, env=environment)
+    server = ObjectServer(
+        f"http://127.0.0.1:{port}",
+        {
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
+            "AWS_ACCESS_KEY_ID": key,
+            "AWS_SECRET_ACCESS_KEY": secret,
+            "AWS_REGION": "us-east-1",
+        },
+        process.pid,
+    )
+    try:
+        _await_answer(process, port, log)
+        if kind == "rclone":
+            (data / BUCKET).mkdir()
+        else:
+            _make_bucket(port)
+        yield server
+    finally:
+        process.kill()
+        process.wait(10)
+
+
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def _await_answer(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    deadline = time.monotonic() + _START_SECONDS
+    while True:
+        assert process.poll() is None, log.read_text(encoding="utf-8")
+        assert time.monotonic() < deadline, log.read_text(encoding="utf-8")
+        client = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+        with contextlib.suppress(OSError, http.client.HTTPException), contextlib.closing(client):
+            client.request("GET", "/")
+            client.getresponse()
+            return
+        time.sleep(0.05)
+
+
+def _make_bucket(port: int) -> None:
+    """Neither moto nor localbucket checks who asks."""
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as client:
+        client.request("PUT", f"/{BUCKET}")
+        assert client.getresponse().status == http.client.OK
+
+
+@contextlib.contextmanager
+def as_client(environment: Mapping[str, str]) -> Iterator[None]:
+    """The variables of the environment by which this process and its children reach a server, for a while."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith("AWS_")]:
+            patch.delenv(name)
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        yield

@@ -1,0 +1,286 @@
+"""Whole runs with input, run directory and states on an S3 server, where Spark has no file system for it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import io
+import random
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from skewless.errors import RunDirectoryError, SkewlessError
+from skewless.run.directory import RunDirectory
+from skewless.spec.spec import JobSpec
+from skewless_spark.entries.pipeline import run_pipeline, run_stages
+from skewless_spark.prepare.prepare import prepare
+from skewless_spark.result.merge import merge_states
+from skewless_spark.session.file_systems import spark_reads
+from skewless_spark.session.spark_errors import sentence_for
+from skewless_spark.sharing.participation import share_stage
+from skewless_spark.sources.worker_files import read_in_workers, write_in_workers
+from tests.broken_wire import Fault, broken_wire
+from tests.object_stores import ObjectServer, as_client, object_server
+from tests.spark.scenario import DATE, Quiet, as_rows, reduce_job, spec_of, write_input
+from tests.spark.test_pipeline import AGGREGATES, skewed
+
+#: Exact, native and in Python; the second ones can be merged over parts.
+AGGREGATED: dict[str, object] = {**AGGREGATES, "median": {"function": "exact_median", "column": "value"}}
+OF_PARTS: dict[str, object] = {**AGGREGATES, "values": {"function": "value_counts", "column": "value"}}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectServer]:
+    with object_server("localbucket", tmp_path_factory.mktemp("s3")) as server:
+        yield server
+
+
+@contextmanager
+def all_as_clients(spark: SparkSession, environment: Mapping[str, str]) -> Iterator[None]:
+    """The variables of the environment for this process and for Spark's workers, whose JVM began without them."""
+    of_workers: dict[str, str] = spark.sparkContext.environment
+    before = dict(of_workers)
+    of_workers.update(environment)
+    try:
+        with as_client(environment):
+            yield
+    finally:
+        of_workers.clear()
+        of_workers.update(before)
+
+
+@pytest.fixture
+def place(spark: SparkSession, server: ObjectServer, tmp_path: Path) -> Iterator[str]:
+    """A folder of its own in the bucket, under a scheme that Hadoop has a name for, and no classes."""
+    with all_as_clients(spark, server.environment):
+        yield f"s3a://lake/{tmp_path.name}"
+
+
+def put_input(server: ObjectServer, place: str, table: pa.Table, files: int = 6) -> str:
+    """A table as Parquet files in the bucket; their folder."""
+    step = -(-table.num_rows // files)
+    for number in range(files):
+        out = io.BytesIO()
+        pq.write_table(table.slice(number * step, step), out)
+        server.put(f"{place.removeprefix('s3a://lake/')}/part-{number:03d}.parquet", out.getvalue())
+    return place
+
+
+def far_spec(path: str, tmp_path: Path, aggregates: dict[str, object] = AGGREGATED, **fields: object) -> JobSpec:
+    return spec_of(tmp_path, "key", aggregates, **{"input": {"path": path}, "output": {"path": "out"}, **fields})
+
+
+def result_of(run: RunDirectory) -> pa.Table:
+    files = run.committed("result").of_kind("result")
+    return pa.concat_tables(pq.read_table(io.BytesIO(run.fs.cat_file(f"{run.root}/{file.path}"))) for file in files)
+
+
+def local_result(
+    spark: SparkSession, tmp_path: Path, table: pa.Table, aggregates: dict[str, object] = AGGREGATED, **fields: object
+) -> list[tuple[object, ...]]:
+    """What the same job makes of the same rows in local folders."""
+    path = write_input(tmp_path / "near" / "input", table, files=6)
+    run, _ = reduce_job(spark, spec_of(path, "key", aggregates, **fields), tmp_path / "near" / "run")
+    return as_rows(result_of(run))
+
+
+def test_spark_has_no_file_system_for_buckets_here(spark: SparkSession) -> None:
+    """Else these tests would test Spark's."""
+    assert [spark_reads(spark, f"{scheme}://lake/x") for scheme in ("s3", "s3a", "gs", "abfss")] == [False] * 4
+    assert spark_reads(spark, "/lake/x")
+    assert spark_reads(spark, "hdfs://node/x")
+
+
+def test_where_spark_has_a_file_system_it_reads_and_writes_itself(spark: SparkSession) -> None:
+    name = "fs.gcs.impl"
+    spark.conf.set(name, "org.apache.hadoop.fs.RawLocalFileSystem")
+    try:
+        assert spark_reads(spark, "gcs://lake/x")
+    finally:
+        spark.conf.unset(name)
+
+
+@pytest.mark.parametrize("engine", ["staged", "combine", "bypass"])
+def test_a_run_in_a_bucket_has_the_result_of_one_in_folders(
+    spark: SparkSession, server: ObjectServer, place: str, tmp_path: Path, engine: str
+) -> None:
+    table, routing = skewed(6_000), {"reducers": 3, "waves": [1, 3]}
+    path = put_input(server, f"{place}/in", table)
+    run = RunDirectory(f"{place}/run")
+    prepare(run, far_spec(path, tmp_path, engine=engine, routing=routing), DATE, str(tmp_path))
+    run_pipeline(spark, run, Quiet())
+    assert as_rows(result_of(run)) == local_result(spark, tmp_path, table, engine=engine, routing=routing)
+    published = next((tmp_path / "out").glob(f"*{DATE}*"))
+    assert as_rows(pq.read_table(published)) == as_rows(result_of(run))
+    assert run.job().input_path == path
+    texts = b"".join(server.content(key) for key in server.keys(tmp_path.name) if key.endswith(".json"))
+    for secret in (server.environment["AWS_SECRET_ACCESS_KEY"], server.environment["AWS_ACCESS_KEY_ID"]):
+        assert secret.encode() not in texts
+
+
+def test_nights_build_on_states_in_a_bucket(
+    spark: SparkSession, server: ObjectServer, place: str, tmp_path: Path
+) -> None:
+    rows = skewed(3_000)
+    days = [DATE - dt.timedelta(days=1), DATE]
+    for number, day in enumerate(days):
+        put_input(server, f"{place}/in/{day}", rows.slice(number * 1_500, 1_500), files=2)
+    for day, read in zip(days, (1_500, 1_500), strict=True):
+        spec = far_spec(
+            f"{place}/in/{{date}}", tmp_path, window=2, states={"path": f"{place}/states"}, routing={"waves": [1]},
+        )  # fmt: skip
+        run = RunDirectory(f"{place}/run-{day}")
+        prepare(run, spec, day, str(tmp_path))
+        run_pipeline(spark, run, Quiet())
+        assert sum(report.admitted_rows for report in run.reports()) == read
+    assert as_rows(result_of(run)) == local_result(spark, tmp_path, rows, OF_PARTS)
+
+
+def test_clusters_share_a_stage_in_a_bucket(
+    spark: SparkSession, server: ObjectServer, place: str, tmp_path: Path
+) -> None:
+    table = skewed(3_000)
+    run = RunDirectory(f"{place}/run")
+    routing = {"reducers": 3, "waves": [1]}
+    spec = far_spec(put_input(server, f"{place}/in", table), tmp_path, routing=routing, sharing={"lease_seconds": 1})
+    prepare(run, spec, DATE, str(tmp_path))
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(share_stage, spark, RunDirectory(str(run)), 0, "east")
+        assert share_stage(spark, run, 0, "west").processed_rows > 0
+        assert other.result() == run.report(0)
+    assert not [key for key in server.keys(tmp_path.name) if "routed_to" in key]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(3))
+def test_a_run_over_a_wire_that_breaks_ends_right_or_with_one_sentence(
+    spark: SparkSession, server: ObjectServer, place: str, tmp_path: Path, seed: int
+) -> None:
+    table, drawn, said = skewed(2_000), random.Random(seed), list[str]()
+    path = put_input(server, f"{place}/in", table)
+    share = (0.02, 0.1, 0.3)[seed]
+
+    def faults(number: int, request: str) -> Fault:
+        del number, request
+        kinds: list[Fault] = ["lose answer", "lose request", "late", "500", "503"]
+        return drawn.choice(kinds) if drawn.random() < share else "none"
+
+    wanted = local_result(spark, tmp_path, table, routing={"waves": [1]})
+    with broken_wire(server.port, faults) as wire, all_as_clients(spark, server.behind(wire.port)):
+        for _ in range(3):
+            run = RunDirectory(f"{place}/run")
+            try:
+                prepare(run, far_spec(path, tmp_path, routing={"waves": [1]}), DATE, str(tmp_path))
+                run_pipeline(spark, run, Quiet())
+                break
+            except (SkewlessError, PySparkException) as err:
+                said.append(sentence_for(err))
+    assert all(one.endswith(".") and "\n" not in one for one in said)
+    with as_client(server.environment):
+        assert as_rows(result_of(RunDirectory(f"{place}/run"))) == wanted
+    assert any(what != "none" for _, what in wire.seen)
+
+
+TYPES = pa.table(
+    {
+        "text": ["a\0b", None, "é"],
+        "octets": pa.array([b"", None, b"\xff"], pa.binary()),
+        "small": pa.array([1, None, -1], pa.int8()),
+        "large": pa.array([1 << 62, None, -1], pa.int64()),
+        "real": [float("nan"), None, -0.0],
+        "price": pa.array([Decimal("1.23"), None, Decimal("-9.99")], pa.decimal128(20, 2)),
+        "flag": [True, None, False],
+        "day": [dt.date(1, 1, 1), None, dt.date(9999, 12, 31)],
+        "moment": pa.array([dt.datetime(1677, 1, 1, tzinfo=dt.UTC), None, dt.datetime(2262, 5, 1, tzinfo=dt.UTC)],
+                           pa.timestamp("us", "UTC")),
+        "plain": pa.array([-1, None, 1 << 50], pa.int64()).cast(pa.timestamp("us")),
+        "list": [[1, None], None, []],
+        "nested": [{"a": [{"b": 1}], "c": None}, None, {"a": None, "c": "x"}],
+        "named": pa.array([[("k", 1)], None, []], pa.map_(pa.string(), pa.int64())),
+    }
+)  # fmt: skip
+
+
+def test_what_workers_write_both_they_and_spark_read_back(
+    spark: SparkSession, server: ObjectServer, place: str, tmp_path: Path
+) -> None:
+    pq.write_table(TYPES, tmp_path / "types.parquet")
+    frame = spark.read.parquet(str(tmp_path / "types.parquet"))
+    for number in range(3):  # three row groups in a file, and empty partitions
+        assert len(write_in_workers(frame.repartition(3 + number), f"{place}/{number}")) <= 3 + number
+    [path] = write_in_workers(frame.coalesce(1), f"{place}/one")
+    key = path.removeprefix("s3a://lake/")
+    (tmp_path / "back.parquet").write_bytes(server.content(key))
+    back = read_in_workers(spark, frame.schema, [(path, len(server.content(key)))])
+    wanted = [repr(row) for row in frame.collect()]
+    assert back.schema == frame.schema
+    assert [repr(row) for row in back.collect()] == wanted
+    by_spark = spark.read.parquet(str(tmp_path / "back.parquet"))
+    assert by_spark.schema == frame.schema
+    assert [repr(row) for row in by_spark.collect()] == wanted
+
+
+def test_files_are_in_folders_by_a_column_and_a_large_one_is_read_by_several_tasks(
+    spark: SparkSession, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("skewless_spark.sources.worker_files._TASK_BYTES", 1 << 10)
+    frame = spark.range(100_000).selectExpr("id", "CAST(id % 3 AS INT) AS part").repartition(2)
+    paths = write_in_workers(frame, place, "part")
+    assert sorted({path.rpartition("/")[0] for path in paths}) == [f"{place}/part={number}" for number in range(3)]
+    back = read_in_workers(spark, StructType.fromDDL("id bigint"), [(path, 5 << 10) for path in paths])
+    assert back.rdd.getNumPartitions() == 5 * len(paths)
+    found = back.agg(F.count("id"), F.count_distinct("id"), F.sum("id")).first()
+    assert found is not None
+    assert tuple(found) == (100_000, 100_000, int(np.arange(100_000).sum()))
+    assert write_in_workers(frame.where("id < 0"), f"{place}/none", "part") == []
+    [empty] = write_in_workers(frame.where("id < 0"), f"{place}/empty")
+    assert read_in_workers(spark, frame.schema, [(empty, 1)]).count() == 0
+
+
+def test_what_a_task_wrote_that_does_not_count_is_not_listed(spark: SparkSession, place: str) -> None:
+    """A task that was thought dead goes on writing into the attempt's folder."""
+    attempt = RunDirectory(f"{place}/run").new_attempt("result")
+    attempt.report(write_in_workers(spark.range(10).coalesce(1), attempt.path("data")))
+    write_in_workers(spark.range(5).coalesce(1), attempt.path("data"))
+    assert len(attempt.run.fs.find(f"{attempt.run.root}/{attempt.folder}/data")) == 2
+    assert len(attempt.listed("data")) == 1
+
+
+def test_a_file_that_was_damaged_in_the_bucket_is_told(
+    spark: SparkSession, server: ObjectServer, place: str, tmp_path: Path
+) -> None:
+    run = RunDirectory(f"{place}/run")
+    path = put_input(server, f"{place}/in", skewed(1_000), files=1)
+    prepare(run, far_spec(path, tmp_path, routing={"waves": [1]}), DATE, str(tmp_path))
+    run_stages(spark, run, Quiet())
+    [file, *_] = run.committed("stages/0000").of_kind("native")
+    key = f"{run.root}/{file.path}".removeprefix("lake/")
+    content = bytearray(server.content(key))
+    content[len(content) // 3] ^= 1
+    server.put(key, bytes(content))
+    with pytest.raises(Exception, match=r".") as told:
+        merge_states(spark, run)
+    assert file.path in sentence_for(told.value)
+    assert "\n" not in sentence_for(told.value)
+
+
+def test_a_result_in_a_format_that_only_spark_writes_is_refused(
+    spark: SparkSession, server: ObjectServer, place: str, tmp_path: Path
+) -> None:
+    run = RunDirectory(f"{place}/run")
+    path = put_input(server, f"{place}/in", skewed(500), files=1)
+    spec = far_spec(path, tmp_path, output={"path": "out", "format": "json"}, routing={"waves": [1]})
+    prepare(run, spec, DATE, str(tmp_path))
+    with pytest.raises(RunDirectoryError, match=r"a path that Spark can write, for a result as json"):
+        run_pipeline(spark, run, Quiet())
