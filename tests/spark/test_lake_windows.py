@@ -99,6 +99,7 @@ def record(day: dt.date) -> Record:
 ICEBERG = {"iceberg": "local.db.clicks", "parts": "date"}
 
 
+@pytest.mark.long
 def test_nights_over_an_iceberg_table_read_what_changed_and_compaction_costs_no_row(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -219,6 +220,7 @@ def test_parts_need_a_column_that_partitions_the_table(spark: SparkSession, tmp_
         Nights(spark, tmp_path, {"iceberg": "local.db.clicks"}).night()
 
 
+@pytest.mark.long
 def test_restating_finds_rows_that_came_late_and_no_compaction(spark: SparkSession, tmp_path: Path) -> None:
     table = by_day(tmp_path)
     days = {day: data_file(table, rows_of(day, 0, 20), record(day)) for day in DAYS}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hypothesis.strategies as st
 from hypothesis import given
 
-from skewless.standing.rewrites import FileName, Rewrite, standing_for
+from skewless.standing.changes import FileName, Rewrite, standing_for
 
 
 def files(names: str) -> frozenset[FileName]:

@@ -19,8 +19,8 @@ from skewless.run.directory import RunDirectory
 from skewless.run.publication import Identity, identity_of, manifest_of
 from skewless.spec.part import Part, hours_of, parts_between
 from skewless.spec.spec import JobSpec
+from skewless.standing.changes import FileName
 from skewless.standing.restating import Listed, PartReading, changed_parts, covered_parts, readings
-from skewless.standing.rewrites import FileName
 from skewless_lake.publication import published_parts
 from skewless_lake.staged import TablePart as OutputPart
 from skewless_spark.prepare.freezing import freeze

@@ -11,8 +11,7 @@ from skewless.documents.window import SeenFile, WindowPart
 from skewless.errors import InputError
 from skewless.spec.input import Input
 from skewless.spec.part import Part
-from skewless.standing.changes import FoundFile
-from skewless.standing.rewrites import FileName, Rewrite, standing_for
+from skewless.standing.changes import FileName, FoundFile, Rewrite, standing_for
 from skewless_spark.sources.lake.listing import table_version
 from skewless_spark.sources.lake.snapshot import Commit, TableFile
 from skewless_spark.sources.lake.tables import LakeTable

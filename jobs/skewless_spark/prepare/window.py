@@ -26,10 +26,9 @@ from skewless.run.written_path import as_written
 from skewless.spec.input import Input
 from skewless.spec.part import DatedPath, Part, part_place, parts_between, parts_until
 from skewless.spec.spec import JobSpec
-from skewless.standing.changes import FoundFile
+from skewless.standing.changes import FileName, FoundFile
 from skewless.standing.fingerprint import fingerprint_of
 from skewless.standing.parts import counted_files, follow_rewrites, keep_part, plan_part
-from skewless.standing.rewrites import FileName
 from skewless.standing.store import Numbered, StatesStore, open_states, why_anew
 from skewless_spark.aggregates import REGISTRY
 from skewless_spark.aggregates import native as native_aggregates

@@ -10,8 +10,7 @@ from skewless.documents.job import Unit
 from skewless.documents.window import MOST_REASONS, CountedFile, JobWindow, PartVersion, SeenFile, WindowPart
 from skewless.errors import InputError
 from skewless.spec.part import Part, part_place
-from skewless.standing.changes import Difference, FoundFile, change_set, ranks_between
-from skewless.standing.rewrites import FileName, Rewrite, standing_for
+from skewless.standing.changes import Difference, FileName, FoundFile, Rewrite, change_set, ranks_between, standing_for
 from skewless.standing.store import Numbered
 
 #: Cuts files, given by their paths, into units.

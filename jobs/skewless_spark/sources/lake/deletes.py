@@ -10,7 +10,6 @@ import fsspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from skewless.documents.job import Unit
@@ -68,17 +67,25 @@ def _of_file(deletes: str, path: str) -> Positions:
 
 
 def _of_parquet(deletes: str, path: str) -> Positions:
-    table = _rows(deletes)
-    about = table.filter(pc.is_in(table["file_path"], pa.array(_spellings(path))))
-    found: Positions = about["pos"].to_numpy().astype(np.int64)
-    return found
+    by_file = _by_file(deletes)
+    found = [by_file[spelled] for spelled in _spellings(path) if spelled in by_file]
+    return np.concatenate(found) if found else np.empty(0, np.int64)
 
 
 @lru_cache(maxsize=_KEPT_FILES)
-def _rows(deletes: str) -> pa.Table:
+def _by_file(deletes: str) -> dict[str, Positions]:
+    """The positions that a delete file has of each file, grouped once: it may be about thousands of files."""
     fs, file = fsspec.core.url_to_fs(deletes)
     with fs.open(file, "rb") as opened:
-        return pq.read_table(opened, columns=["file_path", "pos"])
+        table = pq.read_table(opened, columns=["file_path", "pos"])
+    if not len(table):
+        return {}
+    encoded = table["file_path"].combine_chunks().dictionary_encode()
+    codes = encoded.indices.to_numpy()
+    order = np.argsort(codes, kind="stable")
+    positions = table["pos"].to_numpy().astype(np.int64)[order]
+    ends = np.searchsorted(codes[order], np.arange(len(encoded.dictionary)), side="right")
+    return dict(zip(encoded.dictionary.to_pylist(), np.split(positions, ends[:-1]), strict=True))
 
 
 def _of_puffin(deletes: str, path: str) -> Positions:
