@@ -66,6 +66,10 @@ class ObjectServer:
         """Put an object into the bucket."""
         obstore.put(self._bucket(), key, content)
 
+    def delete(self, key: str) -> None:
+        """Remove an object from the bucket."""
+        obstore.delete(self._bucket(), key)
+
     def content(self, key: str) -> bytes:
         """An object of the bucket."""
         return obstore.get(self._bucket(), key).bytes().to_bytes()
