@@ -129,6 +129,7 @@ def test_a_run_in_a_bucket_has_the_result_of_one_in_folders(
         assert secret.encode() not in texts
 
 
+@pytest.mark.long
 def test_nights_build_on_states_in_a_bucket(
     spark: SparkSession, server: ObjectServer, place: str, tmp_path: Path
 ) -> None:
@@ -138,8 +139,13 @@ def test_nights_build_on_states_in_a_bucket(
         put_input(server, f"{place}/in/{day}", rows.slice(number * 1_500, 1_500), files=2)
     for day, read in zip(days, (1_500, 1_500), strict=True):
         spec = far_spec(
-            f"{place}/in/{{date}}", tmp_path, window=2, states={"path": f"{place}/states"}, routing={"waves": [1]},
-        )  # fmt: skip
+            f"{place}/in/{{date}}",
+            tmp_path,
+            OF_PARTS,
+            window=2,
+            states={"path": f"{place}/states"},
+            routing={"waves": [1]},
+        )
         run = RunDirectory(f"{place}/run-{day}")
         prepare(run, spec, day, str(tmp_path))
         run_pipeline(spark, run, Quiet())
@@ -238,7 +244,7 @@ def test_files_are_in_folders_by_a_column_and_a_large_one_is_read_by_several_tas
     frame = spark.range(100_000).selectExpr("id", "CAST(id % 3 AS INT) AS part").repartition(2)
     paths = write_in_workers(frame, place, "part")
     assert sorted({path.rpartition("/")[0] for path in paths}) == [f"{place}/part={number}" for number in range(3)]
-    back = read_in_workers(spark, StructType.fromDDL("id bigint"), [(path, 5 << 10) for path in paths])
+    back = read_in_workers(spark, StructType().add("id", "long"), [(path, 5 << 10) for path in paths])
     assert back.rdd.getNumPartitions() == 5 * len(paths)
     found = back.agg(F.count("id"), F.count_distinct("id"), F.sum("id")).first()
     assert found is not None

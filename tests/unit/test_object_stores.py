@@ -196,9 +196,7 @@ def test_a_store_that_lets_every_writer_win_is_refused_before_anything_is_writte
 
 
 @pytest.mark.parametrize("fault", ["lose answer", "lose request", "late", "500", "503", "409"])
-def test_one_fault_in_each_write_and_read_costs_nothing(
-    localbucket: ObjectServer, tmp_path: Path, fault: Fault
-) -> None:
+def test_one_fault_in_each_request_costs_nothing(localbucket: ObjectServer, tmp_path: Path, fault: Fault) -> None:
     hit = set[str]()
 
     def once(number: int, request: str) -> Fault:

@@ -16,7 +16,6 @@ A version that was seen as the highest is never read again, as it cannot change 
 from __future__ import annotations
 
 import contextlib
-import datetime as dt
 import json
 import os
 import posixpath
@@ -100,7 +99,7 @@ class ObjectStore:
                     "allow_http": endpoint.startswith("http://"),
                 },
                 # Once more for a connection that was lost. Whoever beats or looks calls again anyway.
-                retry_config={"max_retries": 2, "retry_timeout": dt.timedelta(seconds=answer_seconds)},
+                retry_config={"max_retries": 1},
             )
 
     def get(self, key: str) -> Versioned | None:
