@@ -36,8 +36,8 @@ def stage_result(run: RunDirectory, columns: pa.Schema, files: Sequence[ResultFi
     return delta.stage(TablePart.of(job), columns, files)
 
 
-def staged_paths(job: Job, staged: StagedResult) -> list[str]:
-    """Where the files of a staged result can be read, as its table has them now.
+def staged_paths(job: Job, staged: StagedResult) -> dict[str, int]:
+    """Where the files of a staged result can be read, as its table has them now, with the bytes of each.
 
     Raises:
         RunDirectoryError: the table has other files, or they are gone.
@@ -45,5 +45,6 @@ def staged_paths(job: Job, staged: StagedResult) -> list[str]:
     if job.spec.output.iceberg is not None:
         from skewless_lake.iceberg import staging as iceberg  # noqa: PLC0415  # an extra
 
-        return [file.file_path.removeprefix("file://") for file in iceberg.staged_files(TablePart.of(job), staged)[1]]
-    return [f"{staged.location}/{file.path}" for file in staged.files]
+        files = iceberg.staged_files(TablePart.of(job), staged)[1]
+        return {file.file_path.removeprefix("file://"): file.file_size_in_bytes for file in files}
+    return {f"{staged.location}/{file.path}": file.size_bytes for file in staged.files}

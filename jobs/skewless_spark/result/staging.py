@@ -15,10 +15,13 @@ from pyspark.sql.types import StructType
 from skewless.documents.commit import CommittedFile
 from skewless.errors import RunDirectoryError
 from skewless.run.directory import RESULT_STEP, RunDirectory
+from skewless.run.objects.location import open_location
 from skewless_lake.columns import ResultFile
 from skewless_lake.staged import STAGED, StagedResult, TablePart
 from skewless_lake.staging import stage_result, staged_paths
+from skewless_spark.session.file_systems import spark_reads
 from skewless_spark.sources import parquet_files
+from skewless_spark.sources.worker_files import read_in_workers
 from skewless_spark.states.committed_files import RESULT, noted_schema, parquet_of, readable
 
 #: Rows that are written at a time.
@@ -49,12 +52,17 @@ def staged_frame(spark: SparkSession, run: RunDirectory, result: StagedResult) -
         RunDirectoryError: the table holds other files for the part than were staged.
     """
     job = run.job()
-    paths, names = staged_paths(job, result), list(TablePart.of(job).values)
-    if not paths:
+    files, names = staged_paths(job, result), list(TablePart.of(job).values)
+    if not files:
         file = run.committed(RESULT_STEP).of_kind(RESULT)[0]
         return spark.createDataFrame(cast("list[Row]", []), from_arrow_schema(_columns(run, file)))
-    schema = from_arrow_schema(_plain(pq.read_schema(paths[0]), names))
-    return parquet_files(spark, schema, paths)
+    path = next(iter(files))
+    fs, inner = open_location(path)
+    with fs.open(inner, "rb") as opened:
+        schema = from_arrow_schema(_plain(pq.read_schema(opened), names))
+    if spark_reads(spark, path):
+        return parquet_files(spark, schema, list(files))
+    return read_in_workers(spark, schema, list(files.items()))
 
 
 def _columns(run: RunDirectory, file: CommittedFile) -> pa.Schema:

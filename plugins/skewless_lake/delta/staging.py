@@ -14,7 +14,7 @@ from urllib.parse import quote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from skewless.errors import SpecError
+from skewless.run.objects.location import open_location
 from skewless_lake.columns import ResultFile, fitted
 from skewless_lake.delta.tables import ready_table
 from skewless_lake.staged import StagedFile, StagedResult, TablePart
@@ -79,12 +79,6 @@ def _created(location: str, path: str) -> Iterator[Any]:
             opened.flush()
             os.fsync(opened.fileno())
         return
-    try:
-        import obstore  # noqa: PLC0415  # an extra
-        from obstore.store import from_url  # noqa: PLC0415
-    except ImportError:
-        raise SpecError.saying(
-            f"output.delta {location}", "obstore is not installed", "install skewless[object-stores]"
-        ) from None
-    with obstore.open_writer(from_url(location), path) as opened:
+    fs, there = open_location(f"{location}/{path}")
+    with fs.open(there, "wb") as opened:
         yield opened
