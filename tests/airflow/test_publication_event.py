@@ -14,10 +14,13 @@ from airflow.utils.session import create_session
 from sqlalchemy import select
 
 from skewless.run.publication import publish, superseded_by, turns_folder
+from skewless_airflow.observability.lineage import published_lineage
 from skewless_airflow.observability.links import quality_page, skew_page
+from skewless_lake.catalogs import open_catalog
 from skewless_leases import Turns, open_store
 from tests import airflow_setting
 from tests.airflow.recorded_run import NIGHT, record, validate
+from tests.lake.outputs import output_of, staged
 from tests.unit.synthetic import simulated, zipf_rows
 
 KILLED, LATE = NIGHT + dt.timedelta(days=1), NIGHT + dt.timedelta(days=2)
@@ -87,6 +90,35 @@ def test_the_event_of_a_result_tells_what_it_is_and_the_example_downstream_reads
     for _ in range(2):  # and cleared
         assert str(bag.dags["publishing"].test(logical_date=KILLED, run_after=KILLED).state) == "success"
         assert [(event["run"], event["turn"]) for event in _events()] == [(str(run), 2), (str(killed), 3)]
+
+
+@airflow_setting.IN_PROCESS
+@pytest.mark.usefixtures("airflow_database")
+def test_the_event_of_a_result_in_a_table_names_its_snapshot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dags_folder: Path
+) -> None:
+    monkeypatch.setenv("SKEWLESS_ROOT", str(tmp_path))
+    counts = zipf_rows(50, 1.2, 2_000)
+    played = simulated(counts, waves=(1, 3), reducers=4)
+    output, path = output_of("iceberg", tmp_path)
+    spec = played.job.spec.model_copy(update={"output": output})
+    played.job = played.job.model_copy(update={"spec": spec, "output_path": path, "root": str(tmp_path)})
+    played.play()
+    run = record(played, "publishing", NIGHT, 1)
+    validate(run, {f"key-{number}": int(rows) for number, rows in enumerate(counts)})
+    staged(run)
+    (dags_folder / "publishing.py").write_text(_PUBLISHING)
+    dag = DagBag(dags_folder).dags["publishing"]
+    assert str(dag.test(logical_date=NIGHT, run_after=NIGHT).state) == "success"
+    table = open_catalog("local", str(tmp_path)).load_table("marts.clicks")
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    extra = _events()[-1]
+    assert (extra["snapshot"], extra["path"]) == (snapshot.snapshot_id, f"{path}/date={played.job.date}")
+    assert len(table.scan().to_arrow()) == 50
+    (written,) = published_lineage(run).outputs
+    assert (written.namespace, written.name) == ("file", table.location())
+    assert [(one.namespace, one.name) for one in written.facets["symlinks"].identifiers] == [("local", "marts.clicks")]
 
 
 def _events() -> list[dict[str, Any]]:

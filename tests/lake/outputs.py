@@ -31,8 +31,13 @@ TABLES = {"iceberg": TABLE, "postgresql": "shared.marts.clicks", "delta": "marts
 
 def output_of(kind: str, root: Path, **fields: Any) -> tuple[Output, str]:
     """The output section of a spec, and ``Job.output_path`` as ``prepare`` writes it."""
-    if kind != "delta":
+    if kind in {"iceberg", "postgresql"}:
         return Output.model_validate({"iceberg": TABLES[kind], **fields}), f"iceberg://{TABLES[kind]}"
+    if kind == "folder":
+        return Output.model_validate({"path": str(root / "out"), **fields}), str(root / "out")
+    if kind == "bucket":
+        path = f"s3://lake/{root.name}/clicks"
+        return Output.model_validate({"delta": path, **fields}), f"delta+{path}"
     path = str(root / "marts" / "clicks")
     return Output.model_validate({"delta": path, **fields}), f"delta+file://{path}"
 
@@ -44,17 +49,26 @@ def result_table(text: str, keys: int = 3) -> pa.Table:
 
 
 def committed(
-    folder: Path, root: Path, kind: str, result: pa.Table, *, turn: int = 1, day: dt.date = DAY, **output: Any
+    folder: Path,
+    root: Path,
+    kind: str,
+    result: pa.Table,
+    *,
+    turn: int = 1,
+    day: dt.date = DAY,
+    in_files: int = 2,
+    **output: Any,
 ) -> RunDirectory:
-    """A run whose result is committed, in two files."""
+    """A run whose result is committed, in two files or more."""
     run = RunDirectory(str(folder))
     section, output_path = output_of(kind, root, **output)
     job = synthetic.job([], output_path=output_path)
     spec = job.spec.model_copy(update={"output": section})
     run.write_once("job.json", job.model_copy(update={"spec": spec, "turn": turn, "date": day, "root": str(root)}))
     attempt = run.new_attempt(RESULT_STEP)
-    files, half = [], -(-len(result) // 2)
-    for number, rows in enumerate([result[:half], result[half:]]):
+    files, share = [], -(-len(result) // in_files)
+    for number in range(in_files):
+        rows = result[number * share : (number + 1) * share]
         path = Path(attempt.path(f"part-{number}.parquet"))
         path.parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(rows, path)

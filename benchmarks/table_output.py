@@ -1,0 +1,171 @@
+"""B13: publishing a day of 1,000 files in a folder, an Iceberg and a Delta table, on a disk and on an S3 server.
+
+The peer reads the same files with pyarrow, and writes and syncs them, in as many threads. What is timed of ours is all
+between a committed result and a published day: copying it into the table's files, staging, and the commit.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.result_files import RESULTS, write_results
+from benchmarks.verdicts import Verdict, as_documents
+from skewless.run.directory import RESULT_STEP, RunDirectory
+from skewless.run.objects.location import open_location
+from skewless_lake.publication import publish_run
+from tests.lake.outputs import NOW, committed, judge, staged
+from tests.object_stores import as_client, object_server
+
+NAME = "b13_table_output"
+FILES, ROWS_OF_A_FILE, REPETITIONS, THREADS, AIM = 1_000, 2_000, 3, 8, 1.2
+#: What is published where. A folder is on a disk only.
+PLACES = {"disk": ("folder", "iceberg", "delta"), "bucket": ("iceberg in a bucket", "delta in a bucket")}
+PEER = "pyarrow"
+
+
+def main(arguments: Sequence[str] = (), folder: Path = RESULTS) -> None:
+    """Measure, print, and write ``b13_table_output.json`` and ``.md``."""
+    del arguments
+    document = measure()
+    write_results(folder, NAME, document, page(document))
+    for verdict in document["verdicts"]:
+        sys.stdout.write(f"B13: {verdict['words']}\n")
+
+
+def measure(files: int = FILES, repetitions: int = REPETITIONS, root: Path | None = None) -> dict[str, Any]:
+    """Publish the same result in each way, in turns.
+
+    Args:
+        files: of the result.
+        repetitions: of each way.
+        root: a folder on the disk that is to be measured; by default that of the benchmarks.
+    """
+    base = root or Path(__file__).parents[1] / "data" / "bench"
+    base.mkdir(parents=True, exist_ok=True)
+    seconds: dict[str, dict[str, list[float]]] = {place: {} for place in PLACES}
+    with tempfile.TemporaryDirectory(dir=base) as scratch:
+        for place, ways in PLACES.items():
+            with _store(place, Path(scratch)):
+                for number in range(repetitions):
+                    for way in (PEER, *ways):
+                        home = Path(scratch) / f"{place}-{number}-{way.replace(' ', '-')}"
+                        took = _timed(way, place, home, files)
+                        seconds[place].setdefault(way, []).append(round(took, 3))
+    medians = {place: {way: statistics.median(took) for way, took in of.items()} for place, of in seconds.items()}
+    aims = [
+        Verdict(
+            "wall over writing and syncing the same files with pyarrow", f"{way}, {place}",
+            round(medians[place][way] / medians[place][PEER], 3), AIM,
+        )
+        for place, ways in PLACES.items() for way in ways
+    ]  # fmt: skip
+    return {
+        "verdicts": as_documents(aims), "files": files, "rows_of_a_file": ROWS_OF_A_FILE, "threads": THREADS,
+        "setting": {
+            "cores": os.cpu_count(), "python": platform.python_version(),
+            **{name: version(name) for name in ("pyarrow", "pyiceberg", "deltalake")},
+        },
+        "seconds": seconds,
+    }  # fmt: skip
+
+
+def page(document: Mapping[str, Any]) -> str:
+    """The page, in Markdown."""
+    lines = ["| place | way | seconds of each round | median over pyarrow |", "|---|---|---|---|"]
+    for place, of in document["seconds"].items():
+        peer = statistics.median(of[PEER])
+        for way, took in of.items():
+            rounds = ", ".join(f"{one:.2f}" for one in took)
+            lines.append(f"| {place} | {way} | {rounds} | {statistics.median(took) / peer:.2f} |")
+    setting = ", ".join(f"{name} {value}" for name, value in document["setting"].items())
+    about = (
+        f"A committed result of {document['files']:,} files of {document['rows_of_a_file']:,} rows each is published."
+        f" The peer reads, writes and syncs the same files in {document['threads']} threads. The S3 server is one on this"
+        f" machine. Setting: {setting}."
+    )
+    return "\n\n".join(["# B13: publishing in tables", about, "\n".join(lines)]) + "\n"
+
+
+@contextmanager
+def _store(place: str, scratch: Path) -> Iterator[None]:
+    if place == "disk":
+        yield
+        return
+    with object_server("localbucket", scratch / "server") as server:
+        catalog = "PYICEBERG_CATALOG__SHARED__"
+        named = {
+            **server.environment, "AWS_ALLOW_HTTP": "true", f"{catalog}URI": f"sqlite:///{scratch / 'shared.db'}",
+            f"{catalog}WAREHOUSE": "s3://lake/warehouse", f"{catalog}S3__ENDPOINT": server.endpoint,
+        }  # fmt: skip
+        with as_client(named):
+            yield
+
+
+def _timed(way: str, place: str, home: Path, files: int) -> float:
+    kind = {"iceberg in a bucket": "postgresql", "delta in a bucket": "bucket", PEER: "folder"}.get(way, way)
+    run = committed(home / "run", home, kind, _result(files), in_files=files)
+    work: Callable[[], None]
+    if way == PEER:
+        work = _peer(run, str(home / "written") if place == "disk" else f"s3://lake/{home.name}")
+    else:
+        work = _ours(run)
+    begun = time.monotonic()
+    work()
+    return time.monotonic() - begun
+
+
+def _ours(run: RunDirectory) -> Callable[[], None]:
+    if not run.job().spec.output.is_table:
+        judge(run)
+
+    def work() -> None:
+        if run.job().spec.output.is_table:
+            staged(run)
+            judge(run)
+        publish_run(run, NOW)
+
+    return work
+
+
+def _peer(run: RunDirectory, target: str) -> Callable[[], None]:
+    sources = [run.path(file.path) for file in run.committed(RESULT_STEP).of_kind("result")]
+
+    def one(number: int) -> None:
+        table = pq.read_table(sources[number])
+        fs, path = open_location(f"{target}/part-{number:05d}.parquet")
+        with fs.open(path, "wb") as out:
+            pq.write_table(table, out, compression="zstd")
+            if "://" not in target:
+                out.flush()
+                os.fsync(out.fileno())
+
+    def work() -> None:
+        if "://" not in target:
+            Path(target).mkdir()
+        with ThreadPoolExecutor(max_workers=THREADS) as pool:
+            list(pool.map(one, range(len(sources))))
+
+    return work
+
+
+def _result(files: int) -> pa.Table:
+    rng, rows = np.random.default_rng(13), files * ROWS_OF_A_FILE
+    return pa.table({
+        "key": pa.array(np.char.add("key-", np.arange(rows).astype(str))),
+        "clicks": rng.integers(1, 1_000, rows), "seconds": rng.random(rows),
+    })  # fmt: skip
