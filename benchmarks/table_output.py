@@ -95,7 +95,7 @@ def page(document: Mapping[str, Any]) -> str:
     setting = ", ".join(f"{name} {value}" for name, value in document["setting"].items())
     about = (
         f"A committed result of {document['files']:,} files of {document['rows_of_a_file']:,} rows each is published."
-        f" The peer reads, writes and syncs the same files in {document['threads']} threads. The S3 server is one on this"
+        f" The peer reads, writes and syncs the same files in {document['threads']} threads. The S3 server is on this"
         f" machine. Setting: {setting}."
     )
     return "\n\n".join(["# B13: publishing in tables", about, "\n".join(lines)]) + "\n"

@@ -25,8 +25,9 @@ from skewless_lake.publication import published_parts
 from skewless_lake.staged import TablePart as OutputPart
 from skewless_spark.prepare.freezing import freeze
 from skewless_spark.prepare.locations import output_location
+from skewless_spark.prepare.part_files import PartFiles, files_of_parts
 from skewless_spark.prepare.table_parts import TablePart, TableRewrites
-from skewless_spark.prepare.window import PartFiles, files_of_parts, sees_order
+from skewless_spark.prepare.window import sees_order
 
 #: Of a result whose run is gone nothing can be compared.
 _UNKNOWN = "the run directory {run} is gone, so it is not known what the result was made of"

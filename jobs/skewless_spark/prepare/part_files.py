@@ -1,0 +1,160 @@
+"""The files of the parts of an input, as they are now: by the path of each, or by a partition column."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from skewless.documents.job import Unit
+from skewless.documents.window import SeenFile
+from skewless.errors import InputError
+from skewless.run.file_checksum import content_checksum
+from skewless.run.written_path import as_written
+from skewless.spec.input import Input
+from skewless.spec.part import DatedPath, Part
+from skewless.spec.spec import JobSpec
+from skewless.standing.changes import FoundFile
+from skewless_spark.prepare.locations import input_location, resolved
+from skewless_spark.prepare.table_parts import TablePart, parts_of_table
+from skewless_spark.sources import Listing, list_input, partition_columns
+from skewless_spark.sources.formats.files import find, open_input
+from skewless_spark.sources.identity import Identity, listed_identity, verdict
+from skewless_spark.sources.in_threads import in_threads
+from skewless_spark.sources.lake.tables import LakeTable
+
+
+@dataclass(frozen=True)
+class PartFiles:
+    """The files of a part now.
+
+    Attributes:
+        part: the part.
+        location: its path, or that of the whole input.
+        inner: for the path of each file, its path in its file system.
+    """
+
+    part: Part
+    location: str
+    inner: dict[str, str]
+
+    def __len__(self) -> int:
+        return len(self.inner)
+
+    @property
+    def paths(self) -> list[str]:
+        """The paths of the files."""
+        return list(self.inner)
+
+    def listing(self, given: Input, share: float, paths: Sequence[str]) -> Listing:
+        """The units of some of the files."""
+        return list_input(given, self.location, share, [self.inner[path] for path in paths])
+
+    def found(self) -> list[FoundFile]:
+        """The files with their identities."""
+        fs, _ = open_input(self.location)
+        identities = in_threads(lambda file: listed_identity(fs, file), self.inner.values())
+        return [
+            FoundFile(path, identity.size_bytes, identity.version)
+            for path, identity in zip(self.inner, identities, strict=True)
+        ]
+
+    def empty(self, part: Part) -> PartFiles:
+        """Another part, whose files are gone."""
+        return PartFiles(part, self.location, {})
+
+    def difference(self, seen: SeenFile, now: FoundFile) -> str:
+        """What tells a file from the one that states were made of; empty if it is the same."""
+        fs, _ = open_input(self.location)
+        return _difference(seen, now, lambda: content_checksum(fs, self.inner[now.path]))
+
+
+def files_of_parts(
+    spec: JobSpec, last: Part, wanted: Sequence[Part] | None, root: str, where: str
+) -> Sequence[PartFiles | TablePart]:
+    """The files of some parts of an input, part by part.
+
+    Args:
+        spec: the spec.
+        last: the newest part.
+        wanted: the parts; None for all that there are up to the newest one.
+        root: where relative paths start.
+        where: what error messages call the spec.
+
+    Raises:
+        InputError: the input cannot be listed, or a file is in no part.
+    """
+    if spec.input.pinned:
+        table = LakeTable.pinned(spec.input, last, root, input_location(spec, last, root, where))
+        return parts_of_table(table, str(spec.input.parts), last, wanted)
+    return named_files(spec, last, wanted, root, where)
+
+
+def named_files(spec: JobSpec, last: Part, wanted: Sequence[Part] | None, root: str, where: str) -> list[PartFiles]:
+    """``files_of_parts`` of an input that is no table."""
+    if spec.input.parts is not None:
+        return _by_column(spec.input.parts, input_location(spec, last, root, where), last, wanted)
+    named = wanted or _named_parts(spec, last, root, where)
+    return list(in_threads(lambda part: _by_path(spec, part, root, where), named))
+
+
+def _named_parts(spec: JobSpec, last: Part, root: str, where: str) -> list[Part]:
+    """All parts up to one whose paths exist, and that one itself."""
+    at = f"{where}, field input.path"
+    dated = DatedPath(str(spec.input.path), at)
+    fs, pattern = open_input(resolved(dated.pattern, root, at))
+    found = {dated.part_at(str(path), spec.schedule.timezone) for path in fs.glob(pattern)}
+    return sorted({last, *(part for part in found if part is not None and part < last)})
+
+
+def _by_path(spec: JobSpec, part: Part, root: str, where: str) -> PartFiles:
+    location = input_location(spec, part, root, where)
+    fs, _ = open_input(location)
+    return PartFiles(part, location, {as_written(fs, location, file): file for file in find(location, may_miss=True)})
+
+
+def _by_column(column: str, location: str, last: Part, wanted: Sequence[Part] | None) -> list[PartFiles]:
+    """The files of each part of a whole input, by the values of a partition column.
+
+    Args:
+        column: the partition column.
+        location: the path of the whole input.
+        last: the newest part.
+        wanted: the parts; None for all that there are up to the newest one.
+    """
+    fs, root = open_input(location)
+    files, known = find(location), {part.date: dict[str, str]() for part in wanted or (last,)}
+    for file, values in zip(files, partition_columns.values_of(files, root), strict=True):
+        at, value = f"input file {as_written(fs, location, file)}", values.get(column)
+        if column not in values:
+            raise InputError(at, f"a folder {column}=... on its path", "none", "name another column in input.parts")
+        try:
+            day = dt.date.fromisoformat(str(value))
+        except ValueError:
+            raise InputError(
+                at, f"a day like 2026-01-31 as the value of {column!r}", repr(value)[:80], "name another column"
+            ) from None
+        if wanted is None and day < last.date:
+            known.setdefault(day, {})
+        if day in known:
+            known[day][as_written(fs, location, file)] = file
+    return [PartFiles(Part(day), location, inner) for day, inner in sorted(known.items())]
+
+
+def values_of(one: PartFiles) -> list[dict[str, str | None]]:
+    """The values of the partition columns of each file of a part."""
+    _, root = open_input(one.location)
+    return partition_columns.values_of(list(one.inner.values()), root)
+
+
+def _difference(seen: SeenFile, now: FoundFile, checksum: object) -> str:
+    """What tells a file from the one that states were made of; empty if it is the same."""
+    known = Unit(path=seen.path, rows=0, size_bytes=seen.size_bytes, version=seen.version, checksum=seen.checksum)
+    found = verdict(known, Identity(now.size_bytes, now.version))
+    if found == "compare":
+        found = "same" if checksum() == seen.checksum else "rewritten"  # type: ignore[operator]
+    if found == "same":
+        return ""
+    if now.size_bytes != seen.size_bytes:
+        return f"{now.size_bytes:,} bytes instead of {seen.size_bytes:,}"
+    return "another time" if found == "rewritten" else "touched, and no checksum of it was taken"
