@@ -100,7 +100,7 @@ def _merge(spark: SparkSession, run: RunDirectory, fence: Fence | None, preferre
         if job.window is None:
             results = _results(states, columns)
         else:
-            merged = _states_of_parts(run, states, columns)
+            merged = _states_of_parts(run, reports, states, columns)
             versions, lines = keep_states(run, columns, attempt, merged, processed)
             processed += job.window.unchanged_rows
             choice, over = over_windows(spark, columns, attempt, versions, preferred)
@@ -226,15 +226,17 @@ def _states(spark: SparkSession, run: RunDirectory, stages: int) -> DataFrame:
     return states.where(F.col("rows").isNull() | (F.col("rows") > 0))
 
 
-def _states_of_parts(run: RunDirectory, states: DataFrame, columns: JobColumns) -> DataFrame:
+def _states_of_parts(
+    run: RunDirectory, reports: Sequence[StageReport], states: DataFrame, columns: JobColumns
+) -> DataFrame:
     """One row for each part and key, in this order: its rows, its native states, and its Python states as a list.
 
     Args:
         run: of a job with a window.
+        reports: of its stages.
         states: of all stages, as ``_states`` returns them.
         columns: the job's columns.
     """
-    reports = run.reports()
     files = [file for stage in range(len(reports)) for file in run.committed(stage_step(stage)).files]
     size = sum(file.size_bytes for file in files if file.kind in {NATIVE, PYTHON})
     partitions = min(columns.job.spec.output.files, -(-size // STATES_FILE_BYTES) or 1)
