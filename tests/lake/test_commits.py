@@ -270,3 +270,13 @@ def test_four_days_and_two_runs_of_one_day_are_published_at_once(tmp_path: Path,
         for _ in range(rounds):
             races.round()
         races.require_linear()
+
+
+@of_each_kind
+def test_a_column_of_a_type_that_the_format_lacks_is_a_sentence(tmp_path: Path, kind: str) -> None:
+    odd = result_table("new").append_column("took", pa.array([1, 2, 3], pa.duration("us")))
+    run = committed(tmp_path / "run", tmp_path, kind, odd)
+    with pytest.raises(
+        SpecError, match=r"types? that (Iceberg|Delta) has, but .*; cast the result of the aggregate in map"
+    ):
+        staged(run)

@@ -75,7 +75,8 @@ def _made(target: TablePart, wanted: pa.Schema, parts: list[str]) -> DeltaTable:
         schema = Schema.from_arrow(wanted)
     except Exception as err:  # noqa: BLE001  # of several kinds
         raise SpecError(
-            f"output.delta {location_of(target)}", "columns of types that Delta has", str(err)[:200],
+            f"output.delta {location_of(target)}", "columns of types that Delta has",
+            str(err).partition("\n")[0][:200],
             "cast the result of the aggregate in map, or publish into a folder",
         ) from None  # fmt: skip
     return DeltaTable.create(location_of(target), schema, mode="ignore", partition_by=parts)

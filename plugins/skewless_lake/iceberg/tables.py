@@ -8,7 +8,7 @@ from typing import cast
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
-from pyiceberg.io.pyarrow import _ConvertToIcebergWithoutIDs, visit_pyarrow
+from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException, _ConvertToIcebergWithoutIDs, visit_pyarrow
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table import Table
@@ -78,9 +78,9 @@ def _schema(columns: pa.Schema, at: str) -> Schema:
     for column in columns:
         try:
             found += cast("Schema", visit_pyarrow(pa.schema([column]), _ConvertToIcebergWithoutIDs())).fields
-        except TypeError as err:
+        except (TypeError, ValueError, UnsupportedPyArrowTypeException):
             raise SpecError(
-                f"{at}, column {column.name!r}", "a type that Iceberg has", f"{column.type} ({err})",
+                f"{at}, column {column.name!r}", "a type that Iceberg has", str(column.type),
                 "cast the result of the aggregate in map, or publish into a folder",
             ) from None  # fmt: skip
     return assign_fresh_schema_ids(Schema(*found))
