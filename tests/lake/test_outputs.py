@@ -97,7 +97,7 @@ def plain(table: pa.Table) -> list[dict[str, Any]]:
 OUTPUTS = {"iceberg": {"iceberg": "local.marts.clicks"}, "delta": {"delta": "marts/clicks"}}
 
 
-@pytest.mark.parametrize("engine", ["combine", "staged"])
+@pytest.mark.parametrize("engine", ["combine", pytest.param("staged", marks=pytest.mark.long)])
 def test_a_folder_an_iceberg_and_a_delta_table_have_the_same_rows(
     spark: SparkSession, tmp_path: Path, engine: str
 ) -> None:
@@ -141,6 +141,7 @@ def test_days_are_partitions_and_each_run_replaces_its_own(spark: SparkSession, 
         assert {day: found.count(day) for day in sorted(set(found))} == days
 
 
+@pytest.mark.long
 def test_an_hour_is_a_partition_of_its_own(spark: SparkSession, tmp_path: Path) -> None:
     output = {**OUTPUTS["iceberg"], "partition": "on_day"}
     given = spec(tmp_path, output, schedule={"cron": "0 * * * *", "hour": "current"})
@@ -155,7 +156,7 @@ def test_an_hour_is_a_partition_of_its_own(spark: SparkSession, tmp_path: Path) 
     assert len(table) == 12
 
 
-@pytest.mark.parametrize("kind", OUTPUTS)
+@pytest.mark.parametrize("kind", ["iceberg", pytest.param("delta", marks=pytest.mark.long)])
 def test_the_audit_is_of_the_staged_rows_and_what_fails_is_not_published(
     spark: SparkSession, tmp_path: Path, kind: str
 ) -> None:
