@@ -30,7 +30,7 @@ def stage_result(run: RunDirectory, columns: pa.Schema, files: Sequence[ResultFi
     if job.spec.output.iceberg is not None:
         from skewless_lake.iceberg import staging as iceberg  # noqa: PLC0415  # an extra
 
-        return iceberg.stage(TablePart.of(job), columns, files, {**summary_of(run, now), "quality": "not audited yet"})
+        return iceberg.stage(TablePart.of(job), columns, files, summary_of(run, now))
     from skewless_lake.delta import staging as delta  # noqa: PLC0415  # an extra
 
     return delta.stage(TablePart.of(job), columns, files)
@@ -44,7 +44,9 @@ def staged_paths(job: Job, staged: StagedResult) -> dict[str, int]:
     """
     if job.spec.output.iceberg is not None:
         from skewless_lake.iceberg import staging as iceberg  # noqa: PLC0415  # an extra
+        from skewless_lake.iceberg.tables import find_table  # noqa: PLC0415  # likewise
 
-        files = iceberg.staged_files(TablePart.of(job), staged)[1]
+        target = TablePart.of(job)
+        _, files = iceberg.staged_files(target, staged, find_table(target))
         return {file.file_path.removeprefix("file://"): file.file_size_in_bytes for file in files}
     return {f"{staged.location}/{file.path}": file.size_bytes for file in staged.files}

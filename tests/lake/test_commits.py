@@ -137,10 +137,11 @@ def test_a_commit_is_refused_if_the_day_was_replaced_in_between(tmp_path: Path, 
     if kind == "iceberg":
         stale = iceberg_table(tmp_path)
         theirs = ready(tmp_path / "3", tmp_path, kind, "theirs", turn=3)
-        table, added = staged_files(TablePart.of(theirs.job()), theirs.read(STAGED, StagedResult))
+        table, added = staged_files(target, theirs.read(STAGED, StagedResult), iceberg_table(tmp_path))
+        _, ours_too = staged_files(target, files, iceberg_table(tmp_path))
         replace_part(table, target.values, added, {}, branch="main")
         with pytest.raises(CommitFailedException):
-            replace_part(stale, target.values, staged_files(target, files)[1], {}, branch="main")
+            replace_part(stale, target.values, ours_too, {}, branch="main")
     else:
         about = {"at": NOW.isoformat()}
         loaded = [DeltaTable(str(tmp_path / "marts" / "clicks")) for _ in range(2)]
@@ -188,6 +189,20 @@ def test_a_staged_snapshot_that_was_expired_is_a_sentence(tmp_path: Path) -> Non
     table.maintenance.expire_snapshots().by_id(snapshot).commit()
     with pytest.raises(RunDirectoryError, match=r"it has been expired or dropped; begin a new run\.$"):
         publish_run(run, NOW)
+
+
+def test_a_staged_snapshot_goes_once_its_run_has_published_and_after_a_week(tmp_path: Path) -> None:
+    failed = committed(tmp_path / "failed", tmp_path, "iceberg", result_table("failed"))
+    looked_at = staged(failed).snapshot
+    now = dt.datetime.now(tz=dt.UTC)
+    for turn, moment in ((2, now), (3, now + dt.timedelta(days=8))):
+        run = ready(tmp_path / f"{turn}", tmp_path, "iceberg", f"run {turn}", turn=turn)
+        publish_run(run, moment)
+        left = {one.snapshot_id for one in iceberg_table(tmp_path).snapshots()}
+        assert run.read(STAGED, StagedResult).snapshot not in left
+        assert (looked_at in left) == (turn == 2)
+    assert seen("iceberg", tmp_path) == {"2026-11-20": ["run 3"] * 3}
+    assert [about["turn"] for _, about in ours(iceberg_table(tmp_path))] == ["3", "2"]
 
 
 def test_a_staged_snapshot_says_that_it_was_not_audited(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Generator, Mapping
 
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
@@ -11,7 +12,7 @@ from skewless.errors import LostRaceError
 from skewless.run.directory import RunDirectory
 from skewless.run.publication import Overtaken, identity_of
 from skewless_lake.iceberg.snapshots import ATTEMPTS, ours, replace_part, wait
-from skewless_lake.iceberg.staging import staged_files
+from skewless_lake.iceberg.staging import forget_staged, staged_files
 from skewless_lake.iceberg.tables import find_table
 from skewless_lake.publication import Commit, identity_in
 from skewless_lake.staged import StagedResult, TablePart
@@ -32,14 +33,12 @@ def committing(
     """
     me = identity_of(run)
     for attempt in range(ATTEMPTS):
-        found = standing(find_table(target), target, turn, me.job)
-        if found is not None:
-            return found
-        table, files = staged_files(target, staged)
-        # The table was loaded again: what is in its history is looked for in the very state that is committed upon.
+        table = find_table(target)
         found = standing(table, target, turn, me.job)
         if found is not None:
             return found
+        # Of the very state that is committed upon. Once the run has published, its staged snapshot may be gone.
+        table, files = staged_files(target, staged, table)
         yield "loaded"
         try:
             snapshot = replace_part(table, target.values, files, about, branch="main")
@@ -47,6 +46,7 @@ def committing(
             wait(attempt)
             continue
         yield "committed"
+        forget_staged(table, staged, dt.datetime.fromisoformat(about["at"]))
         return Commit(snapshot.snapshot_id)
     raise LostRaceError(target.path, "a commit of its own", f"{ATTEMPTS} commits of others", "publish again later")
 

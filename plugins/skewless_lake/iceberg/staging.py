@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 import pyarrow as pa
 from pyiceberg.exceptions import CommitFailedException
@@ -12,10 +14,15 @@ from pyiceberg.table.snapshots import Snapshot
 
 from skewless.errors import LostRaceError, RunDirectoryError
 from skewless_lake.columns import ResultFile
-from skewless_lake.iceberg.snapshots import ATTEMPTS, files_of_part, replace_part, wait
-from skewless_lake.iceberg.tables import find_table, ready_table
+from skewless_lake.iceberg.snapshots import ATTEMPTS, files_of_part, replace_part, told, wait
+from skewless_lake.iceberg.tables import ready_table
 from skewless_lake.iceberg.writing import write_files
 from skewless_lake.staged import StagedFile, StagedResult, TablePart
+
+#: What the summary of a staged snapshot says of its quality.
+NOT_AUDITED = "not audited yet"
+#: A staged snapshot that failed its audit, or whose run was given up, can be looked at for so long.
+KEPT = dt.timedelta(days=7)
 
 
 def stage(target: TablePart, columns: pa.Schema, files: Sequence[ResultFile], about: Mapping[str, str]) -> StagedResult:
@@ -34,7 +41,7 @@ def stage(target: TablePart, columns: pa.Schema, files: Sequence[ResultFile], ab
     written = write_files(table, files, target.values)
     for attempt in range(ATTEMPTS):
         try:
-            found = replace_part(table, target.values, written, about, branch=None)
+            found = replace_part(table, target.values, written, {**about, "quality": NOT_AUDITED}, branch=None)
         except CommitFailedException:
             wait(attempt)
             table.refresh()
@@ -51,13 +58,20 @@ def stage(target: TablePart, columns: pa.Schema, files: Sequence[ResultFile], ab
     raise LostRaceError(target.path, "a snapshot to be staged", f"{ATTEMPTS} commits of others", "try again later")
 
 
-def staged_files(target: TablePart, staged: StagedResult) -> tuple[Table, list[DataFile]]:
-    """The table as it is now, and the files of the part as the staged snapshot has them.
+def staged_files(target: TablePart, staged: StagedResult, table: Table | None) -> tuple[Table, list[DataFile]]:
+    """The files of the part as the staged snapshot has them.
+
+    Args:
+        target: the part.
+        staged: the record of what is staged.
+        table: as it was loaded; None if it is gone.
+
+    Returns:
+        The table, and the files.
 
     Raises:
         RunDirectoryError: the snapshot has been expired, or holds other files than were staged.
     """
-    table = find_table(target)
     snapshot = _snapshot(table, staged)
     if table is None or snapshot is None:
         raise RunDirectoryError.saying(
@@ -76,3 +90,25 @@ def staged_files(target: TablePart, staged: StagedResult) -> tuple[Table, list[D
 
 def _snapshot(table: Table | None, staged: StagedResult) -> Snapshot | None:
     return table.snapshot_by_id(staged.snapshot) if table is not None and staged.snapshot is not None else None
+
+
+def forget_staged(table: Table, staged: StagedResult, now: dt.datetime) -> None:
+    """Expire a staged snapshot whose files are published, and those that nobody has published for some days.
+
+    Files are left alone. If somebody else commits just now, the snapshots go another time.
+
+    Args:
+        table: the table.
+        staged: what was published.
+        now: the time.
+    """
+    table.refresh()
+    before = (now - KEPT).timestamp() * 1000
+    gone = [
+        one.snapshot_id
+        for one in table.snapshots()
+        if told(one).get("quality") == NOT_AUDITED and (one.snapshot_id == staged.snapshot or one.timestamp_ms < before)
+    ]
+    with suppress(CommitFailedException):
+        if gone:
+            table.maintenance.expire_snapshots().by_ids(gone).commit()
