@@ -97,6 +97,7 @@ def as_object(run: RunDirectory) -> dict[str, Any]:
         "run_dir": str(run),
         "result_path": result_path(run),
         "published_path": publication.path if publication else None,
+        **({} if publication is None or publication.snapshot is None else {"published_snapshot": publication.snapshot}),
         "superseded_by": over.model_dump(mode="json") if over else None,
         "rows_read": rows_read(run),
         **of_window,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from rich.console import Console
 from rich.markup import escape
@@ -16,6 +16,9 @@ from skewless.run.directory import QUALITY_STEP, RunDirectory
 from skewless.run.publication import Publication, record_of
 from skewless.standing.kept_merges import choice_of
 from skewless_cli import run_summary
+
+#: The signs of a value that are shown at most.
+_WIDEST = 48
 
 
 def show(run: RunDirectory, console: Console) -> None:
@@ -36,7 +39,9 @@ def _hottest(run: RunDirectory, console: Console) -> None:
     table = Table(title=f"hottest keys by {escape(by)}" if by else "keys", title_justify="left")
     for name in rows[0]:
         numeric = isinstance(rows[0][name], int | float)
-        table.add_column(escape(name), justify="right" if numeric else "left", overflow="ellipsis", no_wrap=True)
+        justify: Literal["left", "right"] = "right" if numeric else "left"
+        # One long list would leave no room for the columns before it.
+        table.add_column(escape(name), justify=justify, overflow="ellipsis", no_wrap=True, max_width=_WIDEST)
     for row in rows:
         table.add_row(*(escape(_cell(value)) for value in row.values()))
     console.print(table)
@@ -187,7 +192,7 @@ def _fate(record: Publication | None) -> str:
         return (
             f"superseded: {record.path} is of a later run, {over.by.run} (turn {over.turn}; this one has {record.turn})"
         )
-    return record.path
+    return record.path if record.snapshot is None else f"{record.path}, snapshot {record.snapshot}"
 
 
 def _paths(run: RunDirectory, console: Console) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import io
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,14 @@ import pytest
 from deltalake import DeltaTable
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
+from rich.console import Console
 
 from skewless.errors import QualityError, SpecError
 from skewless.run.directory import RunDirectory
 from skewless.run.publication import publication_of
 from skewless.spec.reading import parse_spec
 from skewless.spec.spec import JobSpec
+from skewless_cli import run_summary, run_view
 from skewless_lake.catalogs import open_catalog
 from skewless_spark.entries.pipeline import Silent, run_pipeline
 from skewless_spark.prepare.prepare import prepare
@@ -182,6 +185,12 @@ def test_a_window_keeps_its_states_beside_the_data_root_and_publishes_into_a_tab
         f"aggregates: {aggregates}\noutput: {{iceberg: local.marts.clicks}}\n"
     )
     found = run(spark, tmp_path, given, "w")
+    published = publication_of(found)
+    assert published is not None
+    assert run_summary.as_object(found)["published_snapshot"] == published.snapshot
+    told = Console(width=200, record=True, file=io.StringIO())
+    run_view.show(found, told)
+    assert f"iceberg://local.marts.clicks/date=2026-11-20, snapshot {published.snapshot}" in told.export_text()
     window = found.job().window
     assert window is not None
     assert window.store.startswith(str(tmp_path / "tables" / "clicks-"))
