@@ -244,7 +244,7 @@ def test_a_table_with_other_partitions_is_refused(tmp_path: Path, kind: str) -> 
         staged(other)
 
 
-@pytest.mark.parametrize("trials", [3, pytest.param(25, marks=pytest.mark.long)])
+@pytest.mark.parametrize("trials", [3, pytest.param(10, marks=pytest.mark.long)])
 @of_each_kind
 def test_a_process_that_is_killed_at_any_moment_leaves_the_day_as_it_was_or_as_it_will_be(
     tmp_path: Path, kind: str, trials: int
@@ -277,7 +277,7 @@ def test_a_process_that_is_killed_at_any_moment_leaves_the_day_as_it_was_or_as_i
 
 @pytest.mark.parametrize(
     ("kind", "rounds"),
-    [("iceberg", 2), ("delta", 2), *(pytest.param(kind, 10, marks=pytest.mark.long) for kind in TABLES)],
+    [("iceberg", 2), ("delta", 2), *(pytest.param(kind, 5, marks=pytest.mark.long) for kind in TABLES)],
 )
 def test_four_days_and_two_runs_of_one_day_are_published_at_once(tmp_path: Path, kind: str, rounds: int) -> None:
     """``python -m tests.lake --rounds 50`` is the long form."""
