@@ -78,7 +78,7 @@ setup:
 	@.ci/setup.sh
 
 setup-tests:
-	@.ci/setup.sh redis postgresql archive
+	@.ci/setup.sh redis archive
 
 setup-cluster:
 	@.ci/setup.sh postgresql

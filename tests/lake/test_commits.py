@@ -28,7 +28,7 @@ from skewless_lake.iceberg.snapshots import ours, replace_part, told
 from skewless_lake.iceberg.staging import staged_files
 from skewless_lake.publication import publish_run, publishing_table
 from skewless_lake.staged import STAGED, StagedResult, TablePart
-from tests.lake.outputs import DAY, KINDS, NOW, TABLE, TABLES, committed, judge, read, ready, result_table, seen, staged
+from tests.lake.outputs import DAY, KINDS, NOW, TABLE, committed, judge, read, ready, result_table, seen, staged
 from tests.lake.races import Races
 
 of_each_kind = pytest.mark.parametrize("kind", KINDS)
@@ -277,7 +277,7 @@ def test_a_process_that_is_killed_at_any_moment_leaves_the_day_as_it_was_or_as_i
 
 @pytest.mark.parametrize(
     ("kind", "rounds"),
-    [("iceberg", 2), ("delta", 2), *(pytest.param(kind, 5, marks=pytest.mark.long) for kind in TABLES)],
+    [("iceberg", 2), ("delta", 2)],
 )
 def test_four_days_and_two_runs_of_one_day_are_published_at_once(tmp_path: Path, kind: str, rounds: int) -> None:
     """``python -m tests.lake --rounds 50`` is the long form."""
