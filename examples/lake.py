@@ -23,7 +23,7 @@ from skewless.spec.reading import load_spec
 from skewless_lake.catalogs import TableName, open_catalog
 from skewless_lake.iceberg.snapshots import ours
 from skewless_lake.rollback import roll_back
-from skewless_lake.staged import TablePart
+from skewless_lake.staged import OutputPart
 from skewless_spark.entries.pipeline import Silent, run_pipeline
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.session.session import build_session
@@ -65,7 +65,7 @@ def main() -> None:
         seconds = time.monotonic() - begun
         _say(f"{day}: {published.keys:,} tokens published as snapshot {published.snapshot} in {seconds:.1f} s")
     spark.stop()
-    target = TablePart(spec.output, f"iceberg://{name}", str(root), Part(DAYS[-1]))
+    target = OutputPart(spec.output, f"iceberg://{name}", str(root), Part(DAYS[-1]))
     about = roll_back(target, dt.datetime.now(tz=dt.UTC))
     _say(f"{DAYS[-1]} went back to its first version as snapshot {about['snapshot']}, {about['rolled-back']}")
     table = catalog.load_table(name.identifier)

@@ -38,6 +38,20 @@ class BrokenWire:
     seen: list[tuple[str, Fault]] = field(default_factory=list)
 
 
+def once_each(fault: Fault) -> Faults:
+    """One fault for the first of all requests that are alike; 409 is an answer to a PUT only."""
+    hit = set[str]()
+
+    def faults(number: int, request: str) -> Fault:
+        del number
+        if request in hit or (fault == "409" and not request.startswith("PUT")):
+            return "none"
+        hit.add(request)
+        return fault
+
+    return faults
+
+
 @contextlib.contextmanager
 def broken_wire(server_port: int, faults: Faults) -> Iterator[BrokenWire]:
     """Start a proxy to a server on this machine; it ends with the block."""

@@ -25,7 +25,7 @@ from skewless_cli.progress import RunProgress
 from skewless_cli.restate_view import RestateView
 from skewless_lake.publication import require_fitting
 from skewless_lake.rollback import roll_back
-from skewless_lake.staged import TablePart
+from skewless_lake.staged import OutputPart
 from skewless_spark.entries.clusters import Cluster, parse_clusters, run_shared_stages
 from skewless_spark.entries.pipeline import Silent, finish_run, run_pipeline, run_stages
 from skewless_spark.prepare.freezing import check_spec, freeze, needs_session
@@ -51,7 +51,7 @@ def check_job(spec: JobSpec, where: str, part: Part, root: str) -> str:
     check_spec(spec, where)
     job = freeze(spec, part.date, root, where, hour=part.hour)
     if spec.output.is_table:
-        require_fitting(TablePart.of(job))
+        require_fitting(OutputPart.of(job))
     waves = ", ".join(f"{job.wave_rows(stage):,}" for stage in range(len(job.waves))) or "none"
     pinned = f"{job.source.pinned}: " if job.source.pinned else ""
     return f"{pinned}{job.extent}; waves of {waves} rows{_windows(job)}"
@@ -81,7 +81,7 @@ def roll_back_part(spec: JobSpec, where: str, part: Part, root: str) -> str:
             "exchange the two as docs/operate.md shows",
         )  # fmt: skip
     path = output_location(spec, part, root, where)
-    about = roll_back(TablePart(spec.output, path, str(Path(root).absolute()), part), dt.datetime.now(tz=dt.UTC))
+    about = roll_back(OutputPart(spec.output, path, str(Path(root).absolute()), part), dt.datetime.now(tz=dt.UTC))
     return f"{path}: {part} is again as {about['run']} has published it ({about['snapshot']}, {about['rolled-back']})."
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -57,45 +59,49 @@ def open_catalog(name: str, root: str) -> Catalog:
     """
     at = f"catalog {name!r}"
     try:
-        from pyiceberg.catalog import load_catalog  # noqa: PLC0415  # an extra, which takes a second to import
-        from pyiceberg.utils.config import Config  # noqa: PLC0415
+        from pyiceberg.utils.config import Config  # noqa: PLC0415  # an extra, which takes a second to import
     except ImportError:
         raise SpecError.saying(at, "pyiceberg is not installed", "install skewless[iceberg]") from None
     configured = Config().get_catalog_config(name)
-    if not configured:
-        if name == EMBEDDED:
-            return _embedded(root)
+    if not configured and name != EMBEDDED:
         raise SpecError.saying(
             at, "pyiceberg's configuration names no such catalog",
             f"set PYICEBERG_CATALOG__{name.upper()}__URI or add it to .pyiceberg.yaml, or use the catalog {EMBEDDED!r}",
         )  # fmt: skip
+    given = configured or _embedded(Path(root).absolute())
     try:
-        return load_catalog(name, **{key: str(value) for key, value in configured.items()})
+        return _opened(name, tuple(sorted((key, str(value)) for key, value in given.items())), os.getpid())
     except Exception as err:  # noqa: BLE001  # each kind of catalog has errors of its own
         raise SpecError(at, "a catalog that can be opened", f"{type(err).__name__}: {_first_line(err)}") from None
 
 
-def _embedded(root: str) -> Catalog:
-    """The catalog below a data root, which is made if it is not there."""
-    from pyiceberg.catalog.sql import SqlCatalog  # noqa: PLC0415  # imports SQLAlchemy
-    from sqlalchemy.exc import OperationalError  # noqa: PLC0415
+@lru_cache(maxsize=16)
+def _opened(name: str, properties: tuple[tuple[str, str], ...], process: int) -> Catalog:
+    """A catalog, with the connections that it keeps; a process that was forked makes its own."""
+    from pyiceberg.catalog import load_catalog  # noqa: PLC0415  # an extra
 
-    base = Path(root).absolute()
+    del process
+    for attempt in range(_ATTEMPTS):
+        try:
+            return load_catalog(name, **dict(properties))
+        except Exception as err:
+            # Another process has just made the tables of the same database.
+            if attempt == _ATTEMPTS - 1 or not any(word in str(err) for word in ("already exists", "duplicate")):
+                raise
+            time.sleep(0.1 * (attempt + 1))
+    raise AssertionError
+
+
+def _embedded(base: Path) -> dict[str, str]:
+    """The properties of the catalog below a data root, which is made if it is not there."""
     base.mkdir(parents=True, exist_ok=True)
-    properties = {
+    return {
+        "type": "sql",
         "uri": f"sqlite:///{base / 'catalog.db'}?timeout={_BUSY_SECONDS}",
         "warehouse": str(base / "warehouse"),
         # What is committed must be on the disk before the database says so.
         "py-io-impl": "skewless_lake.synced_files.SyncedFileIO",
     }
-    for attempt in range(_ATTEMPTS):
-        try:
-            return SqlCatalog(EMBEDDED, **properties)
-        except OperationalError:  # another process has just made the tables of the same database
-            if attempt == _ATTEMPTS - 1:
-                raise
-            time.sleep(0.1 * (attempt + 1))
-    raise AssertionError
 
 
 def _first_line(err: Exception) -> str:

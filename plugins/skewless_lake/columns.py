@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from skewless_lake.staged import HOUR_COLUMN, TablePart
+from skewless_lake.staged import HOUR_COLUMN, OutputPart
 
 
 class ResultFile(NamedTuple):
@@ -22,8 +22,8 @@ class ResultFile(NamedTuple):
     batches: Callable[[], Iterator[pa.RecordBatch]]
 
 
-def part_fields(target: TablePart) -> list[pa.Field]:
-    """The columns of ``TablePart.values``."""
+def part_fields(target: OutputPart) -> list[pa.Field]:
+    """The columns of ``OutputPart.values``."""
     fields = [pa.field(target.output.partition, pa.date32())]
     return fields if target.part.hour is None else [*fields, pa.field(HOUR_COLUMN, pa.string())]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Generator, Mapping
-from typing import NamedTuple
 
 from skewless.documents.job import Job
 from skewless.documents.quality import QualityReport
@@ -24,24 +23,13 @@ from skewless.run.publication import (
     turns_folder,
     turns_of_table,
 )
-from skewless_lake.staged import STAGED, StagedResult, TablePart
+from skewless_lake.commits import Commit, identity_in
+from skewless_lake.staged import STAGED, OutputPart, StagedResult
 from skewless_leases import Turns as StoredTurns
 from skewless_leases import open_store
 
 
-class Commit(NamedTuple):
-    """What became of a commit.
-
-    Attributes:
-        snapshot: the snapshot or version in which the run's result was published; None if it was superseded.
-        over: by whom it was superseded.
-    """
-
-    snapshot: int | None
-    over: Overtaken | None = None
-
-
-def turns_of(target: TablePart) -> Turns:
+def turns_of(target: OutputPart) -> Turns:
     """The turns of the parts of a table."""
     return StoredTurns(open_store(turns_of_table(target.path, target.root)))
 
@@ -88,7 +76,7 @@ def publishing_table(run: RunDirectory, now: dt.datetime) -> Generator[str, None
         raise RunDirectoryError(
             f"staged result of {run}", f"{keys:,} rows, as the ledger has them", f"{staged.rows:,}", "begin a new run"
         )
-    turns = turns_of(TablePart.of(job))
+    turns = turns_of(OutputPart.of(job))
     over = _overtaken(job, turns)
     commit = Commit(None, over)
     if over is None:
@@ -116,10 +104,10 @@ def _committing(
     if job.spec.output.iceberg is not None:
         from skewless_lake.iceberg import publishing as iceberg  # noqa: PLC0415  # an extra
 
-        return (yield from iceberg.committing(run, TablePart.of(job), job.turn, staged, about))
+        return (yield from iceberg.committing(run, OutputPart.of(job), job.turn, staged, about))
     from skewless_lake.delta import publishing as delta  # noqa: PLC0415  # an extra
 
-    return (yield from delta.committing(run, TablePart.of(job), job.turn, staged, about))
+    return (yield from delta.committing(run, OutputPart.of(job), job.turn, staged, about))
 
 
 def _overtaken(job: Job, turns: Turns) -> Overtaken | None:
@@ -130,7 +118,7 @@ def _overtaken(job: Job, turns: Turns) -> Overtaken | None:
     return Overtaken(by=by, turn=standing.finished)
 
 
-def require_fitting(target: TablePart) -> None:
+def require_fitting(target: OutputPart) -> None:
     """Refuse a table, if it is there already, whose partitions are not those that a result needs.
 
     Raises:
@@ -146,18 +134,18 @@ def require_fitting(target: TablePart) -> None:
         delta.require_partitions(target)
 
 
-def turn_in_table(job: Job) -> int:
-    """The latest turn in which the job's part was published in its table, as the table's history says; 0 if none."""
-    if job.spec.output.iceberg is not None:
+def turn_in_table(target: OutputPart) -> int:
+    """The latest turn in which a part was published in its table, as the table's history says; 0 if none."""
+    if target.output.iceberg is not None:
         from skewless_lake.iceberg import publishing as iceberg  # noqa: PLC0415  # an extra
 
-        return iceberg.latest_turn(TablePart.of(job))
+        return iceberg.latest_turn(target)
     from skewless_lake.delta import publishing as delta  # noqa: PLC0415  # an extra
 
-    return delta.latest_turn(TablePart.of(job))
+    return delta.latest_turn(target)
 
 
-def published_parts(target: TablePart) -> dict[str, tuple[str, Identity]]:
+def published_parts(target: OutputPart) -> dict[str, tuple[str, Identity]]:
     """By part: the snapshot or version of its newest publication, and which run that was of.
 
     Args:
@@ -189,8 +177,3 @@ def summary_of(run: RunDirectory, now: dt.datetime) -> dict[str, str]:
         "result-rows": str(result.count("keys")),
         "at": now.astimezone(dt.UTC).isoformat(timespec="seconds"),
     }
-
-
-def identity_in(about: Mapping[str, str]) -> Identity:
-    """The run that a summary names."""
-    return Identity(job=about["run-digest"], run=about["run"])

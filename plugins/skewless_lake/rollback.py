@@ -5,11 +5,11 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping
 
-from skewless_lake.publication import turns_of
-from skewless_lake.staged import TablePart
+from skewless_lake.publication import turn_in_table, turns_of
+from skewless_lake.staged import OutputPart
 
 
-def roll_back(target: TablePart, now: dt.datetime) -> Mapping[str, str]:
+def roll_back(target: OutputPart, now: dt.datetime) -> Mapping[str, str]:
     """Publish again what the newest publication of a part has replaced.
 
     Args:
@@ -23,7 +23,8 @@ def roll_back(target: TablePart, now: dt.datetime) -> Mapping[str, str]:
         SpecError: there is nothing to go back to.
     """
     turns, at = turns_of(target), now.astimezone(dt.UTC).isoformat(timespec="seconds")
-    turn = turns.draw(above=turns.look(target.part.name).finished)
+    # The store of turns may have been lost: the table knows its own.
+    turn = turns.draw(above=max(turns.look(target.part.name).finished, turn_in_table(target)))
     if target.output.iceberg is not None:
         from skewless_lake.iceberg import rollback as iceberg  # noqa: PLC0415  # an extra
 

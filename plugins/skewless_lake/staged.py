@@ -51,7 +51,7 @@ class StagedResult(Document):
         return sum(file.rows for file in self.files)
 
 
-class TablePart(NamedTuple):
+class OutputPart(NamedTuple):
     """A part of the table of an output: what one publication replaces.
 
     Attributes:
@@ -67,7 +67,7 @@ class TablePart(NamedTuple):
     part: Part
 
     @classmethod
-    def of(cls, job: Job) -> TablePart:
+    def of(cls, job: Job) -> OutputPart:
         """The one that a job computes."""
         return cls(job.spec.output, job.output_path, job.root, job.part)
 

@@ -11,7 +11,7 @@ from skewless.documents.job import Job
 from skewless.run.directory import RunDirectory
 from skewless_lake.columns import ResultFile
 from skewless_lake.publication import summary_of
-from skewless_lake.staged import StagedResult, TablePart
+from skewless_lake.staged import OutputPart, StagedResult
 
 
 def stage_result(run: RunDirectory, columns: pa.Schema, files: Sequence[ResultFile], now: dt.datetime) -> StagedResult:
@@ -30,10 +30,10 @@ def stage_result(run: RunDirectory, columns: pa.Schema, files: Sequence[ResultFi
     if job.spec.output.iceberg is not None:
         from skewless_lake.iceberg import staging as iceberg  # noqa: PLC0415  # an extra
 
-        return iceberg.stage(TablePart.of(job), columns, files, summary_of(run, now))
+        return iceberg.stage(OutputPart.of(job), columns, files, summary_of(run, now))
     from skewless_lake.delta import staging as delta  # noqa: PLC0415  # an extra
 
-    return delta.stage(TablePart.of(job), columns, files)
+    return delta.stage(OutputPart.of(job), columns, files)
 
 
 def staged_paths(job: Job, staged: StagedResult) -> dict[str, int]:
@@ -46,7 +46,7 @@ def staged_paths(job: Job, staged: StagedResult) -> dict[str, int]:
         from skewless_lake.iceberg import staging as iceberg  # noqa: PLC0415  # an extra
         from skewless_lake.iceberg.tables import find_table  # noqa: PLC0415  # likewise
 
-        target = TablePart.of(job)
+        target = OutputPart.of(job)
         _, files = iceberg.staged_files(target, staged, find_table(target))
         return {file.file_path.removeprefix("file://"): file.file_size_in_bytes for file in files}
     return {f"{staged.location}/{file.path}": file.size_bytes for file in staged.files}

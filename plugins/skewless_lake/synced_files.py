@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any, Self
 
 from pyarrow.fs import LocalFileSystem
 from pyiceberg.io import OutputStream
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
+
+from skewless.run.publication.exchange import make_folder, sync_file, sync_folder
 
 
 class _SyncedStream:
@@ -43,8 +44,8 @@ class _SyncedStream:
         if self._stream.closed:
             return
         self._stream.close()
-        _sync(self._path)
-        _sync(str(Path(self._path).parent))
+        sync_file(Path(self._path))
+        sync_folder(Path(self._path).parent)
 
     def __enter__(self) -> Self:
         return self
@@ -53,20 +54,12 @@ class _SyncedStream:
         self.close()
 
 
-def _sync(path: str) -> None:
-    opened = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
-
-
 class _SyncedFile(PyArrowFile):
     """A file of a local disk."""
 
     def create(self, overwrite: bool = False) -> OutputStream:
         """Open the file for writing."""
-        Path(self._path).parent.mkdir(parents=True, exist_ok=True)
+        make_folder(Path(self._path).parent)
         return _SyncedStream(super().create(overwrite), self._path)
 
 

@@ -58,6 +58,7 @@ class Races:
             os.environ[f"{catalog}WAREHOUSE"] = f"file://{self.root / 'warehouse'}"
             self._open.callback(os.environ.pop, f"{catalog}URI")
             self._open.callback(os.environ.pop, f"{catalog}WAREHOUSE")
+            self._open.callback(lambda: open_catalog("shared", str(self.root)).close())
         self._pool: Pool = self._open.enter_context(multiprocessing.get_context("spawn").Pool(PUBLISHERS))
         return self
 

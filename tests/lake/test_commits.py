@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import os
 import random
 import shutil
 import subprocess
@@ -24,10 +25,10 @@ from skewless.run.directory import RunDirectory
 from skewless.run.publication import Publication, record_of
 from skewless_lake.catalogs import open_catalog
 from skewless_lake.delta.publishing import commit_part
-from skewless_lake.iceberg.snapshots import ours, replace_part, told
+from skewless_lake.iceberg.snapshots import ours, replace_part, summary_of
 from skewless_lake.iceberg.staging import staged_files
 from skewless_lake.publication import publish_run, publishing_table
-from skewless_lake.staged import STAGED, StagedResult, TablePart
+from skewless_lake.staged import STAGED, OutputPart, StagedResult
 from tests.lake.outputs import DAY, KINDS, NOW, TABLE, committed, judge, read, ready, result_table, seen, staged
 from tests.lake.races import Races
 
@@ -132,7 +133,7 @@ def test_a_commit_is_refused_if_the_day_was_replaced_in_between(tmp_path: Path, 
     """By somebody who is no run of ours, so that no turn tells: the day would have the rows of both."""
     publish_run(ready(tmp_path / "1", tmp_path, kind, "first"), NOW)
     run = ready(tmp_path / "2", tmp_path, kind, "second", turn=2)
-    target = TablePart.of(run.job())
+    target = OutputPart.of(run.job())
     files = run.read(STAGED, StagedResult)
     if kind == "iceberg":
         stale = iceberg_table(tmp_path)
@@ -209,7 +210,28 @@ def test_a_staged_snapshot_says_that_it_was_not_audited(tmp_path: Path) -> None:
     run = ready(tmp_path / "run", tmp_path, "iceberg", "first")
     snapshot = iceberg_table(tmp_path).snapshot_by_id(run.read(STAGED, StagedResult).snapshot or 0)
     assert snapshot is not None
-    assert told(snapshot)["quality"] == "not audited yet"
+    assert summary_of(snapshot)["quality"] == "not audited yet"
+
+
+@of_each_kind
+def test_what_is_published_is_on_the_disk(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each file of a table on a local disk is synced, and so is each folder that names one."""
+    synced, fsync = set[str](), os.fsync
+
+    def noted(handle: int) -> None:
+        synced.add(str(Path(f"/proc/self/fd/{handle}").readlink()))
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    publish_run(ready(tmp_path / "run", tmp_path, kind, "first", schema="evolve"), NOW)
+    wider = result_table("new").append_column("n", pa.array([1, 2, 3]))
+    run = committed(tmp_path / "2", tmp_path, kind, wider, turn=2, schema="evolve")
+    staged(run)
+    publish_run(judge(run), NOW)
+    table = tmp_path / ("warehouse" if kind == "iceberg" else "marts")
+    files = {str(path) for path in table.rglob("*") if path.is_file() and path.name != "_last_checkpoint"}
+    assert files - synced == set()
+    assert {str(Path(file).parent) for file in files} - synced == set()
 
 
 @of_each_kind

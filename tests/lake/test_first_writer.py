@@ -17,7 +17,7 @@ from skewless.run.file_checksum import content_checksum
 from skewless.run.objects.files import ObjectFiles
 from skewless.run.objects.location import open_location
 from skewless.run.written_path import as_written
-from tests.broken_wire import Fault, broken_wire
+from tests.broken_wire import Fault, broken_wire, once_each
 from tests.object_stores import KINDS, ObjectServer, as_client, object_server
 
 
@@ -197,16 +197,7 @@ def test_a_store_that_lets_every_writer_win_is_refused_before_anything_is_writte
 
 @pytest.mark.parametrize("fault", ["lose answer", "lose request", "late", "500", "503", "409"])
 def test_one_fault_in_each_request_costs_nothing(localbucket: ObjectServer, tmp_path: Path, fault: Fault) -> None:
-    hit = set[str]()
-
-    def once(number: int, request: str) -> Fault:
-        del number
-        if request in hit or (fault == "409" and not request.startswith("PUT")):
-            return "none"
-        hit.add(request)
-        return fault
-
-    with broken_wire(localbucket.port, once) as wire, as_client(localbucket.behind(wire.port)):
+    with broken_wire(localbucket.port, once_each(fault)) as wire, as_client(localbucket.behind(wire.port)):
         run = RunDirectory(f"s3://lake/{tmp_path.name}")
         assert run.write_once("result/COMMIT.json", commit("a"))  # its own success behind a lost answer
         assert not run.write_once("result/COMMIT.json", commit("b"))

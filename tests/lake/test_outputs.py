@@ -224,3 +224,13 @@ def test_a_catalog_that_is_not_configured_is_a_sentence(spark: SparkSession, tmp
     given = spec(tmp_path, {"iceberg": "lake.marts.clicks"})
     with pytest.raises(SpecError, match=r"'lake': pyiceberg's configuration names no such catalog; set PYICEBERG"):
         prepare(RunDirectory(str(tmp_path / "run")), given, DAY, str(tmp_path))
+
+
+@pytest.mark.parametrize("kind", OUTPUTS)
+def test_a_job_does_not_publish_into_the_table_that_it_reads(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    run(spark, tmp_path, spec(tmp_path, OUTPUTS[kind]), "first")
+    given = spec(tmp_path, OUTPUTS[kind], input=dict(OUTPUTS[kind]), aggregates={"n": "count"})
+    with pytest.raises(
+        SpecError, match=rf"field output\.{kind}: expected another table than the input .*, but got the same"
+    ):
+        prepare(RunDirectory(str(tmp_path / "runs" / "second")), given, DAY, str(tmp_path))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,15 +12,15 @@ from skewless.errors import SpecError
 from skewless.spec.part import Part
 from skewless_lake.publication import publish_run
 from skewless_lake.rollback import roll_back
-from skewless_lake.staged import TablePart
+from skewless_lake.staged import OutputPart
 from tests.lake.outputs import DAY, KINDS, NOW, output_of, ready, seen
 
 of_each_kind = pytest.mark.parametrize("kind", KINDS)
 
 
-def target_of(kind: str, root: Path) -> TablePart:
+def target_of(kind: str, root: Path) -> OutputPart:
     output, path = output_of(kind, root)
-    return TablePart(output, path, str(root), Part(DAY))
+    return OutputPart(output, path, str(root), Part(DAY))
 
 
 @of_each_kind
@@ -40,6 +41,18 @@ def test_an_older_run_does_not_undo_it(tmp_path: Path, kind: str) -> None:
         publish_run(ready(tmp_path / f"{turn}", tmp_path, kind, text, turn=turn), NOW)
     late = ready(tmp_path / "late", tmp_path, kind, "late", turn=2)
     roll_back(target_of(kind, tmp_path), NOW)
+    assert publish_run(late, NOW).superseded is not None
+    assert seen(kind, tmp_path) == {"2026-11-20": ["old"] * 3}
+
+
+@of_each_kind
+def test_an_older_run_does_not_undo_it_though_the_store_of_turns_was_lost(tmp_path: Path, kind: str) -> None:
+    for turn, text in ((5, "old"), (7, "new")):
+        publish_run(ready(tmp_path / f"{turn}", tmp_path, kind, text, turn=turn), NOW)
+    late = ready(tmp_path / "late", tmp_path, kind, "late", turn=6)
+    shutil.rmtree(tmp_path / "tables")
+    roll_back(target_of(kind, tmp_path), NOW)
+    shutil.rmtree(tmp_path / "tables")
     assert publish_run(late, NOW).superseded is not None
     assert seen(kind, tmp_path) == {"2026-11-20": ["old"] * 3}
 

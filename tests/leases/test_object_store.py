@@ -10,7 +10,7 @@ import pytest
 from skewless_leases.errors import LeaseError, StoreError
 from skewless_leases.stores.address import open_store
 from skewless_leases.stores.object_store import KEPT_VERSIONS, ObjectStore
-from tests.broken_wire import Fault, broken_wire
+from tests.broken_wire import Fault, broken_wire, once_each
 from tests.object_stores import ObjectServer, as_client, object_server
 
 
@@ -109,16 +109,7 @@ def test_a_writer_whose_version_was_written_upon_since_has_written(
 
 @pytest.mark.parametrize("fault", ["lose answer", "lose request", "500", "503", "409"])
 def test_a_request_that_fails_once_costs_no_write(s3_server: ObjectServer, tmp_path: Path, fault: Fault) -> None:
-    hit = set[str]()
-
-    def once(number: int, request: str) -> Fault:
-        del number
-        if request in hit or (fault == "409" and not request.startswith("PUT")):
-            return "none"
-        hit.add(request)
-        return fault
-
-    with broken_wire(s3_server.port, once) as wire, as_client(s3_server.behind(wire.port)):
+    with broken_wire(s3_server.port, once_each(fault)) as wire, as_client(s3_server.behind(wire.port)):
         store = opened(f"s3://lake/{tmp_path.name}")
         version = store.put("a", b"one", None)
         assert version

@@ -14,23 +14,11 @@ from skewless_leases import FencedOutError, open_store
 from skewless_leases.ownership import fence
 from skewless_leases.stores.tables import look_at
 from skewless_spark.session.step_lease import OWNER, leased_step
-from tests.leases.conftest import redis_server
-from tests.object_stores import ObjectServer, as_client, object_server
+from tests.leases.conftest import bucket, redis_server, s3_server
 from tests.unit import synthetic
 
 STEP = "stages/0000"
-
-
-@pytest.fixture(scope="module")
-def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectServer]:
-    with object_server("localbucket", tmp_path_factory.mktemp("s3")) as server:
-        yield server
-
-
-@pytest.fixture
-def bucket(s3_server: ObjectServer) -> Iterator[str]:
-    with as_client(s3_server.environment):
-        yield "s3a://lake"
+__all__ = ["bucket", "s3_server"]  # fixtures
 
 
 @pytest.fixture(params=["folder", "bucket"])

@@ -3,44 +3,36 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
 from pathlib import Path
 
-import fsspec
 import pytest
 
 from skewless.documents.failure import Failure
 from skewless.errors import RunDirectoryError
 from skewless.run.directory import RunDirectory
+from skewless.run.objects.location import open_location
 from skewless.run.retention import Limits, fates
 from skewless.run.written_path import as_written
-from tests.unit.buckets import registered
 from tests.unit.synthetic import job
 
 SCHEMES = ["s3a://bucket", "s3://bucket", "gs://bucket", "abfss://box@account.dfs.core.windows.net", "memory://place"]
 
 
-@pytest.fixture(autouse=True)
-def _buckets(tmp_path: Path) -> Iterator[None]:
-    with registered(tmp_path / "buckets"):
-        yield
-
-
 @pytest.mark.parametrize("place", SCHEMES)
 @pytest.mark.parametrize("below", ["", "/f", "/f/g h/date=1/x.parquet", "/a@b/c:d"])
-def test_what_fsspec_strips_is_put_back_as_it_was(place: str, below: str) -> None:
-    fs, inner = fsspec.core.url_to_fs(f"{place}{below}")
+def test_what_a_file_system_strips_is_put_back_as_it_was(place: str, below: str) -> None:
+    fs, inner = open_location(f"{place}{below}")
     assert as_written(fs, f"{place}/elsewhere", inner) == f"{place}{below}"
 
 
 def test_a_local_path_stays_a_path(tmp_path: Path) -> None:
     for location in (str(tmp_path), f"file://{tmp_path}"):
-        fs, inner = fsspec.core.url_to_fs(location)
+        fs, inner = open_location(location)
         assert as_written(fs, location, f"{inner}/x") == f"{tmp_path}/x"
 
 
 def test_a_path_of_another_bucket_is_refused() -> None:
-    fs, inner = fsspec.core.url_to_fs("s3a://bucket-two/x")
+    fs, inner = open_location("s3a://bucket-two/x")
     with pytest.raises(RunDirectoryError, match="s3a://bucket: expected a path in it"):
         as_written(fs, "s3a://bucket/y", inner)
 

@@ -18,6 +18,7 @@ from skewless.spec.part import Part
 from skewless.spec.spec import JobSpec
 from skewless.standing.pins import pin
 from skewless_lake.publication import turn_in_table
+from skewless_lake.staged import OutputPart
 from skewless_leases import Turns, open_store
 from skewless_spark.prepare import earlier_runs
 from skewless_spark.prepare.freezing import check_spec, freeze
@@ -71,7 +72,7 @@ def prepare(
 def _with_turn(job: Job, turn: int, turns: Turns) -> Job:
     if not job.spec.output.is_table:
         return with_turn(job, turn, turns)
-    latest = turn_in_table(job)
+    latest = turn_in_table(OutputPart.of(job))
     return job.model_copy(update={"turn": turn if latest < turn else turns.draw(above=latest)})
 
 

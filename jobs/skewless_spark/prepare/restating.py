@@ -22,7 +22,7 @@ from skewless.spec.spec import JobSpec
 from skewless.standing.changes import FileName
 from skewless.standing.restating import Listed, PartReading, changed_parts, covered_parts, readings
 from skewless_lake.publication import published_parts
-from skewless_lake.staged import TablePart as OutputPart
+from skewless_lake.staged import OutputPart
 from skewless_spark.prepare.freezing import freeze
 from skewless_spark.prepare.locations import output_location
 from skewless_spark.prepare.part_files import PartFiles, files_of_parts

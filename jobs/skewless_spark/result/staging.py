@@ -17,7 +17,7 @@ from skewless.errors import RunDirectoryError
 from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless.run.objects.location import open_location
 from skewless_lake.columns import ResultFile
-from skewless_lake.staged import STAGED, StagedResult, TablePart
+from skewless_lake.staged import STAGED, OutputPart, StagedResult
 from skewless_lake.staging import stage_result, staged_paths
 from skewless_spark.session.file_systems import spark_reads
 from skewless_spark.sources import parquet_files
@@ -52,7 +52,7 @@ def staged_frame(spark: SparkSession, run: RunDirectory, result: StagedResult) -
         RunDirectoryError: the table holds other files for the part than were staged.
     """
     job = run.job()
-    files, names = staged_paths(job, result), list(TablePart.of(job).values)
+    files, names = staged_paths(job, result), list(OutputPart.of(job).values)
     if not files:
         file = run.committed(RESULT_STEP).of_kind(RESULT)[0]
         return spark.createDataFrame(cast("list[Row]", []), from_arrow_schema(_columns(run, file)))

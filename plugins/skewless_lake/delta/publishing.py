@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import os
-import random
-import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from pathlib import Path
 
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
@@ -17,19 +13,13 @@ from deltalake.transaction import AddAction, CommitProperties, Transaction
 from skewless.errors import LostRaceError, RunDirectoryError
 from skewless.run.directory import RunDirectory
 from skewless.run.publication import Identity, Overtaken, identity_of
-from skewless_lake.delta.tables import find_table, location_of
-from skewless_lake.publication import Commit
-from skewless_lake.staged import StagedFile, StagedResult, TablePart
-
-#: How often a commit is tried again that others were faster than, and the seconds between two attempts at most.
-ATTEMPTS = 50
-_LONGEST_WAIT = 2.0
-#: What we write into the commit, each name behind this.
-PREFIX = "skewless."
+from skewless_lake.commits import ATTEMPTS, Commit, identity_in, told, wait, written
+from skewless_lake.delta.tables import find_table, sync_version
+from skewless_lake.staged import OutputPart, StagedFile, StagedResult
 
 
 def committing(
-    run: RunDirectory, target: TablePart, turn: int, staged: StagedResult, about: Mapping[str, str]
+    run: RunDirectory, target: OutputPart, turn: int, staged: StagedResult, about: Mapping[str, str]
 ) -> Generator[str, None, Commit]:
     """Publish staged files: one version of the table, in which they are the part.
 
@@ -59,23 +49,18 @@ def committing(
     raise LostRaceError(target.path, "a commit of its own", f"{ATTEMPTS} commits of others", "publish again later")
 
 
-def wait(attempt: int) -> None:
-    """Let others commit before the next attempt, for a time that nobody else waits."""
-    time.sleep(random.uniform(0, min(_LONGEST_WAIT, 0.05 * 2**attempt)))  # noqa: S311  # no secret
-
-
-def latest_turn(target: TablePart) -> int:
+def latest_turn(target: OutputPart) -> int:
     """The latest turn in which a part was published; 0 if the table says none."""
     table = find_table(target)
     return (table.transaction_version(_application(target)) or 0) if table is not None else 0
 
 
-def _application(target: TablePart) -> str:
+def _application(target: OutputPart) -> str:
     """The name under which the table keeps the latest turn of a part."""
     return f"skewless/{target.part.name}"
 
 
-def _standing(table: DeltaTable, target: TablePart, turn: int, me: Identity) -> Commit | None:
+def _standing(table: DeltaTable, target: OutputPart, turn: int, me: Identity) -> Commit | None:
     """What the log says of a run: published, superseded, or None if neither."""
     latest = table.transaction_version(_application(target))
     if latest is None or latest < turn:
@@ -91,23 +76,23 @@ def _standing(table: DeltaTable, target: TablePart, turn: int, me: Identity) -> 
     return Commit(version)
 
 
-def _committed_by(table: DeltaTable, target: TablePart, turn: int) -> tuple[Identity, int]:
+def _committed_by(table: DeltaTable, target: OutputPart, turn: int) -> tuple[Identity, int]:
     """Which run has published the part in a turn, and in which version."""
-    for version, told in publications(table, target):
-        if told.get("turn") == str(turn):
-            return Identity(job=told["run-digest"], run=told["run"]), version
+    for version, about in publications(table, target):
+        if about.get("turn") == str(turn):
+            return identity_in(about), version
     raise RunDirectoryError.saying(
         f"log of {target.path}", f"it no longer names the run that has published {target.part} in turn {turn}",
         "begin a new run",
     )  # fmt: skip
 
 
-def publications(table: DeltaTable, target: TablePart) -> Iterator[tuple[int, dict[str, str]]]:
+def publications(table: DeltaTable, target: OutputPart) -> Iterator[tuple[int, dict[str, str]]]:
     """The versions that have published a part, the newest first, with what their commits say."""
     return (one for one in _ours(table) if one[1]["part"] == target.part.name)
 
 
-def newest(target: TablePart) -> dict[str, tuple[int, dict[str, str]]]:
+def newest(target: OutputPart) -> dict[str, tuple[int, dict[str, str]]]:
     """By part: the version of its newest publication, and what its commit says."""
     table, found = find_table(target), dict[str, tuple[int, dict[str, str]]]()
     for version, about in _ours(table) if table is not None else ():
@@ -117,13 +102,13 @@ def newest(target: TablePart) -> dict[str, tuple[int, dict[str, str]]]:
 
 def _ours(table: DeltaTable) -> Iterator[tuple[int, dict[str, str]]]:
     for commit in table.history():
-        told = {name.removeprefix(PREFIX): value for name, value in commit.items() if name.startswith(PREFIX)}
-        if "part" in told:
-            yield int(commit["version"]), told
+        about = told(commit)
+        if "part" in about:
+            yield int(commit["version"]), about
 
 
 def commit_part(
-    table: DeltaTable, target: TablePart, turn: int, files: Sequence[StagedFile], about: Mapping[str, str]
+    table: DeltaTable, target: OutputPart, turn: int, files: Sequence[StagedFile], about: Mapping[str, str]
 ) -> int:
     """Commit a version upon the one that was loaded, in which a part has just these files.
 
@@ -132,7 +117,7 @@ def commit_part(
         target: the part.
         turn: of the run.
         files: of the part.
-        about: for the commit, names without ``PREFIX``.
+        about: for the commit, see ``commits.written``.
 
     Returns:
         The version.
@@ -154,23 +139,10 @@ def commit_part(
         partition_by=list(values),
         partition_filters=[(name, "=", value) for name, value in values.items()],
         commit_properties=CommitProperties(
-            custom_metadata={PREFIX + name: value for name, value in about.items()},
+            custom_metadata=written(about),
             max_commit_retries=0,
             app_transactions=[Transaction(_application(target), turn)],
         ),
     )
-    _sync(location_of(target), version + 1)
+    sync_version(target, version + 1)
     return version + 1
-
-
-def _sync(location: str, version: int) -> None:
-    """Have a version of a local table on the disk; its files have been since they were written."""
-    if "://" in location:
-        return
-    log = Path(location, "_delta_log")
-    for path in (log / f"{version:020d}.json", log):
-        opened = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(opened)
-        finally:
-            os.close(opened)

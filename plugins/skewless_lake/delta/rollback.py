@@ -10,12 +10,13 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
 from skewless.errors import LostRaceError, SpecError
-from skewless_lake.delta.publishing import ATTEMPTS, commit_part, publications, wait
+from skewless_lake.commits import ATTEMPTS, wait
+from skewless_lake.delta.publishing import commit_part, publications
 from skewless_lake.delta.tables import find_table, location_of
-from skewless_lake.staged import StagedFile, TablePart
+from skewless_lake.staged import OutputPart, StagedFile
 
 
-def roll_back(target: TablePart, turn: int, at: str) -> Mapping[str, str]:
+def roll_back(target: OutputPart, turn: int, at: str) -> Mapping[str, str]:
     """Commit the files that a part had before the newest publication of it; other parts stay as they are.
 
     Args:
@@ -50,7 +51,7 @@ def roll_back(target: TablePart, turn: int, at: str) -> Mapping[str, str]:
     raise LostRaceError(target.path, "a commit of its own", f"{ATTEMPTS} commits of others", "try again later")
 
 
-def _files(target: TablePart, version: int) -> list[StagedFile]:
+def _files(target: OutputPart, version: int) -> list[StagedFile]:
     """The files of a part in a version."""
     location, values = location_of(target), {name: str(value) for name, value in target.values.items()}
     actions = pa.table(DeltaTable(location, version=version).get_add_actions(flatten=True)).to_pylist()

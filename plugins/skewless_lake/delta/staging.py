@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,14 +14,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from skewless.run.objects.location import open_location
+from skewless.run.publication.exchange import make_folder, sync_file, sync_folder
 from skewless_lake.columns import ResultFile, fitted
 from skewless_lake.delta.tables import ready_table
-from skewless_lake.staged import StagedFile, StagedResult, TablePart
+from skewless_lake.staged import OutputPart, StagedFile, StagedResult
 
 _THREADS = 8
 
 
-def stage(target: TablePart, columns: pa.Schema, files: Sequence[ResultFile]) -> StagedResult:
+def stage(target: OutputPart, columns: pa.Schema, files: Sequence[ResultFile]) -> StagedResult:
     """Write a result into new files below the output's table, which no version of it names yet.
 
     Args:
@@ -73,11 +73,11 @@ def _created(location: str, path: str) -> Iterator[Any]:
     """A new file, open for writing; a local one is on the disk when this ends."""
     if "://" not in location:
         target = Path(location, path)
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(target.parent)
         with target.open("xb") as opened:
             yield opened
-            opened.flush()
-            os.fsync(opened.fileno())
+        sync_file(target)
+        sync_folder(target.parent)
         return
     fs, there = open_location(f"{location}/{path}")
     with fs.open(there, "wb") as opened:

@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pyarrow as pa
 from deltalake import DeltaTable, Schema
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from skewless.errors import SpecError
+from skewless.run.publication.exchange import make_folder, sync_file, sync_folder
 from skewless_lake.columns import part_fields
-from skewless_lake.staged import TablePart
+from skewless_lake.staged import OutputPart
 
+#: The folder of a table in which its versions are.
+LOG = "_delta_log"
 _ATTEMPTS = 10
 
 
-def location_of(target: TablePart) -> str:
+def location_of(target: OutputPart) -> str:
     """The folder or URL of an output's table."""
     return target.path.removeprefix("delta+").removeprefix("file://")
 
 
-def find_table(target: TablePart) -> DeltaTable | None:
+def sync_version(target: OutputPart, version: int) -> None:
+    """Have a version of a local table on the disk; data files are there since they were written."""
+    if "://" not in location_of(target):
+        log = Path(location_of(target), LOG)
+        sync_file(log / f"{version:020d}.json")
+        sync_folder(log)
+
+
+def find_table(target: OutputPart) -> DeltaTable | None:
     """The table of an output, as it is now; None if it has not been made yet."""
     try:
         return DeltaTable(location_of(target))
@@ -26,12 +39,12 @@ def find_table(target: TablePart) -> DeltaTable | None:
         return None
 
 
-def ready_table(target: TablePart, columns: pa.Schema) -> DeltaTable:
+def ready_table(target: OutputPart, columns: pa.Schema) -> DeltaTable:
     """The table of an output, ready for a result: made if it is not there, its schema evolved if the spec says so.
 
     Args:
         target: the part of the table.
-        columns: of the result, without those of ``part_values``.
+        columns: of the result, without those that name the part.
 
     Raises:
         SpecError: the table has other columns or partitions than the result.
@@ -49,7 +62,7 @@ def ready_table(target: TablePart, columns: pa.Schema) -> DeltaTable:
     raise AssertionError
 
 
-def require_partitions(target: TablePart) -> None:
+def require_partitions(target: OutputPart) -> None:
     """Refuse a table, if it is there, in which a part is not just the files of one partition.
 
     Raises:
@@ -60,7 +73,7 @@ def require_partitions(target: TablePart) -> None:
         _require_partitions(table, target)
 
 
-def _require_partitions(table: DeltaTable, target: TablePart) -> None:
+def _require_partitions(table: DeltaTable, target: OutputPart) -> None:
     parts, found = [field.name for field in part_fields(target)], table.metadata().partition_columns
     if found != parts:
         raise SpecError(
@@ -70,7 +83,7 @@ def _require_partitions(table: DeltaTable, target: TablePart) -> None:
         )  # fmt: skip
 
 
-def _made(target: TablePart, wanted: pa.Schema, parts: list[str]) -> DeltaTable:
+def _made(target: OutputPart, wanted: pa.Schema, parts: list[str]) -> DeltaTable:
     try:
         schema = Schema.from_arrow(wanted)
     except Exception as err:  # noqa: BLE001  # of several kinds
@@ -79,10 +92,14 @@ def _made(target: TablePart, wanted: pa.Schema, parts: list[str]) -> DeltaTable:
             str(err).partition("\n")[0][:200],
             "cast the result of the aggregate in map, or publish into a folder",
         ) from None  # fmt: skip
-    return DeltaTable.create(location_of(target), schema, mode="ignore", partition_by=parts)
+    if "://" not in location_of(target):
+        make_folder(Path(location_of(target), LOG))
+    table = DeltaTable.create(location_of(target), schema, mode="ignore", partition_by=parts)
+    sync_version(target, 0)
+    return table
 
 
-def _fitted(table: DeltaTable, target: TablePart, wanted: pa.Schema) -> DeltaTable:
+def _fitted(table: DeltaTable, target: OutputPart, wanted: pa.Schema) -> DeltaTable:
     """The table with all columns of a result.
 
     Raises:
@@ -111,4 +128,5 @@ def _fitted(table: DeltaTable, target: TablePart, wanted: pa.Schema) -> DeltaTab
         )  # fmt: skip
     if new:
         table.alter.add_columns(new)
+        sync_version(target, int(table.version()))
     return table

@@ -11,15 +11,15 @@ from pyiceberg.table import Table
 from skewless.errors import LostRaceError
 from skewless.run.directory import RunDirectory
 from skewless.run.publication import Overtaken, identity_of
-from skewless_lake.iceberg.snapshots import ATTEMPTS, ours, replace_part, wait
+from skewless_lake.commits import ATTEMPTS, Commit, identity_in, wait
+from skewless_lake.iceberg.snapshots import ours, replace_part
 from skewless_lake.iceberg.staging import forget_staged, staged_files
 from skewless_lake.iceberg.tables import find_table
-from skewless_lake.publication import Commit, identity_in
-from skewless_lake.staged import StagedResult, TablePart
+from skewless_lake.staged import OutputPart, StagedResult
 
 
 def committing(
-    run: RunDirectory, target: TablePart, turn: int, staged: StagedResult, about: Mapping[str, str]
+    run: RunDirectory, target: OutputPart, turn: int, staged: StagedResult, about: Mapping[str, str]
 ) -> Generator[str, None, Commit]:
     """Publish the files of a staged snapshot, upon whatever is published by then.
 
@@ -51,7 +51,7 @@ def committing(
     raise LostRaceError(target.path, "a commit of its own", f"{ATTEMPTS} commits of others", "publish again later")
 
 
-def standing(table: Table | None, target: TablePart, turn: int, digest: str) -> Commit | None:
+def standing(table: Table | None, target: OutputPart, turn: int, digest: str) -> Commit | None:
     """What the history of a table says of a run: published, superseded, or None if neither.
 
     Args:
@@ -73,7 +73,7 @@ def standing(table: Table | None, target: TablePart, turn: int, digest: str) -> 
     return Commit(mine.snapshot_id) if mine is not None else None
 
 
-def latest_turn(target: TablePart) -> int:
+def latest_turn(target: OutputPart) -> int:
     """The latest turn in which a part was published; 0 if the table says none."""
     table = find_table(target)
     if table is None:
@@ -81,7 +81,7 @@ def latest_turn(target: TablePart) -> int:
     return max((int(about.get("turn", 0)) for _, about in ours(table) if about["part"] == target.part.name), default=0)
 
 
-def newest(target: TablePart) -> dict[str, tuple[int, dict[str, str]]]:
+def newest(target: OutputPart) -> dict[str, tuple[int, dict[str, str]]]:
     """By part: the snapshot of its newest publication, and what its summary says."""
     table, found = find_table(target), dict[str, tuple[int, dict[str, str]]]()
     for snapshot, about in ours(table) if table is not None else ():

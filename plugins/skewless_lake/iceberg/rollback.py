@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from pyiceberg.exceptions import CommitFailedException
 
 from skewless.errors import LostRaceError, SpecError
-from skewless_lake.iceberg.snapshots import ATTEMPTS, files_of_part, ours, replace_part, wait
+from skewless_lake.commits import ATTEMPTS, wait
+from skewless_lake.iceberg.snapshots import files_of_part, ours, replace_part
 from skewless_lake.iceberg.tables import find_table
-from skewless_lake.staged import TablePart
+from skewless_lake.staged import OutputPart
 
 
-def roll_back(target: TablePart, turn: int, at: str) -> Mapping[str, str]:
+def roll_back(target: OutputPart, turn: int, at: str) -> Mapping[str, str]:
     """Commit the files that a part had before the newest publication of it; other parts stay as they are.
 
     Args:

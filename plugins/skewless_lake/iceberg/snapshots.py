@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
@@ -14,12 +12,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot, ancestors_of
 
 from skewless.errors import SpecError
-
-#: What we write into the summary of a snapshot, each name behind this.
-PREFIX = "skewless."
-#: How often a commit is tried again that others were faster than, and the seconds between two attempts at most.
-ATTEMPTS = 50
-_LONGEST_WAIT = 2.0
+from skewless_lake.commits import told, written
 
 
 def files_of_part(table: Table, parts: Mapping[str, Any], snapshot_id: int | None = None) -> list[DataFile]:
@@ -64,7 +57,7 @@ def replace_part(
         table: as it was loaded; the commit is refused if its current snapshot is another one by then.
         parts: the values of the partition columns.
         files: of the part.
-        about: for the summary, names without ``PREFIX``.
+        about: for the summary, see ``commits.written``.
         branch: ``main`` to publish it; None to stage it, so that no reader finds it.
 
     Raises:
@@ -78,7 +71,7 @@ def replace_part(
         update={"properties": {**table.metadata.properties, "commit.retry.num-retries": "0"}}
     )
     there = {file.file_path for file in before}
-    summary = {PREFIX + name: value for name, value in about.items()}
+    summary = written(about)
     try:
         with (
             table.transaction() as transaction,
@@ -105,17 +98,11 @@ def replace_part(
 def ours(table: Table) -> Iterator[tuple[Snapshot, dict[str, str]]]:
     """The published snapshots that runs of ours have made, newest first, with what their summaries say."""
     for snapshot in ancestors_of(table.current_snapshot(), table.metadata):
-        about = told(snapshot)
+        about = summary_of(snapshot)
         if "part" in about:
             yield snapshot, about
 
 
-def told(snapshot: Snapshot) -> dict[str, str]:
-    """What we have written into the summary of a snapshot, by names without ``PREFIX``."""
-    found = snapshot.summary.additional_properties if snapshot.summary else {}
-    return {name.removeprefix(PREFIX): value for name, value in found.items() if name.startswith(PREFIX)}
-
-
-def wait(attempt: int) -> None:
-    """Let others commit before the next attempt, for a time that nobody else waits."""
-    time.sleep(random.uniform(0, min(_LONGEST_WAIT, 0.05 * 2**attempt)))  # noqa: S311  # no secret
+def summary_of(snapshot: Snapshot) -> dict[str, str]:
+    """What we have written into the summary of a snapshot."""
+    return told(snapshot.summary.additional_properties if snapshot.summary else {})

@@ -14,10 +14,11 @@ from pyiceberg.table.snapshots import Snapshot
 
 from skewless.errors import LostRaceError, RunDirectoryError
 from skewless_lake.columns import ResultFile
-from skewless_lake.iceberg.snapshots import ATTEMPTS, files_of_part, replace_part, told, wait
+from skewless_lake.commits import ATTEMPTS, wait
+from skewless_lake.iceberg.snapshots import files_of_part, replace_part, summary_of
 from skewless_lake.iceberg.tables import ready_table
 from skewless_lake.iceberg.writing import write_files
-from skewless_lake.staged import StagedFile, StagedResult, TablePart
+from skewless_lake.staged import OutputPart, StagedFile, StagedResult
 
 #: What the summary of a staged snapshot says of its quality.
 NOT_AUDITED = "not audited yet"
@@ -25,7 +26,9 @@ NOT_AUDITED = "not audited yet"
 KEPT = dt.timedelta(days=7)
 
 
-def stage(target: TablePart, columns: pa.Schema, files: Sequence[ResultFile], about: Mapping[str, str]) -> StagedResult:
+def stage(
+    target: OutputPart, columns: pa.Schema, files: Sequence[ResultFile], about: Mapping[str, str]
+) -> StagedResult:
     """Write a result into files of the output's table and stage a snapshot in which they replace the part.
 
     Args:
@@ -58,7 +61,7 @@ def stage(target: TablePart, columns: pa.Schema, files: Sequence[ResultFile], ab
     raise LostRaceError(target.path, "a snapshot to be staged", f"{ATTEMPTS} commits of others", "try again later")
 
 
-def staged_files(target: TablePart, staged: StagedResult, table: Table | None) -> tuple[Table, list[DataFile]]:
+def staged_files(target: OutputPart, staged: StagedResult, table: Table | None) -> tuple[Table, list[DataFile]]:
     """The files of the part as the staged snapshot has them.
 
     Args:
@@ -104,11 +107,8 @@ def forget_staged(table: Table, staged: StagedResult, now: dt.datetime) -> None:
     """
     table.refresh()
     before = (now - KEPT).timestamp() * 1000
-    gone = [
-        one.snapshot_id
-        for one in table.snapshots()
-        if told(one).get("quality") == NOT_AUDITED and (one.snapshot_id == staged.snapshot or one.timestamp_ms < before)
-    ]
+    not_audited = [one for one in table.snapshots() if summary_of(one).get("quality") == NOT_AUDITED]
+    gone = [one.snapshot_id for one in not_audited if one.snapshot_id == staged.snapshot or one.timestamp_ms < before]
     with suppress(CommitFailedException):
         if gone:
             table.maintenance.expire_snapshots().by_ids(gone).commit()

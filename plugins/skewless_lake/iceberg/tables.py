@@ -18,13 +18,13 @@ from pyiceberg.types import NestedField
 from skewless.errors import SpecError
 from skewless_lake.catalogs import TableName, open_catalog
 from skewless_lake.columns import part_fields
-from skewless_lake.staged import TablePart
+from skewless_lake.staged import OutputPart
 
 _PROPERTIES = {"format-version": "2", "write.parquet.compression-codec": "zstd"}
 _ATTEMPTS = 10
 
 
-def find_table(target: TablePart) -> Table | None:
+def find_table(target: OutputPart) -> Table | None:
     """The table of an output, as it is now; None if it has not been made yet."""
     name = TableName.parse(str(target.output.iceberg))
     try:
@@ -33,12 +33,12 @@ def find_table(target: TablePart) -> Table | None:
         return None
 
 
-def ready_table(target: TablePart, columns: pa.Schema) -> Table:
+def ready_table(target: OutputPart, columns: pa.Schema) -> Table:
     """The table of an output, ready for a result: made if it is not there, its schema evolved if the spec says so.
 
     Args:
         target: the part of the table.
-        columns: of the result, without those of ``part_values``.
+        columns: of the result, without those that name the part.
 
     Raises:
         SpecError: the table has other columns or partitions than the result.
@@ -60,7 +60,7 @@ def ready_table(target: TablePart, columns: pa.Schema) -> Table:
     raise AssertionError
 
 
-def require_partitions(target: TablePart) -> None:
+def require_partitions(target: OutputPart) -> None:
     """Refuse a table, if it is there, in which a part is not just the files of one partition.
 
     Raises:

@@ -1,0 +1,48 @@
+"""Commits of tables: what becomes of one, how others are waited for, and what a table's history says of each."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from skewless.run.publication import Identity, Overtaken
+
+#: What we write into a table's history, each name behind this.
+PREFIX = "skewless."
+#: How often a commit is tried again that others were faster than, and the seconds between two attempts at most.
+ATTEMPTS = 50
+_LONGEST_WAIT = 2.0
+
+
+class Commit(NamedTuple):
+    """What became of a commit.
+
+    Attributes:
+        snapshot: the snapshot or version in which the run's result was published; None if it was superseded.
+        over: by whom it was superseded.
+    """
+
+    snapshot: int | None
+    over: Overtaken | None = None
+
+
+def wait(attempt: int) -> None:
+    """Let others commit before the next attempt, for a time that nobody else waits."""
+    time.sleep(random.uniform(0, min(_LONGEST_WAIT, 0.05 * 2**attempt)))  # noqa: S311  # no secret
+
+
+def written(about: Mapping[str, str]) -> dict[str, str]:
+    """What is said of a publication, as the table's history has it."""
+    return {PREFIX + name: value for name, value in about.items()}
+
+
+def told(history: Mapping[str, Any]) -> dict[str, str]:
+    """What an entry of a table's history says of a publication; empty if it is of somebody else."""
+    return {name.removeprefix(PREFIX): value for name, value in history.items() if name.startswith(PREFIX)}
+
+
+def identity_in(about: Mapping[str, str]) -> Identity:
+    """The run that an entry of the history names."""
+    return Identity(job=about["run-digest"], run=about["run"])
