@@ -18,7 +18,9 @@ from tests.object_stores import ObjectServer, object_server
 #: Processes are forked from one that has imported everything and used nothing: the clients of Delta tables and of
 #: object stores do not survive a fork.
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["tests.faults.lake.steps"])
+_CONTEXT.set_forkserver_preload([
+    "deltalake", "pyiceberg.catalog.sql", "pyiceberg.expressions.parser", "sqlalchemy.dialects.sqlite", "tests.faults.lake.steps",
+])  # fmt: skip
 
 KINDS = ("iceberg", "delta")
 FIRST = "first use"

@@ -90,6 +90,8 @@ class Scene(NamedTuple):
             f"{catalog}URI": f"sqlite:///{self.root}/bucket.db",
             f"{catalog}WAREHOUSE": f"{BUCKET}/warehouse",
             f"{catalog}S3__ENDPOINT": client["AWS_ENDPOINT_URL"],
+            # pyiceberg would ask Amazon for it.
+            f"{catalog}S3__REGION": client["AWS_REGION"],
         }
 
 
