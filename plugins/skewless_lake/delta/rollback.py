@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pyarrow as pa
-from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
 from skewless.errors import LostRaceError, SpecError
@@ -54,7 +53,8 @@ def roll_back(target: OutputPart, turn: int, at: str) -> Mapping[str, str]:
 def _files(target: OutputPart, version: int) -> list[StagedFile]:
     """The files of a part in a version."""
     location, values = location_of(target), {name: str(value) for name, value in target.values.items()}
-    actions = pa.table(DeltaTable(location, version=version).get_add_actions(flatten=True)).to_pylist()
+    table = find_table(target, version)
+    actions = pa.table(table.get_add_actions(flatten=True)).to_pylist() if table is not None else []
     found = [
         StagedFile(path=one["path"], rows=one["num_records"], size_bytes=one["size_bytes"])
         for one in actions

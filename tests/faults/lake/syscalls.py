@@ -41,8 +41,13 @@ _PATHS: dict[str, tuple[int | None, int]] = {
 }  # fmt: skip
 _FLAGS = {"open": 1, "openat": 2}
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
-_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_SNAPSHOT = re.compile(r"snap-\d+-")
+_RANDOM = (
+    (re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"), "ID"),
+    (re.compile(r"snap-\d+-"), "snap-N-"),
+    (re.compile(r"uploadId=\w+"), "uploadId=ID"),
+    # The number of a version of a Delta table.
+    (re.compile(r"(?<!\d)0{16}(\d{4})(?!\d)"), r"\1"),
+)
 
 _TRACE_ME, _CONTINUE, _SET_OPTIONS, _SYSCALL_INFO = 0, 7, 0x4200, 0x420E
 #: Threads and processes that it starts are traced, too, and all end with the tracer.
@@ -75,7 +80,9 @@ class Traced(NamedTuple):
 
 def plain_name(path: str) -> str:
     """A path of a run directory, a lease or a table without what is random in it."""
-    return named(_SNAPSHOT.sub("snap-N-", _UUID.sub("ID", path)))
+    for pattern, instead in _RANDOM:
+        path = pattern.sub(instead, path)
+    return named(path)
 
 
 def traced(act: Callable[[], int], roots: Sequence[str], strike: Call | None) -> Traced:

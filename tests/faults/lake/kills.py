@@ -1,0 +1,84 @@
+"""Steps of a run with a table that are killed: on a disk before each call that writes, in a bucket at each write."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from functools import partial
+from itertools import count
+
+from tests.faults.harness import Outcome
+from tests.faults.lake.harness import KINDS, PLACES, LakeHarness, Place, Stage
+from tests.faults.lake.requests import Request, Wire, wired
+from tests.faults.lake.steps import Doing, Watched
+from tests.faults.lake.syscalls import Call, Traced
+from tests.faults.trial import Trial
+
+#: Two threads write at once, and which of them makes a folder is left to chance: then it is tried again.
+_TRIES = 5
+
+
+def trials(h: LakeHarness) -> Iterator[Trial]:
+    """All of them."""
+    seeds = count(60_000)
+    for kind in KINDS:
+        stage = h.stage(kind, bucket=False)
+        for place in PLACES:
+            for call in _calls(stage, place):
+                act = partial(_at_call, stage, place, call)
+                yield Trial("kill", f"{place.name}, {stage.where}", f"before {call.name}", next(seeds), act)
+    seeds = count(62_000)
+    for kind in KINDS:
+        stage = h.stage(kind, bucket=True)
+        for place in PLACES:
+            for request in _writes(stage, place):
+                act = partial(_at_request, stage, place, request)
+                yield Trial("kill", f"{place.name}, {stage.where}", f"before {request.name}", next(seeds), act)
+
+
+def _calls(stage: Stage, place: Place) -> list[Call]:
+    """The calls that a step comes to."""
+    stage.begin(place.template)
+    found: Traced = stage.process(Watched(place.steps, None)).answer()
+    assert found.code == 0, f"{place.name} failed without a fault"
+    return found.calls
+
+
+def _writes(stage: Stage, place: Place) -> list[Request]:
+    """The requests by which a step changes something."""
+    return [one for one in requests_of(stage, place) if one.writes]
+
+
+def requests_of(stage: Stage, place: Place) -> list[Request]:
+    """The requests that a step sends, without a fault."""
+    stage.begin(place.template)
+    wire = Wire()
+    with wired(stage, wire) as proxy:
+        ended = stage.process(Doing(place.steps), proxy.port).ended()
+    assert ended.code == 0, ended.said
+    return wire.came
+
+
+def _at_call(stage: Stage, place: Place, call: Call, h: LakeHarness, seed: int) -> Outcome:
+    del h, seed
+    for _ in range(_TRIES):
+        stage.begin(place.template)
+        found: Traced = stage.process(Watched(place.steps, call)).answer()
+        if found.code == -signal.SIGKILL:
+            break
+    assert found.code == -signal.SIGKILL, f"it was not killed, but ended with {found.code}"
+    stage.recover(place)
+    return "right"
+
+
+def _at_request(stage: Stage, place: Place, request: Request, h: LakeHarness, seed: int) -> Outcome:
+    del h, seed
+    stage.begin(place.template)
+    wire = Wire(request, kill="before")
+    with wired(stage, wire) as proxy:
+        process = stage.process(Doing(place.steps), proxy.port)
+        wire.pid = process.pid
+        ended = process.ended()
+    assert ended.code == -signal.SIGKILL, f"it was not killed, but ended with {ended.code}:\n{ended.said[-2000:]}"
+    stage.recover(place)
+    return "right"
