@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-#: What happens to a request: nothing; its answer is lost, though it was served; or cut in the middle; it is lost itself;
-#: it is answered late; or it is answered by an error.
+#: What happens to a request: nothing; its answer is lost, though it was served; that is cut in the middle; the request
+#: itself is lost; it is answered late; or it is answered by an error.
 Fault = Literal["none", "lose answer", "cut answer", "lose request", "late", "500", "503", "409"]
 #: By the number of the request, from 0, and its first line.
 Faults = Callable[[int, str], Fault]

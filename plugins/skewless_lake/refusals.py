@@ -39,11 +39,7 @@ def told_plainly(where: str) -> Iterator[None]:
 
 
 def reason(err: BaseException) -> str:
-    """What a library says, in a few words on one line.
-
-    >>> reason(OSError("Generic S3 error\\n  \u21b3 Error performing GET http://h/b\\n  \u21b3 Connection refused."))
-    'Connection refused'
-    """
+    """What a library says, in a few words on one line: the last of the causes that it names, or a status."""
     said = _MARKS.sub("", str(err))
     status, of_amazon = _STATUS.search(said), _OF_AMAZON.search(said)
     if of_amazon:

@@ -112,9 +112,7 @@ def _made(target: OutputPart, wanted: pa.Schema, parts: list[str]) -> DeltaTable
     if "://" not in location_of(target):
         make_folder(Path(location_of(target), LOG))
     location = location_of(target)
-    table = DeltaTable.create(
-        location, schema, mode="ignore", partition_by=parts, storage_options=patience(location)
-    )
+    table = DeltaTable.create(location, schema, mode="ignore", partition_by=parts, storage_options=patience(location))
     sync_version(target, 0)
     return table
 

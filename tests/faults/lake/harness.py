@@ -6,7 +6,6 @@ import multiprocessing
 import shutil
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +18,8 @@ from tests.object_stores import ObjectServer, object_server
 #: object stores do not survive a fork.
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload([
-    "deltalake", "pyiceberg.catalog.sql", "pyiceberg.expressions.parser", "sqlalchemy.dialects.sqlite", "tests.faults.lake.steps",
+    "deltalake", "pyiceberg.catalog.sql", "pyiceberg.expressions.parser", "sqlalchemy.dialects.sqlite",
+    "tests.faults.lake.steps",
 ])  # fmt: skip
 
 KINDS = ("iceberg", "delta")
@@ -191,21 +191,16 @@ class LakeHarness:
     """
 
     def __init__(self, place: Path) -> None:
-        self._place = place
+        self._place, self._stages = place, dict[tuple[str, bool], Stage]()
 
     def stage(self, kind: str, *, bucket: bool) -> Stage:
         """One of the four."""
+        if (kind, bucket) not in self._stages:
+            place = self._place / f"{kind}-{'bucket' if bucket else 'disk'}"
+            self._stages[kind, bucket] = Stage(place, kind, bucket=bucket)
         return self._stages[kind, bucket]
-
-    @cached_property
-    def _stages(self) -> dict[tuple[str, bool], Stage]:
-        return {
-            (kind, bucket): Stage(self._place / f"{kind}-{'bucket' if bucket else 'disk'}", kind, bucket=bucket)
-            for kind in KINDS
-            for bucket in (False, True)
-        }
 
     def close(self) -> None:
         """End the servers."""
-        for stage in self.__dict__.get("_stages", {}).values():
+        for stage in self._stages.values():
             stage.close()

@@ -8,32 +8,29 @@ from functools import partial
 from itertools import count
 
 from tests.faults.harness import Outcome
-from tests.faults.lake.harness import KINDS, PLACES, LakeHarness, Place, Stage
+from tests.faults.lake.harness import PLACES, LakeHarness, Place, Stage
 from tests.faults.lake.requests import Request, Wire, wired
 from tests.faults.lake.steps import Doing, Watched
 from tests.faults.lake.syscalls import Call, Traced
 from tests.faults.trial import Trial
 
+KILL = "kill publisher"
 #: Two threads write at once, and which of them makes a folder is left to chance: then it is tried again.
 _TRIES = 5
 
 
-def trials(h: LakeHarness) -> Iterator[Trial]:
-    """All of them."""
-    seeds = count(60_000)
-    for kind in KINDS:
-        stage = h.stage(kind, bucket=False)
-        for place in PLACES:
-            for call in _calls(stage, place):
-                act = partial(_at_call, stage, place, call)
-                yield Trial("kill", f"{place.name}, {stage.where}", f"before {call.name}", next(seeds), act)
-    seeds = count(62_000)
-    for kind in KINDS:
-        stage = h.stage(kind, bucket=True)
-        for place in PLACES:
+def trials(stage: Stage, first_seed: int) -> Iterator[Trial]:
+    """All of them, of a scene."""
+    seeds = count(first_seed)
+    for place in PLACES:
+        step = f"{place.name}, {stage.where}"
+        if stage.scene.bucket:
             for request in _writes(stage, place):
-                act = partial(_at_request, stage, place, request)
-                yield Trial("kill", f"{place.name}, {stage.where}", f"before {request.name}", next(seeds), act)
+                fault, act = f"before {request.name}", partial(_at_request, stage, place, request)
+                yield Trial(KILL, step, fault, next(seeds), act)
+        else:
+            for call in _calls(stage, place):
+                yield Trial(KILL, step, f"before {call.name}", next(seeds), partial(_at_call, stage, place, call))
 
 
 def _calls(stage: Stage, place: Place) -> list[Call]:

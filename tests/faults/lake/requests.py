@@ -1,4 +1,4 @@
-"""Requests that a process sends to the server of its bucket, through a wire on which something happens to one of them."""
+"""Requests that a process sends to the server of its bucket, through a wire on which something happens to one."""
 
 from __future__ import annotations
 

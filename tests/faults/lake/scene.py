@@ -92,6 +92,8 @@ class Scene(NamedTuple):
             f"{catalog}S3__ENDPOINT": client["AWS_ENDPOINT_URL"],
             # pyiceberg would ask Amazon for it.
             f"{catalog}S3__REGION": client["AWS_REGION"],
+            # Shorter than an answer is late.
+            f"{catalog}S3__REQUEST_TIMEOUT": "1",
         }
 
 

@@ -58,14 +58,13 @@ class Life(NamedTuple):
     patience: Patience | None = None
 
 
-def live(life: Life, call: Callable[[Scene], Any], answer: Any = None, strike: Call | None = None) -> None:
+def live(life: Life, call: Callable[[Scene], Any], answer: Any) -> None:
     """The whole life of a process: it ends with the call's exit code.
 
     Args:
         life: what it is given.
         call: what it does; an error of ours is told in one sentence, and any other one with a traceback.
-        answer: a connection for what the call returns; None if nobody asks.
-        strike: where it is killed; with an answer and without a strike the calls that it came to are the answer.
+        answer: a connection for what the call returns.
     """
     out = os.open(life.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(out, 1)

@@ -10,12 +10,13 @@ from itertools import count
 from tests.broken_wire import Fault
 from tests.faults.attempt import Ended
 from tests.faults.harness import Outcome
-from tests.faults.lake.harness import KINDS, RUN, LakeHarness, Stage
+from tests.faults.lake.harness import RUN, LakeHarness, Stage
 from tests.faults.lake.kills import requests_of
 from tests.faults.lake.requests import Request, Wire, wired
 from tests.faults.lake.steps import Doing, Patience
 from tests.faults.trial import Trial
 
+WIRE, OUTAGE = "wire", "outage"
 #: What happens to one request, in words.
 _ONCE: dict[Fault, str] = {
     "lose request": "is lost",
@@ -32,21 +33,18 @@ _FOR_GOOD: tuple[Fault, ...] = ("503", "lose request")
 _OUTAGE_SECONDS = 60.0
 
 
-def trials(h: LakeHarness) -> Iterator[Trial]:
-    """All of them."""
-    seeds = count(64_000)
-    for kind in KINDS:
-        stage = h.stage(kind, bucket=True)
-        step = f"{RUN.name}, {stage.where}"
-        chosen = _of_reads_alike_the_first(requests_of(stage, RUN))
-        for number, request in enumerate(chosen):
-            for fault, words in {**_ONCE, **(_WRITES if request.writes else {})}.items():
-                act = partial(_once, stage, request, fault)
-                yield Trial("wire", step, f"{request.name} {words}", next(seeds), act)
-            if request.writes or number % 4 == 0:
-                gone = _FOR_GOOD[number % 2]
-                words = "503 to all requests" if gone == "503" else "no answer to any request"
-                yield Trial("outage", step, f"{words} from {request.name} on", next(seeds), partial(_gone, stage, request, gone))
+def trials(stage: Stage, first_seed: int) -> Iterator[Trial]:
+    """All of them, of a scene in a bucket."""
+    seeds, step = count(first_seed), f"{RUN.name}, {stage.where}"
+    for number, request in enumerate(_of_reads_alike_the_first(requests_of(stage, RUN))):
+        for fault, words in {**_ONCE, **(_WRITES if request.writes else {})}.items():
+            act = partial(_once, stage, request, fault)
+            yield Trial(WIRE, step, f"{request.name} {words}", next(seeds), act)
+        if request.writes or number % 4 == 0:
+            gone = _FOR_GOOD[number % 2]
+            words = "503 to all requests" if gone == "503" else "no answer to any request"
+            act = partial(_gone, stage, request, gone)
+            yield Trial(OUTAGE, step, f"{words} from {request.name} on", next(seeds), act)
 
 
 def _of_reads_alike_the_first(requests: list[Request]) -> list[Request]:
