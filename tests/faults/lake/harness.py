@@ -54,10 +54,11 @@ class Place(NamedTuple):
         return Recovery((self.before, self.after), steps, after, publishes=self.name != "rollback")
 
 
+ROLLBACK = Place("rollback", ("rollback",), "published", _NEW, _OLD)
 PLACES = (
     Place("validate", ("validate",), "merged", _OLD, _OLD),
     Place("publish", ("publish",), "validated", _OLD, _NEW, publishes=True),
-    Place("rollback", ("rollback",), "published", _NEW, _OLD),
+    ROLLBACK,
     Place(f"validate, {FIRST}", ("validate",), "first merged", {}, {}),
     Place(f"publish, {FIRST}", ("publish",), "first validated", {}, _GONE_BACK, publishes=True),
 )
