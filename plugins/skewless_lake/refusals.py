@@ -13,6 +13,7 @@ _LIBRARIES = frozenset({"_internal", "deltalake", "obstore", "pyarrow", "pyicebe
 #: The colours and arrows of messages of several lines.
 _MARKS = re.compile(r"\x1b\[[0-9;]*m|\u21b3")
 _STATUS = re.compile(r"(?:status code:?|HTTP status|HTTP response code:?) (\d{3})")
+_CODE = re.compile(r"<Code>(\w{1,60})</Code>")
 #: Arrow's words for what Amazon's client did not manage.
 _OF_AMAZON = re.compile(r"AWS Error (\w+)(?: \(HTTP status \d+\))? during (\w+)")
 _LONGEST = 160
@@ -41,11 +42,12 @@ def told_plainly(where: str) -> Iterator[None]:
 def reason(err: BaseException) -> str:
     """What a library says, in a few words on one line: the last of the causes that it names, or a status."""
     said = _MARKS.sub("", str(err))
-    status, of_amazon = _STATUS.search(said), _OF_AMAZON.search(said)
+    on_one_line = " ".join(said.split())
+    status, of_amazon, code = (one.search(on_one_line) for one in (_STATUS, _OF_AMAZON, _CODE))
     if of_amazon:
         return f"{of_amazon[1]} during {of_amazon[2]}{f', status {status[1]}' if status else ''}"
     if status:
-        return f"the store answered {status[1]}"
+        return f"the store answered {status[1]}{f', {code[1]}' if code else ''}"
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     # The last of nested causes; SQLAlchemy puts its statement, and a link, behind the first line.
     last = (lines[0] if type(err).__module__.startswith("sqlalchemy") else lines[-1]) if lines else ""

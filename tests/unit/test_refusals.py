@@ -19,11 +19,14 @@ OF_DELTA = (
     ("err", "words"),
     [
         (OSError(OF_DELTA), "Connection refused (os error 111)"),
-        (OSError("Server returned error status code: 503 Service Unavailable: <Error>"), "the store answered 503"),
+        (
+            OSError("Server returned non-2xx status code\n \u21b3 503 Service Unavailable\n \u21b3 <Code>SlowDown</Code>"),
+            "the store answered 503, SlowDown",
+        ),
         (
             OSError(
-                "When uploading part for key 'k' in bucket 'b': AWS Error SLOW_DOWN (HTTP status 503) during UploadPart "
-                "operation: as asked"
+                "When uploading part for key 'k' in bucket 'b': AWS Error SLOW_DOWN (HTTP status 503) during "
+                "UploadPart operation: as asked"
             ),
             "SLOW_DOWN during UploadPart, status 503",
         ),

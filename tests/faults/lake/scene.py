@@ -28,6 +28,7 @@ from skewless_lake.iceberg.snapshots import ours, summary_of
 from skewless_lake.iceberg.staging import NOT_AUDITED
 from skewless_lake.iceberg.tables import find_table
 from skewless_lake.publication import turns_of
+from skewless_lake.refusals import told_plainly
 from skewless_lake.rollback import roll_back
 from skewless_lake.staged import OutputPart
 from skewless_lake.staging import staged_paths
@@ -108,10 +109,18 @@ def begin(scene: Scene, name: str) -> None:
 
 
 def merge(scene: Scene, name: str = NEW) -> None:
-    """Commit the result of a run: rows that name the run, in two files, as Spark notes their columns."""
+    """Commit the result of a run: rows that name the run, in two files, as Spark notes their columns.
+
+    Raises:
+        UnreachableError: a file cannot be written; the entry would tell so of Spark's workers.
+    """
     run = scene.directory(name)
-    if run.commit_of(RESULT_STEP):
-        return
+    if not run.commit_of(RESULT_STEP):
+        with told_plainly(str(run)):
+            _merge(run, name)
+
+
+def _merge(run: RunDirectory, name: str) -> None:
     attempt, files, share = run.new_attempt(RESULT_STEP), [], _KEYS // _FILES
     note = {SCHEMA_NOTE: from_arrow_schema(_COLUMNS).json().encode()}
     rows = pa.table({"key": _keys(), "by": [name] * _KEYS}, schema=_COLUMNS).replace_schema_metadata(note)

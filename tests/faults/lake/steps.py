@@ -7,6 +7,7 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -96,7 +97,8 @@ def _ended(scene: Scene, call: Callable[[Scene], Any], answer: Any) -> int:
     return 0
 
 
-class Doing(NamedTuple):
+@dataclass(frozen=True)
+class Doing:
     """Some steps, one after the other."""
 
     steps: tuple[str, ...]
@@ -107,7 +109,8 @@ class Doing(NamedTuple):
             STEPS[step](scene)
 
 
-class Watched(NamedTuple):
+@dataclass(frozen=True)
+class Watched:
     """Some steps in a process that is killed before one of its calls, or whose calls are wanted."""
 
     steps: tuple[str, ...]
@@ -125,7 +128,8 @@ class Watched(NamedTuple):
         return traced(act, [scene.root], self.strike)
 
 
-class Recovery(NamedTuple):
+@dataclass(frozen=True)
+class Recovery:
     """What comes after a fault: readers look, the steps are done again, and everything is right.
 
     Attributes:
