@@ -109,9 +109,9 @@ here: they are tried above, and on an object store in `tests/leases`.
   5 seconds. With an outage, the run must end with its sentence within 60 seconds.
 
 After a fault readers look: each day is whole, as it was or as it has to be, and no other day has changed. Then the
-steps are done again on a wire that works. It is **right** if both days then have just their rows, each once; if the table's
-history has one publication of the run, and the run's record and the store of turns name it; and if at most one staged
-snapshot is left, which a later publication removes once it is a week old. *Stopped* is a run that ended with one
+steps are done again on a wire that works. It is **right** if both days then have just their rows, each once; if the
+table's history has one publication of the run, and the run's record and the store of turns name it; and if at most one
+staged snapshot is left, which a later publication removes once it is a week old. *Stopped* is a run that ended with one
 sentence first. Who is killed while going back (*rollback*) looks before going back again.
 """
 

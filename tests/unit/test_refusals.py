@@ -20,7 +20,7 @@ OF_DELTA = (
     [
         (OSError(OF_DELTA), "Connection refused (os error 111)"),
         (
-            OSError("Server returned non-2xx status code\n \u21b3 503 Service Unavailable\n \u21b3 <Code>SlowDown</Code>"),
+            OSError("non-2xx status code\n \u21b3 503 Service Unavailable\n \u21b3 <Code>SlowDown</Code>"),
             "the store answered 503, SlowDown",
         ),
         (
