@@ -57,7 +57,7 @@ cluster-down: setup ## Stop what make cluster started
 bench: setup ## Measure against baselines; ONLY=B3 for one row, SCALE=0.1 for a tenth of the input, LONG=1 for B2 with T* = 60 s
 	@$(IN_VENV) python -m benchmarks $(if $(ONLY),--only $(ONLY)) $(if $(SCALE),--scale $(SCALE)) $(if $(LONG),--long)
 
-faults: setup ## Break runs in every way we know and write docs/faults.md (an hour); SEED=17 for one trial again
+faults: setup ## Break runs in every way we know and write docs/faults.md (an hour and a half); SEED=17 for one trial again
 	@$(IN_VENV) python -m tests.faults $(if $(SEED),--seed $(SEED),--table docs/faults.md)
 
 soak: setup ## Trigger 20 runs at once, 200 in a row and 30 nights of a window in Airflow; write docs/load.md and docs/nights.md (90 minutes); RUNS=20 NIGHTS=6 for a short form
