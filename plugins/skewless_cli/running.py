@@ -14,7 +14,7 @@ from rich.console import Console
 from skewless.documents.job import Job
 from skewless.errors import SpecError
 from skewless.run.directory import RunDirectory
-from skewless.run.folder import RUN_GROUP, runs_below
+from skewless.run.folder import RUN_GROUP, absolute_root, runs_below
 from skewless.run.publication import record_of
 from skewless.run.step_times import timed
 from skewless.spec.input import States
@@ -81,7 +81,7 @@ def roll_back_part(spec: JobSpec, where: str, part: Part, root: str) -> str:
             "exchange the two as docs/operate.md shows",
         )  # fmt: skip
     path = output_location(spec, part, root, where)
-    about = roll_back(OutputPart(spec.output, path, str(Path(root).absolute()), part), dt.datetime.now(tz=dt.UTC))
+    about = roll_back(OutputPart(spec.output, path, absolute_root(root), part), dt.datetime.now(tz=dt.UTC))
     return f"{path}: {part} is again as {about['run']} has published it ({about['snapshot']}, {about['rolled-back']})."
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping
-from pathlib import Path
 
 from pyspark.sql import SparkSession
 
@@ -12,6 +11,7 @@ from skewless.documents.job import STATE_FORM, Algebra, Job, Selected, Source, U
 from skewless.errors import InputError, SpecError, nearest
 from skewless.planner.plain_ring import first_ring
 from skewless.routing.waves import cut_waves
+from skewless.run.folder import absolute_root
 from skewless.spec.part import Part
 from skewless.spec.spec import JobSpec
 from skewless_spark.aggregates.binding import argument_columns, assumed_types, check_calls, check_types
@@ -98,7 +98,7 @@ def freeze(spec: JobSpec, date: dt.date, root: str, where: str, *, hour: str | N
         hour=part.hour,
         input_path=input_path,
         output_path=output_path,
-        root=str(Path(root).absolute()),
+        root=absolute_root(root),
         units=units,
         waves=cut_waves([unit.rows for unit in units], shares, in_order=_in_order(spec, algebra)),
         key_types=key_types,

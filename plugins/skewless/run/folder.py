@@ -43,6 +43,20 @@ def runs_below(root: str) -> str:
     return os.environ.get(RUNS_FOLDER, "").rstrip("/") or f"{root}/runs"
 
 
+def absolute_root(root: str) -> str:
+    """A data root as documents have it: a URL as it was written, a path from the top.
+
+    >>> absolute_root("s3a://lake/data/"), absolute_root("/data/")
+    ('s3a://lake/data', '/data')
+
+    Args:
+        root: where relative paths of specs start: a path, or the URL of a folder on an object store.
+    """
+    if "://" in root:
+        return root.rstrip("/")
+    return str(Path(root).absolute())
+
+
 def make_run_folder(root: str, group: str = "") -> None:
     """Make the folder of a run, unless it exists: whoever made it has decided who may enter.
 
