@@ -106,7 +106,7 @@ def spark_apart(folder: Path, hidden: Path, environment: Mapping[str, str]) -> I
 def _await_workers(status: str, sessions: list[Session], folder: Path) -> None:
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while True:
-        with contextlib.suppress(httpx.HTTPError):
+        with contextlib.suppress(httpx.HTTPError, ValueError):  # its page comes up in steps
             if httpx.get(status, trust_env=False).json()["aliveworkers"] == len(sessions) - 1:
                 return
         alive = all(session.leads() for session in sessions) and time.monotonic() < deadline

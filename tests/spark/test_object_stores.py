@@ -254,6 +254,17 @@ def test_files_are_in_folders_by_a_column_and_a_large_one_is_read_by_several_tas
     assert read_in_workers(spark, frame.schema, [(empty, 1)]).count() == 0
 
 
+def test_a_struct_that_is_null_is_kept_though_its_fields_are_never_null(spark: SparkSession, place: str) -> None:
+    """Such are the states of some sketches, of keys that have no value."""
+    struct = "named_struct('a', id, 'l', array(named_struct('b', id)), 'm', map('k', named_struct('c', id)))"
+    frame = spark.range(7).selectExpr("id", f"IF(id % 3 = 0, NULL, {struct}) AS state").coalesce(1)
+    assert not frame.schema["state"].dataType["a"].nullable  # type: ignore[index]  # of a struct
+    [path] = write_in_workers(frame, place)
+    back = read_in_workers(spark, frame.schema, [(path, 1)])
+    assert back.sort("id").collect() == frame.collect()
+    assert back.where("state IS NULL").count() == 3
+
+
 def test_what_a_task_wrote_that_does_not_count_is_not_listed(spark: SparkSession, place: str) -> None:
     """A task that was thought dead goes on writing into the attempt's folder."""
     attempt = RunDirectory(f"{place}/run").new_attempt("result")

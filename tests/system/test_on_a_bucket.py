@@ -224,10 +224,10 @@ def executors(logs: Path, app: str) -> dict[str, bool]:
 def test_the_asset_events_name_the_table_its_snapshot_and_the_run(nights: Nights) -> None:
     extras: list[Mapping[str, Any]] = [event["extra"] for event in nights.events]
     table = open_catalog("lake", ROOT).load_table(TABLE)
-    for run, extra in zip(nights.runs, extras, strict=True):
+    for run, day, extra in zip(nights.runs, DAYS[1:], extras, strict=True):
         record = record_of(run)
         assert record is not None
-        assert extra["path"] == f"iceberg://lake.{TABLE}"
+        assert extra["path"] == f"iceberg://lake.{TABLE}/date={day}"
         assert extra["run"] == str(run)
         assert table.snapshot_by_id(int(extra["snapshot"])) is not None
         assert extra["snapshot"] == record.snapshot
