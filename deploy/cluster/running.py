@@ -21,6 +21,7 @@ from deploy import PROJECT
 from deploy.cluster.composition import Service, read_composition
 from deploy.cluster.database import find_postgres
 from deploy.cluster.errors import ClusterError
+from deploy.cluster.object_store import store_program
 from deploy.cluster.topology import LOOPBACK, Program, Topology, lay_out, with_environment
 from deploy.local.standalone import free_port, port_free
 from skewless_airflow.connect.process_session import Session, ask, begin, end
@@ -210,11 +211,13 @@ def password(home: Home) -> str:
 
 
 def _on_this_machine(program: Program) -> Program:
-    """The program with this machine's environment, and PostgreSQL as our own."""
+    """The program with this machine's environment; PostgreSQL and the object store are those of this machine."""
     machine = {name: os.environ[name] for name in _OF_THE_MACHINE if name in os.environ}
     # All traffic is on the loopback: no other machine can connect, and no proxy is needed.
     alone = {"SPARK_LOCAL_IP": LOOPBACK, "NO_PROXY": "*", "no_proxy": "*"}
     whole = with_environment(program, {**machine, **IMAGE_ENVIRONMENT, **alone})
+    if program.name == "object-store":
+        return store_program(whole)
     if program.name != "postgres":
         return whole
     postgres = find_postgres()
