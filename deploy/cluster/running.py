@@ -151,7 +151,7 @@ def start(home: Home, tell: Callable[[str], None]) -> Cluster:
     begun: dict[str, Session] = {}
     layers: dict[str, int] = {}
     for name, fitted in topology.programs.items():
-        program = programs[name] = _on_this_machine(fitted)
+        program = programs[name] = on_this_machine(fitted)
         for other, condition in program.after.items():
             if condition == "service_healthy":
                 _await_health(home, programs[other], begun[other])
@@ -210,7 +210,7 @@ def password(home: Home) -> str:
     return variables(home)["SKEWLESS_ADMIN_PASSWORD"]
 
 
-def _on_this_machine(program: Program) -> Program:
+def on_this_machine(program: Program) -> Program:
     """The program with this machine's environment; PostgreSQL and the object store are those of this machine."""
     machine = {name: os.environ[name] for name in _OF_THE_MACHINE if name in os.environ}
     # All traffic is on the loopback: no other machine can connect, and no proxy is needed.

@@ -42,10 +42,10 @@ SPEC = {
     "input": {"path": "s3a://lake/words/{date}"},
     "key": "word",
     "aggregates": {"occurrences": "count", "total": {"function": "sum", "column": "size"}},
-    "engine": "staged",
+    "engine": "combine",
     "window": 2,
     "states": {"path": "s3://lake/states"},
-    "routing": {"waves": [1], "reducers": 4, "stage_overhead": 0},
+    "routing": {"waves": [1], "reducers": 2},
     "output": {"iceberg": f"lake.{TABLE}"},
 }
 
