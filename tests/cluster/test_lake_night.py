@@ -53,20 +53,19 @@ class Night(NamedTuple):
 
 @pytest.fixture(scope="module")
 def night() -> Iterator[Night]:
-    with home_of_tests() as home, started(home, SPEC, {"SKEWLESS_RUNS": "s3://lake/runs"}) as cluster:
-        clients = client_of(home, cluster)
-        with as_client({name: value for name, value in clients.items() if name.startswith("AWS_")}):
-            with pytest.MonkeyPatch.context() as patch:
-                for name, value in clients.items():
-                    patch.setenv(name, value)
-                _put_words()
-                with AirflowRest(cluster.url, running.USER, running.password(home)) as rest:
-                    rest.wait_for_dag(JOB, 120)
-                    rest.set_paused(JOB, False)
-                    run_id = rest.trigger(JOB)
-                    state = rest.await_end(JOB, run_id, 900)
-                run = RunDirectory(f"s3://lake/runs/{JOB}/{safe_run_id(run_id)}")
-                yield Night(home, cluster, run_id, state, run)
+    with (
+        home_of_tests() as home,
+        started(home, SPEC, {"SKEWLESS_RUNS": "s3://lake/runs"}) as cluster,
+        as_client(client_of(home, cluster)),
+    ):
+        _put_words()
+        with AirflowRest(cluster.url, running.USER, running.password(home)) as rest:
+            rest.wait_for_dag(JOB, 120)
+            rest.set_paused(JOB, False)
+            run_id = rest.trigger(JOB)
+            state = rest.await_end(JOB, run_id, 900)
+        run = RunDirectory(f"s3://lake/runs/{JOB}/{safe_run_id(run_id)}")
+        yield Night(home, cluster, run_id, state, run)
 
 
 def _put_words() -> None:

@@ -76,14 +76,10 @@ def _address(environment: dict[str, str]) -> str:
     return environment["PYICEBERG_CATALOG__LAKE__URI"].replace("+psycopg", "")
 
 
-def test_a_bucket_and_a_catalog_are_made_and_what_is_in_them_stays(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_bucket_and_a_catalog_are_made_and_what_is_in_them_stays(lake: Lake, tmp_path: Path) -> None:
     _make(lake.environment)
     clients = {name: value for name, value in lake.environment.items() if name.startswith(("AWS_", "PYICEBERG_"))}
-    with as_client({name: value for name, value in clients.items() if name.startswith("AWS_")}):
-        for name, value in clients.items():
-            monkeypatch.setenv(name, value)
+    with as_client(clients):
         open_catalog("lake", str(tmp_path)).create_namespace_if_not_exists("marts")
         run = RunDirectory("s3://lake/runs/job/one")
         assert run.write_once("failures/a.json", Failure(exit_code=1, sentence="It failed."))
