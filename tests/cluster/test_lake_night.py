@@ -86,7 +86,8 @@ def test_the_table_has_the_counts_of_a_counter(night: Night) -> None:
     assert {row["word"]: row["total"] for row in rows} == {word: len(word) * n for word, n in COUNTS.items()}
     record = record_of(night.run)
     assert record is not None
-    assert record.snapshot == str(table.current_snapshot().snapshot_id)  # type: ignore[union-attr]
+    assert (found := table.current_snapshot()) is not None
+    assert record.snapshot == found.snapshot_id
 
 
 def test_the_ledger_balances(night: Night) -> None:
