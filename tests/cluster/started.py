@@ -73,4 +73,5 @@ def client_of(home: Home, cluster: Cluster) -> dict[str, str]:
         "PYICEBERG_CATALOG__LAKE__URI": f"postgresql+psycopg://{address}",
         "PYICEBERG_CATALOG__LAKE__WAREHOUSE": "s3://lake/warehouse",
         "PYICEBERG_CATALOG__LAKE__S3__ENDPOINT": store,
+        "PYICEBERG_CATALOG__LAKE__S3__REGION": "us-east-1",
     }

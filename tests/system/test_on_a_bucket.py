@@ -100,6 +100,7 @@ def _catalog(server: ObjectServer, folder: Path) -> dict[str, str]:
         "PYICEBERG_CATALOG__LAKE__URI": f"sqlite:///{folder / 'catalog.db'}",
         "PYICEBERG_CATALOG__LAKE__WAREHOUSE": "s3://lake/warehouse",
         "PYICEBERG_CATALOG__LAKE__S3__ENDPOINT": server.endpoint,
+        "PYICEBERG_CATALOG__LAKE__S3__REGION": "us-east-1",
     }
 
 
