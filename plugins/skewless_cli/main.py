@@ -36,9 +36,7 @@ app = typer.Typer(
 
 
 @app.command()
-def check(
-    spec: Spec, overrides: Overrides = None, date: Date = None, hour: Hour = None, root: Root = "data"
-) -> None:
+def check(spec: Spec, overrides: Overrides = None, date: Date = None, hour: Hour = None, root: Root = "data") -> None:
     """Check a spec and its input without running it: fields, schedule, aggregates, columns, expectations.
 
     Spark starts only where nothing else knows the columns: for a table, a select list, or a result as CSV.
