@@ -40,7 +40,7 @@ def runs_below(root: str) -> str:
     Args:
         root: the data root, which counts unless the environment names another place.
     """
-    return os.environ.get(RUNS_FOLDER, "").rstrip("/") or f"{root}/runs"
+    return os.environ.get(RUNS_FOLDER, "").rstrip("/") or f"{root.rstrip('/')}/runs"
 
 
 def absolute_root(root: str) -> str:
