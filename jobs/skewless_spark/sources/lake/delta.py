@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-import fsspec
 import pyarrow as pa
 
 from skewless.documents.job import PinnedTable
 from skewless.errors import InputError, SpecError
+from skewless.run.objects.location import open_location
 from skewless.spec.input import Input
 from skewless_spark.sources.lake.deletes import VECTOR, packed
 from skewless_spark.sources.lake.snapshot import Commit, Snapshot, TableColumn, TableFile, kinds_of, plain_path
@@ -71,7 +71,7 @@ def delta_rewrites(snapshot: Snapshot) -> Iterator[Commit]:
     Args:
         snapshot: the pinned version.
     """
-    fs, root = fsspec.core.url_to_fs(snapshot.location)
+    fs, root = open_location(snapshot.location)
     for version in range(int(snapshot.table.snapshot), 0, -1):
         try:
             with fs.open(f"{root.rstrip('/')}/_delta_log/{version:020d}.json", "rb") as log:
