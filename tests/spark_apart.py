@@ -48,9 +48,9 @@ class Worker:
     session: Session
     work: Path
 
-    def disk(self) -> Path:
-        """Its folder as this process can look into it, while the worker lives."""
-        return Path(f"/proc/{self.session.pid}/root{self.work}")
+    def sees(self, folder: Path) -> Path:
+        """What the worker sees as a folder, as this process can look into it while the worker lives."""
+        return Path(f"/proc/{self.session.pid}/root{folder}")
 
 
 @dataclass(frozen=True)

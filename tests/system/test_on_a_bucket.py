@@ -193,32 +193,28 @@ def test_nothing_of_a_run_is_on_a_disk_of_the_driver(nights: Nights) -> None:
 
 
 def test_each_worker_worked_and_kept_nothing_on_a_disk_that_another_sees(nights: Nights) -> None:
-    busy = executors(nights.folder / "events", f"{JOB}.stage_00.run")
-    assert busy == {"0": True, "1": True}
-    seen = []
+    logs = nights.folder / "events"
+    assert executors(logs, f"{JOB}.stage_00.run") == {"0", "1"}
+    applications = {file.name for file in logs.iterdir() if not file.name.startswith(".")}
+    ran = []
     for worker in nights.spark.workers:
-        apps = {app.name: {one.name for one in app.iterdir()} for app in worker.disk().glob("app-*")}
-        assert len(apps) == 2 * 4, "four steps of each night"
+        disk = worker.sees(worker.work)
+        ran.append({app.name: {one.name for one in app.iterdir()} for app in disk.glob("app-*")})
+        assert ran[-1].keys() == applications
         assert not worker.work.exists(), "its folder is on its own disk"
-        assert not list((worker.disk().parent / nights.folder.relative_to("/tmp")).rglob("*"))
-        seen.append(apps)
-    first, second = seen
-    assert first.keys() == second.keys()
-    assert not [app for app in first if first[app] & second[app]], "no executor ran on both"
+        assert not list(worker.sees(nights.folder).rglob("*")), "it sees nothing of the driver"
+    first, second = ran
+    assert not [app for app in applications if first[app] & second[app]], "no executor's folder is on both"
 
 
-def executors(logs: Path, app: str) -> dict[str, bool]:
-    """By executor of the applications of a name: whether tasks ended well on it."""
-    found: dict[str, bool] = {}
+def executors(logs: Path, app: str) -> set[str]:
+    """The executors of the applications of a name on which tasks ended well."""
+    found = set[str]()
     for file in logs.iterdir():
-        if file.name.startswith("."):
-            continue
-        events = [json.loads(line) for line in file.read_text().splitlines()]
-        if not any(one.get("App Name") == app for one in events):
-            continue
-        for one in events:
-            if one["Event"] == "SparkListenerTaskEnd" and one["Task End Reason"]["Reason"] == "Success":
-                found[one["Task Info"]["Executor ID"]] = True
+        events = [json.loads(line) for line in file.read_text().splitlines()] if file.name.startswith("app-") else []
+        if any(one.get("App Name") == app for one in events):
+            ended = [one for one in events if one["Event"] == "SparkListenerTaskEnd"]
+            found |= {one["Task Info"]["Executor ID"] for one in ended if one["Task End Reason"]["Reason"] == "Success"}
     return found
 
 
