@@ -19,6 +19,7 @@ import httpx
 
 from deploy.local.standalone import free_port
 from skewless_airflow.connect.process_session import Session, begin, end
+from tests import spark_classes
 
 _PATIENCE_SECONDS = 120.0
 _STOP_SECONDS = 10.0
@@ -78,7 +79,8 @@ def spark_apart(folder: Path, hidden: Path, environment: Mapping[str, str]) -> I
     port, web, ports = free_port(), free_port(), (free_port(), free_port())
     spark, address = str(Path(sys.executable).parent / "spark-class"), f"spark://127.0.0.1:{port}"
     given = {**os.environ, **environment, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
-    given["SPARK_DAEMON_MEMORY"] = "256m"
+    # Executors, too, are up sooner so: each step has new ones.
+    given |= {"SPARK_DAEMON_MEMORY": "256m", "JAVA_TOOL_OPTIONS": spark_classes.options()}
     temporary = Path(tempfile.gettempdir())
     work = temporary / f"spark-apart-{port}"  # no folder of this name is on the disk of anybody else
     master = [spark, "org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", str(port)]
