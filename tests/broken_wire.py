@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-#: What happens to a request: nothing; its answer is lost, though it was served; it is lost itself; it is answered late;
-#: or it is answered by an error.
-Fault = Literal["none", "lose answer", "lose request", "late", "500", "503", "409"]
+#: What happens to a request: nothing; its answer is lost, though it was served; that is cut in the middle; the request
+#: itself is lost; it is answered late; or it is answered by an error.
+Fault = Literal["none", "lose answer", "cut answer", "lose request", "late", "500", "503", "409"]
 #: By the number of the request, from 0, and its first line.
 Faults = Callable[[int, str], Fault]
 
 _LATE_SECONDS = 0.5
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _ERRORS = {
     "500": "500 Internal Server Error\nInternalError",
     "503": "503 Slow Down\nSlowDown",
@@ -30,11 +31,15 @@ class BrokenWire:
     Attributes:
         port: where it listens.
         faults: what happens to requests.
+        late_seconds: how late an answer is that is late.
+        served: called with the number of a request that the server has answered, before the answer goes on.
         seen: the first lines of the requests that came, with what happened to them.
     """
 
     port: int
     faults: Faults
+    late_seconds: float = _LATE_SECONDS
+    served: Callable[[int], object] = id
     seen: list[tuple[str, Fault]] = field(default_factory=list)
 
 
@@ -53,9 +58,11 @@ def once_each(fault: Fault) -> Faults:
 
 
 @contextlib.contextmanager
-def broken_wire(server_port: int, faults: Faults) -> Iterator[BrokenWire]:
+def broken_wire(
+    server_port: int, faults: Faults, *, late_seconds: float = _LATE_SECONDS, served: Callable[[int], object] = id
+) -> Iterator[BrokenWire]:
     """Start a proxy to a server on this machine; it ends with the block."""
-    wire, listening = BrokenWire(0, faults), threading.Event()
+    wire, listening = BrokenWire(0, faults, late_seconds, served), threading.Event()
     ending: list[Callable[[], object]] = []
 
     async def serve() -> None:
@@ -83,12 +90,16 @@ async def _serve(
     wire: BrokenWire, server_port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
     """One request on one connection; the next one comes on another."""
-    with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+    # Cancelled, if it is still waiting when the wire ends.
+    with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
         head = await reader.readuntil(b"\r\n\r\n")
         request = head.partition(b"\r\n")[0].decode()
-        fault = wire.faults(len(wire.seen), request)
+        number = len(wire.seen)
+        fault = wire.faults(number, request)
         wire.seen.append((request, fault))
-        body = await reader.readexactly(_length(head))
+        if b"\r\nexpect: 100-continue" in head.lower():
+            writer.write(_CONTINUE)
+        body = await _body(reader, head)
         if fault in _ERRORS:
             status, code = _ERRORS[fault].split("\n")
             said = f"<Error><Code>{code}</Code><Message>as asked</Message></Error>".encode()
@@ -97,12 +108,14 @@ async def _serve(
             )
         elif fault != "lose request":
             answer = await _asked(server_port, head, body)
+            wire.served(number)
             if fault == "late":
-                await asyncio.sleep(_LATE_SECONDS)
+                await asyncio.sleep(wire.late_seconds)
             if fault != "lose answer":
-                writer.write(answer)
+                writer.write(answer[: len(answer) // 2] if fault == "cut answer" else answer)
         await writer.drain()
-    await _closed(writer)
+    with contextlib.suppress(asyncio.CancelledError):
+        await _closed(writer)
 
 
 async def _closed(writer: asyncio.StreamWriter) -> None:
@@ -123,9 +136,19 @@ async def _asked(port: int, head: bytes, body: bytes) -> bytes:
     return b"\r\n".join([*kept, b"Connection: close", b"", b""]) + rest
 
 
-def _length(head: bytes) -> int:
-    for line in head.split(b"\r\n"):
-        name, _, value = line.partition(b":")
-        if name.lower() == b"content-length":
-            return int(value)
-    return 0
+async def _body(reader: asyncio.StreamReader, head: bytes) -> bytes:
+    """The body of a request, as it was sent: of a length, or in chunks."""
+    lines = (line.partition(b":") for line in head.split(b"\r\n"))
+    fields = {name.lower(): value.strip() for name, _, value in lines}
+    if fields.get(b"transfer-encoding") != b"chunked":
+        return await reader.readexactly(int(fields.get(b"content-length", 0)))
+    body = b""
+    while True:
+        size = await reader.readuntil(b"\r\n")
+        body += size
+        if int(size, 16) == 0:
+            break
+        body += await reader.readexactly(int(size, 16) + 2)
+    while not body.endswith(b"\r\n\r\n"):  # what comes behind the last chunk
+        body += await reader.readuntil(b"\r\n")
+    return body

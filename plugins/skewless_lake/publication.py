@@ -24,6 +24,7 @@ from skewless.run.publication import (
     turns_of_table,
 )
 from skewless_lake.commits import Commit, identity_in
+from skewless_lake.refusals import told_plainly
 from skewless_lake.staged import STAGED, OutputPart, StagedResult
 from skewless_leases import Turns as StoredTurns
 from skewless_leases import open_store
@@ -50,17 +51,19 @@ def publish_run(run: RunDirectory, now: dt.datetime) -> Publication:
         QualityError: the result failed validation.
         RunDirectoryError: a step before this has not committed, or what it wrote is gone.
         LostRaceError: others commit all the time, or are publishing the same part.
+        UnreachableError: the store or the catalog of the table does not answer.
     """
     job = run.job()
     if not job.spec.output.is_table:
         return publish(run, StoredTurns(open_store(turns_folder(job.output_path))), now)
     steps = publishing_table(run, now)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            record: Publication = done.value
-            return record
+    with told_plainly(job.output_path):
+        while True:
+            try:
+                next(steps)
+            except StopIteration as done:
+                record: Publication = done.value
+                return record
 
 
 def publishing_table(run: RunDirectory, now: dt.datetime) -> Generator[str, None, Publication]:
@@ -123,26 +126,33 @@ def require_fitting(target: OutputPart) -> None:
 
     Raises:
         SpecError: says which it has; or the catalog cannot be opened.
+        UnreachableError: the store or the catalog does not answer.
     """
-    if target.output.iceberg is not None:
-        from skewless_lake.iceberg import tables as iceberg  # noqa: PLC0415  # an extra
+    with told_plainly(target.path):
+        if target.output.iceberg is not None:
+            from skewless_lake.iceberg import tables as iceberg  # noqa: PLC0415  # an extra
 
-        iceberg.require_partitions(target)
-    else:
-        from skewless_lake.delta import tables as delta  # noqa: PLC0415  # an extra
+            iceberg.require_partitions(target)
+        else:
+            from skewless_lake.delta import tables as delta  # noqa: PLC0415  # an extra
 
-        delta.require_partitions(target)
+            delta.require_partitions(target)
 
 
 def turn_in_table(target: OutputPart) -> int:
-    """The latest turn in which a part was published in its table, as the table's history says; 0 if none."""
-    if target.output.iceberg is not None:
-        from skewless_lake.iceberg import publishing as iceberg  # noqa: PLC0415  # an extra
+    """The latest turn in which a part was published in its table, as the table's history says; 0 if none.
 
-        return iceberg.latest_turn(target)
-    from skewless_lake.delta import publishing as delta  # noqa: PLC0415  # an extra
+    Raises:
+        UnreachableError: the store or the catalog does not answer.
+    """
+    with told_plainly(target.path):
+        if target.output.iceberg is not None:
+            from skewless_lake.iceberg import publishing as iceberg  # noqa: PLC0415  # an extra
 
-    return delta.latest_turn(target)
+            return iceberg.latest_turn(target)
+        from skewless_lake.delta import publishing as delta  # noqa: PLC0415  # an extra
+
+        return delta.latest_turn(target)
 
 
 def published_parts(target: OutputPart) -> dict[str, tuple[str, Identity]]:
@@ -150,15 +160,19 @@ def published_parts(target: OutputPart) -> dict[str, tuple[str, Identity]]:
 
     Args:
         target: any part of the table.
+
+    Raises:
+        UnreachableError: the store or the catalog does not answer.
     """
-    if target.output.iceberg is not None:
-        from skewless_lake.iceberg import publishing as iceberg  # noqa: PLC0415  # an extra
+    with told_plainly(target.path):
+        if target.output.iceberg is not None:
+            from skewless_lake.iceberg import publishing as iceberg  # noqa: PLC0415  # an extra
 
-        found = iceberg.newest(target)
-    else:
-        from skewless_lake.delta import publishing as delta  # noqa: PLC0415  # an extra
+            found = iceberg.newest(target)
+        else:
+            from skewless_lake.delta import publishing as delta  # noqa: PLC0415  # an extra
 
-        found = delta.newest(target)
+            found = delta.newest(target)
     return {part: (str(number), identity_in(told)) for part, (number, told) in found.items()}
 
 

@@ -11,6 +11,7 @@ from skewless.documents.job import Job
 from skewless.run.directory import RunDirectory
 from skewless_lake.columns import ResultFile
 from skewless_lake.publication import summary_of
+from skewless_lake.refusals import told_plainly
 from skewless_lake.staged import OutputPart, StagedResult
 
 
@@ -25,15 +26,17 @@ def stage_result(run: RunDirectory, columns: pa.Schema, files: Sequence[ResultFi
 
     Raises:
         SpecError: the table does not fit the result.
+        UnreachableError: the store or the catalog of the table does not answer.
     """
     job = run.job()
-    if job.spec.output.iceberg is not None:
-        from skewless_lake.iceberg import staging as iceberg  # noqa: PLC0415  # an extra
+    with told_plainly(job.output_path):
+        if job.spec.output.iceberg is not None:
+            from skewless_lake.iceberg import staging as iceberg  # noqa: PLC0415  # an extra
 
-        return iceberg.stage(OutputPart.of(job), columns, files, summary_of(run, now))
-    from skewless_lake.delta import staging as delta  # noqa: PLC0415  # an extra
+            return iceberg.stage(OutputPart.of(job), columns, files, summary_of(run, now))
+        from skewless_lake.delta import staging as delta  # noqa: PLC0415  # an extra
 
-    return delta.stage(OutputPart.of(job), columns, files)
+        return delta.stage(OutputPart.of(job), columns, files)
 
 
 def staged_paths(job: Job, staged: StagedResult) -> dict[str, int]:
@@ -41,12 +44,14 @@ def staged_paths(job: Job, staged: StagedResult) -> dict[str, int]:
 
     Raises:
         RunDirectoryError: the table has other files, or they are gone.
+        UnreachableError: the store or the catalog of the table does not answer.
     """
     if job.spec.output.iceberg is not None:
         from skewless_lake.iceberg import staging as iceberg  # noqa: PLC0415  # an extra
         from skewless_lake.iceberg.tables import find_table  # noqa: PLC0415  # likewise
 
         target = OutputPart.of(job)
-        _, files = iceberg.staged_files(target, staged, find_table(target))
+        with told_plainly(job.output_path):
+            _, files = iceberg.staged_files(target, staged, find_table(target))
         return {file.file_path.removeprefix("file://"): file.file_size_in_bytes for file in files}
     return {f"{staged.location}/{file.path}": file.size_bytes for file in staged.files}

@@ -2,6 +2,7 @@
 
     python -m tests.faults [--table docs/faults.md] [--results FILE] [--place DIR] [--minutes M]
     python -m tests.faults --seed N | --kind kill | --step merge ...        one trial again, or some
+    python -m tests.faults --only tables --table docs/faults.md         those of tables, and their part of the page
     python -m tests.faults --list                            name the trials
 
 Results are added to a file, if one is given, and what it has already is not tried again; so that a run of all
@@ -11,6 +12,7 @@ may be made in parts. The page says how many trials are left.
 from __future__ import annotations
 
 import argparse
+import datetime as dt
 import json
 import sys
 import tempfile
@@ -22,13 +24,18 @@ from tests.faults import airflow_kills
 from tests.faults.airflow_nights import AirflowHarness
 from tests.faults.catalogue import KINDS, all_trials
 from tests.faults.harness import Harness
+from tests.faults.lake.harness import LakeHarness
+from tests.faults.lake.trials import all_trials as lake_trials
 from tests.faults.nights import NightsHarness
-from tests.faults.table import Tried, table
+from tests.faults.table import KINDS_OF_TABLES, OF_TABLES, Tried, of_tables, table
 from tests.faults.trial import Trial
 
 AIRFLOW = "airflow"
 NIGHTS = "nights"
-HALVES = ("no-spark", "spark", NIGHTS, AIRFLOW)
+TABLES = "tables"
+HALVES = ("no-spark", "spark", NIGHTS, AIRFLOW, TABLES)
+
+AnyHarness = Harness | AirflowHarness | LakeHarness
 
 
 def main() -> int:
@@ -36,7 +43,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=Path)
     parser.add_argument("--table", type=Path)
-    parser.add_argument("--kind", action="append", choices=KINDS)
+    parser.add_argument("--kind", action="append", choices=[*KINDS, *KINDS_OF_TABLES])
     parser.add_argument("--step", help="those of a step, by its name")
     parser.add_argument("--seed", type=int)
     parser.add_argument("--minutes", type=float, default=1e9, help="after so many no further trial is begun")
@@ -51,21 +58,16 @@ def main() -> int:
         halves = [name for name in HALVES if given.only in {None, name}]
         left, wrong = (sum(counts) for counts in zip(*(_half(given, name) for name in halves), strict=True))
         if given.table:
-            given.table.write_text(table(_read(given.results), left), encoding="utf-8")
+            _write_page(given, left)
         sys.stdout.write(f"{wrong} wrong, {left} not tried\n")
     return int(wrong > 0)
 
 
 def _half(given: argparse.Namespace, name: str) -> tuple[int, int]:
     """The trials of a half: how many were not tried, how many came out wrong."""
-    harness: Harness | AirflowHarness
-    if name == AIRFLOW:
-        harness = AirflowHarness()
-    else:
-        place = given.place / name
-        harness = NightsHarness(place) if name == NIGHTS else Harness(place, spark=name == "spark")
+    harness = _harness(given.place / name, name)
     try:
-        found = airflow_kills.trials() if isinstance(harness, AirflowHarness) else all_trials(harness)
+        found = _trials(harness)
         chosen = [one for one in found if given.kind is None or one.kind in given.kind]
         chosen = [one for one in chosen if given.seed is None or one.seed == given.seed]
         chosen = [one for one in chosen if given.step in {None, one.step}]
@@ -77,7 +79,33 @@ def _half(given: argparse.Namespace, name: str) -> tuple[int, int]:
         harness.close()
 
 
-def _run(harness: Harness | AirflowHarness, trials: list[Trial], results: Path, until: float) -> tuple[int, int]:
+def _harness(place: Path, name: str) -> AnyHarness:
+    if name == AIRFLOW:
+        return AirflowHarness()
+    if name == TABLES:
+        return LakeHarness(place)
+    return NightsHarness(place) if name == NIGHTS else Harness(place, spark=name == "spark")
+
+
+def _trials(harness: AnyHarness) -> list[Trial]:
+    if isinstance(harness, AirflowHarness):
+        return airflow_kills.trials()
+    return lake_trials(harness) if isinstance(harness, LakeHarness) else all_trials(harness)
+
+
+def _write_page(given: argparse.Namespace, left: int) -> None:
+    """All of the page; of some trials only the part that they belong to, as the other one is of another run."""
+    tried, day = _read(given.results), dt.datetime.now(tz=dt.UTC).date()
+    here = given.table.read_text(encoding="utf-8") if given.table.exists() else ""
+    runs, mark, tables = here.partition(OF_TABLES)
+    if given.only != TABLES:
+        runs = f"{table(tried, left)}\n"
+    if given.only in {None, TABLES}:
+        mark, tables = "", of_tables(tried, left, day)
+    given.table.write_text(f"{runs.rstrip()}\n\n{mark}{tables}".rstrip() + "\n", encoding="utf-8")
+
+
+def _run(harness: AnyHarness, trials: list[Trial], results: Path, until: float) -> tuple[int, int]:
     known = {tried.name for tried in _read(results) if tried.outcome != "wrong"}
     wrong, waiting = 0, [trial for trial in trials if trial.name not in known]
     for done, trial in enumerate(waiting):

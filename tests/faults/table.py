@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 
@@ -38,6 +39,12 @@ KINDS = {
     "clock": "times that make no sense",
     "damage": "a file of the run directory is damaged, and stays so",
     "tampering": "a run directory is changed on purpose, and stays so",
+}
+#: The kinds of trials of tables, which have a part of the page for themselves.
+KINDS_OF_TABLES = {
+    "kill publisher": "SIGKILL of the process right before a system call that writes, or before a request that does",
+    "wire": "a proxy before the object store does something to one request of a run",
+    "outage": "a proxy before the object store fails all requests from one on; then the store is back",
 }
 
 _HEAD = """# Faults
@@ -81,19 +88,64 @@ of files), and the death of executors on other machines.
 """
 
 
+#: How the part about tables begins.
+OF_TABLES = "# Tables and object stores"
+
+_HEAD_OF_TABLES = """
+`python -m tests.faults --only tables --table docs/faults.md` breaks runs whose result goes into an Iceberg or a Delta
+table, and writes this part of the page alone; `make faults` writes all of it. Two days are published in the table
+beforehand, and the run is to replace one of them. Plain Python writes the result as Spark would, and audits what is
+staged; staging, the record of it, publication and rollback are the product's own. The leases of steps are left out
+here: they are tried above, and on an object store in `tests/leases`.
+
+- *On a disk* the process is traced: the kernel stops it before each system call that makes, writes, renames, links or
+  removes a file below the data root, whether Python, SQLite (the catalog), Arrow or deltalake calls, and the tracer
+  kills it there. What is there before one call is what was there after the one before. A call that is the same as an
+  earlier one has its number behind it.
+- *In a bucket* the run directory and the table are on an S3 server (localbucket) behind a proxy; the catalog of an
+  Iceberg table is SQLite on the disk. The process is killed before each request that writes; the proxy loses requests
+  and answers, cuts answers, answers too late (1.5 seconds; clients wait for 1) or by 500, 503 and, to a write, 409. Of
+  reads that are alike the first is hit. Clients are less patient than as shipped: three tries of a request within
+  5 seconds. With an outage, the run must end with its sentence within 60 seconds.
+
+After a fault readers look: each day is whole, as it was or as it has to be, and no other day has changed. Then the
+steps are done again on a wire that works. It is **right** if both days then have just their rows, each once; if the
+table's history has one publication of the run, and the run's record and the store of turns name it; and if at most one
+staged snapshot is left, which a later publication removes once it is a week old. *Stopped* is a run that ended with one
+sentence first. Who is killed while going back (*rollback*) looks before going back again.
+"""
+
+
+def of_tables(tried: Sequence[Tried], left: int, day: dt.date) -> str:
+    """The part of the page about tables.
+
+    Args:
+        tried: the trials, those of other kinds among them.
+        left: trials that were not tried, as the time was up.
+        day: of the run.
+    """
+    page = [f"{OF_TABLES}\n{_HEAD_OF_TABLES}", f"Run on {day}.\n"]
+    return "\n".join([*page, *_counts(tried, left, KINDS_OF_TABLES)]) + "\n"
+
+
 def table(tried: Sequence[Tried], left: int = 0) -> str:
-    """The page.
+    """The page, without the part about tables.
 
     Args:
         tried: the trials; of one that was repeated the last time counts.
         left: trials that were not tried, as the time was up.
     """
-    last = {one.name: one for one in tried}.values()
+    return "\n".join([_HEAD, *_counts(tried, left, KINDS)]) + "\n"
+
+
+def _counts(tried: Sequence[Tried], left: int, kinds: Mapping[str, str]) -> list[str]:
+    """Totals, a row for each kind, and one for each fault."""
+    last = {one.name: one for one in tried if one.kind in kinds}.values()
     rows: dict[tuple[str, str, str], list[Tried]] = defaultdict(list)
     for one in last:
         rows[one.kind, one.step, one.fault].append(one)
     outcomes = Counter(one.outcome for one in last)
-    page = [_HEAD]
+    page = list[str]()
     page.append(
         f"**{len(last):,} trials of {len(rows):,} different faults: {outcomes['right']:,} right, "
         f"{outcomes['stopped']:,} stopped, {outcomes['wrong']:,} wrong.**\n"
@@ -101,18 +153,18 @@ def table(tried: Sequence[Tried], left: int = 0) -> str:
     if left:
         page.append(f"{left:,} more were not tried in this run.\n")
     page.append("| kind | what it is | faults | trials | right | stopped | wrong |\n|---|---|--:|--:|--:|--:|--:|")
-    for kind, words in KINDS.items():
+    for kind, words in kinds.items():
         of = [one for one in last if one.kind == kind]
         counts = Counter(one.outcome for one in of)
         faults = len({(one.step, one.fault) for one in of})
         page.append(f"| {kind} | {words} | {faults} | {len(of)} | {_counted(counts)} |")
     page.append("\n## Each of them\n")
     page.append("| kind | step | fault | seeds | trials | right | stopped | wrong |\n|---|---|---|---|--:|--:|--:|--:|")
-    order = list(KINDS)
+    order = list(kinds)
     for (kind, step, fault), of in sorted(rows.items(), key=lambda row: (order.index(row[0][0]), row[1][0].seed)):
         counts = Counter(one.outcome for one in of)
         page.append(f"| {kind} | {step} | {_cell(fault)} | {_seeds(of)} | {len(of)} | {_counted(counts)} |")
-    return "\n".join(page) + "\n"
+    return page
 
 
 def _counted(counts: Counter[str]) -> str:

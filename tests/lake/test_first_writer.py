@@ -207,6 +207,17 @@ def test_one_fault_in_each_request_costs_nothing(localbucket: ObjectServer, tmp_
     assert any(what == fault for _, what in wire.seen)
 
 
+@pytest.mark.parametrize("fault", ["lose answer", "cut answer", "500", "409"])
+def test_one_fault_in_the_upload_of_a_file_costs_nothing(
+    localbucket: ObjectServer, tmp_path: Path, fault: Fault
+) -> None:
+    with broken_wire(localbucket.port, once_each(fault)) as wire, as_client(localbucket.behind(wire.port)):
+        fs, path = open_location(f"s3://lake/{tmp_path.name}/file")
+        put(fs, path, b"whole")
+        assert fs.cat_file(path) == b"whole"
+    assert any(what == fault for _, what in wire.seen)
+
+
 def test_faults_at_random_cost_nothing(localbucket: ObjectServer, tmp_path: Path) -> None:
     drawn = random.Random(17)
 

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pyarrow as pa
-from deltalake import DeltaTable
-from deltalake.exceptions import CommitFailedError
+from deltalake.exceptions import CommitFailedError, DeltaError
 
 from skewless.errors import LostRaceError, SpecError
 from skewless_lake.commits import ATTEMPTS, wait
@@ -31,6 +30,7 @@ def roll_back(target: OutputPart, turn: int, at: str) -> Mapping[str, str]:
         SpecError: there is no earlier version, or its files have been vacuumed.
         LostRaceError: others commit all the time.
     """
+    unanswered: Exception | None = None
     for attempt in range(ATTEMPTS):
         table = find_table(target)
         history = list(publications(table, target)) if table is not None else []
@@ -39,6 +39,11 @@ def roll_back(target: OutputPart, turn: int, at: str) -> Mapping[str, str]:
                 f"{target.path}, part {target.part}", "two publications of it in the table's log", f"{len(history)}",
                 "run the job again",
             )  # fmt: skip
+        done = next((one for one in history if one[1].get("turn") == str(turn)), None)
+        if done is not None:  # the answer to an attempt was lost, and it was a success: once more would undo it
+            return {**done[1], "snapshot": str(done[0])}
+        if unanswered is not None:
+            raise unanswered
         (newest, _), (before, told) = history[:2]
         about = {**told, "turn": str(turn), "at": at, "rolled-back": f"from version {newest}"}
         files = _files(target, before)
@@ -47,6 +52,9 @@ def roll_back(target: OutputPart, turn: int, at: str) -> Mapping[str, str]:
         except CommitFailedError:
             wait(attempt)
             continue
+        except (DeltaError, OSError) as err:  # nobody has said whether it was committed: look
+            unanswered = err
+            continue
         return {**about, "snapshot": str(version)}
     raise LostRaceError(target.path, "a commit of its own", f"{ATTEMPTS} commits of others", "try again later")
 
@@ -54,7 +62,8 @@ def roll_back(target: OutputPart, turn: int, at: str) -> Mapping[str, str]:
 def _files(target: OutputPart, version: int) -> list[StagedFile]:
     """The files of a part in a version."""
     location, values = location_of(target), {name: str(value) for name, value in target.values.items()}
-    actions = pa.table(DeltaTable(location, version=version).get_add_actions(flatten=True)).to_pylist()
+    table = find_table(target, version)
+    actions = pa.table(table.get_add_actions(flatten=True)).to_pylist() if table is not None else []
     found = [
         StagedFile(path=one["path"], rows=one["num_records"], size_bytes=one["size_bytes"])
         for one in actions

@@ -9,6 +9,7 @@ from deltalake import DeltaTable, Schema
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from skewless.errors import SpecError
+from skewless.run.objects.location import is_object
 from skewless.run.publication.exchange import make_folder, sync_file, sync_folder
 from skewless_lake.columns import part_fields
 from skewless_lake.staged import OutputPart
@@ -31,10 +32,26 @@ def sync_version(target: OutputPart, version: int) -> None:
         sync_folder(log)
 
 
-def find_table(target: OutputPart) -> DeltaTable | None:
-    """The table of an output, as it is now; None if it has not been made yet."""
+def patience(location: str) -> dict[str, str] | None:
+    """How often and how long deltalake asks an object store: as our own clients do, and not three minutes at a time."""
+    if not is_object(location):
+        return None
+    from skewless.run.objects import client  # noqa: PLC0415  # an extra
+
+    return {
+        "max_retries": str(client.RETRIES),
+        "retry_timeout": f"{client.RETRY_SECONDS:.3f}s",
+        "backoff_config.max_backoff": f"{client.LONGEST_PAUSE_SECONDS:.3f}s",
+        "timeout": f"{client.ANSWER_SECONDS:.3f}s",
+        "connect_timeout": f"{client.CONNECT_SECONDS:.3f}s",
+    }
+
+
+def find_table(target: OutputPart, version: int | None = None) -> DeltaTable | None:
+    """The table of an output, as it is now or as it was in a version; None if it has not been made yet."""
+    location = location_of(target)
     try:
-        return DeltaTable(location_of(target))
+        return DeltaTable(location, version=version, storage_options=patience(location))
     except TableNotFoundError:
         return None
 
@@ -94,7 +111,8 @@ def _made(target: OutputPart, wanted: pa.Schema, parts: list[str]) -> DeltaTable
         ) from None  # fmt: skip
     if "://" not in location_of(target):
         make_folder(Path(location_of(target), LOG))
-    table = DeltaTable.create(location_of(target), schema, mode="ignore", partition_by=parts)
+    location = location_of(target)
+    table = DeltaTable.create(location, schema, mode="ignore", partition_by=parts, storage_options=patience(location))
     sync_version(target, 0)
     return table
 

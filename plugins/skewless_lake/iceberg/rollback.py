@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 
 from skewless.errors import LostRaceError, SpecError
 from skewless_lake.commits import ATTEMPTS, wait
@@ -36,12 +36,15 @@ def roll_back(target: OutputPart, turn: int, at: str) -> Mapping[str, str]:
                 f"{target.path}, part {target.part}", "two publications of it in the table's history",
                 f"{len(history)}", "run the job again, or have a look at older snapshots with pyiceberg",
             )  # fmt: skip
+        done = next((one for one in history if one[1].get("turn") == str(turn)), None)
+        if done is not None:  # the answer to an attempt was lost, and it was a success: once more would undo it
+            return {**done[1], "snapshot": str(done[0].snapshot_id)}
         (newest, _), (before, told) = history[:2]
         about = {**told, "turn": str(turn), "at": at, "rolled-back": f"from snapshot {newest.snapshot_id}"}
         try:
             files = files_of_part(table, target.values, before.snapshot_id)
             made = replace_part(table, target.values, files, about, branch="main")
-        except CommitFailedException:
+        except (CommitFailedException, CommitStateUnknownException):
             wait(attempt)
             continue
         return {**about, "snapshot": str(made.snapshot_id)}

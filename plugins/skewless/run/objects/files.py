@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
+import errno
 import io
 import posixpath
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
@@ -21,6 +23,7 @@ from skewless.run.objects.first_writer import create
 _BLOCK = 1 << 20
 #: The size of a part of an object that is uploaded in parts, and how many are on their way at a time.
 _PART, _PARTS_AT_A_TIME = 16 << 20, 4
+_TRIES = 8
 
 
 class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no types
@@ -164,9 +167,13 @@ class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no ty
     def put_whole(self, path: str, content: IO[bytes]) -> None:
         """Upload a file from its beginning. A large one goes in parts, which are removed if one of them fails."""
         store, key = self._split(path)
-        content.seek(0)
-        with answered(path):
-            obstore.put(store, key, content, chunk_size=_PART, max_concurrency=_PARTS_AT_A_TIME)
+        for _ in range(_TRIES):
+            content.seek(0)
+            # S3 says 409 if another request for the key is on its way; the client takes it for an object that exists.
+            with suppress(FileExistsError), answered(path):
+                obstore.put(store, key, content, chunk_size=_PART, max_concurrency=_PARTS_AT_A_TIME)
+                return
+        raise OSError(errno.EBUSY, "the store says again and again that another request is on its way", path)
 
     def _open(self, path: str, mode: str = "rb", **_: Any) -> Any:
         if mode == "rb":
