@@ -48,7 +48,7 @@ down: setup ## Stop what make up started
 env: ## Write .env with random secrets for docker compose up
 	@python3 deploy/docker/make_env.py
 
-cluster: setup-cluster ## Start the services of docker-compose.yml as processes: PostgreSQL, Airflow, Spark with two workers
+cluster: setup-cluster ## Start the services of docker-compose.yml as processes: PostgreSQL, an object store, Airflow, Spark with two workers
 	@$(IN_VENV) python -m deploy.cluster up
 
 cluster-down: setup ## Stop what make cluster started

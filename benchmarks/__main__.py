@@ -11,6 +11,7 @@ from benchmarks import (
     dpa_table,
     in_order,
     memory,
+    object_input,
     overhead,
     planning,
     price_of_a_stage,
@@ -31,11 +32,12 @@ DATA = Path(__file__).parents[1] / "data" / "bench"
 OTHERS = {"balance": balance.main, "dpa_table": dpa_table.main, "memory": memory.main, "B8": overhead.main}
 OTHERS["B11"] = price_of_a_stage.main
 OTHERS["several_clusters"] = several_clusters.main
+OTHERS["B1_bucket"] = object_input.main
 OTHERS["B13"] = table_output.main
 OTHERS |= {one.NAME: one.main for one in (standing_still, in_order, planning)}
 
 #: What those write, where it is not called as they are.
-FILES = {"B8": overhead.NAME, "B11": price_of_a_stage.NAME, "B13": table_output.NAME}
+FILES = {"B8": overhead.NAME, "B11": price_of_a_stage.NAME, "B1_bucket": object_input.NAME, "B13": table_output.NAME}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

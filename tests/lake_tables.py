@@ -142,12 +142,12 @@ def delete_positions(table: Table, positions: Mapping[str, Sequence[int]], parti
     return path
 
 
-def delete_equal(table: Table, rows: pa.Table) -> None:
-    """Commit one equality delete file."""
+def delete_equal(table: Table, rows: pa.Table, partition: Record | None = None) -> None:
+    """Commit one equality delete file, of a partition if the table has any."""
     path = f"{table.location()}/data/{uuid.uuid4()}-equal.parquet"
     pq.write_table(rows, path)
     ids = [table.schema().find_field(name).field_id for name in rows.column_names]
-    _append_deletes(table, _file(DataFileContent.EQUALITY_DELETES, path, len(rows), table, None, equality_ids=ids))
+    _append_deletes(table, _file(DataFileContent.EQUALITY_DELETES, path, len(rows), table, partition, equality_ids=ids))
 
 
 class _Replace(_OverwriteFiles):

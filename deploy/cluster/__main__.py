@@ -38,6 +38,7 @@ def up(console: Console) -> int:
     say(console, f"Airflow:        {found.url}")
     say(console, f"Spark master:   {found.address(8090)}")
     say(console, f"Spark history:  {found.address(18080)}")
+    say(console, f"Object store:   {found.address(9000)}, bucket lake")
     say(console, f"Log in as {running.USER}; the password is SKEWLESS_ADMIN_PASSWORD in {home.secrets}")
     if console.is_terminal:  # never into a file or a CI log
         say(console, f"  user      {running.USER}\n  password  {running.password(home)}")

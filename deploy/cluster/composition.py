@@ -34,7 +34,7 @@ class Service:
 
     Attributes:
         name: also its host name.
-        image: our own, or PostgreSQL's.
+        image: our own, PostgreSQL's or MinIO's.
         command: program and arguments.
         environment: what the file adds to the image's own.
         health: the program and arguments of its health check; empty if it has none.

@@ -21,6 +21,7 @@ from deploy import PROJECT
 from deploy.cluster.composition import Service, read_composition
 from deploy.cluster.database import find_postgres
 from deploy.cluster.errors import ClusterError
+from deploy.cluster.object_store import store_program
 from deploy.cluster.topology import LOOPBACK, Program, Topology, lay_out, with_environment
 from deploy.local.standalone import free_port, port_free
 from skewless_airflow.connect.process_session import Session, ask, begin, end
@@ -150,7 +151,7 @@ def start(home: Home, tell: Callable[[str], None]) -> Cluster:
     begun: dict[str, Session] = {}
     layers: dict[str, int] = {}
     for name, fitted in topology.programs.items():
-        program = programs[name] = _on_this_machine(fitted)
+        program = programs[name] = on_this_machine(fitted)
         for other, condition in program.after.items():
             if condition == "service_healthy":
                 _await_health(home, programs[other], begun[other])
@@ -209,12 +210,14 @@ def password(home: Home) -> str:
     return variables(home)["SKEWLESS_ADMIN_PASSWORD"]
 
 
-def _on_this_machine(program: Program) -> Program:
-    """The program with this machine's environment, and PostgreSQL as our own."""
+def on_this_machine(program: Program) -> Program:
+    """The program with this machine's environment; PostgreSQL and the object store are those of this machine."""
     machine = {name: os.environ[name] for name in _OF_THE_MACHINE if name in os.environ}
     # All traffic is on the loopback: no other machine can connect, and no proxy is needed.
     alone = {"SPARK_LOCAL_IP": LOOPBACK, "NO_PROXY": "*", "no_proxy": "*"}
     whole = with_environment(program, {**machine, **IMAGE_ENVIRONMENT, **alone})
+    if program.name == "object-store":
+        return store_program(whole)
     if program.name != "postgres":
         return whole
     postgres = find_postgres()

@@ -111,7 +111,8 @@ class _Fitting:
     def _addresses(self, value: str) -> str:
         if value.isdecimal():
             return str(self.ports.get(int(value), value))
-        names = "|".join(map(re.escape, sorted(self.hosts)))
+        own = self.hosts | {"0.0.0.0"}  # noqa: S104  # which all interfaces of a container are
+        names = "|".join(map(re.escape, sorted(own)))
         pattern = re.compile(
             rf"(?<![\w-])(?P<host>{names}|localhost):(?P<port>\d+)(?!\d)|(?<=port=)(?P<bare>\d+)(?!\d)"
         )
@@ -120,7 +121,7 @@ class _Fitting:
             if found["bare"]:
                 return str(self.ports.get(int(found["bare"]), found["bare"]))
             port = self.ports.get(int(found["port"]), found["port"])
-            return f"{LOOPBACK if found['host'] in self.hosts else found['host']}:{port}"
+            return f"{LOOPBACK if found['host'] in own else found['host']}:{port}"
 
         return pattern.sub(address, value)
 

@@ -3,6 +3,7 @@
 set -euo pipefail
 
 airflow db migrate
+python "$(dirname "$0")/make_lake.py"
 airflow pools set spark "$SKEWLESS_SPARK_SLOTS" "Spark applications that may run at once"
 # The password goes to standard input, twice, because arguments are visible in the list of processes.
 printf '%s\n%s\n' "$SKEWLESS_ADMIN_PASSWORD" "$SKEWLESS_ADMIN_PASSWORD" |

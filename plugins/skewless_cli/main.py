@@ -8,6 +8,7 @@ import os
 import secrets
 import shutil
 import sys
+import tempfile
 import traceback
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -35,9 +36,7 @@ app = typer.Typer(
 
 
 @app.command()
-def check(
-    spec: Spec, overrides: Overrides = None, date: Date = None, hour: Hour = None, root: Root = Path("data")
-) -> None:
+def check(spec: Spec, overrides: Overrides = None, date: Date = None, hour: Hour = None, root: Root = "data") -> None:
     """Check a spec and its input without running it: fields, schedule, aggregates, columns, expectations.
 
     Spark starts only where nothing else knows the columns: for a table, a select list, or a result as CSV.
@@ -47,7 +46,7 @@ def check(
     part = chosen_part(loaded, date, hour)
     from skewless_cli import running  # noqa: PLC0415  # a misspelt field is told before Spark is imported
 
-    typer.echo(f"{spec}: good for {part}. {running.check_job(loaded, f'spec {spec}', part, str(root))}.")
+    typer.echo(f"{spec}: good for {part}. {running.check_job(loaded, f'spec {spec}', part, root)}.")
 
 
 @app.command()
@@ -67,7 +66,7 @@ def run(
             metavar="NAME=MASTER", help="Instead of --master: a Spark cluster that shares the stages; may be repeated."
         ),
     ] = None,
-    root: Root = Path("data"),
+    root: Root = "data",
     as_json: AsJson = False,
 ) -> None:
     """Run a job in one Spark session, or its stages on several clusters. The stages are the same as in Airflow."""
@@ -76,12 +75,12 @@ def run(
 
     clusters = running.clusters_named(cluster or (), master)
     directory = RunDirectory(
-        run_dir or f"{runs_below(str(root))}/{loaded.name}/{_new_run_id()}", os.environ.get(RUN_GROUP, "")
+        run_dir or f"{runs_below(root)}/{loaded.name}/{_new_run_id()}", os.environ.get(RUN_GROUP, "")
     )
     console = _console(stderr=as_json)
     try:
         part = chosen_part(loaded, date, hour, directory)
-        running.run_job(directory, loaded, f"spec {spec}", part, str(root), master, clusters, console)
+        running.run_job(directory, loaded, f"spec {spec}", part, root, master, clusters, console)
     finally:
         if as_json and directory.exists("job.json"):
             _print_json(run_summary.as_object(directory))
@@ -90,7 +89,7 @@ def run(
 
 
 @app.command()
-def rollback(spec: Spec, date: Date = None, hour: Hour = None, root: Root = Path("data")) -> None:
+def rollback(spec: Spec, date: Date = None, hour: Hour = None, root: Root = "data") -> None:
     """Go back to the version of a day before the published one, in a table; other days stay as they are.
 
     It is a commit like any other: what was published last stays in the table's history. Run twice, it undoes itself.
@@ -99,7 +98,7 @@ def rollback(spec: Spec, date: Date = None, hour: Hour = None, root: Root = Path
     part = chosen_part(loaded, date, hour)
     from skewless_cli import running  # noqa: PLC0415  # views of runs do without Spark
 
-    typer.echo(running.roll_back_part(loaded, f"spec {spec}", part, str(root)))
+    typer.echo(running.roll_back_part(loaded, f"spec {spec}", part, root))
 
 
 @app.command()
@@ -162,14 +161,14 @@ def prune(
     finished_days: Annotated[int, typer.Option(min=1, help="Keep finished runs for this many days.")] = 30,
     unfinished_days: Annotated[int, typer.Option(min=1, help="Keep unfinished runs for this many days.")] = 7,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
-    root: Root = Path("data"),
+    root: Root = "data",
 ) -> None:
     """Remove run directories that nobody needs any more, and say for each what happens to it and why.
 
     The two newest finished runs of a job stay, and so do the documents of every run whose result is the published one.
     """
     limits = Limits(finished=dt.timedelta(days=finished_days), unfinished=dt.timedelta(days=unfinished_days))
-    for fate in fates(runs or runs_below(str(root)), dt.datetime.now(tz=dt.UTC), limits):
+    for fate in fates(runs or runs_below(root), dt.datetime.now(tz=dt.UTC), limits):
         typer.echo(f"{'dry run: ' if dry_run else ''}{fate.sentence}")
         if not dry_run:
             enact_fate(fate)
@@ -181,12 +180,12 @@ def states(
     overrides: Overrides = None,
     prune: Annotated[bool, typer.Option("--prune", help="Remove states that are not kept any more.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="With --prune: only say what would be removed.")] = False,
-    root: Root = Path("data"),
+    root: Root = "data",
     as_json: AsJson = False,
 ) -> None:
     """List the states that a job with a window has kept, part by part; or remove those that are not kept any more."""
     loaded = load_spec(spec, tuple(overrides or ()))
-    location = states_view.location_of(loaded, f"spec {spec}", str(root))
+    location = states_view.location_of(loaded, f"spec {spec}", root)
     if prune:
         for line in states_view.prune(location, loaded, dt.datetime.now(tz=dt.UTC), dry_run=dry_run):
             typer.echo(line)
@@ -203,7 +202,7 @@ def verify(
     date: Date = None,
     hour: Hour = None,
     master: Annotated[str | None, typer.Option(help="Spark master.", show_default="local[*]")] = None,
-    root: Root = Path("data"),
+    root: Root = "data",
     as_json: AsJson = False,
 ) -> None:
     """Compute the result of a window from kept states and from all rows, and compare. Nothing is published."""
@@ -211,8 +210,10 @@ def verify(
     part = chosen_part(loaded, date, hour)
     from skewless_cli import running  # noqa: PLC0415  # as in ``check``
 
-    folder = root.absolute() / "verifications" / loaded.name / _new_run_id()
-    found = running.verify_job(loaded, f"spec {spec}", part, str(folder), str(root), master)
+    # Both runs are made on this machine, and removed again.
+    base = Path(tempfile.gettempdir(), "skewless") if "://" in root else Path(root).absolute()
+    folder = base / "verifications" / loaded.name / _new_run_id()
+    found = running.verify_job(loaded, f"spec {spec}", part, str(folder), root, master)
     if as_json:
         _print_json({**found._asdict(), "differ": found.found, "folder": str(folder) if found.found else None})
     else:
@@ -238,7 +239,7 @@ def restate(
     overrides: Overrides = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be computed, and why.")] = False,
     master: Annotated[str | None, typer.Option(help="Spark master.", show_default="local[*]")] = None,
-    root: Root = Path("data"),
+    root: Root = "data",
     as_json: AsJson = False,
 ) -> None:
     """Compute published results again whose window covers a part that has changed since, and publish each once.
@@ -251,7 +252,7 @@ def restate(
 
     view = restate_view.RestateView(_console(stderr=as_json), dry_run=dry_run)
     try:
-        running.restate_job(loaded, f"spec {spec}", days, str(root), master, view)
+        running.restate_job(loaded, f"spec {spec}", days, root, master, view)
     finally:
         if as_json and view.told:
             _print_json(view.told)

@@ -19,8 +19,8 @@ Overrides = Annotated[
     typer.Option("--set", metavar="PATH.TO.FIELD=VALUE", help="Override a field of the spec; may be repeated."),
 ]
 Root = Annotated[
-    Path,
-    typer.Option("--root", envvar="SKEWLESS_ROOT", help="Where relative paths of the spec start."),
+    str,
+    typer.Option("--root", envvar="SKEWLESS_ROOT", help="Where relative paths of the spec start: a folder or a URL."),
 ]
 Date = Annotated[
     str | None,

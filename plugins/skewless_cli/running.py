@@ -14,7 +14,7 @@ from rich.console import Console
 from skewless.documents.job import Job
 from skewless.errors import SpecError
 from skewless.run.directory import RunDirectory
-from skewless.run.folder import RUN_GROUP, runs_below
+from skewless.run.folder import RUN_GROUP, absolute_root, runs_below
 from skewless.run.publication import record_of
 from skewless.run.step_times import timed
 from skewless.spec.input import States
@@ -53,8 +53,16 @@ def check_job(spec: JobSpec, where: str, part: Part, root: str) -> str:
     if spec.output.is_table:
         require_fitting(OutputPart.of(job))
     waves = ", ".join(f"{job.wave_rows(stage):,}" for stage in range(len(job.waves))) or "none"
-    pinned = f"{job.source.pinned}: " if job.source.pinned else ""
-    return f"{pinned}{job.extent}; waves of {waves} rows{_windows(job)}"
+    return f"{_pinned(job)}{job.extent}; waves of {waves} rows{_windows(job)}"
+
+
+def _pinned(job: Job) -> str:
+    """The table that is read, and how many of its files are not."""
+    table = job.source.pinned
+    if table is None:
+        return ""
+    left = f", {table.left_out:,} files left out by map.where" if table.left_out else ""
+    return f"{table}{left}: "
 
 
 def _windows(job: Job) -> str:
@@ -81,7 +89,7 @@ def roll_back_part(spec: JobSpec, where: str, part: Part, root: str) -> str:
             "exchange the two as docs/operate.md shows",
         )  # fmt: skip
     path = output_location(spec, part, root, where)
-    about = roll_back(OutputPart(spec.output, path, str(Path(root).absolute()), part), dt.datetime.now(tz=dt.UTC))
+    about = roll_back(OutputPart(spec.output, path, absolute_root(root), part), dt.datetime.now(tz=dt.UTC))
     return f"{path}: {part} is again as {about['run']} has published it ({about['snapshot']}, {about['rolled-back']})."
 
 

@@ -68,7 +68,7 @@ def open_catalog(name: str, root: str) -> Catalog:
             at, "pyiceberg's configuration names no such catalog",
             f"set PYICEBERG_CATALOG__{name.upper()}__URI or add it to .pyiceberg.yaml, or use the catalog {EMBEDDED!r}",
         )  # fmt: skip
-    given = configured or _embedded(Path(root).absolute())
+    given = configured or _embedded(root)
     try:
         return _opened(name, tuple(sorted((key, str(value)) for key, value in given.items())), os.getpid())
     except Exception as err:  # noqa: BLE001  # each kind of catalog has errors of its own
@@ -92,8 +92,14 @@ def _opened(name: str, properties: tuple[tuple[str, str], ...], process: int) ->
     raise AssertionError
 
 
-def _embedded(base: Path) -> dict[str, str]:
+def _embedded(root: str) -> dict[str, str]:
     """The properties of the catalog below a data root, which is made if it is not there."""
+    if "://" in root:
+        raise SpecError.saying(
+            f"catalog {EMBEDDED!r}", f"it is a file on a disk, and the data root is {root}",
+            f"set PYICEBERG_CATALOG__{EMBEDDED.upper()}__URI and __WAREHOUSE, or use a catalog of a server",
+        )  # fmt: skip
+    base = Path(root).absolute()
     base.mkdir(parents=True, exist_ok=True)
     return {
         "type": "sql",

@@ -31,12 +31,13 @@ from skewless_airflow.connect.process_session import ask, begin, end
 COMPOSE_FILE = PROJECT / "docker-compose.yml"
 DOCKERFILE = (PROJECT / "deploy" / "docker" / "Dockerfile").read_text()
 SERVICES = [
-    "postgres", "airflow-init", "api-server", "scheduler", "dag-processor", "triggerer",
+    "postgres", "object-store", "airflow-init", "api-server", "scheduler", "dag-processor", "triggerer",
     "spark-master", "spark-worker-1", "spark-worker-2", "spark-history",
 ]  # fmt: skip
 #: Words that name a place: a service, a port, a folder of image or volume.
 PLACE = re.compile(
-    rf"^(?:{'|'.join(SERVICES)}|0\.0\.0\.0|localhost|\d+)$|(?:{'|'.join(SERVICES)}|localhost):\d|port=|/opt/|/var/lib/"
+    rf"^(?:{'|'.join(SERVICES)}|0\.0\.0\.0|localhost|\d+)$"
+    rf"|(?:{'|'.join(SERVICES)}|localhost|0\.0\.0\.0):\d|port=|/opt/|/var/lib/"
 )
 
 
@@ -89,15 +90,15 @@ def test_named_volumes_are_declared_and_used(plain: dict[str, Any]) -> None:
 
 def test_nothing_is_published_beyond_this_machine_unless_somebody_says_so(plain: dict[str, Any]) -> None:
     published = [port for one in plain["services"].values() for port in one.get("ports", ())]
-    assert len(published) == 3
+    assert len(published) == 4
     assert all(port.startswith(("127.0.0.1:", "${SKEWLESS_HOST:-127.0.0.1}:")) for port in published)
 
 
 def test_every_secret_comes_from_the_environment(plain: dict[str, Any]) -> None:
     settings = [(key, value) for one in plain["services"].values() for key, value in one["environment"].items()]
-    secret = re.compile(r"PASSWORD|SECRET(?!_KEY$)|_KEY$|SQL_ALCHEMY_CONN")
+    secret = re.compile(r"PASSWORD|SECRET(?!_KEY$)|_KEY$|SQL_ALCHEMY_CONN|__URI$")
     hidden = {key: value for key, value in settings if secret.search(key)}
-    assert len(hidden) >= 6
+    assert len(hidden) >= 9
     for key, value in hidden.items():
         assert re.search(r"\$\{\w+:\?[^}]+\}", value), f"{key} has a value in the file"
 
@@ -150,13 +151,17 @@ def test_compose_and_processes_have_the_same_environment(
 def test_no_place_of_a_container_is_left_in_a_process(topology: Topology) -> None:
     for program in topology.programs.values():
         for value in (*program.command[1:], *program.health[1:], *program.environment.values()):
-            assert not re.search(r"/opt/skewless|/var/lib/(?:skewless|postgresql)|0\.0\.0\.0", value), value
+            assert not re.search(r"/opt/skewless|/var/lib/(?:skewless|postgresql|objects)|0\.0\.0\.0", value), value
             assert not re.search(rf"(?:{'|'.join(SERVICES)}):\d", value), value
 
 
 def test_processes_find_each_other_at_the_same_ports(topology: Topology) -> None:
-    airflow = topology.programs["scheduler"].environment
-    api, database, spark = (topology.ports[port] for port in (8080, 5432, 7077))
+    airflow, worker = (topology.programs[name].environment for name in ("scheduler", "spark-worker-2"))
+    api, database, spark, store = (topology.ports[port] for port in (8080, 5432, 7077, 9000))
+    assert topology.programs["object-store"].command[-1] == f"127.0.0.1:{store}"
+    assert airflow["AWS_ENDPOINT_URL"] == worker["AWS_ENDPOINT_URL"] == f"http://127.0.0.1:{store}"
+    assert airflow["PYICEBERG_CATALOG__LAKE__S3__ENDPOINT"] == f"http://127.0.0.1:{store}"
+    assert airflow["PYICEBERG_CATALOG__LAKE__URI"].endswith(f"@127.0.0.1:{database}/lake")
     assert airflow["AIRFLOW__CORE__EXECUTION_API_SERVER_URL"] == f"http://127.0.0.1:{api}/execution/"
     assert airflow["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"].endswith(f"@127.0.0.1:{database}/airflow")
     assert f"spark://127.0.0.1:{spark}" in airflow["AIRFLOW_CONN_SPARK_DEFAULT"]

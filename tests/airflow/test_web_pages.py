@@ -45,6 +45,8 @@ from tests.airflow.web_scenario import (
 pytestmark = [airflow_setting.IN_PROCESS, pytest.mark.usefixtures("airflow_database")]
 
 _MOST_BYTES = 300_000
+#: As large as Iceberg's are.
+_SNAPSHOT = 8_123_456_789_012_345_678
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +128,9 @@ _MOMENTS: dict[str, Callable[[str, Simulation], object]] = {
     "combined": _combined,
     "combined-measured": lambda location, run: _combined(location, run, [run.job.rows // 2]),
     "failed-quality": lambda location, run: Moments(location, run).prepare().stages().merge().validate(success=False),
-    "finished": lambda location, run: Moments(location, run).prepare().stages().times().merge().validate().publish(),
+    "finished": lambda location, run: (
+        Moments(location, run).prepare().stages().times().merge().validate().publish(snapshot=_SNAPSHOT)
+    ),
     "window": _of_window,
     "superseded": lambda location, run: (
         Moments(location, run).prepare().stages().merge().validate().publish(superseded=_LATER)
@@ -216,6 +220,7 @@ def test_every_page_renders_at_every_moment_and_keys_stay_text(viewer: TestClien
             ],
         ),
         ("finished", ["published", "it balances.", "4 of 4 checks passed", "Certificate"]),
+        ("finished", [f"lake.marts.clicks/date=2026-11-20</code> as snapshot <code>{_SNAPSHOT}</code> of the table"]),
         ("finished", ["Where the time went", "<b>between two steps</b>", "Spark job, 24 tasks", "in none of these"]),
     ],
 )

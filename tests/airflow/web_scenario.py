@@ -215,9 +215,10 @@ class Moments:
         attempt.commit([], {"checks": len(checks), "failed": int(not success)})
         return self
 
-    def publish(self, superseded: Overtaken | None = None) -> Moments:
-        """The record of the publication, or by whom it was superseded."""
-        record = Publication(path="/out/date=2026-11-20", rows=1, keys=1, turn=1, superseded=superseded)
+    def publish(self, superseded: Overtaken | None = None, snapshot: int | None = None) -> Moments:
+        """The record of the publication, or by whom it was superseded; with a snapshot, of a table."""
+        path = "/out/date=2026-11-20" if snapshot is None else "iceberg://lake.marts.clicks/date=2026-11-20"
+        record = Publication(path=path, rows=1, keys=1, turn=1, superseded=superseded, snapshot=snapshot)
         self.run.write_once("publish/published.json", record)
         return self
 

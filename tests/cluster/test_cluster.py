@@ -9,11 +9,6 @@ from __future__ import annotations
 import collections
 import contextlib
 import json
-import os
-import shutil
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,7 +19,6 @@ import httpx
 import psycopg
 import pyarrow.parquet as pq
 import pytest
-import yaml
 
 from deploy.cluster import running
 from deploy.cluster.running import Cluster, Home
@@ -32,6 +26,7 @@ from deploy.local.rest import FINISHED_RUN, AirflowRest
 from skewless.documents.ledger import balance
 from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless_airflow.run_store import safe_run_id
+from tests.cluster.started import home_of_tests, started
 from tests.cluster.words import write_words
 from tests.listening import LOOPBACK, listening
 
@@ -70,38 +65,15 @@ class Night(NamedTuple):
 
 @pytest.fixture(scope="module")
 def home() -> Iterator[Home]:
-    """A folder that PostgreSQL's user may enter, which pytest's own are not."""
-    folder = Path(tempfile.mkdtemp(prefix="skewless-cluster-"))
-    folder.chmod(0o755)
-    yield Home(folder)
-    shutil.rmtree(folder, ignore_errors=True)
+    with home_of_tests() as home:
+        yield home
 
 
 @pytest.fixture(scope="module")
 def cluster(home: Home) -> Iterator[Cluster]:
-    """The cluster, with one job in its catalog and no demo."""
-    catalog = home.folder / "catalog"
-    catalog.mkdir()
-    (catalog / f"{JOB}.yaml").write_text(yaml.safe_dump(SPEC))
     write_words(home.folder / "data" / "words", COUNTS, files=16)
-    setting = {
-        **os.environ,
-        "SKEWLESS_CLUSTER_HOME": str(home.folder),
-        "SKEWLESS_CATALOG": str(catalog),
-        "SKEWLESS_DEMO_CORPUS": "no",
-        "SKEWLESS_DRIVER_MEMORY": "1g",
-        "SPARK_WORKER_MEMORY": "1500m",
-    }
-    command = [sys.executable, "-m", "deploy.cluster"]
-    try:
-        up = subprocess.run([*command, "up"], env=setting, capture_output=True, text=True, check=False)
-        assert up.returncode == 0, f"{up.stdout}\n{up.stderr}"
-        found = running.running(home)
-        assert found is not None
-        yield found
-    finally:
-        subprocess.run([*command, "down"], env=setting, check=True, capture_output=True)
-    assert not found.alive(), "cluster-down leaves nothing behind"
+    with started(home, SPEC) as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="module")

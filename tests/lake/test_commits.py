@@ -19,6 +19,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
+from pyiceberg.typedef import Record
 
 from skewless.errors import QualityError, RunDirectoryError, SpecError
 from skewless.run.directory import RunDirectory
@@ -31,6 +32,7 @@ from skewless_lake.publication import publish_run, publishing_table
 from skewless_lake.staged import STAGED, OutputPart, StagedResult
 from tests.lake.outputs import DAY, KINDS, NOW, TABLE, committed, judge, read, ready, result_table, seen, staged
 from tests.lake.races import Races
+from tests.lake_tables import delete_equal
 
 of_each_kind = pytest.mark.parametrize("kind", KINDS)
 
@@ -264,6 +266,15 @@ def test_a_table_with_other_partitions_is_refused(tmp_path: Path, kind: str) -> 
     other = committed(tmp_path / "2", tmp_path, kind, result_table("new"), turn=2, partition="day")
     with pytest.raises(SpecError, match="a table partitioned by day, but got one partitioned by date"):
         staged(other)
+
+
+def test_equality_deletes_of_another_writer_are_a_sentence(tmp_path: Path) -> None:
+    publish_run(ready(tmp_path / "1", tmp_path, "iceberg", "old"), NOW)
+    partition = Record((DAY - dt.date(1970, 1, 1)).days)
+    delete_equal(iceberg_table(tmp_path), pa.table({"key": ["k1"]}), partition)
+    run = committed(tmp_path / "2", tmp_path, "iceberg", result_table("new"), turn=2)
+    with pytest.raises(SpecError, match=r"deleted by position, but got equality deletes; rewrite .* by compaction"):
+        staged(run)
 
 
 @pytest.mark.parametrize("trials", [3, pytest.param(10, marks=pytest.mark.long)])

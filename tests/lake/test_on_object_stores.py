@@ -12,7 +12,13 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from skewless.errors import SpecError
+from skewless.run.directory import RunDirectory
+from skewless.run.publication import record_of
+from skewless_cli.states_view import location_of
 from skewless_lake.catalogs import open_catalog
+from skewless_spark.entries.pipeline import Silent, run_pipeline
+from skewless_spark.prepare.prepare import prepare
 from tests.lake.test_outputs import DAY, plain, run, spec
 from tests.object_stores import ObjectServer, as_client, object_server
 
@@ -53,3 +59,37 @@ def test_a_table_in_a_bucket_has_the_rows_of_a_folder(spark: SparkSession, root:
     found = read(kind, root)
     assert len(found) == 2 * len(wanted)
     assert plain(found.filter(pa.compute.equal(found["date"], pa.scalar(DAY)))) == wanted
+
+
+def test_a_data_root_in_a_bucket_has_the_runs_and_the_turns_of_a_table(
+    spark: SparkSession, server: ObjectServer, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a relative path means, and which run is the later one of a day: without a folder of this machine."""
+    (away := root / "away").mkdir()
+    monkeypatch.chdir(away)  # below which a URL that is taken for a path would be made
+    given = spec(root, {"delta": "marts/visits"})
+    for key in ("0.parquet", "1.parquet", "2.parquet", "3.parquet"):
+        server.put(f"data/in/{key}", (root / "in" / key).read_bytes())
+    given = given.model_copy(update={"input": given.input.model_copy(update={"path": "in"})})
+    first, second = (RunDirectory(f"s3://lake/data/runs/clicks/{name}") for name in ("first", "second"))
+    for one in (first, second):
+        prepare(one, given, DAY, "s3://lake/data/")
+    job = first.job()
+    assert (job.root, job.input_path) == ("s3://lake/data", "s3://lake/data/in")
+    assert job.output_path == "delta+s3://lake/data/marts/visits"
+    assert (job.turn, second.job().turn) == (1, 2)
+    run_pipeline(spark, second, Silent())
+    run_pipeline(spark, first, Silent())
+    record = record_of(first)
+    assert record is not None
+    assert record.superseded is not None, "the first has drawn the lower turn"
+    assert len(DeltaTable("s3://lake/data/marts/visits").to_pyarrow_table()) == 6
+    assert any("/visits-" in key and "/turns/" in key for key in server.keys("data/tables"))
+    assert not list(away.rglob("*"))
+    kept = given.model_copy(update={"window": 2})
+    assert location_of(kept, "spec", "s3://lake/data").startswith("s3://lake/data/tables/visits-")
+
+
+def test_the_embedded_catalog_is_no_file_in_a_bucket() -> None:
+    with pytest.raises(SpecError, match="catalog 'local': it is a file on a disk, and the data root is s3://lake/data"):
+        open_catalog("local", "s3://lake/data")

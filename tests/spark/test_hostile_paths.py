@@ -76,3 +76,16 @@ def test_a_link_from_the_output_into_the_input_is_refused(root: Path) -> None:
     sentence = re.escape(f"expected a folder apart from the input {root / 'input'}, but got {root / 'published'}")
     with pytest.raises(SpecError, match=sentence):
         froze(root, "input", "published")
+
+
+@pytest.mark.parametrize(
+    ("path", "leads"),
+    [
+        pytest.param("clicks/x", "s3a://lake/data/clicks/x", id="a relative path"),
+        pytest.param("./clicks", "s3a://lake/data/clicks", id="from here"),
+        pytest.param("/mnt/clicks", "/mnt/clicks", id="an absolute path"),
+        pytest.param("gs://other/clicks", "gs://other/clicks", id="a URL"),
+    ],
+)
+def test_a_data_root_may_be_a_folder_in_a_bucket(path: str, leads: str) -> None:
+    assert [resolved(path, root, "spec") for root in ("s3a://lake/data", "s3a://lake/data/")] == [leads] * 2

@@ -30,6 +30,7 @@ from skewless_spark.session.file_systems import spark_reads
 from skewless_spark.session.spark_errors import sentence_for
 from skewless_spark.sharing.participation import share_stage
 from skewless_spark.sources.worker_files import read_in_workers, write_in_workers
+from skewless_spark.stage.stage import run_stage
 from tests.broken_wire import Fault, broken_wire
 from tests.object_stores import ObjectServer, as_client, object_server
 from tests.spark.scenario import DATE, Quiet, as_rows, reduce_job, spec_of, write_input
@@ -109,6 +110,16 @@ def test_where_spark_has_a_file_system_it_reads_and_writes_itself(spark: SparkSe
         assert spark_reads(spark, "gcs://lake/x")
     finally:
         spark.conf.unset(name)
+
+
+def test_a_format_that_only_spark_writes_is_refused_by_the_first_stage(
+    spark: SparkSession, server: ObjectServer, place: str, tmp_path: Path
+) -> None:
+    run = RunDirectory(f"{place}/run")
+    path = put_input(server, f"{place}/in", skewed(600))
+    prepare(run, far_spec(path, tmp_path, output={"path": "out", "format": "csv"}), DATE, str(tmp_path))
+    with pytest.raises(RunDirectoryError, match=r"for a result as csv, but got .*; publish parquet, or give Spark"):
+        run_stage(spark, run, 0)
 
 
 @pytest.mark.parametrize("engine", ["staged", "combine", "bypass"])
@@ -252,6 +263,17 @@ def test_files_are_in_folders_by_a_column_and_a_large_one_is_read_by_several_tas
     assert write_in_workers(frame.where("id < 0"), f"{place}/none", "part") == []
     [empty] = write_in_workers(frame.where("id < 0"), f"{place}/empty")
     assert read_in_workers(spark, frame.schema, [(empty, 1)]).count() == 0
+
+
+def test_a_struct_that_is_null_is_kept_though_its_fields_are_never_null(spark: SparkSession, place: str) -> None:
+    """Such are the states of some sketches, of keys that have no value."""
+    struct = "named_struct('a', id, 'l', array(named_struct('b', id)), 'm', map('k', named_struct('c', id)))"
+    frame = spark.range(7).selectExpr("id", f"IF(id % 3 = 0, NULL, {struct}) AS state").coalesce(1)
+    assert not frame.schema["state"].dataType["a"].nullable  # type: ignore[index]  # of a struct
+    [path] = write_in_workers(frame, place)
+    back = read_in_workers(spark, frame.schema, [(path, 1)])
+    assert back.sort("id").collect() == frame.collect()
+    assert back.where("state IS NULL").count() == 3
 
 
 def test_what_a_task_wrote_that_does_not_count_is_not_listed(spark: SparkSession, place: str) -> None:

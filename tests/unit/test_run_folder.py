@@ -15,7 +15,7 @@ import pytest
 from skewless.documents.commit import StepCommit
 from skewless.errors import RunDirectoryError
 from skewless.run.directory import RunDirectory, stage_step
-from skewless.run.folder import RUN_GROUP
+from skewless.run.folder import RUN_GROUP, RUNS_FOLDER, absolute_root, runs_below
 
 NOBODY, GROUP = 65534, "users"
 only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can start processes of other users")
@@ -96,3 +96,12 @@ def test_a_group_that_there_is_not_is_told(tmp_path: Path) -> None:
     ):
         run.write_once("job.json", document())
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("root", ["/data", "/data/", "s3a://lake/data", "s3a://lake/data/"])
+def test_runs_are_below_the_data_root_unless_another_place_is_named(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(RUNS_FOLDER, raising=False)
+    assert absolute_root(root) == root.rstrip("/")
+    assert runs_below(root) == f"{root.rstrip('/')}/runs"
+    monkeypatch.setenv(RUNS_FOLDER, "s3://other/runs/")
+    assert runs_below(root) == "s3://other/runs"

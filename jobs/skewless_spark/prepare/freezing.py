@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping
-from pathlib import Path
 
 from pyspark.sql import SparkSession
 
@@ -12,11 +11,13 @@ from skewless.documents.job import STATE_FORM, Algebra, Job, Selected, Source, U
 from skewless.errors import InputError, SpecError, nearest
 from skewless.planner.plain_ring import first_ring
 from skewless.routing.waves import cut_waves
+from skewless.run.folder import absolute_root
 from skewless.spec.part import Part
 from skewless.spec.spec import JobSpec
 from skewless_spark.aggregates.binding import argument_columns, assumed_types, check_calls, check_types
 from skewless_spark.aggregates.key_text import KEY_TYPES
 from skewless_spark.mapping import map_types, python_mapper
+from skewless_spark.mapping.conditions import conditions_of
 from skewless_spark.prepare.locations import check_output, input_location, output_location
 from skewless_spark.prepare.window import WindowInput, check_window
 from skewless_spark.quality.expectations import check_expectations
@@ -98,7 +99,7 @@ def freeze(spec: JobSpec, date: dt.date, root: str, where: str, *, hour: str | N
         hour=part.hour,
         input_path=input_path,
         output_path=output_path,
-        root=str(Path(root).absolute()),
+        root=absolute_root(root),
         units=units,
         waves=cut_waves([unit.rows for unit in units], shares, in_order=_in_order(spec, algebra)),
         key_types=key_types,
@@ -137,7 +138,10 @@ def _listed(spark: SparkSession | None, spec: JobSpec, part: Part, root: str, wh
         return list_table(spark, spec.input, share)
     input_path = input_location(spec, part, root, where)
     if spec.input.pinned:
-        table = LakeTable.pinned(spec.input, part, root, input_path)
+        # With states, the files of a part must be all of them, whatever a later condition asks for.
+        where_text = spec.map.where if spec.map is not None and spec.states is None else None
+        conditions = conditions_of(spark, where_text) if spark is not None else ()
+        table = LakeTable.pinned(spec.input, part, root, input_path, conditions)
         return table.snapshot.location, table.listing(share)
     return input_path, list_input(spec.input, input_path, share)
 

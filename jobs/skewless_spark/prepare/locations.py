@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from skewless.errors import SpecError
+from skewless.run.folder import absolute_root
 from skewless.run.publication import beside, beside_table
 from skewless.spec.part import Part, resolve_path
 from skewless.spec.spec import JobSpec
@@ -43,7 +44,7 @@ def output_location(spec: JobSpec, part: Part, root: str, where: str) -> str:
 def beside_output(spec: JobSpec, output_path: str, root: str) -> str:
     """The folder in which turns and states of an output are kept, if the spec names no other one."""
     if spec.output.is_table:
-        return str(beside_table(output_path, str(Path(root).absolute())))
+        return beside_table(output_path, absolute_root(root))
     return str(beside(output_path))
 
 
@@ -55,6 +56,8 @@ def resolved(path: str, root: str, at: str) -> str:
     """
     if "://" in path:
         return path
+    if "://" in root and not path.startswith("/"):
+        return f"{absolute_root(root)}/{path.removeprefix('./')}"
     base = Path(root).absolute()
     full = os.path.normpath(base / path)
     if not Path(path).is_absolute():

@@ -16,6 +16,7 @@ from skewless.documents.job import Job
 from skewless.documents.window import JobWindow
 from skewless.errors import SkewlessError, SpecError
 from skewless.run.directory import RunDirectory
+from skewless.run.folder import absolute_root
 from skewless.run.publication import Identity, identity_of, manifest_of
 from skewless.spec.part import Part, hours_of, parts_between
 from skewless.spec.spec import JobSpec
@@ -182,7 +183,7 @@ def _published_in_table(
     if not parts:
         return
     path = output_location(spec, parts[-1], root, where)
-    found = published_parts(OutputPart(spec.output, path, str(Path(root).absolute()), parts[-1]))
+    found = published_parts(OutputPart(spec.output, path, absolute_root(root), parts[-1]))
     for part in parts:
         if part.name in found:
             version, by = found[part.name]

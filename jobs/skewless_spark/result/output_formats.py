@@ -10,9 +10,9 @@ from pyspark.sql.types import ArrayType, BinaryType, MapType, StructType, Varian
 
 from skewless.documents.commit import CommittedFile
 from skewless.documents.job import Job
-from skewless.errors import LedgerError, RunDirectoryError, SpecError
+from skewless.errors import LedgerError, SpecError
 from skewless.run.attempt import Attempt
-from skewless_spark.session.file_systems import spark_reads
+from skewless_spark.session.file_systems import require_writer
 from skewless_spark.states.committed_files import PUBLISHED, read_files
 
 _FOLDER = "published"
@@ -46,11 +46,7 @@ def published_files(
     kind = job.spec.output.format
     if kind == "parquet" or not result:
         return []
-    if not spark_reads(spark, str(attempt.run)):
-        raise RunDirectoryError(
-            f"run directory {attempt.run}", f"a path that Spark can write, for a result as {kind}",
-            "one that it has no file system for", "publish parquet, or give Spark the file system of this scheme",
-        )  # fmt: skip
+    require_writer(spark, str(attempt.run), kind)
     frame = read_files(spark, attempt.run, result)
     counted = Observation("published rows")
     rows = sum(file.rows for file in result)

@@ -11,6 +11,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from skewless.errors import RunDirectoryError
 from skewless.run.objects.location import is_object
 from skewless_spark.session.connect import connected
 
@@ -28,6 +29,24 @@ def spark_reads(spark: SparkSession, location: str) -> bool:
     if scheme not in _found:
         _found[scheme] = _asked_by_server(spark, location) if connected() else _asked_in_jvm(spark, scheme)
     return _found[scheme]
+
+
+def require_writer(spark: SparkSession, location: str, kind: str) -> None:
+    """Require that a result can be written in a format: Parquet always can, the others are written by Spark alone.
+
+    Args:
+        spark: the session.
+        location: of the run directory.
+        kind: the format, as in ``output.format``.
+
+    Raises:
+        RunDirectoryError: Spark has no file system for the run directory.
+    """
+    if kind != "parquet" and not spark_reads(spark, location):
+        raise RunDirectoryError(
+            f"run directory {location}", f"a path that Spark can write, for a result as {kind}",
+            "one that it has no file system for", "publish parquet, or give Spark the file system of this scheme",
+        )  # fmt: skip
 
 
 def _asked_in_jvm(spark: SparkSession, scheme: str) -> bool:

@@ -50,7 +50,7 @@ def read_in_workers(spark: SparkSession, schema: StructType, files: Sequence[tup
     columns = schema.fieldNames()
 
     def read(batches: Batches) -> Iterator[pa.RecordBatch]:
-        wanted = to_arrow_schema(schema, timezone="UTC")
+        wanted = _nullable(to_arrow_schema(schema, timezone="UTC"))
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 yield from _read(pieces[number], columns, wanted)
@@ -136,6 +136,7 @@ class _Sink:
     def __init__(self, folder: str, schema: pa.Schema, note: str) -> None:
         self.path = f"{folder}/part-{secrets.token_hex(12)}.parquet"
         fs, file = open_location(self.path)
+        schema = _nullable(schema)
         self._out = fs.open(file, "wb")
         self._writer = pq.ParquetWriter(self._out, schema, compression="zstd", write_page_checksum=True)
         self._writer.add_key_value_metadata({SCHEMA_NOTE: note.encode()})
@@ -157,5 +158,28 @@ class _Sink:
 
     def _flush(self) -> None:
         if self._waiting:
-            self._writer.write_table(pa.Table.from_batches(self._waiting, self._schema), row_group_size=1 << 30)
+            rows = pa.Table.from_batches(self._waiting).cast(self._schema)
+            self._writer.write_table(rows, row_group_size=1 << 30)
         self._waiting, self._bytes = [], 0
+
+
+def _nullable(schema: pa.Schema) -> pa.Schema:
+    """A schema in which every value may be null, as in the files that Spark writes.
+
+    A struct that is null has null fields in Arrow, also those that are never null in a struct that is there.
+    """
+    return pa.schema([field.with_type(_nullable_within(field.type)).with_nullable(True) for field in schema])
+
+
+def _nullable_within(kind: pa.DataType) -> pa.DataType:
+    def inside(field: pa.Field) -> pa.Field:
+        return field.with_type(_nullable_within(field.type)).with_nullable(True)
+
+    if pa.types.is_struct(kind):
+        return pa.struct([inside(field) for field in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(inside(kind.value_field))
+    if pa.types.is_map(kind):
+        key = kind.key_field.with_type(_nullable_within(kind.key_type))
+        return pa.map_(key, inside(kind.item_field))
+    return kind

@@ -19,6 +19,7 @@ from skewless.routing.plan import RoutingPlan
 from skewless.run.attempt import Attempt, Fence
 from skewless.run.directory import STAGE_REPORT, RunDirectory, stage_step
 from skewless.run.step_times import timed
+from skewless_spark.session.file_systems import require_writer
 from skewless_spark.session.spark_jobs import JobsSeen
 from skewless_spark.session.step_lease import leased_step
 from skewless_spark.session.step_times import RUN_QUERY
@@ -83,6 +84,7 @@ def run_stage(spark: SparkSession, run: RunDirectory, stage: int) -> StageReport
 def _run(spark: SparkSession, run: RunDirectory, stage: int, fence: Fence | None) -> StageReport:
     started = time.monotonic()
     job, plan = run.job(), run.plan(stage)
+    require_writer(spark, str(run), job.spec.output.format)  # the merge would find out after all the work
     columns, last = JobColumns.of(job), last_commit(run, stage)
     decided = plan.engine == "combine" and run.exists(f"decisions/{stage:04d}.json")
     choice = run.decision(stage).engine if decided else None

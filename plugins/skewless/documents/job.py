@@ -64,15 +64,21 @@ class PinnedTable(Frozen):
         name: of an Iceberg table, with its catalog; of a Delta table, its folder.
         snapshot: the id of the snapshot, or the number of the version, as text: ids are too large for JSON's readers;
             empty for a table without any.
+        left_out: files of the table that are not read, as by their bounds no row of theirs passes ``map.where``.
     """
 
     kind: Literal["iceberg", "delta"]
     name: str
     snapshot: str
+    left_out: int = 0
 
     def __str__(self) -> str:
         state = "snapshot" if self.kind == "iceberg" else "version"
         return f"{self.name}, {state} {self.snapshot or 'none'}"
+
+    def without(self, files: int) -> PinnedTable:
+        """The same, with so many files left out."""
+        return self.model_copy(update={"left_out": files})
 
 
 class Selected(Frozen):

@@ -40,7 +40,21 @@ def runs_below(root: str) -> str:
     Args:
         root: the data root, which counts unless the environment names another place.
     """
-    return os.environ.get(RUNS_FOLDER, "").rstrip("/") or f"{root}/runs"
+    return os.environ.get(RUNS_FOLDER, "").rstrip("/") or f"{root.rstrip('/')}/runs"
+
+
+def absolute_root(root: str) -> str:
+    """A data root as documents have it: a URL as it was written, a path from the top.
+
+    >>> absolute_root("s3a://lake/data/"), absolute_root("/data/")
+    ('s3a://lake/data', '/data')
+
+    Args:
+        root: where relative paths of specs start: a path, or the URL of a folder on an object store.
+    """
+    if "://" in root:
+        return root.rstrip("/")
+    return str(Path(root).absolute())
 
 
 def make_run_folder(root: str, group: str = "") -> None:

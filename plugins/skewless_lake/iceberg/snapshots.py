@@ -24,14 +24,23 @@ def files_of_part(table: Table, parts: Mapping[str, Any], snapshot_id: int | Non
         snapshot_id: of the snapshot; the table has at least one.
 
     Raises:
-        SpecError: a file has rows of other parts too, as it is older than the table's partitions.
+        SpecError: a file has rows of other parts too, as it is older than the table's partitions; or the part has
+            equality deletes, which pyiceberg does not read.
     """
     if snapshot_id is None and table.current_snapshot() is None:
         return []
     condition: BooleanExpression = AlwaysTrue()
     for column, value in parts.items():
         condition = And(condition, EqualTo(term=Reference(column), value=value))
-    found = [task.file for task in table.scan(row_filter=condition, snapshot_id=snapshot_id).plan_files()]
+    try:
+        found = [task.file for task in table.scan(row_filter=condition, snapshot_id=snapshot_id).plan_files()]
+    except ValueError as err:
+        if "equality delete" not in str(err):
+            raise
+        raise SpecError(
+            f"table {'.'.join(table.name())}", "rows that are deleted by position", "equality deletes",
+            "rewrite its data files by compaction, which applies them",
+        ) from None  # fmt: skip
     specs = table.specs()
     for file in found:
         names = {table.schema().find_column_name(field.source_id) for field in specs[file.spec_id].fields}

@@ -6,7 +6,6 @@ import zlib
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
-import fsspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -14,6 +13,7 @@ import pyarrow.parquet as pq
 
 from skewless.documents.job import Unit
 from skewless.errors import InputError
+from skewless.run.objects.location import open_location
 
 Positions = npt.NDArray[np.int64]
 #: Deletion vectors by the paths of their files, each packed.
@@ -75,7 +75,7 @@ def _of_parquet(deletes: str, path: str) -> Positions:
 @lru_cache(maxsize=_KEPT_FILES)
 def _by_file(deletes: str) -> dict[str, Positions]:
     """The positions that a delete file has of each file, grouped once: it may be about thousands of files."""
-    fs, file = fsspec.core.url_to_fs(deletes)
+    fs, file = open_location(deletes)
     with fs.open(file, "rb") as opened:
         table = pq.read_table(opened, columns=["file_path", "pos"])
     if not len(table):
@@ -92,7 +92,7 @@ def _of_puffin(deletes: str, path: str) -> Positions:
     from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file  # noqa: PLC0415  # an extra
     from pyiceberg.table.puffin import PuffinFile  # noqa: PLC0415
 
-    fs, file = fsspec.core.url_to_fs(deletes)
+    fs, file = open_location(deletes)
     with fs.open(file, "rb") as opened:
         vectors = deletion_vectors_from_puffin_file(PuffinFile(opened.read()))
     found = [one.to_vector() for one in vectors if one.referenced_data_file in _spellings(path)]

@@ -6,16 +6,17 @@ import datetime as dt
 import hashlib
 import json
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-import fsspec
 import pyarrow as pa
 
 from skewless.documents.job import PinnedTable
 from skewless.errors import InputError, SpecError
+from skewless.run.objects.location import open_location
 from skewless.spec.input import Input
+from skewless_spark.mapping.conditions import Bounds, Condition, Value, possible
 from skewless_spark.sources.lake.deletes import VECTOR, packed
 from skewless_spark.sources.lake.snapshot import Commit, Snapshot, TableColumn, TableFile, kinds_of, plain_path
 
@@ -30,12 +31,15 @@ _FEATURES = frozenset(
 _PHYSICAL = "delta.columnMapping.physicalName"
 
 
-def delta_snapshot(given: Input, location: str) -> tuple[Snapshot, dict[str, bytes]]:
+def delta_snapshot(
+    given: Input, location: str, conditions: Sequence[Condition] = ()
+) -> tuple[Snapshot, dict[str, bytes]]:
     """The version that a spec names, with its files.
 
     Args:
         given: the spec's section ``input``.
         location: the folder of the table, resolved.
+        conditions: files whose bounds hold no row that passes them are left out.
 
     Returns:
         The snapshot, and its deletion vectors, packed.
@@ -54,15 +58,55 @@ def delta_snapshot(given: Input, location: str) -> tuple[Snapshot, dict[str, byt
     schema = table.schema()
     kinds = kinds_of(pa.schema(schema.to_arrow()))
     physical = {one.name: str(one.metadata.get(_PHYSICAL, "")) for one in schema.fields}
+    files = _files(table, outside, vectors)
+    chosen = [
+        file
+        for file, bounds in zip(files, _bounds(table, kinds, physical, conditions), strict=True)
+        if possible(conditions, kinds, bounds)
+    ]
     snapshot = Snapshot(
-        table=PinnedTable(kind="delta", name=location, snapshot=str(table.version())),
+        table=PinnedTable(
+            kind="delta", name=location, snapshot=str(table.version()), left_out=len(files) - len(chosen)
+        ),
         location=location,
         columns=tuple(TableColumn(name, kind, physical[name]) for name, kind in kinds.items()),
         outside=outside,
         parted=outside,
-        files=tuple(sorted(_files(table, outside, vectors), key=lambda file: file.path)),
+        files=tuple(sorted(chosen, key=lambda file: file.path)),
     )
     return snapshot, vectors
+
+
+def _bounds(
+    table: DeltaTable, kinds: Mapping[str, str], physical: Mapping[str, str], conditions: Sequence[Condition]
+) -> Iterator[dict[str, Bounds]]:
+    """For each file, in the order of the log, the bounds of the columns that conditions are about."""
+    asked = {one.column.lower() for one in conditions}
+    names = [name for name in kinds if name.lower() in asked]
+    actions = pa.table(table.get_add_actions(flatten=True))
+
+    def told(what: str, name: str) -> list[Any]:
+        of = next((one for one in (f"{what}.{name}", f"{what}.{physical[name]}") if one in actions.column_names), None)
+        return [None] * len(actions) if of is None else actions[of].to_pylist()
+
+    columns = {}
+    for name in names:
+        values = told("partition", name)
+        lows, highs = told("min", name), told("max", name)
+        columns[name] = [
+            (_plain(value), _plain(value)) if value is not None else (_plain(low), _plain(high, up=True))
+            for value, low, high in zip(values, lows, highs, strict=True)
+        ]
+    for number in range(len(actions)):
+        yield {name: bounds[number] for name, bounds in columns.items()}
+
+
+def _plain(value: Any, *, up: bool = False) -> Value | None:
+    """A bound as conditions have it. The log cuts times off to milliseconds, so an upper bound may be greater."""
+    if isinstance(value, dt.datetime):
+        exact = value.astimezone(dt.UTC).replace(tzinfo=None) if value.tzinfo else value
+        return exact + dt.timedelta(milliseconds=1) if up else exact
+    return value if isinstance(value, int | str | dt.date) and not isinstance(value, bool) else None
 
 
 def delta_rewrites(snapshot: Snapshot) -> Iterator[Commit]:
@@ -71,7 +115,7 @@ def delta_rewrites(snapshot: Snapshot) -> Iterator[Commit]:
     Args:
         snapshot: the pinned version.
     """
-    fs, root = fsspec.core.url_to_fs(snapshot.location)
+    fs, root = open_location(snapshot.location)
     for version in range(int(snapshot.table.snapshot), 0, -1):
         try:
             with fs.open(f"{root.rstrip('/')}/_delta_log/{version:020d}.json", "rb") as log:

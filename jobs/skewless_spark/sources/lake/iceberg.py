@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
@@ -11,6 +11,7 @@ from skewless.documents.job import PinnedTable
 from skewless.errors import InputError
 from skewless.spec.input import Input
 from skewless.spec.part import Part
+from skewless_spark.mapping.conditions import Bounds, Condition, Value, possible
 from skewless_spark.sources.lake.snapshot import Commit, Snapshot, TableColumn, TableFile, kinds_of, plain_path
 
 if TYPE_CHECKING:
@@ -20,15 +21,17 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
 _MILLISECONDS = 1000
+_EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001  # as conditions have times
 
 
-def iceberg_snapshot(given: Input, part: Part, root: str) -> Snapshot:
+def iceberg_snapshot(given: Input, part: Part, root: str, conditions: Sequence[Condition] = ()) -> Snapshot:
     """The snapshot that a spec names, with its files.
 
     Args:
         given: the spec's section ``input``.
         part: what the run computes.
         root: the data root, where the catalog ``local`` is.
+        conditions: files whose bounds hold no row that passes them are left out.
 
     Raises:
         InputError: there is no such table or snapshot, or it has files that cannot be read here.
@@ -48,7 +51,42 @@ def iceberg_snapshot(given: Input, part: Part, root: str) -> Snapshot:
         files=(),
         ids=_ids_by_name(table),
     )
-    return snapshot if number is None else replace(snapshot, files=_files(table, schema, number, snapshot))
+    if number is None:
+        return snapshot
+    tasks = _planned(table, number, snapshot)
+    chosen = [task for task in tasks if possible(conditions, snapshot.kinds, _bounds(task.file, snapshot, conditions))]
+    files = _as_files(table, schema, chosen, snapshot)
+    return replace(snapshot, table=snapshot.table.without(len(tasks) - len(chosen)), files=files)
+
+
+def _bounds(file: DataFile, snapshot: Snapshot, conditions: Sequence[Condition]) -> dict[str, Bounds]:
+    """The bounds of the columns that conditions are about, as the manifests have them."""
+    asked = {one.column.lower() for one in conditions}
+    return {
+        one.name: (
+            _value(one.kind, (file.lower_bounds or {}).get(one.field_id)),
+            _value(one.kind, (file.upper_bounds or {}).get(one.field_id)),
+        )
+        for one in snapshot.columns
+        if one.name.lower() in asked and one.field_id is not None
+    }
+
+
+def _value(kind: str, bound: bytes | None) -> Value | None:
+    """A bound of a type that conditions know; an older file may have it shorter, of an integer that was widened."""
+    if bound is None:
+        return None
+    if kind == "string":
+        try:
+            return bound.decode()
+        except UnicodeDecodeError:  # it was cut within a character
+            return None
+    number = int.from_bytes(bound, "little", signed=True)
+    if kind in {"int", "bigint"}:
+        return number
+    if kind == "date":
+        return _EPOCH.date() + dt.timedelta(days=number)
+    return _EPOCH + dt.timedelta(microseconds=number) if kind in {"timestamp", "timestamp_ntz"} else None
 
 
 def iceberg_rewrites(snapshot: Snapshot, root: str) -> Iterator[Commit]:
@@ -77,7 +115,11 @@ def iceberg_rewrites(snapshot: Snapshot, root: str) -> Iterator[Commit]:
 
 
 def _files(table: Table, schema: Schema, number: int, snapshot: Snapshot) -> tuple[TableFile, ...]:
-    found = (_file(table, schema, task, snapshot) for task in _planned(table, number, snapshot))
+    return _as_files(table, schema, _planned(table, number, snapshot), snapshot)
+
+
+def _as_files(table: Table, schema: Schema, tasks: Sequence[FileScanTask], snapshot: Snapshot) -> tuple[TableFile, ...]:
+    found = (_file(table, schema, task, snapshot) for task in tasks)
     return tuple(sorted(found, key=lambda file: file.path))
 
 

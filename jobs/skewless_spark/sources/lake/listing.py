@@ -7,11 +7,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import fsspec
 import numpy as np
 
 from skewless.documents.job import Source, Unit
 from skewless.errors import InputError
+from skewless.run.objects.location import open_location
 from skewless.spec.input import Input
 from skewless_spark.sources.cutting import piece_bytes
 from skewless_spark.sources.formats.footers import Footer, footer_with_ids
@@ -72,7 +72,7 @@ class _Lister:
 
     def units(self, file: TableFile) -> list[Unit]:
         """The units of one file."""
-        fs, inner_path = fsspec.core.url_to_fs(file.path)
+        fs, inner_path = open_location(file.path)
         footer, ids = footer_with_ids(fs, inner_path, file.path)
         inner = self._inner(file, footer, ids)
         known = {name: value for name, value in file.values.items() if name in self.snapshot.outside or name in inner}

@@ -83,6 +83,11 @@ class Snapshot:
         }
 
     @property
+    def kinds(self) -> dict[str, str]:
+        """The Spark SQL type of each column."""
+        return {one.name: one.kind for one in self.columns}
+
+    @property
     def at(self) -> str:
         """What errors call it."""
         return f"input.{self.table.kind} {self.table}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from skewless.spec.input import Input
 from skewless.spec.part import Part
+from skewless_spark.mapping.conditions import Condition
 from skewless_spark.sources.lake.delta import delta_rewrites, delta_snapshot
 from skewless_spark.sources.lake.iceberg import iceberg_rewrites, iceberg_snapshot
 from skewless_spark.sources.lake.listing import list_snapshot
@@ -31,7 +32,9 @@ class LakeTable:
     vectors: Mapping[str, bytes] = field(default_factory=dict)
 
     @classmethod
-    def pinned(cls, given: Input, part: Part, root: str, location: str) -> LakeTable:
+    def pinned(
+        cls, given: Input, part: Part, root: str, location: str, conditions: Sequence[Condition] = ()
+    ) -> LakeTable:
         """Pin a table now.
 
         Args:
@@ -39,14 +42,15 @@ class LakeTable:
             part: what the run computes.
             root: the data root.
             location: of a Delta table, its folder, resolved.
+            conditions: files whose bounds hold no row that passes them are left out.
 
         Raises:
             InputError: there is no such table or snapshot, or it cannot be read here.
             SpecError: a package or a catalog is not set up.
         """
         if given.iceberg is not None:
-            return cls(given, iceberg_snapshot(given, part, root), root)
-        snapshot, vectors = delta_snapshot(given, location)
+            return cls(given, iceberg_snapshot(given, part, root, conditions), root)
+        snapshot, vectors = delta_snapshot(given, location, conditions)
         return cls(given, snapshot, root, vectors)
 
     def listing(self, share: float, files: Sequence[TableFile] | None = None) -> Listing:

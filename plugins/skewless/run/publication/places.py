@@ -86,20 +86,20 @@ def turns_folder(output_path: str) -> str:
     return str(beside(output_path) / "turns")
 
 
-def beside_table(output_path: str, root: str) -> Path:
+def beside_table(output_path: str, root: str) -> str:
     """Where turns and states of a table's results are kept, below the data root: ``tables/NAME-DIGEST``.
 
     Args:
         output_path: as ``Job.output_path`` names a table.
-        root: the data root.
+        root: the data root, a path or a URL.
     """
     name = re.split(r"[./]", output_path.rstrip("/"))[-1]
-    return Path(root) / "tables" / f"{name}-{hashlib.sha256(output_path.encode()).hexdigest()[:8]}"
+    return f"{root.rstrip('/')}/tables/{name}-{hashlib.sha256(output_path.encode()).hexdigest()[:8]}"
 
 
 def turns_of_table(output_path: str, root: str) -> str:
     """The folder of the store that has the turns of a table's parts."""
-    return str(beside_table(output_path, root) / "turns")
+    return f"{beside_table(output_path, root)}/turns"
 
 
 def place_of(job: Job) -> Place:

@@ -1,0 +1,77 @@
+"""A cluster for the tests of a module: in a home of its own, with the catalog of jobs that they bring."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from deploy.cluster import running
+from deploy.cluster.running import Cluster, Home
+
+
+@contextmanager
+def home_of_tests() -> Iterator[Home]:
+    """A folder that PostgreSQL's user may enter, which pytest's own are not."""
+    folder = Path(tempfile.mkdtemp(prefix="skewless-cluster-"))
+    folder.chmod(0o755)
+    yield Home(folder)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def started(home: Home, job: Mapping[str, Any], settings: Mapping[str, str] | None = None) -> Iterator[Cluster]:
+    """The cluster, with one job in its catalog and no demo.
+
+    Args:
+        home: where it lives.
+        job: its spec.
+        settings: variables of the compose file.
+    """
+    catalog = home.folder / "catalog"
+    catalog.mkdir()
+    (catalog / f"{job['name']}.yaml").write_text(yaml.safe_dump(dict(job)))
+    setting = {
+        **os.environ,
+        "SKEWLESS_CLUSTER_HOME": str(home.folder),
+        "SKEWLESS_CATALOG": str(catalog),
+        "SKEWLESS_DEMO_CORPUS": "no",
+        "SKEWLESS_DRIVER_MEMORY": "1g",
+        "SPARK_WORKER_MEMORY": "1500m",
+        **(settings or {}),
+    }
+    command = [sys.executable, "-m", "deploy.cluster"]
+    try:
+        up = subprocess.run([*command, "up"], env=setting, capture_output=True, text=True, check=False)
+        assert up.returncode == 0, f"{up.stdout}\n{up.stderr}"
+        found = running.running(home)
+        assert found is not None
+        yield found
+    finally:
+        subprocess.run([*command, "down"], env=setting, check=True, capture_output=True)
+    assert not found.alive(), "cluster-down leaves nothing behind"
+
+
+def client_of(home: Home, cluster: Cluster) -> dict[str, str]:
+    """The variables by which a process of this machine finds the object store and its catalog."""
+    secrets = running.variables(home)
+    store = cluster.address(9000).replace("localhost", "127.0.0.1")
+    address = f"lake:{secrets['LAKE_PASSWORD']}@127.0.0.1:{cluster.ports[5432]}/lake"
+    return {
+        "AWS_ENDPOINT_URL": store,
+        "AWS_ACCESS_KEY_ID": "skewless",
+        "AWS_SECRET_ACCESS_KEY": secrets["OBJECT_STORE_PASSWORD"],
+        "AWS_REGION": "us-east-1",
+        "PYICEBERG_CATALOG__LAKE__URI": f"postgresql+psycopg://{address}",
+        "PYICEBERG_CATALOG__LAKE__WAREHOUSE": "s3://lake/warehouse",
+        "PYICEBERG_CATALOG__LAKE__S3__ENDPOINT": store,
+        "PYICEBERG_CATALOG__LAKE__S3__REGION": "us-east-1",
+    }

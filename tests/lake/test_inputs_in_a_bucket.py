@@ -1,0 +1,47 @@
+"""Tables in a bucket as inputs, without Spark: their files, their deleted rows, their compactions."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from skewless.spec.input import Input
+from skewless_spark.sources.lake.deletes import deleted_positions
+from skewless_spark.sources.lake.delta import delta_rewrites, delta_snapshot
+from skewless_spark.sources.lake.listing import list_snapshot
+from tests.object_stores import ObjectServer, as_client, object_server
+
+TABLE = "s3://lake/clicks"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectServer]:
+    folder = tmp_path_factory.mktemp("localbucket")
+    with object_server("localbucket", folder) as found, as_client({**found.environment, "AWS_ALLOW_HTTP": "true"}):
+        yield found
+
+
+def test_footers_and_compactions_of_a_table_are_read_in_its_bucket(server: ObjectServer) -> None:
+    for number in range(3):
+        write_deltalake(TABLE, pa.table({"k": ["a", "b"], "v": [number, number]}), mode="append")
+    DeltaTable(TABLE).optimize.compact()
+    given = Input.model_validate({"delta": TABLE})
+    snapshot, vectors = delta_snapshot(given, TABLE)
+    (unit,) = list_snapshot(given, snapshot, vectors=vectors).units
+    assert unit.rows == 6
+    assert unit.path.startswith(f"{TABLE}/")
+    assert server.content(unit.path.removeprefix("s3://lake/"))
+    ((before, after),) = delta_rewrites(snapshot)
+    assert (len(before), len(after)) == (3, 1)
+
+
+def test_the_deleted_rows_of_a_file_are_read_in_its_bucket(server: ObjectServer) -> None:
+    file, out = f"{TABLE}/part-0.parquet", io.BytesIO()
+    pq.write_table(pa.table({"file_path": [file, "another", file], "pos": [4, 3, 1]}), out)
+    server.put("clicks/deletes.parquet", out.getvalue())
+    assert deleted_positions(file, [f"{TABLE}/deletes.parquet"], {}).tolist() == [1, 4]

@@ -1,0 +1,173 @@
+"""Files of a table that hold no row of ``map.where`` are left out, and no row is lost by it."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.types import LongType
+from pyspark.sql import SparkSession
+
+from skewless.run.directory import RunDirectory
+from skewless.spec.part import Part
+from skewless_cli.running import check_job
+from skewless_spark.mapping.conditions import conditions_of, possible
+from skewless_spark.prepare.prepare import prepare
+from tests.lake_tables import iceberg_table
+from tests.spark.scenario import DATE, reduce_job, result_of
+from tests.spark.test_lake_inputs import spec_over
+
+FILES, ROWS = 6, 20
+START = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
+
+
+def rows(file: int) -> pa.Table:
+    """Rows of a file: of one day, one range of numbers and one letter; some values are null."""
+    span = range(ROWS * file, ROWS * (file + 1))
+    times = [START + dt.timedelta(days=file, minutes=n, microseconds=999_999) for n in range(ROWS)]
+    return pa.table(
+        {
+            "k": pa.array([f"key{n % 3}" for n in span]),
+            "v": pa.array([None if n % 5 == 0 else n for n in span], pa.int64()),
+            "s": pa.array([f"{'abcdef'[file]}-{'long' * 20}-{n}" for n in span]),
+            "day": pa.array([one.date() for one in times]),
+            "at": pa.array(times, pa.timestamp("us", "UTC")),
+            "wall": pa.array([one.replace(tzinfo=None) for one in times], pa.timestamp("us")),
+            "x": pa.array([float("nan") if n % 7 == 0 else float(n) for n in span]),
+        }
+    )
+
+
+def make(kind: str, root: Path, *, parted: bool = False) -> dict[str, Any]:
+    """A table of the six files; the input section that names it."""
+    if kind == "delta":
+        for file in range(FILES):
+            write_deltalake(str(root / "t"), rows(file), mode="append", partition_by=["day"] if parted else None)
+        return {"delta": "t"}
+    table = iceberg_table(root, rows(0).schema, PartitionSpec())
+    if parted:
+        with table.update_spec() as update:
+            update.add_identity("day")
+    for file in range(FILES):
+        table.append(rows(file))
+    return {"iceberg": "local.db.clicks"}
+
+
+#: A condition, and the files that it leaves.
+CONDITIONS = [
+    ("v >= 100", 1),
+    ("v > 99", 1),
+    ("100 <= v", 1),
+    ("v < 20", 1),
+    ("v <= 20", 1),  # 20 is null
+    ("v = 21", 1),
+    ("V = 21", 1),
+    ("v IN (21, 61, 1000)", 2),
+    ("v BETWEEN 21 AND 50", 2),
+    ("v > 30 AND length(s) > 3", 5),
+    ("v > 30 OR k = 'key1'", 6),
+    ("NOT v > 30", 6),
+    ("v > 30.5", 6),
+    ("v = '21'", 6),
+    ("s >= 'e'", 2),
+    ("s = 'c-longlonglonglong'", 6),
+    ("day = DATE '2026-11-03'", 1),
+    ("day >= '2026-11-03' AND day < '2026-11-05'", 2),
+    ("at >= '2026-11-06'", 1),
+    ("at >= TIMESTAMP '2026-11-06 00:19:00'", 1),
+    ("at > TIMESTAMP '2026-11-05 00:19:00.999998'", 2),
+    ("wall < DATE '2026-11-02'", 1),
+    ("at >= '2026-11-06 00:00:00' AND v > 5", 1),
+    ("x > 1000.0", 6),  # to Spark, NaN is greater
+    ("v IS NOT NULL", 6),
+    ("v > 1000000", 0),
+]
+#: Bounds of texts are cut off, so a file may stay for a text that it does not hold.
+AT_MOST = {"s = 'c-longlonglonglong'"}
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, dict[str, Any]]]:
+    made = {}
+    for kind in ("iceberg", "delta", "iceberg parted", "delta parted"):
+        root = tmp_path_factory.mktemp(kind.replace(" ", "-"))
+        made[kind] = root, make(kind.partition(" ")[0], root, parted="parted" in kind)
+    return made
+
+
+@pytest.mark.parametrize("kind", ["iceberg", "delta", "iceberg parted", "delta parted"])
+def test_conditions_leave_out_files_by_their_bounds_and_no_row(
+    spark: SparkSession, tables: dict[str, tuple[Path, dict[str, Any]]], kind: str
+) -> None:
+    root, source = tables[kind]
+    whole = spark.createDataFrame(pa.concat_tables(rows(file) for file in range(FILES)))
+    for number, (where, files) in enumerate(CONDITIONS):
+        spec = spec_over(source, ["v"], map={"select": ["k", "v", "s"], "where": where})
+        job = prepare(RunDirectory(str(root / "runs" / str(number))), spec, DATE, str(root))
+        read = {unit.path for unit in job.units}
+        assert job.source.pinned
+        assert job.source.pinned.left_out == FILES - len(read)
+        if where in AT_MOST:
+            assert len(read) <= files, where
+        else:
+            assert len(read) == files, where
+        wanted = whole.where(where).count()
+        assert job.rows >= wanted, where
+
+
+def test_the_result_is_that_of_all_files(spark: SparkSession, tmp_path: Path) -> None:
+    source = make("iceberg", tmp_path)
+    spec = spec_over(source, ["v"], map={"select": ["k", "v"], "where": "v >= 50 AND day < '2026-11-06'"})
+    run = RunDirectory(str(tmp_path / "run"))
+    prepare(run, spec, DATE, str(tmp_path))
+    assert len({unit.path for unit in run.job().units}) == 3
+    found = result_of(reduce_job(spark, spec, tmp_path / "again")[0])
+    every = pa.concat_tables(rows(file) for file in range(FILES)).to_pylist()
+    wanted = Counter(row["k"] for row in every if row["v"] is not None and row["v"] >= 50 and row["day"].day < 6)
+    assert dict(zip(found["k"].to_pylist(), found["n"].to_pylist(), strict=True)) == wanted
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_widened_column_has_bounds_of_both_lengths(tmp_path: Path) -> None:
+    table = iceberg_table(tmp_path, pa.schema([("k", pa.string()), ("v", pa.int32())]))
+    table.append(pa.table({"k": ["a"], "v": pa.array([-5], pa.int32())}))
+    with table.update_schema() as update:
+        update.update_column("v", LongType())
+    table.append(pa.table({"k": ["b"], "v": pa.array([2**40])}))
+    source = {"iceberg": "local.db.clicks"}
+    for number, (where, key) in enumerate([("v < 0", -5), ("v > 5", 2**40)]):
+        spec = spec_over(source, ["v"], map={"select": ["k", "v"], "where": where})
+        job = prepare(RunDirectory(str(tmp_path / f"run{number}")), spec, DATE, str(tmp_path))
+        (unit,) = job.units
+        assert unit.rows == 1, key
+
+
+def test_an_unknown_bound_may_hold_anything(spark: SparkSession) -> None:
+    conditions = conditions_of(spark, "v > 3 AND s = 'a'")
+    kinds = {"v": "bigint", "s": "string"}
+    assert possible(conditions, kinds, {"v": (None, None), "s": ("a", None)})
+    assert possible(conditions, kinds, {})
+    assert not possible(conditions, kinds, {"v": (None, 3)})
+    assert not possible(conditions, kinds, {"s": ("b", None)})
+    assert possible(conditions, {"v": "decimal(10,2)"}, {"v": (0, 1)})
+
+
+def test_files_are_left_out_only_where_the_session_has_utc(spark: SparkSession) -> None:
+    spark.conf.set("spark.sql.session.timeZone", "Europe/Paris")
+    try:
+        assert conditions_of(spark, "at >= '2026-11-06 00:00:00'") == ()
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+@pytest.mark.usefixtures("spark")
+def test_check_says_how_many_files_are_left_out(tables: dict[str, tuple[Path, dict[str, Any]]]) -> None:
+    root, source = tables["delta"]
+    spec = spec_over(source, ["v"], map={"select": ["k", "v"], "where": "v >= 100"})
+    assert ", version 5, 5 files left out by map.where: " in check_job(spec, "spec", Part(DATE), str(root))
