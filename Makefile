@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .PHONY: help demo demo-stages demo-nights demo-lake test readers mutants up down cluster cluster-down env test-all test-long test-cluster bench faults soak docs lint setup setup-tests setup-cluster setup-cluster-tests corpus
 
 # Two files of tests run at a time, the longest first: see tests/conftest.py. The unit tests go first and alone, without
-# Spark or Airflow in their process: most mistakes are told in half a minute.
+# Spark or Airflow in their process: most mistakes are told in a minute.
 PYTEST := python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 IN_VENV := . .venv/environment.sh &&
 
@@ -24,7 +24,7 @@ demo-nights: setup corpus ## Run a window of four days over twelve days night by
 demo-lake: setup corpus ## Publish days of an Iceberg table in an embedded catalog, go back to a version of one, and print how to read it
 	@$(IN_VENV) python -m examples.lake
 
-test: setup-tests ## Run all tests except the long ones (12 minutes): core, leases, Spark, a DAG in Airflow, pages, some faults
+test: setup-tests ## Run all tests except the long ones (26 minutes): core, leases, Spark, a DAG in Airflow, pages, some faults
 	@$(IN_VENV) $(PYTEST) -m "not long" tests/unit
 	@$(IN_VENV) $(PYTEST) -m "not long" --ignore tests/unit
 

@@ -106,14 +106,11 @@ def _store(place: str, scratch: Path) -> Iterator[None]:
     if place == "disk":
         yield
         return
-    with object_server("localbucket", scratch / "server") as server:
-        catalog = "PYICEBERG_CATALOG__SHARED__"
-        named = {
-            **server.environment, "AWS_ALLOW_HTTP": "true", f"{catalog}URI": f"sqlite:///{scratch / 'shared.db'}",
-            f"{catalog}WAREHOUSE": "s3://lake/warehouse", f"{catalog}S3__ENDPOINT": server.endpoint,
-        }  # fmt: skip
-        with as_client(named):
-            yield
+    with (
+        object_server("localbucket", scratch / "server") as server,
+        as_client({**server.environment, **server.catalog("shared", scratch / "shared.db")}),
+    ):
+        yield
 
 
 def _timed(way: str, place: str, home: Path, files: int) -> float:

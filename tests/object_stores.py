@@ -23,16 +23,12 @@ import obstore
 import pytest
 from obstore.store import from_url
 
+from deploy.cluster.object_store import LOCALBUCKET
+
 #: Those that honour a conditional put.
 KINDS = ("moto", "localbucket")
 BUCKET = "lake"
 _START_SECONDS = 60.0
-#: It sends head and body of an answer apart, and the kernel would wait 40 ms in between.
-_LOCALBUCKET = """
-import socketserver, localbucket
-socketserver.StreamRequestHandler.disable_nagle_algorithm = True
-localbucket.main()
-"""
 
 
 @dataclass(frozen=True)
@@ -57,6 +53,17 @@ class ObjectServer:
     def behind(self, port: int) -> dict[str, str]:
         """The variables of the environment for a client that reaches it through another port of this machine."""
         return {**self.environment, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}"}
+
+    def catalog(self, name: str, database: Path) -> dict[str, str]:
+        """The variables for tables in the bucket: pyiceberg's of a catalog in SQLite; deltalake may do without TLS."""
+        catalog = f"PYICEBERG_CATALOG__{name.upper()}__"
+        return {
+            "AWS_ALLOW_HTTP": "true",
+            f"{catalog}URI": f"sqlite:///{database}",
+            f"{catalog}WAREHOUSE": f"s3://{BUCKET}/warehouse",
+            f"{catalog}S3__ENDPOINT": self.endpoint,
+            f"{catalog}S3__REGION": self.environment["AWS_REGION"],  # pyiceberg would ask Amazon for it
+        }
 
     def keys(self, prefix: str = "") -> list[str]:
         """All objects of the bucket that begin so."""
@@ -94,7 +101,7 @@ def object_server(kind: str, folder: Path) -> Iterator[ObjectServer]:
     data.mkdir()
     command = {
         "moto": [programs / "moto_server", "-H", "127.0.0.1", "-p", str(port)],
-        "localbucket": [sys.executable, "-c", _LOCALBUCKET, "--port", str(port), data],
+        "localbucket": [sys.executable, "-c", LOCALBUCKET, "--port", str(port), data],
         "rclone": [programs / "rclone", "serve", "s3", "--addr", f"127.0.0.1:{port}", data],
     }[kind]
     # The server's own environment: rclone takes its keys from there, and no key is in a list of processes.

@@ -8,9 +8,9 @@ from dataclasses import replace
 from deploy import PROJECT
 from deploy.cluster.topology import LOOPBACK, Program
 
-#: localbucket keeps objects as files and honours ``If-None-Match``. It sends head and body of an answer apart, and the
-#: kernel would wait 40 ms in between.
-_SERVER = """
+#: The program of localbucket, which keeps objects as files and honours ``If-None-Match``. It sends head and body of an
+#: answer apart, and the kernel would wait 40 ms in between.
+LOCALBUCKET = """
 import socketserver, localbucket
 socketserver.StreamRequestHandler.disable_nagle_algorithm = True
 localbucket.main()
@@ -24,6 +24,6 @@ def store_program(service: Program) -> Program:
         service: with the command ``minio server FOLDER --address HOST:PORT``.
     """
     folder, port = service.command[2], service.command[-1].rpartition(":")[2]
-    command = (sys.executable, "-c", _SERVER, "--host", LOOPBACK, "--port", port, folder)
+    command = (sys.executable, "-c", LOCALBUCKET, "--host", LOOPBACK, "--port", port, folder)
     health = (sys.executable, str(PROJECT / "deploy" / "docker" / "healthy.py"), f"http://{LOOPBACK}:{port}/")
     return replace(service, command=command, health=health)

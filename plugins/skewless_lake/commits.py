@@ -29,7 +29,7 @@ class Commit(NamedTuple):
 
 
 def wait(attempt: int) -> None:
-    """Let others commit before the next attempt, for a time that nobody else waits."""
+    """Pause before the next attempt, for a random time, so that two who collided do not collide again."""
     time.sleep(random.uniform(0, min(_LONGEST_WAIT, 0.05 * 2**attempt)))  # noqa: S311  # no secret
 
 
@@ -39,7 +39,7 @@ def written(about: Mapping[str, str]) -> dict[str, str]:
 
 
 def told(history: Mapping[str, Any]) -> dict[str, str]:
-    """What an entry of a table's history says of a publication; empty if it is of somebody else."""
+    """What an entry of a table's history says of a publication of ours; empty if another program made the entry."""
     return {name.removeprefix(PREFIX): value for name, value in history.items() if name.startswith(PREFIX)}
 
 

@@ -14,6 +14,4 @@ def test_every_way_is_measured_and_gives_the_same_answer(tmp_path: Path) -> None
     document = object_input.measure(rows=12_000, repetitions=1, root=tmp_path)
     ways = {object_input.READING, object_input.PEER, object_input.OURS, object_input.NEAR}
     assert document["seconds"].keys() == ways
-    (verdict,) = document["verdicts"]
-    assert verdict["figure"] > 0
     assert object_input.page(document).count("\n| ") == len(ways) + 1

@@ -79,7 +79,8 @@ def _put_words() -> None:
 
 def test_the_table_has_the_counts_of_a_counter(night: Night) -> None:
     assert night.state == "success"
-    table = open_catalog("lake", str(night.home.folder)).load_table("marts.words")
+    catalog = open_catalog("lake", str(night.home.folder))
+    table = catalog.load_table("marts.words")
     assert table.location().startswith("s3://lake/warehouse/")
     rows = table.scan().to_arrow().to_pylist()
     assert {row["word"]: row["occurrences"] for row in rows} == COUNTS
@@ -88,6 +89,7 @@ def test_the_table_has_the_counts_of_a_counter(night: Night) -> None:
     assert record is not None
     assert (found := table.current_snapshot()) is not None
     assert record.snapshot == found.snapshot_id
+    catalog.close()  # and its connections
 
 
 def test_the_ledger_balances(night: Night) -> None:

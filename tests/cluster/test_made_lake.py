@@ -26,7 +26,7 @@ from skewless_lake.catalogs import open_catalog
 from tests.listening import LOOPBACK, listening
 from tests.object_stores import as_client
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
 _SERVICES = ("postgres", "object-store")
 
@@ -80,11 +80,13 @@ def test_a_bucket_and_a_catalog_are_made_and_what_is_in_them_stays(lake: Lake, t
     _make(lake.environment)
     clients = {name: value for name, value in lake.environment.items() if name.startswith(("AWS_", "PYICEBERG_"))}
     with as_client(clients):
-        open_catalog("lake", str(tmp_path)).create_namespace_if_not_exists("marts")
+        catalog = open_catalog("lake", str(tmp_path))
+        catalog.create_namespace_if_not_exists("marts")
         run = RunDirectory("s3://lake/runs/job/one")
         assert run.write_once("failures/a.json", Failure(exit_code=1, sentence="It failed."))
         _make(lake.environment)
-        assert open_catalog("lake", str(tmp_path)).list_namespaces() == [("marts",)]
+        assert catalog.list_namespaces() == [("marts",)]
+        catalog.close()  # and its connections
         assert not run.write_once("failures/a.json", Failure(exit_code=1, sentence="It failed again."))
 
 

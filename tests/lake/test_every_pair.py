@@ -30,14 +30,15 @@ from skewless.spec.reading import parse_spec
 from skewless_lake.catalogs import open_catalog
 from skewless_spark.entries.pipeline import Silent, run_pipeline
 from skewless_spark.prepare.prepare import prepare
-from tests.object_stores import ObjectServer, as_client, object_server
+from tests.lake.test_outputs import AGGREGATES as OF_ALL_TYPES
+from tests.object_stores import ObjectServer, object_server
+from tests.spark.scenario import all_as_clients
 
 pytestmark = pytest.mark.long
 
 FIRST = dt.date(2026, 11, 12)
 DAYS = [FIRST + dt.timedelta(days=number) for number in range(9)]
 SHARDS = 9
-CATALOG = "PYICEBERG_CATALOG__BUCKET__"
 #: The kinds of input, in the order in which the days take them.
 INPUTS = ("folder", "iceberg", "delta", "folder in a bucket", "iceberg in a bucket", "delta in a bucket")
 OUTPUTS: dict[str, dict[str, Any]] = {
@@ -47,19 +48,7 @@ OUTPUTS: dict[str, dict[str, Any]] = {
     "iceberg in a bucket": {"iceberg": "bucket.marts.pages"},
     "delta in a bucket": {"delta": "s3://lake/marts/pages"},
 }
-AGGREGATES = {
-    "rows": "count",
-    "cents": {"function": "sum", "column": "price"},
-    "mean": {"function": "avg", "column": "ms"},
-    "last": {"function": "max", "column": "at"},
-    "local": {"function": "min", "column": "wall"},
-    "small": {"function": "max", "column": "tiny"},
-    "raw": {"function": "max", "column": "bytes"},
-    "day": {"function": "max", "column": "on"},
-    "words": {"function": "approx_top_k", "column": "word", "k": 2},
-    "all": {"function": "collect_list", "column": "tag"},
-}
-
+AGGREGATES = {**OF_ALL_TYPES, "all": {"function": "collect_list", "column": "tag"}}
 COLUMNS = ("page", "price", "ms", "at", "wall", "tiny", "bytes", "on", "word")
 
 
@@ -109,7 +98,7 @@ def wanted(day: int) -> list[dict[str, Any]]:
                 "small": max(row["tiny"] for row in having),
                 "raw": max(row["bytes"] for row in having),
                 "day": max(row["on"] for row in having),
-                "words": [{"item": item, "count": count} for item, count in counts.most_common(2)],
+                "top": [{"item": item, "count": count} for item, count in counts.most_common(2)],
                 "all": sorted(row["tags"][0] for row in having),
             }
         )
@@ -126,22 +115,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectServer]:
 def root(server: ObjectServer, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A data root with the input of each day."""
     place = tmp_path_factory.mktemp("root")
-    catalog = {
-        f"{CATALOG}URI": f"sqlite:///{place / 'bucket.db'}",
-        f"{CATALOG}WAREHOUSE": "s3://lake/warehouse",
-        f"{CATALOG}S3__ENDPOINT": server.endpoint,
-    }
-    of_workers: dict[str, str] = spark.sparkContext.environment
-    before = dict(of_workers)
-    of_workers.update(server.environment)
-    with as_client({**server.environment, "AWS_ALLOW_HTTP": "true"}), pytest.MonkeyPatch.context() as patch:
-        for name, value in catalog.items():
-            patch.setenv(name, value)
+    with all_as_clients(spark, {**server.environment, **server.catalog("bucket", place / "bucket.db")}):
         for number in range(len(DAYS)):
             _put_input(place, server, number)
         yield place
-    of_workers.clear()
-    of_workers.update(before)
 
 
 def _kind_of(number: int) -> str:
@@ -282,6 +259,6 @@ def _require_java_reads(metadata: str, expected: dict[dt.date, list[dict[str, An
             assert dt.datetime.fromisoformat(seen["last"]) == row["last"]
             assert dt.datetime.fromisoformat(seen["local"]) == row["local"]
             assert sorted(seen["all"].strip("[]").split(", ")) == row["all"]
-            for word in row["words"]:
-                assert word["item"] in seen["words"]
-                assert str(word["count"]) in seen["words"]
+            for word in row["top"]:
+                assert word["item"] in seen["top"]
+                assert str(word["count"]) in seen["top"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -254,6 +255,18 @@ def test_a_store_that_stays_away_is_told_in_one_sentence(
         assert str(told.value) == f"run directory s3://lake/away: job.json {said}; mend that, and try again."
         with pytest.raises(RunDirectoryError, match=r"job\.json: the document cannot be read"):
             run.exists("job.json")  # which must not be taken for a run that has not begun
+
+
+def test_a_store_that_is_away_for_three_seconds_costs_nothing(localbucket: ObjectServer, tmp_path: Path) -> None:
+    back = time.monotonic() + 3
+
+    def away(number: int, request: str) -> Fault:
+        del number, request
+        return "503" if time.monotonic() < back else "none"
+
+    with broken_wire(localbucket.port, away) as wire, as_client(localbucket.behind(wire.port)):
+        assert RunDirectory(f"s3://lake/{tmp_path.name}").write_once("job.json", commit("a"))
+    assert time.monotonic() > back
 
 
 def test_a_bucket_that_is_not_there_is_told_in_one_sentence(place: str) -> None:

@@ -20,9 +20,9 @@ from skewless_lake.catalogs import open_catalog
 from skewless_spark.entries.pipeline import Silent, run_pipeline
 from skewless_spark.prepare.prepare import prepare
 from tests.lake.test_outputs import DAY, plain, run, spec
-from tests.object_stores import ObjectServer, as_client, object_server
+from tests.object_stores import ObjectServer, object_server
+from tests.spark.scenario import all_as_clients
 
-CATALOG = "PYICEBERG_CATALOG__BUCKET__"
 OUTPUTS = {"iceberg": {"iceberg": "bucket.marts.clicks"}, "delta": {"delta": "s3://lake/marts/clicks"}}
 
 
@@ -33,14 +33,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectServer]:
 
 
 @pytest.fixture
-def root(server: ObjectServer, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def root(server: ObjectServer, spark: SparkSession, tmp_path: Path) -> Iterator[Path]:
     """A data root with a catalog whose tables are in the bucket; workers find the server, too."""
-    monkeypatch.setenv(f"{CATALOG}URI", f"sqlite:///{tmp_path / 'bucket.db'}")
-    monkeypatch.setenv(f"{CATALOG}WAREHOUSE", "s3://lake/warehouse")
-    monkeypatch.setenv(f"{CATALOG}S3__ENDPOINT", server.endpoint)
-    with as_client({**server.environment, "AWS_ALLOW_HTTP": "true"}):
-        for name, value in server.environment.items():
-            monkeypatch.setitem(spark.sparkContext.environment, name, value)
+    with all_as_clients(spark, {**server.environment, **server.catalog("bucket", tmp_path / "bucket.db")}):
         yield tmp_path
 
 

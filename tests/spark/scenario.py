@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from skewless.spec.spec import JobSpec
 from skewless_spark.entries.pipeline import Finished, run_pipeline, run_stages
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.result.merge import merge_states
+from tests.object_stores import as_client
 
 DATE = dt.date(2026, 11, 20)
 
@@ -96,3 +98,17 @@ def as_rows(table: pa.Table) -> list[tuple[Any, ...]]:
     """The rows of a table in an order of their own, NaN as text so that it equals itself."""
     columns = [[repr(value) for value in column.to_pylist()] for column in table.columns]
     return sorted(zip(*columns, strict=True))
+
+
+@contextmanager
+def all_as_clients(spark: SparkSession, environment: Mapping[str, str]) -> Iterator[None]:
+    """The variables of the environment for this process and for Spark's workers, whose JVM began without them."""
+    of_workers: dict[str, str] = spark.sparkContext.environment
+    before = dict(of_workers)
+    of_workers.update(environment)
+    try:
+        with as_client(environment):
+            yield
+    finally:
+        of_workers.clear()
+        of_workers.update(before)

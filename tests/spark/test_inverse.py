@@ -57,6 +57,9 @@ ROW = st.tuples(*(st.none() | values for _, _, values in COLUMNS.values()))
 #: The parts of a key, each with at most three rows, and what becomes of a part: it stays, it leaves, or it comes.
 KEY = st.lists(st.tuples(st.lists(ROW, max_size=3), st.sampled_from(["stays", "leaves", "comes"])), max_size=5)
 
+#: A key that has rows and no value: not every draw has one.
+NO_VALUES = [([(None,) * len(COLUMNS)], "stays")]
+
 
 def native(function: str) -> NativeAggregate:
     found = REGISTRY[function]
@@ -144,7 +147,7 @@ def test_subtracting_equals_merging_what_is_left_bit_for_bit(spark: SparkSession
     @settings(max_examples=1, phases=[Phase.generate])
     @given(keys=st.lists(KEY, min_size=150, max_size=200))
     def check(keys: Sequence[Any]) -> None:
-        rows = rows_of(spark, keys)
+        rows = rows_of(spark, [*keys, NO_VALUES])
         states = updated(rows).cache()
         before = merged(states.where("fate != 'comes'"))  # the window of the night before, merged
         slid = merged(

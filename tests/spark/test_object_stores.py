@@ -5,9 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import io
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
 
@@ -33,7 +32,7 @@ from skewless_spark.sources.worker_files import read_in_workers, write_in_worker
 from skewless_spark.stage.stage import run_stage
 from tests.broken_wire import Fault, broken_wire
 from tests.object_stores import ObjectServer, as_client, object_server
-from tests.spark.scenario import DATE, Quiet, as_rows, reduce_job, spec_of, write_input
+from tests.spark.scenario import DATE, Quiet, all_as_clients, as_rows, reduce_job, spec_of, write_input
 from tests.spark.test_pipeline import AGGREGATES, skewed
 
 #: Exact, native and in Python; the second ones can be merged over parts.
@@ -45,20 +44,6 @@ OF_PARTS: dict[str, object] = {**AGGREGATES, "values": {"function": "value_count
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectServer]:
     with object_server("localbucket", tmp_path_factory.mktemp("s3")) as server:
         yield server
-
-
-@contextmanager
-def all_as_clients(spark: SparkSession, environment: Mapping[str, str]) -> Iterator[None]:
-    """The variables of the environment for this process and for Spark's workers, whose JVM began without them."""
-    of_workers: dict[str, str] = spark.sparkContext.environment
-    before = dict(of_workers)
-    of_workers.update(environment)
-    try:
-        with as_client(environment):
-            yield
-    finally:
-        of_workers.clear()
-        of_workers.update(before)
 
 
 @pytest.fixture

@@ -67,7 +67,8 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nights]:
     folder = tmp_path_factory.mktemp("bucket")
     (driver := folder / "driver").mkdir()
     with object_server("localbucket", folder / "s3") as server:
-        of_client = {**server.environment, **_catalog(server, folder)}
+        # The catalog stands for one of a server.
+        of_client = {**server.environment, **server.catalog("lake", folder / "catalog.db")}
         with spark_apart(folder, tmp_path_factory.getbasetemp(), server.environment) as spark, as_client(of_client):
             put_days(server)
             spec = folder / "job.yaml"
@@ -92,16 +93,6 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nights]:
 def _night(airflow: ServedAirflow, run: str, day: dt.date) -> str:
     airflow.rest.trigger(JOB, run, conf={"date": day.isoformat()})
     return airflow.await_end(JOB, run)
-
-
-def _catalog(server: ObjectServer, folder: Path) -> dict[str, str]:
-    """The variables by which pyiceberg finds the catalog, which stands for one of a server, and its tables."""
-    return {
-        "PYICEBERG_CATALOG__LAKE__URI": f"sqlite:///{folder / 'catalog.db'}",
-        "PYICEBERG_CATALOG__LAKE__WAREHOUSE": "s3://lake/warehouse",
-        "PYICEBERG_CATALOG__LAKE__S3__ENDPOINT": server.endpoint,
-        "PYICEBERG_CATALOG__LAKE__S3__REGION": "us-east-1",
-    }
 
 
 def _connection(spark: SparkApart) -> str:

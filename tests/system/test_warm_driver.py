@@ -108,7 +108,9 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
-    submit = ("spark-submit", "--master", "local[1]", "--conf", "spark.driver.memory=700m")
+    # Without a progress bar, as the operator has it: a slow stage's would stand before the lines of a step.
+    quiet = ("--conf", "spark.ui.showConsoleProgress=false")
+    submit = ("spark-submit", "--master", "local[1]", "--conf", "spark.driver.memory=700m", *quiet)
     environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
     made = World(tmp_path, DriverSettings(str(tmp_path / "run"), submit, environment))
     yield made

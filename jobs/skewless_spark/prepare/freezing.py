@@ -132,15 +132,13 @@ def _session(spec: JobSpec) -> SparkSession | None:
 
 
 def _listed(spark: SparkSession | None, spec: JobSpec, part: Part, root: str, where: str) -> tuple[str, Listing]:
-    """The location of the input, and its listing."""
+    """The location of the input of a job without states, and its listing."""
     share = min(spec.routing.waves) / sum(spec.routing.waves)
     if spec.input.table is not None and spark is not None:
         return list_table(spark, spec.input, share)
     input_path = input_location(spec, part, root, where)
     if spec.input.pinned:
-        # With states, the files of a part must be all of them, whatever a later condition asks for.
-        where_text = spec.map.where if spec.map is not None and spec.states is None else None
-        conditions = conditions_of(spark, where_text) if spark is not None else ()
+        conditions = conditions_of(spark, spec.map.where) if spark is not None and spec.map is not None else ()
         table = LakeTable.pinned(spec.input, part, root, input_path, conditions)
         return table.snapshot.location, table.listing(share)
     return input_path, list_input(spec.input, input_path, share)

@@ -76,10 +76,6 @@ class PinnedTable(Frozen):
         state = "snapshot" if self.kind == "iceberg" else "version"
         return f"{self.name}, {state} {self.snapshot or 'none'}"
 
-    def without(self, files: int) -> PinnedTable:
-        """The same, with so many files left out."""
-        return self.model_copy(update={"left_out": files})
-
 
 class Selected(Frozen):
     """One expression of a map's select list, as Spark's parser read it when the run was frozen.

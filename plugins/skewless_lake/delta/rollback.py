@@ -52,7 +52,7 @@ def roll_back(target: OutputPart, turn: int, at: str) -> Mapping[str, str]:
         except CommitFailedError:
             wait(attempt)
             continue
-        except (DeltaError, OSError) as err:  # nobody has said whether it was committed: look
+        except (DeltaError, OSError) as err:  # it may have been committed all the same: the log tells
             unanswered = err
             continue
         return {**about, "snapshot": str(version)}

@@ -24,6 +24,7 @@ from skewless.run.objects.location import open_location
 from skewless.run.publication import identity_of, record_of, require_passed
 from skewless.spec.result import Output
 from skewless_lake.commits import told
+from skewless_lake.delta.tables import location_of
 from skewless_lake.iceberg.snapshots import ours, summary_of
 from skewless_lake.iceberg.staging import NOT_AUDITED
 from skewless_lake.iceberg.tables import find_table
@@ -179,8 +180,8 @@ def seen(scene: Scene) -> Seen:
         table = find_table(target)
         rows = table.scan().to_arrow() if table is not None else None
     else:
-        there = DeltaTable.is_deltatable(_location(target))
-        rows = pa.table(DeltaTable(_location(target)).to_pyarrow_table()) if there else None
+        there = DeltaTable.is_deltatable(location_of(target))
+        rows = pa.table(DeltaTable(location_of(target)).to_pyarrow_table()) if there else None
     for row in rows.to_pylist() if rows is not None else ():
         found.setdefault(str(row["date"]), []).append((row["key"], row["by"]))
     return {day: sorted(found[day]) for day in sorted(found)}
@@ -204,7 +205,7 @@ def check_record(scene: Scene) -> None:
         mine = [one.snapshot_id for one, about in ours(table) if about["run-digest"] == me.job]
         _check_staged(table)
     else:
-        log = DeltaTable(_location(target)).history()
+        log = DeltaTable(location_of(target)).history()
         mine = [int(one["version"]) for one in log if told(one).get("run-digest") == me.job]
     assert mine == [record.snapshot], f"published in {mine}, and the record says {record.snapshot}"
     standing = turns_of(target).look(target.part.name)
@@ -225,7 +226,3 @@ def _rows_of(path: str) -> list[tuple[str, str]]:
     fs, inner = open_location(path)
     with fs.open(inner, "rb") as opened:
         return [(row["key"], row["by"]) for row in pq.ParquetFile(opened).read().to_pylist()]
-
-
-def _location(target: OutputPart) -> str:
-    return target.path.removeprefix("delta+").removeprefix("file://")

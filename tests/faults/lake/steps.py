@@ -23,8 +23,6 @@ STEPS: dict[str, Callable[[Scene], None]] = {
     "publish": lake.publish,
     "rollback": lake.go_back,
 }
-#: A run from its committed stages on.
-RUN = ("merge", "validate", "publish")
 
 
 class Patience(NamedTuple):

@@ -1,4 +1,4 @@
-"""A process that is killed at one of its writes, whoever does it: Python, SQLite in C, Arrow in C++, Delta in Rust.
+"""Kills a process before one of its writes to files, whichever library makes it: SQLite, Arrow and deltalake, too.
 
 An audit hook hears of Python's own files only. So the process is traced: the kernel stops it before each system call
 that changes a file (``seccomp`` chooses them, so all others cost nothing), and the tracer kills it there, or lets it go

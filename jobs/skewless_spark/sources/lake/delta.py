@@ -58,10 +58,11 @@ def delta_snapshot(
     schema = table.schema()
     kinds = kinds_of(pa.schema(schema.to_arrow()))
     physical = {one.name: str(one.metadata.get(_PHYSICAL, "")) for one in schema.fields}
-    files = _files(table, outside, vectors)
+    actions = pa.table(table.get_add_actions(flatten=True))
+    files = _files(table, actions, outside, vectors)
     chosen = [
         file
-        for file, bounds in zip(files, _bounds(table, kinds, physical, conditions), strict=True)
+        for file, bounds in zip(files, _bounds(actions, kinds, physical, conditions), strict=True)
         if possible(conditions, kinds, bounds)
     ]
     snapshot = Snapshot(
@@ -78,12 +79,11 @@ def delta_snapshot(
 
 
 def _bounds(
-    table: DeltaTable, kinds: Mapping[str, str], physical: Mapping[str, str], conditions: Sequence[Condition]
+    actions: pa.Table, kinds: Mapping[str, str], physical: Mapping[str, str], conditions: Sequence[Condition]
 ) -> Iterator[dict[str, Bounds]]:
-    """For each file, in the order of the log, the bounds of the columns that conditions are about."""
+    """For each file, in the order of the actions, the bounds of the columns that conditions are about."""
     asked = {one.column.lower() for one in conditions}
     names = [name for name in kinds if name.lower() in asked]
-    actions = pa.table(table.get_add_actions(flatten=True))
 
     def told(what: str, name: str) -> list[Any]:
         of = next((one for one in (f"{what}.{name}", f"{what}.{physical[name]}") if one in actions.column_names), None)
@@ -133,7 +133,7 @@ def _changes_no_row(actions: list[dict[str, Any]]) -> bool:
 
 def _files_at(snapshot: Snapshot, version: int) -> list[TableFile]:
     table = _opened(snapshot.location, version, snapshot.at)
-    return _files(table, snapshot.outside, _vectors(table))
+    return _files(table, pa.table(table.get_add_actions(flatten=True)), snapshot.outside, _vectors(table))
 
 
 def pinned_vectors(table: PinnedTable) -> dict[str, bytes]:
@@ -161,8 +161,9 @@ def _opened(location: str, version: int | None, at: str) -> DeltaTable:
         raise InputError(at, required, reason, "its log may have been cleaned: choose a later version") from None
 
 
-def _files(table: DeltaTable, outside: tuple[str, ...], vectors: dict[str, bytes]) -> list[TableFile]:
-    actions = pa.table(table.get_add_actions(flatten=True))
+def _files(
+    table: DeltaTable, actions: pa.Table, outside: tuple[str, ...], vectors: dict[str, bytes]
+) -> list[TableFile]:
     columns = [actions[f"partition.{name}"].to_pylist() for name in outside]
     base, files = plain_path(table.table_uri), []
     for position, (path, size) in enumerate(

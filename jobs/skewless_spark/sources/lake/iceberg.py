@@ -55,8 +55,8 @@ def iceberg_snapshot(given: Input, part: Part, root: str, conditions: Sequence[C
         return snapshot
     tasks = _planned(table, number, snapshot)
     chosen = [task for task in tasks if possible(conditions, snapshot.kinds, _bounds(task.file, snapshot, conditions))]
-    files = _as_files(table, schema, chosen, snapshot)
-    return replace(snapshot, table=snapshot.table.without(len(tasks) - len(chosen)), files=files)
+    pinned = snapshot.table.model_copy(update={"left_out": len(tasks) - len(chosen)})
+    return replace(snapshot, table=pinned, files=_as_files(table, schema, chosen, snapshot))
 
 
 def _bounds(file: DataFile, snapshot: Snapshot, conditions: Sequence[Condition]) -> dict[str, Bounds]:

@@ -21,9 +21,9 @@ from obstore.store import from_url
 
 #: The variables that a client is set up by.
 _SETTINGS = ("AWS_", "GOOGLE_", "AZURE_")
-#: A request that was answered by 5xx, or whose connection was lost, is sent again after growing pauses: at most so
-#: often, and for so long in all.
-RETRIES, RETRY_SECONDS, LONGEST_PAUSE_SECONDS = 8, 60.0, 8.0
+#: A request that was answered by 5xx, or whose connection was lost, is sent again: at most so often, and for so long in
+#: all. The client draws its pauses, which grow slowly: 8 tries were over after 2 seconds, 40 are after 14 to 40.
+RETRIES, RETRY_SECONDS, LONGEST_PAUSE_SECONDS = 40, 60.0, 8.0
 #: For the answer to one request, and for a connection.
 ANSWER_SECONDS, CONNECT_SECONDS = 60.0, 10.0
 
