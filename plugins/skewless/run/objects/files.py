@@ -7,7 +7,6 @@ import errno
 import io
 import posixpath
 import tempfile
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -24,8 +23,7 @@ from skewless.run.objects.first_writer import create
 _BLOCK = 1 << 20
 #: The size of a part of an object that is uploaded in parts, and how many are on their way at a time.
 _PART, _PARTS_AT_A_TIME = 16 << 20, 4
-#: How often an upload is begun that meets another request for its key, and the growth of the pauses in between.
-_TRIES, _PAUSE_SECONDS = 8, 0.1
+_TRIES = 8
 
 
 class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no types
@@ -169,9 +167,7 @@ class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no ty
     def put_whole(self, path: str, content: IO[bytes]) -> None:
         """Upload a file from its beginning. A large one goes in parts, which are removed if one of them fails."""
         store, key = self._split(path)
-        for attempt in range(_TRIES):
-            if attempt:
-                time.sleep(_PAUSE_SECONDS * attempt)
+        for _ in range(_TRIES):
             content.seek(0)
             # S3 says 409 if another request for the key is on its way; the client takes it for an object that exists.
             with suppress(FileExistsError), answered(path):
