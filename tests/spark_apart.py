@@ -1,7 +1,7 @@
 """A Spark standalone cluster whose two workers have disks of their own: neither sees the other's, nor the driver's.
 
 Each worker is in a mount namespace of its own: over the folders of the tests and of temporary files it has an empty
-file system in memory, and all else it can only read.
+file system in memory, and all else it can only read: the checkout, too, which may be among temporary files.
 """
 
 from __future__ import annotations
@@ -23,18 +23,24 @@ from tests import spark_classes
 
 _PATIENCE_SECONDS = 120.0
 _STOP_SECONDS = 10.0
-#: What a worker does first: $1 and $2 are the folders that it gets its own of, and the rest is its program.
+#: What a worker does first: $1 and $2 are the folders that it gets its own of, $3 is the checkout, $4 the folder to
+#: work in, and the rest is its program. A checkout below $2 is carried around the mount that would hide it.
 _APART = """
 set -e
+mount -t tmpfs apart /dev/shm
+mkdir /dev/shm/checkout
+mount --bind "$3" /dev/shm/checkout
 mount -t tmpfs apart "$1"
 if [ -d "$2" ]; then mount -t tmpfs apart "$2"; fi
-mount -t tmpfs apart /dev/shm
-mkdir -p "$3"
+mkdir -p "$3" "$4"
+mount --move /dev/shm/checkout "$3"
+mount -o remount,bind,ro "$3"
 mount -o remount,bind,ro /
-cd "$3"
-shift 3
+cd "$4"
+shift 4
 exec "$@"
 """
+_CHECKOUT = Path(__file__).resolve().parents[1]
 
 
 @dataclass(frozen=True)
@@ -95,7 +101,7 @@ def spark_apart(folder: Path, hidden: Path, environment: Mapping[str, str]) -> I
             ]  # fmt: skip
             apart = ["unshare", "--mount", *(["--map-root-user"] if os.geteuid() else []), "sh", "-c", _APART, "sh"]
             own = {**given, "SPARK_LOCAL_IP": host, "SPARK_LOCAL_DIRS": str(work), "TMPDIR": str(temporary)}
-            command = [*apart, str(hidden), str(temporary), str(work), *program]
+            command = [*apart, str(hidden), str(temporary), str(_CHECKOUT), str(work), *program]
             session = begin(command, own, Path("/"), folder / f"worker-{number}.log")
             sessions.append(session)
             workers.append(Worker(session, work))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import obstore
@@ -116,6 +117,26 @@ def test_a_request_that_fails_once_costs_no_write(s3_server: ObjectServer, tmp_p
         assert store.put("a", b"two", version)
         assert store.put("a", b"late", version) is None
         assert {key: row.value for key, row in store.scan("").items()} == {"a": b"two"}
+
+
+@pytest.mark.parametrize("fault", ["lose answer", "lose request", "503"])
+def test_three_requests_in_a_row_that_fail_cost_no_write(s3_server: ObjectServer, tmp_path: Path, fault: Fault) -> None:
+    def first_three(number: int, _request: str) -> Fault:
+        return fault if number < 3 else "none"
+
+    with broken_wire(s3_server.port, first_three) as wire, as_client(s3_server.behind(wire.port)):
+        assert opened(f"s3://lake/{tmp_path.name}").put("a", b"one", None)
+
+
+def test_a_store_that_does_not_answer_is_given_up_in_time(s3_server: ObjectServer) -> None:
+    with (
+        broken_wire(s3_server.port, lambda *_: "late", late_seconds=60) as wire,
+        as_client(s3_server.behind(wire.port)),
+    ):
+        store, begun = open_store("s3://lake/silent", answer_seconds=0.5), time.monotonic()
+        with pytest.raises(StoreError, match="it did not answer"):
+            store.get("a")
+    assert time.monotonic() - begun < 2.5
 
 
 def test_a_store_that_stays_away_is_told_in_one_sentence(s3_server: ObjectServer) -> None:

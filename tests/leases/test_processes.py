@@ -107,7 +107,8 @@ class Scene:
     """Two workers that share the partitions, and the store that they share them by."""
 
     def __init__(self, address: str) -> None:
-        self.store: KeyValueStore = open_store(address)
+        # Who looks on, beside processes that take all of the machine.
+        self.store: KeyValueStore = open_store(address, answer_seconds=PATIENCE_SECONDS)
         self.players = [Player(address, "one"), Player(address, "other")]
         self.one, self.other = self.players
 

@@ -96,8 +96,7 @@ class RoutingPlan(Document):
     def _consistent(self) -> Self:
         if any(f < 1 or f & (f - 1) for f in self.factors.values()) or set(self.factors) - set(self.ring.tokens):
             raise unmet("factors that are powers of two, of reducers on the ring", str(self.factors)[:120])
-        count = len(self.ring.tokens) - len(self.factors) + sum(self.factors.values())
-        if count > LARGEST_PLAN:
+        if (count := self.task_count) > LARGEST_PLAN:
             raise unmet(f"at most {LARGEST_PLAN:,} tasks", f"{count:,}"[:120])
         if not 0 <= self.waves[0] <= self.waves[1] <= LAST_STAGE:
             raise unmet("a range of waves", str(self.waves)[:120])
@@ -123,6 +122,11 @@ class RoutingPlan(Document):
     def takes_all(self) -> bool:
         """Whether its stage takes in all rows that are left, and so is the last one."""
         return self.engine != "staged"
+
+    @property
+    def task_count(self) -> int:
+        """How many virtual tasks it has; to count them does not make them."""
+        return len(self.ring.tokens) - len(self.factors) + sum(self.factors.values())
 
     @cached_property
     def tasks(self) -> tuple[VirtualTask, ...]:

@@ -16,6 +16,7 @@ A version that was seen as the highest is never read again, as it cannot change 
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import json
 import os
 import posixpath
@@ -45,6 +46,8 @@ KEPT_VERSIONS = 32
 #: How often it is looked anew for a version that was removed between a listing and a read.
 _MOST_LOOKS = 100
 _MOST_TRIES = 8
+#: How often a request is sent again whose connection was lost, or that was answered by 5xx.
+_RETRIES = 8
 _AT_A_TIME = 8
 _NUMBER = re.compile(r"\d{8,}")
 _STATUS = re.compile(r"status code: (\d{3}[\w ]*)")
@@ -98,8 +101,12 @@ class ObjectStore:
                     "connect_timeout": f"{answer_seconds:.3f}s",
                     "allow_http": endpoint.startswith("http://"),
                 },
-                # Once more for a connection that was lost. Whoever beats or looks calls again anyway.
-                retry_config={"max_retries": 1},
+                # Connections that are lost are made anew while a server may still answer, and none after that.
+                retry_config={
+                    "max_retries": _RETRIES,
+                    "retry_timeout": dt.timedelta(seconds=answer_seconds),
+                    "backoff": {"max_backoff": dt.timedelta(seconds=answer_seconds / 4)},
+                },
             )
 
     def get(self, key: str) -> Versioned | None:

@@ -176,7 +176,7 @@ def _view(plan: RoutingPlan) -> PlanView:
         policy=plan.policy,
         engine=plan.engine,
         waves=plan.waves,
-        tasks=len(plan.tasks),
+        tasks=plan.task_count,
         budget=plan.budget_rows,
         pinned=len(plan.head) - split,
         split=split,
