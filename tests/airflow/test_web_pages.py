@@ -404,7 +404,7 @@ def test_the_first_look_at_ten_thousand_tasks_takes_little_more_than_to_decode_t
     looks, decodings, texts = [], [], []
     for run_id in ("huge", "huge_2", "huge_3"):  # the best of three: the same one takes up to twice as long
         with _huge_run(run_id, huge) as folder:
-            decodings.append(_seconds(lambda: [json.loads(file.read_bytes()) for file in folder.rglob("*.json")]))  # noqa: B023
+            decodings.append(_seconds(lambda: [json.loads(file.read_bytes()) for file in folder.rglob("*.json")]))
             looks.append(_seconds(lambda: texts.append(_page(viewer, run_id))))  # noqa: B023
     assert len(huge.reports) == 3
     assert min(looks) < 1.6 * min(decodings), (looks, decodings)
