@@ -8,6 +8,7 @@ import structlog
 
 from skewless.run.retention import Limits, enact_fate, fates
 from skewless_airflow.run_store import runs_folder
+from skewless_lake.publication import shown_by_table
 
 log = structlog.get_logger(__name__)
 
@@ -24,7 +25,7 @@ def prune_runs(finished_days: int, unfinished_days: int, *, dry_run: bool) -> di
         How many runs were kept, thinned and removed, and how many bytes were deleted.
     """
     limits = Limits(finished=dt.timedelta(days=finished_days), unfinished=dt.timedelta(days=unfinished_days))
-    found = fates(runs_folder(), dt.datetime.now(tz=dt.UTC), limits)
+    found = fates(runs_folder(), dt.datetime.now(tz=dt.UTC), limits, shown_by_table)
     for fate in found:
         log.info("%s%s", "dry run: " if dry_run else "", fate.sentence)
         if not dry_run:

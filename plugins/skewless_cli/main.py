@@ -24,6 +24,7 @@ from skewless.spec.reading import load_spec
 from skewless.spec.reference import reference_page, schema_text
 from skewless_cli import replay_view, run_summary, run_view, states_view, times_view
 from skewless_cli.options import AsJson, Date, Hour, Overrides, Root, Spec, chosen_days, chosen_part
+from skewless_lake.publication import shown_by_table
 
 app = typer.Typer(
     name="skewless",
@@ -168,7 +169,7 @@ def prune(
     The two newest finished runs of a job stay, and so do the documents of every run whose result is the published one.
     """
     limits = Limits(finished=dt.timedelta(days=finished_days), unfinished=dt.timedelta(days=unfinished_days))
-    for fate in fates(runs or runs_below(root), dt.datetime.now(tz=dt.UTC), limits):
+    for fate in fates(runs or runs_below(root), dt.datetime.now(tz=dt.UTC), limits, shown_by_table):
         typer.echo(f"{'dry run: ' if dry_run else ''}{fate.sentence}")
         if not dry_run:
             enact_fate(fate)

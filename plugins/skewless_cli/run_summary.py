@@ -85,7 +85,7 @@ def result_path(run: RunDirectory) -> str | None:
 def as_object(run: RunDirectory) -> dict[str, Any]:
     """The object of ``skewless run --json``."""
     quality, publication, over = run.quality(), publication_of(run), superseded_by(run)
-    ledger, window = ledger_of(run), run.job().window
+    ledger, window, table = ledger_of(run), run.job().window, run.job().source.pinned
     of_window: dict[str, Any] = {}
     if window is not None:
         of_window = {"parts": window.counts(), "missing_parts": list(window.missing)}
@@ -98,6 +98,7 @@ def as_object(run: RunDirectory) -> dict[str, Any]:
         "result_path": result_path(run),
         "published_path": publication.path if publication else None,
         **({} if publication is None or publication.snapshot is None else {"published_snapshot": publication.snapshot}),
+        **({} if table is None else {"input_snapshot": table.snapshot}),
         "superseded_by": over.model_dump(mode="json") if over else None,
         "rows_read": rows_read(run),
         **of_window,

@@ -24,6 +24,8 @@ _WIDEST = 48
 def show(run: RunDirectory, console: Console) -> None:
     """Print a run, as far as it has been run."""
     _hottest(run, console)
+    if run.job().source.pinned is not None:
+        _line(console, f"input: {run.job().extent}")
     _stages(run, console)
     _window(run, console)
     _ledger(run, console)

@@ -53,16 +53,7 @@ def check_job(spec: JobSpec, where: str, part: Part, root: str) -> str:
     if spec.output.is_table:
         require_fitting(OutputPart.of(job))
     waves = ", ".join(f"{job.wave_rows(stage):,}" for stage in range(len(job.waves))) or "none"
-    return f"{_pinned(job)}{job.extent}; waves of {waves} rows{_windows(job)}"
-
-
-def _pinned(job: Job) -> str:
-    """The table that is read, and how many of its files are not."""
-    table = job.source.pinned
-    if table is None:
-        return ""
-    left = f", {table.left_out:,} files left out by map.where" if table.left_out else ""
-    return f"{table}{left}: "
+    return f"{job.extent}; waves of {waves} rows{_windows(job)}"
 
 
 def _windows(job: Job) -> str:

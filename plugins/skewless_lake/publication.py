@@ -176,6 +176,15 @@ def published_parts(target: OutputPart) -> dict[str, tuple[str, Identity]]:
     return {part: (str(number), identity_in(told)) for part, (number, told) in found.items()}
 
 
+def shown_by_table(job: Job) -> dict[str, Identity]:
+    """By part of the table that a job publishes in: which run's result it shows, as its history says.
+
+    Raises:
+        UnreachableError: the store or the catalog does not answer.
+    """
+    return {part: by for part, (_, by) in published_parts(OutputPart.of(job)).items()}
+
+
 def summary_of(run: RunDirectory, now: dt.datetime) -> dict[str, str]:
     """Where a result comes from, as texts by name: what the table's own history says of it."""
     job, result, me = run.job(), run.committed(RESULT_STEP), identity_of(run)

@@ -21,6 +21,7 @@ from benchmarks.simulation import Simulation
 from skewless.documents.decision import Decision
 from skewless.documents.engine_choice import EngineChoice
 from skewless.documents.failure import Failure
+from skewless.documents.job import PinnedTable
 from skewless.documents.ledger import PartLine, PartLines
 from skewless.documents.stage_report import SplitLoad, StageReport
 from skewless.documents.window import JobWindow, SeenFile, WindowPart
@@ -120,6 +121,13 @@ def _of_window(location: str, simulation: Simulation) -> None:
     attempt.commit([], {"rows": 21_200, "keys": 400})
 
 
+def _from_table(simulation: Simulation) -> Simulation:
+    """The run, if its input were a table."""
+    pinned = PinnedTable(kind="iceberg", name=f"lake.{EVIL}", snapshot=str(_SNAPSHOT), left_out=7)
+    source = simulation.job.source.model_copy(update={"pinned": pinned})
+    return dataclasses.replace(simulation, job=simulation.job.model_copy(update={"source": source}))
+
+
 _LATER = Overtaken(by=Identity(job="0" * 64, run="/runs/<img src=x>/later"), turn=2)
 #: Every moment of a run's life, by the run's id.
 _MOMENTS: dict[str, Callable[[str, Simulation], object]] = {
@@ -136,7 +144,7 @@ _MOMENTS: dict[str, Callable[[str, Simulation], object]] = {
     ),
     "window": _of_window,
     "superseded": lambda location, run: (
-        Moments(location, run).prepare().stages().merge().validate().publish(superseded=_LATER)
+        Moments(location, _from_table(run)).prepare().stages().merge().validate().publish(superseded=_LATER)
     ),
 }
 _RUNNING = {"triggered", "prepared", "one-stage", "all-stages", "merged", "combined", "combined-measured", "window"}
@@ -224,6 +232,10 @@ def test_every_page_renders_at_every_moment_and_keys_stay_text(viewer: TestClien
         ),
         ("finished", ["published", "it balances.", "4 of 4 checks passed", "Certificate"]),
         ("finished", [f"lake.marts.clicks/date=2026-11-20</code> as snapshot <code>{_SNAPSHOT}</code> of the table"]),
+        (
+            "superseded",
+            [f"<dd>lake.&lt;img src=x onerror=alert(1)&gt;, snapshot {_SNAPSHOT}, 7 files left out by map.where: "],
+        ),
         ("finished", ["Where the time went", "<b>between two steps</b>", "Spark job, 24 tasks", "in none of these"]),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import io
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,11 @@ from deltalake import write_deltalake
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.types import LongType
 from pyspark.sql import SparkSession
+from rich.console import Console
 
 from skewless.run.directory import RunDirectory
 from skewless.spec.part import Part
+from skewless_cli import run_summary, run_view
 from skewless_cli.running import check_job
 from skewless_spark.mapping.conditions import conditions_of, possible
 from skewless_spark.prepare.prepare import prepare
@@ -174,7 +177,15 @@ def test_files_are_left_out_only_where_the_session_has_utc(spark: SparkSession) 
 
 
 @pytest.mark.usefixtures("spark")
-def test_check_says_how_many_files_are_left_out(tables: dict[str, tuple[Path, dict[str, Any]]]) -> None:
+def test_check_and_show_say_what_is_read_of_a_table(
+    tables: dict[str, tuple[Path, dict[str, Any]]], tmp_path: Path
+) -> None:
     root, source = tables["delta"]
     spec = spec_over(source, ["v"], map={"select": ["k", "v"], "where": "v >= 100"})
     assert ", version 5, 5 files left out by map.where: " in check_job(spec, "spec", Part(DATE), str(root))
+    run = RunDirectory(str(tmp_path / "run"))
+    prepare(run, spec, DATE, str(root))
+    told = Console(width=200, record=True, file=io.StringIO())
+    run_view.show(run, told)
+    assert ", version 5, 5 files left out by map.where: " in told.export_text()
+    assert run_summary.as_object(run)["input_snapshot"] == "5"

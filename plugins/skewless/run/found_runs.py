@@ -30,7 +30,8 @@ class FoundRun(NamedTuple):
     Attributes:
         run: the directory.
         part: what it computes.
-        output_path: the folder of its published results.
+        output_path: the folder or the table of its published results.
+        of_table: whether it is a table.
         turn: its turn.
         grace_hours: as its spec has it.
         finished: whether its result has committed.
@@ -42,6 +43,7 @@ class FoundRun(NamedTuple):
     run: RunDirectory
     part: Part
     output_path: str
+    of_table: bool
     turn: int
     grace_hours: float
     finished: bool
@@ -89,13 +91,14 @@ def _read(location: str) -> FoundRun | None:
         part = Part(dt.date.fromisoformat(job["date"]), job.get("hour"))
         turn, output_path = int(job.get("turn", 0)), str(job["output_path"])
         grace_hours = float(job["spec"]["output"].get("grace_hours", Output.model_fields["grace_hours"].default))
+        of_table = any(job["spec"]["output"].get(kind) is not None for kind in ("iceberg", "delta"))
         publication, finished = publication_of(run), run.commit_of(RESULT_STEP) is not None
     except (SkewlessError, OSError, LookupError, TypeError, ValueError):
         return None
     known = [moment for _, moment in found.values() if moment is not None]
     last_sign = max(known) if len(known) == len(found) else None
     sizes = {path: size for path, (size, _) in found.items()}
-    return FoundRun(run, part, output_path, turn, grace_hours, finished, publication, last_sign, sizes)
+    return FoundRun(run, part, output_path, of_table, turn, grace_hours, finished, publication, last_sign, sizes)
 
 
 def _files(run: RunDirectory) -> dict[str, tuple[int, dt.datetime | None]]:

@@ -4,9 +4,9 @@ A run directory holds evidence (documents, which are small) and material (states
 large). The two newest finished runs of each job always stay, as the next run is warm-started from them, and so do
 unfinished runs that somebody may still be working on. If a run's result is the published one of its day, only its
 material is removed, as the result was copied out of it; its documents, pages and quality report stay as long as the
-result. The manifest in the published folder says which run that is; the times of files do not. Runs that failed, and
-runs whose day was published again since, are removed whole. Old versions of a day are removed after
-``output.grace_hours``, and what killed attempts left behind when it is old.
+result. The manifest in the published folder, or the history of the table, says which run that is; the times of files do
+not. Runs that failed, and runs whose day was published again since, are removed whole. Old versions of a day are
+removed after ``output.grace_hours``, and what killed attempts left behind when it is old.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ import contextlib
 import datetime as dt
 import itertools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from skewless.document import Frozen
+from skewless.documents.job import Job
 from skewless.errors import RunDirectoryError, SkewlessError
 from skewless.routing.plan import RoutingPlan
 from skewless.run.attempt import DOCUMENT
@@ -27,6 +28,7 @@ from skewless.run.directory import RESULT_STEP, RunDirectory, stage_step
 from skewless.run.found_runs import FoundRun, folders_in, runs_in, unmade_folders
 from skewless.run.objects.location import open_location
 from skewless.run.publication import (
+    Identity,
     VersionManifest,
     identity_of,
     manifest_of,
@@ -77,7 +79,12 @@ class Fate(NamedTuple):
         return f"{self.action} {self.location}{what}: {self.reason}"
 
 
-def fates(runs_folder: str, now: dt.datetime, limits: Limits) -> list[Fate]:
+def fates(
+    runs_folder: str,
+    now: dt.datetime,
+    limits: Limits,
+    shown_by_table: Callable[[Job], Mapping[str, Identity]] | None = None,
+) -> list[Fate]:
     """The fate of each run below a folder of runs (``ROOT/runs``), job by job.
 
     Changes nothing. Folders that are not run directories are left out.
@@ -86,6 +93,8 @@ def fates(runs_folder: str, now: dt.datetime, limits: Limits) -> list[Fate]:
         runs_folder: a path or URL that fsspec opens; jobs are folders in it, and runs are folders in those.
         now: the moment that ages are counted to, with a time zone.
         limits: the ages.
+        shown_by_table: of a job that publishes in a table, which run's result the table shows, by the part's name.
+            Without it, or if it fails, each run that has published in a table counts as one whose result is shown.
 
     Raises:
         RunDirectoryError: the folder cannot be opened.
@@ -97,7 +106,7 @@ def fates(runs_folder: str, now: dt.datetime, limits: Limits) -> list[Fate]:
     folders = folders_in(fs, str(root).rstrip("/"))
     jobs = [runs_in(fs, runs_folder, folder) for folder in folders]
     runs = [one for job in jobs for one in job]
-    current = _current(runs)
+    current = _current([one for one in runs if not one.of_table]) | _in_tables(runs, shown_by_table)
     fates_of_runs = [fate for job in jobs for fate in _fates(job, current, now, limits)]
     unmade = (
         _gone(Path(path), _LEFT) for folder in folders for path in unmade_folders(fs, folder, now - limits.unfinished)
@@ -214,6 +223,28 @@ def _current(runs: Sequence[FoundRun]) -> set[str]:
             manifests[path] = manifest_of(Path(path))
         manifest = manifests[path]
         if one.publication is not None if manifest is None else _published(one, manifest):
+            found.add(one.run.root)
+    return found
+
+
+def _in_tables(runs: Sequence[FoundRun], shown_by_table: Callable[[Job], Mapping[str, Identity]] | None) -> set[str]:
+    """The roots of the runs whose result a table shows, by its history.
+
+    Where nobody can ask it, or it no longer knows (its snapshots were expired), each run that has published the part
+    may be the one.
+    """
+    found, tables = set(), dict[str, Mapping[str, Identity]]()
+    for one in runs:
+        if not one.of_table or (one.publication is None and not one.finished):
+            continue
+        try:
+            if one.output_path not in tables:
+                tables[one.output_path] = shown_by_table(one.run.job()) if shown_by_table else {}
+            shown, me = tables[one.output_path].get(one.part.name), identity_of(one.run)
+        except (SkewlessError, ImportError, OSError):  # the table is away, its library, or another prune was faster
+            tables.setdefault(one.output_path, {})
+            shown = None
+        if one.publication is not None if shown is None else shown.job == me.job:
             found.add(one.run.root)
     return found
 
