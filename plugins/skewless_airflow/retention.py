@@ -6,9 +6,9 @@ import datetime as dt
 
 import structlog
 
-from skewless.run.retention import Limits, enact_fate, fates
+from skewless.run.retention import Limits
 from skewless_airflow.run_store import runs_folder
-from skewless_lake.publication import shown_by_table
+from skewless_lake.pruning import pruned
 
 log = structlog.get_logger(__name__)
 
@@ -25,10 +25,9 @@ def prune_runs(finished_days: int, unfinished_days: int, *, dry_run: bool) -> di
         How many runs were kept, thinned and removed, and how many bytes were deleted.
     """
     limits = Limits(finished=dt.timedelta(days=finished_days), unfinished=dt.timedelta(days=unfinished_days))
-    found = fates(runs_folder(), dt.datetime.now(tz=dt.UTC), limits, shown_by_table)
-    for fate in found:
+    found = []
+    for fate in pruned(runs_folder(), dt.datetime.now(tz=dt.UTC), limits, dry_run=dry_run):
         log.info("%s%s", "dry run: " if dry_run else "", fate.sentence)
-        if not dry_run:
-            enact_fate(fate)
+        found.append(fate)
     counts = {action: sum(one.action == action for one in found) for action in ("keep", "thin", "remove")}
     return {**counts, "bytes": sum(one.size_bytes for one in found)}

@@ -19,12 +19,12 @@ from rich.console import Console
 from skewless.errors import QualityError, SkewlessError
 from skewless.run.directory import RunDirectory
 from skewless.run.folder import RUN_GROUP, runs_below
-from skewless.run.retention import Limits, enact_fate, fates
+from skewless.run.retention import Limits
 from skewless.spec.reading import load_spec
 from skewless.spec.reference import reference_page, schema_text
 from skewless_cli import replay_view, run_summary, run_view, states_view, times_view
 from skewless_cli.options import AsJson, Date, Hour, Overrides, Root, Spec, chosen_days, chosen_part
-from skewless_lake.publication import shown_by_table
+from skewless_lake.pruning import pruned
 
 app = typer.Typer(
     name="skewless",
@@ -169,10 +169,8 @@ def prune(
     The two newest finished runs of a job stay, and so do the documents of every run whose result is the published one.
     """
     limits = Limits(finished=dt.timedelta(days=finished_days), unfinished=dt.timedelta(days=unfinished_days))
-    for fate in fates(runs or runs_below(root), dt.datetime.now(tz=dt.UTC), limits, shown_by_table):
+    for fate in pruned(runs or runs_below(root), dt.datetime.now(tz=dt.UTC), limits, dry_run=dry_run):
         typer.echo(f"{'dry run: ' if dry_run else ''}{fate.sentence}")
-        if not dry_run:
-            enact_fate(fate)
 
 
 @app.command()

@@ -12,6 +12,8 @@ from skewless.spec.result import Output
 
 #: The record of what is staged, in the run directory.
 STAGED = f"{PUBLISH_STEP}/staged.json"
+#: The folder of the records of what attempts were about to write into the table, a ``TableFiles`` each.
+BEGUN = f"{PUBLISH_STEP}/begun"
 #: With ``output.partition`` of an hourly job: the column that says which hour a row is of.
 HOUR_COLUMN = "hour"
 
@@ -28,6 +30,16 @@ class StagedFile(Frozen):
     path: str
     rows: Count
     size_bytes: Count
+
+
+class TableFiles(Document):
+    """Files that an attempt to stage was about to write, whether or not it came to that.
+
+    Attributes:
+        paths: as the table's own format names them, see ``StagedFile.path``.
+    """
+
+    paths: tuple[str, ...]
 
 
 class StagedResult(Document):

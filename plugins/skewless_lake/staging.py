@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import uuid
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -12,7 +13,7 @@ from skewless.run.directory import RunDirectory
 from skewless_lake.columns import ResultFile
 from skewless_lake.publication import summary_of
 from skewless_lake.refusals import told_plainly
-from skewless_lake.staged import OutputPart, StagedResult
+from skewless_lake.staged import BEGUN, OutputPart, StagedResult, TableFiles
 
 
 def stage_result(run: RunDirectory, columns: pa.Schema, files: Sequence[ResultFile], now: dt.datetime) -> StagedResult:
@@ -29,14 +30,19 @@ def stage_result(run: RunDirectory, columns: pa.Schema, files: Sequence[ResultFi
         UnreachableError: the store or the catalog of the table does not answer.
     """
     job = run.job()
+
+    def begin(paths: Sequence[str]) -> None:
+        """Note what is about to be written: a prune removes it if it is never published."""
+        run.write_once(f"{BEGUN}/{uuid.uuid4()}.json", TableFiles(paths=tuple(paths)))
+
     with told_plainly(job.output_path):
         if job.spec.output.iceberg is not None:
             from skewless_lake.iceberg import staging as iceberg  # noqa: PLC0415  # an extra
 
-            return iceberg.stage(OutputPart.of(job), columns, files, summary_of(run, now))
+            return iceberg.stage(OutputPart.of(job), columns, files, summary_of(run, now), begin)
         from skewless_lake.delta import staging as delta  # noqa: PLC0415  # an extra
 
-        return delta.stage(OutputPart.of(job), columns, files)
+        return delta.stage(OutputPart.of(job), columns, files, begin)
 
 
 def staged_paths(job: Job, staged: StagedResult) -> dict[str, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,13 +22,19 @@ from skewless_lake.staged import OutputPart, StagedFile, StagedResult
 _THREADS = 8
 
 
-def stage(target: OutputPart, columns: pa.Schema, files: Sequence[ResultFile]) -> StagedResult:
+def stage(
+    target: OutputPart,
+    columns: pa.Schema,
+    files: Sequence[ResultFile],
+    begin: Callable[[Sequence[str]], object],
+) -> StagedResult:
     """Write a result into new files below the output's table, which no version of it names yet.
 
     Args:
         target: the part of the table.
         columns: of the result.
         files: of the result; those without rows are left out, as readers pass over them.
+        begin: called with the paths of the files before any of them is written.
 
     Raises:
         SpecError: the table does not fit the result.
@@ -40,13 +46,14 @@ def stage(target: OutputPart, columns: pa.Schema, files: Sequence[ResultFile]) -
     kind = pa.schema([field for field in known if field.name not in parts])
     filled = [file for file in files if file.rows]
     folder, token = "/".join(f"{name}={value}" for name, value in parts.items()), uuid.uuid4()
+    paths = [f"{folder}/part-{number:05d}-{token}.parquet" for number in range(len(filled))]
+    begin([quoted(path) for path in paths])
 
-    def one(number: int) -> StagedFile:
-        path = f"{folder}/part-{number:05d}-{token}.parquet"
-        return _written(location, path, filled[number], kind)
+    def one(path: str, file: ResultFile) -> StagedFile:
+        return _written(location, path, file, kind)
 
     with ThreadPoolExecutor(max_workers=_THREADS) as pool:
-        written = tuple(pool.map(one, range(len(filled))))
+        written = tuple(pool.map(one, paths, filled))
     return StagedResult(table=target.path, location=location, files=written)
 
 
@@ -65,7 +72,12 @@ def _written(location: str, path: str, file: ResultFile, kind: pa.Schema) -> Sta
         size = stream.tell()
     if rows != file.rows:
         raise AssertionError(f"{path}: {rows:,} rows written of {file.rows:,}")
-    return StagedFile(path=quote(path, safe="/=-._"), rows=rows, size_bytes=size)
+    return StagedFile(path=quoted(path), rows=rows, size_bytes=size)
+
+
+def quoted(path: str) -> str:
+    """A path below a table as its log has it."""
+    return quote(path, safe="/=-._")
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 import pyarrow as pa
@@ -27,7 +27,11 @@ KEPT = dt.timedelta(days=7)
 
 
 def stage(
-    target: OutputPart, columns: pa.Schema, files: Sequence[ResultFile], about: Mapping[str, str]
+    target: OutputPart,
+    columns: pa.Schema,
+    files: Sequence[ResultFile],
+    about: Mapping[str, str],
+    begin: Callable[[Sequence[str]], object],
 ) -> StagedResult:
     """Write a result into files of the output's table and stage a snapshot in which they replace the part.
 
@@ -36,12 +40,13 @@ def stage(
         columns: of the result.
         files: of the result.
         about: for the snapshot's summary.
+        begin: called with the paths of the files before any of them is written.
 
     Raises:
         SpecError: the table does not fit the result.
     """
     table = ready_table(target, columns)
-    written = write_files(table, files, target.values)
+    written = write_files(table, files, target.values, begin)
     for attempt in range(ATTEMPTS):
         try:
             found = replace_part(table, target.values, written, {**about, "quality": NOT_AUDITED}, branch=None)

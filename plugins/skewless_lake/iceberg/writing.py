@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -24,24 +24,28 @@ from skewless_lake.columns import ResultFile, fitted
 _THREADS = 8
 
 
-def write_files(table: Table, files: Sequence[ResultFile], parts: Mapping[str, Any]) -> list[DataFile]:
+def write_files(
+    table: Table, files: Sequence[ResultFile], parts: Mapping[str, Any], begin: Callable[[Sequence[str]], object]
+) -> list[DataFile]:
     """Write a result into new files of a table, which no snapshot names yet.
 
     Args:
         table: the table, with all columns of the result.
         files: of the result; those without rows are left out, as readers pass over them.
         parts: the values of the partition columns, the same for all rows.
+        begin: called with the paths of the files before any of them is written.
     """
     filled = [file for file in files if file.rows]
     token = uuid.uuid4()
-    kind, key = _arrow_schema(table), _partition(table, parts)
+    kind, key, places = _arrow_schema(table), _partition(table, parts), table.location_provider()
+    paths = [places.new_data_location(f"{number:05d}-{token}.parquet", key) for number in range(len(filled))]
+    begin(paths)
 
-    def one(number: int) -> DataFile:
-        name = f"{number:05d}-{token}.parquet"
-        return _written(table, table.location_provider().new_data_location(name, key), filled[number], kind, key, parts)
+    def one(path: str, file: ResultFile) -> DataFile:
+        return _written(table, path, file, kind, key, parts)
 
     with ThreadPoolExecutor(max_workers=_THREADS) as pool:
-        return list(pool.map(one, range(len(filled))))
+        return list(pool.map(one, paths, filled))
 
 
 def _arrow_schema(table: Table) -> pa.Schema:
