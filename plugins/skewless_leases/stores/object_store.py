@@ -16,7 +16,6 @@ A version that was seen as the highest is never read again, as it cannot change 
 from __future__ import annotations
 
 import contextlib
-import datetime as dt
 import json
 import os
 import posixpath
@@ -24,6 +23,7 @@ import re
 import secrets
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
@@ -104,8 +104,8 @@ class ObjectStore:
                 # Connections that are lost are made anew while a server may still answer, and none after that.
                 retry_config={
                     "max_retries": _RETRIES,
-                    "retry_timeout": dt.timedelta(seconds=answer_seconds),
-                    "backoff": {"max_backoff": dt.timedelta(seconds=answer_seconds / 4)},
+                    "retry_timeout": timedelta(seconds=answer_seconds),
+                    "backoff": {"max_backoff": timedelta(seconds=answer_seconds / 4)},
                 },
             )
 
