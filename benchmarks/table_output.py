@@ -6,6 +6,7 @@ between a committed result and a published day: copying it into the table's file
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import platform
 import statistics
@@ -28,7 +29,7 @@ from benchmarks.verdicts import Verdict, as_documents
 from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless.run.objects.location import open_location
 from skewless_lake.publication import publish_run
-from tests.lake.outputs import NOW, committed, judge, staged
+from tests.lake.outputs import DAY, NOW, committed, judge, staged
 from tests.object_stores import as_client, object_server
 
 NAME = "b13_table_output"
@@ -64,7 +65,7 @@ def measure(files: int = FILES, repetitions: int = REPETITIONS, root: Path | Non
                 for number in range(repetitions):
                     for way in (PEER, *ways):
                         home = Path(scratch) / f"{place}-{number}-{way.replace(' ', '-')}"
-                        took = _timed(way, place, home, files)
+                        took = _timed(way, place, home, files, DAY + dt.timedelta(days=number))
                         seconds[place].setdefault(way, []).append(round(took, 3))
     medians = {place: {way: statistics.median(took) for way, took in of.items()} for place, of in seconds.items()}
     aims = [
@@ -113,9 +114,9 @@ def _store(place: str, scratch: Path) -> Iterator[None]:
         yield
 
 
-def _timed(way: str, place: str, home: Path, files: int) -> float:
+def _timed(way: str, place: str, home: Path, files: int, day: dt.date) -> float:
     kind = {"iceberg in a bucket": "postgresql", "delta in a bucket": "bucket", PEER: "folder"}.get(way, way)
-    run = committed(home / "run", home, kind, _result(files), in_files=files)
+    run = committed(home / "run", home, kind, _result(files), in_files=files, day=day)
     work: Callable[[], None]
     if way == PEER:
         work = _peer(run, str(home / "written") if place == "disk" else f"s3://lake/{home.name}")

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from skewless.run.objects.location import open_location
-from skewless.run.publication.exchange import make_folder, sync_file, sync_folder
-from skewless_lake.columns import ResultFile, fitted
+from skewless_lake.columns import ResultFile
 from skewless_lake.delta.tables import ready_table
+from skewless_lake.new_files import created, sync_names, write_rows
 from skewless_lake.staged import OutputPart, StagedFile, StagedResult
 
 _THREADS = 8
@@ -54,43 +49,17 @@ def stage(
 
     with ThreadPoolExecutor(max_workers=_THREADS) as pool:
         written = tuple(pool.map(one, paths, filled))
+    sync_names(f"{location}/{path}" for path in paths)
     return StagedResult(table=target.path, location=location, files=written)
 
 
 def _written(location: str, path: str, file: ResultFile, kind: pa.Schema) -> StagedFile:
-    rows = 0
-    with (
-        _created(location, path) as stream,
-        pq.ParquetWriter(
-            stream, kind, compression="zstd", store_decimal_as_integer=True, write_page_checksum=True
-        ) as writer,
-    ):
-        for batch in file.batches():
-            writer.write_table(fitted(batch, kind, {}))
-            rows += len(batch)
-        writer.close()
+    with created(f"{location}/{path}") as stream:
+        write_rows(stream, file, kind, {}, "zstd")
         size = stream.tell()
-    if rows != file.rows:
-        raise AssertionError(f"{path}: {rows:,} rows written of {file.rows:,}")
-    return StagedFile(path=quoted(path), rows=rows, size_bytes=size)
+    return StagedFile(path=quoted(path), rows=file.rows, size_bytes=size)
 
 
 def quoted(path: str) -> str:
     """A path below a table as its log has it."""
     return quote(path, safe="/=-._")
-
-
-@contextmanager
-def _created(location: str, path: str) -> Iterator[Any]:
-    """A new file, open for writing; a local one is on the disk when this ends."""
-    if "://" not in location:
-        target = Path(location, path)
-        make_folder(target.parent)
-        with target.open("xb") as opened:
-            yield opened
-        sync_file(target)
-        sync_folder(target.parent)
-        return
-    fs, there = open_location(f"{location}/{path}")
-    with fs.open(there, "wb") as opened:
-        yield opened

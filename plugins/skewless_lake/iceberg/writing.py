@@ -5,10 +5,9 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyiceberg.io.pyarrow import (
     compute_statistics_plan,
     data_file_statistics_from_parquet_metadata,
@@ -19,7 +18,8 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import PartitionFieldValue, PartitionKey
 from pyiceberg.table import Table
 
-from skewless_lake.columns import ResultFile, fitted
+from skewless_lake.columns import ResultFile
+from skewless_lake.new_files import created, sync_names, write_rows
 
 _THREADS = 8
 
@@ -37,20 +37,48 @@ def write_files(
     """
     filled = [file for file in files if file.rows]
     token = uuid.uuid4()
-    kind, key, places = _arrow_schema(table), _partition(table, parts), table.location_provider()
-    paths = [places.new_data_location(f"{number:05d}-{token}.parquet", key) for number in range(len(filled))]
+    how, places = _How.of(table, parts), table.location_provider()
+    paths = [places.new_data_location(f"{number:05d}-{token}.parquet", how.key) for number in range(len(filled))]
     begin(paths)
-
-    def one(path: str, file: ResultFile) -> DataFile:
-        return _written(table, path, file, kind, key, parts)
-
     with ThreadPoolExecutor(max_workers=_THREADS) as pool:
-        return list(pool.map(one, paths, filled))
+        written = list(pool.map(lambda path, file: _written(path, file, how), paths, filled))
+    sync_names(path.removeprefix("file://") for path in paths)
+    return written
 
 
-def _arrow_schema(table: Table) -> pa.Schema:
-    """The columns of a table as Arrow has them, each with its field id."""
-    return schema_to_pyarrow(table.schema(), include_field_ids=True)
+class _How(NamedTuple):
+    """What all files of a publication have in common.
+
+    Attributes:
+        kind: the columns of the table as Arrow has them, each with its field id.
+        parts: the values of the partition columns.
+        key: the same, as Iceberg has them.
+        spec: the number of the table's partitioning.
+        codec: of the pages.
+        statistics: which bounds are kept of each column.
+        columns: the number of each column, by its path in a file.
+    """
+
+    kind: pa.Schema
+    parts: Mapping[str, Any]
+    key: PartitionKey
+    spec: int
+    codec: str
+    statistics: Any
+    columns: Any
+
+    @classmethod
+    def of(cls, table: Table, parts: Mapping[str, Any]) -> _How:
+        codec = table.properties.get("write.parquet.compression-codec", "zstd")
+        return cls(
+            kind=schema_to_pyarrow(table.schema(), include_field_ids=True),
+            parts=parts,
+            key=_partition(table, parts),
+            spec=table.spec().spec_id,
+            codec={"uncompressed": "none"}.get(codec, codec),
+            statistics=compute_statistics_plan(table.schema(), table.properties),
+            columns=parquet_path_to_id_mapping(table.schema()),
+        )
 
 
 def _partition(table: Table, parts: Mapping[str, Any]) -> PartitionKey:
@@ -63,37 +91,21 @@ def _partition(table: Table, parts: Mapping[str, Any]) -> PartitionKey:
     return PartitionKey(values, table.spec(), schema)
 
 
-def _written(
-    table: Table, path: str, file: ResultFile, kind: pa.Schema, key: PartitionKey, parts: Mapping[str, Any]
-) -> DataFile:
-    output, footers = table.io.new_output(path), list[Any]()
-    codec = table.properties.get("write.parquet.compression-codec", "zstd")
-    rows = 0
-    with (
-        output.create() as stream,
-        pq.ParquetWriter(
-            stream, kind, compression={"uncompressed": "none"}.get(codec, codec), store_decimal_as_integer=True,
-            metadata_collector=footers, write_page_checksum=True,
-        ) as writer,
-    ):  # fmt: skip
-        for batch in file.batches():
-            writer.write_table(fitted(batch, kind, parts))
-            rows += len(batch)
-    if rows != file.rows:
-        raise AssertionError(f"{path}: {rows:,} rows written of {file.rows:,}")
+def _written(path: str, file: ResultFile, how: _How) -> DataFile:
+    with created(path.removeprefix("file://")) as stream:
+        footer = write_rows(stream, file, how.kind, how.parts, how.codec)
+        size = stream.tell()
     found = data_file_statistics_from_parquet_metadata(
-        parquet_metadata=writer.writer.metadata if not footers else footers[0],
-        stats_columns=compute_statistics_plan(table.schema(), table.properties),
-        parquet_column_mapping=parquet_path_to_id_mapping(table.schema()),
+        parquet_metadata=footer, stats_columns=how.statistics, parquet_column_mapping=how.columns
     )
     return DataFile.from_args(
         content=DataFileContent.DATA,
         file_path=path,
         file_format=FileFormat.PARQUET,
-        partition=key.partition,
-        file_size_in_bytes=len(output),
+        partition=how.key.partition,
+        file_size_in_bytes=size,
         sort_order_id=None,
-        spec_id=table.spec().spec_id,
+        spec_id=how.spec,
         equality_ids=None,
         key_metadata=None,
         **found.to_serialized_dict(),
