@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from skewless.errors import InputError, RunDirectoryError, SpecError
+from skewless.routing.plan import WHOLE_WEIGHT
 from skewless.run.directory import RunDirectory
 from skewless.spec.spec import JobSpec
 from skewless.standing.kept_merges import choice_of
@@ -71,6 +72,10 @@ class Lake:
     def path(self, day: int, name: str) -> Path:
         """Where a file of a day is."""
         return self.folder / "lake" / f"date={DAY + dt.timedelta(days=day)}" / f"{name}.parquet"
+
+    def keys(self, day: int, name: str) -> set[str | None]:
+        """The keys of a file."""
+        return set(pq.read_table(self.path(day, name), columns=["key"])["key"].to_pylist())
 
     def spec(self, **fields: Any) -> JobSpec:
         """The job over a window of three days."""
@@ -150,6 +155,24 @@ def test_nights_give_what_one_run_over_the_window_gives(lake: Lake, engine: str)
     again = lake.night(3, spec)
     assert as_rows(result_of(again)) == as_rows(result_of(third))
     assert reduced(again) == 0
+
+
+def test_a_key_that_one_stage_has_split_has_one_state_in_its_part(lake: Lake) -> None:
+    lake.put(0, "b")
+    calls = {"n": "count", "total": {"function": "sum", "column": "value"}}
+    run = lake.prepared(0, lake.spec(engine="staged", aggregates=calls, routing={"reducers": 4, "waves": [1]}))
+    plan, halves = run.plan(0), ((0, WHOLE_WEIGHT // 2), (1, WHOLE_WEIGHT // 2))
+    split = plan.model_copy(update={"head": {"key1": halves}, "budget_rows": None})
+    Path(run.path("plans/0000.json")).write_text(split.sealed(), encoding="utf-8")
+    run_stages(lake.spark, run, Quiet())
+    merge_states(lake.spark, run)
+    (report,) = run.reports()
+    assert sum(load.states or 0 for load in report.tasks) > len(lake.keys(0, "b")), "the key has two in the stage"
+    window = run.job().window
+    assert window is not None
+    newest, _ = StatesStore(window.store).newest(f"{DAY}")
+    assert newest is not None
+    assert sum(file.rows for file in newest.version.states) == len(lake.keys(0, "b"))
 
 
 MAPPED = {
