@@ -21,8 +21,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=50)
     parser.add_argument("--reads", type=int, default=2500, help="of each of two libraries, for each kind of table")
+    parser.add_argument("--races", nargs="*", choices=list(TABLES), default=list(TABLES), help="kinds of table")
     given = parser.parse_args()
-    for kind in READERS:
+    for kind in READERS if given.reads else ():
         reads = versions = torn = 0
         while reads < 2 * given.reads:
             with tempfile.TemporaryDirectory() as place:
@@ -32,7 +33,7 @@ def main() -> None:
         sys.stdout.flush()
         if torn:
             sys.exit(1)
-    for kind in TABLES:
+    for kind in given.races if given.rounds else ():
         begun = time.monotonic()
         with tempfile.TemporaryDirectory() as place, Races(Path(place), kind) as races:
             for _ in range(given.rounds):

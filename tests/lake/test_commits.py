@@ -9,15 +9,18 @@ import random
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.expressions.visitors import _ManifestEvalVisitor
 from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 
@@ -213,6 +216,31 @@ def test_a_staged_snapshot_says_that_it_was_not_audited(tmp_path: Path) -> None:
     snapshot = iceberg_table(tmp_path).snapshot_by_id(run.read(STAGED, StagedResult).snapshot or 0)
     assert snapshot is not None
     assert summary_of(snapshot)["quality"] == "not audited yet"
+
+
+def test_manifests_that_threads_of_pyiceberg_have_mixed_up_cost_no_publication(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two of its threads share the bounds that they look at: a pause between setting and reading them shows it."""
+    for number in range(8):
+        run = ready(tmp_path / f"{number}", tmp_path, "iceberg", "old", day=DAY + dt.timedelta(days=number))
+        publish_run(run, NOW)
+    last = DAY + dt.timedelta(days=7)
+    again = ready(tmp_path / "again", tmp_path, "iceberg", "new", turn=2, day=last)
+    look, main, pauses = _ManifestEvalVisitor.visit_equal, threading.get_ident(), list[float]()
+
+    def slow(self: _ManifestEvalVisitor, **arguments: Any) -> bool:
+        if threading.get_ident() != main and len(pauses) < 8:
+            pauses.append(0.05)
+            time.sleep(pauses[-1])
+        return look(self, **arguments)
+
+    monkeypatch.setattr(_ManifestEvalVisitor, "visit_equal", slow)
+    publish_run(again, NOW)
+    assert len(pauses) == 8
+    found = seen("iceberg", tmp_path)
+    assert found.pop(str(last)) == ["new"] * 3
+    assert set(map(tuple, found.values())) == {("old",) * 3}
 
 
 @of_each_kind

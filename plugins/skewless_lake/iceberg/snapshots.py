@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, EqualTo, Reference
 from pyiceberg.manifest import DataFile, DataFileContent
 from pyiceberg.table import ManifestGroupPlanner, Table
@@ -72,7 +72,7 @@ def replace_part(
         branch: ``main`` to publish it; None to stage it, so that no reader finds it.
 
     Raises:
-        CommitFailedException: another snapshot has become the current one.
+        CommitFailedException: another snapshot has become the current one, or pyiceberg has passed over a file.
     """
     base, before = table.current_snapshot(), files_of_part(table, parts)
     kept = {file.file_path for file in files}
@@ -99,6 +99,10 @@ def replace_part(
         if "sequence number" not in str(err):
             raise
         # Somebody has staged a snapshot: the current one is the same, but the next number is taken.
+        raise CommitFailedException(str(err)) from None
+    except ValidationException as err:
+        # Threads of pyiceberg share what they prune manifests by, so one may pass over a manifest with files that are
+        # to be replaced. It finds that they are missing then, and commits nothing.
         raise CommitFailedException(str(err)) from None
     found = table.snapshot_by_id(made)
     if found is None or found.parent_snapshot_id != (base.snapshot_id if base else None):
