@@ -28,6 +28,27 @@ def part_fields(target: OutputPart) -> list[pa.Field]:
     return fields if target.part.hour is None else [*fields, pa.field(HOUR_COLUMN, pa.string())]
 
 
+def all_nullable(columns: pa.Schema) -> pa.Schema:
+    """Columns of which everything may be null, fields of structs and items of lists too; only keys of maps may not.
+
+    Whether Spark takes a field for nullable depends on the engine that computed it. A table is to have one type,
+    whichever engine computes a day.
+    """
+    return pa.schema([_nullable(column) for column in columns])
+
+
+def _nullable(field: pa.Field) -> pa.Field:
+    kind = field.type
+    if pa.types.is_struct(kind):
+        kind = pa.struct([_nullable(one) for one in kind])
+    elif pa.types.is_map(kind):
+        key = _nullable(kind.key_field).with_nullable(False)  # Arrow's own
+        kind = pa.map_(key, _nullable(kind.item_field))
+    elif pa.types.is_list(kind):
+        kind = pa.list_(_nullable(kind.value_field))
+    return pa.field(field.name, kind, nullable=True)
+
+
 def fitted(batch: pa.RecordBatch, kind: pa.Schema, parts: Mapping[str, Any]) -> pa.Table:
     """A batch of a result with just the columns of a table.
 

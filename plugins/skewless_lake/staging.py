@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from skewless.documents.job import Job
 from skewless.run.directory import RunDirectory
-from skewless_lake.columns import ResultFile
+from skewless_lake.columns import ResultFile, all_nullable
 from skewless_lake.publication import summary_of
 from skewless_lake.refusals import told_plainly
 from skewless_lake.staged import BEGUN, OutputPart, StagedResult, TableFiles
@@ -29,7 +29,7 @@ def stage_result(run: RunDirectory, columns: pa.Schema, files: Sequence[ResultFi
         SpecError: the table does not fit the result.
         UnreachableError: the store or the catalog of the table does not answer.
     """
-    job = run.job()
+    job, columns = run.job(), all_nullable(columns)
 
     def begin(paths: Sequence[str]) -> None:
         """Note what is about to be written: a prune removes it if it is never published."""

@@ -234,3 +234,46 @@ def test_a_job_does_not_publish_into_the_table_that_it_reads(spark: SparkSession
         SpecError, match=rf"field output\.{kind}: expected another table than the input .*, but got the same"
     ):
         prepare(RunDirectory(str(tmp_path / "runs" / "second")), given, DAY, str(tmp_path))
+
+
+def test_a_table_is_made_with_the_order_of_its_rows(spark: SparkSession, tmp_path: Path) -> None:
+    sort = ["last desc", "page"]
+    for kind, output in OUTPUTS.items():
+        run(spark, tmp_path, spec(tmp_path, {**output, "sort": sort}), kind)
+    table = iceberg(tmp_path)
+    assert [(table.schema().find_column_name(one.source_id), str(one)) for one in table.sort_order().fields] == [
+        ("last", f"{table.schema().find_field('last').field_id} DESC NULLS LAST"),
+        ("page", f"{table.schema().find_field('page').field_id} ASC NULLS FIRST"),
+    ]
+    files = [task.file for task in table.scan().plan_files()]
+    assert {file.sort_order_id for file in files} == {table.sort_order().order_id} != {None}
+    paths = [file.file_path.removeprefix("file://") for file in files]
+    paths += [path.removeprefix("file://") for path in DeltaTable(str(tmp_path / "marts" / "clicks")).file_uris()]
+    assert len(paths) >= 4
+    for path in paths:
+        last = [row["last"] for row in pq.read_table(path, partitioning=None).to_pylist()]
+        assert last == sorted(last, reverse=True)
+    run(spark, tmp_path, spec(tmp_path, {**OUTPUTS["iceberg"], "sort": ["rows"]}), "otherwise")
+    again = iceberg(tmp_path)
+    assert again.sort_order() == table.sort_order()
+    assert {task.file.sort_order_id for task in again.scan().plan_files()} == {None}
+
+
+@pytest.mark.parametrize("kind", ["iceberg", pytest.param("delta", marks=pytest.mark.long)])
+def test_every_engine_publishes_into_the_table_that_another_has_made(
+    spark: SparkSession, tmp_path: Path, kind: str
+) -> None:
+    nested = {
+        "top": AGGREGATES["top"],
+        "all": AGGREGATES["all"],
+        "seen": {"function": "value_counts", "column": "word"},
+        "rows": "count",
+    }
+    for number, engine in enumerate(("combine", "staged", "bypass", "combine")):
+        given = spec(tmp_path, OUTPUTS[kind], engine=engine, aggregates=nested)
+        run(spark, tmp_path, given, f"{engine}{number}", DAY + dt.timedelta(days=number))
+    if kind == "iceberg":
+        found = iceberg(tmp_path).scan().to_arrow()
+    else:
+        found = pa.table(DeltaTable(str(tmp_path / "marts" / "clicks")).to_pyarrow_table())
+    assert sorted(str(row["date"])[-2:] for row in found.to_pylist()) == sorted(["20", "21", "22", "23"] * 6)

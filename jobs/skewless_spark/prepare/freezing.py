@@ -22,6 +22,7 @@ from skewless_spark.prepare.locations import check_output, input_location, outpu
 from skewless_spark.prepare.window import WindowInput, check_window
 from skewless_spark.quality.expectations import check_expectations
 from skewless_spark.result.merge import result_schema
+from skewless_spark.result.ordering import refuse_without_order
 from skewless_spark.result.output_formats import refuse_nested
 from skewless_spark.session.session import build_session
 from skewless_spark.sources import EMPTY_KEY_TYPE, UNSUPPORTED, Listing, list_input
@@ -46,9 +47,9 @@ def check_spec(spec: JobSpec, where: str) -> None:
 
 
 def needs_session(spec: JobSpec) -> bool:
-    """Whether only Spark knows the columns: of a table, of a select list, or of a result as CSV."""
-    csv = spec.output.format == "csv"
-    return csv or spec.input.table is not None or (spec.map is not None and spec.map.select is not None)
+    """Whether only Spark knows the columns: of a table, of a select list, or results that are in CSV or in an order."""
+    of_result = spec.output.format == "csv" or any(column.name in spec.aggregates for column in spec.output.order)
+    return of_result or spec.input.table is not None or (spec.map is not None and spec.map.select is not None)
 
 
 def freeze(spec: JobSpec, date: dt.date, root: str, where: str, *, hour: str | None = None) -> Job:
@@ -109,8 +110,11 @@ def freeze(spec: JobSpec, date: dt.date, root: str, where: str, *, hour: str | N
         source=source,
         window=window,
     )
-    if spark is not None and spec.output.format == "csv":
-        refuse_nested(result_schema(spark, job), where)
+    if spark is not None and (spec.output.format == "csv" or spec.output.sort):
+        result = result_schema(spark, job)
+        if spec.output.format == "csv":
+            refuse_nested(result, where)
+        refuse_without_order(result, spec.output, where)
     return job
 
 

@@ -18,6 +18,7 @@ from skewless.run.attempt import Attempt, Fence
 from skewless.run.directory import PART_LINES, RESULT_STEP, RunDirectory, stage_step
 from skewless.spec.spec import WINDOW_COLUMN
 from skewless_spark.result.copies import FOLDER, can_be_copied, write_copies
+from skewless_spark.result.ordering import sorted_results
 from skewless_spark.result.output_formats import published_files
 from skewless_spark.result.window_merge import (
     drop_merges,
@@ -164,7 +165,7 @@ def _written(
     for at, length in enumerate(windows):
         seen = F.col("rows") if length is None else F.when(F.col(WINDOW_COLUMN) == length, F.col("rows"))
         counts += [F.coalesce(F.sum(seen), F.lit(0)).alias(f"rows{at}"), F.count(seen).alias(f"keys{at}")]
-    results = results.observe(counted, *counts)
+    results = sorted_results(results, columns).observe(counted, *counts)  # what is sorted is evaluated twice
     with planned_once(spark):  # the exchange has as many partitions as the result has files
         write_files(named(results, columns), attempt, FOLDER)
     return [(int(counted.get[f"rows{at}"]), int(counted.get[f"keys{at}"])) for at in range(len(windows))]
@@ -198,7 +199,7 @@ def _committed_in_stage(
     if plan.engine != "combine" and (split_keys(plan) or report.histogram.seen_null_rows):
         states = read_files(spark, run, files).where(~F.col(WHOLE)).withColumn("stage", F.lit(0))
         parts = _results(states, columns, partitions=1)
-    if can_be_copied(run, files, columns):
+    if not columns.job.spec.output.sort and can_be_copied(run, files, columns):
         return write_copies(spark, run, attempt, columns, files, parts)
     results = read_files(spark, run, files).where(WHOLE).select(*columns.keys, "rows", *result_names(columns))
     results = results if parts is None else results.unionByName(parts)

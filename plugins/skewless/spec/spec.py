@@ -195,6 +195,17 @@ class JobSpec(Document):
         return self
 
     @model_validator(mode="after")
+    def _sorted_by_its_columns(self) -> Self:
+        """A result is sorted by its own columns, by each once; within a part, its day says nothing."""
+        have, seen = {*self.result_key, *self.aggregates}, set[str]()
+        for name, _ in self.output.order:
+            if name not in have or name in seen:
+                came = shortened(name) + (" twice" if name in seen else "")
+                raise unmet("columns of the result in output.sort, each once", came)
+            seen.add(name)
+        return self
+
+    @model_validator(mode="after")
     def _window_of_parts(self) -> Self:
         """A window is made of parts, and needs their states."""
         if self.window is not None and self.windows is not None:

@@ -46,7 +46,7 @@ def stage(
         SpecError: the table does not fit the result.
     """
     table = ready_table(target, columns)
-    written = write_files(table, files, target.values, begin)
+    written = write_files(table, files, target, begin)
     for attempt in range(ATTEMPTS):
         try:
             found = replace_part(table, target.values, written, {**about, "quality": NOT_AUDITED}, branch=None)

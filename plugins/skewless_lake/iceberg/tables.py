@@ -12,6 +12,7 @@ from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException, _ConvertToIceb
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table import Table
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortDirection, SortField, SortOrder
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import NestedField
 
@@ -33,6 +34,23 @@ def find_table(target: OutputPart) -> Table | None:
         return None
 
 
+def sort_order_of(table: Table, target: OutputPart) -> int | None:
+    """The number of the table's sort order, if that is how a result is sorted; None if it is not."""
+    order = table.sort_order()
+    return order.order_id if target.output.sort and order.fields == _sort_fields(table.schema(), target) else None
+
+
+def _sort_fields(schema: Schema, target: OutputPart) -> list[SortField]:
+    return [
+        SortField(
+            source_id=schema.find_field(name).field_id,
+            transform=IdentityTransform(),
+            direction=SortDirection.DESC if descending else SortDirection.ASC,
+        )
+        for name, descending in target.output.order
+    ]
+
+
 def ready_table(target: OutputPart, columns: pa.Schema) -> Table:
     """The table of an output, ready for a result: made if it is not there, its schema evolved if the spec says so.
 
@@ -50,7 +68,7 @@ def ready_table(target: OutputPart, columns: pa.Schema) -> Table:
         try:
             table = catalog.load_table(name.identifier)
         except NoSuchTableError:
-            table = _made(catalog, name, wanted, [field.name for field in part_fields(target)])
+            table = _made(catalog, name, wanted, target)
         _require_partitions(table, name, [field.name for field in part_fields(target)])
         try:
             return _fitted(table, name, wanted, evolve=target.output.columns == "evolve")
@@ -86,11 +104,12 @@ def _schema(columns: pa.Schema, at: str) -> Schema:
     return assign_fresh_schema_ids(Schema(*found))
 
 
-def _made(catalog: Catalog, name: TableName, schema: Schema, parts: list[str]) -> Table:
+def _made(catalog: Catalog, name: TableName, schema: Schema, target: OutputPart) -> Table:
     fields = [
-        PartitionField(schema.find_field(part).field_id, 1000 + number, IdentityTransform(), part)
-        for number, part in enumerate(parts)
+        PartitionField(schema.find_field(part.name).field_id, 1000 + number, IdentityTransform(), part.name)
+        for number, part in enumerate(part_fields(target))
     ]
+    order = SortOrder(*_sort_fields(schema, target)) if target.output.sort else UNSORTED_SORT_ORDER
     try:
         catalog.create_namespace_if_not_exists(name.identifier[:-1])
     except Exception:  # another process has made it just now; each catalog says so in its own way
@@ -98,7 +117,7 @@ def _made(catalog: Catalog, name: TableName, schema: Schema, parts: list[str]) -
             raise
     try:
         return catalog.create_table(
-            name.identifier, schema, partition_spec=PartitionSpec(*fields), properties=_PROPERTIES
+            name.identifier, schema, partition_spec=PartitionSpec(*fields), sort_order=order, properties=_PROPERTIES
         )
     except Exception:
         if not catalog.table_exists(name.identifier):

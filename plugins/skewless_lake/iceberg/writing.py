@@ -19,25 +19,27 @@ from pyiceberg.partitioning import PartitionFieldValue, PartitionKey
 from pyiceberg.table import Table
 
 from skewless_lake.columns import ResultFile
+from skewless_lake.iceberg.tables import sort_order_of
 from skewless_lake.new_files import created, sync_names, write_rows
+from skewless_lake.staged import OutputPart
 
 _THREADS = 8
 
 
 def write_files(
-    table: Table, files: Sequence[ResultFile], parts: Mapping[str, Any], begin: Callable[[Sequence[str]], object]
+    table: Table, files: Sequence[ResultFile], target: OutputPart, begin: Callable[[Sequence[str]], object]
 ) -> list[DataFile]:
     """Write a result into new files of a table, which no snapshot names yet.
 
     Args:
         table: the table, with all columns of the result.
         files: of the result; those without rows are left out, as readers pass over them.
-        parts: the values of the partition columns, the same for all rows.
+        target: the part of the table.
         begin: called with the paths of the files before any of them is written.
     """
     filled = [file for file in files if file.rows]
     token = uuid.uuid4()
-    how, places = _How.of(table, parts), table.location_provider()
+    how, places = _How.of(table, target), table.location_provider()
     paths = [places.new_data_location(f"{number:05d}-{token}.parquet", how.key) for number in range(len(filled))]
     begin(paths)
     with ThreadPoolExecutor(max_workers=_THREADS) as pool:
@@ -57,6 +59,7 @@ class _How(NamedTuple):
         codec: of the pages.
         statistics: which bounds are kept of each column.
         columns: the number of each column, by its path in a file.
+        sort_order: the number of the table's sort order, if the rows are in it.
     """
 
     kind: pa.Schema
@@ -66,18 +69,20 @@ class _How(NamedTuple):
     codec: str
     statistics: Any
     columns: Any
+    sort_order: int | None
 
     @classmethod
-    def of(cls, table: Table, parts: Mapping[str, Any]) -> _How:
+    def of(cls, table: Table, target: OutputPart) -> _How:
         codec = table.properties.get("write.parquet.compression-codec", "zstd")
         return cls(
             kind=schema_to_pyarrow(table.schema(), include_field_ids=True),
-            parts=parts,
-            key=_partition(table, parts),
+            parts=target.values,
+            key=_partition(table, target.values),
             spec=table.spec().spec_id,
             codec={"uncompressed": "none"}.get(codec, codec),
             statistics=compute_statistics_plan(table.schema(), table.properties),
             columns=parquet_path_to_id_mapping(table.schema()),
+            sort_order=sort_order_of(table, target),
         )
 
 
@@ -104,7 +109,7 @@ def _written(path: str, file: ResultFile, how: _How) -> DataFile:
         file_format=FileFormat.PARQUET,
         partition=how.key.partition,
         file_size_in_bytes=size,
-        sort_order_id=None,
+        sort_order_id=how.sort_order,
         spec_id=how.spec,
         equality_ids=None,
         key_metadata=None,

@@ -1,0 +1,120 @@
+"""``output.sort``: each file is sorted, the files follow each other, and the rows are those of an unsorted run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from skewless.errors import SpecError
+from skewless.run.directory import RunDirectory
+from skewless_spark.prepare.prepare import prepare
+from tests.spark.scenario import DATE, as_rows, reduce_job, result_of, run_job, spec_of, write_input
+
+NATIVE = {"n": "count", "most": {"function": "max", "column": "user"}}
+PYTHON = {"n": "count", "seen": {"function": "value_counts", "column": "word"}}
+
+
+@pytest.fixture(scope="module")
+def keyed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """6,000 rows of 500 keys and null; ``most`` is null for every seventh key."""
+    rng = np.random.default_rng(31)
+    numbers = rng.integers(0, 500, 6_000).tolist()
+    keys = [None if number == 3 else f"k{number:03d}" for number in numbers]
+    users = [None if number % 7 == 0 else number % 13 for number in numbers]
+    words = [f"w{number % 4}" for number in numbers]
+    table = pa.table({"key": pa.array(keys), "user": pa.array(users, pa.int64()), "word": words})
+    return write_input(tmp_path_factory.mktemp("keyed") / "input", table)
+
+
+def in_spec_order(row: dict[str, Any]) -> tuple[Any, ...]:
+    """``most desc, key``: null after all values where they descend, before them where they ascend."""
+    most = (row["most"] is None, -(row["most"] or 0))
+    return (*most, row["key"] is not None, row["key"] or "")
+
+
+@pytest.mark.parametrize(
+    ("engine", "routing"),
+    [
+        ("combine", {}),
+        ("bypass", {"reducers": 4, "key_sample": True, "waves": [20]}),
+        ("staged", {"reducers": 4, "waves": [4, 16], "stage_overhead": 0}),
+    ],
+)
+def test_files_are_sorted_and_follow_each_other(
+    spark: SparkSession, keyed: Path, tmp_path: Path, engine: str, routing: dict[str, Any]
+) -> None:
+    output = {"path": str(tmp_path / "published"), "files": 3}
+    plain, _ = reduce_job(
+        spark, spec_of(keyed, "key", NATIVE, engine=engine, routing=routing, output=output), tmp_path / "plain"
+    )
+    given = spec_of(
+        keyed, "key", NATIVE, engine=engine, routing=routing, output={**output, "sort": ["most desc", "key"]}
+    )
+    run, _, _ = run_job(spark, given, tmp_path / "sorted")
+    assert as_rows(result_of(run)) == as_rows(result_of(plain))
+    assert run.committed("result").counts == plain.committed("result").counts
+    published = sorted((tmp_path / "published" / f"date={DATE}").glob("part-*"))
+    assert len(published) == 3
+    files = [pq.read_table(file, partitioning=None).to_pylist() for file in published]
+    assert all(files)
+    rows = [row for file in files for row in file]
+    assert rows == sorted(rows, key=in_spec_order)
+    assert rows != sorted(rows, key=lambda row: str(row["key"]))
+
+
+@pytest.mark.parametrize("kind", ["csv", "orc"])
+def test_files_of_other_formats_are_sorted_too(spark: SparkSession, keyed: Path, tmp_path: Path, kind: str) -> None:
+    output = {"path": str(tmp_path / "published"), "files": 2, "format": kind, "sort": ["n desc", "key"]}
+    run_job(spark, spec_of(keyed, "key", NATIVE, engine="combine", output=output), tmp_path / "run")
+    for file in (tmp_path / "published" / f"date={DATE}").glob("part-*"):
+        found = spark.read.format(kind).options(header=True, inferSchema=True).load(str(file))
+        counts = [int(row["n"]) for row in found.collect()]
+        assert len(counts) > 100
+        assert counts == sorted(counts, reverse=True)
+
+
+def test_windows_are_sorted(spark: SparkSession, tmp_path: Path) -> None:
+    for day in (19, 20):
+        table = pa.table({"key": [f"k{number * day % 50}" for number in range(500)]})
+        write_input(tmp_path / "in" / f"date=2026-11-{day}", table, files=2)
+    given = spec_of(
+        Path(f"{tmp_path}/in/date={{date}}"), "key", {"n": "count"}, engine="combine", windows=[1, 2],
+        states={"path": str(tmp_path / "states")},
+        output={"path": str(tmp_path / "published"), "files": 2, "sort": ["window", "n desc", "key"]},
+    )  # fmt: skip
+    run, _, _ = run_job(spark, given, tmp_path / "run")
+    rows = result_of(run).to_pylist()
+    assert {row["window"]: sum(one["n"] for one in rows if one["window"] == row["window"]) for row in rows} == {
+        1: 500,
+        2: 1000,
+    }
+    assert rows == sorted(rows, key=lambda row: (row["window"], -row["n"], row["key"]))
+
+
+@pytest.mark.parametrize(
+    ("sort", "sentence"),
+    [
+        (["nothing"], "expected columns of the result in output.sort, each once, but got 'nothing'"),
+        (["n", "n desc"], "expected columns of the result in output.sort, each once, but got 'n' twice"),
+        (["date"], "expected columns of the result in output.sort, each once, but got 'date'"),
+        (["n down"], "expected columns of the result in output.sort, each once, but got 'n down'"),
+    ],
+)
+def test_a_result_is_sorted_by_columns_that_it_has(keyed: Path, sort: list[str], sentence: str) -> None:
+    with pytest.raises(SpecError, match=sentence):
+        spec_of(keyed, "key", NATIVE, output={"path": "out", "sort": sort})
+
+
+def test_a_result_is_not_sorted_by_lists(spark: SparkSession, keyed: Path, tmp_path: Path) -> None:
+    del spark
+    given = spec_of(keyed, "key", PYTHON, output={"path": "out", "sort": ["seen"]})
+    with pytest.raises(
+        SpecError, match=r"field output\.sort: expected columns of one value each, but got 'seen' of type array<struct"
+    ):
+        prepare(RunDirectory(str(tmp_path / "run")), given, DATE, str(tmp_path))
