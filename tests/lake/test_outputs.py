@@ -263,14 +263,10 @@ def test_a_table_is_made_with_the_order_of_its_rows(spark: SparkSession, tmp_pat
 def test_every_engine_publishes_into_the_table_that_another_has_made(
     spark: SparkSession, tmp_path: Path, kind: str
 ) -> None:
-    nested = {
-        "top": AGGREGATES["top"],
-        "all": AGGREGATES["all"],
-        "seen": {"function": "value_counts", "column": "word"},
-        "rows": "count",
-    }
-    for number, engine in enumerate(("combine", "staged", "bypass", "combine")):
-        given = spec(tmp_path, OUTPUTS[kind], engine=engine, aggregates=nested)
+    nested = {name: AGGREGATES[name] for name in ("top", "all", "rows")}
+    ways = [("combine", {}), ("combine", {"sort": ["rows"]}), ("staged", {}), ("bypass", {})]
+    for number, (engine, more) in enumerate(ways):
+        given = spec(tmp_path, {**OUTPUTS[kind], **more}, engine=engine, aggregates=nested)
         run(spark, tmp_path, given, f"{engine}{number}", DAY + dt.timedelta(days=number))
     if kind == "iceberg":
         found = iceberg(tmp_path).scan().to_arrow()

@@ -27,7 +27,7 @@ SECTIONS = {section.path: section.schema for section in sections(SCHEMA)}
 MINIMAL: dict[str, Any] = {
     "name": "small",
     "input": {"path": "rows"},
-    "key": "k",
+    "key": "country",
     "aggregates": {"NAME": {"function": "count"}},
     "output": {"path": "out"},
 }

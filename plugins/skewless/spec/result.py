@@ -152,7 +152,7 @@ class Output(Frozen):
         description="Columns of the result that it is sorted by, each perhaps with `desc`. Every file is sorted, and "
         "the files follow each other, so readers pass over files that cannot have what they look for. An Iceberg table "
         "that is made gets this sort order. It costs a second pass over the result.",
-        examples=[["country", "clicks desc"]],
+        examples=[["country desc"]],
     )
     grace_hours: float = Field(
         default=24,
