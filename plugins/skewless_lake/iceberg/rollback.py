@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
+from pyiceberg.exceptions import CommitFailedException
 
 from skewless.errors import LostRaceError, SpecError
 from skewless_lake.commits import ATTEMPTS, wait
@@ -28,6 +28,7 @@ def roll_back(target: OutputPart, turn: int, at: str) -> Mapping[str, str]:
         SpecError: there is no earlier version.
         LostRaceError: others commit all the time.
     """
+    unanswered: Exception | None = None
     for attempt in range(ATTEMPTS):
         table = find_table(target)
         history = [one for one in ours(table) if one[1]["part"] == target.part.name] if table is not None else []
@@ -39,13 +40,18 @@ def roll_back(target: OutputPart, turn: int, at: str) -> Mapping[str, str]:
         done = next((one for one in history if one[1].get("turn") == str(turn)), None)
         if done is not None:  # the answer to an attempt was lost, and it was a success: once more would undo it
             return {**done[1], "snapshot": str(done[0].snapshot_id)}
+        if unanswered is not None:
+            raise unanswered
         (newest, _), (before, told) = history[:2]
         about = {**told, "turn": str(turn), "at": at, "rolled-back": f"from snapshot {newest.snapshot_id}"}
+        files = files_of_part(table, target.values, before.snapshot_id)
         try:
-            files = files_of_part(table, target.values, before.snapshot_id)
             made = replace_part(table, target.values, files, about, branch="main")
-        except (CommitFailedException, CommitStateUnknownException):
+        except CommitFailedException:
             wait(attempt)
+            continue
+        except Exception as err:  # noqa: BLE001  # each catalog has its own; it may have been committed: the table tells
+            unanswered = err
             continue
         return {**about, "snapshot": str(made.snapshot_id)}
     raise LostRaceError(target.path, "a commit of its own", f"{ATTEMPTS} commits of others", "try again later")
