@@ -47,7 +47,7 @@ def check(spec: Spec, overrides: Overrides = None, date: Date = None, hour: Hour
     part = chosen_part(loaded, date, hour)
     from skewless_cli import running  # noqa: PLC0415  # a misspelt field is told before Spark is imported
 
-    typer.echo(f"{spec}: good for {part}. {running.check_job(loaded, f'spec {spec}', part, root)}.")
+    typer.echo(f"{spec}: good for {part}. {running.check_job(loaded, f'spec {spec}', part, root)}")
 
 
 @app.command()

@@ -26,6 +26,7 @@ from skewless_cli.restate_view import RestateView
 from skewless_lake.publication import require_fitting
 from skewless_lake.rollback import roll_back
 from skewless_lake.staged import OutputPart
+from skewless_lake.tested import which_are_tested
 from skewless_spark.entries.clusters import Cluster, parse_clusters, run_shared_stages
 from skewless_spark.entries.pipeline import Silent, finish_run, run_pipeline, run_stages
 from skewless_spark.prepare.freezing import check_spec, freeze, needs_session
@@ -42,7 +43,7 @@ from skewless_spark.sharing import share_stage, share_stages
 
 
 def check_job(spec: JobSpec, where: str, part: Part, root: str) -> str:
-    """Check a spec and its input; what a run of it would read, in words.
+    """Check a spec and its input; what a run of it would read, and whether its stores are tested ones, in sentences.
 
     Raises:
         SpecError: the spec cannot be run.
@@ -53,7 +54,8 @@ def check_job(spec: JobSpec, where: str, part: Part, root: str) -> str:
     if spec.output.is_table:
         require_fitting(OutputPart.of(job))
     waves = ", ".join(f"{job.wave_rows(stage):,}" for stage in range(len(job.waves))) or "none"
-    return f"{job.extent}; waves of {waves} rows{_windows(job)}"
+    told = f"{job.extent}; waves of {waves} rows{_windows(job)}."
+    return " ".join(filter(None, (told, which_are_tested(spec, root))))
 
 
 def _windows(job: Job) -> str:

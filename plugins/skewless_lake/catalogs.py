@@ -57,6 +57,21 @@ def open_catalog(name: str, root: str) -> Catalog:
     Raises:
         SpecError: pyiceberg is not installed, or does not know the name, or cannot open the catalog.
     """
+    given = configuration_of(name) or _embedded(root)
+    try:
+        return _opened(name, tuple(sorted(given.items())), os.getpid())
+    except Exception as err:  # noqa: BLE001  # each kind of catalog has errors of its own
+        raise SpecError(
+            f"catalog {name!r}", "a catalog that can be opened", f"{type(err).__name__}: {_first_line(err)}"
+        ) from None
+
+
+def configuration_of(name: str) -> dict[str, str]:
+    """What pyiceberg's configuration says of a catalog; nothing of the embedded one, unless its name is configured.
+
+    Raises:
+        SpecError: pyiceberg is not installed, or does not know the name.
+    """
     at = f"catalog {name!r}"
     try:
         from pyiceberg.utils.config import Config  # noqa: PLC0415  # an extra, which takes a second to import
@@ -68,11 +83,7 @@ def open_catalog(name: str, root: str) -> Catalog:
             at, "pyiceberg's configuration names no such catalog",
             f"set PYICEBERG_CATALOG__{name.upper()}__URI or add it to .pyiceberg.yaml, or use the catalog {EMBEDDED!r}",
         )  # fmt: skip
-    given = configured or _embedded(root)
-    try:
-        return _opened(name, tuple(sorted((key, str(value)) for key, value in given.items())), os.getpid())
-    except Exception as err:  # noqa: BLE001  # each kind of catalog has errors of its own
-        raise SpecError(at, "a catalog that can be opened", f"{type(err).__name__}: {_first_line(err)}") from None
+    return {key: str(value) for key, value in (configured or {}).items()}
 
 
 @lru_cache(maxsize=16)
