@@ -10,6 +10,7 @@ from benchmarks import (
     balance,
     dpa_table,
     in_order,
+    many_files,
     memory,
     object_input,
     overhead,
@@ -34,10 +35,12 @@ OTHERS["B11"] = price_of_a_stage.main
 OTHERS["several_clusters"] = several_clusters.main
 OTHERS["B1_bucket"] = object_input.main
 OTHERS["B13"] = table_output.main
+OTHERS["B12"] = many_files.main
 OTHERS |= {one.NAME: one.main for one in (standing_still, in_order, planning)}
 
 #: What those write, where it is not called as they are.
 FILES = {"B8": overhead.NAME, "B11": price_of_a_stage.NAME, "B1_bucket": object_input.NAME, "B13": table_output.NAME}
+FILES["B12"] = many_files.NAME
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
