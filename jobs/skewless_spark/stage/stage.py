@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -24,6 +23,7 @@ from skewless_spark.session.spark_jobs import JobsSeen
 from skewless_spark.session.step_lease import leased_step
 from skewless_spark.session.step_times import RUN_QUERY
 from skewless_spark.sources import Tally, require_unchanged
+from skewless_spark.sources.input_splits import split_bytes
 from skewless_spark.stage.bypass import bypass_outcome
 from skewless_spark.stage.combined_report import combined_report
 from skewless_spark.stage.early_states import early_outcome, makes_early_states, state_partitions
@@ -221,12 +221,11 @@ def _as_planned(spark: SparkSession, job: Job, plan: RoutingPlan) -> Iterator[No
             yield
         return
     admitted = [job.units[ordinal] for ordinal in job.admitted_units(plan.waves)]
-    size = sum(unit.size_bytes for unit in admitted if unit.span is None)
+    sizes = [unit.size_bytes for unit in admitted if unit.span is None]
     settings = {
-        # A little more than the even size: files do not fill a split to its last byte.
-        "spark.sql.files.maxPartitionBytes": str(max(1, math.ceil(size / job.combine_splits * 1.02))),
+        "spark.sql.files.maxPartitionBytes": str(split_bytes(sizes, job.combine_splits, job.spec.routing.parallelism)),
         "spark.sql.files.openCostInBytes": "0",
-        "spark.sql.files.minPartitionNum": str(job.combine_splits),
+        "spark.sql.files.minPartitionNum": "1",  # of more, Spark would take an even share of the bytes as the limit
         # Keys are numbered per batch, so few large batches cost less. Spark also bounds the bytes of a batch.
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(_BATCH_ROWS),
     }
