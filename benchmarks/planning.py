@@ -64,7 +64,7 @@ def measure(scale: float = 1.0, *, apart: bool = True) -> dict[str, Any]:
     worst = max(line["planner_seconds"] for line in lines)
     aim = Verdict("seconds of a processor for one call of the planner", "10,000 tasks", worst, AIM_SECONDS)
     return {
-        "verdicts": as_documents([aim]),
+        "row": "B12", "verdicts": as_documents([aim]),
         "tasks": round(TASKS * scale), "head_keys": round(HEAD_KEYS * scale), "keys": round(KEYS * scale),
         "rows": round(ROWS * scale), "exponent": EXPONENT, "aim_seconds": AIM_SECONDS,
         "setting": {"cores": os.cpu_count(), "python": platform.python_version(), "numpy": version("numpy")},
