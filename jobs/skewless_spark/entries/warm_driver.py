@@ -36,10 +36,10 @@ from skewless_spark.session.connect import connected
 from skewless_spark.session.session import build_session, forget_session, start_java
 
 #: What a request may name; anything else is refused.
-PREPARE = "prepare_run.py"
+PREPARE, STAGE = "prepare_run.py", "run_stage.py"
 ENTRIES = {
     name: f"skewless_spark.entries.{name.removesuffix('.py')}"
-    for name in (PREPARE, "run_stage.py", "share_stage.py", "merge_states.py", "validate_result.py")
+    for name in (PREPARE, STAGE, "share_stage.py", "merge_states.py", "validate_result.py")
 }
 #: Of the environment only variables with this prefix differ from step to step.
 STEP_VARIABLES = "AIRFLOW_CTX_"
@@ -119,7 +119,7 @@ class Driver:
                 lines.write(json.dumps({"exit_code": code, "log_until": self._told}) + "\n")
             if code or request["last"]:
                 return
-            self._tidy()
+            self._tidy(request)
 
     def _watched(self, task: socket.socket, request: Mapping[str, Any]) -> int:
         """Run a step as long as its task is there."""
@@ -163,10 +163,14 @@ class Driver:
                 self._spark.join()
             import_soon()
 
-    def _tidy(self) -> None:
-        """Leave nothing of a step to the next one; the task does not wait for this."""
+    def _tidy(self, request: Mapping[str, Any]) -> None:
+        """Leave nothing of a step to the next one, and build the query of the next stage; no task waits for this."""
         if self._spark is None or not self._spark.is_alive():  # or no step has used it yet
             forget_session()
+        if request["entry"] == STAGE and not connected():
+            # It is only for speed: a stage that finds no query builds its own, and tells what is wrong with that.
+            with contextlib.suppress(Exception):
+                importlib.import_module(ENTRIES[STAGE]).look_ahead(request["arguments"])
 
 
 def _java() -> list[int]:

@@ -6,9 +6,11 @@ import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple, cast
 
 from pyspark.sql import DataFrame, SparkSession
 
+from skewless.document import Document
 from skewless.documents.commit import CommittedFile
 from skewless.documents.job import Job
 from skewless.documents.ledger import require_kept
@@ -56,13 +58,30 @@ _KEPT = (TASK, "rows", "admitted", SLOT)
 _PLANNED = {"spark.sql.adaptive.enabled": "false"}
 
 
-def run_stage(spark: SparkSession, run: RunDirectory, stage: int) -> StageReport:
+class StageQuery(NamedTuple):
+    """What a stage is going to write; nothing has run yet.
+
+    Attributes:
+        documents: what it was built from: the job, the plan, and the commits of all stages before.
+        frame: states, backlog and results.
+        tally: counts the rows that are read, where the listing does not.
+        counts: counts the rows of states that are made where rows are read.
+    """
+
+    documents: tuple[Document, ...]
+    frame: DataFrame
+    tally: Tally | None
+    counts: StateCounts
+
+
+def run_stage(spark: SparkSession, run: RunDirectory, stage: int, ahead: StageQuery | None = None) -> StageReport:
     """Run a stage, unless it is committed already.
 
     Args:
         spark: the session.
         run: the run directory; it holds the plan of this epoch, and the last stage's commit.
         stage: the number of the stage, from 0.
+        ahead: its query, if that was built before; it is used if it was built from the same documents.
 
     Returns:
         The committed report: of this attempt, or of the attempt that committed first.
@@ -78,10 +97,51 @@ def run_stage(spark: SparkSession, run: RunDirectory, stage: int) -> StageReport
         with timed("take the lease"):
             fence = held.enter_context(leased_step(run, step))
         # The previous holder of the lease may have committed the stage.
-        return run.report(stage) if run.commit_of(step) else _run(spark, run, stage, fence)
+        return run.report(stage) if run.commit_of(step) else _run(spark, run, stage, fence, ahead)
 
 
-def _run(spark: SparkSession, run: RunDirectory, stage: int, fence: Fence | None) -> StageReport:
+def build_query(spark: SparkSession, run: RunDirectory, plan: RoutingPlan) -> StageQuery:
+    """Build the query of a stage, and have Spark plan it.
+
+    Args:
+        spark: the session.
+        run: the run directory; the stages before have committed.
+        plan: the stage's plan, which need not have been written.
+    """
+    job = run.job()
+    with _as_planned(spark, job, plan):
+        query = _query(spark, run, JobColumns.of(job), plan)
+        cast("Any", query.frame)._jdf.queryExecution().executedPlan()  # noqa: SLF001  # what is compiled on the way stays so
+    return query
+
+
+def _query(spark: SparkSession, run: RunDirectory, columns: JobColumns, plan: RoutingPlan) -> StageQuery:
+    tally, counts = None if columns.job.counted else Tally(), StateCounts()
+    frame = outcome(spark, run, columns, plan, tally, counts)
+    return StageQuery(_documents(run, plan), frame, tally, counts)
+
+
+def _documents(run: RunDirectory, plan: RoutingPlan) -> tuple[Document, ...]:
+    return run.job(), plan, *(run.committed(stage_step(stage)) for stage in range(plan.epoch))
+
+
+def _still_right(ahead: StageQuery, spark: SparkSession, run: RunDirectory, plan: RoutingPlan) -> bool:
+    """Whether a query that was built before is the one that would be built now.
+
+    Raises:
+        RunDirectoryError: a file that it reads is not the one that was committed any more.
+    """
+    if ahead.frame.sparkSession is not spark or ahead.documents != _documents(run, plan):
+        return False
+    last = last_commit(run, plan.epoch)
+    for file in last.of_kind(BACKLOG) if last else ():
+        run.verify(file)
+    return True
+
+
+def _run(
+    spark: SparkSession, run: RunDirectory, stage: int, fence: Fence | None, ahead: StageQuery | None
+) -> StageReport:
     started = time.monotonic()
     job, plan = run.job(), run.plan(stage)
     require_writer(spark, str(run), job.spec.output.format)  # the merge would find out after all the work
@@ -93,12 +153,12 @@ def _run(spark: SparkSession, run: RunDirectory, stage: int, fence: Fence | None
     admitted = job.admitted_units(plan.waves)
     require_unchanged(job, admitted)
     attempt = run.new_attempt(stage_step(stage), fence)
-    tally = None if job.counted else Tally()
-    counts = StateCounts()
     seen = JobsSeen(spark)
     with _as_planned(spark, job, plan):
         with timed("build the query"):
-            found, kinds = outcome(spark, run, columns, plan, tally, counts), kinds_of(columns, plan)
+            if ahead is None or not _still_right(ahead, spark, run, plan):
+                ahead = _query(spark, run, columns, plan)
+            found, tally, counts, kinds = ahead.frame, ahead.tally, ahead.counts, kinds_of(columns, plan)
         with timed(RUN_QUERY):
             if len(kinds) == 1:
                 # Rows of one kind need not be told apart one by one.
