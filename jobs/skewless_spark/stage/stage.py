@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -101,18 +101,14 @@ def run_stage(spark: SparkSession, run: RunDirectory, stage: int, ahead: StageQu
 
 
 def build_query(spark: SparkSession, run: RunDirectory, plan: RoutingPlan) -> StageQuery:
-    """Build the query of a stage, and have Spark plan it.
+    """Build the query of a stage.
 
     Args:
         spark: the session.
         run: the run directory; the stages before have committed.
         plan: the stage's plan, which need not have been written.
     """
-    job = run.job()
-    with _as_planned(spark, job, plan):
-        query = _query(spark, run, JobColumns.of(job), plan)
-        cast("Any", query.frame)._jdf.queryExecution().executedPlan()  # noqa: SLF001  # what is compiled on the way stays so
-    return query
+    return _query(spark, run, JobColumns.of(run.job()), plan)
 
 
 def _query(spark: SparkSession, run: RunDirectory, columns: JobColumns, plan: RoutingPlan) -> StageQuery:
