@@ -44,7 +44,7 @@ def after_a_stage(
 
 
 def without_times(report: StageReport) -> dict[str, Any]:
-    tasks = [task.model_copy(update={"busy_seconds": None, "slowness": None}) for task in report.tasks]
+    tasks = tuple(task.model_copy(update={"busy_seconds": None, "slowness": None}) for task in report.tasks)
     seconds = {"stage_seconds": 0.0, "work": None, "tasks": tasks}
     return report.model_copy(update=seconds).model_dump(exclude={"histogram": {"head_seconds", "tail_seconds"}})
 

@@ -90,6 +90,11 @@ class Worker:
         self._raise_failure()
         return self._member.grants
 
+    @property
+    def free(self) -> int:
+        """How many partitions had no holder when this worker last looked, before it took any."""
+        return self._member.free
+
     def look_soon(self) -> None:
         """Look at the tables now and not when it is time: for whoever has just committed, and has room."""
         self._sooner.set()
