@@ -60,8 +60,6 @@ class Member:
     ) -> None:
         self.store, self.name, self.partitions, self.spans, self.work = store, name, partitions, spans, work
         self.memory = Memory()
-        #: How many of the partitions had no holder at the last look.
-        self.free = 0
         self._grants: dict[str, Grant] = {}
 
     @property
@@ -84,7 +82,6 @@ class Member:
         """Decide by a look, which may be out of date by now, and enact: the store refuses what is."""
         self._reconcile(look)
         partitions = self.partitions(look.committed())
-        self.free = sum(look.holder(partition) is None for partition in partitions)
         actions, self.memory = decide(self.name, partitions, look, self.memory, self.spans)
         for action in actions:
             self._enact(action, look)

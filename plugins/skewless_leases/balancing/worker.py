@@ -92,8 +92,8 @@ class Worker:
 
     @property
     def free(self) -> int:
-        """How many partitions had no holder when this worker last looked, before it took any."""
-        return self._member.free
+        """How many partitions nobody alive held when this worker last looked, before it took any."""
+        return len(self._member.memory.free_since)
 
     def look_soon(self) -> None:
         """Look at the tables now and not when it is time: for whoever has just committed, and has room."""
