@@ -10,11 +10,17 @@ import pytest
 from py4j.java_gateway import GatewayClient
 from pyspark.sql import SparkSession
 
+from skewless.planner.planner import plan_next_stage
 from skewless.run.directory import RunDirectory, stage_step
 from skewless.run.step_times import times_of, waterfall
+from skewless_spark.prepare.prepare import prepare
 from skewless_spark.result.merge import merge_states
+from skewless_spark.stage.queue import drawn_queue, routed_queue, unrouted_queue
+from skewless_spark.stage.stage import run_stage
+from skewless_spark.states.columns import JobColumns
+from skewless_spark.states.committed_files import BACKLOG
 from skewless_spark.states.committed_files import NATIVE as NATIVE_STATES
-from tests.spark.scenario import as_rows, reduce_job, result_of, run_job, spec_of, write_input
+from tests.spark.scenario import DATE, as_rows, reduce_job, result_of, run_job, spec_of, write_input
 from tests.spark.test_pipeline import skewed
 
 NATIVE = {"n": "count", "most": {"function": "max", "column": "value"}}
@@ -65,6 +71,24 @@ def test_a_routed_stage_is_one_query_of_few_jobs(
         # Rows take a partition for each of their tasks; a few states in place of rows do not.
         assert work.tasks > len(report.tasks) or (aggregates, routing) == (NATIVE, NO_BUDGET)
         assert 0 < work.shuffle_bytes_read <= (reads + 0.1) * work.shuffle_bytes_written
+
+
+def test_a_stage_without_a_wave_reads_what_was_left_over_and_nothing_else(
+    spark: SparkSession, skewed_input: Path, tmp_path: Path
+) -> None:
+    routing = {**BUDGET, "waves": [1], "budget": 0.5}
+    run = RunDirectory(str(tmp_path / "run"))
+    prepare(run, spec_of(skewed_input, "key", NATIVE, routing=routing), DATE, str(tmp_path))
+    run_stage(spark, run, 0)
+    plan = run.decide(1, plan_next_stage).next_plan
+    assert plan is not None
+    assert not run.job().admitted_units(plan.waves)
+    columns = JobColumns.of(run.job())
+    left_over = [file.rows for file in run.committed(stage_step(0)).of_kind(BACKLOG)]
+    for queue in (routed_queue, drawn_queue, unrouted_queue):
+        rows = queue(spark, run, columns, plan)
+        assert rows.count() == sum(left_over) > 0
+        assert "ExistingRDD" not in str(rows._jdf.queryExecution().logical()), "a frame without rows"
 
 
 @pytest.mark.parametrize(

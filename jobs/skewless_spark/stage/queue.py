@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -26,10 +28,12 @@ def routed_queue(
     spark: SparkSession, run: RunDirectory, columns: JobColumns, plan: RoutingPlan, tally: Tally | None = None
 ) -> DataFrame:
     """Wave and backlog, routed: ``c*``, origin, arrival, task."""
-    queue = _wave(spark, columns, plan, tally, "CAST(NULL AS INT) AS last_task", located=True)
-    backlog = _backlog(spark, run, columns, plan)
-    queue = queue if backlog is None else queue.unionByName(backlog)
-    routed = route(queue, plan, columns.routing_sql(), ORIGIN)
+    backlog, frames = _backlog(spark, run, columns, plan), []
+    if backlog is None or _admits(columns, plan):
+        frames.append(_wave(spark, columns, plan, tally, "CAST(NULL AS INT) AS last_task", located=True))
+    if backlog is not None:
+        frames.append(backlog)
+    routed = route(_union(frames), plan, columns.routing_sql(), ORIGIN)
     return routed.selectExpr(*columns.rows, *columns.origins, f"CAST({_ARRIVAL} AS TINYINT) AS arrival", TASK)
 
 
@@ -44,13 +48,15 @@ def drawn_queue(
     """
     needed = columns.reads_origin or columns.tells_parts
     located = needed or drawing_rows(plan, columns.routing_sql("s")) or True
-    queue = _wave(spark, columns, plan, tally, located=located)
-    backlog = _backlog(spark, run, columns, plan)
+    backlog, frames = _backlog(spark, run, columns, plan), []
+    if backlog is None or _admits(columns, plan):
+        wave = _wave(spark, columns, plan, tally, located=located)
+        arrival = f"CAST({ADMITTED} AS TINYINT) AS arrival"
+        frames.append(wave if backlog is None else wave.selectExpr("*", arrival))
     if backlog is not None:
         routed = route(backlog, plan, columns.routing_sql(), ORIGIN)
-        arrived = routed.selectExpr(*columns.rows, *columns.origins, f"CAST({_ARRIVAL} AS TINYINT) AS arrival")
-        queue = queue.selectExpr("*", f"CAST({ADMITTED} AS TINYINT) AS arrival").unionByName(arrived)
-    return draw(queue, plan, columns.routing_sql(), ORIGIN)
+        frames.append(routed.selectExpr(*columns.rows, *columns.origins, f"CAST({_ARRIVAL} AS TINYINT) AS arrival"))
+    return draw(_union(frames), plan, columns.routing_sql(), ORIGIN)
 
 
 def unrouted_queue(
@@ -58,17 +64,28 @@ def unrouted_queue(
 ) -> DataFrame:
     """Wave and backlog, not routed: ``c*``, origin, arrival."""
     arrived = f"CAST({ADMITTED} AS TINYINT) AS arrival"
-    queue = _wave(spark, columns, plan, tally, arrived, located=columns.reads_origin or columns.tells_parts)
-    backlog = _backlog(spark, run, columns, plan)
+    located = columns.reads_origin or columns.tells_parts
+    backlog, frames = _backlog(spark, run, columns, plan), []
+    if backlog is None or _admits(columns, plan):
+        frames.append(_wave(spark, columns, plan, tally, arrived, located=located))
     if backlog is not None:
         stayed = f"CAST({STAYED} AS TINYINT) AS arrival"
-        queue = queue.unionByName(backlog.selectExpr(*columns.rows, *columns.origins, stayed))
-    return queue
+        frames.append(backlog.selectExpr(*columns.rows, *columns.origins, stayed))
+    return _union(frames)
 
 
 def last_commit(run: RunDirectory, epoch: int) -> StepCommit | None:
     """The commit of the stage before an epoch; None before the first."""
     return run.committed(stage_step(epoch - 1)) if epoch else None
+
+
+def _admits(columns: JobColumns, plan: RoutingPlan) -> bool:
+    """Whether a stage reads input. Otherwise a frame without rows would have tasks, and a place in the query."""
+    return bool(columns.job.admitted_units(plan.waves))
+
+
+def _union(frames: Sequence[DataFrame]) -> DataFrame:
+    return frames[0] if len(frames) == 1 else frames[0].unionByName(frames[1])
 
 
 def _wave(
