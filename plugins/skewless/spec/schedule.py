@@ -46,7 +46,7 @@ class Schedule(Frozen):
     partitioned: bool | None = Field(
         default=None,
         description="With asset: events name a day or an hour by their partition key, and the job runs once for each "
-        "that all assets have; by default so if all are results of Skewless (skewless:NAME).",
+        "that all assets have; by default so after one result of Skewless (skewless:NAME).",
         examples=[True],
     )
     timezone: str = Field(
@@ -137,7 +137,9 @@ class Schedule(Frozen):
         """Whether the job runs once for each part that events name by their partition keys."""
         if self.partitioned is not None:
             return self.partitioned
-        return bool(self.assets) and all(name.startswith(RESULT_ASSET) for name in self.assets)
+        # Of several results, one may be restated alone. What waits for the others then counts in Airflow for ever:
+        # once 500 such keys wait, it starts no run for any other.
+        return len(self.assets) == 1 and self.assets[0].startswith(RESULT_ASSET)
 
 
 def _several(given: str | tuple[str, ...] | None) -> tuple[str, ...]:
