@@ -150,6 +150,7 @@ def test_nights_build_on_states_in_a_bucket(
     assert as_rows(result_of(run)) == local_result(spark, tmp_path, rows, OF_PARTS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("where", ["on a disk", "in a bucket"])
 def test_windows_of_hours_and_of_all_that_there_are(
     spark: SparkSession, server: ObjectServer, place: str, tmp_path: Path, where: str

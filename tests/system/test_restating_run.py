@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ import yaml
 from skewless.documents.ledger import balance
 from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless.run.publication import VersionManifest, manifest_of
-from tests.served_airflow import ServedAirflow, await_that
+from tests.served_airflow import ServedAirflow, await_that, served_airflow
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
 
@@ -73,7 +74,13 @@ class Restated(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def restated(served: ServedAirflow) -> Restated:
+def restated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Restated]:
+    """In an Airflow of its own: with schedules on, as events start nothing without them."""
+    with served_airflow(tmp_path_factory.mktemp("served"), {"AIRFLOW__SCHEDULER__USE_JOB_SCHEDULE": "True"}) as served:
+        yield _restated(served)
+
+
+def _restated(served: ServedAirflow) -> Restated:
     for day in DAYS:
         _write(served.root, day, "0", [f"word-{number % 7}" for number in range(200)] + [f"only-{day}"] * 3)
     _add_catalog(served)
