@@ -76,7 +76,7 @@ def test_a_routed_stage_is_one_query_of_few_jobs(
 def test_a_stage_without_a_wave_reads_what_was_left_over_and_nothing_else(
     spark: SparkSession, skewed_input: Path, tmp_path: Path
 ) -> None:
-    routing = {**BUDGET, "waves": [1], "budget": 0.5}
+    routing = {**BUDGET, "waves": [1]}
     run = RunDirectory(str(tmp_path / "run"))
     prepare(run, spec_of(skewed_input, "key", NATIVE, routing=routing), DATE, str(tmp_path))
     run_stage(spark, run, 0)
@@ -88,7 +88,7 @@ def test_a_stage_without_a_wave_reads_what_was_left_over_and_nothing_else(
     for queue in (routed_queue, drawn_queue, unrouted_queue):
         rows = queue(spark, run, columns, plan)
         assert rows.count() == sum(left_over) > 0
-        assert "ExistingRDD" not in str(rows._jdf.queryExecution().logical()), "a frame without rows"
+        assert "LogicalRDD" not in str(rows._jdf.queryExecution().logical()), "a frame without rows"
 
 
 @pytest.mark.parametrize(
