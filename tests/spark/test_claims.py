@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import threading
-import time
 
 from skewless_leases import Grant
 from skewless_spark.sharing.claims import Claims
-from skewless_spark.sharing.places import Places
 
 
 def test_grants_are_begun_in_the_order_of_their_names() -> None:
@@ -54,46 +52,3 @@ def test_whoever_waits_is_woken_by_a_grant() -> None:
     claims.granted(Grant("task-0", 1, "a"))
     waiting.join(30)
     assert found == [Grant("task-0", 1, "a")]
-
-
-def test_there_is_a_place_for_each_slot_and_one_more_only_where_that_is_asked_for() -> None:
-    places, few, many = Places(1), threading.Event(), threading.Event()
-
-    def take(further: bool, taken: threading.Event) -> None:
-        with places.one(lambda: further):
-            taken.set()
-
-    with places.one(lambda: False):
-        threads = [threading.Thread(target=take, args=args) for args in ((False, few), (True, many))]
-        for one in threads:
-            one.start()
-        assert many.wait(30)
-        assert not few.is_set()
-    assert few.wait(30)
-    for one in threads:
-        one.join(30)
-
-
-def test_the_seconds_of_a_task_that_waits_for_a_slot_begin_when_one_is_free() -> None:
-    places = Places(1)
-    first = places.one(lambda: False)
-    first.__enter__()
-    with places.one(lambda: True) as second:
-        time.sleep(0.2)
-        first.__exit__(None, None, None)
-        assert second.seconds() < 0.1
-
-
-def test_one_task_at_most_waits_for_a_slot() -> None:
-    places, third = Places(1), threading.Event()
-
-    def take() -> None:
-        with places.one(lambda: True):
-            third.set()
-
-    with places.one(lambda: True), places.one(lambda: True):
-        waiting = threading.Thread(target=take)
-        waiting.start()
-        assert not third.wait(0.5)
-    assert third.wait(30)
-    waiting.join(30)

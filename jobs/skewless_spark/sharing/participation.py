@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from pyspark.sql import SparkSession
 
@@ -22,7 +23,6 @@ from skewless_spark.session.connect import connected, slots
 from skewless_spark.session.step_lease import address_of_leases, has_leases
 from skewless_spark.sharing.claims import Claims
 from skewless_spark.sharing.pieces import Piece, finish_stage, prepare_task, reduce_task, reduced_task
-from skewless_spark.sharing.places import Places
 from skewless_spark.sharing.routed_rows import route_stage, routed_rows
 from skewless_spark.stage.stage import run_stage
 from skewless_spark.states.columns import JobColumns
@@ -94,9 +94,9 @@ class _Participation:
         self._columns = JobColumns.of(job)
         self._claims = Claims()
         slots = _slots(spark)
-        # As many as it can work on at the same time, one that waits for a slot, and a few that are prepared meanwhile.
-        self._room = slots + 1 + max(1, slots // 2)
-        self._places = Places(slots)
+        # As many as it can work on at the same time, and a few more that are prepared meanwhile, so that no slot idles.
+        self._room = slots + max(1, slots // 2)
+        self._at_work = threading.BoundedSemaphore(slots)
         sharing = job.spec.sharing
         self._routed = lru_cache(maxsize=1)(lambda committed: routed_rows(run, committed))
         self._leases = Worker(
@@ -143,14 +143,12 @@ class _Participation:
         """Prepare the work of a grant, do it once a slot is free, and commit it while the next one is done."""
         try:
             work = self._prepared(grant)
-            # A task that waits in Spark for a slot is planned meanwhile. But no other cluster can take it any more.
-            with self._places.one(further=lambda: self._leases.free >= self._room) as place:
+            with self._at_work:
                 if self._failure is not None or not self._claims.begin(grant):
                     return
                 self._persistently(lambda: self._leases.keep(grant))
                 outcome = work()
-                seconds = place.seconds()
-            value = outcome(seconds)
+            value = outcome()
             self._persistently(lambda: self._leases.commit(grant, value))
             self._leases.look_soon()
         except FencedOutError as err:
@@ -160,21 +158,21 @@ class _Participation:
             if not self._ended():
                 raise
 
-    def _prepared(self, grant: Grant) -> Callable[[], Callable[[float], str]]:
-        """The work of a grant: called, it works, and returns what makes of its seconds the value to commit."""
+    def _prepared(self, grant: Grant) -> Callable[[], Callable[[], str]]:
+        """The work of a grant: called, it works, and returns what gives the value to commit under the lease."""
         if grant.partition == ROUTING:
-            return lambda: _always(self._route())
+            return lambda: partial(str, self._route())
         routed = self._routed(self._committed(ROUTING))
         if grant.partition == COUNTING:
-            return lambda: _always(self._count(grant, routed))
+            return lambda: partial(str, self._count(grant, routed))
         task = routed.partitions[grant.partition]
         folder = f"tasks/{task}-{grant.fence}"
         piece = Piece(task, routed.tasks[task], self._cluster, self._attempt, folder)
         outcome = prepare_task(self._spark, self._run, self._columns, self._plan, piece)
 
-        def reduced() -> Callable[[float], str]:
-            reduce_task(outcome, piece)
-            return lambda seconds: reduced_task(piece, seconds).sealed()
+        def reduced() -> Callable[[], str]:
+            seconds = reduce_task(outcome, piece)
+            return lambda: reduced_task(piece, seconds).sealed()
 
         return reduced
 
@@ -208,10 +206,6 @@ class _Participation:
 
     def _ended(self) -> bool:
         return self._run.exists(f"{stage_step(self._stage)}/COMMIT.json")
-
-
-def _always(value: str) -> Callable[[float], str]:
-    return lambda _: value
 
 
 def _slots(spark: SparkSession) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -57,13 +58,15 @@ def prepare_task(
     return outcome_of_tasks(rows, columns, plan, states_at_rest(run, columns, plan))
 
 
-def reduce_task(outcome: DataFrame, piece: Piece) -> None:
-    """Compute what was prepared, and write it."""
+def reduce_task(outcome: DataFrame, piece: Piece) -> float:
+    """Compute what was prepared, and write it; returns the seconds that this took."""
+    started = time.monotonic()
     write_files(outcome, piece.attempt, piece.folder, "kind")
+    return round(time.monotonic() - started, 3)
 
 
 def reduced_task(piece: Piece, seconds: float) -> SharedTask:
-    """A task that was written within that many seconds, to be committed under its lease."""
+    """A task that was written, to be committed under its lease."""
     attempt, folder = piece.attempt, piece.folder
     files = [file for kind in (NATIVE, PYTHON, BACKLOG) for file in written(attempt, kind, f"{folder}/kind={kind}")]
     return SharedTask(task=piece.task, cluster=piece.cluster, seconds=seconds, files=tuple(files))

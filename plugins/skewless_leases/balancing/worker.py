@@ -90,11 +90,6 @@ class Worker:
         self._raise_failure()
         return self._member.grants
 
-    @property
-    def free(self) -> int:
-        """How many partitions nobody alive held when this worker last looked, before it took any."""
-        return len(self._member.memory.free_since)
-
     def look_soon(self) -> None:
         """Look at the tables now and not when it is time: for whoever has just committed, and has room."""
         self._sooner.set()
