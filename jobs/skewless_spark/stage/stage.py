@@ -18,12 +18,13 @@ from skewless.routing.plan import RoutingPlan
 from skewless.run.attempt import Attempt, Fence
 from skewless.run.directory import STAGE_REPORT, RunDirectory, stage_step
 from skewless.run.step_times import timed
-from skewless_spark.session.file_systems import require_writer
+from skewless_spark.session.file_systems import require_writer, workers_reach
 from skewless_spark.session.spark_jobs import JobsSeen
 from skewless_spark.session.step_lease import leased_step
 from skewless_spark.session.step_times import RUN_QUERY
 from skewless_spark.sources import Tally, require_unchanged
 from skewless_spark.sources.input_splits import split_bytes
+from skewless_spark.sources.worker_files import CODEC
 from skewless_spark.stage.bypass import bypass_outcome
 from skewless_spark.stage.combined_report import combined_report
 from skewless_spark.stage.early_states import early_outcome, makes_early_states, state_partitions
@@ -37,6 +38,7 @@ from skewless_spark.stage.reduction import (
     kinds_of,
     slot_of_key,
     staged_outcome,
+    writes_in_workers,
 )
 from skewless_spark.stage.routing import TASK, whole_keys
 from skewless_spark.stage.state_counts import CountsRead
@@ -54,6 +56,12 @@ _KEPT = (TASK, "rows", "admitted", SLOT)
 #: The plan says how many tasks there are and what is broadcast. Adaptive execution would find nothing to change, and
 #: would run each shuffle as a job of its own.
 _PLANNED = {"spark.sql.adaptive.enabled": "false"}
+#: Settings of Spark under which workers write files like Spark's own.
+_FILES_OF_WORKERS = {
+    "spark.sql.parquet.compression.codec": CODEC,
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.writeLegacyFormat": "false",
+}
 
 
 def run_stage(spark: SparkSession, run: RunDirectory, stage: int) -> StageReport:
@@ -98,9 +106,13 @@ def _run(spark: SparkSession, run: RunDirectory, stage: int, fence: Fence | None
     seen = JobsSeen(spark)
     with _as_planned(spark, job, plan):
         with timed("build the query"):
-            found, kinds = outcome(spark, run, columns, plan, tally, counts), kinds_of(columns, plan)
+            kinds = kinds_of(columns, plan)
+            into = _folder_of_workers(spark, attempt, columns, plan, kinds)
+            found = outcome(spark, run, columns, plan, tally, counts, into)
         with timed(RUN_QUERY):
-            if len(kinds) == 1:
+            if into:
+                attempt.report([str(row.path) for row in found.collect()])
+            elif len(kinds) == 1:
                 # Rows of one kind need not be told apart one by one.
                 found = found if kinds == [EVALUATED] and columns.native else found.drop("kind")
                 write_files(found, attempt, f"kind={kinds[0]}")
@@ -125,6 +137,16 @@ def _run(spark: SparkSession, run: RunDirectory, stage: int, fence: Fence | None
         report = report.model_copy(update={**counted, "work": seen.work()})
     with timed("commit"):
         return commit_stage(run, attempt, report, files)
+
+
+def _folder_of_workers(
+    spark: SparkSession, attempt: Attempt, columns: JobColumns, plan: RoutingPlan, kinds: Sequence[str]
+) -> str | None:
+    """The folder that Python workers write the states of a stage into; None where Spark writes them."""
+    folder = attempt.path(f"kind={kinds[0]}")
+    if not writes_in_workers(columns, plan) or not workers_reach(spark, folder):
+        return None
+    return folder if all(spark.conf.get(name) == value for name, value in _FILES_OF_WORKERS.items()) else None
 
 
 def commit_stage(
@@ -163,6 +185,7 @@ def outcome(
     plan: RoutingPlan,
     tally: Tally | None = None,
     counts: StateCounts | None = None,
+    into: str | None = None,
 ) -> DataFrame:
     """What a stage writes: states and backlog, distinguished by the column ``kind``; or results, and no such column.
 
@@ -175,6 +198,7 @@ def outcome(
         plan: the stage's plan.
         tally: counts the rows that are read.
         counts: counts the rows of states that are made where rows are read.
+        into: see ``reduction.outcome_of_tasks``.
     """
     evaluated = evaluates_in_stage(columns, plan)
     if plan.engine == "combine":
@@ -185,7 +209,7 @@ def outcome(
     elif plan.engine == "staged":
         queue = routed_queue(spark, run, columns, plan, tally)
         at_rest = None if evaluated else states_at_rest(run, columns, plan)
-        states = staged_outcome(queue, columns, plan, at_rest, evaluated=evaluated)
+        states = staged_outcome(queue, columns, plan, at_rest, evaluated=evaluated, into=into)
     else:
         queue = unrouted_queue(spark, run, columns, plan, tally)
         states = bypass_outcome(queue, columns, plan, evaluated=evaluated)
