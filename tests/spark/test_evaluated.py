@@ -14,17 +14,24 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
+from skewless.documents.stage_report import StageReport
 from skewless.errors import RunDirectoryError
 from skewless.run.directory import RunDirectory, stage_step
 from skewless_spark.result import copies
 from skewless_spark.result.merge import merge_states
+from skewless_spark.session.spark_jobs import JobsSeen
 from skewless_spark.sources.worker_files import SCHEMA_NOTE
+from skewless_spark.stage.state_counts import SECONDS
+from skewless_spark.states import committed_files
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import EVALUATED
+from skewless_spark.states.committed_files import PYTHON as PYTHON_STATES
 from tests.spark.scenario import as_rows, reduce_job, result_of, run_job, spec_of, write_input
 
 NATIVE = {"n": "count", "users": {"function": "approx_count_distinct", "column": "user"}}
+CODEC_SETTING = "spark.sql.parquet.compression.codec"
 PYTHON = {"seen": {"function": "value_counts", "column": "word"}}
 
 
@@ -68,6 +75,53 @@ def test_keys_in_several_tasks_are_merged_and_added_to_what_the_stage_evaluated(
         assert all(words[row["key"], one["value"]] == one["count"] for one in row.get("seen") or ())
     assert len(found) == len(counts)
     assert run.committed("result").counts == {"rows": len(hot_and_null), "keys": len(counts)}
+
+
+@pytest.mark.parametrize("aggregates", [NATIVE, PYTHON], ids=["native", "python"])
+def test_states_of_split_keys_are_merged_alike_by_one_task_whether_or_not_the_driver_has_read_them(
+    spark: SparkSession,
+    hot_and_null: pa.Table,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    aggregates: dict[str, Any],
+) -> None:
+    path = write_input(tmp_path / "input", hot_and_null)
+    routing = {"reducers": 4, "key_sample": True, "waves": [20]}
+    run, _ = reduce_job(spark, spec_of(path, "key", aggregates, engine="staged", routing=routing), tmp_path / "run")
+    once, seen = result_of(run), JobsSeen(spark)
+    assert as_rows(merged_again(spark, run)) == as_rows(once)
+    work = seen.work()
+    assert work
+    assert (work.jobs, work.tasks, work.shuffle_bytes_written) == (1, 1, 0)
+    for limit in (0, 1_000):  # of bytes: the files have more, and then their rows
+        monkeypatch.setattr(committed_files, "FEW_BYTES", limit)
+        assert as_rows(merged_again(spark, run)) == as_rows(once)
+
+
+def test_python_workers_write_the_states_of_a_stage_as_spark_does(
+    spark: SparkSession, hot_and_null: pa.Table, tmp_path: Path
+) -> None:
+    path = write_input(tmp_path / "input", hot_and_null)
+    spec = spec_of(path, "key", PYTHON, engine="staged", routing={"reducers": 4, "waves": [1, 3]})
+    before = str(spark.conf.get(CODEC_SETTING))
+    found: list[tuple[RunDirectory, list[StageReport]]] = []
+    for codec in (before, "snappy"):  # with another codec than ours Spark writes
+        spark.conf.set(CODEC_SETTING, codec)
+        try:
+            found.append(reduce_job(spark, spec, tmp_path / codec))
+        finally:
+            spark.conf.set(CODEC_SETTING, before)
+    states = []
+    for run, reports in found:
+        steps = [run.committed(stage_step(stage)) for stage in range(len(reports))]
+        files = [Path(run.path(file.path)) for step in steps for file in step.of_kind(PYTHON_STATES)]
+        notes = {tuple(StructType.fromJson(json.loads(pq.read_metadata(file).metadata[SCHEMA_NOTE]))) for file in files}
+        loads = [(load.task, load.processed_rows, load.states) for report in reports for load in report.tasks]
+        written = pa.concat_tables([pq.read_table(file) for file in files])
+        states.append((notes, loads, as_rows(written.drop_columns(list(SECONDS))), as_rows(result_of(run))))
+        # Spark leaves a mark in each folder that it has written.
+        assert {(file.parent / "_SUCCESS").exists() for file in files} == {run is not found[0][0]}
+    assert states[0] == states[1]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -34,7 +35,17 @@ from skewless_spark.session.step_lease import leased_step
 from skewless_spark.stage.reduction import empty_states, states_of_rows
 from skewless_spark.stage.routing import TASK, split_keys
 from skewless_spark.states.columns import JobColumns
-from skewless_spark.states.committed_files import EVALUATED, NATIVE, PYTHON, RESULT, read_files, write_files, written
+from skewless_spark.states.committed_files import (
+    EVALUATED,
+    NATIVE,
+    PYTHON,
+    RESULT,
+    few_rows,
+    noted_schema,
+    read_files,
+    write_files,
+    written,
+)
 from skewless_spark.states.python_evaluation import evaluate_batches, evaluate_in_order
 from skewless_spark.states.results import (
     WHOLE,
@@ -195,10 +206,8 @@ def _committed_in_stage(
         report: of the stage.
     """
     plan = run.plan(0)
-    parts = None
-    if plan.engine != "combine" and (split_keys(plan) or report.histogram.seen_null_rows):
-        states = read_files(spark, run, files).where(~F.col(WHOLE)).withColumn("stage", F.lit(0))
-        parts = _results(states, columns, partitions=1)
+    split = plan.engine != "combine" and (split_keys(plan) or report.histogram.seen_null_rows)
+    parts = _results_of_parts(spark, run, columns, files) if split else None
     if not columns.job.spec.output.sort and can_be_copied(run, files, columns):
         return write_copies(spark, run, attempt, columns, files, parts)
     results = read_files(spark, run, files).where(WHOLE).select(*columns.keys, "rows", *result_names(columns))
@@ -207,6 +216,22 @@ def _committed_in_stage(
     small = sum(file.size_bytes for file in files) <= UNSHUFFLED_BYTES
     results = results.coalesce(in_files) if small else results.repartition(in_files, *columns.keys)
     return _counts(_written(spark, attempt, columns, results, report.processed_rows))
+
+
+def _results_of_parts(
+    spark: SparkSession, run: RunDirectory, columns: JobColumns, files: Sequence[CommittedFile]
+) -> DataFrame | None:
+    """The results of keys that have several states in the files of an only stage; None if there are no such keys."""
+    few, schema = few_rows(run, files, keep=lambda rows: pc.invert(rows[WHOLE])), noted_schema(run, files[0])
+    if few is None or schema is None:
+        states = read_files(spark, run, files).where(~F.col(WHOLE))
+        return _results(states.withColumn("stage", F.lit(0)), columns, partitions=1)
+    if not len(few):
+        return None
+    # One partition needs no exchange. Workers write all columns as ones that may be null.
+    states = spark.createDataFrame(few.select(schema.names), schema.toNullable()).coalesce(1)
+    states = states.withColumn("stage", F.lit(0))
+    return _results_in_order(states.sortWithinPartitions(*columns.groups, "stage", TASK), columns)
 
 
 def _states(spark: SparkSession, run: RunDirectory, stages: int) -> DataFrame:
@@ -256,7 +281,11 @@ def _results(states: DataFrame, columns: JobColumns, partitions: int | None = No
         columns: the job's columns.
         partitions: of the results; as many as the result may have files if that is not given.
     """
-    in_order = _in_key_order(states, columns, partitions)
+    return _results_in_order(_in_key_order(states, columns, partitions), columns)
+
+
+def _results_in_order(in_order: DataFrame, columns: JobColumns) -> DataFrame:
+    """The same of states that come in the order of ``_in_key_order``."""
     if columns.native:
         return _evaluated(_merged(in_order, columns), columns)
     return _evaluated_in_order(in_order, columns)

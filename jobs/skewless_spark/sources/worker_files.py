@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from skewless.errors import RunDirectoryError
-from skewless.run.objects.location import open_location
+from skewless.run.objects.location import is_object, open_location
 
 Batches = Iterable[pa.RecordBatch]
 #: The key under which Spark records the columns of a frame in the Parquet files that it writes.
@@ -22,7 +24,10 @@ SCHEMA_NOTE = b"org.apache.spark.sql.parquet.row.metadata"
 #: The bytes that a task reads, and those of a row group that it writes, in memory.
 _TASK_BYTES, _GROUP_BYTES = 64 << 20, 64 << 20
 _BATCH_ROWS = 1 << 16
-_REPORT = "path string"
+#: How files are compressed.
+CODEC = "zstd"
+#: The columns of a frame of written files.
+REPORT = "path string"
 
 
 class _Piece(NamedTuple):
@@ -87,32 +92,47 @@ def write_in_workers(frame: DataFrame, folder: str, parted_by: str | None = None
     """
     kept = StructType([field for field in frame.schema if field.name != parted_by])
     note = kept.json()
+    reported = [str(row.path) for row in frame.mapInArrow(writing(folder, parted_by, note), REPORT).collect()]
+    if not reported and parted_by is None:  # as Spark does, so that the columns are known
+        with _told(folder):
+            reported = [_Sink(folder, to_arrow_schema(kept, timezone="UTC"), note).close()]
+    return sorted(reported)
+
+
+def writing(folder: str, parted_by: str | None, note: str) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+    """For ``mapInArrow``: write the rows of a task, and give the paths of its files in the column of ``REPORT``.
+
+    Args:
+        folder: where the files are.
+        parted_by: as for ``write_in_workers``.
+        note: the columns of the rows as Spark's types, as JSON.
+    """
 
     def write(batches: Batches) -> Iterator[pa.RecordBatch]:
         sinks: dict[Any, _Sink] = {}
-        try:
-            for batch in batches:
+        for batch in batches:
+            with _told(folder):
                 for value, rows in _by_value(batch, parted_by):
                     if value not in sinks:
                         below = folder if parted_by is None else f"{folder}/{parted_by}={value}"
                         sinks[value] = _Sink(below, rows.schema, note)
                     sinks[value].take(rows)
+        with _told(folder):
             paths = [sink.close() for sink in sinks.values()]
-        except OSError as err:
-            raise _unwritten(folder, err) from None
         yield pa.RecordBatch.from_arrays([pa.array(paths, pa.string())], names=["path"])
 
-    reported = [str(row.path) for row in frame.mapInArrow(write, _REPORT).collect()]
-    if not reported and parted_by is None:  # as Spark does, so that the columns are known
-        try:
-            reported = [_Sink(folder, to_arrow_schema(kept, timezone="UTC"), note).close()]
-        except OSError as err:
-            raise _unwritten(folder, err) from None
-    return sorted(reported)
+    return write
 
 
-def _unwritten(folder: str, err: OSError) -> RunDirectoryError:
-    return RunDirectoryError.saying(folder, f"a file cannot be written ({_reason(err)})", "mend that, and try again")
+@contextmanager
+def _told(folder: str) -> Iterator[None]:
+    """What hinders the block from writing, in a sentence."""
+    try:
+        yield
+    except OSError as err:
+        raise RunDirectoryError.saying(
+            folder, f"a file cannot be written ({_reason(err)})", "mend that, and try again"
+        ) from None
 
 
 def _reason(err: Exception) -> str:
@@ -134,11 +154,17 @@ class _Sink:
     """One file that a task writes, in row groups of some size."""
 
     def __init__(self, folder: str, schema: pa.Schema, note: str) -> None:
-        self.path = f"{folder}/part-{secrets.token_hex(12)}.parquet"
+        task = TaskContext.get()
+        # In the order of the partitions, so that a result that is put together of files is the same again.
+        self.path = f"{folder}/part-{task.partitionId() if task else 0:05d}-{secrets.token_hex(12)}.parquet"
         fs, file = open_location(self.path)
         schema = _nullable(schema)
+        if not is_object(self.path):
+            fs.makedirs(file.rpartition("/")[0], exist_ok=True)
         self._out = fs.open(file, "wb")
-        self._writer = pq.ParquetWriter(self._out, schema, compression="zstd", write_page_checksum=True)
+        self._writer = pq.ParquetWriter(
+            self._out, schema, compression=CODEC, write_page_checksum=True, store_decimal_as_integer=True
+        )
         self._writer.add_key_value_metadata({SCHEMA_NOTE: note.encode()})
         self._schema, self._waiting, self._bytes = schema, list[pa.RecordBatch](), 0
 

@@ -14,16 +14,24 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import LongType, StructField, StructType
 
 from skewless.document import LARGEST_COUNT
 from skewless.documents.stage_report import LONGEST_HEAD_KEY
 from skewless.routing.plan import RoutingPlan
 from skewless_spark.sources import read_units
+from skewless_spark.sources.worker_files import REPORT, writing
 from skewless_spark.stage.routing import TASK, slot, split_keys
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import BACKLOG, EVALUATED, NATIVE, PYTHON
-from skewless_spark.states.python_reduction import ADMITTED, FORWARDED, Leaves, reduce_batches, states_schema
+from skewless_spark.states.python_reduction import (
+    ADMITTED,
+    FORWARDED,
+    Leaves,
+    counted_states,
+    reduce_batches,
+    states_schema,
+)
 from skewless_spark.states.results import evaluates_in_stage, evaluating_calls
 from skewless_spark.states.states_at_rest import ROUTE_KEY, StatesAtRest
 
@@ -56,10 +64,11 @@ def staged_outcome(
     at_rest: StatesAtRest | None = None,
     *,
     evaluated: bool = False,
+    into: str | None = None,
 ) -> DataFrame:
     """Send every row to its task. The result has states and backlog, distinguished by the column ``kind``."""
     placed = queue.repartitionById(len(plan.tasks), F.col(TASK))
-    return outcome_of_tasks(placed, columns, plan, at_rest, evaluated=evaluated)
+    return outcome_of_tasks(placed, columns, plan, at_rest, evaluated=evaluated, into=into)
 
 
 def outcome_of_tasks(
@@ -69,6 +78,7 @@ def outcome_of_tasks(
     at_rest: StatesAtRest | None = None,
     *,
     evaluated: bool = False,
+    into: str | None = None,
 ) -> DataFrame:
     """States and backlog of rows that are in place: each partition has one task's rows, and all of them.
 
@@ -78,6 +88,8 @@ def outcome_of_tasks(
         plan: the stage's plan.
         at_rest: where tasks find the states of their keys, if each key has one (``state: forward``).
         evaluated: whether Python states become results where a key has one state (``states.results``).
+        into: a folder that workers write the states into, of a stage that ``writes_in_workers``. The result then has
+            the paths of files.
     """
     rows = _in_order(queue, columns, plan)
     if plan.budget_rows is not None and not columns.python and _may_leave(columns):
@@ -88,6 +100,8 @@ def outcome_of_tasks(
     # Rows without a key are drawn one by one, unless each key has one state.
     drawn = () if columns.job.forwards_states else (None,)
     split = frozenset([*split_keys(plan), *drawn]) if evaluated else None
+    if into is not None:
+        return python_states(rows.where("kept"), columns, at_rest=at_rest, split=split, into=into)
     branches = []
     if has_native:
         branches.append(_native_states(rows, columns, plan.budget_rows).withColumn("kind", F.lit(NATIVE)))
@@ -97,6 +111,11 @@ def outcome_of_tasks(
         left_over = rows.where(~F.col("kept")).select(TASK, *columns.names, *columns.origins)
         branches.append(left_over.withColumn("kind", F.lit(BACKLOG)))
     return _union(branches)
+
+
+def writes_in_workers(columns: JobColumns, plan: RoutingPlan) -> bool:
+    """Whether a stage has Python states only, so that its Python workers can write them."""
+    return plan.engine == "staged" and plan.budget_rows is None and not columns.makes_native
 
 
 def kinds_of(columns: JobColumns, plan: RoutingPlan) -> list[str]:
@@ -208,7 +227,7 @@ def combined_outcome(
     if python is not None:
         # Without a backlog, all rows came with the wave. States, not rows, are given the number of their split.
         rows = python if plan.epoch else python.drop("arrival")
-        seen = _counted_python_states(rows.withColumn("kept", F.lit(True)), columns, apart=False)
+        seen = counted_python_states(rows.withColumn("kept", F.lit(True)), columns, apart=False)
         seen = seen.withColumn(TASK, F.spark_partition_id())
         seen = counts.counting(seen, PYTHON).withColumn("kind", F.lit(PYTHON))
         branches.append(seen if native is None else seen.drop(*COUNTS))
@@ -243,7 +262,7 @@ def states_of_rows(rows: DataFrame, columns: JobColumns) -> DataFrame:
         "*", F.lit(0).cast("tinyint").alias("arrival"), F.lit(0).alias(TASK), F.lit(True).alias("kept")
     )
     states = _native_states(placed, columns, None)
-    return states.unionByName(_python_states(placed, columns), allowMissingColumns=True) if columns.python else states
+    return states.unionByName(python_states(placed, columns), allowMissingColumns=True) if columns.python else states
 
 
 def _union(branches: Sequence[DataFrame]) -> DataFrame:
@@ -349,11 +368,11 @@ def _python_outcome(
     if plan.budget_rows is None or not _may_leave(columns):
         kept = taken.where("kept")
         if counts:
-            states = _counted_python_states(kept, columns, at_rest=at_rest, split=split)
+            states = counted_python_states(kept, columns, at_rest=at_rest, split=split)
         else:
-            states = _python_states(kept, columns, at_rest=at_rest)
+            states = python_states(kept, columns, at_rest=at_rest)
         return states.withColumn("kind", F.lit(PYTHON))
-    found = _python_states(taken, columns, at_rest=at_rest, leaves="counted" if counts else "uncounted")
+    found = python_states(taken, columns, at_rest=at_rest, leaves="counted" if counts else "uncounted")
     in_backlog = F.col(columns.origins[0]).isNotNull()
     if counts:
         left_over = F.when(~in_backlog, F.coalesce("left_over", F.lit(0)))
@@ -361,7 +380,7 @@ def _python_outcome(
     return found.withColumn("kind", F.when(in_backlog, BACKLOG).otherwise(PYTHON))
 
 
-def _python_states(
+def python_states(
     taken: DataFrame,
     columns: JobColumns,
     *,
@@ -369,6 +388,7 @@ def _python_states(
     at_rest: StatesAtRest | None = None,
     split: frozenset[str | None] | None = None,
     leaves: Leaves | None = None,
+    into: str | None = None,
 ) -> DataFrame:
     """Per key and, if there is one, task: the states of the Python aggregates, and the number of rows that they saw.
 
@@ -379,6 +399,9 @@ def _python_states(
         at_rest: where tasks find the states of their keys.
         split: if given, all keys but those and null have results in place of states, see ``reduce_batches``.
         leaves: what to do with rows that are not kept, see ``reduce_batches``.
+        into: a folder that workers write the states into, with the counts of the ledger. The frame then has the paths
+            of files. Spark would take the states back from Python, and start a process for each file and each folder
+            that it makes on a disk (``chmod``): some 30 ms of a core for each task.
     """
     calls = columns.python_calls() if split is None else evaluating_calls(columns)
     arguments = [columns.argument(one).alias(call.argument) for one, call in zip(columns.python, calls, strict=True)]
@@ -395,14 +418,18 @@ def _python_states(
     made = states_schema(calls, columns.keys, batches.columns, at_rest, split, leaves)
     types = {field.name: field.dataType for field in batches.schema}
     found = [StructField(name, from_arrow_type(kind) if kind else types[name]) for name, kind in made.items()]
-    return batches.mapInArrow(reduce, StructType([*found, *(StructField(name, types[name]) for name in further)]))
+    schema = StructType([*found, *(StructField(name, types[name]) for name in further)])
+    if into is None:
+        return batches.mapInArrow(reduce, schema)
+    note = StructType([*schema.fields, *(StructField(name, LongType()) for name in COUNTS)]).json()
+    return batches.mapInArrow(counted_states(reduce, COUNTS, writing(into, None, note)), REPORT)
 
 
 def _python_counts() -> dict[str, Column]:
     return {name: F.col(f"python_{name}") for name in ("rows", "admitted", "forwarded")}
 
 
-def _counted_python_states(
+def counted_python_states(
     taken: DataFrame,
     columns: JobColumns,
     *,
@@ -411,5 +438,5 @@ def _counted_python_states(
     split: frozenset[str | None] | None = None,
 ) -> DataFrame:
     """Python states with the counts of the ledger, for a stage without native states and without a budget."""
-    states = _python_states(taken, columns, apart=apart, at_rest=at_rest, split=split)
+    states = python_states(taken, columns, apart=apart, at_rest=at_rest, split=split)
     return states.withColumns({**_python_counts(), "left_over": F.lit(0).cast("bigint")})

@@ -20,12 +20,13 @@ from skewless.routing.plan import RoutingPlan
 from skewless.run.attempt import Attempt, Fence
 from skewless.run.directory import STAGE_REPORT, RunDirectory, stage_step
 from skewless.run.step_times import timed
-from skewless_spark.session.file_systems import require_writer
+from skewless_spark.session.file_systems import require_writer, workers_reach
 from skewless_spark.session.spark_jobs import JobsSeen
 from skewless_spark.session.step_lease import leased_step
 from skewless_spark.session.step_times import RUN_QUERY
 from skewless_spark.sources import Tally, require_unchanged
 from skewless_spark.sources.input_splits import split_bytes
+from skewless_spark.sources.worker_files import CODEC
 from skewless_spark.stage.bypass import bypass_outcome
 from skewless_spark.stage.combined_report import combined_report
 from skewless_spark.stage.early_states import early_outcome, makes_early_states, state_partitions
@@ -39,6 +40,7 @@ from skewless_spark.stage.reduction import (
     kinds_of,
     slot_of_key,
     staged_outcome,
+    writes_in_workers,
 )
 from skewless_spark.stage.routing import TASK, whole_keys
 from skewless_spark.stage.state_counts import CountsRead
@@ -56,6 +58,12 @@ _KEPT = (TASK, "rows", "admitted", SLOT)
 #: The plan says how many tasks there are and what is broadcast. Adaptive execution would find nothing to change, and
 #: would run each shuffle as a job of its own.
 _PLANNED = {"spark.sql.adaptive.enabled": "false"}
+#: Settings of Spark under which workers write files like Spark's own.
+_FILES_OF_WORKERS = {
+    "spark.sql.parquet.compression.codec": CODEC,
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.writeLegacyFormat": "false",
+}
 
 
 class StageQuery(NamedTuple):
@@ -100,20 +108,23 @@ def run_stage(spark: SparkSession, run: RunDirectory, stage: int, ahead: StageQu
         return run.report(stage) if run.commit_of(step) else _run(spark, run, stage, fence, ahead)
 
 
-def build_query(spark: SparkSession, run: RunDirectory, plan: RoutingPlan) -> StageQuery:
-    """Build the query of a stage.
+def build_query(spark: SparkSession, run: RunDirectory, plan: RoutingPlan) -> StageQuery | None:
+    """Build the query of a stage; None where workers write, into the folder of an attempt that has not begun yet.
 
     Args:
         spark: the session.
         run: the run directory; the stages before have committed.
         plan: the stage's plan, which need not have been written.
     """
-    return _query(spark, run, JobColumns.of(run.job()), plan)
+    columns = JobColumns.of(run.job())
+    return None if writes_in_workers(columns, plan) else _query(spark, run, columns, plan)
 
 
-def _query(spark: SparkSession, run: RunDirectory, columns: JobColumns, plan: RoutingPlan) -> StageQuery:
+def _query(
+    spark: SparkSession, run: RunDirectory, columns: JobColumns, plan: RoutingPlan, into: str | None = None
+) -> StageQuery:
     tally, counts = None if columns.job.counted else Tally(), StateCounts()
-    frame = outcome(spark, run, columns, plan, tally, counts)
+    frame = outcome(spark, run, columns, plan, tally, counts, into)
     return StageQuery(_documents(run, plan), frame, tally, counts)
 
 
@@ -152,11 +163,15 @@ def _run(
     seen = JobsSeen(spark)
     with _as_planned(spark, job, plan):
         with timed("build the query"):
-            if ahead is None or not _still_right(ahead, spark, run, plan):
-                ahead = _query(spark, run, columns, plan)
-            found, tally, counts, kinds = ahead.frame, ahead.tally, ahead.counts, kinds_of(columns, plan)
+            kinds = kinds_of(columns, plan)
+            into = _folder_of_workers(spark, attempt, columns, plan, kinds)
+            if ahead is None or into or not _still_right(ahead, spark, run, plan):
+                ahead = _query(spark, run, columns, plan, into)
+            found, tally, counts = ahead.frame, ahead.tally, ahead.counts
         with timed(RUN_QUERY):
-            if len(kinds) == 1:
+            if into:
+                attempt.report([str(row.path) for row in found.collect()])
+            elif len(kinds) == 1:
                 # Rows of one kind need not be told apart one by one.
                 found = found if kinds == [EVALUATED] and columns.native else found.drop("kind")
                 write_files(found, attempt, f"kind={kinds[0]}")
@@ -181,6 +196,16 @@ def _run(
         report = report.model_copy(update={**counted, "work": seen.work()})
     with timed("commit"):
         return commit_stage(run, attempt, report, files)
+
+
+def _folder_of_workers(
+    spark: SparkSession, attempt: Attempt, columns: JobColumns, plan: RoutingPlan, kinds: Sequence[str]
+) -> str | None:
+    """The folder that Python workers write the states of a stage into; None where Spark writes them."""
+    folder = attempt.path(f"kind={kinds[0]}")
+    if not writes_in_workers(columns, plan) or not workers_reach(spark, folder):
+        return None
+    return folder if all(spark.conf.get(name) == value for name, value in _FILES_OF_WORKERS.items()) else None
 
 
 def commit_stage(
@@ -219,6 +244,7 @@ def outcome(
     plan: RoutingPlan,
     tally: Tally | None = None,
     counts: StateCounts | None = None,
+    into: str | None = None,
 ) -> DataFrame:
     """What a stage writes: states and backlog, distinguished by the column ``kind``; or results, and no such column.
 
@@ -231,6 +257,7 @@ def outcome(
         plan: the stage's plan.
         tally: counts the rows that are read.
         counts: counts the rows of states that are made where rows are read.
+        into: see ``reduction.outcome_of_tasks``.
     """
     evaluated = evaluates_in_stage(columns, plan)
     if plan.engine == "combine":
@@ -241,7 +268,7 @@ def outcome(
     elif plan.engine == "staged":
         queue = routed_queue(spark, run, columns, plan, tally)
         at_rest = None if evaluated else states_at_rest(run, columns, plan)
-        states = staged_outcome(queue, columns, plan, at_rest, evaluated=evaluated)
+        states = staged_outcome(queue, columns, plan, at_rest, evaluated=evaluated, into=into)
     else:
         queue = unrouted_queue(spark, run, columns, plan, tally)
         states = bypass_outcome(queue, columns, plan, evaluated=evaluated)

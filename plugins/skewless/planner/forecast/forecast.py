@@ -21,10 +21,10 @@ from skewless.routing.plan import WHOLE_WEIGHT, RoutingPlan, Weights
 from skewless.routing.ring import Ring
 
 _FITTING_ROUNDS = 8
-#: Where slots take several tasks, the first one has so much more than the mean, and the last one so much less, in
-#: parts of the mean; the sizes between fall evenly (trapezoid self-scheduling, Tzen and Ni 1993). The last task to end
-#: is then a small one, whatever its rows cost.
-FALL = 0.9
+#: Where slots take several tasks, sizes fall like ``LEAST + x ** FALL``, x from 1 to 0: from 2.3 to 0.1 of the mean
+#: (after trapezoid self-scheduling, Tzen and Ni 1993, which is FALL = 1). The last task to end is then a small one,
+#: whatever its rows cost and wherever it runs; the first one is still done in time by a slot four times slower.
+LEAST, FALL = 0.05, 1.5
 
 
 @dataclass(frozen=True)
@@ -302,7 +302,10 @@ class Forecast(ExpectedRows):
     def falling(self) -> Rows | None:
         """How large tasks are to be beside each other where slots take several each; None where they are alike."""
         count = len(self.plan.tasks)
-        return np.linspace(1.0 + FALL, 1.0 - FALL, count) if self.costs_unlike and count > self.parallelism else None
+        if not self.costs_unlike or count <= self.parallelism:
+            return None
+        sizes = LEAST + np.linspace(1.0, 0.0, count) ** FALL
+        return np.asarray(sizes / sizes.mean())
 
     def plan_with(self, ring: Ring | None = None, factors: dict[int, int] | None = None) -> RoutingPlan:
         """A plan for the next stage without head keys: this ring and these factors, or the present ones."""
