@@ -83,7 +83,7 @@ def publishing_table(run: RunDirectory, now: dt.datetime) -> Generator[str, None
     over = _overtaken(job, turns)
     commit = Commit(None, over)
     if over is None:
-        about = {**summary_of(run, now), "quality": f"passed, {len(report.checks)} checks"}
+        about = {**summary_of(run, now), **_verdict(report)}
         commit = yield from _committing(run, job, staged, about)
     if commit.over is None:
         turns.finish(job.part.name, job.turn, str(identity_of(run)))
@@ -188,6 +188,7 @@ def shown_by_table(job: Job) -> dict[str, Identity]:
 def summary_of(run: RunDirectory, now: dt.datetime) -> dict[str, str]:
     """Where a result comes from, as texts by name: what the table's own history says of it."""
     job, result, me = run.job(), run.committed(RESULT_STEP), identity_of(run)
+    table = job.source.pinned
     return {
         "job": job.spec.name,
         "part": job.part.name,
@@ -196,7 +197,15 @@ def summary_of(run: RunDirectory, now: dt.datetime) -> dict[str, str]:
         "run-digest": me.job,
         "spec-digest": job.spec.digest(),
         "input": job.input_path,
+        **({} if table is None else {"input-table": table.name, "input-snapshot": table.snapshot or "none"}),
         "input-rows": str(result.count("rows")),
         "result-rows": str(result.count("keys")),
         "at": now.astimezone(dt.UTC).isoformat(timespec="seconds"),
     }
+
+
+def _verdict(report: QualityReport) -> dict[str, str]:
+    """What the audit has found, as texts by name."""
+    ledger = report.ledger
+    read = f"{ledger.input_rows} rows reduced + {ledger.unchanged_rows} in kept states"
+    return {"quality": f"passed, {len(report.checks)} checks", "ledger": f"{read} = {ledger.state_rows} in the result"}

@@ -17,6 +17,7 @@ from skewless_lake.catalogs import open_catalog
 from skewless_lake.publication import publish_run
 from tests.lake.outputs import DAY, NOW, TABLES, ready, seen
 from tests.lake.postgres import postgres
+from tests.lake.rest_catalog import rest_catalog
 
 PUBLISHERS = 6
 
@@ -59,6 +60,9 @@ class Races:
             self._open.callback(os.environ.pop, f"{catalog}URI")
             self._open.callback(os.environ.pop, f"{catalog}WAREHOUSE")
             self._open.callback(lambda: open_catalog("shared", str(self.root)).close())
+        if self.kind == "rest":
+            os.environ["PYICEBERG_CATALOG__REST__URI"] = self._open.enter_context(rest_catalog(self.root / "rest"))
+            self._open.callback(os.environ.pop, "PYICEBERG_CATALOG__REST__URI")
         self._pool: Pool = self._open.enter_context(multiprocessing.get_context("spawn").Pool(PUBLISHERS))
         return self
 

@@ -24,6 +24,7 @@ from pyiceberg.expressions.visitors import _ManifestEvalVisitor
 from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 
+from skewless.documents.job import PinnedTable
 from skewless.errors import QualityError, RunDirectoryError, SpecError
 from skewless.run.directory import RunDirectory
 from skewless.run.publication import Publication, record_of
@@ -97,7 +98,8 @@ def test_a_day_that_is_published_again_is_replaced_and_no_other_day(tmp_path: Pa
 
 @of_each_kind
 def test_the_table_tells_where_a_result_came_from(tmp_path: Path, kind: str) -> None:
-    run = ready(tmp_path / "run", tmp_path, kind, "first")
+    source = PinnedTable(kind="iceberg", name="local.raw.clicks", snapshot="17")
+    run = ready(tmp_path / "run", tmp_path, kind, "first", pinned=source)
     publish_run(run, NOW)
     if kind == "iceberg":
         ((_, about),) = ours(iceberg_table(tmp_path))
@@ -107,6 +109,8 @@ def test_the_table_tells_where_a_result_came_from(tmp_path: Path, kind: str) -> 
     assert (about["part"], about["turn"], about["run"]) == ("2026-11-20", "1", str(tmp_path / "run"))
     assert (about["input-rows"], about["result-rows"], about["quality"]) == ("6", "3", "passed, 1 checks")
     assert about["spec-digest"] == run.job().spec.digest()
+    assert (about["input-table"], about["input-snapshot"]) == ("local.raw.clicks", "17")
+    assert about["ledger"] == "0 rows reduced + 0 in kept states = 0 in the result"
 
 
 @of_each_kind
@@ -338,7 +342,7 @@ def test_a_process_that_is_killed_at_any_moment_leaves_the_day_as_it_was_or_as_i
 
 @pytest.mark.parametrize(
     ("kind", "rounds"),
-    [("iceberg", 2), ("delta", 2)],
+    [("iceberg", 2), ("delta", 2), pytest.param("rest", 2, marks=pytest.mark.long)],
 )
 def test_four_days_and_two_runs_of_one_day_are_published_at_once(tmp_path: Path, kind: str, rounds: int) -> None:
     """``python -m tests.lake --rounds 50`` is the long form."""

@@ -23,15 +23,32 @@ from skewless_lake.staged import OutputPart
 
 _PROPERTIES = {"format-version": "2", "write.parquet.compression-codec": "zstd"}
 _ATTEMPTS = 10
+#: Catalogs of pyiceberg 0.12 that have no ``commit_table``.
+_READ_ONLY = frozenset({"DynamoDbCatalog", "BigQueryMetastoreCatalog"})
 
 
 def find_table(target: OutputPart) -> Table | None:
-    """The table of an output, as it is now; None if it has not been made yet."""
-    name = TableName.parse(str(target.output.iceberg))
+    """The table of an output, as it is now; None if it has not been made yet.
+
+    Raises:
+        SpecError: the catalog is of a kind whose tables pyiceberg cannot change.
+    """
+    name, catalog = _catalog(target)
     try:
-        return open_catalog(name.catalog, target.root).load_table(name.identifier)
+        return catalog.load_table(name.identifier)
     except NoSuchTableError:
         return None
+
+
+def _catalog(target: OutputPart) -> tuple[TableName, Catalog]:
+    name = TableName.parse(str(target.output.iceberg))
+    catalog = open_catalog(name.catalog, target.root)
+    if (kind := type(catalog).__name__) in _READ_ONLY:
+        raise SpecError.saying(
+            f"output.iceberg {name}", f"pyiceberg's {kind} makes tables and reads them, and commits nothing",
+            "choose a catalog in SQL, or of the kinds REST, Glue or Hive",
+        )  # fmt: skip
+    return name, catalog
 
 
 def sort_order_of(table: Table, target: OutputPart) -> int | None:
@@ -61,8 +78,7 @@ def ready_table(target: OutputPart, columns: pa.Schema) -> Table:
     Raises:
         SpecError: the table has other columns or partitions than the result.
     """
-    name = TableName.parse(str(target.output.iceberg))
-    catalog = open_catalog(name.catalog, target.root)
+    name, catalog = _catalog(target)
     wanted = _schema(pa.schema([*part_fields(target), *columns]), f"output.iceberg {name}")
     for attempt in range(_ATTEMPTS):
         try:
