@@ -11,7 +11,8 @@ from skewless_lake.catalogs import EMBEDDED, TableName, configuration_of
 #: list them.
 _STORES = frozenset({"", "file", "s3", "s3a"})
 _CATALOGS = {
-    "sqlite": "", "postgresql": "", "rest": ", Iceberg's own Java code", "glue": ", moto's, one writer at a time",
+    "sqlite": "", "postgresql": "", "hive": "", "rest": ", Iceberg's own Java code",
+    "glue": ", moto's, one writer at a time",
 }  # fmt: skip
 _DATABASES = frozenset({"sqlite", "postgresql"})
 

@@ -27,10 +27,16 @@ DAY = dt.date(2026, 11, 20)
 KINDS = ("iceberg", "delta")
 TABLE = "local.marts.clicks"
 #: The tables that races are run on, by kind; of Delta, below the root.
-TABLES = {"iceberg": TABLE, "postgresql": "shared.marts.clicks", "rest": "rest.marts.clicks", "delta": "marts/clicks"}
+TABLES = {
+    "iceberg": TABLE,
+    "postgresql": "shared.marts.clicks",
+    "rest": "rest.marts.clicks",
+    "hive": "hive.marts.clicks",
+    "delta": "marts/clicks",
+}
 #: The tables of all kinds of catalogs.
 ICEBERG = {kind: name for kind, name in TABLES.items() if kind != "delta"} | {
-    kind: f"{kind}.marts.clicks" for kind in ("glue", "hive", "dynamodb")
+    kind: f"{kind}.marts.clicks" for kind in ("glue", "dynamodb")
 }
 
 

@@ -1,4 +1,4 @@
-"""A catalog of Iceberg's REST protocol, by Iceberg's own Java code: its handlers of requests, over its catalog in memory.
+"""A catalog of Iceberg's REST protocol, by Iceberg's own Java code: its handlers of requests, and a catalog in memory.
 
 Only HTTP is ours: a route for each handler, and the status that the protocol has for each of Iceberg's exceptions.
 ``python -m tests.lake.rest_catalog WAREHOUSE`` serves one, with its tables in a folder, until its standard input ends.
@@ -7,7 +7,6 @@ Only HTTP is ours: a route for each handler, and the status that the protocol ha
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -17,11 +16,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-import pyspark
-from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JJavaError
 
 from tests.lake.java_reader import jar
+from tests.lake.java_server import java, port_of
 
 #: What the protocol answers, by the names of Iceberg's exceptions; all others are 500.
 STATUS = {
@@ -35,17 +33,13 @@ class Handlers:
     """Iceberg's handlers, in a JVM of their own."""
 
     def __init__(self, warehouse: Path) -> None:
-        jars = Path(pyspark.__file__).parent / "jars"
-        port = launch_gateway(
-            classpath=f"{jars}/*:{jar()}", jarpath=str(next(jars.glob("py4j-*.jar"))), die_on_exit=True
-        )
-        java: Any = JavaGateway(gateway_parameters=GatewayParameters(port=port, auto_convert=True)).jvm
-        self._java, self._iceberg = java, java.org.apache.iceberg
+        classes = java(jar())
+        self._java, self._iceberg = classes, classes.org.apache.iceberg
         self._of = self._iceberg.rest.CatalogHandlers
         self._catalog = self._iceberg.inmemory.InMemoryCatalog()
         files = "org.apache.iceberg.hadoop.HadoopFileIO"
         self._catalog.initialize("rest", {"warehouse": f"file://{warehouse}", "io-impl": files})
-        json_of = java.org.apache.iceberg.shaded.com.fasterxml.jackson
+        json_of = classes.org.apache.iceberg.shaded.com.fasterxml.jackson
         self._mapper = json_of.databind.ObjectMapper()
         self._mapper.setVisibility(
             json_of.annotation.PropertyAccessor.FIELD, json_of.annotation.JsonAutoDetect.Visibility.ANY
@@ -127,21 +121,8 @@ def serve(warehouse: Path) -> None:
 @contextmanager
 def rest_catalog(folder: Path) -> Iterator[str]:
     """A server of a catalog whose tables are in a folder: its address."""
-    folder.mkdir(parents=True, exist_ok=True)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.lake.rest_catalog", str(folder)],
-        cwd=Path(__file__).parents[2], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    assert process.stdin is not None
-    assert process.stdout is not None
-    try:
-        port = process.stdout.readline().strip()
-        assert port, "the server has not begun"
+    with port_of("tests.lake.rest_catalog", folder) as port:
         yield f"http://127.0.0.1:{port}"
-    finally:
-        process.stdin.close()
-        process.wait(30)
-        process.stdout.close()
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""Tables in catalogs of other kinds than SQL: Iceberg's REST protocol, and moto's Glue and DynamoDB."""
+"""Tables in catalogs of other kinds than SQL: of Iceberg's REST protocol, a Hive metastore, and moto's Glue."""
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,24 +21,41 @@ from skewless_lake.publication import publish_run, published_parts, require_fitt
 from skewless_lake.rollback import roll_back
 from skewless_lake.staged import OutputPart
 from tests.broken_wire import Fault, broken_wire
+from tests.lake.hive_catalog import hive_catalog, of_hive
 from tests.lake.outputs import DAY, NOW, committed, judge, output_of, read, ready, result_table, seen, staged
 from tests.lake.rest_catalog import rest_catalog
 from tests.object_stores import as_client, object_server
 
 NEXT = DAY + dt.timedelta(days=1)
 _REST = "PYICEBERG_CATALOG__REST__URI"
-of_each_kind = pytest.mark.parametrize("kind", ["rest", "glue"])
+of_each_kind = pytest.mark.parametrize(
+    "kind", ["rest", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("hive", "glue"))]
+)
+
+
+@contextmanager
+def environment(given: Mapping[str, str]) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in given.items():
+            patch.setenv(name, value)
+        yield
 
 
 @pytest.fixture(scope="module")
 def rest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with rest_catalog(tmp_path_factory.mktemp("rest")) as address:
+    with rest_catalog(tmp_path_factory.mktemp("rest")) as address, environment({_REST: address}):
         yield address
 
 
 @pytest.fixture(scope="module")
-def catalogs(rest: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """One of each kind; those of Amazon's protocols have their tables in a bucket of the same server."""
+def hive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with hive_catalog(tmp_path_factory.mktemp("hive")) as address, environment(of_hive(address)):
+        yield
+
+
+@pytest.fixture(scope="module")
+def amazon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Glue and DynamoDB as moto has them, with their tables in a bucket of the same server."""
     with object_server("moto", tmp_path_factory.mktemp("moto")) as server:
         access = server.environment
         of_amazon = {
@@ -49,20 +67,25 @@ def catalogs(rest: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
             }.items()
         }  # fmt: skip
         # Amazon's own client takes its region from here.
-        more = {"AWS_ALLOW_HTTP": "true", "AWS_DEFAULT_REGION": access["AWS_REGION"], _REST: rest}
+        more = {"AWS_ALLOW_HTTP": "true", "AWS_DEFAULT_REGION": access["AWS_REGION"]}
         with as_client({**access, **more, **of_amazon}):
             yield
 
 
+@pytest.fixture(scope="module")
+def glue(amazon: None) -> None:
+    del amazon
+
+
 @pytest.fixture(autouse=True)
-def new_table(catalogs: None) -> Iterator[None]:
-    """Each test makes the table anew."""
-    del catalogs
+def new_table(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Each test makes the table of its kind of catalog anew."""
+    parameters = getattr(request.node, "callspec", None)
+    kind = parameters.params.get("kind", "rest") if parameters else "rest"
+    request.getfixturevalue(kind)
     yield
-    for kind in ("rest", "glue"):
-        catalog = open_catalog(kind, "")
-        if catalog.table_exists("marts.clicks"):
-            catalog.drop_table("marts.clicks")
+    if open_catalog(kind, "").table_exists("marts.clicks"):
+        open_catalog(kind, "").drop_table("marts.clicks")
 
 
 def table_of(kind: str) -> Table:
@@ -72,6 +95,20 @@ def table_of(kind: str) -> Table:
 def target_of(kind: str, root: Path) -> OutputPart:
     output, path = output_of(kind, root)
     return OutputPart(output, path, str(root), Part(DAY))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["hive"])
+def test_files_are_where_the_metadata_says(tmp_path: Path, kind: str) -> None:
+    """A metastore writes file:/path, with one slash, which is no relative path."""
+    publish_run(ready(tmp_path / "1", tmp_path, kind, "old"), NOW)
+    location = table_of(kind).location()
+    assert location.startswith("file:/")
+    assert not location.startswith("file://")
+    found = Path(location.removeprefix("file:"), "data").rglob("*.parquet")
+    assert sorted(str(one) for one in found) == sorted(
+        task.file.file_path.removeprefix("file:") for task in table_of(kind).scan().plan_files()
+    )
 
 
 @of_each_kind
@@ -111,12 +148,15 @@ def test_a_table_evolves_and_is_made_in_the_order_of_its_rows(tmp_path: Path, ki
     assert found == {(str(DAY), None), *((str(NEXT), number) for number in (1, 2, 3))}
 
 
+@pytest.mark.parametrize("kind", ["rest", pytest.param("hive", marks=pytest.mark.long)])
 @pytest.mark.parametrize("theirs", [None, "main"], ids=["staged", "published"])
 @pytest.mark.parametrize("mine", [None, "main"], ids=["stage", "publish"])
-def test_a_commit_upon_what_is_no_longer_there_is_refused(tmp_path: Path, theirs: str | None, mine: str | None) -> None:
-    """And as the refusal that has us look at everything again, whichever words a REST catalog has for it."""
-    publish_run(ready(tmp_path / "1", tmp_path, "rest", "old"), NOW)
-    part, first, second = target_of("rest", tmp_path).values, table_of("rest"), table_of("rest")
+def test_a_commit_upon_what_is_no_longer_there_is_refused(
+    tmp_path: Path, kind: str, theirs: str | None, mine: str | None
+) -> None:
+    """And as the refusal that has us look at everything again, whichever words a catalog has for it."""
+    publish_run(ready(tmp_path / "1", tmp_path, kind, "old"), NOW)
+    part, first, second = target_of(kind, tmp_path).values, table_of(kind), table_of(kind)
     replace_part(first, part, [], {}, branch=theirs)  # type: ignore[arg-type]
     with pytest.raises(CommitFailedException):
         replace_part(second, part, [], {}, branch=mine)  # type: ignore[arg-type]
@@ -153,6 +193,8 @@ def test_a_rest_catalog_that_fails_is_asked_again_or_is_one_sentence(
     assert [about["turn"] for _, about in ours(table_of("rest"))] == ["2", "1"]
 
 
+@pytest.mark.long
+@pytest.mark.usefixtures("amazon")
 def test_a_catalog_that_commits_nothing_is_refused_before_anything_is_made(tmp_path: Path) -> None:
     sentence = (
         r"output.iceberg dynamodb\.marts\.clicks: pyiceberg's DynamoDbCatalog makes tables and reads them, and commits "

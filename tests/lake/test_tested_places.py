@@ -21,7 +21,7 @@ CATALOGS: list[tuple[dict[str, str], str]] = [
     ({"TYPE": "sql", "URI": "sqlite:////x.db"}, "Tested by Skewless: catalog 'lake' (sqlite)."),
     ({"TYPE": "sql", "URI": "mysql://h/lake"}, "Not tested by Skewless: catalog 'lake' (mysql)."),
     ({"URI": "https://h/lake"}, "Tested by Skewless: catalog 'lake' (rest, Iceberg's own Java code)."),
-    ({"URI": "thrift://h:9083"}, "Not tested by Skewless: catalog 'lake' (hive)."),
+    ({"URI": "thrift://h:9083"}, "Tested by Skewless: catalog 'lake' (hive)."),
     ({"TYPE": "glue"}, "Tested by Skewless: catalog 'lake' (glue, moto's, one writer at a time)."),
     ({"TYPE": "dynamodb"}, "Not tested by Skewless: catalog 'lake' (dynamodb)."),
     (

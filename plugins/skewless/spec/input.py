@@ -89,9 +89,9 @@ class Input(Frozen):
         description="Instead of a path: the folder of a Delta table, which is written like a path.",
         examples=["/lake/clicks"],
     )
-    version: Literal["latest"] | _Number | None = Field(
+    version: Literal["latest", "{date}"] | _Number | None = Field(
         default=None,
-        description="delta: which version is read, by default the latest one.",
+        description="delta: which version is read, by default the latest one; {date} as with snapshot.",
         examples=[42],
     )
     parts: str | None = Field(

@@ -9,7 +9,9 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
+from skewless.run.objects.location import plain_path
 from skewless_lake.columns import ResultFile
+from skewless_lake.delta.statistics import of_footer
 from skewless_lake.delta.tables import ready_table
 from skewless_lake.new_files import created, sync_names, write_rows
 from skewless_lake.staged import OutputPart, StagedFile, StagedResult
@@ -35,7 +37,7 @@ def stage(
         SpecError: the table does not fit the result.
     """
     table = ready_table(target, columns)
-    location = str(table.table_uri).removeprefix("file://").rstrip("/")
+    location = plain_path(str(table.table_uri)).rstrip("/")
     parts = target.values
     known = pa.schema(table.schema().to_arrow())
     kind = pa.schema([field for field in known if field.name not in parts])
@@ -55,9 +57,9 @@ def stage(
 
 def _written(location: str, path: str, file: ResultFile, kind: pa.Schema) -> StagedFile:
     with created(f"{location}/{path}") as stream:
-        write_rows(stream, file, kind, {}, "zstd")
+        footer = write_rows(stream, file, kind, {}, "zstd")
         size = stream.tell()
-    return StagedFile(path=quoted(path), rows=file.rows, size_bytes=size)
+    return StagedFile(path=quoted(path), rows=file.rows, size_bytes=size, statistics=of_footer(footer))
 
 
 def quoted(path: str) -> str:

@@ -9,7 +9,7 @@ from deltalake import DeltaTable, Schema
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from skewless.errors import SpecError
-from skewless.run.objects.location import is_object
+from skewless.run.objects.location import is_object, plain_path
 from skewless.run.publication.exchange import make_folder, sync_file, sync_folder
 from skewless_lake.columns import part_fields
 from skewless_lake.staged import OutputPart
@@ -21,7 +21,7 @@ _ATTEMPTS = 10
 
 def location_of(target: OutputPart) -> str:
     """The folder or URL of an output's table."""
-    return target.path.removeprefix("delta+").removeprefix("file://")
+    return plain_path(target.path.removeprefix("delta+"))
 
 
 def sync_version(target: OutputPart, version: int) -> None:

@@ -18,6 +18,7 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import PartitionFieldValue, PartitionKey
 from pyiceberg.table import Table
 
+from skewless.run.objects.location import plain_path
 from skewless_lake.columns import ResultFile
 from skewless_lake.iceberg.tables import sort_order_of
 from skewless_lake.new_files import created, sync_names, write_rows
@@ -44,7 +45,7 @@ def write_files(
     begin(paths)
     with ThreadPoolExecutor(max_workers=_THREADS) as pool:
         written = list(pool.map(lambda path, file: _written(path, file, how), paths, filled))
-    sync_names(path.removeprefix("file://") for path in paths)
+    sync_names(plain_path(path) for path in paths)
     return written
 
 
@@ -97,7 +98,7 @@ def _partition(table: Table, parts: Mapping[str, Any]) -> PartitionKey:
 
 
 def _written(path: str, file: ResultFile, how: _How) -> DataFile:
-    with created(path.removeprefix("file://")) as stream:
+    with created(plain_path(path)) as stream:
         footer = write_rows(stream, file, how.kind, how.parts, how.codec)
         size = stream.tell()
     found = data_file_statistics_from_parquet_metadata(

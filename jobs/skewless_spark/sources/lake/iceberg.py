@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, NoReturn
 
 from skewless.documents.job import PinnedTable
 from skewless.errors import InputError
+from skewless.run.objects.location import plain_path
 from skewless.spec.input import Input
 from skewless.spec.part import Part
 from skewless_spark.mapping.conditions import Bounds, Condition, Value, possible
-from skewless_spark.sources.lake.snapshot import Commit, Snapshot, TableColumn, TableFile, kinds_of, plain_path
+from skewless_spark.sources.lake.snapshot import Commit, Snapshot, TableColumn, TableFile, kinds_of
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
@@ -54,22 +55,52 @@ def iceberg_snapshot(given: Input, part: Part, root: str, conditions: Sequence[C
     if number is None:
         return snapshot
     tasks = _planned(table, number, snapshot)
-    chosen = [task for task in tasks if possible(conditions, snapshot.kinds, _bounds(task.file, snapshot, conditions))]
+    known = (_bounds(table, task.file, snapshot, conditions) for task in tasks)
+    chosen = [task for task, bounds in zip(tasks, known, strict=True) if possible(conditions, snapshot.kinds, bounds)]
     pinned = snapshot.table.model_copy(update={"left_out": len(tasks) - len(chosen)})
     return replace(snapshot, table=pinned, files=_as_files(table, schema, chosen, snapshot))
 
 
-def _bounds(file: DataFile, snapshot: Snapshot, conditions: Sequence[Condition]) -> dict[str, Bounds]:
-    """The bounds of the columns that conditions are about, as the manifests have them."""
+def _bounds(table: Table, file: DataFile, snapshot: Snapshot, conditions: Sequence[Condition]) -> dict[str, Bounds]:
+    """The bounds of the columns that conditions are about, as the manifests have them, or as the file's partition says.
+
+    Tables keep bounds of their first 100 columns, or of those that they are told to.
+    """
     asked = {one.column.lower() for one in conditions}
+    parted = _parted_by(table, file)
     return {
-        one.name: (
+        one.name: parted.get(one.field_id)
+        or (
             _value(one.kind, (file.lower_bounds or {}).get(one.field_id)),
             _value(one.kind, (file.upper_bounds or {}).get(one.field_id)),
         )
         for one in snapshot.columns
         if one.name.lower() in asked and one.field_id is not None
     }
+
+
+def _parted_by(table: Table, file: DataFile) -> dict[int, Bounds]:
+    """By the id of a column: the bounds that the partition of a file gives it. A null gives none."""
+    from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform  # noqa: PLC0415
+    from pyiceberg.types import DateType, IntegerType, LongType, StringType  # noqa: PLC0415
+
+    found, schema = dict[int, Bounds](), table.schema()
+    for position, one in enumerate(table.specs()[file.spec_id].fields):
+        value = file.partition[position]
+        kind = schema.find_type(one.source_id) if schema.find_column_name(one.source_id) else None
+        if value is None or kind is None:
+            continue
+        if isinstance(one.transform, IdentityTransform) and isinstance(kind, IntegerType | LongType | StringType):
+            found[one.source_id] = (value, value)
+        elif isinstance(kind, DateType) and isinstance(one.transform, IdentityTransform | DayTransform):
+            day = _EPOCH.date() + dt.timedelta(days=value)
+            found[one.source_id] = (day, day)
+        elif isinstance(one.transform, DayTransform | HourTransform):
+            length = dt.timedelta(**{"days" if isinstance(one.transform, DayTransform) else "hours": 1})
+            # Older writers cut a time before 1970 off towards it, so that it is in the partition after its own.
+            start, end = _EPOCH + (value - (value <= 0)) * length, _EPOCH + (value + 1) * length
+            found[one.source_id] = (start, end - dt.timedelta(microseconds=1))
+    return found
 
 
 def _value(kind: str, bound: bytes | None) -> Value | None:

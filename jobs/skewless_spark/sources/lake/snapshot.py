@@ -96,11 +96,3 @@ class Snapshot:
 def kinds_of(schema: pa.Schema) -> dict[str, str]:
     """The Spark SQL type of each column of a table."""
     return {one.name: spark_type_of(one.type) for one in schema}
-
-
-def plain_path(location: str) -> str:
-    """A location as paths are spelled everywhere else: without the scheme of local files."""
-    for scheme in ("file://", "file:"):
-        if location.startswith(scheme):
-            return "/" + location.removeprefix(scheme).lstrip("/")
-    return location
