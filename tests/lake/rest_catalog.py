@@ -63,7 +63,7 @@ class Handlers:
         of = self._of
         match [method.replace("HEAD", "GET"), *names]:
             case ["GET", "config"]:
-                found = {"defaults": {}, "overrides": {}}
+                found: Any = {"defaults": {}, "overrides": {}}
             case ["POST", "namespaces"]:
                 found = of.createNamespace(self._catalog, self._read("CreateNamespaceRequest", body))
             case ["GET", "namespaces", space]:

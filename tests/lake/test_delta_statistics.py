@@ -85,7 +85,9 @@ def test_the_greatest_and_the_least_values_are_those_of_the_rows_not_of_the_boun
     table = DeltaTable(str(tmp_path / "marts" / "clicks"))
     asked = "SELECT " + ", ".join(f'min("{name}"), max("{name}")' for name in ("key", "n", "at", "wall"))
     by_deltalake = pa.table(QueryBuilder().register("t", table).execute(f"{asked} FROM t").read_all()).to_pylist()
-    by_duckdb = duckdb.from_arrow(table.to_pyarrow_table()).query("t", f"{asked} FROM t").to_arrow_table().to_pylist()
+    by_duckdb = (
+        duckdb.connect().register("t", table.to_pyarrow_table()).sql(f"{asked} FROM t").to_arrow_table().to_pylist()
+    )
     times = (AT, AT + dt.timedelta(hours=2))
     wanted = [f"a{LONG}", f"c{LONG}", 0, 200, *times, *(one.replace(tzinfo=None) for one in times)]
     assert [list(row.values()) for row in (*by_deltalake, *by_duckdb)] == [wanted, wanted]

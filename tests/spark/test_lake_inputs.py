@@ -392,6 +392,14 @@ def test_files_without_ids_are_read_by_the_tables_own_mapping_of_names(spark: Sp
     assert [unit.inner for unit in job.units] == [{"w": "v"}]
 
 
+def test_a_table_of_format_1_is_read(spark: SparkSession, tmp_path: Path) -> None:
+    rows = numbered(10)
+    table = lake(tmp_path).create_table("db.clicks", rows.schema, properties={"format-version": "1"})
+    table.append(rows)
+    assert table.format_version == 1
+    assert read(spark, frozen(ICEBERG, tmp_path, "v")) == plainly(rows, "k", "v")
+
+
 def test_a_table_without_rows_has_its_columns(tmp_path: Path) -> None:
     iceberg_table(tmp_path, KV)
     job = frozen(ICEBERG, tmp_path, "v")

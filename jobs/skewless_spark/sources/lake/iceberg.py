@@ -218,13 +218,13 @@ def _columns(schema: Schema) -> tuple[TableColumn, ...]:
 
 
 def _parted(table: Table, schema: Schema) -> tuple[str, ...]:
-    """The columns whose values themselves partition the table now."""
-    from pyiceberg.transforms import IdentityTransform  # noqa: PLC0415
+    """The columns whose values themselves, or whose days, partition the table now."""
+    from pyiceberg.transforms import DayTransform, IdentityTransform  # noqa: PLC0415
 
     named = [
         schema.find_column_name(one.source_id)
         for one in table.spec().fields
-        if isinstance(one.transform, IdentityTransform)
+        if isinstance(one.transform, IdentityTransform | DayTransform)
     ]
     return tuple(name for name in named if name)
 
@@ -271,6 +271,7 @@ def _file(table: Table, schema: Schema, task: FileScanTask, snapshot: Snapshot) 
         size_bytes=task.file.file_size_in_bytes,
         values=_values(table, schema, task.file),
         deletes=tuple(sorted(plain_path(one.file_path) for one in task.delete_files)),
+        days=_days(table, schema, task.file),
     )
 
 
@@ -296,6 +297,18 @@ def _values(table: Table, schema: Schema, file: DataFile) -> dict[str, str | Non
             value = file.partition[position]
             values[name] = None if value is None else one.transform.to_human_string(kind, value)
     return values
+
+
+def _days(table: Table, schema: Schema, file: DataFile) -> dict[str, str | None]:
+    """By the name of a column: the day that all rows of a file are of, as its hidden partition says."""
+    from pyiceberg.transforms import DayTransform  # noqa: PLC0415
+
+    found: dict[str, str | None] = {}
+    for position, one in enumerate(table.specs()[file.spec_id].fields):
+        name, days = schema.find_column_name(one.source_id), file.partition[position]
+        if name is not None and isinstance(one.transform, DayTransform):
+            found[name] = None if days is None else str(_EPOCH.date() + dt.timedelta(days=days))
+    return found
 
 
 def _first_line(err: Exception) -> str:
