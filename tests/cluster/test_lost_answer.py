@@ -14,11 +14,14 @@ from sqlalchemy.engine import make_url
 
 from skewless.errors import UnreachableError
 from skewless.spec.part import Part
+from skewless_lake.catalogs import open_catalog
 from skewless_lake.publication import publish_run
 from skewless_lake.rollback import roll_back
 from skewless_lake.staged import OutputPart
 from tests.lake.outputs import DAY, NOW, output_of, ready, seen
 from tests.lake.postgres import postgres
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
 KIND = "postgresql"
 
@@ -92,6 +95,7 @@ def wired(monkeypatch: pytest.MonkeyPatch, root: Path) -> Iterator[Wire]:
         try:
             yield wire
         finally:
+            open_catalog("shared", str(root)).close()
             wire.close()
 
 
