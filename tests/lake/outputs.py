@@ -36,7 +36,7 @@ TABLES = {
 }
 #: The tables of all kinds of catalogs.
 ICEBERG = {kind: name for kind, name in TABLES.items() if kind != "delta"} | {
-    kind: f"{kind}.marts.clicks" for kind in ("glue", "dynamodb")
+    kind: f"{kind}.marts.clicks" for kind in ("glue", "dynamodb", "s3")
 }
 
 

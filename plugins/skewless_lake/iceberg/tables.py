@@ -17,11 +17,15 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import NestedField
 
 from skewless.errors import SpecError
+from skewless.run.objects.location import is_object
 from skewless_lake.catalogs import TableName, open_catalog
 from skewless_lake.columns import part_fields
 from skewless_lake.staged import OutputPart
 
 _PROPERTIES = {"format-version": "2", "write.parquet.compression-codec": "zstd"}
+#: Files of a table on an object store have some bits of their hash before their names: a store serves so many requests
+#: a second below one prefix.
+_SPREAD = {"write.object-storage.enabled": "true"}
 _ATTEMPTS = 10
 #: Catalogs of pyiceberg 0.12 that have no ``commit_table``.
 _READ_ONLY = frozenset({"DynamoDbCatalog", "BigQueryMetastoreCatalog"})
@@ -131,9 +135,10 @@ def _made(catalog: Catalog, name: TableName, schema: Schema, target: OutputPart)
     except Exception:  # another process has made it just now; each catalog says so in its own way
         if not catalog.namespace_exists(name.identifier[:-1]):
             raise
+    properties = _PROPERTIES | (_SPREAD if is_object(str(catalog.properties.get("warehouse"))) else {})
     try:
         return catalog.create_table(
-            name.identifier, schema, partition_spec=PartitionSpec(*fields), sort_order=order, properties=_PROPERTIES
+            name.identifier, schema, partition_spec=PartitionSpec(*fields), sort_order=order, properties=properties
         )
     except Exception:
         if not catalog.table_exists(name.identifier):
