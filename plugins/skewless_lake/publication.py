@@ -132,17 +132,18 @@ def require_fitting(target: OutputPart) -> None:
         if target.output.iceberg is not None:
             from skewless_lake.iceberg import tables as iceberg  # noqa: PLC0415  # an extra
 
-            iceberg.require_partitions(target)
+            iceberg.fitting_table(target)
         else:
             from skewless_lake.delta import tables as delta  # noqa: PLC0415  # an extra
 
-            delta.require_partitions(target)
+            delta.fitting_table(target)
 
 
 def turn_in_table(target: OutputPart) -> int:
     """The latest turn in which a part was published in its table, as the table's history says; 0 if none.
 
     Raises:
+        SpecError: as ``require_fitting``: what a run would compute could not be published.
         UnreachableError: the store or the catalog does not answer.
     """
     with told_plainly(target.path):

@@ -21,8 +21,12 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.expressions.visitors import _ManifestEvalVisitor
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
+from pyiceberg.types import DateType, NestedField, StringType
 
 from skewless.documents.job import PinnedTable
 from skewless.errors import QualityError, RunDirectoryError, SpecError
@@ -298,6 +302,18 @@ def test_a_table_with_other_partitions_is_refused(tmp_path: Path, kind: str) -> 
     other = committed(tmp_path / "2", tmp_path, kind, result_table("new"), turn=2, partition="day")
     with pytest.raises(SpecError, match="a table partitioned by day, but got one partitioned by date"):
         staged(other)
+
+
+def test_a_table_of_format_1_takes_results(tmp_path: Path) -> None:
+    fields = {"date": DateType(), "key": StringType(), "by": StringType()}
+    schema = Schema(*(NestedField(number, name, kind) for number, (name, kind) in enumerate(fields.items(), 1)))
+    catalog, by_date = open_catalog("local", str(tmp_path)), PartitionField(1, 1000, IdentityTransform(), "date")
+    catalog.create_namespace("marts")
+    catalog.create_table("marts.clicks", schema, None, PartitionSpec(by_date), properties={"format-version": "1"})
+    for turn, text in enumerate(["old", "new"], start=1):
+        publish_run(ready(tmp_path / text, tmp_path, "iceberg", text, turn=turn), NOW)
+    assert iceberg_table(tmp_path).format_version == 1
+    assert seen("iceberg", tmp_path) == {"2026-11-20": ["new"] * 3}
 
 
 def test_equality_deletes_of_another_writer_are_a_sentence(tmp_path: Path) -> None:

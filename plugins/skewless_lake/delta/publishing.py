@@ -14,7 +14,7 @@ from skewless.run.directory import RunDirectory
 from skewless.run.publication import Identity, Overtaken, identity_of
 from skewless_lake.commits import ATTEMPTS, Commit, identity_in, told, wait, written
 from skewless_lake.delta.statistics import of_bounds
-from skewless_lake.delta.tables import find_table, sync_version
+from skewless_lake.delta.tables import find_table, fitting_table, sync_version
 from skewless_lake.staged import OutputPart, StagedFile, StagedResult
 
 
@@ -51,7 +51,7 @@ def committing(
 
 def latest_turn(target: OutputPart) -> int:
     """The latest turn in which a part was published; 0 if the table says none."""
-    table = find_table(target)
+    table = fitting_table(target)
     return (table.transaction_version(_application(target)) or 0) if table is not None else 0
 
 

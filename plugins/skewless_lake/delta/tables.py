@@ -79,8 +79,8 @@ def ready_table(target: OutputPart, columns: pa.Schema) -> DeltaTable:
     raise AssertionError
 
 
-def require_partitions(target: OutputPart) -> None:
-    """Refuse a table, if it is there, in which a part is not just the files of one partition.
+def fitting_table(target: OutputPart) -> DeltaTable | None:
+    """As ``find_table``, of a table in which a part is just the files of one partition.
 
     Raises:
         SpecError: names its partitions.
@@ -88,6 +88,7 @@ def require_partitions(target: OutputPart) -> None:
     table = find_table(target)
     if table is not None:
         _require_partitions(table, target)
+    return table
 
 
 def _require_partitions(table: DeltaTable, target: OutputPart) -> None:

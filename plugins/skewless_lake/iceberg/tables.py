@@ -27,6 +27,8 @@ _PROPERTIES = {"format-version": "2", "write.parquet.compression-codec": "zstd"}
 #: a second below one prefix.
 _SPREAD = {"write.object-storage.enabled": "true"}
 _ATTEMPTS = 10
+#: That pyiceberg 0.12 writes.
+_NEWEST_FORMAT = 2
 #: Catalogs of pyiceberg 0.12 that have no ``commit_table``.
 _READ_ONLY = frozenset({"DynamoDbCatalog", "BigQueryMetastoreCatalog"})
 
@@ -98,16 +100,17 @@ def ready_table(target: OutputPart, columns: pa.Schema) -> Table:
     raise AssertionError
 
 
-def require_partitions(target: OutputPart) -> None:
-    """Refuse a table, if it is there, in which a part is not just the files of one partition.
+def fitting_table(target: OutputPart) -> Table | None:
+    """As ``find_table``, of a table in which a part is just the files of one partition, and that pyiceberg can write.
 
     Raises:
-        SpecError: names its partitions.
+        SpecError: names its partitions, or its format.
     """
     table = find_table(target)
     if table is not None:
         name = TableName.parse(str(target.output.iceberg))
         _require_partitions(table, name, [field.name for field in part_fields(target)])
+    return table
 
 
 def _schema(columns: pa.Schema, at: str) -> Schema:
@@ -147,7 +150,12 @@ def _made(catalog: Catalog, name: TableName, schema: Schema, target: OutputPart)
 
 
 def _require_partitions(table: Table, name: TableName, parts: list[str]) -> None:
-    """Refuse a table in which a day is not just the files of one partition."""
+    """Refuse a table in which a day is not just the files of one partition, or that pyiceberg does not write."""
+    if table.format_version > _NEWEST_FORMAT:
+        raise SpecError(
+            f"output.iceberg {name}", "a table of format 1 or 2", f"one of format {table.format_version}",
+            "pyiceberg reads later formats, and does not write them yet: publish into a table of its own",
+        )  # fmt: skip
     schema = table.schema()
     found = [
         (schema.find_column_name(field.source_id), str(field.transform))
