@@ -32,6 +32,7 @@ from skewless.documents.job import PinnedTable
 from skewless.errors import QualityError, RunDirectoryError, SpecError
 from skewless.run.directory import RunDirectory
 from skewless.run.publication import Publication, record_of
+from skewless.run.summary import run_facts
 from skewless_lake.catalogs import open_catalog
 from skewless_lake.delta.publishing import commit_part
 from skewless_lake.iceberg.snapshots import ours, replace_part, summary_of
@@ -114,6 +115,8 @@ def test_the_table_tells_where_a_result_came_from(tmp_path: Path, kind: str) -> 
     assert (about["input-rows"], about["result-rows"], about["quality"]) == ("6", "3", "passed, 1 checks")
     assert about["spec-digest"] == run.job().spec.digest()
     assert (about["input-table"], about["input-snapshot"]) == ("local.raw.clicks", "17")
+    facts = run_facts(run)  # of the asset event
+    assert (facts["input_table"], facts["input_snapshot"]) == ("local.raw.clicks", "17")
     assert about["ledger"] == "0 rows reduced + 0 in kept states = 0 in the result"
 
 
