@@ -307,6 +307,20 @@ def test_a_table_with_other_partitions_is_refused(tmp_path: Path, kind: str) -> 
         staged(other)
 
 
+@of_each_kind
+def test_a_time_that_python_does_not_have_is_published(tmp_path: Path, kind: str) -> None:
+    """The libraries take their bounds of times through Python, whose years end with 9999."""
+    year_20_000 = 569_000_000_000_000_000
+    odd = result_table("odd").append_column("at", pa.array([0, year_20_000, None], pa.timestamp("us", "UTC")))
+    odd = odd.append_column("on", pa.array([0, year_20_000 // 86_400_000_000, None], pa.date32()))
+    run = committed(tmp_path / "1", tmp_path, kind, odd, in_files=1)
+    staged(run)
+    publish_run(judge(run), NOW)
+    found = read(kind, tmp_path)
+    assert sorted(found["at"].cast(pa.int64()).drop_null().to_pylist()) == [0, year_20_000]
+    assert found["on"].null_count == 1
+
+
 def test_a_table_of_format_1_takes_results(tmp_path: Path) -> None:
     fields = {"date": DateType(), "key": StringType(), "by": StringType()}
     schema = Schema(*(NestedField(number, name, kind) for number, (name, kind) in enumerate(fields.items(), 1)))

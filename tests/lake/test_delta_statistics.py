@@ -121,3 +121,11 @@ def test_a_column_of_nulls_alone_has_no_bounds() -> None:
     assert of_footer(pq.read_metadata(out)) == (
         '{"numRecords": 4, "minValues": {"k": "a"}, "maxValues": {"k": "b"}, "nullCount": {"k": 2, "none": 4}}'
     )
+
+
+def test_a_time_that_python_does_not_have_is_no_bound() -> None:
+    out, year_20_000 = io.BytesIO(), 569_000_000_000_000_000
+    pq.write_table(pa.table({"at": pa.array([0, year_20_000], pa.timestamp("us")), "n": [1, 2]}), out)
+    assert of_footer(pq.read_metadata(out)) == (
+        '{"numRecords": 2, "minValues": {"n": 1}, "maxValues": {"n": 2}, "nullCount": {"at": 0, "n": 0}}'
+    )

@@ -20,11 +20,14 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from skewless.run.directory import RunDirectory
+from skewless.spec.input import Input
 from skewless.spec.part import Part
 from skewless_cli import run_summary, run_view
 from skewless_cli.running import check_job
-from skewless_spark.mapping.conditions import conditions_of, possible
+from skewless_spark.mapping.conditions import Condition, Typed, conditions_of, possible
 from skewless_spark.prepare.prepare import prepare
+from skewless_spark.sources.lake.delta import delta_snapshot
+from skewless_spark.sources.lake.iceberg import _value
 from tests.lake_tables import append, data_file, iceberg_table, lake
 from tests.spark.scenario import DATE, reduce_job, result_of
 from tests.spark.test_lake_inputs import spec_over
@@ -167,8 +170,8 @@ def test_a_partition_tells_the_bounds_of_a_file_that_has_none(tmp_path: Path) ->
     of_each = [
         ("v = 3", 1), ("day = DATE '2026-11-03'", 1), ("day < '2026-11-03'", 2), ("at >= '2026-11-06'", 1),
         ("at > TIMESTAMP '2026-11-05 05:30:00'", 2), ("at < TIMESTAMP '2026-11-02 00:00:00'", 1),
-        ("wall >= TIMESTAMP '2026-11-05 05:59:59'", 2), ("wall >= TIMESTAMP '2026-11-05 06:00:00'", 1),
-        ("wall < TIMESTAMP '2026-11-01 05:00:00'", 0), ("v >= 2 AND day <= '2026-11-04'", 2),
+        ("wall >= '2026-11-05 05:59:59'", 2), ("wall >= '2026-11-05 06:00:00'", 1),
+        ("wall < '2026-11-01 05:00:00'", 0), ("v >= 2 AND day <= '2026-11-04'", 2),
     ]  # fmt: skip
     for number, (where, files) in enumerate(of_each):
         spec = spec_over({"iceberg": "local.db.clicks"}, ["v"], map={"select": ["k", "v"], "where": where})
@@ -189,6 +192,18 @@ def test_a_widened_column_has_bounds_of_both_lengths(tmp_path: Path) -> None:
         job = prepare(RunDirectory(str(tmp_path / f"run{number}")), spec, DATE, str(tmp_path))
         (unit,) = job.units
         assert unit.rows == 1, key
+
+
+def test_times_that_python_does_not_have_leave_nothing_out(tmp_path: Path) -> None:
+    """One wrong time, of the year 20,000, is no reason not to read a table."""
+    year_20_000 = 569_000_000_000_000_000
+    odd = pa.table({"k": ["a", "b"], "at": pa.array([0, year_20_000], pa.timestamp("us", "UTC"))})
+    asked = [Condition("at", ">", (Typed("timestamp", dt.datetime(2026, 1, 1)),))]  # noqa: DTZ001  # as they have times
+    write_deltalake(str(tmp_path / "t"), odd)
+    found, _ = delta_snapshot(Input(delta="t"), Part(DATE), str(tmp_path / "t"), asked)
+    assert len(found.files) == 1
+    assert _value("timestamp", year_20_000.to_bytes(8, "little")) is None
+    assert _value("date", (year_20_000 // 86_400_000_000).to_bytes(4, "little")) is None
 
 
 def test_an_unknown_bound_may_hold_anything(spark: SparkSession) -> None:

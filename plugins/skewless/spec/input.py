@@ -98,8 +98,8 @@ class Input(Frozen):
         default=None,
         min_length=1,
         description="Where states are kept: the partition column whose values, days like 2026-01-31, are the parts; by "
-        "default the path itself names the part, by {date}. A table needs it; of an Iceberg table it may be a column of "
-        "times that is partitioned by day.",
+        "default the path itself names the part, by {date}. A table needs it; in Iceberg it may be a column of times "
+        "that partitions the table by day.",
         examples=["date"],
     )
     format: InputFormat = Field(

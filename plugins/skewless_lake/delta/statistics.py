@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq
@@ -66,12 +66,17 @@ def _columns(footer: pq.FileMetaData) -> Iterator[tuple[str, Bounds]]:
         if any(one is None or not one.has_null_count for _, one in found):
             yield name, Bounds(None, None, None)
             continue
-        nulls = sum(one.null_count for _, one in found)
         filled = [one for rows, one in found if one.null_count < rows]
-        if filled and all(one.has_min_max for one in filled):
-            yield name, Bounds(min(one.min for one in filled), max(one.max for one in filled), nulls)
-        else:
-            yield name, Bounds(None, None, nulls)
+        yield name, Bounds(*_extremes(filled), sum(one.null_count for _, one in found))
+
+
+def _extremes(groups: Sequence[pq.Statistics]) -> tuple[Any, Any]:
+    if not groups or not all(one.has_min_max for one in groups):
+        return None, None
+    try:
+        return min(one.min for one in groups), max(one.max for one in groups)
+    except OverflowError:  # a date or a time that Python does not have, such as one of the year 20,000
+        return None, None
 
 
 def _low(value: Any) -> int | str | None:

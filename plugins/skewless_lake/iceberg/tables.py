@@ -23,8 +23,8 @@ from skewless_lake.columns import part_fields
 from skewless_lake.staged import OutputPart
 
 _PROPERTIES = {"format-version": "2", "write.parquet.compression-codec": "zstd"}
-#: Files of a table on an object store have some bits of their hash before their names: a store serves so many requests
-#: a second below one prefix.
+#: Files of a table on an object store have some bits of a hash before their names: below one prefix, a store serves
+#: only so many requests a second.
 _SPREAD = {"write.object-storage.enabled": "true"}
 _ATTEMPTS = 10
 #: That pyiceberg 0.12 writes.

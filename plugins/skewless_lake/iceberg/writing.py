@@ -5,10 +5,14 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyiceberg.io.pyarrow import (
+    MetricModeTypes,
+    MetricsMode,
+    StatisticsCollector,
     compute_statistics_plan,
     data_file_statistics_from_parquet_metadata,
     parquet_path_to_id_mapping,
@@ -17,6 +21,7 @@ from pyiceberg.io.pyarrow import (
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import PartitionFieldValue, PartitionKey
 from pyiceberg.table import Table
+from pyiceberg.types import DateType, TimestampType, TimestamptzType
 
 from skewless.run.objects.location import plain_path
 from skewless_lake.columns import ResultFile
@@ -97,13 +102,24 @@ def _partition(table: Table, parts: Mapping[str, Any]) -> PartitionKey:
     return PartitionKey(values, table.spec(), schema)
 
 
+def _without_times(plan: Mapping[int, StatisticsCollector]) -> dict[int, StatisticsCollector]:
+    """A plan of statistics, with no bounds of dates and times."""
+    counted = MetricsMode(MetricModeTypes.COUNTS)
+    times = DateType | TimestampType | TimestamptzType
+    return {
+        number: replace(one, mode=counted) if isinstance(one.iceberg_type, times) else one
+        for number, one in plan.items()
+    }
+
+
 def _written(path: str, file: ResultFile, how: _How) -> DataFile:
     with created(plain_path(path)) as stream:
         footer = write_rows(stream, file, how.kind, how.parts, how.codec)
         size = stream.tell()
-    found = data_file_statistics_from_parquet_metadata(
-        parquet_metadata=footer, stats_columns=how.statistics, parquet_column_mapping=how.columns
-    )
+    try:
+        found = data_file_statistics_from_parquet_metadata(footer, how.statistics, how.columns)
+    except OverflowError:  # a date or a time that Python does not have, such as one of the year 20,000
+        found = data_file_statistics_from_parquet_metadata(footer, _without_times(how.statistics), how.columns)
     return DataFile.from_args(
         content=DataFileContent.DATA,
         file_path=path,

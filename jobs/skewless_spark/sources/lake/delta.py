@@ -93,7 +93,10 @@ def _bounds(
 
     def told(what: str, name: str) -> list[Any]:
         of = next((one for one in (f"{what}.{name}", f"{what}.{physical[name]}") if one in actions.column_names), None)
-        return [None] * len(actions) if of is None else actions[of].to_pylist()
+        try:
+            return [None] * len(actions) if of is None else actions[of].to_pylist()
+        except (OverflowError, ValueError):  # Python has no dates and times of the year 20,000
+            return [None] * len(actions)
 
     columns = {}
     for name in names:

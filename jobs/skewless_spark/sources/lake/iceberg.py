@@ -93,13 +93,13 @@ def _parted_by(table: Table, file: DataFile) -> dict[int, Bounds]:
         if isinstance(one.transform, IdentityTransform) and isinstance(kind, IntegerType | LongType | StringType):
             found[one.source_id] = (value, value)
         elif isinstance(kind, DateType) and isinstance(one.transform, IdentityTransform | DayTransform):
-            day = _EPOCH.date() + dt.timedelta(days=value)
-            found[one.source_id] = (day, day)
+            day = _since_epoch(days=value)
+            found[one.source_id] = (day and day.date(), day and day.date())
         elif isinstance(one.transform, DayTransform | HourTransform):
-            length = dt.timedelta(**{"days" if isinstance(one.transform, DayTransform) else "hours": 1})
+            unit = "days" if isinstance(one.transform, DayTransform) else "hours"
             # Older writers cut a time before 1970 off towards it, so that it is in the partition after its own.
-            start, end = _EPOCH + (value - (value <= 0)) * length, _EPOCH + (value + 1) * length
-            found[one.source_id] = (start, end - dt.timedelta(microseconds=1))
+            start, end = _since_epoch(**{unit: value - (value <= 0)}), _since_epoch(**{unit: value + 1})
+            found[one.source_id] = (start, end and end - dt.timedelta(microseconds=1))
     return found
 
 
@@ -116,8 +116,17 @@ def _value(kind: str, bound: bytes | None) -> Value | None:
     if kind in {"int", "bigint"}:
         return number
     if kind == "date":
-        return _EPOCH.date() + dt.timedelta(days=number)
-    return _EPOCH + dt.timedelta(microseconds=number) if kind in {"timestamp", "timestamp_ntz"} else None
+        found = _since_epoch(days=number)
+        return found and found.date()
+    return _since_epoch(microseconds=number) if kind in {"timestamp", "timestamp_ntz"} else None
+
+
+def _since_epoch(**much: int) -> dt.datetime | None:
+    """A moment; None if Python does not have it, such as one of the year 20,000."""
+    try:
+        return _EPOCH + dt.timedelta(**much)
+    except OverflowError:
+        return None
 
 
 def iceberg_rewrites(snapshot: Snapshot, root: str) -> Iterator[Commit]:
@@ -307,7 +316,8 @@ def _days(table: Table, schema: Schema, file: DataFile) -> dict[str, str | None]
     for position, one in enumerate(table.specs()[file.spec_id].fields):
         name, days = schema.find_column_name(one.source_id), file.partition[position]
         if name is not None and isinstance(one.transform, DayTransform):
-            found[name] = None if days is None else str(_EPOCH.date() + dt.timedelta(days=days))
+            day = None if days is None else _since_epoch(days=days)
+            found[name] = str(day.date()) if day else None
     return found
 
 
