@@ -39,8 +39,8 @@ def serve(folder: Path) -> None:
         + "</configuration>"
     )
     # Datanucleus looks into classes of the JDK.
-    open_classes = [f"--add-opens=java.base/java.{one}=ALL-UNNAMED" for one in ("lang", "net", "util")]
-    classes = java(str(folder), options=open_classes)
+    options = [f"--add-opens=java.base/java.{one}=ALL-UNNAMED" for one in ("lang", "net", "util")]
+    classes = java(str(folder), options=[*options, f"-Dderby.stream.error.file={folder}/derby.log"])
     hive = classes.org.apache.hadoop.hive
     settings = hive.conf.HiveConf()
     hive.metastore.txn.TxnDbUtil.prepDb(settings)
