@@ -13,7 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.transforms import DayTransform, IdentityTransform
+from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import DateType, LongType, NestedField, StringType, TimestampType
 from pyspark.sql import SparkSession
@@ -222,10 +222,11 @@ def test_parts_need_a_column_that_partitions_the_table(spark: SparkSession, tmp_
         Nights(spark, tmp_path, {"iceberg": "local.db.clicks"}).night()
 
 
+@pytest.mark.parametrize("hourly", [False, True], ids=["by day", "by hour"])
 def test_the_days_of_a_hidden_partition_are_parts_and_compaction_costs_no_row(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, hourly: bool
 ) -> None:
-    """As most tables of events are partitioned: by day(at), where the column itself has times."""
+    """As most tables of events are partitioned: by day(at) or hour(at), where the column itself has times."""
 
     def events(day: dt.date, first: int, number: int) -> pa.Table:
         noon = dt.datetime.combine(day, dt.time(12))
@@ -234,8 +235,9 @@ def test_the_days_of_a_hidden_partition_are_parts_and_compaction_costs_no_row(
     schema = Schema(
         NestedField(1, "k", StringType()), NestedField(2, "v", LongType()), NestedField(3, "at", TimestampType())
     )
-    table = iceberg_table(tmp_path, schema, PartitionSpec(PartitionField(3, 1000, DayTransform(), "at_day")))
-    days = {day: Record((day - EPOCH).days) for day in DAYS}
+    hidden = HourTransform() if hourly else DayTransform()
+    table = iceberg_table(tmp_path, schema, PartitionSpec(PartitionField(3, 1000, hidden, "at_part")))
+    days = {day: Record((day - EPOCH).days * (24 if hourly else 1) + (12 if hourly else 0)) for day in DAYS}
     first = {day: data_file(table, events(day, 100 * number, 30), days[day]) for number, day in enumerate(DAYS)}
     append(table, *first.values())
     nights = Nights(spark, tmp_path, {"iceberg": "local.db.clicks", "parts": "at"})

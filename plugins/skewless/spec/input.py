@@ -99,7 +99,7 @@ class Input(Frozen):
         min_length=1,
         description="Where states are kept: the partition column whose values, days like 2026-01-31, are the parts; by "
         "default the path itself names the part, by {date}. A table needs it; in Iceberg it may be a column of times "
-        "that partitions the table by day.",
+        "that partitions the table by day or by hour.",
         examples=["date"],
     )
     format: InputFormat = Field(

@@ -227,13 +227,13 @@ def _columns(schema: Schema) -> tuple[TableColumn, ...]:
 
 
 def _parted(table: Table, schema: Schema) -> tuple[str, ...]:
-    """The columns whose values themselves, or whose days, partition the table now."""
-    from pyiceberg.transforms import DayTransform, IdentityTransform  # noqa: PLC0415
+    """The columns whose values themselves, or whose days or hours, partition the table now."""
+    from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform  # noqa: PLC0415
 
     named = [
         schema.find_column_name(one.source_id)
         for one in table.spec().fields
-        if isinstance(one.transform, IdentityTransform | DayTransform)
+        if isinstance(one.transform, IdentityTransform | DayTransform | HourTransform)
     ]
     return tuple(name for name in named if name)
 
@@ -310,12 +310,13 @@ def _values(table: Table, schema: Schema, file: DataFile) -> dict[str, str | Non
 
 def _days(table: Table, schema: Schema, file: DataFile) -> dict[str, str | None]:
     """By the name of a column: the day that all rows of a file are of, as its hidden partition says."""
-    from pyiceberg.transforms import DayTransform  # noqa: PLC0415
+    from pyiceberg.transforms import DayTransform, HourTransform  # noqa: PLC0415
 
     found: dict[str, str | None] = {}
     for position, one in enumerate(table.specs()[file.spec_id].fields):
-        name, days = schema.find_column_name(one.source_id), file.partition[position]
-        if name is not None and isinstance(one.transform, DayTransform):
+        name, value = schema.find_column_name(one.source_id), file.partition[position]
+        if name is not None and isinstance(one.transform, DayTransform | HourTransform):
+            days = value // 24 if value is not None and isinstance(one.transform, HourTransform) else value
             day = None if days is None else _since_epoch(days=days)
             found[name] = str(day.date()) if day else None
     return found
