@@ -235,8 +235,8 @@ def test_the_days_of_a_hidden_partition_are_parts_and_compaction_costs_no_row(
     schema = Schema(
         NestedField(1, "k", StringType()), NestedField(2, "v", LongType()), NestedField(3, "at", TimestampType())
     )
-    hidden = HourTransform() if hourly else DayTransform()
-    table = iceberg_table(tmp_path, schema, PartitionSpec(PartitionField(3, 1000, hidden, "at_part")))
+    hidden = PartitionField(3, 1000, HourTransform() if hourly else DayTransform(), "at_part")
+    table = iceberg_table(tmp_path, schema, PartitionSpec(hidden))
     days = {day: Record((day - EPOCH).days * (24 if hourly else 1) + (12 if hourly else 0)) for day in DAYS}
     first = {day: data_file(table, events(day, 100 * number, 30), days[day]) for number, day in enumerate(DAYS)}
     append(table, *first.values())
