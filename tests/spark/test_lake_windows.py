@@ -222,7 +222,9 @@ def test_parts_need_a_column_that_partitions_the_table(spark: SparkSession, tmp_
         Nights(spark, tmp_path, {"iceberg": "local.db.clicks"}).night()
 
 
-@pytest.mark.parametrize("hourly", [False, True], ids=["by day", "by hour"])
+@pytest.mark.parametrize(
+    "hourly", [pytest.param(False, id="by day"), pytest.param(True, id="by hour", marks=pytest.mark.long)]
+)
 def test_the_days_of_a_hidden_partition_are_parts_and_compaction_costs_no_row(
     spark: SparkSession, tmp_path: Path, hourly: bool
 ) -> None:
