@@ -14,6 +14,7 @@ from skewless.run.directory import RunDirectory
 from skewless.run.folder import RUN_GROUP, runs_below
 from skewless.spec.part import Part, part_named
 from skewless.spec.schedule import Schedule
+from skewless_airflow.partitions import parts_of_key
 from skewless_airflow.places import data_root
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.=-]")
@@ -46,6 +47,10 @@ class AirflowRun(RunIds, Protocol):
     @property
     def consumed_asset_events(self) -> Sequence[AssetEvent] | None:
         """The events that started it."""
+
+    @property
+    def partition_key(self) -> str | None:
+        """The key that the events which started it were mapped to, or that it was triggered with."""
 
     @property
     def logical_date(self) -> dt.datetime | None:
@@ -105,13 +110,17 @@ def part_of_run(run: AirflowRun, schedule: Schedule, where: str) -> Part:
     """The part that a run computes if its conf names none.
 
     A scheduled run, and one of a backfill, computes what the schedule says for the moment of its cron expression,
-    however late it starts. A run that was started by events of other jobs computes the part that these events name,
-    so that it follows them also when they compute an old day. Any other run computes what the schedule says for its
-    logical date, or without one for the moment when it was triggered.
+    however late it starts. A run that was started by events of other jobs computes the part that its partition key
+    names, or else these events, so that it follows them also when they compute an old day. Any other run computes what
+    the schedule says for its logical date, or without one for the moment when it was triggered.
 
     Raises:
         SpecError: the events name several parts.
     """
+    automatic = run.run_type in {"scheduled", "backfill"}
+    # The key of a scheduled run is that of its own timetable, which may mean the moment of the run.
+    if not automatic and run.partition_key and (keyed := _of_key(run.partition_key, schedule)):
+        return keyed
     named = {_named(event, schedule) for event in run.consumed_asset_events or ()} - {None}
     if len(named) > 1:
         days = ", ".join(str(part) for part in sorted(part for part in named if part))
@@ -120,8 +129,16 @@ def part_of_run(run: AirflowRun, schedule: Schedule, where: str) -> Part:
         )
     if named and (part := named.pop()):
         return part
-    automatic = run.run_type in {"scheduled", "backfill"}
     return schedule.part_of(run.run_after if automatic else run.logical_date or run.run_after)
+
+
+def _of_key(key: str, schedule: Schedule) -> Part | None:
+    """The part that a partition key names; None if it names none, or several, of this job."""
+    try:
+        parts = parts_of_key(key, schedule.timezone, schedule.unit)
+    except SpecError:
+        return None
+    return parts[0] if len(parts) == 1 else None
 
 
 def _named(event: AssetEvent, schedule: Schedule) -> Part | None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from airflow.dag_processing.dagbag import DagBag
-from airflow.models.asset import AssetEvent
+from airflow.models.asset import AssetEvent, AssetModel
 from airflow.utils.session import create_session
 from sqlalchemy import select
 
@@ -122,6 +122,14 @@ def test_the_event_of_a_result_in_a_table_names_its_snapshot(
 
 
 def _events() -> list[dict[str, Any]]:
+    """What the events of the result say. Each has one of the parts beside it, with the day as its partition key."""
     with create_session() as session:
-        of_ours = select(AssetEvent).where(AssetEvent.source_dag_id == "publishing").order_by(AssetEvent.id)
-        return [event.extra for event in session.scalars(of_ours)]
+        of_ours = select(AssetEvent, AssetModel.name).join(AssetModel, AssetModel.id == AssetEvent.asset_id)
+        found = list(session.execute(of_ours.where(AssetEvent.source_dag_id == "publishing").order_by(AssetEvent.id)))
+        plain = [event for event, name in found if name == "skewless:python_tokens"]
+        keyed = [event for event, name in found if name == "skewless:python_tokens/parts"]
+        assert len(plain) + len(keyed) == len(found)
+        assert {event.partition_key for event in plain} == {None}
+        told = [(event.extra["date"], event.extra, event.source_run_id) for event in plain]
+        assert [(event.partition_key, event.extra, event.source_run_id) for event in keyed] == told
+        return [event.extra for event in plain]

@@ -38,6 +38,7 @@ class Run:
     run_id: str = "run"
     run_type: str = "manual"
     consumed_asset_events: list[Event] = field(default_factory=list)
+    partition_key: str | None = None
 
 
 @given(st.text(max_size=300))
@@ -132,6 +133,28 @@ def test_a_run_after_events_computes_the_day_that_they_name(
     schedule: Schedule, extras: list[dict[str, Any]], part: str
 ) -> None:
     run = Run(None, LATER, run_type="asset_triggered", consumed_asset_events=[Event(extra) for extra in extras])
+    assert str(part_of_run(run, schedule, "job")) == part
+
+
+@pytest.mark.parametrize(
+    ("schedule", "run_type", "key", "part"),
+    [
+        pytest.param(NIGHTLY, "asset_triggered", "2026-03-01", "2026-03-01", id="day"),
+        pytest.param(NIGHTLY, "asset_triggered", "2026-03-01T05", "2026-03-01", id="day-of-an-hour"),
+        pytest.param(NIGHTLY, "manual", "2026-03-01", "2026-03-01", id="by-hand"),
+        pytest.param(NIGHTLY, "scheduled", "2026-03-01", "2026-11-21", id="of-a-timetable-of-its-own"),
+        pytest.param(NIGHTLY, "asset_triggered", "2026-W09", "2026-02-27", id="a-key-of-others-so-the-event"),
+        pytest.param(HOURLY, "asset_triggered", "2026-03-01T05", "2026-03-01, hour 05", id="hour"),
+        pytest.param(HOURLY, "asset_triggered", "2026-03-01", "2026-11-22, hour 00", id="a-day-has-many-hours"),
+    ],
+)
+def test_a_run_with_a_partition_key_computes_the_part_that_it_names(
+    schedule: Schedule, run_type: str, key: str, part: str
+) -> None:
+    events = [Event({"date": "2026-02-27"})]
+    run = Run(None, TICK, run_type=run_type, partition_key=key, consumed_asset_events=events)
+    if run_type == "scheduled":
+        run.consumed_asset_events = []
     assert str(part_of_run(run, schedule, "job")) == part
 
 

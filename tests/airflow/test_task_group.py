@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 import yaml
 from airflow.dag_processing.dagbag import DagBag
-from airflow.sdk import DAG, Asset, CronTriggerTimetable
+from airflow.sdk import DAG, Asset, CronTriggerTimetable, PartitionedAssetTimetable
 from airflow.serialization.serialized_objects import DagSerialization
 
 from skewless.errors import SpecError
+from skewless.spec.part import hours_of
 from skewless.spec.spec import JobSpec
 from skewless_airflow import adaptive_aggregation, build_dag
 from skewless_airflow.dags.timetable import PartTimetable
@@ -21,6 +22,8 @@ from tests.airflow.test_dag_structure import SPEC
 from tests.airflow_setting import PROJECT
 
 pytestmark = airflow_setting.IN_PROCESS
+
+ZURICH_HOURS = hours_of(dt.date(2026, 10, 25), "Europe/Zurich")
 
 
 def _spec(**changes: object) -> JobSpec:
@@ -83,9 +86,10 @@ def test_spark_steps_take_the_pool_that_somebody_made(monkeypatch: pytest.Monkey
         ({}, type(None)),
         ({"cron": "0 2 * * *"}, PartTimetable),
         ({"cron": ["0 2 * * 1-5", "0 6 * * 0"], "timezone": "Europe/Zurich"}, PartTimetable),
-        ({"asset": "skewless:other"}, list),
+        ({"asset": "orders"}, list),
+        ({"asset": "skewless:other"}, PartitionedAssetTimetable),
     ],
-    ids=["by-hand", "cron", "several-crons", "asset"],
+    ids=["by-hand", "cron", "several-crons", "asset", "asset-of-parts"],
 )
 def test_a_schedule_is_by_hand_by_cron_or_after_assets(schedule: dict[str, object], kind: type) -> None:
     dag = build_dag(_spec(schedule=schedule))
@@ -96,9 +100,43 @@ def test_a_schedule_is_by_hand_by_cron_or_after_assets(schedule: dict[str, objec
     assert made
 
 
-def test_a_job_that_waits_for_an_asset_names_it() -> None:
-    dag = build_dag(_spec(schedule={"asset": "skewless:other"}))
-    assert dag.schedule == [Asset(name="skewless:other")]
+@pytest.mark.parametrize(
+    ("schedule", "waits_for"),
+    [
+        ({"asset": "orders"}, ["orders"]),
+        ({"asset": ["skewless:other", "orders"]}, ["skewless:other", "orders"]),
+        ({"asset": ["skewless:a", "skewless:b"]}, ["skewless:a", "skewless:b"]),
+        ({"asset": "skewless:other", "partitioned": False}, ["skewless:other"]),
+    ],
+    ids=["foreign", "one-is-foreign", "several", "as-the-spec-says"],
+)
+def test_a_job_that_waits_for_assets_names_them(schedule: dict[str, object], waits_for: list[str]) -> None:
+    assert build_dag(_spec(schedule=schedule)).schedule == [Asset(name=name) for name in waits_for]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "waits_for"),
+    [
+        ({"asset": "skewless:other"}, ["skewless:other/parts"]),
+        ({"asset": ["skewless:a", "orders"], "partitioned": True}, ["skewless:a/parts", "orders"]),
+    ],
+    ids=["one", "several-as-the-spec-says"],
+)
+def test_a_job_waits_for_each_part_of_the_results_of_others(schedule: dict[str, object], waits_for: list[str]) -> None:
+    hours = {**schedule, "hour": "current", "timezone": "Europe/Zurich"}
+    for given, keys in ((schedule, ["2026-10-25"]), (hours, [f"2026-10-25T{hour}" for hour in ZURICH_HOURS])):
+        dag = build_dag(_spec(schedule=given))
+        stored = DagSerialization.from_dict(DagSerialization.to_dict(dag)).timetable
+        assert stored.partitioned
+        assert [key.name for key, _ in stored.asset_condition.iter_assets()] == waits_for
+        mapper = stored.get_partition_mapper(name=waits_for[0])
+        assert mapper.to_downstream("2026-10-25") == keys
+        assert dag.max_active_runs == 1
+
+
+def test_partitioned_without_an_asset_is_refused() -> None:
+    with pytest.raises(ValueError, match="partitioned beside asset"):
+        _spec(schedule={"cron": "0 2 * * *", "partitioned": True})
 
 
 def test_a_timetable_of_your_own_goes_before_the_specs() -> None:

@@ -22,11 +22,19 @@ from skewless.documents.decision import Decision
 from skewless.documents.engine_choice import EngineChoice
 from skewless.documents.failure import Failure
 from skewless.documents.job import PinnedTable
-from skewless.documents.ledger import PartLine, PartLines
+from skewless.documents.ledger import PartLine, PartLines, balance
+from skewless.documents.quality import Freshness, QualityReport, WindowQuality
 from skewless.documents.stage_report import SplitLoad, StageReport
-from skewless.documents.window import JobWindow, SeenFile, WindowPart
+from skewless.documents.window import JobWindow, NewestRow, SeenFile, WindowPart
 from skewless.routing.plan import RoutingPlan
-from skewless.run.directory import PART_LINES, RESULT_STEP, WINDOW_CHOICE, RunDirectory
+from skewless.run.directory import (
+    PART_LINES,
+    QUALITY_REPORT,
+    QUALITY_STEP,
+    RESULT_STEP,
+    WINDOW_CHOICE,
+    RunDirectory,
+)
 from skewless.run.publication import Identity, Overtaken
 from skewless.standing.window_choice import WindowCandidate, WindowChoice
 from skewless_airflow.run_store import run_location
@@ -119,6 +127,12 @@ def _of_window(location: str, simulation: Simulation) -> None:
     )
     attempt.write(WINDOW_CHOICE, choice)
     attempt.commit([], {"rows": 21_200, "keys": 400})
+    newest = NewestRow(column=EVIL, at=dt.datetime(2026, 11, 20, 23, 59, 58, tzinfo=dt.UTC))
+    measured = WindowQuality(freshness=(Freshness(part="2026-11-20", row=newest),))
+    ledger = balance(job, run.reports(), 21_200, lines)
+    attempt = run.new_attempt(QUALITY_STEP)
+    attempt.write(QUALITY_REPORT, QualityReport(success=True, keys=400, checks=(), ledger=ledger, window=measured))
+    attempt.commit([], {"checks": 0, "failed": 0})
 
 
 def _from_table(simulation: Simulation) -> Simulation:
@@ -251,7 +265,8 @@ def test_the_page_of_parts_tells_what_was_read_and_what_was_reused(viewer: TestC
         "of the window of 2026", "1 more without files", "rows not read</dt><dd>1,200", "rows read</dt><dd>20,000",
         "late rows</dt><dd>60", "time saved</dt><dd>not measured", "Without files: 2026-11-17", "/in/&lt;img src=x",
         "2026-11-19: added to, 1 late, 60 rows read, 700 rows kept", "2026-11-18: reused, 0 rows read, 500 rows kept",
-        "2026-11-17: no files", "All others, 1, are reused",
+        "2026-11-17: no files", "All others, 1, are reused", "The newest row of 2026-11-20, by &lt;img",
+        ": 2026-11-20 23:59:58 UTC.",
     ):  # fmt: skip
         assert words in text, words
     assert text.count('<rect class="late"') == 1

@@ -21,6 +21,7 @@ from pyspark.sql.types import StructType
 
 from skewless.errors import RunDirectoryError, SkewlessError
 from skewless.run.directory import RunDirectory
+from skewless.spec.part import Part
 from skewless.spec.spec import JobSpec
 from skewless_spark.entries.pipeline import run_pipeline, run_stages
 from skewless_spark.prepare.prepare import prepare
@@ -147,6 +148,59 @@ def test_nights_build_on_states_in_a_bucket(
         run_pipeline(spark, run, Quiet())
         assert sum(report.admitted_rows for report in run.reports()) == read
     assert as_rows(result_of(run)) == local_result(spark, tmp_path, rows, OF_PARTS)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("where", ["on a disk", "in a bucket"])
+def test_windows_of_hours_and_of_all_that_there_are(
+    spark: SparkSession, server: ObjectServer, place: str, tmp_path: Path, where: str
+) -> None:
+    """In the night that the clock is set back; folders of no hour are passed over, and two hours have no files."""
+    hours = ["2026-10-24T23", "2026-10-25T02", "2026-10-25T02b", "2026-10-25T03"]
+    rows = {hour: skewed(2_000).slice(number * 500, 500) for number, hour in enumerate(hours)}
+    base = place if where == "in a bucket" else str(tmp_path / "lake")
+
+    def put(folder: str, name: str, table: pa.Table) -> None:
+        out = io.BytesIO()
+        pq.write_table(table, out)
+        if where == "in a bucket":
+            server.put(f"{base.removeprefix('s3a://lake/')}/in/{folder}/{name}.parquet", out.getvalue())
+        else:
+            (tmp_path / "lake/in" / folder).mkdir(parents=True, exist_ok=True)
+            (tmp_path / "lake/in" / folder / f"{name}.parquet").write_bytes(out.getvalue())
+
+    def night(hour: str, window: int | str) -> RunDirectory:
+        part = Part.named(hour)
+        spec = far_spec(
+            f"{base}/in/{{date}}/h{{hour}}", tmp_path, OF_PARTS, window=window, routing={"waves": [1]},
+            schedule={"hour": "current", "timezone": "Europe/Zurich"}, states={"path": f"{base}/states"},
+        )  # fmt: skip
+        run = RunDirectory(f"{base}/run-{hour}-{window}")
+        prepare(run, spec, part.date, str(tmp_path), hour=part.hour)
+        run_pipeline(spark, run, Quiet())
+        return run
+
+    for hour, table in rows.items():
+        put(hour.replace("T", "/h"), "on-time", table)
+    for stray in ("latest/h00", "2026-10-25/h24", "2026-10-25/h05b"):
+        put(stray, "stray", skewed(10))
+    run = night(hours[2], "all")
+    assert sum(report.admitted_rows for report in run.reports()) == 1_500
+    late = skewed(2_100).slice(2_000)
+    put(hours[0].replace("T", "/h"), "late", late)
+    run = night(hours[3], "all")
+    assert sum(report.admitted_rows for report in run.reports()) == 600
+    window = run.job().window
+    assert window is not None
+    assert [part.name for part in window.parts] == hours
+    assert window.missing == ("2026-10-25T00", "2026-10-25T01")
+    everything = pa.concat_tables([late, *rows.values()])
+    assert as_rows(result_of(run)) == local_result(spark, tmp_path, everything, OF_PARTS)
+    # The same states serve another window: the hour that comes twice, and the one after it.
+    run = night(hours[3], 3)
+    assert sum(report.admitted_rows for report in run.reports()) == 0
+    last = pa.concat_tables([rows[hour] for hour in hours[1:]])
+    assert as_rows(result_of(run)) == local_result(spark, tmp_path / "last", last, OF_PARTS)
 
 
 def test_clusters_share_a_stage_in_a_bucket(

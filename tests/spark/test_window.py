@@ -157,6 +157,25 @@ def test_nights_give_what_one_run_over_the_window_gives(lake: Lake, engine: str)
     assert reduced(again) == 0
 
 
+@pytest.mark.parametrize("engine", ["combine", "staged"])
+def test_the_states_of_a_part_lie_in_the_order_of_their_keys(lake: Lake, engine: str) -> None:
+    """So that the least and the greatest key of a row group tell whether a key is in it."""
+    for day in range(2):
+        lake.put(day, "b")
+    window = lake.night(1, lake.spec(engine=engine)).job().window
+    assert window is not None
+    store, read = StatesStore(window.store), 0
+    for part in window.parts:
+        known, _ = store.newest(part.name)
+        assert known is not None
+        for file in known.version.states:
+            table = pq.read_table(store.path(file.path), partitioning=None)
+            keys = table["c0"].to_pylist()
+            assert keys == sorted(keys, key=lambda key: (key is not None, key or ""))
+            read += len(keys)
+    assert read > 40
+
+
 def test_a_key_that_one_stage_has_split_has_one_state_in_its_part(lake: Lake) -> None:
     lake.put(0, "b")
     calls = {"n": "count", "total": {"function": "sum", "column": "value"}}

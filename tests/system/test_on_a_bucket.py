@@ -86,7 +86,8 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nights]:
                 states = [_night(airflow, run, day) for run, day in zip(runs, DAYS[1:], strict=True)]
                 tasks = [airflow.rest.states(JOB, run) for run in runs]
                 directories = [RunDirectory(f"{ROOT}/runs/{JOB}/{safe_run_id(run)}") for run in runs]
-                events = airflow.rest.call("GET", "/assets/events?order_by=timestamp")["asset_events"]
+                told = airflow.rest.call("GET", "/assets/events?order_by=timestamp")["asset_events"]
+                events = [event for event in told if event["partition_key"] is None]
                 yield Nights(states, tasks, directories, events, server, spark, folder)
 
 

@@ -37,6 +37,7 @@ _BESIDE: dict[str, dict[str, Any]] = {
     "input.header": {"format": "csv", "columns": {"ms": "bigint"}},
     "input.delimiter": {"format": "csv"},
     "input.columns": {"format": "csv"},
+    "schedule.partitioned": {"asset": "orders"},
     "map.where": {"select": ["ms"]},
     "map.options": {"mapper": "tokens"},
     "aggregates.NAME.column": {"function": "max"},
@@ -173,6 +174,7 @@ _WINDOWED = {
     "verify",
     "verify.keys",
     "input.parts",
+    "quality.freshness",
 }
 
 

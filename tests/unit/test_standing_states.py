@@ -382,6 +382,10 @@ SPEC: dict[str, Any] = {
             "expected input.parts only with a window or with states, but got neither",
         ),
         ({"window": None, "states": {}, "late": "ignore"}, "expected late only with a window, but got no window"),
+        (
+            {"window": None, "quality": {"freshness": "at"}},
+            "expected quality.freshness only with a window or with states, but got neither",
+        ),
     ],
     ids=[
         "no parts",
@@ -405,6 +409,7 @@ SPEC: dict[str, Any] = {
         "states without parts",
         "parts for nothing",
         "late without a window",
+        "freshness without states",
     ],
 )
 def test_a_window_that_cannot_be_is_one_sentence(changed: dict[str, Any], sentence: str) -> None:

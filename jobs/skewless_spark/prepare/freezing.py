@@ -84,6 +84,7 @@ def freeze(spec: JobSpec, date: dt.date, root: str, where: str, *, hour: str | N
     used = list(dict.fromkeys([*spec.key, *arguments]))
     _refuse_twins(used, types, at)
     _refuse_twins([name for name in reads if name not in FILE_COLUMNS], listing.types, at)
+    _check_freshness(spec.quality.freshness, listing.source, at)
     output_path = output_location(spec, part, root, where)
     check_output(output_path, input_path, listing, where)
     shares = spec.routing.waves
@@ -92,7 +93,8 @@ def freeze(spec: JobSpec, date: dt.date, root: str, where: str, *, hour: str | N
     window, units = None, listing.units
     if of_parts is not None:
         window, units = of_parts.changes(key_types | column_types, root, reads if spec.map else used)
-    source = _read_of(listing.source, reads if spec.map else tuple(used)).model_copy(update={"selected": selected})
+    source = _read_of(listing.source, reads if spec.map else tuple(used), spec.quality.freshness)
+    source = source.model_copy(update={"selected": selected})
     units = _of_read_columns(units, source)
     job = Job(
         spec=spec,
@@ -153,11 +155,11 @@ def _in_order(spec: JobSpec, algebra: Mapping[str, Algebra]) -> bool:
     return spec.state == "forward" or any(one.ordered for one in algebra.values())
 
 
-def _read_of(source: Source, reads: tuple[str, ...]) -> Source:
+def _read_of(source: Source, reads: tuple[str, ...], freshness: str | None) -> Source:
     """The source with only the columns that a job reads. CSV and JSON lines are always read whole."""
     if source.format in {"csv", "json"}:
         return source.model_copy(update={"reads": reads})
-    columns = {name: kind for name, kind in source.columns.items() if name in reads}
+    columns = {name: kind for name, kind in source.columns.items() if name in reads or name == freshness}
     # A job that reads only the paths of files needs some column to count rows by.
     some = columns or dict(next(iter([[one] for one in source.columns.items() if _readable(one[1])]), []))
     return source.model_copy(update={"reads": reads, "columns": some})
@@ -182,6 +184,18 @@ def _check_key(column: str, types: dict[str, str], at: str) -> None:
         raise InputError(f"{at}, key", "an existing column", repr(column), nearest(column, types))
     if types[column].split("(")[0] not in KEY_TYPES:
         raise InputError(f"{at}, key", "a column that can be a key", f"{column!r} of type {types[column]}")
+
+
+def _check_freshness(column: str | None, source: Source, at: str) -> None:
+    if column is None:
+        return
+    types = {**source.columns, **source.partition_columns}
+    if column not in types:
+        raise InputError(f"{at}, quality.freshness", "an existing column", repr(column), nearest(column, types))
+    if types[column] not in {"timestamp", "timestamp_ntz", "date"}:
+        came = f"{column!r} of type {types[column]}"
+        raise InputError(f"{at}, quality.freshness", "a column of timestamps or dates", came)
+    _refuse_twins([column], types, at)
 
 
 def _refuse_twins(used: list[str], types: dict[str, str], at: str) -> None:

@@ -88,7 +88,7 @@ def _validate(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> Qu
         keys=result.count("keys"),
         checks=checks,
         ledger=ledger,
-        window=window_quality(job.window, job.part, run.part_lines(), StatesStore(job.window.store))
+        window=window_quality(job.window, job.part, run.part_lines(), StatesStore(job.window.store), run.newest_rows())
         if job.window
         else None,
     )

@@ -27,10 +27,11 @@ from skewless.run.directory import PART_LINES, RESULT_STEP, RunDirectory
 from skewless.spec.spec import WINDOW_COLUMN
 from skewless.standing.fingerprint import Fingerprint
 from skewless.standing.kept_merges import WindowParts, plan_night
-from skewless.standing.parts import next_version
+from skewless.standing.parts import newest_row, next_version
 from skewless.standing.store import STATES_STEP, Numbered, StatesStore
 from skewless.standing.window_choice import WindowChoice
 from skewless_spark.result.compaction import begun_anew, crowded_parts, with_kept_states
+from skewless_spark.result.newest_rows import newest_rows
 from skewless_spark.result.window_states import PLACE, WindowStates, written_states
 from skewless_spark.session.planning import planned_once
 from skewless_spark.states.columns import PART, JobColumns
@@ -69,10 +70,12 @@ def keep_states(
         files, count = made[at]
         made[at] = (files, count - part.base_rows)
     _require_all(job, made, rows)
+    newest, column = newest_rows(merged.sparkSession, columns), job.spec.quality.freshness
     versions, lines = [], []
     for at, part in enumerate(window.parts):
         files, count = made.get(at, ([], 0))
-        version = next_version(window, begun_anew(part) if at in crowded else part, str(run), files, count)
+        standing = begun_anew(part) if at in crowded else part
+        version = next_version(window, standing, str(run), files, count, newest_row(part, newest.get(at), column))
         versions.append(store.commit(version) if part.changed or part.rewritten else Numbered(part.base or 0, version))
         line = PartLine(
             part=part.name, unchanged_rows=part.base_rows, new_rows=count,
@@ -89,11 +92,14 @@ def of_window(columns: JobColumns, merged: DataFrame, length: int | None) -> Dat
     return merged.withColumn(WINDOW_COLUMN, F.lit(length).cast("int"))
 
 
-def lines_of(job: Job, parts: Sequence[PartLine], counts: Sequence[tuple[int, int]]) -> PartLines:
+def lines_of(
+    job: Job, versions: Sequence[Numbered], parts: Sequence[PartLine], counts: Sequence[tuple[int, int]]
+) -> PartLines:
     """The lines of the parts and windows of a result.
 
     Args:
         job: of a window.
+        versions: the version of each part.
         parts: the lines of all of its parts.
         counts: for each window, rows of the input in it, and keys.
     """
@@ -104,7 +110,8 @@ def lines_of(job: Job, parts: Sequence[PartLine], counts: Sequence[tuple[int, in
         )
         for span, (rows, keys) in zip(window.spans, counts, strict=True)
     ]  # fmt: skip
-    return PartLines(parts=tuple(parts), windows=tuple(lines))
+    newest = {one.version.part: one.version.newest for one in versions if one.version.newest}
+    return PartLines(parts=tuple(parts), windows=tuple(lines), newest=newest)
 
 
 def over_windows(

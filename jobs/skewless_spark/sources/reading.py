@@ -95,7 +95,7 @@ def read_units(
         ddl = "".join(f"c{number} {types[name]}, " for number, name in enumerate(columns))
         return spark.createDataFrame(cast("list[Row]", []), f"{ddl}{ORIGIN} bigint{index}")
     wanted = list(source_columns(job, columns))
-    rows = _source_rows(spark, job, ordinals, wanted, located=located if job.spec.map is None else True)
+    rows = source_rows(spark, job, ordinals, wanted, located=located if job.spec.map is None else True)
     if tally:
         rows = tally.reading(rows)
     if job.spec.map is None:
@@ -105,10 +105,18 @@ def read_units(
     return tally.giving(found) if tally else found
 
 
-def _source_rows(
+def source_rows(
     spark: SparkSession, job: Job, ordinals: Sequence[int], wanted: Sequence[str], *, located: bool | str
 ) -> DataFrame:
-    """The columns of the files of some units, ``s0``, ``s1``, ..., and ``origin``."""
+    """The columns of the files of some units, ``s0``, ``s1``, ..., and ``origin``, before a map.
+
+    Args:
+        spark: the session.
+        job: the frozen job.
+        ordinals: the ordinals of the units, at least one.
+        wanted: the columns.
+        located: as of ``read_units``.
+    """
     parquet = job.source.format == "parquet"
     # The files of a table may lie elsewhere than its name says: ``_for_spark`` looks at each.
     scan = parquet and (job.source.pinned is not None or spark_reads(spark, job.input_path))

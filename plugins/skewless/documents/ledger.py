@@ -9,6 +9,7 @@ from pydantic import Field
 from skewless.document import LAST_STAGE, Count, Document, Frozen
 from skewless.documents.job import Job
 from skewless.documents.stage_report import StageReport
+from skewless.documents.window import NewestRow
 from skewless.errors import LedgerError
 
 
@@ -96,10 +97,17 @@ class WindowLine(Frozen):
 
 
 class PartLines(Document):
-    """The lines of all parts of a run and of all of its windows, as ``merge`` has counted them: ``parts.json``."""
+    """The lines of all parts of a run and of all of its windows, as ``merge`` has counted them: ``parts.json``.
+
+    Attributes:
+        parts: oldest first.
+        windows: the shortest first.
+        newest: the newest row of each part, by its name, as far as it is known.
+    """
 
     parts: tuple[PartLine, ...]
     windows: tuple[WindowLine, ...] = ()
+    newest: dict[str, NewestRow] = Field(default_factory=dict)
 
 
 class Ledger(Document):

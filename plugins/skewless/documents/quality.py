@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from skewless.document import Count, Document, Frozen, unmet
 from skewless.documents.ledger import Ledger
+from skewless.documents.window import NewestRow
 
 
 class Check(Frozen):
@@ -32,15 +33,26 @@ class Check(Frozen):
 
 
 class Freshness(Frozen):
-    """How new the files of a part are.
+    """How new a part is.
 
     Attributes:
         part: its name.
-        newest: when the newest of its files was modified, in UTC.
+        newest: when the newest of its files was modified, in UTC; None if the file system does not say.
+        row: its newest row, if the spec names a time column and it is known.
     """
 
     part: str
-    newest: dt.datetime
+    newest: dt.datetime | None = None
+    row: NewestRow | None = None
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What is known, for people."""
+        told = [f"newest file of {self.part}: modified {self.newest:%Y-%m-%d %H:%M:%S} UTC"] if self.newest else []
+        if self.row and self.row.at:
+            zone = " UTC" if self.row.at.tzinfo else ""
+            told.append(f"newest row of {self.part} by {self.row.column}: {self.row.at:%Y-%m-%d %H:%M:%S}{zone}")
+        return tuple(told)
 
 
 class Volume(Frozen):
@@ -92,7 +104,7 @@ class WindowQuality(Frozen):
     """What is measured of a run with a window, and fails nothing. What could not be measured is not in it.
 
     Attributes:
-        freshness: of each part whose file system tells when files were modified.
+        freshness: of each part of which something is known.
         volume: of the run's own part; None with fewer than three earlier parts of its weekday.
         late: rows that came late, by the part they belong to.
     """
@@ -104,9 +116,7 @@ class WindowQuality(Frozen):
     @property
     def sentences(self) -> tuple[str, ...]:
         """What was measured, for people."""
-        told = [
-            f"newest file of {one.part}: modified {one.newest:%Y-%m-%d %H:%M:%S} UTC" for one in self.freshness[-1:]
-        ]
+        told = [sentence for one in self.freshness[-1:] for sentence in one.sentences]
         if (own := self.volume) is not None:
             warning = "" if own.usual else "WARNING: "
             told.append(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterable, Sequence
 from typing import Literal, Self
 
@@ -59,6 +60,18 @@ class CountedFile(Frozen):
     rows: Count
 
 
+class NewestRow(Frozen):
+    """The greatest value of a time column among the rows of a part, before a map.
+
+    Attributes:
+        column: of the input.
+        at: the value, in UTC, or without a zone if the column has none; None if every row is null there.
+    """
+
+    column: str
+    at: dt.datetime | None = None
+
+
 class PartVersion(Document):
     """The standing states of a part as they were made of some files: ``parts/2026-11-20/versions/0007.json``.
 
@@ -72,6 +85,7 @@ class PartVersion(Document):
         rows: rows that the states stand for: mapped ones, where there is a map.
         states: the files with the states, below the store. A key may have a state in several of them.
         left_out: late files of older parts that the run has left out: the next run has not to count their rows again.
+        newest: the newest of the rows, as far as it is known.
     """
 
     part: str
@@ -81,6 +95,7 @@ class PartVersion(Document):
     rows: Count
     states: tuple[CommittedFile, ...]
     left_out: tuple[CountedFile, ...] = ()
+    newest: NewestRow | None = None
 
     @model_validator(mode="after")
     def _each_once(self) -> Self:
@@ -105,6 +120,7 @@ class WindowPart(Frozen):
             part is reduced anew.
         base_rows: the rows that the states of that version stand for.
         base_states: the files with them.
+        base_newest: the newest of these rows, as far as it is known.
         before_rows: the rows that the newest version stood for, whether it is used or not.
         reused: how many files were as the states know them.
         added: how many files came since.
@@ -128,6 +144,7 @@ class WindowPart(Frozen):
     base: Count | None = None
     base_rows: Count = 0
     base_states: tuple[CommittedFile, ...] = ()
+    base_newest: NewestRow | None = None
     before_rows: Count = 0
     reused: Count = 0
     added: Count = 0

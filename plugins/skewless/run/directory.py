@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from skewless.documents.commit import StepCommit
 from skewless.documents.decision import Decision
@@ -24,6 +24,7 @@ from skewless.documents.job import Job
 from skewless.documents.ledger import PartLine, PartLines, WindowLine
 from skewless.documents.quality import QualityReport
 from skewless.documents.stage_report import ReportWithoutTails, StageReport
+from skewless.documents.window import NewestRow
 from skewless.errors import RunDirectoryError
 from skewless.routing.plan import RoutingPlan
 from skewless.run.attempt import DOCUMENT, MANIFEST, Attempt, Fence, commit_path
@@ -155,6 +156,10 @@ class RunDirectory(Storage):
     def window_lines(self) -> tuple[WindowLine, ...]:
         """The ledger lines of the windows, the longest last, once the result is committed; none without a window."""
         return self._lines().windows
+
+    def newest_rows(self) -> Mapping[str, NewestRow]:
+        """The newest row of each part of a window, as far as it is known, once the result is committed."""
+        return self._lines().newest
 
     def _lines(self) -> PartLines:
         if self.job().window is None or (commit := self.commit_of(RESULT_STEP)) is None:

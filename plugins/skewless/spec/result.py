@@ -61,6 +61,13 @@ class Quality(Frozen):
         description="All of them must hold, or nothing is published.",
         examples=[[{"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "visitors"}}]],
     )
+    freshness: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Where states are kept: a column of the input, a timestamp or a date; the quality report has its "
+        "greatest value in each part.",
+        examples=["clicked_at"],
+    )
 
 
 class Verify(Frozen):

@@ -14,6 +14,8 @@ from skewless.spec.part import Part, PartUnit, part_at
 
 #: A name that Airflow accepts and croniter does not.
 _NAMES = {"@quarterly": "0 0 1 */3 *"}
+#: Before the name of a job: the name of the asset that its published results are.
+RESULT_ASSET = "skewless:"
 #: Any day serves: whether there is a next moment does not depend on it.
 _BEGIN = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 
@@ -40,6 +42,12 @@ class Schedule(Frozen):
         description="Instead of cron: the name of an asset, such as skewless:NAME, after each event of which the job "
         "runs; of several, after an event of each.",
         examples=["skewless:clicks_by_page"],
+    )
+    partitioned: bool | None = Field(
+        default=None,
+        description="With asset: events name a day or an hour by their partition key, and the job runs once for each "
+        "that all assets have; by default so after one result of Skewless (skewless:NAME).",
+        examples=[True],
     )
     timezone: str = Field(
         default="UTC",
@@ -86,6 +94,8 @@ class Schedule(Frozen):
     def _one_way(self) -> Self:
         if self.cron is not None and self.asset is not None:
             raise unmet("either cron or asset", "both")
+        if self.partitioned is not None and self.asset is None:
+            raise unmet("partitioned beside asset, whose events have the partition keys", "partitioned alone")
         if self.day is not None and self.hour is not None:
             raise unmet("either day or hour", "both")
         return self
@@ -121,6 +131,15 @@ class Schedule(Frozen):
     def assets(self) -> tuple[str, ...]:
         """The names of all assets that are waited for."""
         return _several(self.asset)
+
+    @property
+    def by_part(self) -> bool:
+        """Whether the job runs once for each part that events name by their partition keys."""
+        if self.partitioned is not None:
+            return self.partitioned
+        # Of several results, one may be restated alone. What waits for the others then counts in Airflow for ever:
+        # once 500 such keys wait, it starts no run for any other.
+        return len(self.assets) == 1 and self.assets[0].startswith(RESULT_ASSET)
 
 
 def _several(given: str | tuple[str, ...] | None) -> tuple[str, ...]:

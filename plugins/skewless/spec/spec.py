@@ -234,6 +234,8 @@ class JobSpec(Document):
             raise unmet("verify only with a window or with states", "neither")
         if self.verify is not None and self.late == "ignore":
             raise unmet("late: recompute or fail with verify, which reads all rows", "late: ignore")
+        if self.quality.freshness is not None and not self.lengths:
+            raise unmet("quality.freshness only with a window or with states", "neither")
         return self
 
     def _require_kept(self) -> None:

@@ -6,10 +6,11 @@ import datetime as dt
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
+from types import MappingProxyType
 
 from skewless.documents.ledger import PartLine
 from skewless.documents.quality import Freshness, LateRows, Volume, WindowQuality
-from skewless.documents.window import JobWindow, SeenFile
+from skewless.documents.window import JobWindow, NewestRow, SeenFile
 from skewless.errors import DocumentError, RunDirectoryError
 from skewless.spec.part import Part
 from skewless.standing.store import StatesStore
@@ -21,7 +22,13 @@ _DEVIATION = 1.4826
 _BAND = 3
 
 
-def window_quality(window: JobWindow, part: Part, lines: Sequence[PartLine], store: StatesStore) -> WindowQuality:
+def window_quality(
+    window: JobWindow,
+    part: Part,
+    lines: Sequence[PartLine],
+    store: StatesStore,
+    newest: Mapping[str, NewestRow] = MappingProxyType({}),
+) -> WindowQuality:
     """What is measured of a run whose result is merged.
 
     Args:
@@ -29,22 +36,25 @@ def window_quality(window: JobWindow, part: Part, lines: Sequence[PartLine], sto
         part: its own part.
         lines: the rows of all parts of the window.
         store: the states of the job.
+        newest: the newest row of each part, by its name, as far as it is known.
     """
     own = next((line.rows for line in lines if line.part == part.name), None)
     return WindowQuality(
-        freshness=tuple(freshness(window)),
+        freshness=tuple(freshness(window, newest)),
         volume=None if own is None else volume(part, own, _earlier(part, store)),
         late=tuple(late_rows(window)),
     )
 
 
-def freshness(window: JobWindow) -> Iterator[Freshness]:
-    """When the newest file of each part was modified, where its file system says so."""
+def freshness(window: JobWindow, newest: Mapping[str, NewestRow] = MappingProxyType({})) -> Iterator[Freshness]:
+    """When the newest file of each part was modified, where its file system says so; and its newest row."""
     for part in window.parts:
         moments = [_modified(file) for file in part.files]
         known = [moment for moment in moments if moment is not None]
-        if known and len(known) == len(moments):
-            yield Freshness(part=part.name, newest=max(known))
+        file = max(known) if known and len(known) == len(moments) else None
+        row = newest.get(part.name)
+        if file or (row and row.at):
+            yield Freshness(part=part.name, newest=file, row=row)
 
 
 def _modified(file: SeenFile) -> dt.datetime | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from skewless.documents.commit import CommittedFile
 from skewless.documents.job import Unit
-from skewless.documents.window import MOST_REASONS, CountedFile, JobWindow, PartVersion, SeenFile, WindowPart
+from skewless.documents.window import MOST_REASONS, CountedFile, JobWindow, NewestRow, PartVersion, SeenFile, WindowPart
 from skewless.errors import InputError
 from skewless.spec.part import Part, part_place
 from skewless.standing.changes import Difference, FileName, FoundFile, Rewrite, change_set, ranks_between, standing_for
@@ -73,6 +73,7 @@ def plan_part(
         base=base.number if base else None,
         base_rows=base.version.rows if base else 0,
         base_states=base.version.states if base else (),
+        base_newest=base.version.newest if base else None,
         before_rows=known.version.rows if known else 0,
         reused=len(changes.reused),
         added=changes.added,
@@ -117,6 +118,7 @@ def keep_part(
         base=known.number,
         base_rows=known.version.rows,
         base_states=known.version.states,
+        base_newest=known.version.newest,
         before_rows=known.version.rows,
         reused=len(known.version.files),
         ignored_files=changes.added + changes.replaced + changes.removed,
@@ -180,8 +182,31 @@ def _units_of_files(units: Sequence[Unit]) -> list[tuple[str, int]]:
     return list(counts.items())
 
 
+def newest_row(part: WindowPart, read: NewestRow | None, column: str | None) -> NewestRow | None:
+    """The newest row of a part, of the kept states and of what was read tonight; None if it is not known.
+
+    Args:
+        part: as the run found it.
+        read: the newest row that was read of it.
+        column: the time column that the spec names now.
+    """
+    kept = part.base_newest if part.base is not None else NewestRow(column=column or "")
+    read = read if part.units[1] > part.units[0] else kept
+    if column is None or kept is None or read is None or {kept.column, read.column} != {column}:
+        return None
+    moments = [one.at for one in (kept, read) if one.at is not None]
+    if len({moment.tzinfo is None for moment in moments}) > 1:
+        return None  # the column had another type
+    return NewestRow(column=column, at=max(moments, default=None))
+
+
 def next_version(
-    window: JobWindow, part: WindowPart, run: str, states: Sequence[CommittedFile], rows: int
+    window: JobWindow,
+    part: WindowPart,
+    run: str,
+    states: Sequence[CommittedFile],
+    rows: int,
+    newest: NewestRow | None = None,
 ) -> PartVersion:
     """The states of a part after a run: the kept ones and those that the run made.
 
@@ -191,6 +216,7 @@ def next_version(
         run: the run directory.
         states: the files with the states that the run made of the part's units.
         rows: the rows that these stand for.
+        newest: see ``newest_row``.
     """
     own = window.parts[-1].name
     return PartVersion(
@@ -201,4 +227,5 @@ def next_version(
         rows=part.base_rows + rows,
         states=(*part.base_states, *states),
         left_out=tuple(file for one in window.parts for file in one.left_out) if part.name == own else (),
+        newest=newest,
     )

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from airflow.sdk import DAG, Asset
+from airflow.sdk import DAG, Asset, AssetAll, PartitionedAssetTimetable
 
 from skewless.spec.reading import load_spec
+from skewless.spec.schedule import RESULT_ASSET, Schedule
 from skewless.spec.spec import JobSpec
 from skewless_airflow.dags.task_group import STEP_DEFAULTS, aggregation_tasks
 from skewless_airflow.dags.timetable import PartTimetable
+from skewless_airflow.partitions import PartMapper, parts_asset
 from skewless_airflow.trigger_form import form_params
 
 #: Characters with a meaning in markdown.
@@ -46,14 +48,18 @@ def build_dag(spec: JobSpec | str | Path, **dag_args: Any) -> DAG:
         # A DAG file registers the DAG by naming it; to build one elsewhere must not register it.
         "auto_register": False,
     }
-    schedule = dag_args.pop("schedule") if "schedule" in dag_args else _timetable(loaded)
+    schedule = dag_args.pop("schedule") if "schedule" in dag_args else _timetable(loaded.schedule)
     with DAG(schedule=schedule, **{**from_spec, **dag_args}) as dag:
         aggregation_tasks(path or loaded, form=True)
     return dag
 
 
-def _timetable(spec: JobSpec) -> PartTimetable | list[Asset] | None:
-    schedule = spec.schedule
+def _timetable(schedule: Schedule) -> PartTimetable | PartitionedAssetTimetable | list[Asset] | None:
+    if schedule.by_part:
+        assets = [parts_asset(name) if name.startswith(RESULT_ASSET) else Asset(name=name) for name in schedule.assets]
+        mapper = PartMapper(unit=schedule.unit, timezone=schedule.timezone)
+        # A mapper of a plugin is of the core's class, as a timetable is; the SDK's is of those that Airflow ships.
+        return PartitionedAssetTimetable(assets=AssetAll(*assets), default_partition_mapper=mapper)  # type: ignore[arg-type]
     if schedule.assets:
         return [Asset(name=name) for name in schedule.assets]
     if not schedule.crons:

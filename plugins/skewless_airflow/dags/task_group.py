@@ -14,6 +14,7 @@ from airflow.sdk import Asset, BaseOperator, TaskGroup, TriggerRule
 
 from skewless.run.directory import RESULT_STEP, stage_step
 from skewless.spec.reading import load_spec
+from skewless.spec.schedule import RESULT_ASSET
 from skewless.spec.spec import JobSpec
 from skewless_airflow.operators.approval import ApproveForwardingOperator
 from skewless_airflow.operators.plan_stage import PlanStageOperator
@@ -104,7 +105,7 @@ def aggregation_tasks(
 
 def result_asset(spec: JobSpec) -> Asset:
     """The published result, as other DAGs wait for it: ``Asset("skewless:NAME")``."""
-    return Asset(name=f"skewless:{spec.name}")
+    return Asset(name=f"{RESULT_ASSET}{spec.name}")
 
 
 def spark_pool() -> str:

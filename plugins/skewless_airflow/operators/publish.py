@@ -23,6 +23,7 @@ from skewless_airflow.observability.links import (
     skew_page,
 )
 from skewless_airflow.operators.ending import end_with_sentence
+from skewless_airflow.partitions import parts_asset
 from skewless_airflow.run_store import run_directory
 from skewless_lake.publication import publish_run
 
@@ -34,6 +35,8 @@ class PublishOperator(BaseOperator):
 
     Its outlet is an alias: Airflow would emit an event of the asset itself whenever the task succeeds. With the alias
     each published run has one event, also if it is cleared, and a run that a later run of the day superseded has none.
+    The same holds of the asset of its parts, whose event has the part as its partition key. As the event of an alias
+    can have no key, that one is an outlet itself, and is left out where there is nothing to tell.
 
     Args:
         asset: the published result.
@@ -44,13 +47,15 @@ class PublishOperator(BaseOperator):
 
     def __init__(self, *, asset: Asset, group: str = "", **kwargs: Any) -> None:
         self.alias = AssetAlias(name=asset.name)
-        super().__init__(outlets=[self.alias], **kwargs)
+        self.parts = parts_asset(asset.name)
+        super().__init__(outlets=[self.alias, self.parts], **kwargs)
         self.asset = asset
         self.group = group
 
     def execute(self, context: Context) -> None:
         """Publish, and put path, counts, quality, balance and links into the asset event."""
         push_links(context)
+        self.outlets = [self.alias]
         run, dag_run = run_directory(context["dag_run"], self.group), context["dag_run"]
         with end_with_sentence():
             again = record_of(run) is not None
@@ -76,6 +81,10 @@ class PublishOperator(BaseOperator):
             "quality": quality_page(dag_run.dag_id, dag_run.run_id),
         }
         context["outlet_events"][self.alias].add(self.asset, extra=facts)
+        self.outlets = [self.alias, self.parts]
+        told = context["outlet_events"][self.parts]
+        told.extra = facts
+        told.add_partitions(run.job().part.name)
 
     def _told(self, dag_run: Any) -> bool:
         """Whether the run has its event: Airflow writes it together with the success of the task."""
