@@ -245,23 +245,27 @@ def test_manifests_that_threads_of_pyiceberg_have_mixed_up_cost_no_publication(
 
 @of_each_kind
 def test_what_is_published_is_on_the_disk(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each file of a table on a local disk is synced, and so is each folder that names one."""
-    synced, fsync = set[str](), os.fsync
+    """Each file of a table on a local disk is synced, and so is each folder that names one; data comes first."""
+    synced, fsync = list[str](), os.fsync
 
     def noted(handle: int) -> None:
-        synced.add(str(Path(f"/proc/self/fd/{handle}").readlink()))
+        synced.append(str(Path(f"/proc/self/fd/{handle}").readlink()))
         fsync(handle)
 
     monkeypatch.setattr(os, "fsync", noted)
     publish_run(ready(tmp_path / "run", tmp_path, kind, "first", schema="evolve"), NOW)
+    data = [place for place, path in enumerate(synced) if path.endswith(".parquet")]
+    naming = [place for place, path in enumerate(synced) if path.endswith((".avro", f"_delta_log/{1:020d}.json"))]
+    assert data
+    assert max(data) < min(naming)
     wider = result_table("new").append_column("n", pa.array([1, 2, 3]))
     run = committed(tmp_path / "2", tmp_path, kind, wider, turn=2, schema="evolve")
     staged(run)
     publish_run(judge(run), NOW)
     table = tmp_path / ("warehouse" if kind == "iceberg" else "marts")
     files = {str(path) for path in table.rglob("*") if path.is_file() and path.name != "_last_checkpoint"}
-    assert files - synced == set()
-    assert {str(Path(file).parent) for file in files} - synced == set()
+    assert files - set(synced) == set()
+    assert {str(Path(file).parent) for file in files} - set(synced) == set()
 
 
 @of_each_kind
