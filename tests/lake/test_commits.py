@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from skewless.errors import QualityError, RunDirectoryError, SpecError
 from skewless.run.directory import RunDirectory
 from skewless.run.publication import Publication, record_of
 from skewless_lake.catalogs import open_catalog
+from skewless_lake.delta import tables
 from skewless_lake.delta.publishing import commit_part
 from skewless_lake.iceberg.snapshots import ours, replace_part, summary_of
 from skewless_lake.iceberg.staging import staged_files
@@ -350,6 +352,30 @@ def test_four_days_and_two_runs_of_one_day_are_published_at_once(tmp_path: Path,
         for _ in range(rounds):
             races.round()
         races.require_linear()
+
+
+def test_a_delta_table_that_another_process_makes_just_now_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """deltalake looks first. If a table has come since, it fails or commits its columns again; of 16 at once, mostly."""
+    found, together, first = tables.find_table, threading.Barrier(16), threading.local()
+
+    def looked(target: OutputPart, version: int | None = None) -> DeltaTable | None:
+        seen = found(target, version)
+        if not hasattr(first, "look"):
+            first.look = together.wait(60)
+        return seen
+
+    def versions(target: OutputPart) -> int:
+        first.__dict__.clear()
+        return int(tables.ready_table(target, result_table("x").schema).version())
+
+    monkeypatch.setattr(tables, "find_table", looked)
+    for number in range(10):
+        root = tmp_path / str(number)
+        target = OutputPart.of(committed(root / "run", root, "delta", result_table("x")).job())
+        with ThreadPoolExecutor(16) as pool:
+            assert set(pool.map(versions, [target] * 16)) == {0}
 
 
 @of_each_kind
