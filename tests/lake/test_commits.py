@@ -357,7 +357,7 @@ def test_four_days_and_two_runs_of_one_day_are_published_at_once(tmp_path: Path,
 def test_a_delta_table_that_another_process_makes_just_now_is_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """deltalake looks first. If a table has come since, it fails or commits its columns again; of 16 at once, mostly."""
+    """If a table has come since deltalake has looked, it fails or commits its columns again: often, of 16 at once."""
     found, together, first = tables.find_table, threading.Barrier(16), threading.local()
 
     def looked(target: OutputPart, version: int | None = None) -> DeltaTable | None:
