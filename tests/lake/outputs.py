@@ -17,7 +17,7 @@ from skewless.documents.quality import Check, QualityReport
 from skewless.run.directory import QUALITY_STEP, RESULT_STEP, RunDirectory
 from skewless.spec.result import Output
 from skewless_lake.catalogs import open_catalog
-from skewless_lake.columns import ResultFile
+from skewless_lake.columns import ResultFile, batches_of
 from skewless_lake.staged import STAGED, StagedResult
 from skewless_lake.staging import stage_result
 from tests.unit import synthetic
@@ -99,7 +99,7 @@ def staged(run: RunDirectory) -> StagedResult:
     columns = pq.read_schema(run.path(files[0].path))
 
     def source(file: CommittedFile) -> ResultFile:
-        return ResultFile(file.rows, lambda: pq.ParquetFile(run.path(file.path)).iter_batches())
+        return ResultFile(file.rows, lambda: batches_of(pq.ParquetFile(run.path(file.path))))
 
     sources = [source(file) for file in files]
     run.write_once(STAGED, stage_result(run, columns, sources, NOW))

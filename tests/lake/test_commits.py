@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ from skewless.run.directory import RunDirectory
 from skewless.run.publication import Publication, record_of
 from skewless.run.summary import run_facts
 from skewless_lake.catalogs import open_catalog
+from skewless_lake.delta import tables
 from skewless_lake.delta.publishing import commit_part
 from skewless_lake.iceberg.snapshots import ours, replace_part, summary_of
 from skewless_lake.iceberg.staging import staged_files
@@ -256,23 +258,27 @@ def test_manifests_that_threads_of_pyiceberg_have_mixed_up_cost_no_publication(
 
 @of_each_kind
 def test_what_is_published_is_on_the_disk(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each file of a table on a local disk is synced, and so is each folder that names one."""
-    synced, fsync = set[str](), os.fsync
+    """Each file of a table on a local disk is synced, and so is each folder that names one; data comes first."""
+    synced, fsync = list[str](), os.fsync
 
     def noted(handle: int) -> None:
-        synced.add(str(Path(f"/proc/self/fd/{handle}").readlink()))
+        synced.append(str(Path(f"/proc/self/fd/{handle}").readlink()))
         fsync(handle)
 
     monkeypatch.setattr(os, "fsync", noted)
     publish_run(ready(tmp_path / "run", tmp_path, kind, "first", schema="evolve"), NOW)
+    data = [place for place, path in enumerate(synced) if path.endswith(".parquet")]
+    naming = [place for place, path in enumerate(synced) if path.endswith((".avro", f"_delta_log/{1:020d}.json"))]
+    assert data
+    assert max(data) < min(naming)
     wider = result_table("new").append_column("n", pa.array([1, 2, 3]))
     run = committed(tmp_path / "2", tmp_path, kind, wider, turn=2, schema="evolve")
     staged(run)
     publish_run(judge(run), NOW)
     table = tmp_path / ("warehouse" if kind == "iceberg" else "marts")
     files = {str(path) for path in table.rglob("*") if path.is_file() and path.name != "_last_checkpoint"}
-    assert files - synced == set()
-    assert {str(Path(file).parent) for file in files} - synced == set()
+    assert files - set(synced) == set()
+    assert {str(Path(file).parent) for file in files} - set(synced) == set()
 
 
 @of_each_kind
@@ -388,6 +394,30 @@ def test_four_days_and_two_runs_of_one_day_are_published_at_once(tmp_path: Path,
         for _ in range(rounds):
             races.round()
         races.require_linear()
+
+
+def test_a_delta_table_that_another_process_makes_just_now_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If a table has come since deltalake has looked, it fails or commits its columns again: often, of 16 at once."""
+    found, together, first = tables.find_table, threading.Barrier(16), threading.local()
+
+    def looked(target: OutputPart, version: int | None = None) -> DeltaTable | None:
+        seen = found(target, version)
+        if not hasattr(first, "look"):
+            first.look = together.wait(60)
+        return seen
+
+    def versions(target: OutputPart) -> int:
+        first.__dict__.clear()
+        return int(tables.ready_table(target, result_table("x").schema).version())
+
+    monkeypatch.setattr(tables, "find_table", looked)
+    for number in range(10):
+        root = tmp_path / str(number)
+        target = OutputPart.of(committed(root / "run", root, "delta", result_table("x")).job())
+        with ThreadPoolExecutor(16) as pool:
+            assert set(pool.map(versions, [target] * 16)) == {0}
 
 
 @of_each_kind

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pyarrow as pa
 from deltalake import DeltaTable, Schema
-from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import CommitProperties
 
 from skewless.errors import SpecError
 from skewless.run.objects.location import is_object, plain_path
@@ -113,7 +114,17 @@ def _made(target: OutputPart, wanted: pa.Schema, parts: list[str]) -> DeltaTable
     if "://" not in location_of(target):
         make_folder(Path(location_of(target), LOG))
     location = location_of(target)
-    table = DeltaTable.create(location, schema, mode="ignore", partition_by=parts, storage_options=patience(location))
+    try:
+        table = DeltaTable.create(
+            location, schema, mode="ignore", partition_by=parts, storage_options=patience(location),
+            # Tried again, it would commit its columns as version 1, over those that another process has just made.
+            commit_properties=CommitProperties(max_commit_retries=0),
+        )  # fmt: skip
+    except CommitFailedError:
+        made = find_table(target)
+        if made is None:
+            raise
+        table = made
     sync_version(target, 0)
     return table
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -23,13 +22,10 @@ from pyiceberg.partitioning import PartitionFieldValue, PartitionKey
 from pyiceberg.table import Table
 from pyiceberg.types import DateType, TimestampType, TimestamptzType
 
-from skewless.run.objects.location import plain_path
-from skewless_lake.columns import ResultFile
+from skewless_lake.columns import ResultFile, short_texts
 from skewless_lake.iceberg.tables import sort_order_of
-from skewless_lake.new_files import created, sync_names, write_rows
+from skewless_lake.new_files import created, write_all, write_rows
 from skewless_lake.staged import OutputPart
-
-_THREADS = 8
 
 
 def write_files(
@@ -48,10 +44,7 @@ def write_files(
     how, places = _How.of(table, target), table.location_provider()
     paths = [places.new_data_location(f"{number:05d}-{token}.parquet", how.key) for number in range(len(filled))]
     begin(paths)
-    with ThreadPoolExecutor(max_workers=_THREADS) as pool:
-        written = list(pool.map(lambda path, file: _written(path, file, how), paths, filled))
-    sync_names(plain_path(path) for path in paths)
-    return written
+    return write_all(paths, filled, lambda path, file: _written(path, file, how))
 
 
 class _How(NamedTuple):
@@ -81,7 +74,7 @@ class _How(NamedTuple):
     def of(cls, table: Table, target: OutputPart) -> _How:
         codec = table.properties.get("write.parquet.compression-codec", "zstd")
         return cls(
-            kind=schema_to_pyarrow(table.schema(), include_field_ids=True),
+            kind=pa.schema(map(short_texts, schema_to_pyarrow(table.schema(), include_field_ids=True))),
             parts=target.values,
             key=_partition(table, target.values),
             spec=table.spec().spec_id,
@@ -113,7 +106,7 @@ def _without_times(plan: Mapping[int, StatisticsCollector]) -> dict[int, Statist
 
 
 def _written(path: str, file: ResultFile, how: _How) -> DataFile:
-    with created(plain_path(path)) as stream:
+    with created(path) as stream:
         footer = write_rows(stream, file, how.kind, how.parts, how.codec)
         size = stream.tell()
     try:
