@@ -10,6 +10,7 @@ import base64
 import json
 import struct
 import uuid
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -171,21 +172,30 @@ _Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?
 _B85 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
 
 
-def delete_by_vector(folder: Path, path: str, positions: Sequence[int]) -> None:
-    """Commit an inline deletion vector for a file of a Delta table, named as its log names it."""
+def _z85(content: bytes) -> str:
+    return base64.b85encode(content).decode().translate(str.maketrans(_B85, _Z85))
+
+
+def delete_by_vector(folder: Path, path: str, positions: Sequence[int], *, in_file: bool = False) -> None:
+    """Commit a deletion vector for a file of a Delta table, named as its log names it: inline, or in a file of its own.
+
+    A file of vectors begins with its format's version. Each vector has its length before it and its CRC behind it.
+    """
     log = folder / "_delta_log"
     commits = sorted(log.glob("*.json"))
     lines = [json.loads(line) for commit in commits for line in commit.read_text().splitlines()]
     added = next(line["add"] for line in reversed(lines) if line.get("add", {}).get("path") == path)
-    bitmap = BitMap(positions).serialize()
-    payload = struct.pack("<iqi", _DELTA_MAGIC, 1, 0) + bitmap
-    text = base64.b85encode(payload + b"\0" * (-len(payload) % 4)).decode().translate(str.maketrans(_B85, _Z85))
-    vector = {
-        "storageType": "i",
-        "pathOrInlineDv": text,
-        "sizeInBytes": len(payload),
-        "cardinality": len(set(positions)),
-    }
+    payload = struct.pack("<iqi", _DELTA_MAGIC, 1, 0) + BitMap(positions).serialize()
+    vector: dict[str, Any] = {"sizeInBytes": len(payload), "cardinality": len(set(positions))}
+    if in_file:
+        name, before = uuid.uuid4(), b"\1" + b"of another file"
+        (folder / "ab").mkdir(exist_ok=True)
+        (folder / "ab" / f"deletion_vector_{name}.bin").write_bytes(
+            before + struct.pack(">i", len(payload)) + payload + struct.pack(">I", zlib.crc32(payload))
+        )
+        vector |= {"storageType": "u", "pathOrInlineDv": f"ab{_z85(name.bytes)}", "offset": len(before)}
+    else:
+        vector |= {"storageType": "i", "pathOrInlineDv": _z85(payload + b"\0" * (-len(payload) % 4))}
     removed = {name: added[name] for name in ("path", "partitionValues", "size")}
     actions = [
         {"remove": {**removed, "dataChange": True, "deletionTimestamp": 1, "extendedFileMetadata": True,

@@ -6,8 +6,12 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from skewless_lake.staged import HOUR_COLUMN, OutputPart
+
+#: Rows that are read and written at a time.
+_BATCH_ROWS = 1 << 16
 
 
 class ResultFile(NamedTuple):
@@ -20,6 +24,14 @@ class ResultFile(NamedTuple):
 
     rows: int
     batches: Callable[[], Iterator[pa.RecordBatch]]
+
+
+def batches_of(parquet: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
+    """The rows of a file, batch by batch. Threads of Arrow's help only where there is more than one batch."""
+    found: Iterator[pa.RecordBatch] = parquet.iter_batches(
+        _BATCH_ROWS, use_threads=parquet.metadata.num_rows > _BATCH_ROWS
+    )
+    return found
 
 
 def part_fields(target: OutputPart) -> list[pa.Field]:
@@ -63,11 +75,22 @@ def fitted(batch: pa.RecordBatch, kind: pa.Schema, parts: Mapping[str, Any]) -> 
     return pa.Table.from_arrays(list(_columns(batch, kind, parts)), schema=kind)
 
 
+def short_texts(field: pa.Field) -> pa.Field:
+    """A column whose texts are addressed by 32 bits, as those of a batch of ours: pyiceberg takes them for large ones.
+
+    In a file both are the same.
+    """
+    short = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
+    return field.with_type(short.get(field.type, field.type))
+
+
 def _columns(batch: pa.RecordBatch, kind: pa.Schema, parts: Mapping[str, Any]) -> Iterator[pa.Array]:
+    places = {name: place for place, name in enumerate(batch.schema.names)}
     for field in kind:
         if field.name in parts:
             yield pa.repeat(pa.scalar(parts[field.name], field.type), len(batch))
-        elif field.name in batch.schema.names:
-            yield batch.column(field.name).cast(field.type)
+        elif field.name in places:
+            column = batch.column(places[field.name])
+            yield column if column.type == field.type else column.cast(field.type)
         else:
             yield pa.nulls(len(batch), field.type)

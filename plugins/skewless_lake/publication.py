@@ -83,7 +83,7 @@ def publishing_table(run: RunDirectory, now: dt.datetime) -> Generator[str, None
     over = _overtaken(job, turns)
     commit = Commit(None, over)
     if over is None:
-        about = {**summary_of(run, now), "quality": f"passed, {len(report.checks)} checks"}
+        about = {**summary_of(run, now), **_verdict(report)}
         commit = yield from _committing(run, job, staged, about)
     if commit.over is None:
         turns.finish(job.part.name, job.turn, str(identity_of(run)))
@@ -132,17 +132,18 @@ def require_fitting(target: OutputPart) -> None:
         if target.output.iceberg is not None:
             from skewless_lake.iceberg import tables as iceberg  # noqa: PLC0415  # an extra
 
-            iceberg.require_partitions(target)
+            iceberg.fitting_table(target)
         else:
             from skewless_lake.delta import tables as delta  # noqa: PLC0415  # an extra
 
-            delta.require_partitions(target)
+            delta.fitting_table(target)
 
 
 def turn_in_table(target: OutputPart) -> int:
     """The latest turn in which a part was published in its table, as the table's history says; 0 if none.
 
     Raises:
+        SpecError: as ``require_fitting``: what a run would compute could not be published.
         UnreachableError: the store or the catalog does not answer.
     """
     with told_plainly(target.path):
@@ -188,6 +189,7 @@ def shown_by_table(job: Job) -> dict[str, Identity]:
 def summary_of(run: RunDirectory, now: dt.datetime) -> dict[str, str]:
     """Where a result comes from, as texts by name: what the table's own history says of it."""
     job, result, me = run.job(), run.committed(RESULT_STEP), identity_of(run)
+    table = job.source.pinned
     return {
         "job": job.spec.name,
         "part": job.part.name,
@@ -196,7 +198,15 @@ def summary_of(run: RunDirectory, now: dt.datetime) -> dict[str, str]:
         "run-digest": me.job,
         "spec-digest": job.spec.digest(),
         "input": job.input_path,
+        **({} if table is None else {"input-table": table.name, "input-snapshot": table.snapshot or "none"}),
         "input-rows": str(result.count("rows")),
         "result-rows": str(result.count("keys")),
         "at": now.astimezone(dt.UTC).isoformat(timespec="seconds"),
     }
+
+
+def _verdict(report: QualityReport) -> dict[str, str]:
+    """What the audit has found, as texts by name."""
+    ledger = report.ledger
+    read = f"{ledger.input_rows} rows reduced + {ledger.unchanged_rows} in kept states"
+    return {"quality": f"passed, {len(report.checks)} checks", "ledger": f"{read} = {ledger.state_rows} in the result"}

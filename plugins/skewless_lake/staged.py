@@ -25,11 +25,13 @@ class StagedFile(Frozen):
         path: as the table's own format names it: a URI or, of a Delta table, a path below the table.
         rows: its rows.
         size_bytes: its length.
+        statistics: of a Delta table, what its log says of the file's columns, see ``delta.statistics``.
     """
 
     path: str
     rows: Count
     size_bytes: Count
+    statistics: str = ""
 
 
 class TableFiles(Document):

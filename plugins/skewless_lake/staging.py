@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from skewless.documents.job import Job
 from skewless.run.directory import RunDirectory
+from skewless.run.objects.location import plain_path
 from skewless_lake.columns import ResultFile, all_nullable
 from skewless_lake.publication import summary_of
 from skewless_lake.refusals import told_plainly
@@ -59,5 +60,5 @@ def staged_paths(job: Job, staged: StagedResult) -> dict[str, int]:
         target = OutputPart.of(job)
         with told_plainly(job.output_path):
             _, files = iceberg.staged_files(target, staged, find_table(target))
-        return {file.file_path.removeprefix("file://"): file.file_size_in_bytes for file in files}
+        return {plain_path(file.file_path): file.file_size_in_bytes for file in files}
     return {f"{staged.location}/{file.path}": file.size_bytes for file in staged.files}

@@ -7,9 +7,14 @@ from collections.abc import Mapping
 from skewless.spec.spec import JobSpec
 from skewless_lake.catalogs import EMBEDDED, TableName, configuration_of
 
-#: By scheme of a path, and by kind of catalog, as docs/object_stores.md and docs/tables.md list them.
+#: By scheme of a path, and by kind of catalog with what it was tested on, as docs/object_stores.md and docs/tables.md
+#: list them.
 _STORES = frozenset({"", "file", "s3", "s3a"})
-_CATALOGS = frozenset({"sqlite", "postgresql"})
+_CATALOGS = {
+    "sqlite": "", "postgresql": "", "hive": "", "rest": ", Iceberg's own Java code",
+    "glue": ", moto's, one writer at a time",
+}  # fmt: skip
+_DATABASES = frozenset({"sqlite", "postgresql"})
 
 
 def which_are_tested(spec: JobSpec, root: str) -> str:
@@ -25,7 +30,8 @@ def which_are_tested(spec: JobSpec, root: str) -> str:
     named = [spec.input.iceberg, spec.output.iceberg]
     catalogs = {TableName.parse(str(name)).catalog for name in named if name is not None}
     given = {name: configuration_of(name) for name in catalogs}
-    found = {f"catalog {name!r} ({_kind(name, about)})": _kind(name, about) for name, about in given.items()}
+    kinds = {name: _kind(name, about) for name, about in given.items()}
+    found = {f"catalog {name!r} ({kind}{_CATALOGS.get(kind, '')})": kind for name, kind in kinds.items()}
     kept = spec.states.path if spec.states else None
     paths = [root, spec.input.path, spec.input.delta, spec.output.path, spec.output.delta, kept]
     paths += [about.get("warehouse") for about in given.values()]
@@ -47,7 +53,7 @@ def _kind(name: str, given: Mapping[str, str]) -> str:
         return "sqlite"
     uri, kind = given.get("uri", ""), given.get("type", "")
     database = uri.partition(":")[0].partition("+")[0]
-    if kind == "sql" or (not kind and database in _CATALOGS):
+    if kind == "sql" or (not kind and database in _DATABASES):
         return database or "sql"
     if "py-catalog-impl" in given:
         return given["py-catalog-impl"]

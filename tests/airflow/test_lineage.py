@@ -9,18 +9,22 @@ import sys
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from airflow.sdk import Asset
 
+from skewless.documents.job import PinnedTable
 from skewless.run.directory import RunDirectory
 from skewless.spec.spec import JobSpec
-from skewless_airflow.observability.lineage import dataset_name
+from skewless_airflow.observability.lineage import dataset_name, published_lineage
 from skewless_airflow.operators.prepare import PrepareOperator
 from skewless_airflow.operators.publish import PublishOperator
+from skewless_lake.publication import publish_run
+from skewless_lake.staged import STAGED, StagedResult
 from tests.airflow.recorded_run import NIGHT, record, validate
 from tests.airflow.test_dag_structure import SPEC
+from tests.lake.outputs import NOW, ready
 from tests.unit.synthetic import simulated, zipf_rows
 
 _DAG = """
@@ -74,6 +78,22 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunDirectory:
 )
 def test_a_path_has_the_name_that_others_know_it_by(path: str, named: tuple[str, str]) -> None:
     assert dataset_name(path) == named
+
+
+@pytest.mark.parametrize(("kind", "named"), [("iceberg", True), ("delta", False)])
+def test_tables_are_told_with_their_snapshots_and_their_names_in_catalogs(
+    tmp_path: Path, kind: Literal["iceberg", "delta"], named: bool
+) -> None:
+    """As the integrations of Iceberg and Delta tell them: a location, a version, and the name in a catalog."""
+    source = PinnedTable(kind=kind, name="local.raw.clicks" if named else "/lake/clicks", snapshot="17")
+    run = ready(tmp_path / "run", tmp_path, kind, "first", pinned=source)
+    record = publish_run(run, NOW)
+    told = published_lineage(run)
+    (read,), (written,) = told.inputs, told.outputs
+    assert (written.namespace, written.name) == ("file", run.read(STAGED, StagedResult).location)
+    assert [one.facets["version"].datasetVersion for one in (read, written)] == ["17", str(record.snapshot)]
+    names = [[(it.namespace, it.name) for it in one.facets["symlinks"].identifiers] for one in (read, written) if named]
+    assert names == ([[("local", "raw.clicks")], [("local", "marts.clicks")]] if named else [])
 
 
 @pytest.mark.usefixtures("airflow_database")

@@ -11,12 +11,13 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from skewless.documents.commit import CommittedFile
+from skewless.documents.job import PinnedTable
 from skewless.documents.ledger import balance
 from skewless.documents.quality import Check, QualityReport
 from skewless.run.directory import QUALITY_STEP, RESULT_STEP, RunDirectory
 from skewless.spec.result import Output
 from skewless_lake.catalogs import open_catalog
-from skewless_lake.columns import ResultFile
+from skewless_lake.columns import ResultFile, batches_of
 from skewless_lake.staged import STAGED, StagedResult
 from skewless_lake.staging import stage_result
 from tests.unit import synthetic
@@ -26,13 +27,23 @@ DAY = dt.date(2026, 11, 20)
 KINDS = ("iceberg", "delta")
 TABLE = "local.marts.clicks"
 #: The tables that races are run on, by kind; of Delta, below the root.
-TABLES = {"iceberg": TABLE, "postgresql": "shared.marts.clicks", "delta": "marts/clicks"}
+TABLES = {
+    "iceberg": TABLE,
+    "postgresql": "shared.marts.clicks",
+    "rest": "rest.marts.clicks",
+    "hive": "hive.marts.clicks",
+    "delta": "marts/clicks",
+}
+#: The tables of all kinds of catalogs.
+ICEBERG = {kind: name for kind, name in TABLES.items() if kind != "delta"} | {
+    kind: f"{kind}.marts.clicks" for kind in ("glue", "dynamodb", "s3")
+}
 
 
 def output_of(kind: str, root: Path, **fields: Any) -> tuple[Output, str]:
     """The output section of a spec, and ``Job.output_path`` as ``prepare`` writes it."""
-    if kind in {"iceberg", "postgresql"}:
-        return Output.model_validate({"iceberg": TABLES[kind], **fields}), f"iceberg://{TABLES[kind]}"
+    if kind in ICEBERG:
+        return Output.model_validate({"iceberg": ICEBERG[kind], **fields}), f"iceberg://{ICEBERG[kind]}"
     if kind == "folder":
         return Output.model_validate({"path": str(root / "out"), **fields}), str(root / "out")
     if kind == "bucket":
@@ -57,6 +68,7 @@ def committed(
     turn: int = 1,
     day: dt.date = DAY,
     in_files: int = 2,
+    pinned: PinnedTable | None = None,
     **output: Any,
 ) -> RunDirectory:
     """A run whose result is committed, in two files or more."""
@@ -64,7 +76,9 @@ def committed(
     section, output_path = output_of(kind, root, **output)
     job = synthetic.job([], output_path=output_path)
     spec = job.spec.model_copy(update={"output": section})
-    run.write_once("job.json", job.model_copy(update={"spec": spec, "turn": turn, "date": day, "root": str(root)}))
+    of_run = {"spec": spec, "turn": turn, "date": day, "root": str(root)}
+    of_run["source"] = job.source.model_copy(update={"pinned": pinned})
+    run.write_once("job.json", job.model_copy(update=of_run))
     attempt = run.new_attempt(RESULT_STEP)
     files, share = [], -(-len(result) // in_files)
     for number in range(in_files):
@@ -85,7 +99,7 @@ def staged(run: RunDirectory) -> StagedResult:
     columns = pq.read_schema(run.path(files[0].path))
 
     def source(file: CommittedFile) -> ResultFile:
-        return ResultFile(file.rows, lambda: pq.ParquetFile(run.path(file.path)).iter_batches())
+        return ResultFile(file.rows, lambda: batches_of(pq.ParquetFile(run.path(file.path))))
 
     sources = [source(file) for file in files]
     run.write_once(STAGED, stage_result(run, columns, sources, NOW))
@@ -115,7 +129,7 @@ def ready(folder: Path, root: Path, kind: str, text: str, **how: Any) -> RunDire
 def read(kind: str, root: Path) -> pa.Table:
     """What a reader of the table sees."""
     if kind != "delta":
-        catalog, _, name = TABLES[kind].partition(".")
+        catalog, _, name = ICEBERG[kind].partition(".")
         found = open_catalog(catalog, str(root)).load_table(name).scan().to_arrow()
     else:
         found = pa.table(DeltaTable(str(root / "marts" / "clicks")).to_pyarrow_table())

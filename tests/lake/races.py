@@ -15,8 +15,10 @@ from pyiceberg.table.snapshots import ancestors_of
 from skewless.errors import SkewlessError
 from skewless_lake.catalogs import open_catalog
 from skewless_lake.publication import publish_run
+from tests.lake.hive_catalog import hive_catalog, of_hive
 from tests.lake.outputs import DAY, NOW, TABLES, ready, seen
 from tests.lake.postgres import postgres
+from tests.lake.rest_catalog import rest_catalog
 
 PUBLISHERS = 6
 
@@ -52,15 +54,23 @@ class Races:
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
+        for name, value in self._catalog().items():
+            os.environ[name] = value
+            self._open.callback(os.environ.pop, name)
         if self.kind == "postgresql":
-            catalog = "PYICEBERG_CATALOG__SHARED__"
-            os.environ[f"{catalog}URI"] = self._open.enter_context(postgres())
-            os.environ[f"{catalog}WAREHOUSE"] = f"file://{self.root / 'warehouse'}"
-            self._open.callback(os.environ.pop, f"{catalog}URI")
-            self._open.callback(os.environ.pop, f"{catalog}WAREHOUSE")
             self._open.callback(lambda: open_catalog("shared", str(self.root)).close())
         self._pool: Pool = self._open.enter_context(multiprocessing.get_context("spawn").Pool(PUBLISHERS))
         return self
+
+    def _catalog(self) -> dict[str, str]:
+        """Start the server of a catalog; the variables by which pyiceberg finds it."""
+        if self.kind == "postgresql":
+            catalog = "PYICEBERG_CATALOG__SHARED__"
+            folder = f"file://{self.root / 'warehouse'}"
+            return {f"{catalog}URI": self._open.enter_context(postgres()), f"{catalog}WAREHOUSE": folder}
+        if self.kind == "rest":
+            return {"PYICEBERG_CATALOG__REST__URI": self._open.enter_context(rest_catalog(self.root / "rest"))}
+        return of_hive(self._open.enter_context(hive_catalog(self.root / "hive"))) if self.kind == "hive" else {}
 
     def __exit__(self, *_: object) -> None:
         self._open.close()

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,20 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.expressions.visitors import _ManifestEvalVisitor
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
+from pyiceberg.types import DateType, NestedField, StringType
 
+from skewless.documents.job import PinnedTable
 from skewless.errors import QualityError, RunDirectoryError, SpecError
 from skewless.run.directory import RunDirectory
 from skewless.run.publication import Publication, record_of
+from skewless.run.summary import run_facts
 from skewless_lake.catalogs import open_catalog
+from skewless_lake.delta import tables
 from skewless_lake.delta.publishing import commit_part
 from skewless_lake.iceberg.snapshots import ours, replace_part, summary_of
 from skewless_lake.iceberg.staging import staged_files
@@ -97,7 +105,8 @@ def test_a_day_that_is_published_again_is_replaced_and_no_other_day(tmp_path: Pa
 
 @of_each_kind
 def test_the_table_tells_where_a_result_came_from(tmp_path: Path, kind: str) -> None:
-    run = ready(tmp_path / "run", tmp_path, kind, "first")
+    source = PinnedTable(kind="iceberg", name="local.raw.clicks", snapshot="17")
+    run = ready(tmp_path / "run", tmp_path, kind, "first", pinned=source)
     publish_run(run, NOW)
     if kind == "iceberg":
         ((_, about),) = ours(iceberg_table(tmp_path))
@@ -107,6 +116,10 @@ def test_the_table_tells_where_a_result_came_from(tmp_path: Path, kind: str) -> 
     assert (about["part"], about["turn"], about["run"]) == ("2026-11-20", "1", str(tmp_path / "run"))
     assert (about["input-rows"], about["result-rows"], about["quality"]) == ("6", "3", "passed, 1 checks")
     assert about["spec-digest"] == run.job().spec.digest()
+    assert (about["input-table"], about["input-snapshot"]) == ("local.raw.clicks", "17")
+    facts = run_facts(run)  # of the asset event
+    assert (facts["input_table"], facts["input_snapshot"]) == ("local.raw.clicks", "17")
+    assert about["ledger"] == "0 rows reduced + 0 in kept states = 0 in the result"
 
 
 @of_each_kind
@@ -245,23 +258,27 @@ def test_manifests_that_threads_of_pyiceberg_have_mixed_up_cost_no_publication(
 
 @of_each_kind
 def test_what_is_published_is_on_the_disk(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each file of a table on a local disk is synced, and so is each folder that names one."""
-    synced, fsync = set[str](), os.fsync
+    """Each file of a table on a local disk is synced, and so is each folder that names one; data comes first."""
+    synced, fsync = list[str](), os.fsync
 
     def noted(handle: int) -> None:
-        synced.add(str(Path(f"/proc/self/fd/{handle}").readlink()))
+        synced.append(str(Path(f"/proc/self/fd/{handle}").readlink()))
         fsync(handle)
 
     monkeypatch.setattr(os, "fsync", noted)
     publish_run(ready(tmp_path / "run", tmp_path, kind, "first", schema="evolve"), NOW)
+    data = [place for place, path in enumerate(synced) if path.endswith(".parquet")]
+    naming = [place for place, path in enumerate(synced) if path.endswith((".avro", f"_delta_log/{1:020d}.json"))]
+    assert data
+    assert max(data) < min(naming)
     wider = result_table("new").append_column("n", pa.array([1, 2, 3]))
     run = committed(tmp_path / "2", tmp_path, kind, wider, turn=2, schema="evolve")
     staged(run)
     publish_run(judge(run), NOW)
     table = tmp_path / ("warehouse" if kind == "iceberg" else "marts")
     files = {str(path) for path in table.rglob("*") if path.is_file() and path.name != "_last_checkpoint"}
-    assert files - synced == set()
-    assert {str(Path(file).parent) for file in files} - synced == set()
+    assert files - set(synced) == set()
+    assert {str(Path(file).parent) for file in files} - set(synced) == set()
 
 
 @of_each_kind
@@ -294,6 +311,32 @@ def test_a_table_with_other_partitions_is_refused(tmp_path: Path, kind: str) -> 
     other = committed(tmp_path / "2", tmp_path, kind, result_table("new"), turn=2, partition="day")
     with pytest.raises(SpecError, match="a table partitioned by day, but got one partitioned by date"):
         staged(other)
+
+
+@of_each_kind
+def test_a_time_that_python_does_not_have_is_published(tmp_path: Path, kind: str) -> None:
+    """The libraries take their bounds of times through Python, whose years end with 9999."""
+    year_20_000 = 569_000_000_000_000_000
+    odd = result_table("odd").append_column("at", pa.array([0, year_20_000, None], pa.timestamp("us", "UTC")))
+    odd = odd.append_column("on", pa.array([0, year_20_000 // 86_400_000_000, None], pa.date32()))
+    run = committed(tmp_path / "1", tmp_path, kind, odd, in_files=1)
+    staged(run)
+    publish_run(judge(run), NOW)
+    found = read(kind, tmp_path)
+    assert sorted(found["at"].cast(pa.int64()).drop_null().to_pylist()) == [0, year_20_000]
+    assert found["on"].null_count == 1
+
+
+def test_a_table_of_format_1_takes_results(tmp_path: Path) -> None:
+    fields = {"date": DateType(), "key": StringType(), "by": StringType()}
+    schema = Schema(*(NestedField(number, name, kind) for number, (name, kind) in enumerate(fields.items(), 1)))
+    catalog, by_date = open_catalog("local", str(tmp_path)), PartitionField(1, 1000, IdentityTransform(), "date")
+    catalog.create_namespace("marts")
+    catalog.create_table("marts.clicks", schema, None, PartitionSpec(by_date), properties={"format-version": "1"})
+    for turn, text in enumerate(["old", "new"], start=1):
+        publish_run(ready(tmp_path / text, tmp_path, "iceberg", text, turn=turn), NOW)
+    assert iceberg_table(tmp_path).format_version == 1
+    assert seen("iceberg", tmp_path) == {"2026-11-20": ["new"] * 3}
 
 
 def test_equality_deletes_of_another_writer_are_a_sentence(tmp_path: Path) -> None:
@@ -338,7 +381,12 @@ def test_a_process_that_is_killed_at_any_moment_leaves_the_day_as_it_was_or_as_i
 
 @pytest.mark.parametrize(
     ("kind", "rounds"),
-    [("iceberg", 2), ("delta", 2)],
+    [
+        ("iceberg", 2),
+        ("delta", 2),
+        pytest.param("rest", 2, marks=pytest.mark.long),
+        pytest.param("hive", 2, marks=pytest.mark.long),
+    ],
 )
 def test_four_days_and_two_runs_of_one_day_are_published_at_once(tmp_path: Path, kind: str, rounds: int) -> None:
     """``python -m tests.lake --rounds 50`` is the long form."""
@@ -346,6 +394,30 @@ def test_four_days_and_two_runs_of_one_day_are_published_at_once(tmp_path: Path,
         for _ in range(rounds):
             races.round()
         races.require_linear()
+
+
+def test_a_delta_table_that_another_process_makes_just_now_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If a table has come since deltalake has looked, it fails or commits its columns again: often, of 16 at once."""
+    found, together, first = tables.find_table, threading.Barrier(16), threading.local()
+
+    def looked(target: OutputPart, version: int | None = None) -> DeltaTable | None:
+        seen = found(target, version)
+        if not hasattr(first, "look"):
+            first.look = together.wait(60)
+        return seen
+
+    def versions(target: OutputPart) -> int:
+        first.__dict__.clear()
+        return int(tables.ready_table(target, result_table("x").schema).version())
+
+    monkeypatch.setattr(tables, "find_table", looked)
+    for number in range(10):
+        root = tmp_path / str(number)
+        target = OutputPart.of(committed(root / "run", root, "delta", result_table("x")).job())
+        with ThreadPoolExecutor(16) as pool:
+            assert set(pool.map(versions, [target] * 16)) == {0}
 
 
 @of_each_kind

@@ -231,18 +231,26 @@ def test_nine_days_from_all_kinds_of_input_are_read_back(
     expected = {day: wanted(number) for number, day in enumerate(DAYS)}
     for library, read in _readers(root, server, output).items():
         assert _by_day(read()) == expected, library
-    if output == "iceberg":
-        table = _iceberg("local", root)
+    if output.startswith("iceberg"):
+        table = _iceberg("bucket" if "bucket" in output else "local", root)
         assert {task.file.partition[0] for task in table.scan().plan_files()} == {
             (day - dt.date(1970, 1, 1)).days for day in DAYS
         }
-        _require_java_reads(table.metadata_location, expected)
+        copy = [_copied(server, root / "bucket")] if "bucket" in output else []
+        _require_java_reads([table.metadata_location, *copy], expected)
 
 
-def _require_java_reads(metadata: str, expected: dict[dt.date, list[dict[str, Any]]]) -> None:
+def _copied(server: ObjectServer, folder: Path) -> str:
+    for key in server.keys("warehouse"):
+        (folder / key).parent.mkdir(parents=True, exist_ok=True)
+        (folder / key).write_bytes(server.content(key))
+    return str(folder)
+
+
+def _require_java_reads(table: list[str], expected: dict[dt.date, list[dict[str, Any]]]) -> None:
     """Iceberg's own Java core sees the same values; it prints them as text."""
     found = subprocess.run(
-        [sys.executable, "-m", "tests.lake.java_reader", metadata],
+        [sys.executable, "-m", "tests.lake.java_reader", *table],
         cwd=Path(__file__).parents[2], check=True, capture_output=True, text=True, timeout=180,
     )  # fmt: skip
     told = {(row["date"], row["page"]): row for row in map(json.loads, found.stdout.splitlines())}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import io
 from collections.abc import Iterator
 
@@ -10,10 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from skewless.errors import InputError
 from skewless.spec.input import Input
+from skewless.spec.part import Part
 from skewless_spark.sources.lake.deletes import deleted_positions
 from skewless_spark.sources.lake.delta import delta_rewrites, delta_snapshot
 from skewless_spark.sources.lake.listing import list_snapshot
+from tests.broken_wire import broken_wire
 from tests.object_stores import ObjectServer, as_client, object_server
 
 TABLE = "s3://lake/clicks"
@@ -31,7 +35,7 @@ def test_footers_and_compactions_of_a_table_are_read_in_its_bucket(server: Objec
         write_deltalake(TABLE, pa.table({"k": ["a", "b"], "v": [number, number]}), mode="append")
     DeltaTable(TABLE).optimize.compact()
     given = Input.model_validate({"delta": TABLE})
-    snapshot, vectors = delta_snapshot(given, TABLE)
+    snapshot, vectors = delta_snapshot(given, Part(dt.date(2026, 11, 20)), TABLE)
     (unit,) = list_snapshot(given, snapshot, vectors=vectors).units
     assert unit.rows == 6
     assert unit.path.startswith(f"{TABLE}/")
@@ -45,3 +49,16 @@ def test_the_deleted_rows_of_a_file_are_read_in_its_bucket(server: ObjectServer)
     pq.write_table(pa.table({"file_path": [file, "another", file], "pos": [4, 3, 1]}), out)
     server.put("clicks/deletes.parquet", out.getvalue())
     assert deleted_positions(file, [f"{TABLE}/deletes.parquet"], {}).tolist() == [1, 4]
+
+
+def test_a_table_whose_store_is_away_is_asked_as_often_as_other_inputs(
+    server: ObjectServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As shipped, deltalake would ask for three minutes."""
+    monkeypatch.setattr("skewless.run.objects.client.RETRIES", 2)
+    away = {**server.environment, "AWS_ALLOW_HTTP": "true"}
+    with broken_wire(server.port, lambda *_: "500") as wire, as_client({**away, **server.behind(wire.port)}):
+        with pytest.raises(InputError, match=r"input\.delta s3://lake/clicks: expected a Delta table, but got"):
+            delta_snapshot(Input.model_validate({"delta": TABLE}), Part(dt.date(2026, 11, 20)), TABLE)
+        asked = [request for request, _ in wire.seen]
+    assert max(asked.count(request) for request in asked) == 3

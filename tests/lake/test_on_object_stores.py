@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,10 +18,12 @@ from skewless.run.directory import RunDirectory
 from skewless.run.publication import record_of
 from skewless_cli.states_view import location_of
 from skewless_lake.catalogs import open_catalog
+from skewless_lake.publication import publish_run
 from skewless_spark.entries.pipeline import Silent, run_pipeline
 from skewless_spark.prepare.prepare import prepare
+from tests.lake.outputs import NOW, ready, seen
 from tests.lake.test_outputs import DAY, plain, run, spec
-from tests.object_stores import ObjectServer, object_server
+from tests.object_stores import ObjectServer, as_client, object_server
 from tests.spark.scenario import all_as_clients
 
 OUTPUTS = {"iceberg": {"iceberg": "bucket.marts.clicks"}, "delta": {"delta": "s3://lake/marts/clicks"}}
@@ -83,6 +86,16 @@ def test_a_data_root_in_a_bucket_has_the_runs_and_the_turns_of_a_table(
     assert not list(away.rglob("*"))
     kept = given.model_copy(update={"window": 2})
     assert location_of(kept, "spec", "s3://lake/data").startswith("s3://lake/data/tables/visits-")
+
+
+def test_the_files_of_a_table_that_is_made_in_a_bucket_are_spread(server: ObjectServer, tmp_path: Path) -> None:
+    with as_client({**server.environment, **server.catalog("s3", tmp_path / "s3.db")}):
+        publish_run(ready(tmp_path / "run", tmp_path, "s3", "first", in_files=3), NOW)
+        assert seen("s3", tmp_path) == {"2026-11-20": ["first"] * 3}
+        paths = [task.file.file_path for task in open_catalog("s3", "").load_table("marts.clicks").scan().plan_files()]
+    hashes = {path.removeprefix("s3://lake/warehouse/marts/clicks/data/").partition("/date=")[0] for path in paths}
+    assert len(hashes) == 3
+    assert all(re.fullmatch("[01]{4}/[01]{4}/[01]{4}/[01]{8}", one) for one in hashes)
 
 
 def test_the_embedded_catalog_is_no_file_in_a_bucket() -> None:

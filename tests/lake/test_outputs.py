@@ -24,8 +24,10 @@ from skewless.spec.reading import parse_spec
 from skewless.spec.spec import JobSpec
 from skewless_cli import run_summary, run_view
 from skewless_lake.catalogs import open_catalog
+from skewless_lake.publication import publish_run
 from skewless_spark.entries.pipeline import Silent, run_pipeline
 from skewless_spark.prepare.prepare import prepare
+from tests.lake.outputs import NOW, ready
 
 DAY = dt.date(2026, 11, 20)
 #: One aggregate for each type of result that differs in files: nested ones, decimals, times with and without a zone.
@@ -224,6 +226,16 @@ def test_a_catalog_that_is_not_configured_is_a_sentence(spark: SparkSession, tmp
     given = spec(tmp_path, {"iceberg": "lake.marts.clicks"})
     with pytest.raises(SpecError, match=r"'lake': pyiceberg's configuration names no such catalog; set PYICEBERG"):
         prepare(RunDirectory(str(tmp_path / "run")), given, DAY, str(tmp_path))
+
+
+@pytest.mark.parametrize("kind", OUTPUTS)
+def test_a_run_that_could_not_be_published_does_not_begin(tmp_path: Path, kind: str) -> None:
+    publish_run(ready(tmp_path / "1", tmp_path, kind, "old"), NOW)
+    given = spec(tmp_path, {**OUTPUTS[kind], "partition": "day_of"})
+    begun = RunDirectory(str(tmp_path / "run"))
+    with pytest.raises(SpecError, match="a table partitioned by day_of, but got one partitioned by date"):
+        prepare(begun, given, DAY, str(tmp_path))
+    assert not begun.exists("job.json")
 
 
 @pytest.mark.parametrize("kind", OUTPUTS)

@@ -20,9 +20,10 @@ CATALOGS: list[tuple[dict[str, str], str]] = [
     ({"URI": "postgresql+psycopg://u@h/lake"}, "Tested by Skewless: catalog 'lake' (postgresql)."),
     ({"TYPE": "sql", "URI": "sqlite:////x.db"}, "Tested by Skewless: catalog 'lake' (sqlite)."),
     ({"TYPE": "sql", "URI": "mysql://h/lake"}, "Not tested by Skewless: catalog 'lake' (mysql)."),
-    ({"URI": "https://h/lake"}, "Not tested by Skewless: catalog 'lake' (rest)."),
-    ({"URI": "thrift://h:9083"}, "Not tested by Skewless: catalog 'lake' (hive)."),
-    ({"TYPE": "glue"}, "Not tested by Skewless: catalog 'lake' (glue)."),
+    ({"URI": "https://h/lake"}, "Tested by Skewless: catalog 'lake' (rest, Iceberg's own Java code)."),
+    ({"URI": "thrift://h:9083"}, "Tested by Skewless: catalog 'lake' (hive)."),
+    ({"TYPE": "glue"}, "Tested by Skewless: catalog 'lake' (glue, moto's, one writer at a time)."),
+    ({"TYPE": "dynamodb"}, "Not tested by Skewless: catalog 'lake' (dynamodb)."),
     (
         {"URI": "postgresql://h/lake", "WAREHOUSE": "gs://lake/warehouse"},
         "Tested by Skewless: catalog 'lake' (postgresql). Not tested by Skewless: gs://.",

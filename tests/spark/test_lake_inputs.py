@@ -392,6 +392,14 @@ def test_files_without_ids_are_read_by_the_tables_own_mapping_of_names(spark: Sp
     assert [unit.inner for unit in job.units] == [{"w": "v"}]
 
 
+def test_a_table_of_format_1_is_read(spark: SparkSession, tmp_path: Path) -> None:
+    rows = numbered(10)
+    table = lake(tmp_path).create_table("db.clicks", rows.schema, properties={"format-version": "1"})
+    table.append(rows)
+    assert table.format_version == 1
+    assert read(spark, frozen(ICEBERG, tmp_path, "v")) == plainly(rows, "k", "v")
+
+
 def test_a_table_without_rows_has_its_columns(tmp_path: Path) -> None:
     iceberg_table(tmp_path, KV)
     job = frozen(ICEBERG, tmp_path, "v")
@@ -444,14 +452,15 @@ def paths_of(table: DeltaTable) -> list[str]:
     return pa.table(table.get_add_actions(flatten=True))["path"].to_pylist()
 
 
+@pytest.mark.parametrize("in_file", [False, True], ids=["inline", "in files"])
 def test_rows_deleted_by_a_vector_are_left_out_and_the_others_keep_their_places(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, in_file: bool
 ) -> None:
     folder = tmp_path / "t"
     rows = numbered(1000).append_column("site", pa.array(["a b/c=%"] * 600 + [None] * 400, pa.string()))
     table = delta(folder, rows, partition_by=["site"])
     for path in paths_of(table):
-        delete_by_vector(folder, path, [0, 7, 7, 399])
+        delete_by_vector(folder, path, [0, 7, 7, 399], in_file=in_file)
     job = frozen({"delta": str(folder)}, tmp_path, "v", "site")
     oracle = by_datafusion(folder, "k", "v", "site")
     assert job.rows == len(oracle) == 994
@@ -459,7 +468,7 @@ def test_rows_deleted_by_a_vector_are_left_out_and_the_others_keep_their_places(
     assert DeltaTable(str(folder)).count() == 1000  # why no library's count is believed
     assert places(spark, job)["k00008"][1] == 8
     before = {unit.path: unit.version for unit in job.units}
-    delete_by_vector(folder, paths_of(table)[0], [0, 7, 399, 20])
+    delete_by_vector(folder, paths_of(table)[0], [0, 7, 399, 20], in_file=in_file)
     now = frozen({"delta": str(folder)}, tmp_path, "v", "site")
     assert sum(before[unit.path] != unit.version for unit in now.units) == 1
     assert read(spark, now) == by_datafusion(folder, "k", "v", "site")
@@ -475,6 +484,32 @@ def test_a_version_is_chosen_by_its_number(spark: SparkSession, tmp_path: Path) 
     assert read(spark, frozen({"delta": "t"}, tmp_path, "v")) == plainly(numbered(5, 10), "k", "v")
     with pytest.raises(InputError, match="expected the version 7"):
         frozen({"delta": "t", "version": 7}, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["timestamp", "inCommitTimestamp"])
+def test_a_version_is_chosen_by_the_end_of_a_day(tmp_path: Path, name: str) -> None:
+    """By what the commits say of themselves: a table that was copied has the times of its copy."""
+    folder, asked = tmp_path / "t", {"delta": "t", "version": "{date}"}
+    delta(folder, numbered(10))
+    write_deltalake(str(folder), numbered(5, 10), mode="append")
+
+    def committed_at(*times: dt.datetime) -> None:
+        for number, one in enumerate(times):
+            log = folder / "_delta_log" / f"{number:020d}.json"
+            lines = [json.loads(line) for line in log.read_text().splitlines()]
+            for about in (line["commitInfo"] for line in lines if "commitInfo" in line):
+                about["timestamp"] = 1
+                about[name] = int(one.replace(tzinfo=dt.UTC).timestamp() * 1000)
+            log.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    committed_at(dt.datetime(2026, 11, 20, 23, 59, 59, 999000), dt.datetime(2026, 11, 21))
+    job = frozen(asked, tmp_path)
+    assert (job.rows, str(job.source.pinned)) == (10, f"{folder}, version 0")
+    committed_at(dt.datetime(2026, 11, 19), dt.datetime(2026, 11, 20, 23))
+    assert frozen(asked, tmp_path).rows == 15
+    committed_at(dt.datetime(2026, 11, 21), dt.datetime(2026, 11, 22))
+    with pytest.raises(InputError, match="before the end of 2026-11-20 in UTC, but got none"):
+        frozen(asked, tmp_path)
 
 
 def test_columns_of_a_delta_table_may_be_added_and_mapped(spark: SparkSession, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.transforms import DayTransform, IdentityTransform
+from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import DateType, LongType, NestedField, StringType, TimestampType
 from pyspark.sql import SparkSession
@@ -212,12 +212,49 @@ def test_a_name_that_stands_for_another_column_begins_new_states(spark: SparkSes
 def test_parts_need_a_column_that_partitions_the_table(spark: SparkSession, tmp_path: Path) -> None:
     table = by_day(tmp_path)
     append(table, data_file(table, rows_of(NIGHT, 0, 5), record(NIGHT)))
-    with pytest.raises(InputError, match=r"such columns are: date; the values of a hidden partition"):
+    with pytest.raises(InputError, match=r"such columns are: date, at\."):
+        Nights(spark, tmp_path, {**ICEBERG, "parts": "k"}).night()
+    with pytest.raises(InputError, match=r"a day like 2026-01-31 as the value of 'at', but got None"):
         Nights(spark, tmp_path, {**ICEBERG, "parts": "at"}).night()
     with pytest.raises(InputError, match=r"files of the part that the run computes, but got none at local\.db"):
         Nights(spark, tmp_path, ICEBERG).night(dt.date(2026, 11, 9))
     with pytest.raises(SpecError, match=r"input\.parts, the partition column whose days are the parts"):
         Nights(spark, tmp_path, {"iceberg": "local.db.clicks"}).night()
+
+
+@pytest.mark.parametrize(
+    "hourly", [pytest.param(False, id="by day"), pytest.param(True, id="by hour", marks=pytest.mark.long)]
+)
+def test_the_days_of_a_hidden_partition_are_parts_and_compaction_costs_no_row(
+    spark: SparkSession, tmp_path: Path, hourly: bool
+) -> None:
+    """As most tables of events are partitioned: by day(at) or hour(at), where the column itself has times."""
+
+    def events(day: dt.date, first: int, number: int) -> pa.Table:
+        noon = dt.datetime.combine(day, dt.time(12))
+        return rows_of(day, first, number).drop_columns("date").append_column("at", pa.array([noon] * number))
+
+    schema = Schema(
+        NestedField(1, "k", StringType()), NestedField(2, "v", LongType()), NestedField(3, "at", TimestampType())
+    )
+    hidden = PartitionField(3, 1000, HourTransform() if hourly else DayTransform(), "at_part")
+    table = iceberg_table(tmp_path, schema, PartitionSpec(hidden))
+    days = {day: Record((day - EPOCH).days * (24 if hourly else 1) + (12 if hourly else 0)) for day in DAYS}
+    first = {day: data_file(table, events(day, 100 * number, 30), days[day]) for number, day in enumerate(DAYS)}
+    append(table, *first.values())
+    nights = Nights(spark, tmp_path, {"iceberg": "local.db.clicks", "parts": "at"})
+    job, found = nights.night()
+    assert (ways(job), job.rows) == (["new"] * 3, 90)
+    assert found == expected(pa.concat_tables(events(day, 100 * number, 30) for number, day in enumerate(DAYS)))
+    late = data_file(table, events(DAYS[0], 500, 5), days[DAYS[0]])
+    append(table, late)
+    job, found = nights.night()
+    assert (ways(job), job.rows) == (["added", "unchanged", "unchanged"], 5)
+    both = pa.concat_tables([events(DAYS[0], 0, 30), events(DAYS[0], 500, 5)])
+    compact(table, [first[DAYS[0]], late], data_file(table, both, days[DAYS[0]]))
+    job, again = nights.night()
+    assert (ways(job), job.rows) == (["unchanged"] * 3, 0)
+    assert again == found
 
 
 @pytest.mark.long

@@ -61,7 +61,7 @@ def parts_of_table(table: LakeTable, column: str, last: Part, wanted: Sequence[P
 
     Args:
         table: the table.
-        column: that partitions it, with days.
+        column: whose values, which are days, or whose days partition it.
         last: the newest part.
         wanted: the parts; None for all that there are up to the newest one.
 
@@ -72,8 +72,8 @@ def parts_of_table(table: LakeTable, column: str, last: Part, wanted: Sequence[P
     if column not in snapshot.parted:
         known = ", ".join(snapshot.parted) or "none"
         raise InputError(
-            f"{snapshot.at}, field input.parts", "a column whose values partition the table", repr(column)[:80],
-            f"such columns are: {known}; the values of a hidden partition (day(ts), bucket) are no column's",
+            f"{snapshot.at}, field input.parts", "a column whose values or days partition the table",
+            repr(column)[:80], f"such columns are: {known}",
         )  # fmt: skip
     known_parts = {part.date: dict[str, TableFile]() for part in wanted or (last,)}
     for file in snapshot.files:
@@ -87,16 +87,16 @@ def parts_of_table(table: LakeTable, column: str, last: Part, wanted: Sequence[P
 
 def _day(file: TableFile, column: str) -> dt.date:
     at = f"input file {file.path}"
-    if column not in file.values:
+    if column not in file.told:
         raise InputError(
             at, f"a partition value of {column!r}", "none: it was written before the table was partitioned so",
             "rewrite it by compaction",
         )  # fmt: skip
     try:
-        return dt.date.fromisoformat(str(file.values[column]))
+        return dt.date.fromisoformat(str(file.told[column]))
     except ValueError:
         raise InputError(
-            at, f"a day like 2026-01-31 as the value of {column!r}", repr(file.values[column])[:80],
+            at, f"a day like 2026-01-31 as the value of {column!r}", repr(file.told[column])[:80],
             "name another column in input.parts",
         ) from None  # fmt: skip
 
@@ -137,7 +137,7 @@ class TableRewrites:
         day = part.date.isoformat()
         return [
             Rewrite(
-                *(frozenset(_name(file) for file in files if file.values.get(self.column) == day) for files in commit)
+                *(frozenset(_name(file) for file in files if file.told.get(self.column) == day) for files in commit)
             )
             for commit in self.commits
         ]

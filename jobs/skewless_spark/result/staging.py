@@ -16,16 +16,13 @@ from skewless.documents.commit import CommittedFile
 from skewless.errors import RunDirectoryError
 from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless.run.objects.location import open_location
-from skewless_lake.columns import ResultFile
+from skewless_lake.columns import ResultFile, batches_of
 from skewless_lake.staged import STAGED, OutputPart, StagedResult
 from skewless_lake.staging import stage_result, staged_paths
 from skewless_spark.session.file_systems import spark_reads
 from skewless_spark.sources import parquet_files
 from skewless_spark.sources.worker_files import read_in_workers
 from skewless_spark.states.committed_files import RESULT, noted_schema, parquet_of, readable
-
-#: Rows that are written at a time.
-_BATCH_ROWS = 1 << 16
 
 
 def staged(run: RunDirectory) -> StagedResult:
@@ -80,7 +77,7 @@ def _source(run: RunDirectory, file: CommittedFile, columns: pa.Schema) -> Resul
 def _batches(run: RunDirectory, file: CommittedFile, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
     run.verify(file)
     with readable(run, file), run.fs.open(f"{run.root}/{file.path}", "rb") as opened:
-        for batch in parquet_of(opened).iter_batches(_BATCH_ROWS):
+        for batch in batches_of(parquet_of(opened)):
             yield batch.cast(columns)
 
 

@@ -19,10 +19,11 @@ def run_facts(run: RunDirectory) -> dict[str, JsonValue]:
     job, reports, quality = run.job(), run.reports(), run.quality()
     whole, result = run_certificate(job, reports), run.commit_of(RESULT_STEP)
     ledger = balance(job, reports, result.count("rows") if result else 0, run.part_lines(), run.window_lines())
-    checks = quality.checks if quality else ()
+    checks, table = quality.checks if quality else (), job.source.pinned
     return {
         "date": job.date.isoformat(),
         **({"hour": job.hour} if job.hour else {}),
+        **({"input_table": table.name, "input_snapshot": table.snapshot} if table else {}),
         "mode": job.spec.mode,
         "policy": job.spec.routing.policy,
         "stages": len(reports),

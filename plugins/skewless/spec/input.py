@@ -89,16 +89,17 @@ class Input(Frozen):
         description="Instead of a path: the folder of a Delta table, which is written like a path.",
         examples=["/lake/clicks"],
     )
-    version: Literal["latest"] | _Number | None = Field(
+    version: Literal["latest", "{date}"] | _Number | None = Field(
         default=None,
-        description="delta: which version is read, by default the latest one.",
+        description="delta: which version is read, by default the latest one; {date} as with snapshot.",
         examples=[42],
     )
     parts: str | None = Field(
         default=None,
         min_length=1,
         description="Where states are kept: the partition column whose values, days like 2026-01-31, are the parts; by "
-        "default the path itself names the part, by {date}. A table needs it.",
+        "default the path itself names the part, by {date}. A table needs it; in Iceberg it may be a column of times "
+        "that partitions the table by day or by hour.",
         examples=["date"],
     )
     format: InputFormat = Field(

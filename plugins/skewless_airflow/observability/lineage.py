@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from skewless.documents.job import Job
 from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless.run.publication import Publication, publication_of
 from skewless_lake.staged import STAGED, StagedResult
@@ -75,7 +74,9 @@ def _read(run: RunDirectory) -> InputDataset:
     # Estimated rows are not reported as a count.
     rows = job.rows if all(unit.counted for unit in job.units) else None
     statistics = InputStatisticsInputDatasetFacet(rowCount=rows, size=sum(files.values()), fileCount=len(files))
-    return InputDataset(namespace, name, inputFacets={"inputStatistics": statistics})
+    table = job.source.pinned
+    of_table = _table_facets(table.name if table.kind == "iceberg" else None, table.snapshot) if table else {}
+    return InputDataset(namespace, name, facets=of_table, inputFacets={"inputStatistics": statistics})
 
 
 def _written(run: RunDirectory, published: Publication) -> OutputDataset:
@@ -92,7 +93,8 @@ def _written(run: RunDirectory, published: Publication) -> OutputDataset:
     statistics = OutputStatisticsOutputDatasetFacet(
         rowCount=published.keys, size=sum(file.size_bytes for file in files), fileCount=len(files)
     )
-    return OutputDataset(namespace, name, facets=_table_facets(job), outputFacets={"outputStatistics": statistics})
+    of_table = _table_facets(job.spec.output.iceberg, published.snapshot)
+    return OutputDataset(namespace, name, facets=of_table, outputFacets={"outputStatistics": statistics})
 
 
 def _location(run: RunDirectory) -> str:
@@ -101,14 +103,18 @@ def _location(run: RunDirectory) -> str:
     return run.read(STAGED, StagedResult).location if job.spec.output.is_table else job.output_path
 
 
-def _table_facets(job: Job) -> dict[str, DatasetFacet]:
-    """The name of an Iceberg table in its catalog, as a second name of the dataset."""
+def _table_facets(iceberg: str | None, snapshot: int | str | None) -> dict[str, DatasetFacet]:
+    """Of a table: its snapshot or version, and the name of an Iceberg table in its catalog, as a second name."""
+    from openlineage.client.generated.dataset_version_dataset import DatasetVersionDatasetFacet  # noqa: PLC0415
     from openlineage.client.generated.symlinks_dataset import (  # noqa: PLC0415
         Identifier,
         SymlinksDatasetFacet,
     )
 
-    if job.spec.output.iceberg is None:
-        return {}
-    catalog, _, name = job.spec.output.iceberg.partition(".")
-    return {"symlinks": SymlinksDatasetFacet(identifiers=[Identifier(namespace=catalog, name=name, type="TABLE")])}
+    found: dict[str, DatasetFacet] = {}
+    if snapshot is not None:
+        found["version"] = DatasetVersionDatasetFacet(datasetVersion=str(snapshot))
+    if iceberg is not None:
+        catalog, _, name = iceberg.partition(".")
+        found["symlinks"] = SymlinksDatasetFacet(identifiers=[Identifier(namespace=catalog, name=name, type="TABLE")])
+    return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 from collections.abc import Generator, Iterator, Mapping, Sequence
 
 from deltalake import DeltaTable
@@ -14,7 +13,8 @@ from skewless.errors import LostRaceError, RunDirectoryError
 from skewless.run.directory import RunDirectory
 from skewless.run.publication import Identity, Overtaken, identity_of
 from skewless_lake.commits import ATTEMPTS, Commit, identity_in, told, wait, written
-from skewless_lake.delta.tables import find_table, sync_version
+from skewless_lake.delta.statistics import of_bounds
+from skewless_lake.delta.tables import find_table, fitting_table, sync_version
 from skewless_lake.staged import OutputPart, StagedFile, StagedResult
 
 
@@ -51,7 +51,7 @@ def committing(
 
 def latest_turn(target: OutputPart) -> int:
     """The latest turn in which a part was published; 0 if the table says none."""
-    table = find_table(target)
+    table = fitting_table(target)
     return (table.transaction_version(_application(target)) or 0) if table is not None else 0
 
 
@@ -128,7 +128,7 @@ def commit_part(
     values = {name: str(value) for name, value in target.values.items()}
     now = int(dt.datetime.fromisoformat(about["at"]).timestamp() * 1000)
     actions = [
-        AddAction(file.path, file.size_bytes, values, now, True, json.dumps({"numRecords": file.rows}))
+        AddAction(file.path, file.size_bytes, values, now, True, file.statistics or of_bounds(file.rows, {}))
         for file in files
     ]
     version = int(table.version())

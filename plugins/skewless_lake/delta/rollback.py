@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from deltalake.exceptions import CommitFailedError, DeltaError
@@ -11,6 +12,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from skewless.errors import LostRaceError, SpecError
 from skewless_lake.commits import ATTEMPTS, wait
 from skewless_lake.delta.publishing import commit_part, publications
+from skewless_lake.delta.statistics import Bounds, of_bounds
 from skewless_lake.delta.tables import find_table, location_of
 from skewless_lake.staged import OutputPart, StagedFile
 
@@ -65,7 +67,7 @@ def _files(target: OutputPart, version: int) -> list[StagedFile]:
     table = find_table(target, version)
     actions = pa.table(table.get_add_actions(flatten=True)).to_pylist() if table is not None else []
     found = [
-        StagedFile(path=one["path"], rows=one["num_records"], size_bytes=one["size_bytes"])
+        StagedFile(path=one["path"], rows=one["num_records"], size_bytes=one["size_bytes"], statistics=_statistics(one))
         for one in actions
         if all(str(one[f"partition.{name}"]) == value for name, value in values.items())
     ]
@@ -76,3 +78,16 @@ def _files(target: OutputPart, version: int) -> list[StagedFile]:
             "it has been vacuumed: run the job again",
         )  # fmt: skip
     return found
+
+
+def _statistics(action: Mapping[str, Any]) -> str:
+    """What the log says of a file's columns."""
+    of_columns = [name.removeprefix("null_count.") for name in action if name.startswith("null_count.")]
+    return of_bounds(
+        action["num_records"],
+        {
+            name: Bounds(action.get(f"min.{name}"), action.get(f"max.{name}"), action[f"null_count.{name}"])
+            for name in of_columns
+            if "." not in name
+        },
+    )

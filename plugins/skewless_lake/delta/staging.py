@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import quote
 
 import pyarrow as pa
 
+from skewless.run.objects.location import plain_path
 from skewless_lake.columns import ResultFile
+from skewless_lake.delta.statistics import of_footer
 from skewless_lake.delta.tables import ready_table
-from skewless_lake.new_files import created, sync_names, write_rows
+from skewless_lake.new_files import created, write_all, write_rows
 from skewless_lake.staged import OutputPart, StagedFile, StagedResult
-
-_THREADS = 8
 
 
 def stage(
@@ -35,7 +34,7 @@ def stage(
         SpecError: the table does not fit the result.
     """
     table = ready_table(target, columns)
-    location = str(table.table_uri).removeprefix("file://").rstrip("/")
+    location = plain_path(str(table.table_uri)).rstrip("/")
     parts = target.values
     known = pa.schema(table.schema().to_arrow())
     kind = pa.schema([field for field in known if field.name not in parts])
@@ -44,20 +43,15 @@ def stage(
     paths = [f"{folder}/part-{number:05d}-{token}.parquet" for number in range(len(filled))]
     begin([quoted(path) for path in paths])
 
-    def one(path: str, file: ResultFile) -> StagedFile:
-        return _written(location, path, file, kind)
+    def one(place: str, file: ResultFile) -> StagedFile:
+        with created(place) as stream:
+            footer = write_rows(stream, file, kind, {}, "zstd")
+            size = stream.tell()
+        path = quoted(place.removeprefix(f"{location}/"))
+        return StagedFile(path=path, rows=file.rows, size_bytes=size, statistics=of_footer(footer))
 
-    with ThreadPoolExecutor(max_workers=_THREADS) as pool:
-        written = tuple(pool.map(one, paths, filled))
-    sync_names(f"{location}/{path}" for path in paths)
-    return StagedResult(table=target.path, location=location, files=written)
-
-
-def _written(location: str, path: str, file: ResultFile, kind: pa.Schema) -> StagedFile:
-    with created(f"{location}/{path}") as stream:
-        write_rows(stream, file, kind, {}, "zstd")
-        size = stream.tell()
-    return StagedFile(path=quoted(path), rows=file.rows, size_bytes=size)
+    written = write_all([f"{location}/{path}" for path in paths], filled, one)
+    return StagedResult(table=target.path, location=location, files=tuple(written))
 
 
 def quoted(path: str) -> str:

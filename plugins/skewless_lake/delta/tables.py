@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pyarrow as pa
 from deltalake import DeltaTable, Schema
-from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import CommitProperties
 
 from skewless.errors import SpecError
-from skewless.run.objects.location import is_object
+from skewless.run.objects.location import is_object, plain_path
 from skewless.run.publication.exchange import make_folder, sync_file, sync_folder
 from skewless_lake.columns import part_fields
 from skewless_lake.staged import OutputPart
@@ -21,7 +22,7 @@ _ATTEMPTS = 10
 
 def location_of(target: OutputPart) -> str:
     """The folder or URL of an output's table."""
-    return target.path.removeprefix("delta+").removeprefix("file://")
+    return plain_path(target.path.removeprefix("delta+"))
 
 
 def sync_version(target: OutputPart, version: int) -> None:
@@ -79,8 +80,8 @@ def ready_table(target: OutputPart, columns: pa.Schema) -> DeltaTable:
     raise AssertionError
 
 
-def require_partitions(target: OutputPart) -> None:
-    """Refuse a table, if it is there, in which a part is not just the files of one partition.
+def fitting_table(target: OutputPart) -> DeltaTable | None:
+    """As ``find_table``, of a table in which a part is just the files of one partition.
 
     Raises:
         SpecError: names its partitions.
@@ -88,6 +89,7 @@ def require_partitions(target: OutputPart) -> None:
     table = find_table(target)
     if table is not None:
         _require_partitions(table, target)
+    return table
 
 
 def _require_partitions(table: DeltaTable, target: OutputPart) -> None:
@@ -112,7 +114,17 @@ def _made(target: OutputPart, wanted: pa.Schema, parts: list[str]) -> DeltaTable
     if "://" not in location_of(target):
         make_folder(Path(location_of(target), LOG))
     location = location_of(target)
-    table = DeltaTable.create(location, schema, mode="ignore", partition_by=parts, storage_options=patience(location))
+    try:
+        table = DeltaTable.create(
+            location, schema, mode="ignore", partition_by=parts, storage_options=patience(location),
+            # Tried again, it would commit its columns as version 1, over those that another process has just made.
+            commit_properties=CommitProperties(max_commit_retries=0),
+        )  # fmt: skip
+    except CommitFailedError:
+        made = find_table(target)
+        if made is None:
+            raise
+        table = made
     sync_version(target, 0)
     return table
 

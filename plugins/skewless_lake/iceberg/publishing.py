@@ -14,7 +14,7 @@ from skewless.run.publication import Overtaken, identity_of
 from skewless_lake.commits import ATTEMPTS, Commit, identity_in, wait
 from skewless_lake.iceberg.snapshots import ours, replace_part
 from skewless_lake.iceberg.staging import forget_staged, staged_files
-from skewless_lake.iceberg.tables import find_table
+from skewless_lake.iceberg.tables import find_table, fitting_table
 from skewless_lake.staged import OutputPart, StagedResult
 
 
@@ -75,7 +75,7 @@ def standing(table: Table | None, target: OutputPart, turn: int, digest: str) ->
 
 def latest_turn(target: OutputPart) -> int:
     """The latest turn in which a part was published; 0 if the table says none."""
-    table = find_table(target)
+    table = fitting_table(target)
     if table is None:
         return 0
     return max((int(about.get("turn", 0)) for _, about in ours(table) if about["part"] == target.part.name), default=0)

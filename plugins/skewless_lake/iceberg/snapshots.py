@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from pyiceberg.exceptions import CommitFailedException, ValidationException
+from pyiceberg.exceptions import BadRequestError, CommitFailedException, ValidationException
 from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, EqualTo, Reference
 from pyiceberg.manifest import DataFile, DataFileContent
 from pyiceberg.table import ManifestGroupPlanner, Table
@@ -95,10 +95,11 @@ def replace_part(
                 if file.file_path not in there:
                     change.append_data_file(file)
             made = change.snapshot_id
-    except ValueError as err:
+    except (ValueError, BadRequestError) as err:
         if "sequence number" not in str(err):
             raise
-        # Somebody has staged a snapshot: the current one is the same, but the next number is taken.
+        # Another run has staged a snapshot: the current one is the same, but the next number is taken. Of most catalogs
+        # pyiceberg itself finds that, a REST catalog says it.
         raise CommitFailedException(str(err)) from None
     except ValidationException as err:
         # Threads of pyiceberg share what they prune manifests by, so one may pass over a manifest with files that are

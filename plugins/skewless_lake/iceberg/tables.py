@@ -17,21 +17,44 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import NestedField
 
 from skewless.errors import SpecError
+from skewless.run.objects.location import is_object
 from skewless_lake.catalogs import TableName, open_catalog
 from skewless_lake.columns import part_fields
 from skewless_lake.staged import OutputPart
 
 _PROPERTIES = {"format-version": "2", "write.parquet.compression-codec": "zstd"}
+#: Files of a table on an object store have some bits of a hash before their names: below one prefix, a store serves
+#: only so many requests a second.
+_SPREAD = {"write.object-storage.enabled": "true"}
 _ATTEMPTS = 10
+#: That pyiceberg 0.12 writes.
+_NEWEST_FORMAT = 2
+#: Catalogs of pyiceberg 0.12 that have no ``commit_table``.
+_READ_ONLY = frozenset({"DynamoDbCatalog", "BigQueryMetastoreCatalog"})
 
 
 def find_table(target: OutputPart) -> Table | None:
-    """The table of an output, as it is now; None if it has not been made yet."""
-    name = TableName.parse(str(target.output.iceberg))
+    """The table of an output, as it is now; None if it has not been made yet.
+
+    Raises:
+        SpecError: the catalog is of a kind whose tables pyiceberg cannot change.
+    """
+    name, catalog = _catalog(target)
     try:
-        return open_catalog(name.catalog, target.root).load_table(name.identifier)
+        return catalog.load_table(name.identifier)
     except NoSuchTableError:
         return None
+
+
+def _catalog(target: OutputPart) -> tuple[TableName, Catalog]:
+    name = TableName.parse(str(target.output.iceberg))
+    catalog = open_catalog(name.catalog, target.root)
+    if (kind := type(catalog).__name__) in _READ_ONLY:
+        raise SpecError.saying(
+            f"output.iceberg {name}", f"pyiceberg's {kind} makes tables and reads them, and commits nothing",
+            "choose a catalog in SQL, or of the kinds REST, Glue or Hive",
+        )  # fmt: skip
+    return name, catalog
 
 
 def sort_order_of(table: Table, target: OutputPart) -> int | None:
@@ -61,8 +84,7 @@ def ready_table(target: OutputPart, columns: pa.Schema) -> Table:
     Raises:
         SpecError: the table has other columns or partitions than the result.
     """
-    name = TableName.parse(str(target.output.iceberg))
-    catalog = open_catalog(name.catalog, target.root)
+    name, catalog = _catalog(target)
     wanted = _schema(pa.schema([*part_fields(target), *columns]), f"output.iceberg {name}")
     for attempt in range(_ATTEMPTS):
         try:
@@ -78,16 +100,17 @@ def ready_table(target: OutputPart, columns: pa.Schema) -> Table:
     raise AssertionError
 
 
-def require_partitions(target: OutputPart) -> None:
-    """Refuse a table, if it is there, in which a part is not just the files of one partition.
+def fitting_table(target: OutputPart) -> Table | None:
+    """As ``find_table``, of a table in which a part is just the files of one partition, and that pyiceberg can write.
 
     Raises:
-        SpecError: names its partitions.
+        SpecError: names its partitions, or its format.
     """
     table = find_table(target)
     if table is not None:
         name = TableName.parse(str(target.output.iceberg))
         _require_partitions(table, name, [field.name for field in part_fields(target)])
+    return table
 
 
 def _schema(columns: pa.Schema, at: str) -> Schema:
@@ -115,9 +138,10 @@ def _made(catalog: Catalog, name: TableName, schema: Schema, target: OutputPart)
     except Exception:  # another process has made it just now; each catalog says so in its own way
         if not catalog.namespace_exists(name.identifier[:-1]):
             raise
+    properties = _PROPERTIES | (_SPREAD if is_object(str(catalog.properties.get("warehouse"))) else {})
     try:
         return catalog.create_table(
-            name.identifier, schema, partition_spec=PartitionSpec(*fields), sort_order=order, properties=_PROPERTIES
+            name.identifier, schema, partition_spec=PartitionSpec(*fields), sort_order=order, properties=properties
         )
     except Exception:
         if not catalog.table_exists(name.identifier):
@@ -126,7 +150,12 @@ def _made(catalog: Catalog, name: TableName, schema: Schema, target: OutputPart)
 
 
 def _require_partitions(table: Table, name: TableName, parts: list[str]) -> None:
-    """Refuse a table in which a day is not just the files of one partition."""
+    """Refuse a table in which a day is not just the files of one partition, or that pyiceberg does not write."""
+    if table.format_version > _NEWEST_FORMAT:
+        raise SpecError(
+            f"output.iceberg {name}", "a table of format 1 or 2", f"one of format {table.format_version}",
+            "pyiceberg reads later formats, and does not write them yet: publish into a table of its own",
+        )  # fmt: skip
     schema = table.schema()
     found = [
         (schema.find_column_name(field.source_id), str(field.transform))

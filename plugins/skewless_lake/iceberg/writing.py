@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyiceberg.io.pyarrow import (
+    MetricModeTypes,
+    MetricsMode,
+    StatisticsCollector,
     compute_statistics_plan,
     data_file_statistics_from_parquet_metadata,
     parquet_path_to_id_mapping,
@@ -17,13 +20,12 @@ from pyiceberg.io.pyarrow import (
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import PartitionFieldValue, PartitionKey
 from pyiceberg.table import Table
+from pyiceberg.types import DateType, TimestampType, TimestamptzType
 
-from skewless_lake.columns import ResultFile
+from skewless_lake.columns import ResultFile, short_texts
 from skewless_lake.iceberg.tables import sort_order_of
-from skewless_lake.new_files import created, sync_names, write_rows
+from skewless_lake.new_files import created, write_all, write_rows
 from skewless_lake.staged import OutputPart
-
-_THREADS = 8
 
 
 def write_files(
@@ -42,10 +44,7 @@ def write_files(
     how, places = _How.of(table, target), table.location_provider()
     paths = [places.new_data_location(f"{number:05d}-{token}.parquet", how.key) for number in range(len(filled))]
     begin(paths)
-    with ThreadPoolExecutor(max_workers=_THREADS) as pool:
-        written = list(pool.map(lambda path, file: _written(path, file, how), paths, filled))
-    sync_names(path.removeprefix("file://") for path in paths)
-    return written
+    return write_all(paths, filled, lambda path, file: _written(path, file, how))
 
 
 class _How(NamedTuple):
@@ -75,7 +74,7 @@ class _How(NamedTuple):
     def of(cls, table: Table, target: OutputPart) -> _How:
         codec = table.properties.get("write.parquet.compression-codec", "zstd")
         return cls(
-            kind=schema_to_pyarrow(table.schema(), include_field_ids=True),
+            kind=pa.schema(map(short_texts, schema_to_pyarrow(table.schema(), include_field_ids=True))),
             parts=target.values,
             key=_partition(table, target.values),
             spec=table.spec().spec_id,
@@ -96,13 +95,24 @@ def _partition(table: Table, parts: Mapping[str, Any]) -> PartitionKey:
     return PartitionKey(values, table.spec(), schema)
 
 
+def _without_times(plan: Mapping[int, StatisticsCollector]) -> dict[int, StatisticsCollector]:
+    """A plan of statistics, with no bounds of dates and times."""
+    counted = MetricsMode(MetricModeTypes.COUNTS)
+    times = DateType | TimestampType | TimestamptzType
+    return {
+        number: replace(one, mode=counted) if isinstance(one.iceberg_type, times) else one
+        for number, one in plan.items()
+    }
+
+
 def _written(path: str, file: ResultFile, how: _How) -> DataFile:
-    with created(path.removeprefix("file://")) as stream:
+    with created(path) as stream:
         footer = write_rows(stream, file, how.kind, how.parts, how.codec)
         size = stream.tell()
-    found = data_file_statistics_from_parquet_metadata(
-        parquet_metadata=footer, stats_columns=how.statistics, parquet_column_mapping=how.columns
-    )
+    try:
+        found = data_file_statistics_from_parquet_metadata(footer, how.statistics, how.columns)
+    except OverflowError:  # a date or a time that Python does not have, such as one of the year 20,000
+        found = data_file_statistics_from_parquet_metadata(footer, _without_times(how.statistics), how.columns)
     return DataFile.from_args(
         content=DataFileContent.DATA,
         file_path=path,

@@ -45,6 +45,7 @@ _RANDOM = (
     (re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"), "ID"),
     (re.compile(r"snap-\d+-"), "snap-N-"),
     (re.compile(r"uploadId=\w+"), "uploadId=ID"),
+    (re.compile(r"/(?:[01]{4}/){3}[01]{8}/"), "/HASH/"),
     # The store of turns of a table is named by the table's path.
     (re.compile(r"tables/clicks-[0-9a-f]{8}"), "tables/clicks-ID"),
     # The number of a version of a Delta table.

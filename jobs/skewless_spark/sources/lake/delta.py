@@ -14,11 +14,12 @@ import pyarrow as pa
 
 from skewless.documents.job import PinnedTable
 from skewless.errors import InputError, SpecError
-from skewless.run.objects.location import open_location
+from skewless.run.objects.location import open_location, plain_path
 from skewless.spec.input import Input
+from skewless.spec.part import Part
 from skewless_spark.mapping.conditions import Bounds, Condition, Value, possible
 from skewless_spark.sources.lake.deletes import VECTOR, packed
-from skewless_spark.sources.lake.snapshot import Commit, Snapshot, TableColumn, TableFile, kinds_of, plain_path
+from skewless_spark.sources.lake.snapshot import Commit, Snapshot, TableColumn, TableFile, kinds_of
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -28,16 +29,18 @@ _FEATURES = frozenset(
     {"deletionVectors", "columnMapping", "timestampNtz", "typeWidening", "typeWidening-preview", "v2Checkpoint",
      "vacuumProtocolCheck", "variantType", "variantType-preview"}
 )  # fmt: skip
+_MILLISECONDS = 1000
 _PHYSICAL = "delta.columnMapping.physicalName"
 
 
 def delta_snapshot(
-    given: Input, location: str, conditions: Sequence[Condition] = ()
+    given: Input, part: Part, location: str, conditions: Sequence[Condition] = ()
 ) -> tuple[Snapshot, dict[str, bytes]]:
     """The version that a spec names, with its files.
 
     Args:
         given: the spec's section ``input``.
+        part: what the run computes.
         location: the folder of the table, resolved.
         conditions: files whose bounds hold no row that passes them are left out.
 
@@ -49,7 +52,10 @@ def delta_snapshot(
         SpecError: deltalake is not installed.
     """
     at = f"input.delta {location}"
-    table = _opened(location, given.version if isinstance(given.version, int) else None, at)
+    if given.version == "{date}":
+        table = _opened(location, _at_the_end_of(_opened(location, None, at), part.date, at), at)
+    else:
+        table = _opened(location, given.version if isinstance(given.version, int) else None, at)
     odd = sorted(set(table.protocol().reader_features or ()) - _FEATURES)
     if odd:
         raise InputError(at, "a table without further reader features", f"the features {odd}"[:160], "drop them")
@@ -87,7 +93,10 @@ def _bounds(
 
     def told(what: str, name: str) -> list[Any]:
         of = next((one for one in (f"{what}.{name}", f"{what}.{physical[name]}") if one in actions.column_names), None)
-        return [None] * len(actions) if of is None else actions[of].to_pylist()
+        try:
+            return [None] * len(actions) if of is None else actions[of].to_pylist()
+        except (OverflowError, ValueError):  # Python has no dates and times of the year 20,000
+            return [None] * len(actions)
 
     columns = {}
     for name in names:
@@ -145,6 +154,26 @@ def pinned_vectors(table: PinnedTable) -> dict[str, bytes]:
     return _vectors(_opened(table.name, int(table.snapshot), f"input.delta {table.name}"))
 
 
+def _at_the_end_of(table: DeltaTable, day: dt.date, at: str) -> int:
+    """The newest version when a day ended, in UTC, as the commits themselves say when they were made."""
+    end = dt.datetime.combine(day + dt.timedelta(days=1), dt.time(), dt.UTC).timestamp() * _MILLISECONDS
+    required = f"a version that was committed before the end of {day} in UTC"
+    for commit in table.history():
+        when = commit.get("inCommitTimestamp", commit.get("timestamp"))
+        if when is None:
+            raise InputError(
+                at,
+                required,
+                f"the version {commit['version']}, which does not say when",
+                "choose a version by its number",
+            )
+        if when < end:
+            return int(commit["version"])
+    raise InputError(
+        at, required, "none, or one that the log has no more", "choose a later day, or a version by its number"
+    )
+
+
 def _opened(location: str, version: int | None, at: str) -> DeltaTable:
     try:
         from deltalake import DeltaTable  # noqa: PLC0415  # an extra
@@ -152,7 +181,9 @@ def _opened(location: str, version: int | None, at: str) -> DeltaTable:
     except ImportError:
         raise SpecError.saying(at, "deltalake is not installed", "install skewless[delta]") from None
     try:
-        return DeltaTable(location, version=version)
+        from skewless_lake.delta.tables import patience  # noqa: PLC0415
+
+        return DeltaTable(location, version=version, storage_options=patience(location))
     except TableNotFoundError:
         raise InputError(at, "a Delta table", "none at this place", "check the path") from None
     except (DeltaError, OSError, ValueError) as err:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, NoReturn
 
 from skewless.documents.job import PinnedTable
 from skewless.errors import InputError
+from skewless.run.objects.location import plain_path
 from skewless.spec.input import Input
 from skewless.spec.part import Part
 from skewless_spark.mapping.conditions import Bounds, Condition, Value, possible
-from skewless_spark.sources.lake.snapshot import Commit, Snapshot, TableColumn, TableFile, kinds_of, plain_path
+from skewless_spark.sources.lake.snapshot import Commit, Snapshot, TableColumn, TableFile, kinds_of
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
@@ -54,22 +55,52 @@ def iceberg_snapshot(given: Input, part: Part, root: str, conditions: Sequence[C
     if number is None:
         return snapshot
     tasks = _planned(table, number, snapshot)
-    chosen = [task for task in tasks if possible(conditions, snapshot.kinds, _bounds(task.file, snapshot, conditions))]
+    known = (_bounds(table, task.file, snapshot, conditions) for task in tasks)
+    chosen = [task for task, bounds in zip(tasks, known, strict=True) if possible(conditions, snapshot.kinds, bounds)]
     pinned = snapshot.table.model_copy(update={"left_out": len(tasks) - len(chosen)})
     return replace(snapshot, table=pinned, files=_as_files(table, schema, chosen, snapshot))
 
 
-def _bounds(file: DataFile, snapshot: Snapshot, conditions: Sequence[Condition]) -> dict[str, Bounds]:
-    """The bounds of the columns that conditions are about, as the manifests have them."""
+def _bounds(table: Table, file: DataFile, snapshot: Snapshot, conditions: Sequence[Condition]) -> dict[str, Bounds]:
+    """The bounds of the columns that conditions are about, as the manifests have them, or as the file's partition says.
+
+    Tables keep bounds of their first 100 columns, or of those that they are told to.
+    """
     asked = {one.column.lower() for one in conditions}
+    parted = _parted_by(table, file)
     return {
-        one.name: (
+        one.name: parted.get(one.field_id)
+        or (
             _value(one.kind, (file.lower_bounds or {}).get(one.field_id)),
             _value(one.kind, (file.upper_bounds or {}).get(one.field_id)),
         )
         for one in snapshot.columns
         if one.name.lower() in asked and one.field_id is not None
     }
+
+
+def _parted_by(table: Table, file: DataFile) -> dict[int, Bounds]:
+    """By the id of a column: the bounds that the partition of a file gives it. A null gives none."""
+    from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform  # noqa: PLC0415
+    from pyiceberg.types import DateType, IntegerType, LongType, StringType  # noqa: PLC0415
+
+    found, schema = dict[int, Bounds](), table.schema()
+    for position, one in enumerate(table.specs()[file.spec_id].fields):
+        value = file.partition[position]
+        kind = schema.find_type(one.source_id) if schema.find_column_name(one.source_id) else None
+        if value is None or kind is None:
+            continue
+        if isinstance(one.transform, IdentityTransform) and isinstance(kind, IntegerType | LongType | StringType):
+            found[one.source_id] = (value, value)
+        elif isinstance(kind, DateType) and isinstance(one.transform, IdentityTransform | DayTransform):
+            day = _since_epoch(days=value)
+            found[one.source_id] = (day and day.date(), day and day.date())
+        elif isinstance(one.transform, DayTransform | HourTransform):
+            unit = "days" if isinstance(one.transform, DayTransform) else "hours"
+            # Older writers cut a time before 1970 off towards it, so that it is in the partition after its own.
+            start, end = _since_epoch(**{unit: value - (value <= 0)}), _since_epoch(**{unit: value + 1})
+            found[one.source_id] = (start, end and end - dt.timedelta(microseconds=1))
+    return found
 
 
 def _value(kind: str, bound: bytes | None) -> Value | None:
@@ -85,8 +116,17 @@ def _value(kind: str, bound: bytes | None) -> Value | None:
     if kind in {"int", "bigint"}:
         return number
     if kind == "date":
-        return _EPOCH.date() + dt.timedelta(days=number)
-    return _EPOCH + dt.timedelta(microseconds=number) if kind in {"timestamp", "timestamp_ntz"} else None
+        found = _since_epoch(days=number)
+        return found and found.date()
+    return _since_epoch(microseconds=number) if kind in {"timestamp", "timestamp_ntz"} else None
+
+
+def _since_epoch(**much: int) -> dt.datetime | None:
+    """A moment; None if Python does not have it, such as one of the year 20,000."""
+    try:
+        return _EPOCH + dt.timedelta(**much)
+    except OverflowError:
+        return None
 
 
 def iceberg_rewrites(snapshot: Snapshot, root: str) -> Iterator[Commit]:
@@ -187,13 +227,13 @@ def _columns(schema: Schema) -> tuple[TableColumn, ...]:
 
 
 def _parted(table: Table, schema: Schema) -> tuple[str, ...]:
-    """The columns whose values themselves partition the table now."""
-    from pyiceberg.transforms import IdentityTransform  # noqa: PLC0415
+    """The columns whose values themselves, or whose days or hours, partition the table now."""
+    from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform  # noqa: PLC0415
 
     named = [
         schema.find_column_name(one.source_id)
         for one in table.spec().fields
-        if isinstance(one.transform, IdentityTransform)
+        if isinstance(one.transform, IdentityTransform | DayTransform | HourTransform)
     ]
     return tuple(name for name in named if name)
 
@@ -240,6 +280,7 @@ def _file(table: Table, schema: Schema, task: FileScanTask, snapshot: Snapshot) 
         size_bytes=task.file.file_size_in_bytes,
         values=_values(table, schema, task.file),
         deletes=tuple(sorted(plain_path(one.file_path) for one in task.delete_files)),
+        days=_days(table, schema, task.file),
     )
 
 
@@ -265,6 +306,20 @@ def _values(table: Table, schema: Schema, file: DataFile) -> dict[str, str | Non
             value = file.partition[position]
             values[name] = None if value is None else one.transform.to_human_string(kind, value)
     return values
+
+
+def _days(table: Table, schema: Schema, file: DataFile) -> dict[str, str | None]:
+    """By the name of a column: the day that all rows of a file are of, as its hidden partition says."""
+    from pyiceberg.transforms import DayTransform, HourTransform  # noqa: PLC0415
+
+    found: dict[str, str | None] = {}
+    for position, one in enumerate(table.specs()[file.spec_id].fields):
+        name, value = schema.find_column_name(one.source_id), file.partition[position]
+        if name is not None and isinstance(one.transform, DayTransform | HourTransform):
+            days = value // 24 if value is not None and isinstance(one.transform, HourTransform) else value
+            day = None if days is None else _since_epoch(days=days)
+            found[name] = str(day.date()) if day else None
+    return found
 
 
 def _first_line(err: Exception) -> str:

@@ -39,12 +39,19 @@ class TableFile:
         size_bytes: its length, as the metadata says.
         values: of the partition columns, as text; None is null. Values of hidden partitions are not among them.
         deletes: see ``Unit.deletes``.
+        days: of the columns whose days partition the table, though they are hidden: the day of all rows, as text.
     """
 
     path: str
     size_bytes: int
     values: Mapping[str, str | None]
     deletes: tuple[str, ...] = ()
+    days: Mapping[str, str | None] = field(default_factory=dict)
+
+    @property
+    def told(self) -> Mapping[str, str | None]:
+        """By column: its one value, or its one day, in all rows of the file."""
+        return {**self.values, **self.days}
 
 
 #: The files of a table before a commit and after it.
@@ -60,7 +67,7 @@ class Snapshot:
         location: the folder of the table.
         columns: in the order of the table.
         outside: the partition columns that no file contains.
-        parted: the partition columns whose values the metadata tells; others are in files alone.
+        parted: the columns whose values, or whose days, partition the table.
         files: in the order of their paths.
         ids: for files without field ids, the id of the column that each name in them stands for.
     """
@@ -96,11 +103,3 @@ class Snapshot:
 def kinds_of(schema: pa.Schema) -> dict[str, str]:
     """The Spark SQL type of each column of a table."""
     return {one.name: spark_type_of(one.type) for one in schema}
-
-
-def plain_path(location: str) -> str:
-    """A location as paths are spelled everywhere else: without the scheme of local files."""
-    for scheme in ("file://", "file:"):
-        if location.startswith(scheme):
-            return "/" + location.removeprefix(scheme).lstrip("/")
-    return location

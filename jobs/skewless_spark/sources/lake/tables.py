@@ -50,7 +50,7 @@ class LakeTable:
         """
         if given.iceberg is not None:
             return cls(given, iceberg_snapshot(given, part, root, conditions), root)
-        snapshot, vectors = delta_snapshot(given, location, conditions)
+        snapshot, vectors = delta_snapshot(given, part, location, conditions)
         return cls(given, snapshot, root, vectors)
 
     def listing(self, share: float, files: Sequence[TableFile] | None = None) -> Listing:

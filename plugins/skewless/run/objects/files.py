@@ -19,7 +19,8 @@ from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 from skewless.run.objects.client import answered, bucket, delete
 from skewless.run.objects.first_writer import create
 
-#: A file that is not larger is fetched in one request; of a larger one at least so much at a time.
+#: A file that is not larger is fetched in one request, and is in memory until it is uploaded; of a larger one at least
+#: so much is fetched at a time.
 _BLOCK = 1 << 20
 #: The size of a part of an object that is uploaded in parts, and how many are on their way at a time.
 _PART, _PARTS_AT_A_TIME = 16 << 20, 4
@@ -204,7 +205,7 @@ class _Upload(io.RawIOBase):
     def __init__(self, fs: ObjectFiles, path: str) -> None:
         super().__init__()
         self._fs, self._path, self._given_up = fs, path, False
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115  # closed with the object
+        self._file = tempfile.SpooledTemporaryFile(max_size=_BLOCK)  # noqa: SIM115  # closed with the object
 
     def writable(self) -> bool:
         return True

@@ -34,3 +34,15 @@ def is_object(location: str) -> bool:
     """Whether a path is on an object store."""
     scheme, mark, _ = location.partition("://")
     return bool(mark) and scheme in OBJECT_SCHEMES
+
+
+def plain_path(location: str) -> str:
+    """A location as paths are spelled everywhere else: without the scheme of local files, of which there are two forms.
+
+    >>> plain_path("file:///lake/clicks"), plain_path("file:/lake/clicks"), plain_path("s3://lake/clicks")
+    ('/lake/clicks', '/lake/clicks', 's3://lake/clicks')
+    """
+    for scheme in ("file://", "file:"):
+        if location.startswith(scheme):
+            return "/" + location.removeprefix(scheme).lstrip("/")
+    return location

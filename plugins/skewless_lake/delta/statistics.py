@@ -1,0 +1,108 @@
+"""The bounds of a file's columns, as a Delta log has them: readers skip files that hold no row they ask for."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import pyarrow.parquet as pq
+
+#: Characters of a text in the log, at most.
+_LONGEST = 64
+_GREATEST = "\U0010ffff"
+
+
+class Bounds(NamedTuple):
+    """What is known of a column of a file.
+
+    Attributes:
+        low: its least value, or one below it; None if not known.
+        high: its greatest value, or one above it; None if not known.
+        nulls: how many of its values are null; None if not known.
+    """
+
+    low: Any
+    high: Any
+    nulls: int | None
+
+
+def of_footer(footer: pq.FileMetaData) -> str:
+    """The statistics of a file, from those of its row groups."""
+    return of_bounds(footer.num_rows, dict(_columns(footer)))
+
+
+def of_bounds(rows: int, columns: Mapping[str, Bounds]) -> str:
+    """The statistics of a file, as a text for the log.
+
+    Integers, texts, dates and times have bounds. Floats have none, as Parquet leaves NaN out of them, which to Spark is
+    greater than all numbers; nor have decimals, which are no exact numbers in JSON.
+
+    Args:
+        rows: of the file.
+        columns: by their names.
+    """
+    lows = {name: _low(one.low) for name, one in columns.items()}
+    highs = {name: _high(one.high) for name, one in columns.items()}
+    known = [name for name in columns if lows[name] is not None and highs[name] is not None]
+    told = {
+        "numRecords": rows,
+        "minValues": {name: lows[name] for name in known},
+        "maxValues": {name: highs[name] for name in known},
+        "nullCount": {name: one.nulls for name, one in columns.items() if one.nulls is not None},
+    }
+    return json.dumps(told)
+
+
+def _columns(footer: pq.FileMetaData) -> Iterator[tuple[str, Bounds]]:
+    """The columns that are no part of another one."""
+    for number in range(footer.num_columns):
+        name = footer.schema.column(number).path
+        if "." in name:
+            continue
+        groups = [footer.row_group(group) for group in range(footer.num_row_groups)]
+        found = [(group.num_rows, group.column(number).statistics) for group in groups]
+        if any(one is None or not one.has_null_count for _, one in found):
+            yield name, Bounds(None, None, None)
+            continue
+        filled = [one for rows, one in found if one.null_count < rows]
+        yield name, Bounds(*_extremes(filled), sum(one.null_count for _, one in found))
+
+
+def _extremes(groups: Sequence[pq.Statistics]) -> tuple[Any, Any]:
+    if not groups or not all(one.has_min_max for one in groups):
+        return None, None
+    try:
+        return min(one.min for one in groups), max(one.max for one in groups)
+    except OverflowError:  # a date or a time that Python does not have, such as one of the year 20,000
+        return None, None
+
+
+def _low(value: Any) -> int | str | None:
+    if isinstance(value, str):
+        return value[:_LONGEST]
+    return _milliseconds(value) if isinstance(value, dt.datetime) else _plain(value)
+
+
+def _high(value: Any) -> int | str | None:
+    if isinstance(value, str) and len(value) > _LONGEST:
+        kept, left = value[: _LONGEST - 1], value[_LONGEST - 1 :]
+        return None if left.startswith(_GREATEST) else kept + _GREATEST
+    if isinstance(value, dt.datetime):
+        whole = value.replace(microsecond=value.microsecond // 1000 * 1000)
+        return _milliseconds(value if value == whole else whole + dt.timedelta(milliseconds=1))
+    return _plain(value)
+
+
+def _plain(value: Any) -> int | str | None:
+    if isinstance(value, dt.date):
+        return value.isoformat()
+    return value if isinstance(value, int | str) and not isinstance(value, bool) else None
+
+
+def _milliseconds(value: dt.datetime) -> str:
+    """A time, cut off to milliseconds as the log has times."""
+    if value.tzinfo is None:
+        return value.isoformat(timespec="milliseconds")
+    return value.astimezone(dt.UTC).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"

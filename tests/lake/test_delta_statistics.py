@@ -1,0 +1,131 @@
+"""What the log of a Delta table says of the files that we write: the bounds by which readers skip them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import io
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable, QueryBuilder
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skewless.spec.input import Input
+from skewless.spec.part import Part
+from skewless_lake.delta.statistics import Bounds, of_bounds, of_footer
+from skewless_lake.publication import publish_run
+from skewless_lake.rollback import roll_back
+from skewless_lake.staged import OutputPart
+from skewless_spark.mapping.conditions import Condition, Typed
+from skewless_spark.sources.lake.delta import delta_snapshot
+from tests.lake.outputs import DAY, NOW, committed, judge, output_of, staged
+
+AT = dt.datetime(2026, 11, 20, 12, 0, 0, 999_999, tzinfo=dt.UTC)
+LONG = "x" * 80
+
+
+def rows(number: int) -> pa.Table:
+    """The rows of a file, with a null in each column."""
+    columns: dict[str, tuple[pa.DataType, Any]] = {
+        "key": (pa.string(), f"{'abc'[number]}{LONG}"),
+        "n": (pa.int64(), 100 * number),
+        "on": (pa.date32(), DAY + dt.timedelta(days=number)),
+        "at": (pa.timestamp("us", "UTC"), AT + dt.timedelta(hours=number)),
+        "wall": (pa.timestamp("us"), AT.replace(tzinfo=None) + dt.timedelta(hours=number)),
+        "mean": (pa.float64(), float(number)),
+        "cents": (pa.decimal128(12, 2), Decimal(number)),
+        "all": (pa.list_(pa.int64()), [number]),
+        "top": (pa.struct([("item", pa.string())]), {"item": "a"}),
+    }
+    return pa.table({name: pa.array([value, value, None], kind) for name, (kind, value) in columns.items()})
+
+
+def actions(root: Path) -> list[dict[str, Any]]:
+    table = pa.table(DeltaTable(str(root / "marts" / "clicks")).get_add_actions(flatten=True))
+    return sorted(table.to_pylist(), key=lambda one: one["min.n"])
+
+
+def publish(root: Path, turn: int) -> None:
+    run = committed(root / f"{turn}", root, "delta", pa.concat_tables(map(rows, range(3))), turn=turn, in_files=3)
+    staged(run)
+    publish_run(judge(run), NOW)
+
+
+def test_files_have_the_bounds_of_their_rows_and_keep_them_in_a_rollback(tmp_path: Path) -> None:
+    publish(tmp_path, 1)
+    before = actions(tmp_path)
+    for number, one in enumerate(before):
+        assert (one["num_records"], one["null_count.key"], one["null_count.mean"]) == (3, 1, 1)
+        assert (one["min.n"], one["max.n"]) == (100 * number, 100 * number)
+        assert one["min.on"] == one["max.on"] == DAY + dt.timedelta(days=number)
+        whole = f"{'abc'[number]}{LONG}"
+        assert one["min.key"] <= whole <= one["max.key"]
+        assert len(one["max.key"]) == 64
+        at, millisecond = AT + dt.timedelta(hours=number), dt.timedelta(milliseconds=1)
+        for name, exact in (("at", at), ("wall", at.replace(tzinfo=None))):
+            assert exact - millisecond < one[f"min.{name}"] <= exact <= one[f"max.{name}"] < exact + millisecond
+        assert {one.get(f"{bound}.{name}") for bound in ("min", "max") for name in ("mean", "cents", "all")} == {None}
+    publish(tmp_path, 2)
+    output, path = output_of("delta", tmp_path)
+    roll_back(OutputPart(output, path, str(tmp_path), Part(DAY)), NOW)
+    after = actions(tmp_path)
+    assert [one["path"] for one in after] == [one["path"] for one in before]
+    bounds = [name for name in before[0] if name.startswith(("min.", "max.", "null_count.", "num_"))]
+    assert [[one[name] for name in bounds] for one in after] == [[one[name] for name in bounds] for one in before]
+
+
+def test_the_greatest_and_the_least_values_are_those_of_the_rows_not_of_the_bounds(tmp_path: Path) -> None:
+    publish(tmp_path, 1)
+    table = DeltaTable(str(tmp_path / "marts" / "clicks"))
+    asked = "SELECT " + ", ".join(f'min("{name}"), max("{name}")' for name in ("key", "n", "at", "wall"))
+    by_deltalake = pa.table(QueryBuilder().register("t", table).execute(f"{asked} FROM t").read_all()).to_pylist()
+    by_duckdb = (
+        duckdb.connect().register("t", table.to_pyarrow_table()).sql(f"{asked} FROM t").to_arrow_table().to_pylist()
+    )
+    times = (AT, AT + dt.timedelta(hours=2))
+    wanted = [f"a{LONG}", f"c{LONG}", 0, 200, *times, *(one.replace(tzinfo=None) for one in times)]
+    assert [list(row.values()) for row in (*by_deltalake, *by_duckdb)] == [wanted, wanted]
+
+
+def test_a_job_that_reads_the_table_leaves_files_out_by_them(tmp_path: Path) -> None:
+    publish(tmp_path, 1)
+    table = str(tmp_path / "marts" / "clicks")
+    snapshot, _ = delta_snapshot(
+        Input.model_validate({"delta": table}), Part(DAY), table, [Condition("n", ">=", (Typed("bigint", 200),))]
+    )
+    assert [pq.read_table(file.path, partitioning=None)["n"][0].as_py() for file in snapshot.files] == [200]
+    assert snapshot.table.left_out == 2
+
+
+#: Short ones of all alphabets, and some that are cut, which differ little or not at all before that.
+texts = st.text(max_size=5) | st.text("ab\U0010ffff", min_size=1, max_size=5).map(lambda end: "\U0010ffff" * 62 + end)
+
+
+@given(st.lists(texts, min_size=1, max_size=5))
+def test_bounds_of_texts_hold_all_of_them(found: list[str]) -> None:
+    told = json.loads(of_bounds(len(found), {"k": Bounds(min(found), max(found), 0)}))
+    if "k" in told["minValues"]:
+        assert all(told["minValues"]["k"] <= one <= told["maxValues"]["k"] for one in found)
+
+
+def test_a_column_of_nulls_alone_has_no_bounds() -> None:
+    out = io.BytesIO()
+    table = pa.table({"k": pa.array([None, None, "a", "b"], pa.string()), "none": pa.nulls(4, pa.int64())})
+    pq.write_table(table, out, row_group_size=2)
+    assert of_footer(pq.read_metadata(out)) == (
+        '{"numRecords": 4, "minValues": {"k": "a"}, "maxValues": {"k": "b"}, "nullCount": {"k": 2, "none": 4}}'
+    )
+
+
+def test_a_time_that_python_does_not_have_is_no_bound() -> None:
+    out, year_20_000 = io.BytesIO(), 569_000_000_000_000_000
+    pq.write_table(pa.table({"at": pa.array([0, year_20_000], pa.timestamp("us")), "n": [1, 2]}), out)
+    assert of_footer(pq.read_metadata(out)) == (
+        '{"numRecords": 2, "minValues": {"n": 1}, "maxValues": {"n": 2}, "nullCount": {"at": 0, "n": 0}}'
+    )
