@@ -24,8 +24,8 @@ _GATHERED = 1 << 20
 def write_all(paths: Sequence[str], files: Sequence[ResultFile], write: Callable[[str, ResultFile], T]) -> list[T]:
     """Write new files, several at a time, and have them on the disk: on an object store they are once written.
 
-    Local files are synced once all of them are written. The file system then syncs many at a time, while each file that
-    is synced as soon as it is written takes a turn of its journal.
+    Local files are synced once all of them are written: a thread that syncs a file as soon as it is written waits for
+    the disk, and the journal of the file system is written for each one.
 
     Args:
         paths: of the files; a path, or a URL like ``s3://...``.
