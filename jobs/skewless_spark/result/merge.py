@@ -35,13 +35,14 @@ from skewless_spark.stage.reduction import empty_states, states_of_rows
 from skewless_spark.stage.routing import TASK, split_keys
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import EVALUATED, NATIVE, PYTHON, RESULT, read_files, write_files, written
-from skewless_spark.states.python_evaluation import evaluate_batches, evaluate_in_order
+from skewless_spark.states.python_evaluation import evaluate_batches
 from skewless_spark.states.results import (
     WHOLE,
     evaluating_calls,
     named,
     native_results,
     python_results,
+    python_results_in_order,
     result_names,
 )
 
@@ -259,24 +260,13 @@ def _results(states: DataFrame, columns: JobColumns, partitions: int | None = No
     in_order = _in_key_order(states, columns, partitions)
     if columns.native:
         return _evaluated(_merged(in_order, columns), columns)
-    return _evaluated_in_order(in_order, columns)
+    return python_results_in_order(in_order, columns)
 
 
 def _in_key_order(states: DataFrame, columns: JobColumns, partitions: int | None = None) -> DataFrame:
     """The rows of a key side by side, by stage and task, so that floating-point sums always round the same way."""
     keyed = states.repartition(partitions or columns.job.spec.output.files, *columns.groups)
     return keyed.sortWithinPartitions(*columns.groups, "stage", TASK)
-
-
-def _evaluated_in_order(in_order: DataFrame, columns: JobColumns) -> DataFrame:
-    """The results of a job with Python aggregates only."""
-    calls = evaluating_calls(columns)
-    text = [] if columns.key_is_text else [columns.key.cast("binary").alias("route_key")]
-    about = ["rows", "python_rows"]
-    batches = in_order.select(*columns.keys, *text, *about, *(call.state for call in calls))
-    kinds = {field.name: field for field in batches.schema}
-    schema = StructType([*(kinds[name] for name in [*columns.keys, "rows"]), *python_results(calls)])
-    return batches.mapInArrow(evaluate_in_order(calls, columns.keys, newest=columns.job.forwards_states), schema)
 
 
 def _evaluated(merged: DataFrame, columns: JobColumns, *, told: bool = False) -> DataFrame:
