@@ -153,6 +153,29 @@ def test_keys_that_stay_whole_are_all_evaluated_in_an_only_stage_null_among_them
         assert row.get("median", np.median(users[row["key"]])) == np.median(users[row["key"]])
 
 
+def test_python_states_of_splits_are_merged_in_the_query_of_their_stage_to_the_bits_of_the_merge(
+    spark: SparkSession, hot_and_null: pa.Table, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(7)
+    values = rng.normal(size=len(hot_and_null)) * 10.0 ** rng.integers(0, 9, len(hot_and_null))
+    path = write_input(tmp_path / "input", hot_and_null.append_column("value", pa.array(values)), files=20)
+    # Which bins of a histogram become one depends on the order in which states are merged.
+    aggregates = {"spread": {"function": "streaming_histogram", "column": "value", "bins": 4}}
+    found: dict[str, Any] = {}
+    # Native aggregates beside keep the states for the merge.
+    for name, further in (("evaluated", {}), ("merged", {"n": "count"})):
+        spec = spec_of(path, "key", {**aggregates, **further}, engine="combine", routing={"reducers": 3})
+        run, (report,) = reduce_job(spark, spec, tmp_path / name)
+        files = run.committed(stage_step(0)).files
+        assert (EVALUATED in {file.kind for file in files}) == (name == "evaluated")
+        assert len(report.splits) > 1
+        found[name] = (as_rows(result_of(run).select(["key", "spread"])), report.histogram)
+        loads = [(split.rows, split.states) for split in report.splits]
+        assert found.setdefault("loads", loads) == loads
+        assert all(split.busy_seconds for split in report.splits)
+    assert found["evaluated"] == found["merged"]
+
+
 def test_a_copy_is_written_as_spark_writes_the_result(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -189,7 +189,7 @@ def without_null(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (PYTHON, "bypass", [3], []),
         (NATIVE, "staged", [1, 2], [2]),
         (PYTHON, "staged", [1, 2], [2]),
-        (PYTHON, "combine", [3], [2]),
+        (PYTHON, "combine", [3], []),
         ({**NATIVE, **PYTHON}, "staged", [3], [2]),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

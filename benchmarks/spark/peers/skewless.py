@@ -120,6 +120,9 @@ def _states(run: RunDirectory, report: StageReport) -> int:
     """Pairs of key and task, or of key and input split, that have a state."""
     if report.tasks:
         return sum(task.states for task in report.tasks)
+    made = [split.states for split in report.splits if split.states is not None]
+    if made and len(made) == len(report.splits):
+        return sum(made)
     commit = run.committed(stage_step(report.stage))
     return sum(file.rows for file in commit.of_kind(PYTHON) or counting(commit.files))
 

@@ -46,13 +46,14 @@ from skewless_spark.states.committed_files import (
     write_files,
     written,
 )
-from skewless_spark.states.python_evaluation import evaluate_batches, evaluate_in_order
+from skewless_spark.states.python_evaluation import evaluate_batches
 from skewless_spark.states.results import (
     WHOLE,
     evaluating_calls,
     named,
     native_results,
     python_results,
+    python_results_in_order,
     result_names,
 )
 
@@ -288,24 +289,13 @@ def _results_in_order(in_order: DataFrame, columns: JobColumns) -> DataFrame:
     """The same of states that come in the order of ``_in_key_order``."""
     if columns.native:
         return _evaluated(_merged(in_order, columns), columns)
-    return _evaluated_in_order(in_order, columns)
+    return python_results_in_order(in_order, columns)
 
 
 def _in_key_order(states: DataFrame, columns: JobColumns, partitions: int | None = None) -> DataFrame:
     """The rows of a key side by side, by stage and task, so that floating-point sums always round the same way."""
     keyed = states.repartition(partitions or columns.job.spec.output.files, *columns.groups)
     return keyed.sortWithinPartitions(*columns.groups, "stage", TASK)
-
-
-def _evaluated_in_order(in_order: DataFrame, columns: JobColumns) -> DataFrame:
-    """The results of a job with Python aggregates only."""
-    calls = evaluating_calls(columns)
-    text = [] if columns.key_is_text else [columns.key.cast("binary").alias("route_key")]
-    about = ["rows", "python_rows"]
-    batches = in_order.select(*columns.keys, *text, *about, *(call.state for call in calls))
-    kinds = {field.name: field for field in batches.schema}
-    schema = StructType([*(kinds[name] for name in [*columns.keys, "rows"]), *python_results(calls)])
-    return batches.mapInArrow(evaluate_in_order(calls, columns.keys, newest=columns.job.forwards_states), schema)
 
 
 def _evaluated(merged: DataFrame, columns: JobColumns, *, told: bool = False) -> DataFrame:

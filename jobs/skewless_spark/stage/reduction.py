@@ -11,13 +11,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from pyspark.sql import Column, DataFrame, Observation, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import LongType, StructField, StructType
 
-from skewless.document import LARGEST_COUNT
-from skewless.documents.stage_report import LONGEST_HEAD_KEY
 from skewless.routing.plan import RoutingPlan
 from skewless_spark.sources import read_units
 from skewless_spark.sources.worker_files import REPORT, writing
@@ -41,9 +39,8 @@ _POSITION_MASK = (1 << 33) - 1
 #: The counts of the ledger, per task and key.
 COUNTS = ("rows", "left_over", "admitted", "forwarded")
 
-#: Columns of native states of the engine ``combine``: the slot of the key on the ring, null for a null key; and the
-#: text of the key, if it is heavy.
-SLOT, HEAVY = "slot", "heavy_key"
+#: The slot of a key on the ring, beside its only state or its result; null for a null key.
+SLOT = "slot"
 
 #: Types whose values Spark groups by their bytes, floating point numbers beside; and those of them of a fixed size.
 _FLOATING = ("float", "double")
@@ -110,7 +107,7 @@ def outcome_of_tasks(
     if plan.budget_rows is not None and not (columns.python and _may_leave(columns)):
         left_over = rows.where(~F.col("kept")).select(TASK, *columns.names, *columns.origins)
         branches.append(left_over.withColumn("kind", F.lit(BACKLOG)))
-    return _union(branches)
+    return union_of(branches)
 
 
 def writes_in_workers(columns: JobColumns, plan: RoutingPlan) -> bool:
@@ -178,73 +175,6 @@ def _native_states_and_backlog(taken: DataFrame, columns: JobColumns) -> DataFra
     )
 
 
-class StateCounts:
-    """Rows that the states of the engine ``combine`` stand for, counted while they are written.
-
-    Native and Python states are counted separately, since each of the two must have seen every row.
-    """
-
-    def __init__(self) -> None:
-        self._observed: dict[str, Observation] = {}
-
-    def counting(self, states: DataFrame, kind: str) -> DataFrame:
-        """Count the rows of a frame of states with the columns ``rows`` and ``admitted``."""
-        self._observed[kind] = Observation(f"skewless {kind}")
-        sums = [F.sum(name).alias(name) for name in ("rows", "admitted")]
-        return states.observe(self._observed[kind], *sums)
-
-    def of(self, kind: str) -> tuple[int, int] | None:
-        """All rows, and the rows that came with the wave; None if no such states were written."""
-        observed = self._observed.get(kind)
-        if observed is None:
-            return None
-        return int(observed.get.get("rows") or 0), int(observed.get.get("admitted") or 0)
-
-
-def combined_outcome(
-    native: DataFrame | None, python: DataFrame | None, columns: JobColumns, plan: RoutingPlan, counts: StateCounts
-) -> DataFrame:
-    """States made where rows are read. Spark itself combines native states key by key before they are written.
-
-    Args:
-        native: the rows for the native states; None if there are none.
-        python: the rows for the Python states; None if there are none.
-        columns: the job's columns.
-        plan: the stage's plan.
-        counts: told the rows of both.
-    """
-    branches = []
-    if native is not None:
-        states = native.groupBy(*columns.groups).agg(
-            F.expr("count(1) AS rows"),
-            F.expr(f"count(IF(arrival = {ADMITTED}, 1, NULL)) AS admitted"),
-            *_state_columns(columns, all_kept=True),
-        )
-        # A key has one native state, combined from all splits, so it belongs to no split.
-        nothing = [f"CAST(0 AS BIGINT) AS {name}" for name in ("left_over", "forwarded")]
-        about = [f"0 AS {TASK}", f"'{NATIVE}' AS kind", *nothing, *_named(columns, plan)]
-        branches.append(counts.counting(states, NATIVE).selectExpr("*", *about))
-    if python is not None:
-        # Without a backlog, all rows came with the wave. States, not rows, are given the number of their split.
-        rows = python if plan.epoch else python.drop("arrival")
-        seen = counted_python_states(rows.withColumn("kept", F.lit(True)), columns, apart=False)
-        seen = seen.withColumn(TASK, F.spark_partition_id())
-        seen = counts.counting(seen, PYTHON).withColumn("kind", F.lit(PYTHON))
-        branches.append(seen if native is None else seen.drop(*COUNTS))
-    return _union(branches)
-
-
-def _named(columns: JobColumns, plan: RoutingPlan) -> list[str]:
-    """In SQL, the columns ``SLOT`` and ``HEAVY`` of states that are one for each key.
-
-    A key is heavy if it has at least one in ``head_limit`` of all listed rows: at most ``head_limit`` keys have.
-    """
-    key, limit = columns.routing_sql(), columns.job.spec.routing.head_limit
-    least = -(-columns.job.admitted_rows(plan.waves) // limit) if limit else LARGEST_COUNT
-    heavy = f"is_valid_utf8({key}) AND length({key}) <= {LONGEST_HEAD_KEY} AND rows >= {least}"
-    return [slot_of_key(columns, plan), f"IF({heavy}, {key}, NULL) AS {HEAVY}"]
-
-
 def slot_of_key(columns: JobColumns, plan: RoutingPlan) -> str:
     """In SQL, the column ``SLOT``: the slot of a key on the ring; null for a null key."""
     key = columns.routing_sql()
@@ -265,7 +195,8 @@ def states_of_rows(rows: DataFrame, columns: JobColumns) -> DataFrame:
     return states.unionByName(python_states(placed, columns), allowMissingColumns=True) if columns.python else states
 
 
-def _union(branches: Sequence[DataFrame]) -> DataFrame:
+def union_of(branches: Sequence[DataFrame]) -> DataFrame:
+    """The rows of all branches; columns that one lacks are null there."""
     union = branches[0]
     for branch in branches[1:]:
         union = union.unionByName(branch, allowMissingColumns=True)

@@ -29,20 +29,12 @@ from skewless_spark.sources.input_splits import split_bytes
 from skewless_spark.sources.worker_files import CODEC
 from skewless_spark.stage.bypass import bypass_outcome
 from skewless_spark.stage.combined_report import combined_report
+from skewless_spark.stage.combining import KEPT, StateCounts, combined_outcome
 from skewless_spark.stage.early_states import early_outcome, makes_early_states, state_partitions
 from skewless_spark.stage.histogram import measure
 from skewless_spark.stage.queue import drawn_queue, last_commit, routed_queue, unrouted_queue
-from skewless_spark.stage.reduction import (
-    HEAVY,
-    SLOT,
-    StateCounts,
-    combined_outcome,
-    kinds_of,
-    slot_of_key,
-    staged_outcome,
-    writes_in_workers,
-)
-from skewless_spark.stage.routing import TASK, whole_keys
+from skewless_spark.stage.reduction import kinds_of, slot_of_key, staged_outcome, writes_in_workers
+from skewless_spark.stage.routing import whole_keys
 from skewless_spark.stage.state_counts import CountsRead
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import BACKLOG, EVALUATED, write_files, written
@@ -53,8 +45,6 @@ log = logging.getLogger(__name__)
 
 #: Rows of an Arrow batch where rows are reduced as they are read.
 _BATCH_ROWS = 1 << 16
-#: What a row of native results keeps of its state: the rest is the same for all, or can be told from these.
-_KEPT = (TASK, "rows", "admitted", SLOT)
 #: The plan says how many tasks there are and what is broadcast. Adaptive execution would find nothing to change, and
 #: would run each shuffle as a job of its own.
 _PLANNED = {"spark.sql.adaptive.enabled": "false"}
@@ -185,8 +175,9 @@ def _run(
 
     with timed("read the counts back"):
         read = CountsRead(run, columns)
-        # The native states of a first ``combine`` name slot and heavy key: their keys are not read, see its report.
-        reader = None if plan.engine == "combine" and columns.makes_native and not stage else read.take
+        # A first ``combine`` with one row for each key names slot and heavy key: no keys are read, see its report.
+        one_each = plan.engine == "combine" and not stage and (columns.makes_native or kinds == [EVALUATED])
+        reader = None if one_each else read.take
         files = [file for kind in kinds for file in written(attempt, kind, f"kind={kind}", reader=reader)]
         if plan.engine == "combine":
             report = combined_report(spark, run, columns, plan, files, counts, read, seen, seconds)
@@ -261,8 +252,7 @@ def outcome(
     """
     evaluated = evaluates_in_stage(columns, plan)
     if plan.engine == "combine":
-        states = _combined(spark, run, columns, plan, tally, counts or StateCounts())
-        return with_native_results(states, columns, None, (*_KEPT, HEAVY)) if evaluated else states
+        return _combined(spark, run, columns, plan, tally, counts or StateCounts())
     if makes_early_states(columns, plan):
         states = early_outcome(drawn_queue(spark, run, columns, plan, tally), columns, plan)
     elif plan.engine == "staged":
@@ -275,7 +265,7 @@ def outcome(
     if columns.python or not evaluated:
         return states
     whole = whole_keys(plan, columns.routing_sql())
-    return with_native_results(states.selectExpr("*", slot_of_key(columns, plan)), columns, whole, _KEPT)
+    return with_native_results(states.selectExpr("*", slot_of_key(columns, plan)), columns, whole, KEPT)
 
 
 def _combined(

@@ -6,10 +6,18 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from skewless_spark.aggregates.key_index import KeyIndex
 from skewless_spark.states.python_calls import Batches, Groups, PythonCall, checked, guarded
+
+#: Beside results of states that came from several input splits: in some rows, each split's number, how many rows and
+#: states of it were merged there, and the seconds that they took. All of these together are all that was merged.
+SPLITS = "splits"
+SPLITS_TYPE = pa.list_(
+    pa.struct([("split", pa.int32()), ("rows", pa.int64()), ("states", pa.int64()), ("seconds", pa.float64())])
+)
 
 
 def evaluate_batches(
@@ -79,7 +87,7 @@ def _merged(call: PythonCall, lists: Sequence[tuple[pa.Array, Groups]], texts: p
 
 
 def evaluate_in_order(
-    calls: Sequence[PythonCall], keys: Sequence[str], *, newest: bool = False
+    calls: Sequence[PythonCall], keys: Sequence[str], *, newest: bool = False, splits: bool = False
 ) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
     """For ``mapInArrow``: merge and evaluate states that come sorted by key, with one row per state.
 
@@ -91,6 +99,8 @@ def evaluate_in_order(
         calls: the aggregates.
         keys: the key columns.
         newest: whether the last state of a key stands for all of its rows; the others then only count their rows.
+        splits: whether the first row of each batch of results says what states there were of each split in it. The
+            batches then have ``task``, the number of the split, and its seconds.
     """
 
     def evaluate(batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -108,9 +118,29 @@ def evaluate_in_order(
             results = [_evaluated(call, one, of_states, texts) for call, one in zip(calls, states, strict=True)]
             labels = batch.select(keys).take(pa.array(first_rows))
             columns = [*labels.columns, pa.array(rows.astype(np.int64)), *results]
-            yield pa.RecordBatch.from_arrays(columns, names=[*keys, "rows", *(call.result for call in calls)])
+            names = [*keys, "rows", *(call.result for call in calls)]
+            if splits:
+                columns.append(_of_splits(batch, len(texts)))
+                names.append(SPLITS)
+            yield pa.RecordBatch.from_arrays(columns, names=names)
 
     return evaluate
+
+
+def _of_splits(states: pa.RecordBatch, rows: int) -> pa.Array:
+    """What states there are of each split, in the first of some rows."""
+    split = states["task"].to_numpy()
+    count = np.bincount(split)
+    seen = np.flatnonzero(count)
+
+    def total(name: str) -> npt.NDArray[np.float64]:
+        return np.bincount(split, weights=states[name].fill_null(0).to_numpy())[seen].astype(np.float64)
+
+    rows_of, seconds = total("python_rows"), total("task_seconds") + total("setup_seconds")
+    found = [pa.array(of_each) for of_each in (seen.astype(np.int32), rows_of.astype(np.int64), count[seen], seconds)]
+    listed = pa.StructArray.from_arrays(found, fields=list(SPLITS_TYPE.value_type))
+    first = pa.ListArray.from_arrays(pa.array([0, len(seen)], pa.int32()), listed)
+    return pa.concat_arrays([first.cast(SPLITS_TYPE), pa.nulls(rows - 1, SPLITS_TYPE)])
 
 
 def _text(batch: pa.RecordBatch, keys: Sequence[str]) -> pa.Array:

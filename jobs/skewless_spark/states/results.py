@@ -12,11 +12,12 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type
-from pyspark.sql.types import StructField
+from pyspark.sql.types import StructField, StructType
 
 from skewless.routing.plan import RoutingPlan
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.python_calls import PythonCall
+from skewless_spark.states.python_evaluation import SPLITS, SPLITS_TYPE, evaluate_in_order
 
 #: Whether a row of results is all that there is of its key.
 WHOLE = "whole"
@@ -36,7 +37,7 @@ def evaluates_in_stage(columns: JobColumns, plan: RoutingPlan) -> bool:
     job = columns.job
     if plan.epoch or plan.waves != (0, len(job.waves)) or plan.budget_rows is not None or job.window:
         return False
-    return not columns.python if plan.engine == "combine" else not (columns.native and columns.python)
+    return not (columns.native and columns.python)
 
 
 def with_native_results(states: DataFrame, columns: JobColumns, whole: str | None, also: Sequence[str]) -> DataFrame:
@@ -69,6 +70,29 @@ def native_results(columns: JobColumns) -> list[Column]:
         )
         for one in columns.native
     ]
+
+
+def python_results_in_order(in_order: DataFrame, columns: JobColumns, *, splits: bool = False) -> DataFrame:
+    """The results of a job with Python aggregates only.
+
+    Args:
+        in_order: its states, those of a key side by side, with the columns ``rows`` and ``python_rows``.
+        columns: the job's columns.
+        splits: whether to add the column ``SPLITS``; then the states are of one stage, and ``task`` is their split.
+
+    Returns:
+        One row per key: the key columns, ``rows``, and the results by their numbers.
+    """
+    calls = evaluating_calls(columns)
+    text = [] if columns.key_is_text else [columns.key.cast("binary").alias("route_key")]
+    about = ["rows", "python_rows", *(("task", "task_seconds", "setup_seconds") if splits else ())]
+    batches = in_order.select(*columns.keys, *text, *about, *(call.state for call in calls))
+    kinds = {field.name: field for field in batches.schema}
+    schema = StructType([*(kinds[name] for name in [*columns.keys, "rows"]), *python_results(calls)])
+    if splits:
+        schema.add(SPLITS, from_arrow_type(SPLITS_TYPE))
+    evaluate = evaluate_in_order(calls, columns.keys, newest=columns.job.forwards_states, splits=splits)
+    return batches.mapInArrow(evaluate, schema)
 
 
 def evaluating_calls(columns: JobColumns) -> list[PythonCall]:

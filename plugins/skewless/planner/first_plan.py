@@ -289,7 +289,8 @@ def first_decision(job: Job, plan: RoutingPlan, choice: EngineChoice, sample: Ke
         sample: of the keys, if one was taken.
     """
     if choice.engine != "staged":
-        seen = sample.histogram(plan.ring.ring_bits, job.spec.routing.head_limit) if sample else None
+        placed = sample if choice.engine == "bypass" else None  # ``combine`` places no keys
+        seen = placed.histogram(plan.ring.ring_bits, job.spec.routing.head_limit) if placed else None
         chosen, sentence = plan_of_choice(job, plan, choice, seen), choice.sentence
     else:
         chosen, sentence = plan, f"{choice.sentence}; {plan.sentence}" if plan.sentence else choice.sentence
