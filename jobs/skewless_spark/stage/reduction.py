@@ -206,13 +206,15 @@ def union_of(branches: Sequence[DataFrame]) -> DataFrame:
 def _in_order(queue: DataFrame, columns: JobColumns, plan: RoutingPlan) -> DataFrame:
     """The rows of each virtual task, which is one partition, sorted by origin; ``kept`` says if a row fits the budget.
 
-    Without a budget the order matters within a key only. Then rows are sorted by key first, so that native states are
-    made one after the other, without a hash map, into which a million sketches would not fit.
+    Without a budget the order matters within a key only. Then rows for native states are sorted by key first, so that
+    these are made one after the other, without a hash map, into which a million sketches would not fit.
     """
     if plan.engine == "bypass":
         return queue.where(_whole(F.spark_partition_id(), queue)).withColumn("kept", F.lit(True))
     if plan.budget_rows is None:
-        in_order = queue.sortWithinPartitions(*columns.groups, TASK, *columns.origins)
+        # Python numbers keys as they come. All slots wait for the sort, which takes far longer by text than by number.
+        by = [*columns.groups, TASK] if columns.makes_native else []
+        in_order = queue.sortWithinPartitions(*by, *columns.origins)
         return in_order.where(_whole(F.spark_partition_id(), queue)).withColumn("kept", F.lit(True))
     position = F.monotonically_increasing_id().bitwiseAND(F.lit(_POSITION_MASK))
     numbered = queue.sortWithinPartitions(*columns.origins).withColumn("position", position)
