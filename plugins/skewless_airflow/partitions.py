@@ -12,9 +12,10 @@ from airflow.sdk import Asset
 
 from skewless.errors import SpecError
 from skewless.spec.part import SECOND, Part, PartUnit, hours_of, part_named
+from skewless.spec.schedule import PARTS_ASSET
 
-#: A day, or an hour; Airflow's own timetables write the minutes, too.
-_KEY = re.compile(rf"(\d{{4}}-\d\d-\d\d)(?:T(\d\d{SECOND}?)(?::.*)?)?", re.ASCII)
+#: A day, or an hour; Airflow's own timetables write minutes and seconds, too. An offset from UTC would be another hour.
+_KEY = re.compile(rf"(\d{{4}}-\d\d-\d\d)(?:T(\d\d{SECOND}?)(?::[0-5]\d){{0,2}})?", re.ASCII)
 
 
 def parts_asset(name: str) -> Asset:
@@ -23,7 +24,7 @@ def parts_asset(name: str) -> Asset:
     It is an asset of its own, as an event with a key starts no DAG that waits for an asset alone, and an event
     without one starts no partitioned DAG (``airflow.assets.manager``).
     """
-    return Asset(name=f"{name}/parts")
+    return Asset(name=f"{name}{PARTS_ASSET}")
 
 
 def parts_of_key(key: str, timezone: str, unit: PartUnit) -> tuple[Part, ...]:

@@ -111,34 +111,40 @@ def part_of_run(run: AirflowRun, schedule: Schedule, where: str) -> Part:
 
     A scheduled run, and one of a backfill, computes what the schedule says for the moment of its cron expression,
     however late it starts. A run that was started by events of other jobs computes the part that its partition key
-    names, or else these events, so that it follows them also when they compute an old day. Any other run computes what
-    the schedule says for its logical date, or without one for the moment when it was triggered.
+    names, or else these events, so that it follows them also when they compute an old day. Any other run computes the
+    part of the partition key that it was triggered with, or what the schedule says for its logical date, or without
+    one for the moment when it was triggered.
 
     Raises:
-        SpecError: the events name several parts.
+        SpecError: the events name several parts; or the run was triggered with a key that names no single one.
     """
     automatic = run.run_type in {"scheduled", "backfill"}
     # The key of a scheduled run is that of its own timetable, which may mean the moment of the run.
-    if not automatic and run.partition_key and (keyed := _of_key(run.partition_key, schedule)):
+    keyed = None if automatic or not run.partition_key else _of_key(run.partition_key, schedule)
+    if isinstance(keyed, Part):
         return keyed
     named = {_named(event, schedule) for event in run.consumed_asset_events or ()} - {None}
     if len(named) > 1:
         days = ", ".join(str(part) for part in sorted(part for part in named if part))
-        raise SpecError(
-            where, "events of one day, since a run computes one", days, "trigger the job for each, with its date"
-        )
+        hint = "trigger the job for each, with its date"
+        if schedule.assets:
+            hint += "; with schedule.partitioned: true it runs once for each that a job of Skewless publishes"
+        raise SpecError(where, "events of one day, since a run computes one", days, hint)
     if named and (part := named.pop()):
         return part
+    if keyed is not None and run.run_type != "asset_triggered":
+        raise keyed
     return schedule.part_of(run.run_after if automatic else run.logical_date or run.run_after)
 
 
-def _of_key(key: str, schedule: Schedule) -> Part | None:
-    """The part that a partition key names; None if it names none, or several, of this job."""
+def _of_key(key: str, schedule: Schedule) -> Part | SpecError:
+    """The part that a partition key names, or why it names none, or several, of this job."""
     try:
         parts = parts_of_key(key, schedule.timezone, schedule.unit)
-    except SpecError:
-        return None
-    return parts[0] if len(parts) == 1 else None
+    except SpecError as err:
+        return err
+    one = "an hour like 2026-01-31T05, since a run computes one"
+    return parts[0] if len(parts) == 1 else SpecError("partition key", one, repr(key)[:80])
 
 
 def _named(event: AssetEvent, schedule: Schedule) -> Part | None:

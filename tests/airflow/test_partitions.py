@@ -32,6 +32,7 @@ HOURS = PartMapper(unit="hour", timezone="Europe/Zurich")
         pytest.param(HOURS, "2026-11-21T05", ["2026-11-21T05"], id="hour"),
         pytest.param(HOURS, "2026-10-25T02b", ["2026-10-25T02b"], id="hour-that-comes-twice"),
         pytest.param(HOURS, "2026-11-21T05:00:00", ["2026-11-21T05"], id="hour-as-airflow-writes-it"),
+        pytest.param(HOURS, "2026-11-21T05:30", ["2026-11-21T05"], id="hour-of-a-minute"),
         pytest.param(HOURS, "2026-03-29", [f"2026-03-29T{n:02d}" for n in range(24) if n != 2], id="hours-of-a-day"),
     ],
 )
@@ -50,6 +51,12 @@ def test_a_key_names_the_parts_of_a_job(mapper: PartMapper, key: str, parts: lis
         pytest.param(HOURS, "2026-03-29T02", id="hour-that-is-skipped"),
         pytest.param(HOURS, "2026-11-21T05b", id="hour-that-comes-once"),
         pytest.param(DAYS, "2026-11-21|05", id="a-key-of-segments"),
+        pytest.param(HOURS, "2026-11-21T23:00:00+00:00", id="offset"),
+        pytest.param(DAYS, "2026-11-21T23:00:00Z", id="utc"),
+        pytest.param(HOURS, "2026-11-21T05:", id="no-minutes"),
+        pytest.param(HOURS, "2026-11-21T05:60", id="no-such-minute"),
+        pytest.param(HOURS, "2026-11-21T05:00:00:00", id="more-than-seconds"),
+        pytest.param(DAYS, "2026-11-21T05:us", id="junk"),
     ],
 )
 def test_a_key_that_names_no_part_starts_no_run(mapper: PartMapper, key: str) -> None:

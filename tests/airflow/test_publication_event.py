@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 from airflow.dag_processing.dagbag import DagBag
 from airflow.models.asset import AssetEvent, AssetModel
+from airflow.models.dagrun import DagRun
 from airflow.utils.session import create_session
 from sqlalchemy import select
+from sqlalchemy.event import listen, remove
 
 from skewless.run.publication import publish, superseded_by, turns_folder
 from skewless_airflow.observability.lineage import published_lineage
@@ -90,6 +92,37 @@ def test_the_event_of_a_result_tells_what_it_is_and_the_example_downstream_reads
     for _ in range(2):  # and cleared
         assert str(bag.dags["publishing"].test(logical_date=KILLED, run_after=KILLED).state) == "success"
         assert [(event["run"], event["turn"]) for event in _events()] == [(str(run), 2), (str(killed), 3)]
+
+
+@airflow_setting.IN_PROCESS
+@pytest.mark.usefixtures("airflow_database")
+def test_in_a_run_with_a_partition_key_both_events_have_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dags_folder: Path
+) -> None:
+    """So what it publishes starts partitioned DAGs only, and a job has such runs only if its spec says so."""
+    monkeypatch.setenv("SKEWLESS_ROOT", str(tmp_path))
+    counts = zipf_rows(50, 1.2, 2_000)
+    played = simulated(counts, waves=(1, 3), reducers=4)
+    played.job = played.job.model_copy(update={"output_path": str(tmp_path / "out")})
+    played.play()
+    validate(record(played, "keyed", NIGHT, 1), {f"key-{number}": int(rows) for number, rows in enumerate(counts)})
+    (dags_folder / "keyed.py").write_text(_PUBLISHING.replace('"publishing"', '"keyed"'))
+
+    def with_key(_mapper: object, _connection: object, run: DagRun) -> None:
+        run.partition_key = "of-the-run"
+
+    listen(DagRun, "before_insert", with_key)  # as ``DAG.test`` takes no key
+    try:
+        done = DagBag(dags_folder).dags["keyed"].test(logical_date=NIGHT, run_after=NIGHT)
+    finally:
+        remove(DagRun, "before_insert", with_key)
+    assert str(done.state) == "success"
+    with create_session() as session:
+        of_it = select(AssetModel.name, AssetEvent.partition_key).join(AssetModel, AssetModel.id == AssetEvent.asset_id)
+        found = session.execute(of_it.where(AssetEvent.source_dag_id == "keyed"))
+        assert sorted(found.tuples()) == [
+            ("skewless:python_tokens", "of-the-run"), ("skewless:python_tokens/parts", str(played.job.date))
+        ]  # fmt: skip
 
 
 @airflow_setting.IN_PROCESS

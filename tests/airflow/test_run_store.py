@@ -158,11 +158,36 @@ def test_a_run_with_a_partition_key_computes_the_part_that_it_names(
     assert str(part_of_run(run, schedule, "job")) == part
 
 
+@pytest.mark.parametrize(
+    ("schedule", "key", "sentence"),
+    [
+        pytest.param(NIGHTLY, "us", "expected a day like .* but got 'us'", id="no-part"),
+        pytest.param(NIGHTLY, "2026-02-30", "partition key's date", id="no-such-day"),
+        pytest.param(HOURLY, "2026-03-01", "expected an hour like .* but got '2026-03-01'", id="hours"),
+    ],
+)
+def test_a_key_that_a_run_was_triggered_with_names_its_part_or_ends_it(
+    schedule: Schedule, key: str, sentence: str
+) -> None:
+    for run_type in ("manual", "operator_triggered"):
+        with pytest.raises(SpecError, match=sentence):
+            part_of_run(Run(None, TICK, run_type=run_type, partition_key=key), schedule, "job")
+    named = [Event({"date": "2026-02-27", "hour": "05"})]
+    usable = Run(None, TICK, partition_key=key, consumed_asset_events=named)
+    assert part_of_run(usable, schedule, "job").date == dt.date(2026, 2, 27)
+    of_others = Run(None, TICK, run_type="asset_triggered", partition_key=key, consumed_asset_events=[Event({})])
+    assert part_of_run(of_others, schedule, "job") == schedule.part_of(TICK)
+
+
 def test_events_of_several_days_are_refused_since_a_run_computes_one() -> None:
     events = [Event({"date": "2026-03-02"}), Event({"date": "2026-03-01"})]
     run = Run(None, LATER, run_type="asset_triggered", consumed_asset_events=events)
-    with pytest.raises(SpecError, match=r"expected events of one day, .* but got 2026-03-01, 2026-03-02; trigger"):
+    sentence = "expected events of one day, .* but got 2026-03-01, 2026-03-02; trigger the job for each, with its date"
+    with pytest.raises(SpecError, match=sentence + r"\W*$"):
         part_of_run(run, NIGHTLY, "asset events of job")
+    after = Schedule(asset="skewless:visits")
+    with pytest.raises(SpecError, match=sentence + "; with schedule.partitioned: true it runs once for each"):
+        part_of_run(run, after, "asset events of job")
 
 
 def test_a_run_directory_that_airflow_makes_is_its_users_or_belongs_to_the_group_of_the_setting(

@@ -13,6 +13,7 @@ from airflow.serialization.serialized_objects import DagSerialization
 
 from skewless.errors import SpecError
 from skewless.spec.part import hours_of
+from skewless.spec.reading import parse_spec
 from skewless.spec.spec import JobSpec
 from skewless_airflow import adaptive_aggregation, build_dag
 from skewless_airflow.dags.timetable import PartTimetable
@@ -87,9 +88,10 @@ def test_spark_steps_take_the_pool_that_somebody_made(monkeypatch: pytest.Monkey
         ({"cron": "0 2 * * *"}, PartTimetable),
         ({"cron": ["0 2 * * 1-5", "0 6 * * 0"], "timezone": "Europe/Zurich"}, PartTimetable),
         ({"asset": "orders"}, list),
-        ({"asset": "skewless:other"}, PartitionedAssetTimetable),
+        ({"asset": "skewless:other"}, list),
+        ({"asset": "skewless:other", "partitioned": True}, PartitionedAssetTimetable),
     ],
-    ids=["by-hand", "cron", "several-crons", "asset", "asset-of-parts"],
+    ids=["by-hand", "cron", "several-crons", "asset", "result", "asset-of-parts"],
 )
 def test_a_schedule_is_by_hand_by_cron_or_after_assets(schedule: dict[str, object], kind: type) -> None:
     dag = build_dag(_spec(schedule=schedule))
@@ -106,9 +108,9 @@ def test_a_schedule_is_by_hand_by_cron_or_after_assets(schedule: dict[str, objec
         ({"asset": "orders"}, ["orders"]),
         ({"asset": ["skewless:other", "orders"]}, ["skewless:other", "orders"]),
         ({"asset": ["skewless:a", "skewless:b"]}, ["skewless:a", "skewless:b"]),
-        ({"asset": "skewless:other", "partitioned": False}, ["skewless:other"]),
+        ({"asset": "skewless:other"}, ["skewless:other"]),
     ],
-    ids=["foreign", "one-is-foreign", "several", "as-the-spec-says"],
+    ids=["foreign", "one-is-foreign", "several", "one-result"],
 )
 def test_a_job_that_waits_for_assets_names_them(schedule: dict[str, object], waits_for: list[str]) -> None:
     assert build_dag(_spec(schedule=schedule)).schedule == [Asset(name=name) for name in waits_for]
@@ -118,11 +120,14 @@ def test_a_job_that_waits_for_assets_names_them(schedule: dict[str, object], wai
     ("schedule", "waits_for"),
     [
         ({"asset": "skewless:other"}, ["skewless:other/parts"]),
-        ({"asset": ["skewless:a", "orders"], "partitioned": True}, ["skewless:a/parts", "orders"]),
+        ({"asset": ["skewless:a", "orders"]}, ["skewless:a/parts", "orders"]),
     ],
-    ids=["one", "several-as-the-spec-says"],
+    ids=["one", "several"],
 )
-def test_a_job_waits_for_each_part_of_the_results_of_others(schedule: dict[str, object], waits_for: list[str]) -> None:
+def test_a_job_waits_for_each_part_of_the_results_of_others_if_its_spec_says_so(
+    schedule: dict[str, object], waits_for: list[str]
+) -> None:
+    schedule = {**schedule, "partitioned": True}
     hours = {**schedule, "hour": "current", "timezone": "Europe/Zurich"}
     for given, keys in ((schedule, ["2026-10-25"]), (hours, [f"2026-10-25T{hour}" for hour in ZURICH_HOURS])):
         dag = build_dag(_spec(schedule=given))
@@ -137,6 +142,14 @@ def test_a_job_waits_for_each_part_of_the_results_of_others(schedule: dict[str, 
 def test_partitioned_without_an_asset_is_refused() -> None:
     with pytest.raises(ValueError, match="partitioned beside asset"):
         _spec(schedule={"cron": "0 2 * * *", "partitioned": True})
+
+
+@pytest.mark.parametrize("partitioned", [True, False])
+def test_the_parts_of_a_result_are_waited_for_by_the_name_of_the_result(partitioned: bool) -> None:
+    sentence = "expected asset: 'skewless:other' with partitioned: true, .* but got 'skewless:other/parts'"
+    for asset in ("skewless:other/parts", ["orders", "skewless:other/parts"]):
+        with pytest.raises(SpecError, match=sentence):
+            parse_spec(yaml.safe_dump({**SPEC, "schedule": {"asset": asset, "partitioned": partitioned}}))
 
 
 def test_a_timetable_of_your_own_goes_before_the_specs() -> None:

@@ -40,7 +40,7 @@ AFTER = {
     "input": {"path": f"{JOB}/published/date={{date}}"},
     "key": "word",
     "aggregates": {"n": {"function": "sum", "column": "n"}},
-    "schedule": {"asset": f"skewless:{JOB}", "start": DAYS[0]},
+    "schedule": {"asset": f"skewless:{JOB}", "partitioned": True, "start": DAYS[0]},
     "routing": {"waves": [1], "reducers": 2, "warm_start": False},
     "output": {"path": f"{JOB}/after", "files": 1},
 }

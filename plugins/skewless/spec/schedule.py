@@ -16,6 +16,8 @@ from skewless.spec.part import Part, PartUnit, part_at
 _NAMES = {"@quarterly": "0 0 1 */3 *"}
 #: Before the name of a job: the name of the asset that its published results are.
 RESULT_ASSET = "skewless:"
+#: Behind it: the name of the asset whose events have the parts as their partition keys.
+PARTS_ASSET = "/parts"
 #: Any day serves: whether there is a next moment does not depend on it.
 _BEGIN = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 
@@ -43,10 +45,11 @@ class Schedule(Frozen):
         "runs; of several, after an event of each.",
         examples=["skewless:clicks_by_page"],
     )
-    partitioned: bool | None = Field(
-        default=None,
+    partitioned: bool = Field(
+        default=False,
         description="With asset: events name a day or an hour by their partition key, and the job runs once for each "
-        "that all assets have; by default so after one result of Skewless (skewless:NAME).",
+        "that all assets have. What it publishes then starts only what waits for its skewless:NAME/parts, such as jobs "
+        "that are partitioned, too.",
         examples=[True],
     )
     timezone: str = Field(
@@ -81,6 +84,15 @@ class Schedule(Frozen):
                 raise unmet("a cron expression that Airflow takes", f"{shortened(expression)}: {fault}"[:200])
         return cron
 
+    @field_validator("asset")
+    @classmethod
+    def _waits_for_results(cls, asset: str | tuple[str, ...] | None) -> str | tuple[str, ...] | None:
+        for name in _several(asset):
+            if name.startswith(RESULT_ASSET) and name.endswith(PARTS_ASSET):
+                result = shortened(name.removesuffix(PARTS_ASSET))
+                raise unmet(f"asset: {result} with partitioned: true, to run for each of its parts", shortened(name))
+        return asset
+
     @field_validator("timezone")
     @classmethod
     def _known_zone(cls, zone: str) -> str:
@@ -94,7 +106,7 @@ class Schedule(Frozen):
     def _one_way(self) -> Self:
         if self.cron is not None and self.asset is not None:
             raise unmet("either cron or asset", "both")
-        if self.partitioned is not None and self.asset is None:
+        if self.partitioned and self.asset is None:
             raise unmet("partitioned beside asset, whose events have the partition keys", "partitioned alone")
         if self.day is not None and self.hour is not None:
             raise unmet("either day or hour", "both")
@@ -131,15 +143,6 @@ class Schedule(Frozen):
     def assets(self) -> tuple[str, ...]:
         """The names of all assets that are waited for."""
         return _several(self.asset)
-
-    @property
-    def by_part(self) -> bool:
-        """Whether the job runs once for each part that events name by their partition keys."""
-        if self.partitioned is not None:
-            return self.partitioned
-        # Of several results, one may be restated alone. What waits for the others then counts in Airflow for ever:
-        # once 500 such keys wait, it starts no run for any other.
-        return len(self.assets) == 1 and self.assets[0].startswith(RESULT_ASSET)
 
 
 def _several(given: str | tuple[str, ...] | None) -> tuple[str, ...]:

@@ -55,7 +55,7 @@ def build_dag(spec: JobSpec | str | Path, **dag_args: Any) -> DAG:
 
 
 def _timetable(schedule: Schedule) -> PartTimetable | PartitionedAssetTimetable | list[Asset] | None:
-    if schedule.by_part:
+    if schedule.partitioned:
         assets = [parts_asset(name) if name.startswith(RESULT_ASSET) else Asset(name=name) for name in schedule.assets]
         mapper = PartMapper(unit=schedule.unit, timezone=schedule.timezone)
         # A mapper of a plugin is of the core's class, as a timetable is; the SDK's is of those that Airflow ships.

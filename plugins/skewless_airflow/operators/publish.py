@@ -35,8 +35,9 @@ class PublishOperator(BaseOperator):
 
     Its outlet is an alias: Airflow would emit an event of the asset itself whenever the task succeeds. With the alias
     each published run has one event, also if it is cleared, and a run that a later run of the day superseded has none.
-    The same holds of the asset of its parts, whose event has the part as its partition key. As the event of an alias
-    can have no key, that one is an outlet itself, and is left out where there is nothing to tell.
+    The same holds of the asset of its parts, whose event has the part as its partition key. As a task can give the
+    event of an alias no key, that one is an outlet itself, and is left out where there is nothing to tell. In a run
+    with a partition key Airflow gives it to the event of the alias, too, which then starts partitioned DAGs only.
 
     Args:
         asset: the published result.
