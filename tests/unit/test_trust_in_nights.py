@@ -72,11 +72,12 @@ def test_a_part_is_as_new_as_its_newest_file_where_the_file_system_says_when_it_
 
 
 EARLY, LATE = (dt.datetime(2026, 11, 19, hour, tzinfo=dt.UTC) for hour in (5, 23))
-UNKNOWN, NULLS = None, NewestRow(column="at")
+UNKNOWN, FIELD = None, "timestamp, field 4"
+NULLS = NewestRow(column="at", field=FIELD)
 
 
-def _row(at: dt.datetime, column: str = "at") -> NewestRow:
-    return NewestRow(column=column, at=at)
+def _row(at: dt.datetime, column: str = "at", field: str = FIELD) -> NewestRow:
+    return NewestRow(column=column, field=field, at=at)
 
 
 @pytest.mark.parametrize(
@@ -91,6 +92,8 @@ def _row(at: dt.datetime, column: str = "at") -> NewestRow:
         pytest.param(NULLS, NULLS, NULLS, id="all-nulls"),
         pytest.param(UNKNOWN, _row(LATE), UNKNOWN, id="kept-unknown"),
         pytest.param(_row(LATE, "then"), "nothing", UNKNOWN, id="kept-of-another-column"),
+        pytest.param(_row(LATE, field="timestamp, field 3"), "nothing", UNKNOWN, id="kept-of-a-dropped-column"),
+        pytest.param(_row(LATE, field="timestamp, field 3"), _row(EARLY), UNKNOWN, id="added-after-it-was-dropped"),
         pytest.param(_row(LATE), UNKNOWN, UNKNOWN, id="read-unknown"),
         pytest.param(_row(LATE), _row(LATE.replace(tzinfo=None)), UNKNOWN, id="another-type"),
     ],
@@ -103,8 +106,8 @@ def test_the_newest_row_of_a_part_is_told_if_it_is_known(
         base=None if isinstance(kept, str) else 1, base_newest=None if isinstance(kept, str) else kept,
     )  # fmt: skip
     found = None if isinstance(read, str) else read
-    assert newest_row(part, found, "at") == told
-    assert newest_row(part, found, None) is None
+    assert newest_row(part, found, "at", FIELD) == told
+    assert newest_row(part, found, None, FIELD) is None
 
 
 def test_rows_are_late_by_as_many_parts_as_lie_between_and_uncounted_ones_are_not_told() -> None:

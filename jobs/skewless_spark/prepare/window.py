@@ -134,6 +134,7 @@ class WindowInput:
         """
         spec = self.spec
         fields = self.table.snapshot.fields(read) if self.table else None
+        freshness = spec.quality.freshness or ""
         fingerprint = fingerprint_of(spec, types, _code_of(spec), pyspark.__version__, fields)
         location = states_location(spec, root)
         store = open_states(location, fingerprint)
@@ -160,6 +161,7 @@ class WindowInput:
             parts=tuple(parts),
             windows=self._spans(parts),
             begins=begins,
+            newest_field=self.table.snapshot.fields([freshness]).get(freshness, "") if self.table else "",
         ).with_missing(missing)
         if missing and spec.missing == "fail":
             raise InputError(

@@ -75,7 +75,8 @@ def keep_states(
     for at, part in enumerate(window.parts):
         files, count = made.get(at, ([], 0))
         standing = begun_anew(part) if at in crowded else part
-        version = next_version(window, standing, str(run), files, count, newest_row(part, newest.get(at), column))
+        row = newest_row(part, newest.get(at), column, window.newest_field)
+        version = next_version(window, standing, str(run), files, count, row)
         versions.append(store.commit(version) if part.changed or part.rewritten else Numbered(part.base or 0, version))
         line = PartLine(
             part=part.name, unchanged_rows=part.base_rows, new_rows=count,

@@ -65,10 +65,12 @@ class NewestRow(Frozen):
 
     Attributes:
         column: of the input.
+        field: what the table says the column is, whatever it is called (``JobWindow.newest_field``).
         at: the value, in UTC, or without a zone if the column has none; None if every row is null there.
     """
 
     column: str
+    field: str = ""
     at: dt.datetime | None = None
 
 
@@ -204,6 +206,8 @@ class JobWindow(Frozen):
         windows: those of the result, the longest one last; each ends with the newest part. Documents of earlier
             releases have none: see ``spans``.
         begins: why there were no states of this fingerprint before, in words; empty if there were.
+        newest_field: what the input's table says the column of ``quality.freshness`` is: its type, and its field id or
+            its name in files. Empty of an input that is no table.
     """
 
     store: str
@@ -214,6 +218,7 @@ class JobWindow(Frozen):
     missing_unnamed: Count = 0
     windows: tuple[WindowSpan, ...] = ()
     begins: str = ""
+    newest_field: str = ""
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:

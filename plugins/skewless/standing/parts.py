@@ -182,22 +182,23 @@ def _units_of_files(units: Sequence[Unit]) -> list[tuple[str, int]]:
     return list(counts.items())
 
 
-def newest_row(part: WindowPart, read: NewestRow | None, column: str | None) -> NewestRow | None:
+def newest_row(part: WindowPart, read: NewestRow | None, column: str | None, field: str = "") -> NewestRow | None:
     """The newest row of a part, of the kept states and of what was read tonight; None if it is not known.
 
     Args:
         part: as the run found it.
         read: the newest row that was read of it.
         column: the time column that the spec names now.
+        field: what the table says that is: a column that was dropped and added again is another one.
     """
-    kept = part.base_newest if part.base is not None else NewestRow(column=column or "")
+    kept = part.base_newest if part.base is not None else NewestRow(column=column or "", field=field)
     read = read if part.units[1] > part.units[0] else kept
-    if column is None or kept is None or read is None or {kept.column, read.column} != {column}:
+    if column is None or kept is None or read is None or (kept.column, kept.field) != (column, field):
         return None
     moments = [one.at for one in (kept, read) if one.at is not None]
     if len({moment.tzinfo is None for moment in moments}) > 1:
         return None  # the column had another type
-    return NewestRow(column=column, at=max(moments, default=None))
+    return NewestRow(column=column, field=field, at=max(moments, default=None))
 
 
 def next_version(
