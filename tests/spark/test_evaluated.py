@@ -22,7 +22,9 @@ from skewless.run.directory import RunDirectory, stage_step
 from skewless_spark.result import copies
 from skewless_spark.result.merge import merge_states
 from skewless_spark.session.spark_jobs import JobsSeen
+from skewless_spark.sources import worker_files
 from skewless_spark.sources.worker_files import SCHEMA_NOTE
+from skewless_spark.stage import stage as stages
 from skewless_spark.stage.state_counts import SECONDS
 from skewless_spark.states import committed_files
 from skewless_spark.states.columns import JobColumns
@@ -124,6 +126,50 @@ def test_python_workers_write_the_states_of_a_stage_as_spark_does(
         # Spark leaves a mark in each folder that it has written.
         assert {(file.parent / "_SUCCESS").exists() for file in files} == {run is not found[0][0]}
     assert states[0] == states[1]
+
+
+def test_a_file_that_no_task_has_reported_is_not_committed(
+    spark: SparkSession, hot_and_null: pa.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task that was killed after it had written, or a copy of a task that was not needed any more."""
+    path = write_input(tmp_path / "input", hot_and_null)
+    routing = {"policy": "static", "reducers": 4, "waves": [1, 3]}
+    spec = spec_of(path, "key", PYTHON, engine="staged", routing=routing)
+    before, _ = reduce_job(spark, spec, tmp_path / "before")
+    whole, folder_of_workers = before.committed(stage_step(0)).of_kind(PYTHON_STATES)[0], stages._folder_of_workers
+    left: list[Path] = []
+
+    def with_a_file(*given: Any) -> str | None:
+        folder = folder_of_workers(*given)
+        assert folder is not None
+        left.append(Path(folder) / Path(whole.path).name)
+        left[-1].parent.mkdir(parents=True)
+        left[-1].write_bytes(Path(before.path(whole.path)).read_bytes())
+        return folder
+
+    monkeypatch.setattr(stages, "_folder_of_workers", with_a_file)
+    run, reports = reduce_job(spark, spec, tmp_path / "run")
+    assert len(left) == len(reports) == 2
+    committed = [file for stage in range(2) for file in run.committed(stage_step(stage)).files]
+    assert {Path(run.path(file.path)) for file in committed}.isdisjoint(left)
+    assert as_rows(result_of(run)) == as_rows(result_of(before))
+
+
+def test_a_file_that_only_its_writer_sees_is_a_sentence(tmp_path: Path) -> None:
+    attempt = RunDirectory(str(tmp_path)).new_attempt(stage_step(0))
+    attempt.report([attempt.path("kind=python/part-0.parquet")])
+    with pytest.raises(RunDirectoryError, match=r"has written this file, and it is not here; put the run directory on"):
+        committed_files.written(attempt, PYTHON_STATES, "kind=python")
+
+
+def test_workers_write_row_groups_of_some_size_however_large_a_batch_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_files, "_GROUP_BYTES", 1 << 16)
+    batch = pa.RecordBatch.from_pydict({"value": np.arange(1 << 16)})  # of eight groups' bytes
+    (found,) = worker_files.writing(str(tmp_path), None, "{}")([batch])
+    footer = pq.read_metadata(found["path"][0].as_py())
+    assert (footer.num_rows, footer.num_row_groups) == (1 << 16, 4)
 
 
 @pytest.mark.parametrize(

@@ -31,11 +31,11 @@ def skewed_input(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def after_a_stage(
-    spark: SparkSession, source: Path, folder: Path, aggregates: dict[str, Any]
+    spark: SparkSession, source: Path, folder: Path, aggregates: dict[str, Any], **fields: Any
 ) -> tuple[RunDirectory, StageQuery]:
     """A run whose first stage has committed, and the query of the next, of which nothing is decided yet."""
     run = RunDirectory(str(folder))
-    prepare(run, spec_of(source, "key", aggregates, routing=ROUTING), DATE, str(folder.parent))
+    prepare(run, spec_of(source, "key", aggregates, routing=ROUTING, **fields), DATE, str(folder.parent))
     run_stage(spark, run, 0)
     entry.look_ahead(["--run-dir", str(run), "--stage", "0"])
     assert not run.exists("plans/0001.json")
@@ -49,16 +49,26 @@ def without_times(report: StageReport) -> dict[str, Any]:
     return report.model_copy(update=seconds).model_dump(exclude={"histogram": {"head_seconds", "tail_seconds"}})
 
 
-@pytest.mark.parametrize("aggregates", [NATIVE, {**NATIVE, **PYTHON}], ids=["native", "native and python"])
+@pytest.mark.parametrize(
+    ("aggregates", "fields"),
+    [
+        (NATIVE, {}),
+        ({**NATIVE, **PYTHON}, {}),
+        (NATIVE, {"map": {"select": ["key", "value"], "where": "value >= 0"}}),  # rows are counted while they are read
+        (PYTHON, {"state": "forward"}),
+    ],
+    ids=["native", "native and python", "with a map", "states that go with their keys"],
+)
 def test_a_stage_has_the_same_outcome_with_the_query_that_was_built_ahead(
     spark: SparkSession,
     skewed_input: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     aggregates: dict[str, Any],
+    fields: dict[str, Any],
 ) -> None:
-    ahead, _ = after_a_stage(spark, skewed_input, tmp_path / "ahead", aggregates)
-    usual, _ = after_a_stage(spark, skewed_input, tmp_path / "usual", aggregates)
+    ahead, _ = after_a_stage(spark, skewed_input, tmp_path / "ahead", aggregates, **fields)
+    usual, _ = after_a_stage(spark, skewed_input, tmp_path / "usual", aggregates, **fields)
     for run in (ahead, usual):
         assert run.decide(1, plan_next_stage).next_plan is not None
     expected = run_stage(spark, usual, 1)

@@ -20,8 +20,9 @@ from skewless.spec.spec import JobSpec
 from skewless.standing.store import StatesStore
 from skewless_cli import run_summary, run_view
 from skewless_cli.running import check_job
-from skewless_spark.result.merge import result_schema
-from tests.spark.scenario import as_rows, result_of
+from skewless_spark.entries.pipeline import run_stages
+from skewless_spark.result.merge import merge_states, result_schema
+from tests.spark.scenario import Quiet, as_rows, result_of
 from tests.spark.test_window import AGGREGATES, DAY, Lake, lake, reduced
 
 __all__ = ["lake"]
@@ -240,3 +241,24 @@ def test_a_job_without_a_window_may_keep_its_states(lake: Lake) -> None:
     assert reduced(run) == 40
     assert result_of(run).column_names == ["key", *SOME]
     assert as_rows(result_of(run)) == of_days(lake, [1])
+
+
+@pytest.mark.parametrize("how", ["removed", "overwritten"])
+def test_a_night_ends_well_if_its_newest_rows_are_gone_when_they_are_looked_for(
+    lake: Lake, caplog: pytest.LogCaptureFixture, how: str
+) -> None:
+    spec = spec_of(lake, aggregates={"n": "count"}, quality={"freshness": "at"})
+    path = lake.path(0, "b")
+    path.parent.mkdir(parents=True)
+    at = pa.array([dt.datetime.combine(DAY, dt.time(), dt.UTC)] * 3, pa.timestamp("us", "UTC"))
+    pq.write_table(pa.table({"key": ["a", "a", "b"], "at": at}), path)
+    run = lake.prepared(0, spec)
+    run_stages(lake.spark, run, Quiet())
+    if how == "removed":
+        path.unlink()
+    else:
+        path.write_bytes(b"PAR1" + bytes(path.stat().st_size - 8) + b"PAR1")
+    merge_states(lake.spark, run)
+    assert dict(run.newest_rows()) == {}
+    assert "the newest rows are not measured" in caplog.text
+    assert sorted(as_rows(result_of(run))) == [("'a'", "2"), ("'b'", "1")]

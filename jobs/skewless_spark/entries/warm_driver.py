@@ -34,6 +34,7 @@ from pyspark import SparkContext
 from skewless_spark.quality.expectations import import_soon
 from skewless_spark.session.connect import connected
 from skewless_spark.session.session import build_session, forget_session, start_java
+from skewless_spark.session.spark_errors import sentence_for
 
 #: What a request may name; anything else is refused.
 PREPARE, STAGE = "prepare_run.py", "run_stage.py"
@@ -169,8 +170,10 @@ class Driver:
             forget_session()
         if request["entry"] == STAGE and not connected():
             # It is only for speed: a stage that finds no query builds its own, and tells what is wrong with that.
-            with contextlib.suppress(Exception):
+            try:
                 importlib.import_module(ENTRIES[STAGE]).look_ahead(request["arguments"])
+            except Exception as err:  # noqa: BLE001
+                sys.stderr.write(f"The next query is not built ahead: {sentence_for(err)}\n")
 
 
 def _java() -> list[int]:

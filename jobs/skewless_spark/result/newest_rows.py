@@ -6,6 +6,7 @@ import datetime as dt
 import logging
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -18,6 +19,9 @@ from skewless_spark.states.columns import PART, JobColumns
 
 log = logging.getLogger(__name__)
 
+#: What reading a column of files may end with that have been changed or removed since the stages.
+_HINDERS = (ValueError, OverflowError, OSError, pa.ArrowException, PySparkException, Py4JError, SkewlessError)
+
 
 def newest_rows(spark: SparkSession, columns: JobColumns) -> dict[int, NewestRow]:
     """The newest of tonight's rows of each part, by the part's position, before a map.
@@ -25,8 +29,8 @@ def newest_rows(spark: SparkSession, columns: JobColumns) -> dict[int, NewestRow
     A query of its own over that one column: it need not be a column that states are made of, and a maximum that is
     observed in the stage's query is kept row by row, which takes longer.
 
-    A night does not fail for it: if a file was changed since the stages, or has a date that Python does not know, a
-    warning says that it is not measured.
+    A night does not fail for it: if a file was changed or removed since the stages, or has a date that Python does
+    not know, a warning says that it is not measured.
 
     Returns:
         None of parts of which nothing was read; empty if the spec names no column, or where it is not measured.
@@ -35,12 +39,12 @@ def newest_rows(spark: SparkSession, columns: JobColumns) -> dict[int, NewestRow
     if column is None or not job.units or job.window is None:
         return {}
     ordinals = range(len(job.units))
-    rows = source_rows(spark, job, ordinals, [column], located=columns.tells_parts)
     try:
+        rows = source_rows(spark, job, ordinals, [column], located=columns.tells_parts)
         found = rows.selectExpr("s0", *columns.parted).groupBy(PART).agg(F.max("s0").alias("newest")).toArrow()
         newest = dict(zip(found[PART].to_pylist(), map(_moment, found["newest"].to_pylist()), strict=True))
         require_unchanged(job, ordinals)
-    except (ValueError, OverflowError, pa.ArrowException, PySparkException, SkewlessError) as err:
+    except _HINDERS as err:
         log.warning("the newest rows are not measured: %s", sentence_for(err))
         return {}
     return {at: NewestRow(column=column, at=newest.get(at)) for at in job.window.reduced}

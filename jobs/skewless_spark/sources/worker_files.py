@@ -185,7 +185,9 @@ class _Sink:
     def _flush(self) -> None:
         if self._waiting:
             rows = pa.Table.from_batches(self._waiting).cast(self._schema)
-            self._writer.write_table(rows, row_group_size=1 << 30)
+            # One batch may have all states of a task: readers of a key and tasks of the merge take a group each.
+            groups = -(-rows.nbytes // (2 * _GROUP_BYTES))
+            self._writer.write_table(rows, row_group_size=max(1, -(-len(rows) // max(1, groups))))
         self._waiting, self._bytes = [], 0
 
 

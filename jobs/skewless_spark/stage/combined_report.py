@@ -112,13 +112,17 @@ def _adding_up(plan: RoutingPlan, splits: tuple[SplitLoad, ...], rows: int) -> t
 
 def _splits_written(run: RunDirectory, files: Sequence[CommittedFile]) -> tuple[SplitLoad, ...]:
     """The loads of the splits whose states were merged into results, by their numbers."""
-    listed = [pc.drop_null(batch[SPLITS]).flatten() for batch in _batches(run, files, [SPLITS])]
-    parts = pa.Table.from_struct_array(pa.chunked_array(listed))
-    sums = parts.group_by("split", use_threads=False).aggregate([(n, "sum") for n in ("rows", "states", "seconds")])
-    splits = [SplitLoad(rows=0, states=0) for _ in range(1 + max(sums["split"].to_pylist(), default=-1))]
-    for one in sums.to_pylist():
-        seconds = round(one["seconds_sum"], 6)
-        splits[one["split"]] = SplitLoad(rows=one["rows_sum"], states=one["states_sum"], busy_seconds=seconds)
+    known = pa.table({"split": pa.array([], pa.int32())})
+    names = ("rows", "states", "seconds")
+    # Each batch that a task made has an entry for each split. They are added up at once, as there may be many.
+    for batch in _batches(run, files, [SPLITS]):
+        found = pa.Table.from_struct_array(pc.drop_null(batch[SPLITS]).flatten())
+        sums = pa.concat_tables([known, found], promote_options="permissive").group_by("split", use_threads=False)
+        known = sums.aggregate([(name, "sum") for name in names]).rename_columns(["split", *names])
+    splits = [SplitLoad(rows=0, states=0) for _ in range(1 + max(known["split"].to_pylist(), default=-1))]
+    for one in known.to_pylist():
+        seconds = round(one["seconds"], 6)
+        splits[one["split"]] = SplitLoad(rows=one["rows"], states=one["states"], busy_seconds=seconds)
     return tuple(splits)
 
 

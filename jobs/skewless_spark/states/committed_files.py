@@ -49,11 +49,21 @@ def written(
         folder: where they are, below the attempt's own folder.
         keep_empty: whether to list files without rows.
         reader: called with each listed file, in several threads at once, so that no file is opened twice.
+
+    Raises:
+        RunDirectoryError: a task says that it has written a file, and there is none.
     """
     fs = attempt.run.fs
 
     def described(path: str) -> CommittedFile:
-        with fs.open(path, "rb") as opened:
+        try:
+            opened = fs.open(path, "rb")
+        except FileNotFoundError:
+            raise RunDirectoryError.saying(
+                attempt.run.path(attempt.relative(path)), "a task of Spark has written this file, and it is not here",
+                "put the run directory on a disk that the driver and all workers share, or on an object store",
+            ) from None  # fmt: skip
+        with opened:
             parquet = parquet_of(opened)
             file = attempt.described(kind, path, parquet.metadata.num_rows, copied=kind == RESULT)
             if kind == PYTHON:
