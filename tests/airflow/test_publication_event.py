@@ -120,7 +120,7 @@ def test_in_a_run_with_a_partition_key_both_events_have_one(
     with create_session() as session:
         of_it = select(AssetModel.name, AssetEvent.partition_key).join(AssetModel, AssetModel.id == AssetEvent.asset_id)
         found = session.execute(of_it.where(AssetEvent.source_dag_id == "keyed"))
-        assert sorted(found.tuples()) == [
+        assert sorted(map(tuple, found)) == [
             ("skewless:python_tokens", "of-the-run"), ("skewless:python_tokens/parts", str(played.job.date))
         ]  # fmt: skip
 
