@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from airflow.dag_processing.dagbag import DagBag
-from airflow.models.asset import AssetEvent, AssetModel
+from airflow.models.asset import AssetDagRunQueue, AssetEvent, AssetModel, AssetPartitionDagRun
 from airflow.models.dagrun import DagRun
 from airflow.utils.session import create_session
 from sqlalchemy import select
@@ -25,6 +25,8 @@ from tests.airflow.recorded_run import NIGHT, record, validate
 from tests.lake.outputs import output_of, staged
 from tests.unit.synthetic import simulated, zipf_rows
 
+#: Where Airflow notes what events have woken: plain DAGs, and partitioned ones.
+_QUEUES: tuple[Any, ...] = (AssetDagRunQueue, AssetPartitionDagRun)
 KILLED, LATE = NIGHT + dt.timedelta(days=1), NIGHT + dt.timedelta(days=2)
 _PUBLISHING = """
 from airflow.sdk import DAG, Asset
@@ -32,6 +34,15 @@ from skewless_airflow.operators.publish import PublishOperator
 
 with DAG("publishing", schedule=None) as dag:
     PublishOperator(task_id="publish", asset=Asset(name="skewless:python_tokens"))
+"""
+#: DAGs that are not paused, so that events wake them.
+_WAITING = """
+from airflow.sdk import PartitionedAssetTimetable
+
+of_parts = PartitionedAssetTimetable(assets=Asset("skewless:python_tokens/parts"))
+for name, schedule in {"waits_plainly": [Asset("skewless:python_tokens")], "waits_for_parts": of_parts}.items():
+    with DAG(name, schedule=schedule, is_paused_upon_creation=False):
+        PublishOperator(task_id="publish", asset=Asset(name=name))
 """
 
 
@@ -96,33 +107,35 @@ def test_the_event_of_a_result_tells_what_it_is_and_the_example_downstream_reads
 
 @airflow_setting.IN_PROCESS
 @pytest.mark.usefixtures("airflow_database")
-def test_in_a_run_with_a_partition_key_both_events_have_one(
+def test_what_a_run_with_a_partition_key_publishes_starts_only_what_waits_for_its_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dags_folder: Path
 ) -> None:
-    """So what it publishes starts partitioned DAGs only, and a job has such runs only if its spec says so."""
+    """Airflow gives the key of a run to the plain event, too. So a job has such runs only if its spec says so."""
     monkeypatch.setenv("SKEWLESS_ROOT", str(tmp_path))
     counts = zipf_rows(50, 1.2, 2_000)
     played = simulated(counts, waves=(1, 3), reducers=4)
     played.job = played.job.model_copy(update={"output_path": str(tmp_path / "out")})
     played.play()
-    validate(record(played, "keyed", NIGHT, 1), {f"key-{number}": int(rows) for number, rows in enumerate(counts)})
-    (dags_folder / "keyed.py").write_text(_PUBLISHING.replace('"publishing"', '"keyed"'))
+    for turn, night in enumerate((NIGHT, LATE), 1):
+        run = record(played, "keyed", night, turn)
+        validate(run, {f"key-{number}": int(rows) for number, rows in enumerate(counts)})
+    (dags_folder / "keyed.py").write_text(_PUBLISHING.replace('"publishing"', '"keyed"') + _WAITING)
+    dag, part = DagBag(dags_folder).dags["keyed"], str(played.job.date)
+
+    assert str(dag.test(logical_date=NIGHT, run_after=NIGHT).state) == "success"
+    assert _keys("keyed") == {("skewless:python_tokens", None), ("skewless:python_tokens/parts", part)}
+    assert _woken() == ["waits_for_parts", "waits_plainly"]
 
     def with_key(_mapper: object, _connection: object, run: DagRun) -> None:
         run.partition_key = "of-the-run"
 
     listen(DagRun, "before_insert", with_key)  # as ``DAG.test`` takes no key
     try:
-        done = DagBag(dags_folder).dags["keyed"].test(logical_date=NIGHT, run_after=NIGHT)
+        assert str(dag.test(logical_date=LATE, run_after=LATE).state) == "success"
     finally:
         remove(DagRun, "before_insert", with_key)
-    assert str(done.state) == "success"
-    with create_session() as session:
-        of_it = select(AssetModel.name, AssetEvent.partition_key).join(AssetModel, AssetModel.id == AssetEvent.asset_id)
-        found = session.execute(of_it.where(AssetEvent.source_dag_id == "keyed"))
-        assert sorted(map(tuple, found)) == [
-            ("skewless:python_tokens", "of-the-run"), ("skewless:python_tokens/parts", str(played.job.date))
-        ]  # fmt: skip
+    assert ("skewless:python_tokens", "of-the-run") in _keys("keyed")
+    assert _woken() == ["waits_for_parts"]
 
 
 @airflow_setting.IN_PROCESS
@@ -166,3 +179,19 @@ def _events() -> list[dict[str, Any]]:
         told = [(event.extra["date"], event.extra, event.source_run_id) for event in plain]
         assert [(event.partition_key, event.extra, event.source_run_id) for event in keyed] == told
         return [event.extra for event in plain]
+
+
+def _keys(dag_id: str) -> set[tuple[str, str | None]]:
+    """The partition keys of the events of a DAG."""
+    with create_session() as session:
+        of_it = select(AssetModel.name, AssetEvent.partition_key).join(AssetModel, AssetModel.id == AssetEvent.asset_id)
+        return {(name, key) for name, key in session.execute(of_it.where(AssetEvent.source_dag_id == dag_id))}
+
+
+def _woken() -> list[str]:
+    """The DAGs that Airflow has queued runs of since this was last asked."""
+    with create_session() as session:
+        queued = [(row, row.target_dag_id) for table in _QUEUES for row in session.scalars(select(table))]
+        for row, _ in queued:
+            session.delete(row)
+        return sorted(dag_id for _, dag_id in queued)
