@@ -204,6 +204,7 @@ class JobWindow(Frozen):
         windows: those of the result, the longest one last; each ends with the newest part. Documents of earlier
             releases have none: see ``spans``.
         begins: why there were no states of this fingerprint before, in words; empty if there were.
+        undated: files of the input whose partition has no day, so that they are of no part.
     """
 
     store: str
@@ -214,6 +215,7 @@ class JobWindow(Frozen):
     missing_unnamed: Count = 0
     windows: tuple[WindowSpan, ...] = ()
     begins: str = ""
+    undated: Count = 0
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
