@@ -12,7 +12,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import DeltaTable, QueryBuilder
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,6 +28,8 @@ from tests.lake.outputs import DAY, NOW, committed, judge, output_of, staged
 
 AT = dt.datetime(2026, 11, 20, 12, 0, 0, 999_999, tzinfo=dt.UTC)
 LONG = "x" * 80
+#: What many tables have for "until further notice". The log cuts it off to milliseconds, and there is no next one.
+FOR_EVER = dt.datetime.max  # noqa: DTZ901  # as some columns have it
 
 
 def rows(number: int) -> pa.Table:
@@ -129,3 +131,42 @@ def test_a_time_that_python_does_not_have_is_no_bound() -> None:
     assert of_footer(pq.read_metadata(out)) == (
         '{"numRecords": 2, "minValues": {"n": 1}, "maxValues": {"n": 2}, "nullCount": {"at": 0, "n": 0}}'
     )
+
+
+def test_the_last_millisecond_of_the_year_9999_has_no_bound_above_it(tmp_path: Path) -> None:
+    valid = pa.table({"n": [1], "at": pa.array([FOR_EVER], pa.timestamp("us", "UTC")), "wall": [FOR_EVER]})
+    for turn in (1, 2):
+        run = committed(tmp_path / f"{turn}", tmp_path, "delta", valid, turn=turn, in_files=1)
+        staged(run)
+        publish_run(judge(run), NOW)
+    output, path = output_of("delta", tmp_path)
+    roll_back(OutputPart(output, path, str(tmp_path), Part(DAY)), NOW)
+    (action,) = actions(tmp_path)
+    assert (action["null_count.at"], action["min.n"], action["max.n"]) == (0, 1, 1)
+    assert {action.get(f"{bound}.{name}") for bound in ("min", "max") for name in ("at", "wall")} == {None}
+    read = DeltaTable(str(tmp_path / "marts" / "clicks")).to_pyarrow_table()
+    assert read["wall"].to_pylist() == [FOR_EVER]
+    whole = FOR_EVER.replace(microsecond=999_000)
+    assert json.loads(of_bounds(1, {"at": Bounds(whole, whole, 0)}))["maxValues"] == {"at": "9999-12-31T23:59:59.999"}
+
+
+def test_a_log_that_has_the_last_millisecond_leaves_out_no_file_by_it(tmp_path: Path) -> None:
+    for until in (FOR_EVER, FOR_EVER.replace(year=2026)):
+        write_deltalake(str(tmp_path), pa.table({"until": pa.array([until], pa.timestamp("us", "UTC"))}), mode="append")
+    after_new_year = Condition("until", ">", (Typed("timestamp", dt.datetime(2027, 1, 1)),))  # noqa: DTZ001  # as these are
+    given = Input.model_validate({"delta": str(tmp_path)})
+    snapshot, _ = delta_snapshot(given, Part(DAY), str(tmp_path), [after_new_year])
+    assert [pq.read_table(file.path)["until"][0].as_py().year for file in snapshot.files] == [9999]
+    assert snapshot.table.left_out == 1
+
+
+def test_a_day_goes_back_though_a_file_of_another_program_has_dates_that_python_does_not_have(tmp_path: Path) -> None:
+    publish(tmp_path, 1)
+    table = DeltaTable(str(tmp_path / "marts" / "clicks"))
+    far = pa.array([8_000_000], pa.int32()).cast(pa.date32())
+    write_deltalake(table, pa.table({"on": far, "date": ["1999-12-31"]}), mode="append", schema_mode="merge")
+    for turn in (2, 3):
+        publish(tmp_path, turn)
+    output, path = output_of("delta", tmp_path)
+    told = roll_back(OutputPart(output, path, str(tmp_path), Part(DAY)), NOW)
+    assert told["run"] == str(tmp_path / "2")

@@ -7,9 +7,11 @@ import shutil
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
 from skewless.errors import SpecError
 from skewless.spec.part import Part
+from skewless_lake.delta.publishing import publications
 from skewless_lake.publication import publish_run
 from skewless_lake.rollback import roll_back
 from skewless_lake.staged import OutputPart
@@ -33,6 +35,28 @@ def test_a_day_goes_back_to_its_version_before_and_other_days_stay(tmp_path: Pat
     assert about["run"] == str(tmp_path / "1")
     roll_back(target_of(kind, tmp_path), NOW)
     assert seen(kind, tmp_path) == {"2026-11-20": ["new"] * 3, "2026-11-21": ["other"] * 3}
+
+
+def test_a_day_goes_back_over_a_commit_that_says_nothing_of_itself(tmp_path: Path) -> None:
+    """``DeltaTable.history`` leaves it out, and so gives the publication before it the number of this empty day."""
+    publish_run(ready(tmp_path / "1", tmp_path, "delta", "old"), NOW)
+    folder = tmp_path / "marts" / "clicks"
+    DeltaTable(str(folder)).delete("date = '2026-11-20'")
+    silent = folder / "_delta_log" / f"{2:020d}.json"
+    lines = silent.read_text().splitlines()
+    silent.write_text("".join(f"{line}\n" for line in lines if "commitInfo" not in line))
+    publish_run(ready(tmp_path / "2", tmp_path, "delta", "new", turn=2), NOW)
+    roll_back(target_of("delta", tmp_path), NOW)
+    assert seen("delta", tmp_path) == {"2026-11-20": ["old"] * 3}
+
+
+def test_versions_have_their_own_numbers_in_a_table_that_was_opened_before_the_newest_one(tmp_path: Path) -> None:
+    publish_run(ready(tmp_path / "1", tmp_path, "delta", "old"), NOW)
+    opened = DeltaTable(str(tmp_path / "marts" / "clicks"))
+    publish_run(ready(tmp_path / "2", tmp_path, "delta", "new", turn=2), NOW)
+    assert [(version, about["turn"]) for version, about in publications(opened, target_of("delta", tmp_path))] == [
+        (1, "1")
+    ]
 
 
 @of_each_kind

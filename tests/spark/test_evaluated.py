@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
@@ -30,6 +31,7 @@ from skewless_spark.states import committed_files
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import EVALUATED
 from skewless_spark.states.committed_files import PYTHON as PYTHON_STATES
+from skewless_spark.states.results import WHOLE
 from tests.spark.scenario import as_rows, reduce_job, result_of, run_job, spec_of, write_input
 
 NATIVE = {"n": "count", "users": {"function": "approx_count_distinct", "column": "user"}}
@@ -98,6 +100,46 @@ def test_states_of_split_keys_are_merged_alike_by_one_task_whether_or_not_the_dr
     for limit in (0, 1_000):  # of bytes: the files have more, and then their rows
         monkeypatch.setattr(committed_files, "FEW_BYTES", limit)
         assert as_rows(merged_again(spark, run)) == as_rows(once)
+
+
+def test_times_of_split_keys_are_the_same_in_a_session_of_another_zone_that_writes_them_in_twelve_bytes(
+    spark: SparkSession, hot_and_null: pa.Table, tmp_path: Path
+) -> None:
+    base = dt.datetime(2026, 7, 1, tzinfo=dt.UTC)
+    moments = [base + dt.timedelta(minutes=number) for number in range(len(hot_and_null))]
+    path = write_input(tmp_path / "input", hot_and_null.append_column("at", pa.array(moments)))
+    aggregates = {"latest": {"function": "max", "column": "at"}}
+    routing = {"reducers": 4, "key_sample": True, "waves": [20]}
+    spec = spec_of(path, "key", aggregates, engine="staged", routing=routing)
+    settings = {"spark.sql.parquet.outputTimestampType": "INT96", "spark.sql.session.timeZone": "Europe/Zurich"}
+    before = {name: str(spark.conf.get(name)) for name in settings}
+    try:
+        for name, value in settings.items():
+            spark.conf.set(name, value)
+        run, _ = reduce_job(spark, spec, tmp_path / "run")
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
+    assert len(run.plan(0).head["hot"]) > 1
+    states = run.committed(stage_step(0)).of_kind(EVALUATED)
+    kinds = {field.type for file in states for field in pq.read_schema(run.path(file.path))}
+    assert {kind for kind in kinds if pa.types.is_timestamp(kind)} == {pa.timestamp("ns")}, "as Arrow sees INT96"
+    found = {row["key"]: row["latest"] for row in result_of(run).to_pylist()}
+    latest = dict(zip(hot_and_null["key"].to_pylist(), moments, strict=True))  # of each key, the last one
+    assert found == {key: at.replace(tzinfo=None) for key, at in latest.items()}
+
+
+def test_the_driver_leaves_times_of_twelve_bytes_to_spark(tmp_path: Path) -> None:
+    run, found = RunDirectory(str(tmp_path / "run")), []
+    attempt = run.new_attempt("result")
+    rows = pa.table({WHOLE: [True, False], "at": pa.array([0, 1], pa.timestamp("us", "UTC"))})
+    for old in (False, True):
+        target = Path(attempt.path(f"{old}.parquet"))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(rows, target, use_deprecated_int96_timestamps=old)
+        file = attempt.described(EVALUATED, str(target), len(rows))
+        found.append(committed_files.few_rows(run, [file], keep=lambda batch: pc.invert(batch[WHOLE])))
+    assert found == [rows[1:], None]
 
 
 def test_python_workers_write_the_states_of_a_stage_as_spark_does(

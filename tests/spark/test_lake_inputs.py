@@ -512,6 +512,31 @@ def test_a_version_is_chosen_by_the_end_of_a_day(tmp_path: Path, name: str) -> N
         frozen(asked, tmp_path)
 
 
+def test_a_version_of_a_day_is_the_one_whose_own_commit_says_so(tmp_path: Path) -> None:
+    """``DeltaTable.history`` leaves out commits that say nothing of themselves, and counts on as if there were none."""
+    folder, asked = tmp_path / "t", {"delta": "t", "version": "{date}"}
+    days = [dt.datetime(2026, 11, 19), None, dt.datetime(2026, 11, 20), dt.datetime(2026, 11, 21)]
+    for number, day in enumerate(days):
+        delta(folder, numbered(1, number), mode="append")
+        log = folder / "_delta_log" / f"{number:020d}.json"
+        lines = [json.loads(line) for line in log.read_text().splitlines()]
+        about = next(line for line in lines if "commitInfo" in line)
+        if day is None:
+            lines.remove(about)
+        else:
+            about["commitInfo"]["timestamp"] = int(day.replace(tzinfo=dt.UTC).timestamp() * 1000)
+        log.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert str(frozen(asked, tmp_path).source.pinned) == f"{folder}, version 2"
+    spec = spec_over(asked, [])
+    with pytest.raises(InputError, match="but got the version 1, which does not say when; choose a version by"):
+        freeze(spec, DATE - dt.timedelta(days=1), str(tmp_path), "spec")
+    DeltaTable(str(folder)).create_checkpoint()
+    for number in range(3):
+        (folder / "_delta_log" / f"{number:020d}.json").unlink()
+    with pytest.raises(InputError, match="but got none, or one that the log has no more; choose a later day"):
+        frozen(asked, tmp_path)
+
+
 def test_columns_of_a_delta_table_may_be_added_and_mapped(spark: SparkSession, tmp_path: Path) -> None:
     added = tmp_path / "added"
     delta(added, numbered(10).drop_columns(["v"]))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyiceberg.partitioning import PartitionField, PartitionSpec
@@ -23,6 +24,7 @@ from skewless.errors import InputError, SpecError
 from skewless.run.directory import RunDirectory
 from skewless.spec.input import Input
 from skewless_spark.entries.pipeline import run_pipeline, run_stages
+from skewless_spark.prepare.freezing import freeze
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.prepare.restating import find_stale, restating_spec
 from skewless_spark.result.all_rows import results_of_all_rows
@@ -261,12 +263,31 @@ def test_parts_need_a_column_that_partitions_the_table(spark: SparkSession, tmp_
     append(table, data_file(table, rows_of(NIGHT, 0, 5), record(NIGHT)))
     with pytest.raises(InputError, match=r"such columns are: date, at\."):
         Nights(spark, tmp_path, {**ICEBERG, "parts": "k"}).night()
-    with pytest.raises(InputError, match=r"a day like 2026-01-31 as the value of 'at', but got None"):
+    with pytest.raises(InputError, match=r"files of the part that the run computes, but got none, and 1 without a day"):
         Nights(spark, tmp_path, {**ICEBERG, "parts": "at"}).night()
     with pytest.raises(InputError, match=r"files of the part that the run computes, but got none at local\.db"):
         Nights(spark, tmp_path, ICEBERG).night(dt.date(2026, 11, 9))
     with pytest.raises(SpecError, match=r"input\.parts, the partition column whose days are the parts"):
         Nights(spark, tmp_path, {"iceberg": "local.db.clicks"}).night()
+
+
+@pytest.mark.parametrize("kind", ["iceberg", "folder"])
+def test_files_without_a_day_are_of_no_part_and_are_told(tmp_path: Path, kind: str) -> None:
+    if kind == "iceberg":
+        table, source = by_day(tmp_path), ICEBERG
+        append(table, data_file(table, rows_of(NIGHT, 0, 5), record(NIGHT)))
+        undated = rows_of(NIGHT, 5, 2).drop_columns("date").append_column("date", pa.nulls(2, pa.date32()))
+        append(table, data_file(table, undated, Record(None, None)))
+    else:
+        source = {"path": str(tmp_path / "in"), "parts": "date"}
+        for day, rows in ((f"{NIGHT}", 5), ("__HIVE_DEFAULT_PARTITION__", 2)):
+            (tmp_path / "in" / f"date={day}").mkdir(parents=True)
+            pq.write_table(rows_of(NIGHT, 0, rows).drop_columns("date"), tmp_path / "in" / f"date={day}" / "p.parquet")
+    spec = spec_of(tmp_path / "x", "k", SUM, engine="combine", window="all", input=source)
+    job = freeze(spec, NIGHT, str(tmp_path), "spec")
+    assert job.window is not None
+    assert ([part.name for part in job.window.parts], job.rows) == ([f"{NIGHT}"], 5)
+    assert job.extent.endswith("5 rows in 1 files, 1 files without a day left out")
 
 
 @pytest.mark.parametrize(

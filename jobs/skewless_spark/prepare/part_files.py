@@ -71,8 +71,8 @@ class PartFiles:
 
 def files_of_parts(
     spec: JobSpec, last: Part, wanted: Sequence[Part] | None, root: str, where: str
-) -> Sequence[PartFiles | TablePart]:
-    """The files of some parts of an input, part by part.
+) -> tuple[Sequence[PartFiles | TablePart], int]:
+    """The files of some parts of an input, part by part, and how many have no day, so that they are of no part.
 
     Args:
         spec: the spec.
@@ -82,7 +82,7 @@ def files_of_parts(
         where: what error messages call the spec.
 
     Raises:
-        InputError: the input cannot be listed, or a file is in no part.
+        InputError: the input cannot be listed, or a file has another value than a day.
     """
     if spec.input.pinned:
         table = LakeTable.pinned(spec.input, last, root, input_location(spec, last, root, where))
@@ -90,12 +90,14 @@ def files_of_parts(
     return named_files(spec, last, wanted, root, where)
 
 
-def named_files(spec: JobSpec, last: Part, wanted: Sequence[Part] | None, root: str, where: str) -> list[PartFiles]:
+def named_files(
+    spec: JobSpec, last: Part, wanted: Sequence[Part] | None, root: str, where: str
+) -> tuple[list[PartFiles], int]:
     """``files_of_parts`` of an input that is no table."""
     if spec.input.parts is not None:
         return _by_column(spec.input.parts, input_location(spec, last, root, where), last, wanted)
     named = wanted or _named_parts(spec, last, root, where)
-    return list(in_threads(lambda part: _by_path(spec, part, root, where), named))
+    return list(in_threads(lambda part: _by_path(spec, part, root, where), named)), 0
 
 
 def _named_parts(spec: JobSpec, last: Part, root: str, where: str) -> list[Part]:
@@ -113,8 +115,8 @@ def _by_path(spec: JobSpec, part: Part, root: str, where: str) -> PartFiles:
     return PartFiles(part, location, {as_written(fs, location, file): file for file in find(location, may_miss=True)})
 
 
-def _by_column(column: str, location: str, last: Part, wanted: Sequence[Part] | None) -> list[PartFiles]:
-    """The files of each part of a whole input, by the values of a partition column.
+def _by_column(column: str, location: str, last: Part, wanted: Sequence[Part] | None) -> tuple[list[PartFiles], int]:
+    """The files of each part of a whole input, by the values of a partition column, and how many have null there.
 
     Args:
         column: the partition column.
@@ -123,13 +125,16 @@ def _by_column(column: str, location: str, last: Part, wanted: Sequence[Part] | 
         wanted: the parts; None for all that there are up to the newest one.
     """
     fs, root = open_input(location)
-    files, known = find(location), {part.date: dict[str, str]() for part in wanted or (last,)}
+    files, known, undated = find(location), {part.date: dict[str, str]() for part in wanted or (last,)}, 0
     for file, values in zip(files, partition_columns.values_of(files, root), strict=True):
         at, value = f"input file {as_written(fs, location, file)}", values.get(column)
         if column not in values:
             raise InputError(at, f"a folder {column}=... on its path", "none", "name another column in input.parts")
+        if value is None:
+            undated += 1
+            continue
         try:
-            day = dt.date.fromisoformat(str(value))
+            day = dt.date.fromisoformat(value)
         except ValueError:
             raise InputError(
                 at, f"a day like 2026-01-31 as the value of {column!r}", repr(value)[:80], "name another column"
@@ -138,7 +143,7 @@ def _by_column(column: str, location: str, last: Part, wanted: Sequence[Part] | 
             known.setdefault(day, {})
         if day in known:
             known[day][as_written(fs, location, file)] = file
-    return [PartFiles(Part(day), location, inner) for day, inner in sorted(known.items())]
+    return [PartFiles(Part(day), location, inner) for day, inner in sorted(known.items())], undated
 
 
 def values_of(one: PartFiles) -> list[dict[str, str | None]]:

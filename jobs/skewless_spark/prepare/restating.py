@@ -108,7 +108,7 @@ def find_stale(
         {Part.named(name) for one in found if one.job and one.job.window for name in covered_parts(one.job.window)}
     )
     everything = None if spec.lengths[-1] is None else wanted
-    now = files_of_parts(spec, wanted[-1], everything, root, where) if wanted else ()
+    now, _ = files_of_parts(spec, wanted[-1], everything, root, where) if wanted else ((), 0)
     listed = {files.part.name: Listed(files.found(), files.difference) for files in now}
     rewrites = _rewrites(spec, now, [one.job for one in found if one.job])
     stale, without = [], []

@@ -56,8 +56,10 @@ class TablePart:
         return "" if seen.version == now.version else "other rows of it are deleted"
 
 
-def parts_of_table(table: LakeTable, column: str, last: Part, wanted: Sequence[Part] | None) -> list[TablePart]:
-    """The files of each part of a table.
+def parts_of_table(
+    table: LakeTable, column: str, last: Part, wanted: Sequence[Part] | None
+) -> tuple[list[TablePart], int]:
+    """The files of each part of a table, and how many have no day, so that they are of no part.
 
     Args:
         table: the table.
@@ -75,28 +77,33 @@ def parts_of_table(table: LakeTable, column: str, last: Part, wanted: Sequence[P
             f"{snapshot.at}, field input.parts", "a column whose values or days partition the table",
             repr(column)[:80], f"such columns are: {known}",
         )  # fmt: skip
-    known_parts = {part.date: dict[str, TableFile]() for part in wanted or (last,)}
+    known_parts, undated = {part.date: dict[str, TableFile]() for part in wanted or (last,)}, 0
     for file in snapshot.files:
         day = _day(file, column)
+        if day is None:
+            undated += 1
+            continue
         if wanted is None and day < last.date:
             known_parts.setdefault(day, {})
         if day in known_parts:
             known_parts[day][file.path] = file
-    return [TablePart(Part(day), table, files) for day, files in sorted(known_parts.items())]
+    return [TablePart(Part(day), table, files) for day, files in sorted(known_parts.items())], undated
 
 
-def _day(file: TableFile, column: str) -> dt.date:
+def _day(file: TableFile, column: str) -> dt.date | None:
+    """The day of a file; None if that is null, or later than all days that parts can be of."""
     at = f"input file {file.path}"
     if column not in file.told:
         raise InputError(
             at, f"a partition value of {column!r}", "none: it was written before the table was partitioned so",
             "rewrite it by compaction",
         )  # fmt: skip
+    value = file.told[column]
     try:
-        return dt.date.fromisoformat(str(file.told[column]))
+        return None if value is None else dt.date.fromisoformat(value)
     except ValueError:
         raise InputError(
-            at, f"a day like 2026-01-31 as the value of {column!r}", repr(file.told[column])[:80],
+            at, f"a day like 2026-01-31 as the value of {column!r}", repr(value)[:80],
             "name another column in input.parts",
         ) from None  # fmt: skip
 

@@ -67,6 +67,7 @@ class WindowInput:
         partitions: Spark SQL type of each partition column, from the values of all parts.
         sample: the listing of one file, which tells the columns of all.
         table: that the files are of, if they are of one.
+        undated: files of the input that are of no part.
     """
 
     spec: JobSpec
@@ -75,6 +76,7 @@ class WindowInput:
     partitions: dict[str, str]
     sample: Listing
     table: LakeTable | None = None
+    undated: int = 0
 
     @classmethod
     def found(cls, spec: JobSpec, last: Part, root: str, where: str) -> WindowInput:
@@ -94,24 +96,26 @@ class WindowInput:
         path = input_location(spec, last, root, where)
         if spec.input.pinned:
             table = LakeTable.pinned(spec.input, last, root, path)
-            path, of_table = table.snapshot.location, parts_of_table(table, str(spec.input.parts), last, wanted)
-            cls._require_some(last, of_table[-1], str(table.snapshot.table))
+            of_table, undated = parts_of_table(table, str(spec.input.parts), last, wanted)
+            path = table.snapshot.location
+            cls._require_some(last, of_table[-1], str(table.snapshot.table), undated)
             sample = table.listing(1.0, ())
-            return cls(spec, path, tuple(of_table), sample.source.partition_columns, sample, table)
-        parts = named_files(spec, last, wanted, root, where)
-        cls._require_some(last, parts[-1], path)
+            return cls(spec, path, tuple(of_table), sample.source.partition_columns, sample, table, undated)
+        parts, undated = named_files(spec, last, wanted, root, where)
+        cls._require_some(last, parts[-1], path, undated)
         paths = [file for one in parts for file in one.inner]
         values = [value for one in parts for value in values_of(one)]
         newest = parts[-1]
         sample = list_input(spec.input, newest.location, files=list(newest.inner.values())[:1])
         kept = cls(spec, path, tuple(parts), partition_columns.types_of(paths, values), sample)
-        return cls(spec, path, tuple(parts), kept.partitions, kept._with_partitions(sample))
+        return cls(spec, path, tuple(parts), kept.partitions, kept._with_partitions(sample), undated=undated)
 
     @staticmethod
-    def _require_some(last: Part, newest: PartFiles | TablePart, path: str) -> None:
+    def _require_some(last: Part, newest: PartFiles | TablePart, path: str, undated: int) -> None:
         if not len(newest):
+            others = f", and {undated:,} without a day" if undated else ""
             raise InputError(
-                f"part {last.name}", "files of the part that the run computes", f"none at {path}",
+                f"part {last.name}", "files of the part that the run computes", f"none{others} at {path}",
                 "check the path, or wait until they are there",
             )  # fmt: skip
 
@@ -162,6 +166,7 @@ class WindowInput:
             windows=self._spans(parts),
             begins=begins,
             newest_field=self.table.snapshot.fields([freshness]).get(freshness, "") if self.table else "",
+            undated=self.undated,
         ).with_missing(missing)
         if missing and spec.missing == "fail":
             raise InputError(

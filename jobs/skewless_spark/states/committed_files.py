@@ -140,7 +140,8 @@ def few_rows(
 ) -> pa.Table | None:
     """Some rows of exactly these committed files, read by the driver; None if these or the files are large.
 
-    Spark takes some milliseconds of a core for each file, and shuffles the rows to have them in one task.
+    Spark takes some milliseconds of a core for each file, and shuffles the rows to have them in one task. Files with
+    INT96 are left to it: to Arrow these times have no zone, and Spark would take them for ones of the session's zone.
 
     Args:
         run: the run directory.
@@ -156,6 +157,8 @@ def few_rows(
         run.verify(file)
         with readable(run, file), run.fs.open(f"{run.root}/{file.path}", "rb") as opened:
             parquet, kept = parquet_of(opened), list[pa.RecordBatch]()
+            if any(parquet.schema.column(one).physical_type == "INT96" for one in range(len(parquet.schema))):
+                return None
             for batch in parquet.iter_batches(_BATCH_ROWS, use_threads=False):
                 kept.append(batch.filter(keep(batch)))
                 with lock:

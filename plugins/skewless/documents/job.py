@@ -231,14 +231,16 @@ class Job(Document):
 
     @property
     def extent(self) -> str:
-        """The rows and files of the input, in words; of a table, in which state, and what is left out."""
+        """The rows and files of the input, in words; of a table, in which state; and what is left out."""
         table = self.source.pinned
         left = f", {table.left_out:,} files left out by map.where" if table and table.left_out else ""
         of_table = f"{table}{left}: " if table else ""
         about = "" if all(unit.counted for unit in self.units) else "about "
         files = len({unit.path for unit in self.units})
         cut = f", cut into {len(self.units):,} units" if files < len(self.units) else ""
-        return f"{of_table}{about}{self.rows:,} rows in {files:,} files{cut}"
+        undated = self.window.undated if self.window else 0
+        passed = f", {undated:,} files without a day left out" if undated else ""
+        return f"{of_table}{about}{self.rows:,} rows in {files:,} files{cut}{passed}"
 
     @property
     def enacted(self) -> Job:

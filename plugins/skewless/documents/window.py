@@ -208,6 +208,7 @@ class JobWindow(Frozen):
         begins: why there were no states of this fingerprint before, in words; empty if there were.
         newest_field: what the input's table says the column of ``quality.freshness`` is: its type, and its field id or
             its name in files. Empty of an input that is no table.
+        undated: files of the input whose partition has no day, so that they are of no part.
     """
 
     store: str
@@ -219,6 +220,7 @@ class JobWindow(Frozen):
     windows: tuple[WindowSpan, ...] = ()
     begins: str = ""
     newest_field: str = ""
+    undated: Count = 0
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:

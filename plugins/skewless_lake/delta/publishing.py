@@ -13,8 +13,9 @@ from skewless.errors import LostRaceError, RunDirectoryError
 from skewless.run.directory import RunDirectory
 from skewless.run.publication import Identity, Overtaken, identity_of
 from skewless_lake.commits import ATTEMPTS, Commit, identity_in, told, wait, written
+from skewless_lake.delta.log import commits, said_in
 from skewless_lake.delta.statistics import of_bounds
-from skewless_lake.delta.tables import find_table, fitting_table, sync_version
+from skewless_lake.delta.tables import find_table, fitting_table, location_of, sync_version
 from skewless_lake.staged import OutputPart, StagedFile, StagedResult
 
 
@@ -89,22 +90,22 @@ def _committed_by(table: DeltaTable, target: OutputPart, turn: int) -> tuple[Ide
 
 def publications(table: DeltaTable, target: OutputPart) -> Iterator[tuple[int, dict[str, str]]]:
     """The versions that have published a part, the newest first, with what their commits say."""
-    return (one for one in _ours(table) if one[1]["part"] == target.part.name)
+    return (one for one in _ours(table, target) if one[1]["part"] == target.part.name)
 
 
 def newest(target: OutputPart) -> dict[str, tuple[int, dict[str, str]]]:
     """By part: the version of its newest publication, and what its commit says."""
     table, found = find_table(target), dict[str, tuple[int, dict[str, str]]]()
-    for version, about in _ours(table) if table is not None else ():
+    for version, about in _ours(table, target) if table is not None else ():
         found.setdefault(about["part"], (version, about))
     return found
 
 
-def _ours(table: DeltaTable) -> Iterator[tuple[int, dict[str, str]]]:
-    for commit in table.history():
-        about = told(commit)
+def _ours(table: DeltaTable, target: OutputPart) -> Iterator[tuple[int, dict[str, str]]]:
+    for version, actions in commits(location_of(target), int(table.version())):
+        about = told(said_in(actions))
         if "part" in about:
-            yield int(commit["version"]), about
+            yield version, about
 
 
 def commit_part(

@@ -12,7 +12,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from skewless.errors import LostRaceError, SpecError
 from skewless_lake.commits import ATTEMPTS, wait
 from skewless_lake.delta.publishing import commit_part, publications
-from skewless_lake.delta.statistics import Bounds, of_bounds
+from skewless_lake.delta.statistics import Bounds, known_values, of_bounds
 from skewless_lake.delta.tables import find_table, location_of
 from skewless_lake.staged import OutputPart, StagedFile
 
@@ -65,7 +65,9 @@ def _files(target: OutputPart, version: int) -> list[StagedFile]:
     """The files of a part in a version."""
     location, values = location_of(target), {name: str(value) for name, value in target.values.items()}
     table = find_table(target, version)
-    actions = pa.table(table.get_add_actions(flatten=True)).to_pylist() if table is not None else []
+    columns = pa.table(table.get_add_actions(flatten=True)) if table is not None else pa.table({})
+    known = [known_values(columns[name]) for name in columns.column_names]
+    actions = [dict(zip(columns.column_names, row, strict=True)) for row in zip(*known, strict=True)]
     found = [
         StagedFile(path=one["path"], rows=one["num_records"], size_bytes=one["size_bytes"], statistics=_statistics(one))
         for one in actions

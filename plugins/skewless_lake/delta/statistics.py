@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 #: Characters of a text in the log, at most.
@@ -79,6 +80,26 @@ def _extremes(groups: Sequence[pq.Statistics]) -> tuple[Any, Any]:
         return None, None
 
 
+def known_values(column: pa.ChunkedArray) -> list[Any]:
+    """The values of a column of a log; None for a date or a time that Python does not have."""
+    return [_value(one) for one in column]
+
+
+def _value(one: pa.Scalar) -> Any:
+    try:
+        return one.as_py()
+    except (OverflowError, ValueError):
+        return None
+
+
+def millisecond_up(value: dt.datetime) -> dt.datetime | None:
+    """A time a millisecond later, as the log cuts times off; None at the end of the year 9999, Python's last one."""
+    try:
+        return value + dt.timedelta(milliseconds=1)
+    except OverflowError:
+        return None
+
+
 def _low(value: Any) -> int | str | None:
     if isinstance(value, str):
         return value[:_LONGEST]
@@ -91,7 +112,8 @@ def _high(value: Any) -> int | str | None:
         return None if left.startswith(_GREATEST) else kept + _GREATEST
     if isinstance(value, dt.datetime):
         whole = value.replace(microsecond=value.microsecond // 1000 * 1000)
-        return _milliseconds(value if value == whole else whole + dt.timedelta(milliseconds=1))
+        above = value if value == whole else millisecond_up(whole)
+        return None if above is None else _milliseconds(above)
     return _plain(value)
 
 

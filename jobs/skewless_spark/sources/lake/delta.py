@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
-import json
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -14,9 +13,11 @@ import pyarrow as pa
 
 from skewless.documents.job import PinnedTable
 from skewless.errors import InputError, SpecError
-from skewless.run.objects.location import open_location, plain_path
+from skewless.run.objects.location import plain_path
 from skewless.spec.input import Input
 from skewless.spec.part import Part
+from skewless_lake.delta.log import Actions, commits, said_in
+from skewless_lake.delta.statistics import known_values, millisecond_up
 from skewless_spark.mapping.conditions import Bounds, Condition, Value, possible
 from skewless_spark.sources.lake.deletes import VECTOR, packed
 from skewless_spark.sources.lake.snapshot import Commit, Snapshot, TableColumn, TableFile, kinds_of
@@ -53,7 +54,7 @@ def delta_snapshot(
     """
     at = f"input.delta {location}"
     if given.version == "{date}":
-        table = _opened(location, _at_the_end_of(_opened(location, None, at), part.date, at), at)
+        table = _opened(location, _at_the_end_of(_opened(location, None, at), location, part.date, at), at)
     else:
         table = _opened(location, given.version if isinstance(given.version, int) else None, at)
     odd = sorted(set(table.protocol().reader_features or ()) - _FEATURES)
@@ -93,10 +94,7 @@ def _bounds(
 
     def told(what: str, name: str) -> list[Any]:
         of = next((one for one in (f"{what}.{name}", f"{what}.{physical[name]}") if one in actions.column_names), None)
-        try:
-            return [None] * len(actions) if of is None else actions[of].to_pylist()
-        except (OverflowError, ValueError):  # Python has no dates and times of the year 20,000
-            return [None] * len(actions)
+        return [None] * len(actions) if of is None else known_values(actions[of])
 
     columns = {}
     for name in names:
@@ -114,7 +112,7 @@ def _plain(value: Any, *, up: bool = False) -> Value | None:
     """A bound as conditions have it. The log cuts times off to milliseconds, so an upper bound may be greater."""
     if isinstance(value, dt.datetime):
         exact = value.astimezone(dt.UTC).replace(tzinfo=None) if value.tzinfo else value
-        return exact + dt.timedelta(milliseconds=1) if up else exact
+        return millisecond_up(exact) if up else exact
     return value if isinstance(value, int | str | dt.date) and not isinstance(value, bool) else None
 
 
@@ -124,18 +122,15 @@ def delta_rewrites(snapshot: Snapshot) -> Iterator[Commit]:
     Args:
         snapshot: the pinned version.
     """
-    fs, root = open_location(snapshot.location)
-    for version in range(int(snapshot.table.snapshot), 0, -1):
-        try:
-            with fs.open(f"{root.rstrip('/')}/_delta_log/{version:020d}.json", "rb") as log:
-                actions = [json.loads(line) for line in log if line.strip()]
-            if _changes_no_row(actions):
+    try:
+        for version, actions in commits(snapshot.location, int(snapshot.table.snapshot)):
+            if version and _changes_no_row(actions):
                 yield _files_at(snapshot, version - 1), _files_at(snapshot, version)
-        except (OSError, ValueError, InputError):
-            return  # the log has been cleaned
+    except (OSError, ValueError, InputError):
+        return  # the log has been cleaned
 
 
-def _changes_no_row(actions: list[dict[str, Any]]) -> bool:
+def _changes_no_row(actions: Actions) -> bool:
     changed = [one for action in actions for kind, one in action.items() if kind in {"add", "remove"}]
     return bool(changed) and not any(one.get("dataChange", True) for one in changed)
 
@@ -154,21 +149,22 @@ def pinned_vectors(table: PinnedTable) -> dict[str, bytes]:
     return _vectors(_opened(table.name, int(table.snapshot), f"input.delta {table.name}"))
 
 
-def _at_the_end_of(table: DeltaTable, day: dt.date, at: str) -> int:
+def _at_the_end_of(table: DeltaTable, location: str, day: dt.date, at: str) -> int:
     """The newest version when a day ended, in UTC, as the commits themselves say when they were made."""
     end = dt.datetime.combine(day + dt.timedelta(days=1), dt.time(), dt.UTC).timestamp() * _MILLISECONDS
     required = f"a version that was committed before the end of {day} in UTC"
-    for commit in table.history():
-        when = commit.get("inCommitTimestamp", commit.get("timestamp"))
-        if when is None:
-            raise InputError(
-                at,
-                required,
-                f"the version {commit['version']}, which does not say when",
-                "choose a version by its number",
-            )
-        if when < end:
-            return int(commit["version"])
+    try:
+        for version, actions in commits(location, int(table.version())):
+            said = said_in(actions)
+            when = said.get("inCommitTimestamp", said.get("timestamp"))
+            if when is None:
+                came = f"the version {version}, which does not say when"
+                raise InputError(at, required, came, "choose a version by its number")
+            if when < end:
+                return version
+    except (OSError, ValueError) as err:
+        reason = (str(err).splitlines() or [type(err).__name__])[0][:200]
+        raise InputError(at, "a log that can be read", reason, "choose a version by its number") from None
     raise InputError(
         at, required, "none, or one that the log has no more", "choose a later day, or a version by its number"
     )
