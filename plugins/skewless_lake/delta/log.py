@@ -9,7 +9,8 @@ from typing import Any
 
 from skewless.run.objects.location import open_location
 
-#: So many commits are read at once: a bucket takes as long for all of them as for one.
+#: So many commits are read at once, at most: a bucket takes as long for all of them as for one. The newest is read
+#: alone, as it is mostly the one that is looked for, and a commit of many files is large.
 _AT_ONCE = 8
 
 #: The actions of a commit: each says by its one name what it is.
@@ -35,13 +36,15 @@ def commits(location: str, newest: int) -> Iterator[tuple[int, Actions]]:
             return None
         return [json.loads(line) for line in log.splitlines() if line.strip()]
 
+    last, many = newest, 1
     with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
-        for last in range(newest, -1, -_AT_ONCE):
-            versions = range(last, max(last - _AT_ONCE, -1), -1)
+        while last >= 0:
+            versions = range(last, max(last - many, -1), -1)
             for version, actions in zip(versions, pool.map(read, versions), strict=True):
                 if actions is None:
                     return
                 yield version, actions
+            last, many = last - many, min(2 * many, _AT_ONCE)
 
 
 def said_in(actions: Actions) -> dict[str, Any]:
