@@ -2,6 +2,9 @@
 
 `skewless run` in one process tree of its own (Spark's driver is its executor too), and the resident memory of the
 whole tree, asked several times a second.
+
+What the driver needs is to be the same for few and many keys: the same job with an executor of its own (Spark's
+``local-cluster``), once for 1 M and once for 5 M keys.
 """
 
 from __future__ import annotations
@@ -31,26 +34,40 @@ ROWS, KEYS = 20_000_000, 5_000_000
 LIMIT_GIB = 6.0
 HEAP = "4g"
 REDUCERS = 16
+#: Keys to draw from where driver and executor are apart; the driver's peak with the last over that with the first.
+APART, FLAT = (1_000_000, 5_000_000), 1.1
+#: The heaps there. A driver that kept keys would need more with more of them, or fail.
+APART_HEAP, EXECUTOR_MIB = "1g", 3072
 _GIB = 2**30
 _EACH_SECONDS = 0.2
 
 
 class Peak:
-    """The most memory that a process and all below it held at once, in bytes."""
+    """The most memory that a process and all below it held at once, in bytes.
+
+    Attributes:
+        total: of all of them.
+        by_name: what each kind of process had of it at that moment.
+        of_driver: the most that those of them held at once that are no executor and no Python worker.
+    """
 
     def __init__(self) -> None:
         self.total = 0
         self.by_name: dict[str, int] = {}
+        self.of_driver = 0
 
     def look(self, root: psutil.Process) -> None:
         """Take note of this moment."""
         held: dict[str, int] = {}
+        driver = 0
         for process in (root, *_below(root)):
             try:
-                name = "java" if "java" in process.name() else "python"
-                held[name] = held.get(name, 0) + int(process.memory_info().rss)
-            except psutil.NoSuchProcess:
+                name, memory = "java" if "java" in process.name() else "python", int(process.memory_info().rss)
+                driver += 0 if _works(process) else memory
+                held[name] = held.get(name, 0) + memory
+            except (psutil.NoSuchProcess, psutil.ZombieProcess):
                 continue
+        self.of_driver = max(self.of_driver, driver)
         if sum(held.values()) > self.total:
             self.total, self.by_name = sum(held.values()), held
 
@@ -64,29 +81,46 @@ def main(arguments: Sequence[str] = (), folder: Path = RESULTS) -> None:
 
 
 def measure(root: Path, scale: float = 1.0) -> dict[str, Any]:
-    """Run the job once.
+    """Run the job once in one process, and twice with an executor of its own.
 
     Raises:
         subprocess.CalledProcessError: the run failed.
     """
-    data = Dataset(rows=round(ROWS * scale), keys=round(KEYS * scale), exponent=0.0)
+    whole = _run(root, round(ROWS * scale), round(KEYS * scale), "local[2]", HEAP)
+    cluster = f"local-cluster[1,2,{EXECUTOR_MIB}]"
+    apart = [_run(root, round(ROWS * scale), round(keys * scale), cluster, APART_HEAP) for keys in APART]
+    grown = apart[-1]["driver_gib"] / apart[0]["driver_gib"]
+    aims = [
+        Verdict("GiB of all processes together", "20 M rows, 5 M keys", whole["peak_gib"], LIMIT_GIB),
+        Verdict("the driver's memory with 5 M keys over that with 1 M", "20 M rows", round(grown, 3), FLAT),
+    ]
+    del whole["driver_gib"]  # Spark's executor is in the driver there
+    return {"verdicts": as_documents(aims), **whole, "limit_gib": LIMIT_GIB, "apart": apart}
+
+
+def _run(root: Path, rows: int, keys: int, master: str, heap: str) -> dict[str, Any]:
+    """The job once, on keys that are equally frequent.
+
+    Raises:
+        subprocess.CalledProcessError: the run failed.
+    """
+    data = Dataset(rows=rows, keys=keys, exponent=0.0)
     source = written(data, root)
     with tempfile.TemporaryDirectory(dir=root) as scratch:
         spec = _spec(source, Path(scratch))
         began = time.monotonic()
-        with _watched(_command(spec, Path(scratch)), Path(scratch)) as (process, peak):
+        with _watched(_command(spec, Path(scratch), master), Path(scratch), heap) as (process, peak):
             output, _ = process.communicate()
         seconds = time.monotonic() - began
         if process.returncode:
             sys.stderr.write(output.decode(errors="replace"))
             raise subprocess.CalledProcessError(process.returncode, "skewless run")
         found = json.loads(output)
-        keys = RunDirectory(str(Path(scratch) / "run")).committed(RESULT_STEP).counts["keys"]
-    aim = Verdict("GiB of all processes together", "20 M rows, 5 M keys", round(peak.total / _GIB, 3), LIMIT_GIB)
+        count = RunDirectory(str(Path(scratch) / "run")).committed(RESULT_STEP).counts["keys"]
     return {
-        "verdicts": as_documents([aim]),
-        "rows": data.rows, "keys_drawn_from": data.keys, "keys": keys, "stages": len(found["stages"]),
-        "heap": HEAP, "limit_gib": LIMIT_GIB, "peak_gib": round(peak.total / _GIB, 3), "seconds": round(seconds, 1),
+        "rows": rows, "keys_drawn_from": keys, "keys": count, "stages": len(found["stages"]), "heap": heap,
+        "peak_gib": round(peak.total / _GIB, 3), "driver_gib": round(peak.of_driver / _GIB, 3),
+        "seconds": round(seconds, 1),
         "peak_of": {name: round(held / _GIB, 3) for name, held in sorted(peak.by_name.items())},
         "balanced": found["ledger"]["balanced"],
     }  # fmt: skip
@@ -105,10 +139,17 @@ def sentence(document: dict[str, Any]) -> str:
 
 def page(document: dict[str, Any]) -> str:
     """The page, in Markdown."""
-    return (
-        f"# Memory\n\n{sentence(document)}.\n\nResident memory of `skewless run` and all below it, asked every"
-        f" {_EACH_SECONDS:g} s; a heap of {document['heap']}, engine `staged`, {REDUCERS} reducers.\n"
+    table = ["| keys | heap of the driver | driver, GiB | all processes, GiB | s |", "|---|---|---|---|---|"]
+    table += [
+        f"| {one['keys']:,} | {one['heap']} | {one['driver_gib']:.2f} | {one['peak_gib']:.2f} | {one['seconds']:,.0f} |"
+        for one in document["apart"]
+    ]
+    about = (
+        f"Resident memory of `skewless run` and all below it, asked every {_EACH_SECONDS:g} s; a heap of"
+        f" {document['heap']}, engine `staged`, {REDUCERS} reducers."
     )
+    apart = f"The same with an executor of its own, of {EXECUTOR_MIB} MiB. The driver is its JVM and `skewless` itself:"
+    return "\n\n".join(["# Memory", f"{sentence(document)}.", about, apart, "\n".join(table)]) + "\n"
 
 
 def _spec(source: Path, scratch: Path) -> Path:
@@ -126,14 +167,15 @@ def _spec(source: Path, scratch: Path) -> Path:
     return spec
 
 
-def _command(spec: Path, scratch: Path) -> list[str]:
-    run = ["run", str(spec), "--run-dir", str(scratch / "run"), "--master", "local[2]", "--json"]
+def _command(spec: Path, scratch: Path, master: str) -> list[str]:
+    run = ["run", str(spec), "--run-dir", str(scratch / "run"), "--master", master, "--json"]
     return [str(Path(sys.executable).with_name("skewless")), *run]
 
 
 @contextmanager
-def _watched(command: Sequence[str], folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], Peak]]:
-    environment = {**os.environ, "SKEWLESS_DRIVER_MEMORY": HEAP}
+def _watched(command: Sequence[str], folder: Path, heap: str) -> Iterator[tuple[subprocess.Popen[bytes], Peak]]:
+    (folder / "spark-defaults.conf").write_text(f"spark.executor.memory {EXECUTOR_MIB}m\n", encoding="utf-8")
+    environment = {**os.environ, "SKEWLESS_DRIVER_MEMORY": heap, "SPARK_CONF_DIR": str(folder)}
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(  # noqa: S603 - our own command
             command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=log
@@ -155,6 +197,11 @@ def _watched(command: Sequence[str], folder: Path) -> Iterator[tuple[subprocess.
     finally:
         ended.set()
         thread.join()
+
+
+def _works(process: psutil.Process) -> bool:
+    """Whether a process is an executor that is no driver, or a Python worker."""
+    return any("CoarseGrainedExecutorBackend" in part or part == "pyspark.daemon" for part in process.cmdline())
 
 
 def _below(root: psutil.Process) -> list[psutil.Process]:
