@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -190,11 +192,27 @@ def test_little_is_read_for_checksums(tmp_path: Path) -> None:
     assert not any(checksums(fsspec.filesystem("file"), [str(path)], [Identity(1, "tag:a")]))
 
 
-@pytest.mark.parametrize("count", [0, 1, 127, 128, 129, 5_000])
+def _waits(number: int) -> int:
+    time.sleep(0.001)
+    return number * 2
+
+
+@pytest.mark.parametrize("count", [0, 1, 127, 128, 129, 500])
 def test_threads_give_results_in_the_order_of_the_arguments(count: int) -> None:
-    assert list(in_threads(lambda number: number * 2, range(count))) == [number * 2 for number in range(count)]
+    assert list(in_threads(_waits, range(count))) == [number * 2 for number in range(count)]
 
 
 def test_threads_raise_the_error_of_the_first_argument_that_has_one() -> None:
+    def call(number: int) -> int:
+        return _waits(number) // (number - 100) if number < 400 else int("x")
+
     with pytest.raises(ZeroDivisionError, match="by zero"):
-        list(in_threads(lambda number: 1 // (number - 700) if number < 4_000 else int("x"), range(5_000)))
+        list(in_threads(call, range(500)))
+
+
+def test_only_calls_that_wait_are_made_in_other_threads() -> None:
+    here = threading.get_ident()
+    quick = list(in_threads(lambda _: (sum(range(2_000)), threading.get_ident()), range(3_000)))
+    assert {thread for _, thread in quick} == {here}
+    slow = list(in_threads(lambda number: (_waits(number), threading.get_ident()), range(300)))
+    assert len({thread for _, thread in slow}) > 2

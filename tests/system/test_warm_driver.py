@@ -22,7 +22,9 @@ import yaml
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowException
 
+from skewless.planner.planner import plan_next_stage
 from skewless.run.directory import RunDirectory, stage_step
+from skewless.run.step_times import times_of
 from skewless_airflow.connect import driver as warm
 from skewless_airflow.connect.driver import DriverSettings, DriverStep, own_folder
 from skewless_airflow.connect.process_session import Session, born
@@ -142,6 +144,22 @@ def test_steps_of_a_run_share_a_driver_that_ends_with_the_last_of_them(world: Wo
     assert (again.code, again.driver) == (0, driver)
     await_that(lambda: not driver.processes(), "the driver to end after the last step")
     await_that(lambda: not folder.exists(), "the driver to remove its folder")
+
+
+def test_a_stage_takes_the_query_that_its_driver_has_built_ahead(world: World) -> None:
+    waves = {"waves": [1, 2], "reducers": 3, "stage_overhead": 0, "warm_start": False, "budget": 1.0}
+    (world.root / "words.yaml").write_text(yaml.safe_dump({**SPEC, "routing": waves}))
+    world.prepare()
+    first = world.ask("run_stage.py", "--stage", "0")
+    assert first.code == 0, "\n".join(first.said)
+    assert world.run.decide(1, plan_next_stage).next_plan is not None
+    second = world.ask("run_stage.py", "--stage", "1", last=True)
+    assert second.code == 0, "\n".join(second.said)
+    spans = {one.step: {span.name for span in one.spans} for one in times_of(world.run)}
+    built, taken = "build the query", "check the query that was built ahead"
+    assert built in spans["stage 0"]
+    assert taken in spans["stage 1"]
+    assert built not in spans["stage 1"]
 
 
 @pytest.mark.long

@@ -152,12 +152,15 @@ def _run(
     attempt = run.new_attempt(stage_step(stage), fence)
     seen = JobsSeen(spark)
     with _as_planned(spark, job, plan):
-        with timed("build the query"):
-            kinds = kinds_of(columns, plan)
-            into = _folder_of_workers(spark, attempt, columns, plan, kinds)
-            if ahead is None or into or not _still_right(ahead, spark, run, plan):
+        kinds = kinds_of(columns, plan)
+        into = _folder_of_workers(spark, attempt, columns, plan, kinds)
+        if ahead is not None:
+            with timed("check the query that was built ahead"):
+                ahead = None if into or not _still_right(ahead, spark, run, plan) else ahead
+        if ahead is None:
+            with timed("build the query"):
                 ahead = _query(spark, run, columns, plan, into)
-            found, tally, counts = ahead.frame, ahead.tally, ahead.counts
+        found, tally, counts = ahead.frame, ahead.tally, ahead.counts
         with timed(RUN_QUERY):
             if into:
                 attempt.report([str(row.path) for row in found.collect()])

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
+from skewless.run.objects.location import for_short_reads
+
 #: How a Parquet file ends, behind four bytes with the length of its footer.
 _PARQUET_END = b"PAR1"
 _BLOCK = 1 << 20
@@ -33,7 +35,7 @@ def content_checksum(fs: Any, path: str) -> str:
     Raises:
         OSError: it cannot be read.
     """
-    with fs.open(path, "rb") as opened:
+    with for_short_reads(fs, path) as opened:
         return _digest(opened)
 
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
-from fsspec.implementations.local import LocalFileSystem
 from pyarrow import orc
 
 from skewless.errors import InputError
+from skewless.run.objects.location import for_short_reads
 from skewless_spark.sources.formats.orc_footer import stripes_of
 from skewless_spark.sources.formats.spark_types import spark_type_of, spark_types_of
 
@@ -65,7 +65,7 @@ def footer_with_ids(fs: fsspec.AbstractFileSystem, file: str, path: str) -> tupl
         InputError: the file is no Parquet file, or is gone.
     """
     try:
-        with _opened(fs, file) as opened:
+        with for_short_reads(fs, file) as opened:
             metadata = pq.read_metadata(opened)
     except (pa.ArrowException, OSError) as err:
         gone = isinstance(err, FileNotFoundError)
@@ -81,7 +81,7 @@ def footer_with_ids(fs: fsspec.AbstractFileSystem, file: str, path: str) -> tupl
 
 
 def _parquet(fs: fsspec.AbstractFileSystem, file: str) -> Footer:
-    with _opened(fs, file) as opened:
+    with for_short_reads(fs, file) as opened:
         return _told(pq.read_metadata(opened))
 
 
@@ -91,12 +91,6 @@ def _told(metadata: pq.FileMetaData) -> Footer:
     return Footer(
         spark_types_of(metadata), metadata.num_rows, [(group.num_rows, group.total_byte_size) for group in groups]
     )
-
-
-def _opened(fs: fsspec.AbstractFileSystem, file: str) -> IO[bytes]:
-    """The file, opened for a few short reads; a local one without fsspec's own layers, which take twice as long."""
-    opened: IO[bytes] = open(file, "rb", buffering=0) if isinstance(fs, LocalFileSystem) else fs.open(file, "rb")  # noqa: PTH123, SIM115
-    return opened
 
 
 def _orc(fs: fsspec.AbstractFileSystem, file: str) -> Footer:
