@@ -65,7 +65,7 @@ class Peak:
                 name, memory = "java" if "java" in process.name() else "python", int(process.memory_info().rss)
                 driver += 0 if _works(process) else memory
                 held[name] = held.get(name, 0) + memory
-            except (psutil.NoSuchProcess, psutil.ZombieProcess):
+            except psutil.NoSuchProcess:
                 continue
         self.of_driver = max(self.of_driver, driver)
         if sum(held.values()) > self.total:
