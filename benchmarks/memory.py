@@ -149,7 +149,8 @@ def page(document: dict[str, Any]) -> str:
         f" {document['heap']}, engine `staged`, {REDUCERS} reducers."
     )
     apart = f"The same with an executor of its own, of {EXECUTOR_MIB} MiB. The driver is its JVM and `skewless` itself:"
-    return "\n\n".join(["# Memory", f"{sentence(document)}.", about, apart, "\n".join(table)]) + "\n"
+    grown = document["verdicts"][1]["words"]
+    return "\n\n".join(["# Memory", f"{sentence(document)}.", about, apart, "\n".join(table), f"- {grown}"]) + "\n"
 
 
 def _spec(source: Path, scratch: Path) -> Path:

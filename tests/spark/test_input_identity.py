@@ -212,7 +212,8 @@ def test_threads_raise_the_error_of_the_first_argument_that_has_one() -> None:
 
 def test_only_calls_that_wait_are_made_in_other_threads() -> None:
     here = threading.get_ident()
-    quick = list(in_threads(lambda _: (sum(range(2_000)), threading.get_ident()), range(3_000)))
+    # Some microseconds each, so that they are quick on a busy machine, too; all of them together take 60 ms.
+    quick = list(in_threads(lambda _: (sum(range(300)), threading.get_ident()), range(20_000)))
     assert {thread for _, thread in quick} == {here}
     slow = list(in_threads(lambda number: (_waits(number), threading.get_ident()), range(300)))
     assert len({thread for _, thread in slow}) > 2
