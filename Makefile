@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-stages demo-nights demo-lake test readers mutants up down cluster cluster-down env test-all test-long test-cluster bench faults soak docs lint setup setup-tests setup-cluster setup-cluster-tests corpus
+.PHONY: help demo demo-stages demo-nights demo-lake test readers peers mutants up down cluster cluster-down env test-all test-long test-cluster bench faults soak docs lint setup setup-tests setup-cluster setup-cluster-tests corpus
 
 # Two files of tests run at a time, the longest first: see tests/conftest.py. The unit tests go first and alone, without
 # Spark or Airflow in their process: most mistakes are told in a minute.
@@ -70,6 +70,9 @@ docs: setup ## Write docs/spec.md and docs/spec.schema.json, the reference of jo
 
 readers: setup ## Read a day in four ways (pyarrow twice, DuckDB, polars), READS=3000 times each, while it is published every EVERY=5 seconds
 	@$(IN_VENV) python -m tests.publication $(if $(EVERY),--every $(EVERY)) $(if $(READS),--reads $(READS))
+
+peers: setup-tests ## Read the Parquet files and Delta tables of other projects in DIR=folder in every way, and print what is not read as others do; ONLY=word for some
+	@$(IN_VENV) python -m tests.peers $(DIR) $(if $(ONLY),--only $(ONLY))
 
 lint: setup ## Check style, types and import rules
 	@$(IN_VENV) ruff check . && ruff format --check . && mypy && lint-imports

@@ -1,0 +1,1 @@
+"""Files and tables that others wrote, read in every way and compared with what others read in them."""
