@@ -1,9 +1,12 @@
-"""What holds for all tests: their order, the examples of Hypothesis, JVMs that are soon up, and the shared Airflow."""
+"""What holds for all tests: order, time, the examples of Hypothesis, JVMs that are soon up, and the shared Airflow."""
 
 from __future__ import annotations
 
 import os
+import subprocess
+import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +15,8 @@ from hypothesis import settings
 from tests import spark_classes
 
 if TYPE_CHECKING:
+    from _pytest.terminal import TerminalReporter
+
     from tests.served_airflow import ServedAirflow
 
 #: Folders by how long their longest file takes: two files run at a time, and the last one should be short.
@@ -29,9 +34,43 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", spark_classes.options())
 os.environ.setdefault("SKEWLESS_CLASS_ARCHIVE", "off")  # tests leave the user's cache alone
 
 
+#: With this variable, a time in seconds since 1970, no test begins after it, and what changed last runs first.
+UNTIL = "SKEWLESS_TESTS_UNTIL"
+LEFT_OUT = "left out: the time for these tests is up"
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Order files by their folders, the longest first."""
+    """Order files by their folders, the longest first; where the time is limited, by their last change."""
     items.sort(key=lambda item: LONGEST_FIRST.index(item.path.parent.name))
+    if UNTIL in os.environ:
+        root = Path(__file__).parents[1]
+        changed = {path: last_change(root, path) for path in {item.path for item in items}}
+        items.sort(key=lambda item: -changed[item.path])
+
+
+def last_change(root: Path, path: Path) -> int:
+    """When a file was last committed, in seconds since 1970; later than all if that never happened."""
+    said = subprocess.run(
+        ["git", "-C", str(root), "log", "-1", "--format=%ct", "--", str(path)],
+        capture_output=True, text=True, check=False,
+    ).stdout  # fmt: skip
+    return int(said) if said.strip() else 1 << 62
+
+
+def pytest_runtest_setup() -> None:
+    """Leave a test out if the time is up."""
+    if time.time() > float(os.environ.get(UNTIL, "inf")):
+        pytest.skip(LEFT_OUT)
+
+
+def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
+    """List what was left out: a test that never runs rots."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    left = [report.nodeid for report in skipped if LEFT_OUT in str(report.longrepr)]
+    if left:
+        terminalreporter.section(f"{len(left)} tests were left out, as the time was up")
+        for name in left:
+            terminalreporter.write_line(name)
 
 
 # Here and not in the tiers: imported into two of them it would be two fixtures.

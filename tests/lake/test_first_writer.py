@@ -20,6 +20,7 @@ from skewless.run.objects.location import open_location
 from skewless.run.written_path import as_written
 from tests.broken_wire import Fault, broken_wire, once_each
 from tests.object_stores import KINDS, ObjectServer, as_client, object_server
+from tests.processes import side_by_side
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -162,14 +163,9 @@ print(*won)
 
 def racing(place: str, rounds: int) -> tuple[list[int], list[str]]:
     """Eight processes that write the same documents, in some rounds: the rounds that were won, and what was said."""
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", RACING, place, f"writer-{me}", str(rounds)],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )
-        for me in range(8)
-    ]  # fmt: skip
-    said = [process.communicate(timeout=120) for process in processes]
+    commands = [[sys.executable, "-c", RACING, place, f"writer-{me}", str(rounds)] for me in range(8)]
+    with side_by_side(commands, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as processes:
+        said = [process.communicate(timeout=120) for process in processes]
     return [int(number) for out, _ in said for number in out.split()], [err for _, err in said if err]
 
 

@@ -20,6 +20,7 @@ from skewless_leases.liveness.spans import BEATS_PER_LEASE
 from skewless_leases.stores.address import open_store
 from skewless_leases.stores.file_store import FileStore
 from skewless_leases.stores.store import KeyValueStore
+from tests.processes import side_by_side
 
 
 @pytest.fixture(params=["memory", "folder", "redis", "bucket"])
@@ -250,28 +251,25 @@ while done < rounds:
 """
 
 
-def counting(address: str, rounds: int) -> subprocess.Popen[str]:
-    return subprocess.Popen([sys.executable, "-c", COUNTING, address, str(rounds)], stdout=subprocess.PIPE, text=True)
+def counting(address: str, rounds: int) -> list[str]:
+    return [sys.executable, "-c", COUNTING, address, str(rounds)]
 
 
 def test_no_update_of_several_processes_is_lost(address: str) -> None:
     # A server of S3 in Python takes ten times as long for each, and must not be kept from answering in time.
     rounds, pause = (20, 0.1) if "://lake" in address else (100, 0.001)
-    processes = [counting(address, rounds) for _ in range(4)]
     store, seen = open_store(address), 0
-    while any(process.poll() is None for process in processes):
-        row = store.get("count")
-        now = int(row.value) if row else 0
-        assert now >= seen  # never gone, torn or older than before
-        seen = now
-        time.sleep(pause)
-    assert [process.wait() for process in processes] == [0, 0, 0, 0]
+    with side_by_side([counting(address, rounds)] * 4, stdout=subprocess.DEVNULL) as processes:
+        while any(process.poll() is None for process in processes):
+            row = store.get("count")
+            now = int(row.value) if row else 0
+            assert now >= seen  # never gone, torn or older than before
+            seen = now
+            time.sleep(pause)
+        assert [process.wait() for process in processes] == [0, 0, 0, 0]
     row = store.get("count")
     assert row
     assert int(row.value) == 4 * rounds
-    for process in processes:
-        assert process.stdout
-        process.stdout.close()
 
 
 CREATING = """
@@ -290,12 +288,10 @@ print(won)
 
 
 def test_what_one_has_created_nobody_else_creates_or_deletes(address: str) -> None:
-    processes = [
-        subprocess.Popen([sys.executable, "-c", CREATING, address, name], stdout=subprocess.PIPE, text=True)
-        for name in "abcd"
-    ]
-    won = [int(process.communicate(timeout=60)[0]) for process in processes]
-    assert [process.returncode for process in processes] == [0, 0, 0, 0]
+    commands = [[sys.executable, "-c", CREATING, address, name] for name in "abcd"]
+    with side_by_side(commands, stdout=subprocess.PIPE) as processes:
+        won = [int(process.communicate(timeout=60)[0]) for process in processes]
+        assert [process.returncode for process in processes] == [0, 0, 0, 0]
     assert all(count > 0 for count in won)
     assert open_store(address).scan("race/") == {}
 
@@ -303,12 +299,9 @@ def test_what_one_has_created_nobody_else_creates_or_deletes(address: str) -> No
 def test_a_writer_that_is_killed_leaves_nothing_half_done(address: str) -> None:
     store = open_store(address)
     for _ in range(3):
-        process = counting(address, 1_000_000)
-        assert process.stdout
-        process.stdout.readline()
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
-        process.stdout.close()
+        with side_by_side([counting(address, 1_000_000)], stdout=subprocess.PIPE) as (process,):
+            assert process.stdout
+            process.stdout.readline()
         row = store.get("count")
         assert row
         before = int(row.value)

@@ -11,6 +11,7 @@ from benchmarks.leases.memory_store import MemoryStore
 from skewless_leases.errors import LeaseError
 from skewless_leases.ownership.turns import Standing, Turns
 from skewless_leases.stores.store import Versioned
+from tests.processes import side_by_side
 
 
 def test_turns_are_numbered_from_one_and_above_one_that_is_known() -> None:
@@ -125,13 +126,11 @@ for turn in range(int(sys.argv[2]), 120, 3):
 
 
 def test_no_two_processes_draw_the_same_turn(address: str) -> None:
-    processes = [
-        subprocess.Popen([sys.executable, "-c", DRAWING, address], stdout=subprocess.PIPE, text=True) for _ in range(3)
-    ]
-    drawn = [int(turn) for process in processes for turn in process.communicate(timeout=60)[0].split()]
+    with side_by_side([[sys.executable, "-c", DRAWING, address]] * 3, stdout=subprocess.PIPE) as processes:
+        drawn = [int(turn) for process in processes for turn in process.communicate(timeout=60)[0].split()]
     assert sorted(drawn) == list(range(1, 151))
 
 
 def test_of_processes_that_claim_at_once_none_takes_a_later_claim_away(address: str) -> None:
-    processes = [subprocess.Popen([sys.executable, "-c", CLAIMING, address, str(first)]) for first in (1, 2, 3)]
-    assert [process.wait(timeout=60) for process in processes] == [0, 0, 0]
+    with side_by_side([[sys.executable, "-c", CLAIMING, address, str(first)] for first in (1, 2, 3)]) as processes:
+        assert [process.wait(timeout=60) for process in processes] == [0, 0, 0]

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -17,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from skewless_cli.main import main
+from tests.processes import side_by_side
 from tests.spark.scenario import write_input
 from tests.spark.test_pipeline import skewed
 
@@ -201,16 +200,12 @@ def test_failed_quality_ends_with_three_and_names_the_expectation(home: Path) ->
 
 @pytest.mark.long
 def test_a_run_killed_in_the_middle_of_a_stage_is_resumed_to_the_same_result(home: Path, whole: dict[str, Any]) -> None:
-    killed = subprocess.Popen(
-        [*SKEWLESS, "run", "spec.yaml", "--run-dir", "killed"], cwd=home, start_new_session=True,
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+    run = [*SKEWLESS, "run", "spec.yaml", "--run-dir", "killed"]
     stage = home / "killed" / "stages" / "0001"
-    while not any(stage.glob("attempts/*/_temporary")):
-        assert killed.poll() is None, "the run has ended before it was killed"
-        time.sleep(0.01)
-    os.killpg(killed.pid, signal.SIGKILL)
-    killed.wait()
+    with side_by_side([run], cwd=home, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as (killed,):
+        while not any(stage.glob("attempts/*/_temporary")):
+            assert killed.poll() is None, "the run has ended before it was killed"
+            time.sleep(0.01)
     assert not (stage / "COMMIT.json").exists()
     assert (home / "killed" / "stages" / "0000" / "COMMIT.json").exists()
     resumed = command("run", "spec.yaml", "--run-dir", "killed", "--json", cwd=home)

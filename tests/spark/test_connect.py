@@ -31,6 +31,7 @@ from skewless_airflow.connect.server import ConnectServer
 from skewless_spark.session.connect import CLIENT_ONLY
 from skewless_spark.session.shipped_code import write_archive
 from tests.listening import LOOPBACK, listening
+from tests.processes import side_by_side
 
 pytestmark = pytest.mark.timeout(280)
 
@@ -195,21 +196,20 @@ def test_a_select_list_is_frozen_by_a_parser_of_its_own_and_run_by_the_server(
 
 @pytest.mark.timeout(60)
 def test_a_step_says_how_far_it_is_and_stops_the_server_s_work_when_it_is_told_to_end(server: ConnectServer) -> None:
-    busy = subprocess.Popen(
-        [sys.executable, "-c", _BUSY], env=client(server), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-    assert busy.stdout is not None
-    said = []
-    for line in busy.stdout:
-        said.append(line)
-        if _SOME_ROWS.match(line):
-            break
-    assert _SOME_ROWS.match(said[-1]), said
-    assert active_stages(server)
-    busy.send_signal(signal.SIGTERM)
-    busy.stdout.read()
-    assert busy.wait(timeout=30) == 128 + signal.SIGTERM
-    busy.stdout.close()
+    command = [sys.executable, "-c", _BUSY]
+    told = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    with side_by_side([command], env=client(server), **told) as (busy,):
+        assert busy.stdout is not None
+        said = []
+        for line in busy.stdout:
+            said.append(line)
+            if _SOME_ROWS.match(line):
+                break
+        assert _SOME_ROWS.match(said[-1]), said
+        assert active_stages(server)
+        busy.send_signal(signal.SIGTERM)
+        busy.stdout.read()
+        assert busy.wait(timeout=30) == 128 + signal.SIGTERM
     deadline = time.monotonic() + 20
     while active_stages(server) and time.monotonic() < deadline:
         time.sleep(0.2)

@@ -6,7 +6,6 @@ import datetime as dt
 import itertools
 import os
 import shutil
-import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +19,7 @@ from skewless.routing.plan import WHOLE_WEIGHT
 from skewless.run.directory import RESULT_STEP, STAGE_REPORT, RunDirectory, stage_step
 from skewless.run.publication import PUBLISHED, Overtaken, Publication, VersionManifest, identity_of, published_path
 from skewless.run.retention import Fate, Limits, enact_fate, fates
+from tests.processes import side_by_side
 from tests.unit.synthetic import job, report
 
 NOW = dt.datetime(2026, 11, 21, tzinfo=dt.UTC)
@@ -320,9 +320,9 @@ def test_a_prune_beside_publications_and_other_prunes_does_not_break(newest: Pat
     later = dt.datetime.now(tz=dt.UTC) + LIMITS.unfinished + dt.timedelta(minutes=1)
     assert len(fates(str(newest), later, LIMITS)) == 202
     # Another process, as one of ours would take its turns with a thread and hardly come between two calls.
-    remover = subprocess.Popen(["find", str(sibling), "-mindepth", "3", "-delete"])
-    while remover.poll() is None:
-        fates(str(newest), later, LIMITS)
+    with side_by_side([["find", str(sibling), "-mindepth", "3", "-delete"]]) as (remover,):
+        while remover.poll() is None:
+            fates(str(newest), later, LIMITS)
     assert len(fates(str(newest), later, LIMITS)) == 2
 
 
