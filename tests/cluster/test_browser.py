@@ -19,7 +19,14 @@ from urllib.parse import quote
 import pytest
 import yaml
 from selenium import webdriver
-from selenium.common.exceptions import NoAlertPresentException, StaleElementReferenceException, WebDriverException
+from selenium.common.exceptions import (
+    ElementClickInterceptedException,
+    ElementNotInteractableException,
+    NoAlertPresentException,
+    NoSuchElementException,
+    StaleElementReferenceException,
+    WebDriverException,
+)
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
@@ -62,6 +69,8 @@ SPEC = {
 #: The width of a small telephone.
 NARROW = 400
 WAIT_SECONDS = 60.0
+#: A click that has brought about nothing after this time was lost.
+AGAIN_SECONDS = 10.0
 SCREENSHOTS = PROJECT / "docs" / "screenshots"
 
 
@@ -153,13 +162,13 @@ def visit(folder: Path, airflow: tuple[str, str], driver: webdriver.Chrome) -> I
         rest.wait_for_dag(JOB, 120)
         _log_in(driver, url, password)
         driver.get(f"{url}/dags/{JOB}")
-        _click(driver, '[data-testid="trigger-dag-button"]')
-        _shown(driver, '[data-testid="trigger-dag-submit"]')
-        _click_path(driver, "//button[normalize-space(.)='Routing']")
-        _await(lambda: "Reducers" in _text(driver), "the fields of the form's section Routing")
-        _shoot(driver, "trigger-form", settle=True)
-        _click(driver, '[data-testid="trigger-dag-submit"]')
-        _await(lambda: bool(rest.active_runs(JOB)), "the run that was triggered from the form")
+        submit = '[data-testid="trigger-dag-submit"]'
+        _click(
+            driver, '[data-testid="trigger-dag-button"]', lambda: bool(driver.find_elements(By.CSS_SELECTOR, submit))
+        )
+        _click_path(driver, "//button[normalize-space(.)='Routing']", lambda: "Reducers" in _text(driver))
+        _shoot(driver, "trigger-form")
+        _click(driver, submit, lambda: bool(rest.active_runs(JOB)))
         (run_id,) = rest.active_runs(JOB)
         run = RunDirectory(f"{folder}/data/runs/{JOB}/{safe_run_id(run_id)}")
         found = Visit(url, run_id, run, driver, [])
@@ -374,8 +383,15 @@ def _shown(driver: webdriver.Chrome, selector: str) -> WebElement:
     return found
 
 
-def _click(driver: webdriver.Chrome, selector: str) -> None:
-    _waiting(driver).until(expected.element_to_be_clickable((By.CSS_SELECTOR, selector))).click()
+def _click(driver: webdriver.Chrome, selector: str, until: Callable[[], bool] | None = None) -> None:
+    """Click what a selector finds.
+
+    Args:
+        driver: the browser.
+        selector: of CSS.
+        until: what the click brings about. A click on a page that still moves or loads may be lost: it is repeated.
+    """
+    _click_at(driver, (By.CSS_SELECTOR, selector), until)
 
 
 def _click_text(driver: webdriver.Chrome, text: str) -> None:
@@ -383,8 +399,41 @@ def _click_text(driver: webdriver.Chrome, text: str) -> None:
     _click_path(driver, f"//a[normalize-space(.)='{text}']")
 
 
-def _click_path(driver: webdriver.Chrome, path: str) -> None:
-    _waiting(driver).until(expected.element_to_be_clickable((By.XPATH, path))).click()
+def _click_path(driver: webdriver.Chrome, path: str, until: Callable[[], bool] | None = None) -> None:
+    _click_at(driver, (By.XPATH, path), until)
+
+
+def _click_at(driver: webdriver.Chrome, place: tuple[str, str], until: Callable[[], bool] | None) -> None:
+    """Click what is there, once nothing moves and nothing lies over it."""
+
+    def clicked() -> bool:
+        _settle(driver)
+        try:
+            found = driver.find_element(*place)
+            free = found.is_enabled()
+            if free:
+                found.click()
+        except (
+            NoSuchElementException, ElementClickInterceptedException, ElementNotInteractableException,
+            StaleElementReferenceException,
+        ):  # fmt: skip
+            return False
+        return free
+
+    _await(clicked, f"{place} to be clicked")
+    deadline = time.monotonic() + WAIT_SECONDS
+    while until is not None and not _happens(until, AGAIN_SECONDS):
+        assert time.monotonic() < deadline, f"clicked {place} for {WAIT_SECONDS:.0f} s in vain"
+        clicked()
+
+
+def _settle(driver: webdriver.Chrome) -> None:
+    """Wait until nothing moves. What moves for ever, as the cursor of the form's editor does, is not waited for."""
+    moving = (
+        "return document.getAnimations().some((one) => one.playState === 'running'"
+        " && Number.isFinite(one.effect.getComputedTiming().endTime))"
+    )
+    _await(lambda: not driver.execute_script(moving), "the end of what moves")
 
 
 def _waiting(driver: webdriver.Chrome) -> WebDriverWait[Any]:
@@ -397,10 +446,17 @@ def _text(driver: webdriver.Chrome) -> str:
 
 
 def _await(happened: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not happened():
-        assert time.monotonic() < deadline, f"waited {WAIT_SECONDS:.0f} s for {what}"
+    assert _happens(happened, WAIT_SECONDS), f"waited {WAIT_SECONDS:.0f} s for {what}"
+
+
+def _happens(condition: Callable[[], bool], seconds: float) -> bool:
+    """Whether something happens within a time."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
         time.sleep(0.1)
+    return True
 
 
 def _prefer(driver: webdriver.Chrome, scheme: str | None) -> None:
@@ -425,16 +481,10 @@ def _address(driver: webdriver.Chrome, but_not: str) -> str:
     return driver.current_url
 
 
-def _shoot(driver: webdriver.Chrome, name: str, *, settle: bool = False) -> None:
+def _shoot(driver: webdriver.Chrome, name: str) -> None:
     """Take a screenshot for the docs, if somebody asked for them; of what has stopped moving."""
     if os.environ.get("SKEWLESS_SCREENSHOTS") == "1":
-        if settle:
-            # What moves for ever, as the cursor of the form's editor does, is not waited for.
-            moving = (
-                "return document.getAnimations().some((one) => one.playState === 'running'"
-                " && Number.isFinite(one.effect.getComputedTiming().endTime))"
-            )
-            _await(lambda: not driver.execute_script(moving), "the end of what moves")
+        _settle(driver)
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
         driver.save_screenshot(str(SCREENSHOTS / f"{name}.png"))
 
