@@ -8,6 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from skewless_spark.sources.cutting import LEAST_BYTES
+
 #: One plan of splits is better than another with fewer of them if it ends sooner by more than this part.
 _WORTH = 0.01
 
@@ -21,21 +23,23 @@ def split_bytes(sizes: Sequence[int], splits: int, slots: int) -> int:
     files fill just the splits that are wanted, or one or two more for each slot.
 
     Args:
-        sizes: of the files, in bytes.
+        sizes: of all files that the query reads, in bytes; there may be none.
         splits: that are wanted.
         slots: tasks that run side by side.
 
     Returns:
-        The limit; an even share if a file is larger than that, since Spark cuts it then.
+        The limit; an even share if a file is larger than that, since Spark cuts it then. No file is cut into pieces of
+        less than ``LEAST_BYTES``.
     """
-    ordered = np.sort(np.asarray(sizes, dtype=np.int64))[::-1]
-    total = int(ordered.sum())
-    even = max(1, -(-total // splits))
-    if not total or int(ordered[0]) > even:
-        return even
+    ordered = np.sort(np.asarray([size for size in sizes if size], dtype=np.int64))[::-1]
+    if not len(ordered):
+        return LEAST_BYTES
+    largest, even = int(ordered[0]), -(-int(ordered.sum()) // splits)
+    if largest > even:
+        return max(even, min(largest, LEAST_BYTES))
     ends = np.cumsum(ordered)
     best, least = even, float("inf")
-    of_counts = [_smallest_limit(ends, splits + more * slots, int(ordered[0])) for more in range(3)]
+    of_counts = [_smallest_limit(ends, splits + more * slots, largest) for more in range(3)]
     for limit in (*of_counts, even):
         ended = _makespan(_filled(ends, limit), slots)
         if ended < least * (1 - _WORTH):

@@ -117,16 +117,26 @@ def source_rows(
         wanted: the columns.
         located: as of ``read_units``.
     """
-    parquet = job.source.format == "parquet"
-    # The files of a table may lie elsewhere than its name says: ``_for_spark`` looks at each.
-    scan = parquet and (job.source.pinned is not None or spark_reads(spark, job.input_path))
-    native = [one for one in ordinals if scan and _for_spark(job, job.units[one])]
+    native = _native(spark, job, ordinals)
     scanned = set(native)
     ranges = [ordinal for ordinal in ordinals if ordinal not in scanned]
     frames = [_scanned(spark, job, native, wanted, located=located)] if native else []
     if ranges:
         frames.append(_ranged(spark, job, ranges, wanted))
     return frames[0] if len(frames) == 1 else frames[0].unionByName(frames[1])
+
+
+def scanned_bytes(spark: SparkSession, job: Job, ordinals: Sequence[int]) -> list[int]:
+    """The sizes of the files of some units that Spark's own scan reads, and cuts."""
+    return [job.units[ordinal].size_bytes for ordinal in _native(spark, job, ordinals)]
+
+
+def _native(spark: SparkSession, job: Job, ordinals: Sequence[int]) -> list[int]:
+    """The units that Spark's own scan reads; pyarrow reads the others in Spark's workers."""
+    # The files of a table may lie elsewhere than its name says: ``_for_spark`` looks at each.
+    if job.source.format != "parquet" or not (job.source.pinned is not None or spark_reads(spark, job.input_path)):
+        return []
+    return [ordinal for ordinal in ordinals if _for_spark(job, job.units[ordinal])]
 
 
 def _for_spark(job: Job, unit: Unit) -> bool:

@@ -24,7 +24,7 @@ from skewless_spark.session.file_systems import require_writer, workers_reach
 from skewless_spark.session.spark_jobs import JobsSeen
 from skewless_spark.session.step_lease import leased_step
 from skewless_spark.session.step_times import RUN_QUERY
-from skewless_spark.sources import Tally, require_unchanged
+from skewless_spark.sources import Tally, require_unchanged, scanned_bytes
 from skewless_spark.sources.input_splits import split_bytes
 from skewless_spark.sources.worker_files import CODEC
 from skewless_spark.stage.bypass import bypass_outcome
@@ -151,7 +151,7 @@ def _run(
     require_unchanged(job, admitted)
     attempt = run.new_attempt(stage_step(stage), fence)
     seen = JobsSeen(spark)
-    with _as_planned(spark, job, plan):
+    with _as_planned(spark, job, plan, last.of_kind(BACKLOG) if last else ()):
         kinds = kinds_of(columns, plan)
         into = _folder_of_workers(spark, attempt, columns, plan, kinds)
         if ahead is not None:
@@ -287,17 +287,25 @@ def _combined(
 
 
 @contextmanager
-def _as_planned(spark: SparkSession, job: Job, plan: RoutingPlan) -> Iterator[None]:
+def _as_planned(
+    spark: SparkSession, job: Job, plan: RoutingPlan, backlog: Sequence[CommittedFile]
+) -> Iterator[None]:
     """The settings of a stage's query. Engines that route no rows in stages read in even splits, some for each slot.
 
     Spark's own splits are meant for rows that are shuffled next: few, and padded for files that are slow to open.
+
+    Args:
+        spark: the session.
+        job: the frozen job.
+        plan: the stage's plan.
+        backlog: the files that the last stage left over.
     """
     if plan.engine == "staged":
         with _settings(spark, _PLANNED):
             yield
         return
-    admitted = [job.units[ordinal] for ordinal in job.admitted_units(plan.waves)]
-    sizes = [unit.size_bytes for unit in admitted if unit.span is None]
+    wave = scanned_bytes(spark, job, job.admitted_units(plan.waves))
+    sizes = [*wave, *(file.size_bytes for file in backlog)]
     settings = {
         "spark.sql.files.maxPartitionBytes": str(split_bytes(sizes, job.combine_splits, job.spec.routing.parallelism)),
         "spark.sql.files.openCostInBytes": "0",

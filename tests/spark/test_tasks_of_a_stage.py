@@ -1,0 +1,87 @@
+"""How many tasks of Spark a stage is cut into: few, whatever it reads, and whichever engine reads it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from skewless.documents.decision import Decision
+from skewless.documents.engine_choice import EngineChoice
+from skewless.documents.stage_report import StageReport
+from skewless.planner.engine_choice import plan_of_choice
+from skewless.planner.planner import plan_next_stage
+from skewless.run.directory import RunDirectory, stage_step
+from skewless_spark.prepare.prepare import prepare
+from skewless_spark.stage.stage import run_stage
+from skewless_spark.states.committed_files import BACKLOG
+from tests.spark.scenario import DATE, spec_of, write_input
+
+ENGINES = ("staged", "combine", "bypass")
+SLOTS = 4
+#: Two splits of what is read for each slot, of both tables that may be read, and the tasks of the plan.
+MOST_TASKS = 2 * 2 * SLOTS + 4
+ROUTING = {"reducers": 4, "slots": SLOTS, "stage_overhead": 0, "warm_start": False, "budget": 1.0}
+#: Half of the rows have one key, so that its task has a backlog.
+KEYS = 8
+
+
+def rows_of(folder: Path, file_format: str, rows: int) -> dict[str, Any]:
+    """Write rows as one large file that is cut, or as several small ones; what a spec says of them."""
+    keys = [f"k{row % KEYS if row % 2 else 0}" for row in range(rows)]
+    if file_format == "parquet":
+        write_input(folder, pa.table({"key": keys, "value": pa.array(range(rows), pa.int64())}), files=8)
+    else:
+        folder.mkdir()
+        lines = (json.dumps({"key": key, "value": row}) for row, key in enumerate(keys))
+        (folder / "all.json").write_text("\n".join(lines) + "\n")
+    return {"path": str(folder), "format": file_format, "cut_bytes": 1 << 18}
+
+
+def go_on(run: RunDirectory, engine: str) -> Decision:
+    """The decision about stage 1, with an engine for all that is left."""
+
+    def planner(job: Any, plan: Any, report: Any, earlier: Any) -> Decision:
+        decision = plan_next_stage(job, plan, report, earlier)
+        if engine == "staged":
+            return decision
+        choice = EngineChoice(engine=engine, sentence=engine)
+        here = plan.model_copy(update={"epoch": 1})
+        return decision.model_copy(update={"engine": choice, "next_plan": plan_of_choice(job, here, choice)})
+
+    return run.decide(1, planner)
+
+
+def tasks_of(report: StageReport) -> int:
+    assert report.work is not None
+    return report.work.tasks
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(
+    ("file_format", "rows", "waves"),
+    [("parquet", 2_000, [1]), ("parquet", 2_000, [1, 1]), ("json", 30_000, [1, 1])],
+    ids=["a backlog", "whole files and a backlog", "parts of a cut file and a backlog"],
+)
+def test_a_stage_has_few_tasks(
+    spark: SparkSession, tmp_path: Path, engine: str, file_format: str, rows: int, waves: list[int]
+) -> None:
+    source = rows_of(tmp_path / "input", file_format, rows)
+    total = {"total": {"function": "sum", "column": "value"}}
+    run = RunDirectory(str(tmp_path / "run"))
+    spec = spec_of(tmp_path / "input", "key", total, input=source, routing={**ROUTING, "waves": waves})
+    prepare(run, spec, DATE, str(tmp_path))
+    assert any(unit.span for unit in run.job().units) == (file_format == "json")
+    first = run_stage(spark, run, 0)
+    assert run.committed(stage_step(0)).of_kind(BACKLOG)
+    plan = go_on(run, engine).next_plan
+    assert plan is not None
+    assert (plan.engine, plan.waves) == (engine, (1, len(waves)))
+    second = run_stage(spark, run, 1)
+    assert second.backlog_in_rows == first.backlog_rows > second.backlog_rows == 0
+    assert first.processed_rows + second.processed_rows == rows
+    assert max(tasks_of(first), tasks_of(second)) <= MOST_TASKS
