@@ -20,8 +20,10 @@ from skewless.documents.job import Source, Unit
 from skewless.errors import InputError
 from skewless.routing.hashing import pack_origin
 from skewless.spec.input import Input
-from skewless_spark.sources import list_input, ranges
+from skewless_spark.sources import cutting, list_input, ranges
+from skewless_spark.sources.cutting import BATCH_ROWS, has_wide_rows, rows_at_a_time
 from skewless_spark.sources.listing import Listing
+from skewless_spark.sources.worker_files import _Piece, _read
 
 ROWS = 60_000
 
@@ -238,3 +240,52 @@ def test_folders_of_different_columns_are_refused(tmp_path: Path) -> None:
         (tmp_path / folder / "x.txt").write_text("line\n")
     with pytest.raises(InputError, match=r"expected the partition columns \['a'\]"):
         list_input(given("text", tmp_path), str(tmp_path))
+
+
+def wide_rows(path: Path, kind: str) -> int:
+    """A file of few large values among many small ones; how many rows it has."""
+    values = ["x" * (1 << 16) if number % 4 == 0 else str(number) for number in range(160)]
+    column = pa.array(values, pa.large_string() if kind == "large texts" else pa.string())
+    if kind == "a dictionary":
+        column = pa.DictionaryArray.from_arrays([number % 4 and 1 for number in range(160)], pa.array([values[0], "s"]))
+    if kind == "orc":
+        orc.write_table(pa.table({"word": column}), str(path))
+    else:
+        pq.write_table(pa.table({"word": column}), path, use_dictionary=kind == "a dictionary")
+    return len(values)
+
+
+@pytest.mark.parametrize("kind", ["texts", "large texts", "a dictionary", "orc"])
+def test_no_batch_has_more_bytes_than_spark_is_given_at_a_time(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, most = tmp_path / "input", 1 << 18
+    monkeypatch.setattr(cutting, "BATCH_BYTES", most)
+    rows = wide_rows(path, kind)
+    unit = Unit(path=str(path), rows=rows, size_bytes=path.stat().st_size, span=(0, 1))
+    source = Source(format="orc" if kind == "orc" else "parquet", columns={"word": "string"})
+    given = ranges.read_parts([[(0, unit)]], source, ["word"], "origin")
+    found = list(given([pa.record_batch({"id": [0]})]))
+    assert max(batch.nbytes for batch in found) <= most
+    assert len(found) <= 4 * (40 << 16) // most, "and no more batches than that takes"
+    whole = pa.Table.from_batches(found)
+    assert whole["origin"].to_pylist() == list(range(rows))
+    wanted = (orc.read_table(str(path)) if kind == "orc" else pq.read_table(path))["word"].cast(pa.large_string())
+    assert whole["s0"].cast(pa.large_string()).equals(wanted)
+    if kind != "orc":
+        ours = list(_read(_Piece(str(path), 0, 1), ["word"], pa.schema({"word": pa.string()})))
+        assert max(batch.nbytes for batch in ours) <= most
+        assert pa.Table.from_batches(ours)["word"].cast(pa.large_string()).equals(wanted)
+
+
+def test_batches_of_wide_rows_are_small_before_they_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "input"
+    table = pa.table({"wide": ["x" * (1 << 18)] * 100, "narrow": range(100)})
+    pq.write_table(table, path, use_dictionary=False, row_group_size=50)
+    footer = pq.read_metadata(path)
+    assert rows_at_a_time(footer, None, ["wide", "narrow"]) in {254, 255}
+    assert rows_at_a_time(footer, [1], ["narrow"]) == BATCH_ROWS
+    # Spark's own scan decodes thousands of rows at a time.
+    (unit,) = list_input(given("parquet", path), str(path), share=1).units
+    assert (unit.span, unit.rows) == ((0, 2), 100)
+    assert not has_wide_rows([(0, 1 << 20), (1000, 1 << 20)])

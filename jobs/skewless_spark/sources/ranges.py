@@ -14,6 +14,7 @@ from skewless.documents.job import Source, Unit
 from skewless.errors import InputError
 from skewless.routing.hashing import pack_origin
 from skewless.run.objects.location import open_location
+from skewless_spark.sources.cutting import BATCH_ROWS, cut_batch, rows_at_a_time
 from skewless_spark.sources.formats import delimited, json_lines
 from skewless_spark.sources.formats.lines import blocks
 from skewless_spark.sources.formats.spark_types import arrow_type_of
@@ -22,8 +23,6 @@ from skewless_spark.sources.lake.deletes import Positions, Vectors, deleted_of_u
 from skewless_spark.sources.uris import FILE_COLUMNS, file_column_type, file_value
 
 Batches = Iterable[pa.RecordBatch]
-#: Rows that go to Spark at a time.
-BATCH_ROWS = 1 << 16
 
 
 def read_parts(
@@ -65,7 +64,7 @@ def _located(
 ) -> Iterator[pa.RecordBatch]:
     offset, given_rows = 0, 0
     for whole in read_unit(unit, source, inside):
-        for part in (whole.slice(start, BATCH_ROWS) for start in range(0, whole.num_rows, BATCH_ROWS)):
+        for part in cut_batch(whole):
             batch, rows = part, np.arange(offset, offset + part.num_rows, dtype=np.int64)
             offset += part.num_rows
             if deleted is not None:
@@ -145,8 +144,10 @@ def _parquet(unit: Unit, source: Source, columns: Sequence[str]) -> Iterator[pa.
         if not asked:
             yield from _rows_without_columns(read, unit, source, columns)
             return
-        for batch in read.iter_batches(BATCH_ROWS, row_groups=groups, columns=asked, use_threads=False):
-            yield _as_declared(_as_table(batch, unit, source, inner) if unit.inner else batch, source, columns)
+        rows = rows_at_a_time(read.metadata, groups, asked)
+        for whole in read.iter_batches(rows, row_groups=groups, columns=asked, use_threads=False):
+            for batch in cut_batch(whole):  # before casts, since Arrow's large texts have no limit and others have one
+                yield _as_declared(_as_table(batch, unit, source, inner) if unit.inner else batch, source, columns)
 
 
 def _rows_without_columns(

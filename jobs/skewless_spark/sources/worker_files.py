@@ -17,13 +17,13 @@ from pyspark.sql.types import StructType
 
 from skewless.errors import RunDirectoryError
 from skewless.run.objects.location import is_object, open_location
+from skewless_spark.sources.cutting import cut_batch, rows_at_a_time
 
 Batches = Iterable[pa.RecordBatch]
 #: The key under which Spark records the columns of a frame in the Parquet files that it writes.
 SCHEMA_NOTE = b"org.apache.spark.sql.parquet.row.metadata"
 #: The bytes that a task reads, and those of a row group that it writes, in memory.
 _TASK_BYTES, _GROUP_BYTES = 64 << 20, 64 << 20
-_BATCH_ROWS = 1 << 16
 #: How files are compressed.
 CODEC = "zstd"
 #: The columns of a frame of written files.
@@ -71,8 +71,9 @@ def _read(piece: _Piece, columns: list[str], wanted: pa.Schema) -> Iterator[pa.R
                 opened, page_checksum_verification=True, coerce_int96_timestamp_unit="us", pre_buffer=True
             )
             groups = list(range(parquet.num_row_groups))[piece.number :: piece.of]
-            for batch in parquet.iter_batches(_BATCH_ROWS, row_groups=groups, columns=columns, use_threads=False):
-                yield batch.select(columns).cast(wanted)
+            rows = rows_at_a_time(parquet.metadata, groups, columns)
+            for batch in parquet.iter_batches(rows, row_groups=groups, columns=columns, use_threads=False):
+                yield from (part.cast(wanted) for part in cut_batch(batch.select(columns)))
     except (OSError, pa.ArrowException) as err:
         raise RunDirectoryError(
             piece.path, "a Parquet file that can be read", _reason(err), "restore it from a copy, or try again"

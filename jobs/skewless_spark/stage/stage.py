@@ -287,9 +287,7 @@ def _combined(
 
 
 @contextmanager
-def _as_planned(
-    spark: SparkSession, job: Job, plan: RoutingPlan, backlog: Sequence[CommittedFile]
-) -> Iterator[None]:
+def _as_planned(spark: SparkSession, job: Job, plan: RoutingPlan, backlog: Sequence[CommittedFile]) -> Iterator[None]:
     """The settings of a stage's query. Engines that route no rows in stages read in even splits, some for each slot.
 
     Spark's own splits are meant for rows that are shuffled next: few, and padded for files that are slow to open.
