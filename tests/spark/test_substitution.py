@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -28,6 +29,11 @@ def test_dollars_in_a_select_list_a_condition_and_an_expectation_are_text(spark:
     marks = [MARKS[n * n % 7 % 5] for n in range(400)]
     write_input(tmp_path / "in", pa.table({"mark": marks, "${env:HOME}": list(range(400))}), files=4)
     made = [f"price: {mark} of ${{env:HOME}}${{x}}" for mark in marks if mark != "${env:HOME}"]
+    checks: dict[str, dict[str, Any]] = {
+        "expect_column_values_to_be_in_set": {"value_set": sorted(set(made))},
+        "expect_column_values_to_match_regex": {"regex": r"^price: .* of \$\{env:HOME\}\$\{x\}$"},
+        "expect_column_values_to_not_match_regex": {"regex": re.escape(os.environ["HOME"])},
+    }
     spec = spec_of(
         tmp_path / "in", "label", {"rows": "count", "last": {"function": "max", "column": "number"}},
         map={
@@ -37,11 +43,7 @@ def test_dollars_in_a_select_list_a_condition_and_an_expectation_are_text(spark:
         quality={
             "expectations": [
                 {"type": kind, "kwargs": {"column": "label", **kwargs}}
-                for kind, kwargs in {
-                    "expect_column_values_to_be_in_set": {"value_set": sorted(set(made))},
-                    "expect_column_values_to_match_regex": {"regex": r"^price: .* of \$\{env:HOME\}\$\{x\}$"},
-                    "expect_column_values_to_not_match_regex": {"regex": re.escape(os.environ["HOME"])},
-                }.items()
+                for kind, kwargs in checks.items()
             ]
         },
     )  # fmt: skip
