@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import datetime as dt
 import gzip
 import json
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fsspec.implementations.local import LocalFileSystem
+from hypothesis import given as given_by
+from hypothesis import strategies as st
 from pyarrow import orc
 
 from skewless.documents.job import Source, Unit
@@ -202,8 +206,15 @@ BAD = [
     ("csv", "id;word;x\n1;a;0.5\n\nzwei;b;1\n", r"x\.csv, line 4: expected a bigint in column 'id', but got 'zwei'"),
     ("csv", 'id;word;x\n1;a;0.5\n2;"b\nc";1\n', r"x\.csv, line 3: expected .*"),
     ("csv", "id;word;x\n1;\udce9;0.5\n", r"x\.csv, line 2: expected text in UTF-8"),
+    (
+        "csv",
+        'id;word;x\n1;"a;""b";1\n\n2;"c"d;1\n',
+        r"line 4: expected a quoted value that ends .*\"c\"d;1",
+    ),
     ("json", '{"id": 1}\n{"id": }\n', r"x\.json, line 2: expected a JSON object, but got text that does not parse"),
     ("json", '{"id": 1}\n\n{"id": "a"}\n', r"x\.json, line 3: expected a bigint in field 'id', but got 'a'"),
+    ("json", '{"id": 1}{"id": 2}\n\n', r"x\.json, line 1: expected a JSON object, but got text that does not parse"),
+    ("json", '{"id": 1}{"id":\n2}\n{"id": 3}\n', r"x\.json, line 1: expected a JSON object, but got text that"),
     ("json", '{"id": 1}\n[1]\n', r"x\.json, line 2: expected a JSON object, but got a list"),
 ]
 
@@ -219,6 +230,37 @@ def test_a_bad_row_gets_one_sentence_with_file_and_line(tmp_path: Path, kind: st
     with pytest.raises(InputError, match=said) as told:
         list(ranges.read_unit(unit, source, ["id", "word", "x"]))
     assert "\n" not in str(told.value)
+
+
+@given_by(st.lists(st.lists(st.text(' "ab', max_size=5), min_size=2, max_size=2), min_size=1, max_size=4))
+def test_quotes_are_read_as_a_strict_reader_reads_each_line_or_are_refused(rows: list[list[str]]) -> None:
+    lines = [";".join(row) for row in rows]
+    source = Source(format="csv", columns={"a": "string", "b": "string"}, delimiter=";", header=False)
+    with tempfile.NamedTemporaryFile(suffix=".csv") as file:
+        file.write("\n".join(lines).encode())
+        file.flush()
+        unit = Unit(path=file.name, rows=1, size_bytes=1, counted=False)
+        try:
+            found = [row for batch in ranges.read_unit(unit, source, ["a", "b"]) for row in batch.to_pylist()]
+        except InputError:
+            found = None
+    try:
+        expected = [next(csv.reader([line], delimiter=";", strict=True)) for line in lines]
+    except csv.Error:
+        expected = None
+    if expected and any(len(row) != 2 for row in expected):
+        expected = None
+    assert (found and [[row["a"] or "", row["b"] or ""] for row in found]) == expected
+
+
+def test_blank_lines_and_blanks_around_objects_are_no_rows(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    path.write_text('\n  \n{"id": 1} \n\n\t{"id": 2}\n{"id": 3}\n \n')
+    assert rows_of(list_input(given("json", path), str(path)), ["id"])["id"].to_pylist() == [1, 2, 3]
+    path = tmp_path / "x.csv"
+    path.write_text("id;word\n\n\n1;a\n\n2;b\n\n")
+    listing = list_input(Input(path=str(path), format="csv", delimiter=";"), str(path))
+    assert rows_of(listing, ["word"])["word"].to_pylist() == ["a", "b"]
 
 
 def test_folders_name_columns_whose_types_follow_from_all_values(tmp_path: Path) -> None:

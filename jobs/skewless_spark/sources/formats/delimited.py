@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
@@ -22,7 +24,7 @@ def header_of(line: bytes, delimiter: str, file: str) -> list[str]:
         InputError: there are no names, or one occurs twice.
     """
     try:
-        names = next(csv.reader([line.decode().rstrip("\r\n")], delimiter=delimiter), [])
+        names = next(csv.reader([line.decode().rstrip("\r\n")], delimiter=delimiter, strict=True), [])
     except (UnicodeDecodeError, csv.Error) as err:
         raise InputError(f"input file {file}, line 1", "a header", str(err)[:200], "or say header: false") from None
     twice = next((name for name in names if names.count(name) > 1 or not name), None)
@@ -76,15 +78,53 @@ def _parsed(block: Block, unit: Unit, source: Source, columns: Sequence[str]) ->
         table = pa_csv.read_csv(pa.py_buffer(block.text), read_options, parse_options, convert_options)
     except pa.ArrowInvalid as err:
         raise _refusal(block, unit, source, odd, err) from None
-    lines = _rows_of(block)
-    if table.num_rows != len(lines):
+    if table.num_rows != block.filled:
+        lines = _rows_of(block)
         spot = next((line for line in lines if block.text.split(b"\n")[line].count(b'"') % 2), lines[0])
         raise _bad(block, unit, spot, "a row in one line", "a quoted value that does not end in its line")
+    _refuse_odd_quotes(block, unit, source.delimiter.encode())
     texts = [column.combine_chunks() for column in table.columns]
     return pa.RecordBatch.from_arrays(
         [_typed(block, unit, name, array, source.columns[name]) for name, array in zip(columns, texts, strict=True)],
         names=list(columns),
     )
+
+
+def _refuse_odd_quotes(block: Block, unit: Unit, delimiter: bytes) -> None:
+    """Refuse what Arrow reads all the same: a quoted text with more text after it, ``"a"b``, or without an end.
+
+    Raises:
+        InputError: a line has such a value.
+    """
+    if b'"' not in block.text or _all_quote_whole_values(block.text, delimiter):
+        return
+    mark = re.escape(delimiter)
+    after = re.compile(rb'(?:[^%b"][^%b]*|"(?:[^"]|"")*"|)(?:%b|$)' % (mark, mark, mark))
+    for line, text in enumerate(block.text.split(b"\n")):
+        at = 0
+        while text.find(b'"', at) >= 0:
+            value = after.match(text, at)
+            if value is None:
+                came = repr(text[at : at + 80].decode(errors="replace"))
+                raise _bad(
+                    block, unit, line, "a quoted value that ends in its line, and nothing more up to a delimiter", came
+                )
+            at = value.end()
+
+
+def _all_quote_whole_values(text: bytes, delimiter: bytes) -> bool:
+    """Whether quotes stand at the beginnings and ends of values alone, and in pairs within quoted ones.
+
+    Then each first one of two opens a value, or is the second of a pair, and each second one closes a value, or is the
+    first of a pair.
+    """
+    signs = np.frombuffer(b"\n" + text + b"\n", np.uint8)
+    quotes = np.flatnonzero(signs == ord('"'))
+    if len(quotes) % 2:
+        return False
+    at_ends = np.zeros(256, dtype=bool)
+    at_ends[[ord(delimiter), ord("\n"), ord('"')]] = True
+    return bool(at_ends[signs[quotes[0::2] - 1]].all() and at_ends[signs[quotes[1::2] + 1]].all())
 
 
 def _typed(block: Block, unit: Unit, name: str, texts: pa.Array, kind: str) -> pa.Array:

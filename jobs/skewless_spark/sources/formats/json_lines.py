@@ -64,9 +64,21 @@ def _table(block: Block, file: str, schema: pa.Schema | None) -> pa.Table:
         table = pa_json.read_json(pa.py_buffer(block.text), read_options, parse_options)
     except pa.ArrowInvalid as err:
         raise _refusal(block, file, schema, str(err)) from None
-    if table.num_rows != len(_rows_of(block)):
+    if not _one_each(block.text, table.num_rows):
         raise _refusal(block, file, schema, "several objects in one line")
     return table
+
+
+def _one_each(text: bytes, rows: int) -> bool:
+    """Whether each line of a text that parses is one object, blank lines aside."""
+    return _one_a_line(text.strip(), rows) or _one_a_line(
+        b"\n".join(filter(None, map(bytes.strip, text.split(b"\n")))), rows
+    )
+
+
+def _one_a_line(text: bytes, rows: int) -> bool:
+    # A brace that closes, a line end and a brace that opens are nowhere but between two objects.
+    return text.count(b"\n") == text.count(b"}\n{") == rows - 1
 
 
 def _typed(block: Block, unit: Unit, name: str, texts: pa.Array, kind: str) -> pa.Array:

@@ -31,6 +31,13 @@ class Block(NamedTuple):
         number = self.line + line + 1
         return f"line {number:,}" if not self.offset else f"line {number:,} after byte {self.offset:,}"
 
+    @property
+    def filled(self) -> int:
+        """The number of lines that are not empty."""
+        if self.text.startswith(b"\n") or b"\n\n" in self.text:
+            return sum(map(bool, self.text.split(b"\n")))
+        return self.text.count(b"\n") + bool(self.text and not self.text.endswith(b"\n"))
+
 
 def blocks(path: str, span: tuple[int, int] | None) -> Iterator[Block]:
     """The lines that begin in a range, or all lines of a file, a block at a time.
