@@ -9,6 +9,7 @@ from pathlib import Path
 from benchmarks import (
     balance,
     dpa_table,
+    formats,
     in_order,
     many_files,
     memory,
@@ -36,11 +37,12 @@ OTHERS["several_clusters"] = several_clusters.main
 OTHERS["B1_bucket"] = object_input.main
 OTHERS["B13"] = table_output.main
 OTHERS["B12"] = many_files.main
+OTHERS["B14"] = formats.main
 OTHERS |= {one.NAME: one.main for one in (standing_still, in_order, planning)}
 
 #: What those write, where it is not called as they are.
 FILES = {"B8": overhead.NAME, "B11": price_of_a_stage.NAME, "B1_bucket": object_input.NAME, "B13": table_output.NAME}
-FILES["B12"] = many_files.NAME
+FILES |= {"B12": many_files.NAME, "B14": formats.NAME}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

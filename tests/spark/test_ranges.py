@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fsspec.implementations.local import LocalFileSystem
+from hypothesis import example
 from hypothesis import given as given_by
 from hypothesis import strategies as st
 from pyarrow import orc
@@ -233,6 +234,8 @@ def test_a_bad_row_gets_one_sentence_with_file_and_line(tmp_path: Path, kind: st
 
 
 @given_by(st.lists(st.lists(st.text(' "ab', max_size=5), min_size=2, max_size=2), min_size=1, max_size=4))
+@example([['a"', '"" b"']])
+@example([["", '"']])
 def test_quotes_are_read_as_a_strict_reader_reads_each_line_or_are_refused(rows: list[list[str]]) -> None:
     lines = [";".join(row) for row in rows]
     source = Source(format="csv", columns={"a": "string", "b": "string"}, delimiter=";", header=False)
@@ -251,6 +254,16 @@ def test_quotes_are_read_as_a_strict_reader_reads_each_line_or_are_refused(rows:
     if expected and any(len(row) != 2 for row in expected):
         expected = None
     assert (found and [[row["a"] or "", row["b"] or ""] for row in found]) == expected
+
+
+def test_a_header_is_quoted_as_a_line_is(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text('"id"s;word\n1;a\n')
+    with pytest.raises(InputError, match=r"x\.csv, line 1: expected a header"):
+        list_input(Input(path=str(path), format="csv", delimiter=";"), str(path))
+    path.write_text('"i;d";word\n1;a\n')
+    listing = list_input(Input(path=str(path), format="csv", delimiter=";"), str(path))
+    assert list(listing.source.columns) == ["i;d", "word"]
 
 
 def test_blank_lines_and_blanks_around_objects_are_no_rows(tmp_path: Path) -> None:

@@ -1,0 +1,260 @@
+"""B14: a whole run over each format beside plain PySpark, every run in a process of its own: ``make bench ONLY=B14``.
+
+The inputs have the same rows. Both write count, sum and a sketch by key; the answers are compared.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import platform
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import yaml
+from pyarrow import orc
+
+from benchmarks.fresh_process import PLAIN, PROJECT, process
+from benchmarks.plain_formats import OF_A_LINE
+from benchmarks.result_files import RESULTS, write_results
+from benchmarks.spark.measurement import WrongAnswerError
+from benchmarks.verdicts import Verdict, as_documents
+from benchmarks.workloads import zipf
+
+NAME = "b14_formats"
+SIZES, REPETITIONS, AIM = (1_000_000, 10_000_000), 3, 1.25
+KEYS, EXPONENT, VALUES, VISITORS = 20_000, 1.2, 1_000, 100_000
+OURS = "skewless run"
+#: Two sketches of the same values differ by less than this part, whatever they were merged of.
+_SKETCH = 0.1
+
+
+def _parquet(files: int) -> Callable[[pa.Table, Path], None]:
+    def write(rows: pa.Table, folder: Path) -> None:
+        size = -(-rows.num_rows // files)
+        for number in range(files):
+            pq.write_table(rows.slice(number * size, size), folder / f"part-{number:05d}.parquet", compression="zstd")
+
+    return write
+
+
+def _csv(rows: pa.Table, folder: Path) -> None:
+    pa_csv.write_csv(rows, folder / "rows.csv", pa_csv.WriteOptions(quoting_style="none"))
+
+
+def _json(rows: pa.Table, folder: Path) -> None:
+    pieces = ['{"key": "', '", "value": ', ', "visitor": ', "}\n"]
+    _lines(rows, folder / "rows.json", pieces)
+
+
+def _text(rows: pa.Table, folder: Path) -> None:
+    _lines(rows, folder / "rows.txt", ["", " ", " ", "\n"])
+
+
+def _lines(rows: pa.Table, path: Path, pieces: Sequence[str]) -> None:
+    """Write a line for each row: its values between pieces of text."""
+    with path.open("wb") as opened:
+        for batch in rows.to_batches(max_chunksize=1 << 20):
+            texts = [pc.cast(column, pa.string()) for column in batch.columns]
+            parts: list[Any] = [pieces[0]]
+            for text, piece in zip(texts, pieces[1:], strict=True):
+                parts += [text, piece]
+            lines = pc.binary_join_element_wise(*parts, "")
+            opened.write(memoryview(lines.buffers()[2])[: lines.buffers()[2].size])
+
+
+def _orc(rows: pa.Table, folder: Path) -> None:
+    orc.write_table(rows, str(folder / "rows.orc"), compression="zstd")
+
+
+def _gz(rows: pa.Table, folder: Path) -> None:
+    _csv(rows, folder)
+    plain = folder / "rows.csv"
+    with plain.open("rb") as source, gzip.open(folder / "rows.csv.gz", "wb", compresslevel=6) as opened:
+        shutil.copyfileobj(source, opened, 1 << 20)
+    plain.unlink()
+
+
+#: The format that both are told, and what writes it.
+CELLS: Mapping[str, tuple[str, Callable[[pa.Table, Path], None]]] = {
+    "Parquet, 1 file": ("parquet", _parquet(1)),
+    "Parquet, 40 files": ("parquet", _parquet(40)),
+    "Parquet, 1,000 files": ("parquet", _parquet(1_000)),
+    "CSV": ("csv", _csv),
+    "JSON": ("json", _json),
+    "ORC": ("orc", _orc),
+    "text": ("text", _text),
+    "CSV, gz": ("csv", _gz),
+}
+
+
+def main(arguments: Sequence[str] = (), folder: Path = RESULTS) -> None:
+    """Measure, print, and write ``b14_formats.json`` and ``b14_formats.md``."""
+    del arguments
+    document = measure()
+    write_results(folder, NAME, document, page(document))
+    for verdict in document["verdicts"]:
+        sys.stdout.write(f"B14: {verdict['words']}\n")
+
+
+def measure(
+    sizes: Sequence[int] = SIZES,
+    cells: Sequence[str] = tuple(CELLS),
+    repetitions: int = REPETITIONS,
+    root: Path | None = None,
+) -> dict[str, Any]:
+    """Run both on each input, in turn.
+
+    Args:
+        sizes: rows of the inputs.
+        cells: names of ``CELLS``.
+        repetitions: of each.
+        root: inputs are kept below it, and scratch is; by default that of the benchmarks.
+    """
+    base = (root or PROJECT / "data" / "bench").resolve()
+    base.mkdir(parents=True, exist_ok=True)
+    lines = []
+    with tempfile.TemporaryDirectory(dir=base) as scratch:
+        for rows in sizes:
+            for cell in cells:
+                source = input_of(base, rows, cell)
+                seconds: dict[str, list[float]] = {PLAIN: [], OURS: []}
+                for number in range(repetitions):
+                    home = Path(scratch) / f"{rows}-{list(CELLS).index(cell)}-{number}"
+                    for way, took in _both(cell, source, home).items():
+                        seconds[way].append(took)
+                    shutil.rmtree(home)
+                size = sum(file.stat().st_size for file in source.iterdir())
+                lines.append({"rows": rows, "cell": cell, "bytes": size, "seconds": seconds})
+                sys.stderr.write(f"B14 {rows:,} rows, {cell}: {seconds}\n")
+    found = {
+        "row": "B14", "repetitions": repetitions, "lines": lines,
+        "setting": {
+            "cores": os.cpu_count(), "python": platform.python_version(),
+            **{name: version(name) for name in ("pyspark", "pyarrow")},
+        },
+    }  # fmt: skip
+    return {**found, "verdicts": as_documents(verdicts(found))}
+
+
+def verdicts(found: Mapping[str, Any]) -> list[Verdict]:
+    """The aim of each cell."""
+    return [
+        Verdict("`skewless run` over plain PySpark, in fresh processes", _where(line), _ratio(line), AIM)
+        for line in found["lines"]
+    ]
+
+
+def page(document: Mapping[str, Any]) -> str:
+    """The page, in Markdown."""
+    table = ["| rows | format | MB | plain PySpark, s | `skewless run`, s | ratio |", "|---|---|---|---|---|---|"]
+    for line in document["lines"]:
+        plain, ours = (median(line["seconds"][way]) for way in (PLAIN, OURS))
+        table.append(
+            f"| {line['rows']:,} | {line['cell']} | {line['bytes'] / 1e6:,.0f} | {plain:.1f} | {ours:.1f} |"
+            f" {_ratio(line):.2f} |"
+        )
+    setting = ", ".join(f"{name} {value}" for name, value in document["setting"].items())
+    about = (
+        f"Count, sum and a HyperLogLog sketch by key, {KEYS:,} keys, Zipf {EXPONENT}. Each run is a process of its own,"
+        " in turn: a script of plain PySpark that reads with a schema, groups and writes Parquet, and `skewless run` of"
+        " which nothing is known yet, from listing the input to the published result. A compressed text is read by one"
+        f" task in both. Every answer is compared. Medians of {document['repetitions']}. Setting: {setting}."
+    )
+    words = "\n".join(f"- {verdict['words']}" for verdict in document["verdicts"])
+    return "\n\n".join(["# B14: formats", about, words, "\n".join(table)]) + "\n"
+
+
+def _where(line: Mapping[str, Any]) -> str:
+    return f"{line['cell']}, {line['rows']:,} rows"
+
+
+def _ratio(line: Mapping[str, Any]) -> float:
+    return round(median(line["seconds"][OURS]) / median(line["seconds"][PLAIN]), 3)
+
+
+def _both(cell: str, source: Path, home: Path) -> dict[str, float]:
+    """Both ways once; their seconds. Their answers are compared."""
+    home.mkdir()
+    kind = CELLS[cell][0]
+    plain = [sys.executable, "-m", "benchmarks.plain_formats", kind, str(source), str(home / "plain")]
+    seconds = {PLAIN: process(plain)[0]}
+    spec = home / "spec.yaml"
+    spec.write_text(yaml.safe_dump(_spec(kind, source, home / "ours")), encoding="utf-8")
+    command = [str(Path(sys.executable).with_name("skewless")), "run", str(spec), "--root", str(home), "--json"]
+    seconds[OURS], _ = process(command)
+    require_same(cell, home / "plain", home / "ours")
+    return seconds
+
+
+def require_same(cell: str, plain: Path, ours: Path) -> None:
+    """Require the same keys, counts and sums, and sketches that are about the same.
+
+    Raises:
+        WrongAnswerError: they differ.
+    """
+    one, other = _answer(plain), _answer(ours)
+    exact = ["key", "n", "total"]
+    if one.select(exact) != other.select(exact) or not np.allclose(one["visitors"], other["visitors"], rtol=_SKETCH):
+        raise WrongAnswerError(f"{cell}: {len(other):,} keys, of other values than the {len(one):,} of {PLAIN}")
+
+
+def _spec(kind: str, source: Path, output: Path) -> dict[str, Any]:
+    columns = {"key": "string", "value": "bigint", "visitor": "bigint"}
+    return {
+        "name": "formats",
+        "input": {"path": str(source), "format": kind, **({"columns": columns} if kind in {"csv", "json"} else {})},
+        **({"map": {"select": list(OF_A_LINE)}} if kind == "text" else {}),
+        "key": "key",
+        "aggregates": {
+            "n": "count",
+            "total": {"function": "sum", "column": "value"},
+            "visitors": {"function": "approx_count_distinct", "column": "visitor"},
+        },
+        "output": {"path": str(output)},
+    }
+
+
+def _answer(folder: Path) -> pa.Table:
+    found = ds.dataset(sorted(str(path) for path in folder.rglob("*.parquet"))).to_table(
+        ["key", "n", "total", "visitors"]
+    )
+    return found.take(pc.sort_indices(found["key"])).combine_chunks()
+
+
+def input_of(base: Path, rows: int, cell: str) -> Path:
+    """The folder of an input of so many rows, written now if it was not before."""
+    kind = "".join(sign for sign in cell.lower() if sign.isalnum())
+    folder = base / "inputs" / f"b14-{rows}-{kind}"
+    if not folder.exists():
+        draft = Path(tempfile.mkdtemp(dir=_made(base / "inputs")))
+        CELLS[cell][1](drawn(rows), draft)
+        draft.rename(folder)
+    return folder
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def drawn(rows: int) -> pa.Table:
+    """So many rows; the same each time."""
+    random = np.random.default_rng(14)
+    names = pa.array([f"k{number}" for number in random.permutation(KEYS)])
+    return pa.table({
+        "key": names.take(pa.array(zipf(KEYS, EXPONENT, rows, 14) - 1)),
+        "value": random.integers(0, VALUES, rows), "visitor": random.integers(0, VISITORS, rows),
+    })  # fmt: skip
