@@ -29,7 +29,8 @@ def test_each_input_has_the_rows(tmp_path: Path, cell: str) -> None:
     if kind == "orc":
         found = orc.read_table(next(folder.iterdir())).to_pydict()
     else:
-        found = duckdb.sql(f"SELECT key, value, visitor FROM {READ[kind].format(folder)}").to_arrow_table().to_pydict()
+        query = f"SELECT key, value, visitor FROM {READ[kind].format(folder)}"
+        found = duckdb.connect().execute(query).to_arrow_table().to_pydict()
     assert found == formats.drawn(ROWS).to_pydict()
     assert formats.input_of(tmp_path, ROWS, cell) == folder
 
