@@ -30,7 +30,7 @@ def test_each_input_has_the_rows(tmp_path: Path, cell: str) -> None:
         found = orc.read_table(next(folder.iterdir())).to_pydict()
     else:
         query = f"SELECT key, value, visitor FROM {READ[kind].format(folder)}"
-        found = duckdb.connect().execute(query).to_arrow_table().to_pydict()
+        found = duckdb.connect().sql(query).to_arrow_table().to_pydict()
     assert found == formats.drawn(ROWS).to_pydict()
     assert formats.input_of(tmp_path, ROWS, cell) == folder
 
