@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-stages demo-nights demo-lake test readers peers mutants up down cluster cluster-down env test-all test-long test-cluster bench faults soak docs lint setup setup-tests setup-cluster setup-cluster-tests corpus
+.PHONY: help demo demo-stages demo-nights demo-lake test readers peers mutants up down cluster cluster-down env test-all test-long test-cluster bench faults fuzz soak docs lint setup setup-tests setup-cluster setup-cluster-tests corpus
 
 # Two files of tests run at a time, the longest first: see tests/conftest.py. The unit tests go first and alone, without
 # Spark or Airflow in their process: most mistakes are told in a minute.
@@ -59,6 +59,9 @@ bench: setup ## Measure against baselines; ONLY=B3 for one row, SCALE=0.1 for a 
 
 faults: setup ## Break runs in every way we know and write docs/faults.md (an hour and a half); SEED=17 for one trial again
 	@$(IN_VENV) python -m tests.faults $(if $(SEED),--seed $(SEED),--table docs/faults.md)
+
+fuzz: setup ## Play RUNS=100 random jobs and NIGHTS=20 sequences of nights of SEED=1 against plain Python; ONLY=17 or ONLY=nights-4 for one again
+	@$(IN_VENV) python -m tests.fuzz --runs $(or $(RUNS),100) --sequences $(or $(NIGHTS),20) --seed $(or $(SEED),1) $(if $(ONLY),--only $(ONLY))
 
 soak: setup ## Trigger 20 runs at once, 200 in a row and 30 nights of a window in Airflow; write docs/load.md and docs/nights.md (90 minutes); RUNS=20 NIGHTS=6 for a short form
 	@$(IN_VENV) python -m tests.load $(if $(RUNS),--runs $(RUNS),--table docs/load.md)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 #: Folders by how long their longest file takes: two files run at a time, and the last one should be short.
 LONGEST_FIRST = (
-    "system", "cluster", "spark", "faults", "leases", "airflow", "lake", "peers", "differential", "benchmarks",
+    "system", "cluster", "spark", "fuzz", "faults", "leases", "airflow", "lake", "peers", "benchmarks",
     "publication", "unit",
 )  # fmt: skip
 

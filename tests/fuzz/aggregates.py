@@ -1,0 +1,441 @@
+"""Random calls of every aggregate, each with what plain Python says of its result."""
+
+from __future__ import annotations
+
+import bisect
+import datetime as dt
+import math
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from decimal import ROUND_HALF_UP, Decimal, localcontext
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from tests.fuzz.values import NUMBERS, REAL, WHOLE, Kind, Row, canonical, rank
+
+#: Says whether a result is right for these rows of a key, in the order of the input.
+Holds = Callable[[Any, Sequence[Row]], bool]
+
+
+class Call(NamedTuple):
+    """An aggregate of a spec.
+
+    Attributes:
+        call: as the spec has it.
+        holds: whether a result is right.
+        by_order: whether the order of the input matters.
+        nested: whether the result is an array.
+        kind: of the column that the result has the type of, if it has one.
+    """
+
+    call: dict[str, Any] | str
+    holds: Holds
+    by_order: bool = False
+    nested: bool = False
+    kind: Kind | None = None
+
+
+def _values(rows: Sequence[Row], column: str) -> list[Any]:
+    return [row[column] for row in rows if row[column] is not None]
+
+
+def _equal(found: Callable[[Sequence[Row]], Any]) -> Holds:
+    return lambda ours, rows: canonical(ours) == canonical(found(rows))
+
+
+def _of(column: str, found: Callable[[list[Any]], Any]) -> Holds:
+    """Just this of the values that are not null; null if there are none."""
+    return _equal(lambda rows: found(values) if (values := _values(rows, column)) else None)
+
+
+def _near(found: Callable[[Sequence[Row]], float | None], size: Callable[[Sequence[Row]], float]) -> Holds:
+    def holds(ours: Any, rows: Sequence[Row]) -> bool:
+        right = found(rows)
+        if ours is None or right is None:
+            return ours is right
+        if math.isnan(ours) or math.isnan(right):
+            return math.isnan(ours) and math.isnan(right)
+        return abs(ours - right) <= 1e-9 * size(rows) + 1e-300
+
+    return holds
+
+
+def _floats(rows: Sequence[Row], column: str) -> list[float]:
+    return [float(value) for value in _values(rows, column)]
+
+
+def _sum(column: str, kind: Kind) -> Holds:
+    if kind.name in REAL:
+        return _near(
+            lambda rows: math.fsum(found) if (found := _floats(rows, column)) else None,
+            lambda rows: math.fsum(map(abs, _floats(rows, column))),
+        )
+    return _of(column, sum)
+
+
+def _avg(column: str, kind: Kind) -> Holds:
+    if "decimal" in kind.name:
+        scale = int(kind.spark.rstrip(")").split(",")[1]) + 4
+
+        def mean(values: list[Decimal]) -> Decimal:
+            with localcontext(prec=60):
+                return (sum(values, Decimal(0)) / len(values)).quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP)
+
+        return _of(column, mean)
+    if kind.name in REAL:
+        return _near(
+            lambda rows: math.fsum(found) / len(found) if (found := _floats(rows, column)) else None,
+            lambda rows: math.fsum(map(abs, _floats(rows, column))),
+        )
+    return _of(column, lambda values: sum(values) / len(values))
+
+
+def _moment(column: str, *, ddof: int, root: bool) -> Holds:
+    def found(rows: Sequence[Row]) -> float | None:
+        values = _floats(rows, column)
+        if len(values) <= ddof:
+            return None
+        mean = math.fsum(values) / len(values)
+        variance = math.fsum((value - mean) ** 2 for value in values) / (len(values) - ddof)
+        return math.sqrt(variance) if root else variance
+
+    return _near(found, lambda rows: math.fsum(value * value for value in _floats(rows, column)) + 1)
+
+
+def _covariance(column: str, other: str, how: str) -> Holds:
+    def pairs(rows: Sequence[Row]) -> list[tuple[float, float]]:
+        return [(float(row[column]), float(row[other])) for row in rows if None not in (row[column], row[other])]
+
+    def found(rows: Sequence[Row]) -> float | None:
+        both = pairs(rows)
+        if len(both) <= (how != "covar_pop"):
+            return None
+        means = [math.fsum(one) / len(both) for one in zip(*both, strict=True)]
+        off = [(x - means[0], y - means[1]) for x, y in both]
+        product = math.fsum(x * y for x, y in off)
+        if how != "corr":
+            return product / (len(both) - (how == "covar_samp"))
+        squares = math.fsum(x * x for x, _ in off) * math.fsum(y * y for _, y in off)
+        return product / math.sqrt(squares) if squares else None
+
+    def size(rows: Sequence[Row]) -> float:
+        return math.fsum(x * x + y * y for x, y in pairs(rows)) + 1
+
+    if how != "corr":
+        return _near(found, size)
+
+    def holds(ours: Any, rows: Sequence[Row]) -> bool:
+        both = pairs(rows)
+        alike = [max(one) - min(one) <= 1e-6 * (max(map(abs, one)) + 1e-300) for one in zip(*both, strict=True)]
+        # Of values that are nearly alike, rounding decides.
+        return any(alike) or _near(found, lambda _: 1000.0)(ours, rows)
+
+    return holds
+
+
+def _by(column: str, by: str, sign: int) -> Holds:
+    """Of rows with the extreme the first one counts."""
+
+    def found(rows: Sequence[Row]) -> Any:
+        having = [row for row in rows if row[by] is not None]
+        if not having:
+            return None
+        extreme = (max if sign > 0 else min)(rank(row[by]) for row in having)
+        return next(row[column] for row in having if rank(row[by]) == extreme)
+
+    return _equal(found)
+
+
+def _bits(operation: Callable[[int, int], int]) -> Callable[[list[int]], int]:
+    def found(values: list[int]) -> int:
+        one = values[0]
+        for value in values[1:]:
+            one = operation(one, value)
+        return one
+
+    return found
+
+
+def _distinct(values: Sequence[Any]) -> dict[Any, Any]:
+    return {canonical(value): value for value in values}
+
+
+def _set(values: Sequence[Any]) -> list[Any]:
+    return sorted(_distinct(values).values(), key=rank)
+
+
+def _about(column: str, share: float) -> Holds:
+    """Five standard deviations of the sketch, and one that a small count may be off by."""
+
+    def holds(ours: Any, rows: Sequence[Row]) -> bool:
+        right = len(_distinct(_values(rows, column)))
+        return bool(abs(ours - right) <= 5 * share * right + (right > 10))
+
+    return holds
+
+
+def _quantiles(column: str, shares: Sequence[float], accuracy: int, *, one: bool) -> Holds:
+    def holds(ours: Any, rows: Sequence[Row]) -> bool:
+        values = sorted(value for value in _values(rows, column) if value == value)  # noqa: PLR0124 - not NaN
+        if not values:
+            return ours is None
+        off = (3 * len(values) / accuracy if len(values) >= accuracy else 0) + 1
+        return all(
+            bisect.bisect_left(values, found) - off <= share * len(values) <= bisect.bisect_right(values, found) + off
+            and (len(values) >= accuracy or found in values)
+            for found, share in zip([ours] if one else ours, shares, strict=True)
+        )
+
+    return holds
+
+
+def _histogram(column: str, edges: Sequence[float]) -> Holds:
+    def found(rows: Sequence[Row]) -> list[dict[str, Any]]:
+        values, ends = _values(rows, column), [-math.inf, *edges, math.inf]
+        return [
+            {
+                "lower": low,
+                "upper": high,
+                "count": sum(low <= value < high or value == high == math.inf for value in values),
+            }
+            for low, high in pairwise(ends)
+        ]
+
+    return _equal(found)
+
+
+def _top(column: str, k: int) -> Holds:
+    def holds(ours: Any, rows: Sequence[Row]) -> bool:
+        counts = Counter(canonical(row[column]) for row in rows)
+        told = [(canonical(one["item"]), one["count"]) for one in ours]
+        right = [count for _, count in counts.most_common(k)]
+        return all(counts[item] == count for item, count in told) and [count for _, count in told] == right
+
+    return holds
+
+
+def _heavy(column: str, capacity: int) -> Holds:
+    def holds(ours: Any, rows: Sequence[Row]) -> bool:
+        values = [canonical(value) for value in _values(rows, column)]
+        counts, found = Counter(values), {canonical(one["item"]): one for one in ours or ()}
+        bounded = all(
+            one["count"] - one["error"] <= counts[item] <= one["count"] and one["error"] <= len(values) / capacity
+            for item, one in found.items()
+        )
+        exact = len(counts) > capacity or {item: one["count"] for item, one in found.items()} == counts
+        return bounded and exact and all(item in found for item, n in counts.items() if n > len(values) / capacity)
+
+    return holds
+
+
+def _counts(column: str) -> Holds:
+    def holds(ours: Any, rows: Sequence[Row]) -> bool:
+        told = [(canonical(one["value"]), one["count"]) for one in ours or ()]
+        in_order = all(one[1] >= other[1] for one, other in pairwise(told))
+        return (
+            in_order and len(told) == len(dict(told)) and dict(told) == Counter(map(canonical, _values(rows, column)))
+        )
+
+    return holds
+
+
+def _points(column: str, bins: int) -> Holds:
+    def holds(ours: Any, rows: Sequence[Row]) -> bool:
+        values = _floats(rows, column)
+        counts, points = Counter(values), [(one["x"], one["y"]) for one in ours or ()]
+        if len(counts) < bins:
+            return points == sorted(counts.items())
+        slack = 1e-9 * max(map(abs, values))
+        between = all(min(values) - slack <= x <= max(values) + slack for x, _ in points)
+        return between and len(points) <= bins and math.isclose(sum(y for _, y in points), len(values), rel_tol=1e-6)
+
+    return holds
+
+
+def _median(column: str) -> Holds:
+    def found(rows: Sequence[Row]) -> float | None:
+        values = sorted(_floats(rows, column), key=rank)
+        return (values[(len(values) - 1) // 2] + values[len(values) // 2]) / 2 if values else None
+
+    return _near(found, lambda rows: max(map(abs, _floats(rows, column)), default=0.0) + 1)
+
+
+def _sessions(column: str, gap: float, kind: Kind) -> Holds:
+    whole = kind.name in WHOLE
+
+    def found(rows: Sequence[Row]) -> Any:
+        made: list[dict[str, Any]] = []
+        step: Any = dt.timedelta(seconds=gap) if kind.name in {"timestamp", "wall"} else gap
+        before: Any = None
+        for value in _values(rows, column):
+            at: Any = value if whole or isinstance(step, dt.timedelta) else float(value)
+            if before is None or at < before or at - before > step:
+                made.append({"start": at, "end": at, "rows": 0})
+            made[-1] |= {"end": at, "rows": made[-1]["rows"] + 1}
+            before = at
+        return made or None
+
+    return lambda ours, rows: canonical(ours or None) == canonical(found(rows))
+
+
+#: Which kinds of columns a call of one column takes, and what it comes to.
+_Maker = Callable[[str, Kind, random.Random], Call]
+
+
+def _simple(function: str, found: Callable[[list[Any]], Any], **options: Any) -> _Maker:
+    def make(column: str, kind: Kind, _: random.Random) -> Call:
+        return Call({"function": function, "column": column, **options}, _of(column, found), kind=kind)
+
+    return make
+
+
+def _making(function: str, holds: Callable[..., Holds], **options: Any) -> _Maker:
+    """Of a check that knows the kind of the column."""
+    return lambda column, kind, _: Call({"function": function, "column": column, **options}, holds(column, kind))
+
+
+def _checked(
+    function: str, holds: Callable[[str], Holds], *, nested: bool = False, by_order: bool = False, **options: Any
+) -> _Maker:
+    return lambda column, _, __: Call(
+        {"function": function, "column": column, **options}, holds(column), by_order, nested
+    )
+
+
+def _exactly(function: str, found: Callable[[list[Any]], Any], **how: Any) -> _Maker:
+    """Of the values that are not null, also if there are none."""
+    return _checked(function, lambda column: _equal(lambda rows: found(_values(rows, column))), **how)
+
+
+def _at(function: str, place: int, *, nulls: bool = True) -> _Maker:
+    """The value at a place in the order of the input."""
+    if nulls:
+        return _checked(function, lambda column: _equal(lambda rows: rows[place][column]), by_order=True)
+    return _checked(
+        function, lambda column: _of(column, lambda values: values[place]), by_order=True, ignore_nulls=True
+    )
+
+
+def _percentile(column: str, _: Kind, chance: random.Random) -> Call:
+    accuracy, one = chance.choice([75, 75, 20, 300]), chance.random() < 0.4
+    shares = [chance.choice([0.0, 0.25, 0.5, 0.99, 1.0])] if one else [0.1, 0.5, 0.9]
+    given = {"percentage": shares[0]} if one else {"percentages": shares}
+    call = {"function": "approx_percentile", "column": column, "accuracy": accuracy, **given}
+    return Call(call, _quantiles(column, shares, accuracy, one=one), nested=not one)
+
+
+def _sessions_call(column: str, kind: Kind, chance: random.Random) -> Call:
+    gap = chance.choice([1, 5, 3600])
+    return Call(
+        {"function": "sessions", "column": column, "gap": gap}, _sessions(column, gap, kind), by_order=True, nested=True
+    )
+
+
+_ALL = frozenset({
+    "text", "lines", *NUMBERS, "huge", "odd double", "boolean", "date", "old date", "timestamp", "wall", "binary",
+})  # fmt: skip
+_NO_NAN = _ALL - {"odd double"}
+
+_NUMBERS, _WHOLE, _FLAG, _EDGES = frozenset(NUMBERS), frozenset(WHOLE), frozenset({"boolean"}), [-10.0, 0.0, 2.5]
+_Pool = dict[str, tuple[frozenset[str], _Maker]]
+#: Aggregates of one column that can be merged, by name: which kinds they take, and how a call is made.
+MERGEABLE: _Pool = {
+    "count": (_ALL, _exactly("count", len)),
+    "count_if": (_FLAG, _exactly("count_if", sum)),
+    "sum": (_NUMBERS, _making("sum", _sum)),
+    "avg": (_NUMBERS, _making("avg", _avg)),
+    "min": (_ALL, _simple("min", lambda values: min(values, key=rank))),
+    "max": (_ALL, _simple("max", lambda values: max(values, key=rank))),
+    "var_samp": (_NUMBERS, _checked("var_samp", lambda column: _moment(column, ddof=1, root=False))),
+    "var_pop": (_NUMBERS, _checked("var_pop", lambda column: _moment(column, ddof=0, root=False))),
+    "stddev_samp": (_NUMBERS, _checked("stddev", lambda column: _moment(column, ddof=1, root=True))),
+    "stddev_pop": (_NUMBERS, _checked("stddev_pop", lambda column: _moment(column, ddof=0, root=True))),
+    "bool_and": (_FLAG, _simple("bool_and", all)),
+    "bool_or": (_FLAG, _simple("any", any)),
+    "bit_and": (_WHOLE, _simple("bit_and", _bits(lambda one, other: one & other))),
+    "bit_or": (_WHOLE, _simple("bit_or", _bits(lambda one, other: one | other))),
+    "bit_xor": (_WHOLE, _simple("bit_xor", _bits(lambda one, other: one ^ other))),
+    "collect_set": (_ALL, _exactly("collect_set", _set, nested=True)),
+    "collect_list": (_ALL, _exactly("collect_list", list, nested=True, by_order=True)),
+    "count_distinct": (_ALL, _exactly("count_distinct", lambda values: len(_distinct(values)))),
+    "first": (_ALL, _at("first", 0)),
+    "first value": (_ALL, _at("first_value", 0, nulls=False)),
+    "last": (_ALL, _at("last", -1)),
+    "last value": (_ALL, _at("last", -1, nulls=False)),
+    "approx_count_distinct": (_ALL, _checked("approx_count_distinct", lambda column: _about(column, 0.02))),
+    "theta": (_ALL, _checked("theta_sketch_estimate", lambda column: _about(column, 0.016))),
+    "approx_percentile": (frozenset({*NUMBERS, "date", "timestamp"}) - {"wide decimal"}, _percentile),
+    "approx_top_k": (
+        _NO_NAN - {"binary"},
+        _checked("approx_top_k", lambda column: _top(column, 3), nested=True, k=3),
+    ),
+    "histogram": (
+        frozenset({*NUMBERS, "odd double", "huge"}),
+        _checked("histogram", lambda column: _histogram(column, _EDGES), nested=True, edges=_EDGES),
+    ),
+    "space_saving": (_ALL, _checked("space_saving", lambda column: _heavy(column, 20), nested=True, capacity=20)),
+    "value_counts": (_ALL, _checked("value_counts", _counts, nested=True)),
+    "streaming_histogram": (
+        _NUMBERS,
+        _checked("streaming_histogram", lambda column: _points(column, 16), nested=True, bins=16),
+    ),
+}
+#: Those whose states move with their keys, of which the first ones can have a window.
+CONCATENABLE: _Pool = {
+    "sessions": (frozenset({"int", "bigint", "double", "timestamp"}), _sessions_call),
+    "latest": (_ALL, _at("latest", -1)),
+    "latest value": (_ALL, _at("latest", -1, nulls=False)),
+}
+FORWARD: _Pool = {**CONCATENABLE, "exact_median": (_NUMBERS - {"bigint"}, _checked("exact_median", _median))}
+
+
+def draw_calls(
+    chance: random.Random,
+    columns: Mapping[str, Kind],
+    *,
+    ordered: bool,
+    forward: bool = False,
+    window: bool = False,
+    most: int = 5,
+) -> dict[str, Call]:
+    """Some aggregates over some columns.
+
+    Args:
+        chance: what decides.
+        columns: the columns that rows have.
+        ordered: whether the order of the input is known.
+        forward: whether some are to have states that move.
+        window: whether they must be of a kind that can have a window.
+        most: how many at most, beside the count of rows.
+    """
+    drawn = {"n": Call("count", _equal(len))}
+    pools = [MERGEABLE] + ([CONCATENABLE if window else FORWARD] if forward else [])
+    fitting = [
+        (pool is not MERGEABLE, name, column)
+        for pool in pools
+        for name, (kinds, _) in pool.items()
+        for column, kind in columns.items()
+        if kind.name in kinds
+    ]
+    moving = [one for one in fitting if one[0]]
+    picked = [chance.choice(moving)] if moving else []
+    names = sorted({name for _, name, _ in fitting})
+    some = chance.sample(names, min(len(names), chance.randint(1, most)))
+    picked += [chance.choice([one for one in fitting if one[1] == name]) for name in some]
+    for number, (is_moving, name, column) in enumerate(picked):
+        maker = (FORWARD if is_moving else MERGEABLE)[name][1]
+        drawn[f"a{number}"] = maker(column, columns[column], chance)
+    numbers = [column for column, kind in columns.items() if kind.name in NUMBERS]
+    if numbers and chance.random() < 0.2:
+        one, other, how = (
+            chance.choice(numbers),
+            chance.choice(numbers),
+            chance.choice(["covar_samp", "covar_pop", "corr"]),
+        )
+        drawn["pair"] = Call({"function": how, "column": one, "other": other}, _covariance(one, other, how))
+    if columns and ordered and chance.random() < 0.25:
+        one, other, sign = chance.choice(list(columns)), chance.choice(list(columns)), chance.choice([1, -1])
+        call = {"function": "max_by" if sign > 0 else "min_by", "column": one, "by": other}
+        drawn["extreme"] = Call(call, _by(one, other, sign), by_order=True, kind=columns[one])
+    return {name: one for name, one in drawn.items() if ordered or not one.by_order}
