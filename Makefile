@@ -36,8 +36,8 @@ test-long: setup-tests ## Run the long tests, except those of test-cluster
 mutants: setup-tests ## Plant faults in a copy of the code, one at a time, and print those that no test catches (an hour); ONLY=word for some
 	@$(IN_VENV) python -m tests.planted $(if $(ONLY),--only $(ONLY))
 
-test-cluster: setup-cluster-tests ## Run the tests of the cluster and of the pages in a browser; installs PostgreSQL and Chromium
-	@$(IN_VENV) python -m pytest tests/cluster
+test-cluster: setup-cluster-tests ## Run the tests of the cluster and of the pages in a browser; installs PostgreSQL and Chromium; ONLY=test_browser.py for one file
+	@$(IN_VENV) python -m pytest tests/cluster$(if $(ONLY),/$(ONLY))
 
 up: setup ## Start Airflow with its UI on port 8080 (or SKEWLESS_PORT) and print how to log in
 	@$(IN_VENV) python -m deploy.local up
