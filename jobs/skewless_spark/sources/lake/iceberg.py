@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
+from uuid import UUID
 
 from skewless.documents.job import PinnedTable
 from skewless.errors import InputError
@@ -13,15 +14,19 @@ from skewless.run.objects.location import plain_path
 from skewless.spec.input import Input
 from skewless.spec.part import Part
 from skewless_spark.mapping.conditions import Bounds, Condition, Value, possible
-from skewless_spark.sources.lake.snapshot import Commit, Snapshot, TableColumn, TableFile, kinds_of
+from skewless_spark.sources.lake.snapshot import Commit, Snapshot, TableColumn, TableFile, kinds_of, text_of
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
     from pyiceberg.schema import Schema
     from pyiceberg.table import FileScanTask, Table
     from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.types import NestedField
 
 _MILLISECONDS = 1000
+#: How long bounds of a type may be. A date may become a time without a zone, in format 3, and none with one.
+_BOUND_BYTES = {"int": (4,), "bigint": (4, 8), "date": (4,), "timestamp": (8,), "timestamp_ntz": (4, 8)}
+_DATE_BYTES = 4
 _EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001  # as conditions have times
 
 
@@ -104,7 +109,10 @@ def _parted_by(table: Table, file: DataFile) -> dict[int, Bounds]:
 
 
 def _value(kind: str, bound: bytes | None) -> Value | None:
-    """A bound of a type that conditions know; an older file may have it shorter, of an integer that was widened."""
+    """A bound of a type that conditions know, in the type that the file had when it was written; None if unknown.
+
+    A file is not written anew when its column is promoted: an integer may have four bytes, a time those of a date.
+    """
     if bound is None:
         return None
     if kind == "string":
@@ -112,13 +120,13 @@ def _value(kind: str, bound: bytes | None) -> Value | None:
             return bound.decode()
         except UnicodeDecodeError:  # it was cut within a character
             return None
-    number = int.from_bytes(bound, "little", signed=True)
+    number, of_date = int.from_bytes(bound, "little", signed=True), len(bound) == _DATE_BYTES
+    if len(bound) not in _BOUND_BYTES.get(kind, ()):
+        return None
     if kind in {"int", "bigint"}:
         return number
-    if kind == "date":
-        found = _since_epoch(days=number)
-        return found and found.date()
-    return _since_epoch(microseconds=number) if kind in {"timestamp", "timestamp_ntz"} else None
+    found = _since_epoch(days=number) if of_date else _since_epoch(microseconds=number)
+    return found and found.date() if kind == "date" else found
 
 
 def _since_epoch(**much: int) -> dt.datetime | None:
@@ -221,9 +229,20 @@ def _columns(schema: Schema) -> tuple[TableColumn, ...]:
 
     kinds = kinds_of(schema_to_pyarrow(schema, include_field_ids=False))
     return tuple(
-        TableColumn(one.name, kinds[one.name], field_id=one.field_id, filled=one.initial_default is not None)
+        TableColumn(
+            one.name,
+            kinds[one.name],
+            field_id=one.field_id,
+            required=one.required or one.initial_default is not None,
+            default=_default(one),
+        )
         for one in schema.fields
     )
+
+
+def _default(column: NestedField) -> str | None:
+    """The value of rows that are older than a column; None for null, and for bytes, which no text has."""
+    return None if isinstance(column.initial_default, bytes | UUID) else text_of(column.initial_default)
 
 
 def _parted(table: Table, schema: Schema) -> tuple[str, ...]:

@@ -75,7 +75,8 @@ class _Lister:
         fs, inner_path = open_location(file.path)
         footer, ids = footer_with_ids(fs, inner_path, file.path)
         inner = self._inner(file, footer, ids)
-        known = {name: value for name, value in file.values.items() if name in self.snapshot.outside or name in inner}
+        told = {one.name: one.default for one in self.snapshot.columns if one.default is not None} | {**file.values}
+        known = {name: value for name, value in told.items() if name in self.snapshot.outside or name in inner}
         listed = ListedFile(file.path, inner_path, file.size_bytes, table_version(file), "", known)
         units = counted_units(listed, footer, self.piece, self.given)
         if not (inner or file.deletes):
@@ -111,21 +112,24 @@ class _Lister:
 
     def _by_id(self, file: TableFile, footer: Footer, ids: Mapping[int, str]) -> Mapping[int, str]:
         """The name in the file of the column that has an id."""
-        if ids or self.snapshot.table.kind != "iceberg":
+        if ids or all(one.field_id is None for one in self.snapshot.columns):
             return ids
         if not self.snapshot.ids:
+            iceberg = self.snapshot.table.kind == "iceberg"
             raise InputError(
-                f"input file {file.path}", "field ids, or a table with schema.name-mapping.default", "neither",
-                "set that property, as add_files does",
-            )  # fmt: skip
+                f"input file {file.path}",
+                f"field ids{', or a table with schema.name-mapping.default' if iceberg else ', as the table maps by id'}",
+                "neither" if iceberg else "none",
+                "set that property, as add_files does" if iceberg else "rewrite the file",
+            )
         return {number: name for name, number in self.snapshot.ids.items() if name in footer.types}
 
     def _require_known(self, file: TableFile, column: TableColumn) -> None:
-        """Refuse a column that the file does not have, and whose values are not known here."""
-        if column.filled and column.name not in file.values:
+        """Refuse a required column that the file does not have, and whose values are not known."""
+        if column.required and column.default is None and column.name not in file.values:
             raise InputError(
-                f"input file {file.path}", f"the column {column.name!r}, which has a default for older rows", "none",
-                "rewrite the file: such defaults are not applied yet",
+                f"input file {file.path}", f"the column {column.name!r}, of which each row of the table has a value",
+                "none, and no default that can be read here", "rewrite the file",
             )  # fmt: skip
 
 
