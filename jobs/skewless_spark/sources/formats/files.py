@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import bisect
 import fnmatch
 import os
 import posixpath
+from collections.abc import Sequence
 from typing import IO
 
 import fsspec
@@ -64,8 +66,8 @@ def _found(fs: fsspec.AbstractFileSystem, root: str, path: str, *, may_miss: boo
         if local and _is_glob(root):
             refuse_linked_on_the_way(root)
         matched = [str(one) for one in fs.glob(root)] if _is_glob(root) else []
-        matched = [one for one in matched if not _dotted(root, one)]
-        files = [file for one in matched for file in _inside(fs, one)]
+        matched = [one for one in matched if not (_dotted(root, one) or one.endswith(_HADOOPS_MARKER))]
+        files = [file for one in matched for file in _inside(fs, one) if file != one or _names(root, one)]
         if not files and not may_miss:
             raise InputError("input.path", "an existing file, folder or glob", f"no such path {path}", "check the path")
         return sorted(set(files))
@@ -74,20 +76,44 @@ def _found(fs: fsspec.AbstractFileSystem, root: str, path: str, *, may_miss: boo
 
 def _inside(fs: fsspec.AbstractFileSystem, root: str) -> list[str]:
     if isinstance(fs, LocalFileSystem):
-        return sorted(files_below(root, _hidden))
-    if fs.isfile(root):
+        return sorted(files_below(root, is_hidden))
+    if fs.isfile(root) and fs.size(root):
         return [root]
-    inner = [str(file) for file in fs.find(root)]
-    return sorted(file for file in inner if not _hidden(posixpath.relpath(file, root)))
+    inner = {str(file): int(facts.get("size") or 0) for file, facts in fs.find(root, detail=True).items()}
+    below = sorted(file for file in inner if file != root)
+    if not below:
+        return [root] if fs.isfile(root) else []
+    kept = [file for file in below if not any(map(is_hidden, posixpath.relpath(file, root).split("/")))]
+    return [file for file in kept if inner[file] or not _is_marker(fs, file, below)]
+
+
+#: With what Hadoop's older stores keep a folder.
+_HADOOPS_MARKER = "_$folder$"
+
+
+def _is_marker(fs: fsspec.AbstractFileSystem, file: str, below: Sequence[str]) -> bool:
+    """Whether an object of no bytes stands for a folder.
+
+    Consoles and mounts keep a folder as an object called ``NAME/`` or ``NAME``, and listings say ``NAME`` of both.
+    """
+    within = bisect.bisect_left(below, f"{file}/")
+    is_above = within < len(below) and below[within].startswith(f"{file}/")
+    return file.endswith(_HADOOPS_MARKER) or is_above or not fs.isfile(file)
 
 
 def _is_glob(path: str) -> bool:
-    return any(sign in path for sign in "*?[")
+    return any(sign in path for sign in _WILD)
 
 
-def _hidden(name: str) -> bool:
-    """Spark's own rule: names that begin with ``_`` or ``.`` are not data."""
-    return any(part.startswith((".", "_")) and "=" not in part for part in name.split("/"))
+def is_hidden(name: str) -> bool:
+    """Whether the name of a file or folder says that it is no data: Spark's own rule.
+
+    The rule is ``HadoopFSUtils.shouldFilterOutPathName`` with ``PartitioningAwareFileIndex.isDataPath`` of Spark.
+
+    >>> [name for name in ("part-0", ".date=1", "_SUCCESS", "_date=1", "a._COPYING_") if is_hidden(name)]
+    ['.date=1', '_SUCCESS', 'a._COPYING_']
+    """
+    return name.startswith(".") or (name.startswith("_") and "=" not in name) or name.endswith("._COPYING_")
 
 
 def _dotted(pattern: str, match: str) -> bool:
@@ -98,6 +124,19 @@ def _dotted(pattern: str, match: str) -> bool:
     said = [part for part in pattern.split("/") if part.startswith(".")]
     dotted = [part for part in match.split("/") if part.startswith(".")]
     return any(not any(fnmatch.fnmatchcase(part, one) for one in said) for part in dotted)
+
+
+def _names(pattern: str, file: str) -> bool:
+    """Whether a pattern that matches a file means it: ``*.py`` means ``__init__.py``, ``*`` alone not ``_SUCCESS``.
+
+    Spark passes over both; it takes folders that a pattern matches as they are, whatever their names.
+    """
+    name, part = posixpath.basename(file), posixpath.basename(pattern)
+    of_underscore = not is_hidden(name.lstrip("_"))
+    return not is_hidden(name) or is_hidden(part) or (of_underscore and bool(part.strip(_WILD)))
+
+
+_WILD = "*?["
 
 
 def open_file(path: str) -> IO[bytes]:
