@@ -92,6 +92,15 @@ from skewless_spark.session.session import build_session
 with released(build_session("sum")) as spark:
     print("sum", spark.read.parquet(sys.argv[1]).agg(F.sum("number")).first()[0])
 """
+_TEXT = """
+from pyspark.sql import functions as F
+from skewless_spark.session.connect import released
+from skewless_spark.session.session import build_session
+
+with released(build_session("text")) as spark:
+    rows = spark.range(1).select(F.expr("'price: ${x}${env:HOME}'")).where("'${x}' <> ''").collect()
+    print("text", *(row[0] for row in rows))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -301,6 +310,11 @@ def active_stages(server: ConnectServer) -> list[Any]:
 
     (application,) = asked("applications")
     return list(asked(f"applications/{application['id']}/stages?status=active"))
+
+
+def test_dollars_in_sql_are_text_on_a_server(server: ConnectServer) -> None:
+    done = python(["-c", _TEXT], client(server))
+    assert done.stdout == "text price: ${x}${env:HOME}\n", done.stderr[-2000:]
 
 
 def test_a_bit_that_turned_in_a_page_is_found_by_the_server_too(server: ConnectServer, tmp_path: Path) -> None:

@@ -409,7 +409,7 @@ def test_columns_that_spark_cannot_read_or_tell_apart_are_told_before_it_starts(
     for key, aggregate, said in [
         ("key", "count", r"'key' and 'KEY'"),
         ("at", "count", r"'at' of type unsupported timestamp\[ns\]"),
-        ("_metadata", "count", r"a column name that Spark does not use itself"),
+        ("_metadata", "count", r"a column name that Spark and Skewless do not use"),
         ("word", {"function": "max", "column": "at"}, r"a type that Spark reads.*timestamp\[ns\]"),
     ]:
         with pytest.raises(InputError, match=said):

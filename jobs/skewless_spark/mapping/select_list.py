@@ -11,8 +11,8 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from skewless.documents.job import Selected
-from skewless.errors import SpecError
-from skewless.spec.input import Map
+from skewless.errors import SpecError, nearest
+from skewless.spec.input import OWN_PREFIX, Map
 from skewless_spark.mapping.mapped_columns import Mapped
 
 _GENERATORS = ("explode", "explode_outer", "posexplode", "posexplode_outer")
@@ -48,8 +48,8 @@ _FLEETING = frozenset(
         "try_reflect",
     ]
 )
-#: Our own columns beside those of the input, which may have any name.
-_ORIGIN = "skewless origin"
+#: Our own columns beside those of the input.
+_ORIGIN, _POSITION, _MADE = (f"{OWN_PREFIX}{name}" for name in ("origin", "position", "made_"))
 _METADATA = "_metadata"
 
 
@@ -70,6 +70,8 @@ def types_of(spark: SparkSession, given: Map, types: Mapping[str, str], at: str)
     usable = {name: kind for name, kind in types.items() if not kind.startswith("unsupported ")}
     items = [_parsed(spark, text, f"{at}, map.select {text!r}") for text in given.select or ()]
     condition = () if given.where is None else _checked(spark, given.where, f"{at}, map.where {given.where!r}").reads
+    read = [*((name, f"map.select {item.selected.text!r}") for item in items for name in item.reads)]
+    _require_known([*read, *((name, f"map.where {given.where!r}") for name in condition)], types, at)
     selected = tuple(item.selected for item in items)
     names = [name for one in selected for name in one.names]
     twice = next((name for name in names if [one.lower() for one in names].count(name.lower()) > 1), None)
@@ -77,8 +79,8 @@ def types_of(spark: SparkSession, given: Map, types: Mapping[str, str], at: str)
         raise SpecError(f"{at}, map.select", "columns whose names differ, in more than case", f"{twice!r} twice")
     if sum(bool(one.generator) for one in selected) > 1:
         raise SpecError(f"{at}, map.select", "at most one explode", "several", "explode an arrays_zip of them")
-    lower = {name.lower() for item in items for name in item.reads} | {name.lower() for name in condition}
-    reads = tuple(name for name in usable if (_METADATA if name.startswith(f"{_METADATA}.") else name).lower() in lower)
+    lower = {name.lower() for name, _ in read} | {name.lower() for name in condition}
+    reads = tuple(name for name in usable if _as_read(name).lower() in lower)
     about = [f"s{number} {usable[name]}" for number, name in enumerate(reads)]
     empty = spark.createDataFrame(cast("list[Row]", []), ", ".join([*about, "o bigint"]))
     try:
@@ -107,12 +109,12 @@ def apply(
     """Map rows; see ``mapping.mapped_rows``."""
     made = [name for one in selected for name in one.names]
     frame = _selected(rows, given, selected, names, origin)
-    wanted = [F.col(f"m{made.index(name)}").alias(f"c{number}") for number, name in enumerate(columns)]
-    return frame.select(*wanted, F.col(f"`{_ORIGIN}`").alias(origin), F.col("place").alias(index))
+    wanted = [F.col(f"{_MADE}{made.index(name)}").alias(f"c{number}") for number, name in enumerate(columns)]
+    return frame.select(*wanted, F.col(_ORIGIN).alias(origin), F.col(_POSITION).alias(index))
 
 
 def _selected(rows: DataFrame, given: Map, items: Sequence[Selected], names: Sequence[str], origin: str) -> DataFrame:
-    """``m0``, ``m1``, ... for the names of all items, the origin, and ``place``: the index of an exploded row."""
+    """A column for each name of all items, in order, the origin, and the index of an exploded row."""
     named = [F.col(f"s{number}").alias(name) for number, name in enumerate(names) if not _about(name)]
     about = [F.col(f"s{number}").alias(name.partition(".")[2]) for number, name in enumerate(names) if _about(name)]
     frame = rows.select(*named, *([F.struct(*about).alias(_METADATA)] if about else []), F.col(origin).alias(_ORIGIN))
@@ -121,15 +123,15 @@ def _selected(rows: DataFrame, given: Map, items: Sequence[Selected], names: Seq
     columns, number = [], 0
     place = F.lit(0)
     for item in items:
-        aliases = [f"m{number + at}" for at in range(len(item.names))]
+        aliases = [f"{_MADE}{number + at}" for at in range(len(item.names))]
         columns.append(_column(item, aliases))
         number += len(aliases)
         if item.generator:
-            position = aliases[0] if item.generator.startswith("pos") else "position"
+            position = aliases[0] if item.generator.startswith("pos") else _POSITION
             place = F.coalesce(F.col(position), F.lit(0))
-    made = frame.select(*columns, F.col(f"`{_ORIGIN}`"))
+    made = frame.select(*columns, F.col(_ORIGIN))
     return made.select(
-        *(F.col(f"m{at}") for at in range(number)), F.col(f"`{_ORIGIN}`"), place.cast("int").alias("place")
+        *(F.col(f"{_MADE}{at}") for at in range(number)), F.col(_ORIGIN), place.cast("int").alias(_POSITION)
     )
 
 
@@ -137,12 +139,36 @@ def _column(item: Selected, aliases: Sequence[str]) -> Column:
     if not item.generator:
         return F.expr(item.text).alias(aliases[0])
     exploded = F.posexplode_outer if item.generator.endswith("_outer") else F.posexplode
-    made = aliases if item.generator.startswith("pos") else ["position", *aliases]
+    made = aliases if item.generator.startswith("pos") else [_POSITION, *aliases]
     return exploded(F.expr(item.argument)).alias(*made)
 
 
 def _about(name: str) -> bool:
     return name.startswith(f"{_METADATA}.")
+
+
+def _as_read(name: str) -> str:
+    """What an expression calls a column of the input, or the struct that it is in."""
+    return _METADATA if _about(name) else name
+
+
+def _require_known(read: Sequence[tuple[str, str]], types: Mapping[str, str], at: str) -> None:
+    """Refuse names of no column. Spark would look for them among our own, and among those of the frames below.
+
+    Args:
+        read: names, and where each is.
+        types: the Spark SQL type of each column of the input.
+        at: what error messages call the input.
+    """
+    kinds = {_as_read(name).lower(): kind for name, kind in types.items() if not name.lower().startswith(OWN_PREFIX)}
+    for name, where in read:
+        kind = kinds.get(name.lower())
+        if kind is None and name.lower() in _FLEETING:  # without parentheses it is a function where it is no column
+            raise _fleeting(f"{at}, {where}", name)
+        if kind is None:
+            raise SpecError(f"{at}, {where}", "columns of the input", repr(name), nearest(name, types))
+        if kind.startswith("unsupported "):
+            raise SpecError(f"{at}, {where}", "columns that Spark reads", f"{name!r} of type {kind}", "leave it out")
 
 
 def _parsed(spark: SparkSession, text: str, at: str) -> Item:
@@ -186,40 +212,46 @@ def _checked(spark: SparkSession, text: str, at: str) -> Item:
     return Item(Selected(text=text, names=names), reads)
 
 
-def _attributes(root: Any, at: str) -> Iterator[str]:
-    """Names that may be columns, and refusals of what no map may hold."""
-    for one in _tree(root):
-        kind = one.getClass().getSimpleName()
-        if kind.endswith("Subquery") or kind in {"Exists", "ListQuery"}:
-            raise SpecError(at, "an expression over one row", "a subquery", "a map is stateless")
-        if kind.startswith("UnresolvedStar"):
-            raise SpecError(at, "columns by name", "a star", "list the columns that are needed")
-        if "Window" in kind:
-            raise SpecError(at, "an expression over one row", "a window", "a map is stateless")
-        if kind == "UnresolvedFunction":
-            name = _parts(one)[-1].lower()
-            clock = name != "unix_timestamp" or one.arguments().isEmpty()
-            if name in _FLEETING and clock:
-                raise SpecError(
-                    at, "the same answer whenever it is asked", f"the function {name}", "a task may be run again"
-                )
-        if kind == "UnresolvedAttribute":
-            parts = _parts(one)
-            if len(parts) == 1 and parts[0].lower() in _FLEETING:
-                raise SpecError(at, "the same answer whenever it is asked", parts[0], "a task may be run again")
-            yield parts[0]
+def _attributes(one: Any, at: str, bound: frozenset[str] = frozenset()) -> Iterator[str]:
+    """Names that must be columns, and refusals of what no map may hold.
+
+    Args:
+        one: an expression as it was parsed.
+        at: where it is, for error messages.
+        bound: the arguments of the functions that it is in, in lower case; a parser takes all names there for such.
+    """
+    kind = one.getClass().getSimpleName()
+    if kind.endswith("Subquery") or kind in {"Exists", "ListQuery"}:
+        raise SpecError(at, "an expression over one row", "a subquery", "a map is stateless")
+    if kind.startswith("UnresolvedStar"):
+        raise SpecError(at, "columns by name", "a star", "list the columns that are needed")
+    if "Window" in kind:
+        raise SpecError(at, "an expression over one row", "a window", "a map is stateless")
+    if kind == "LambdaFunction":
+        bound |= {_parts(argument)[0].lower() for argument in _listed(one.arguments())}
+    if kind == "UnresolvedFunction":
+        name = _parts(one)[-1].lower()
+        if name in _FLEETING and (name != "unix_timestamp" or one.arguments().isEmpty()):
+            raise _fleeting(at, f"the function {name}")
+    if kind in {"UnresolvedAttribute", "UnresolvedNamedLambdaVariable"} and _parts(one)[0].lower() not in bound:
+        yield _parts(one)[0]
+    for child in _listed(one.children()):
+        yield from _attributes(child, at, bound)
 
 
 def _tree(root: Any) -> Iterator[Any]:
     yield root
-    children = root.children()
-    for number in range(children.size()):
-        yield from _tree(children.apply(number))
+    for child in _listed(root.children()):
+        yield from _tree(child)
+
+
+def _listed(several: Any) -> list[Any]:
+    """A list of Scala's."""
+    return [several.apply(number) for number in range(several.size())]
 
 
 def _parts(one: Any) -> list[str]:
-    parts = one.nameParts()
-    return [str(parts.apply(number)) for number in range(parts.size())]
+    return [str(part) for part in _listed(one.nameParts())]
 
 
 def _refuse_unrepeatable(frame: DataFrame, explodes: bool, at: str) -> None:
@@ -230,14 +262,15 @@ def _refuse_unrepeatable(frame: DataFrame, explodes: bool, at: str) -> None:
         generators += kind == "Generate"
         if kind in {"Aggregate", "Window"}:
             raise SpecError(f"{at}, map", "expressions over one row", f"an {kind.lower()}", "a map is stateless")
-        expressions = node.expressions()
-        for number in range(expressions.size()):
-            one = expressions.apply(number)
+        for one in _listed(node.expressions()):
             if not one.deterministic():
-                text = str(one.sql())[:100]
-                raise SpecError(f"{at}, map", "the same answer whenever it is asked", text, "a task may be run again")
+                raise _fleeting(f"{at}, map", str(one.sql())[:100])
     if generators > explodes:
         raise SpecError(f"{at}, map.select", "explode or posexplode as the only ones that make rows", "another one")
+
+
+def _fleeting(at: str, came: str) -> SpecError:
+    return SpecError(at, "the same answer whenever it is asked", came, "a task may be run again")
 
 
 def _first_line(err: Exception) -> str:

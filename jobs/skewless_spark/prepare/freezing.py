@@ -12,6 +12,7 @@ from skewless.errors import InputError, SpecError, nearest
 from skewless.planner.plain_ring import first_ring
 from skewless.routing.waves import cut_waves
 from skewless.run.folder import absolute_root
+from skewless.spec.input import OWN_PREFIX
 from skewless.spec.part import Part
 from skewless.spec.spec import JobSpec
 from skewless_spark.aggregates.binding import argument_columns, assumed_types, check_calls, check_types
@@ -199,15 +200,15 @@ def _check_freshness(column: str | None, source: Source, at: str) -> None:
 
 
 def _refuse_twins(used: list[str], types: dict[str, str], at: str) -> None:
-    """Refuse names that Spark confuses: it ignores case, and has a hidden column ``_metadata``."""
+    """Refuse names that Spark confuses: it ignores case, has a column ``_metadata``, and sees ours beside them."""
     for column in used:
         twin = next((name for name in types if name != column and name.lower() == column.lower()), None)
         if twin is not None:
             raise InputError(
                 at, "columns whose names differ in more than case", f"{column!r} and {twin!r}", "rename one"
             )
-        if column.lower() == "_metadata":
-            raise InputError(at, "a column name that Spark does not use itself", repr(column), "rename it")
+        if column.lower() == "_metadata" or column.lower().startswith(OWN_PREFIX):
+            raise InputError(at, "a column name that Spark and Skewless do not use", repr(column), "rename it")
 
 
 def _assumed_types(spec: JobSpec) -> dict[str, str]:

@@ -34,6 +34,9 @@ DEFAULTS = {
     # Otherwise PySpark tells the JVM at each call of a function or an operator from which line of Python it comes.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
+#: Set whatever the configuration says. Otherwise Spark replaces ``${...}`` in the SQL of a spec by a setting, a property
+#: of Java, or a variable of the driver's environment: by a password, if somebody names it.
+ALWAYS = {"spark.sql.variable.substitute": "false"}
 
 #: Classes of the JVM by the names by which PySpark asks for them.
 _ASKED_OFTEN = ("functions", "org.apache.spark.sql.functions", "PythonUtils")
@@ -62,6 +65,8 @@ def build_session(app: str, master: str | None = None) -> SparkSession:
     for name, value in DEFAULTS.items():
         if not given.contains(name):
             builder = builder.config(name, value)
+    for name, value in ALWAYS.items():
+        builder = builder.config(name, value)
     if master or not given.contains("spark.master"):
         builder = builder.master(master or "local[*]")
     if not given.contains("spark.submit.deployMode"):
@@ -140,4 +145,6 @@ def _connected_session(step: str) -> SparkSession:
         ours = name.removeprefix("spark.hadoop.")
         if ours.startswith(("spark.sql.", "parquet.")) and name not in given and ours not in given:
             session.conf.set(ours, value)
+    for name, value in ALWAYS.items():
+        session.conf.set(name, value)
     return session

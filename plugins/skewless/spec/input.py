@@ -10,6 +10,8 @@ from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_v
 from skewless.document import Frozen, shortened, unmet
 
 ColumnName = Annotated[str, Field(min_length=1)]
+#: Our own columns have this prefix wherever they stand beside columns of an input, none of which may have it.
+OWN_PREFIX = "__skewless_"
 #: No file system takes a longer path.
 _LONGEST_PATH = 4096
 

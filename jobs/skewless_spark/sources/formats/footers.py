@@ -13,7 +13,7 @@ from pyarrow import orc
 from skewless.errors import InputError
 from skewless.run.objects.location import for_short_reads
 from skewless_spark.sources.formats.orc_footer import stripes_of
-from skewless_spark.sources.formats.spark_types import spark_type_of, spark_types_of
+from skewless_spark.sources.formats.spark_types import by_name, spark_type_of, spark_types_of
 
 #: The key of a field id in the metadata of an Arrow field.
 _FIELD_ID = b"PARQUET:field_id"
@@ -100,8 +100,8 @@ def _orc(fs: fsspec.AbstractFileSystem, file: str) -> Footer:
     with fs.open(file, "rb") as opened:
         read = orc.ORCFile(opened)
         # Arrow reads timestamps of ORC as nanoseconds, whatever the file has.
-        types = {
-            field.name: ("timestamp" if pa.types.is_timestamp(field.type) else spark_type_of(field.type))
+        types = by_name(
+            (field.name, "timestamp" if pa.types.is_timestamp(field.type) else spark_type_of(field.type))
             for field in read.schema
-        }
+        )
         return Footer(types, read.nrows, stripes_of(opened, size) or ())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,9 +22,16 @@ def spark_types_of(metadata: pq.FileMetaData) -> dict[str, str]:
     leaves = {
         leaf.path: leaf.physical_type for leaf in (metadata.schema.column(n) for n in range(metadata.num_columns))
     }
-    return {
-        field.name: spark_type_of(field.type, leaves.get(field.name, "")) for field in metadata.schema.to_arrow_schema()
-    }
+    fields = metadata.schema.to_arrow_schema()
+    return by_name((field.name, spark_type_of(field.type, leaves.get(field.name, ""))) for field in fields)
+
+
+def by_name(columns: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """The type of each column by its name; one that no job may use if several columns have the name."""
+    found: dict[str, str] = {}
+    for name, kind in columns:
+        found[name] = f"{UNSUPPORTED}{kind}, of several columns with this name" if name in found else kind
+    return found
 
 
 def spark_type_of(kind: pa.DataType, physical: str = "") -> str:

@@ -1,0 +1,132 @@
+"""Columns of the user's that have the names of columns inside: every such name, with every engine, mapped or not."""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+import re
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from skewless.errors import InputError
+from skewless.spec.input import OWN_PREFIX
+from skewless_spark.prepare.freezing import freeze
+from tests.spark.scenario import DATE, result_of, run_job, spec_of, write_input
+
+_CODE = Path(__file__).parents[2] / "jobs" / "skewless_spark"
+#: Where our code names a column: in SQL, in calls, in constants, and as a field of an Arrow table.
+_NAMINGS = (
+    r"\bAS ([a-z_]\w*)", r"alias\(f?\"(\w+)\"", r"\bcol\(f?\"(\w+)\"", r"withColumn\(\"(\w+)\"",
+    r"^_?[A-Z_]+ = \"([a-z_]+)\"$", r"batch\[\"(\w+)\"\]", r"^ +\"(\w+)\": pa\.array",
+)  # fmt: skip
+_NUMBERED = ("c0", "c1", "s0", "s1", "s0_0", "a_s1_0", "r0", "r1", "p0", "key_0", "m0", "b0_0", "position", "o")
+NAMES = sorted(
+    {
+        *(
+            name
+            for file in _CODE.rglob("*.py")
+            for naming in _NAMINGS
+            for name in re.findall(naming, file.read_text(), re.MULTILINE)
+        ),
+        *_NUMBERED,
+    }
+    - {"date", "_metadata"}
+)
+#: Of whole numbers, so that Python aggregates take them; all others are times.
+_NUMBERS = ("python_rows", "states", "task", "total_rows")
+_ROWS = 240
+_START = dt.datetime(2026, 11, 20, tzinfo=dt.UTC)
+
+
+def value(name: str, row: int) -> Any:
+    at = (row * 7919 + sum(name.encode()) * 31) % 5000
+    return at if name in _NUMBERS else _START + dt.timedelta(seconds=at)
+
+
+def column(name: str, rows: range) -> pa.Array:
+    kind = pa.int64() if name in _NUMBERS else pa.timestamp("us", "UTC")
+    return pa.array([value(name, row) for row in rows], kind)
+
+
+def check(spark: SparkSession, folder: Path, names: list[str], engine: str, *, mapped: bool) -> None:
+    """A job over columns of some names, grouped by the first two of them, beside plain Python."""
+    keys, values = names[:2], names[2:]
+    of_keys = {name: pa.array([value(name, row % 12) for row in range(_ROWS)]) for name in keys}
+    table = pa.table(of_keys | {name: column(name, range(_ROWS)) for name in values})
+    path = write_input(folder / "in", table, files=4)
+    # Results have names from inside, too, each that of another column.
+    named = dict(zip(values, values[1:] + values[:1], strict=True))
+    medians = {f"m_{name}": {"function": "exact_median", "column": name} for name in values if name in _NUMBERS}
+    section = {
+        "select": [*(f"`{name}`" for name in names), "explode(array(1, 2)) AS twice"],
+        "where": f"`{values[0]}` IS NOT NULL",
+    }
+    spec = spec_of(
+        path, keys, {name: {"function": "max", "column": of} for name, of in named.items()} | medians,
+        engine=engine, routing={"reducers": 3, "waves": [1] if engine == "bypass" else [1, 1]},
+        **({"map": section} if mapped else {}),
+    )  # fmt: skip
+    run, finished, _ = run_job(spark, spec, folder / "run")
+    assert finished.quality.success
+    wanted: dict[Any, list[Any]] = {}
+    for number in range(_ROWS):
+        wanted.setdefault(tuple(value(name, number % 12) for name in keys), []).append(number)
+    found = result_of(run).to_pylist()
+    assert len(found) == len(wanted)
+    for row in found:
+        rows = wanted[tuple(row[name] for name in keys)]
+        assert {name: row[name] for name in named} == {n: max(value(of, r) for r in rows) for n, of in named.items()}
+        for name, call in medians.items():
+            ordered = sorted(value(call["column"], r) for r in rows)
+            half = len(ordered) // 2
+            assert row[name] == (ordered[half] + ordered[~half]) / 2
+
+
+WAYS = list(itertools.product(("staged", "combine", "bypass"), (False, True)))
+
+
+@pytest.mark.parametrize(("engine", "mapped"), WAYS)
+def test_a_column_may_have_any_name_from_inside(spark: SparkSession, tmp_path: Path, engine: str, mapped: bool) -> None:
+    """Each name in one of the ways; all names in each way in the long run."""
+    at = WAYS.index((engine, mapped))
+    assert {"route_key", "task", "kind", "slot", "rows", "file_path", "position", "s0"} <= set(NAMES)
+    chosen = NAMES[at :: len(WAYS)]
+    check(
+        spark,
+        tmp_path,
+        [*chosen, *(name for name in _NUMBERS[at % 2 :: 2] if name not in chosen)],
+        engine,
+        mapped=mapped,
+    )
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("key", ["route_key", "task", "position"])
+@pytest.mark.parametrize(("engine", "mapped"), WAYS)
+def test_all_names_from_inside_at_once(
+    spark: SparkSession, tmp_path: Path, engine: str, mapped: bool, key: str
+) -> None:
+    names = [key, *(name for name in NAMES if name != key)][:98]
+    check(spark, tmp_path, names, engine, mapped=mapped)
+
+
+def test_names_that_begin_as_ours_do_and_names_of_two_columns_are_refused(tmp_path: Path) -> None:
+    ours = f"{OWN_PREFIX.upper()}origin"
+    numbers = pa.array([1, 2])
+    table = pa.Table.from_arrays([numbers, numbers, numbers, numbers], names=["a", "a", ours, "v"])
+    write_input(tmp_path / "in", table, files=1)
+    total = {"function": "sum", "column": "v"}
+    for key, call, said in [
+        (ours, total, "expected a column name that Spark and Skewless do not use"),
+        ("v", {"function": "max", "column": ours}, "expected a column name that Spark and Skewless do not use"),
+        ("a", total, "'a' of type unsupported bigint, of several columns with this name"),
+        (["v", "a"], "count", "'a' of type unsupported bigint, of several columns with this name"),
+        ("v", {"function": "max", "column": "a"}, "'a' of type unsupported bigint, of several columns with this name"),
+    ]:
+        with pytest.raises(InputError, match=re.escape(said)):
+            freeze(spec_of(tmp_path / "in", key, {"n": call}), DATE, str(tmp_path), "spec")
+    assert freeze(spec_of(tmp_path / "in", "v", {"n": "count"}), DATE, str(tmp_path), "spec").rows == 2
