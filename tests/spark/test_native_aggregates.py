@@ -404,8 +404,8 @@ TYPES = {
 }  # fmt: skip
 
 OTHERWISE = "; choose another column or aggregate."
-NO_ITEM = "a column that is no binary, array, map or struct for approx_top_k"
-NO_HASH = "a column that is no array, map or struct for theta_sketch_estimate"
+NO_ITEM = "a column of a plain type, no binary, array, map or struct, for approx_top_k"
+NO_HASH = "a column of a plain type, no array, map or struct, for theta_sketch_estimate"
 NO_QUANTITY = "a number, date or timestamp for approx_percentile"
 
 REFUSED = {

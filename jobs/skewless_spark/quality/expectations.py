@@ -133,7 +133,14 @@ def build_expectations(spec: JobSpec, where: str) -> list[Expectation]:
     if not checked:
         return []
     registry = great_expectations().expectations.registry
-    return [registry.get_expectation_impl(kind)(**kwargs) for kind, kwargs in checked]
+    return [_exactly(registry.get_expectation_impl(kind)(**kwargs), kwargs) for kind, kwargs in checked]
+
+
+def _exactly(expectation: Expectation, kwargs: dict[str, Any]) -> Expectation:
+    """The expectation with its whole numbers as they were given: Great Expectations makes floats of most."""
+    whole = {name: value for name, value in kwargs.items() if isinstance(value, int) and not isinstance(value, bool)}
+    vars(expectation).update(whole)
+    return expectation
 
 
 def _checked(spec: JobSpec, where: str) -> list[tuple[str, dict[str, Any]]]:

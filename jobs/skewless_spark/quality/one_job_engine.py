@@ -6,6 +6,7 @@ Importing this module imports Great Expectations: see ``skewless_spark.quality.e
 from __future__ import annotations
 
 from collections.abc import Iterable
+from decimal import Decimal
 from functools import reduce
 from typing import Any
 
@@ -48,10 +49,19 @@ class OneJobEngine(SparkDFExecutionEngine):
         ]
         found = {row[_BRANCH]: row for row in reduce(_with, branches).collect()}
         return {
-            metric: convert_to_json_serializable(data=found[branch][name])
+            metric: convert_to_json_serializable(data=whole_as_int(found[branch][name]))
             for branch, metrics in enumerate(names)
             for metric, name in metrics.items()
         }
+
+
+def whole_as_int(value: Any) -> Any:
+    """A value, in lists and mappings too, with whole decimals as integers: Great Expectations makes floats of them."""
+    if isinstance(value, dict):
+        return {name: whole_as_int(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [whole_as_int(one) for one in value]
+    return int(value) if isinstance(value, Decimal) and value.is_finite() and value == int(value) else value
 
 
 def _with(above: DataFrame, below: DataFrame) -> DataFrame:

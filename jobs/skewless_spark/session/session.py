@@ -34,8 +34,8 @@ DEFAULTS = {
     # Otherwise PySpark tells the JVM at each call of a function or an operator from which line of Python it comes.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
-#: Set whatever the configuration says. Otherwise Spark replaces ``${...}`` in the SQL of a spec by a setting, a property
-#: of Java, or a variable of the driver's environment: by a password, if somebody names it.
+#: Set whatever the configuration says. Otherwise Spark replaces ``${...}`` in the SQL of a spec: by a setting, or by a
+#: variable of the driver's environment, which may be a password.
 ALWAYS = {"spark.sql.variable.substitute": "false"}
 
 #: Classes of the JVM by the names by which PySpark asks for them.
