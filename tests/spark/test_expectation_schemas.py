@@ -13,7 +13,7 @@ import pytest
 
 from skewless.errors import SpecError
 from skewless_spark.quality.expectation_schemas import MAPPING_KWARG, NOT_OURS_TO_OFFER, require_fitting
-from skewless_spark.quality.expectations import ALLOWED, great_expectations
+from skewless_spark.quality.expectations import ALLOWED, exactly, great_expectations
 from tests.spark.test_quality import CALLS
 
 #: Values of all kinds that a spec can hold.
@@ -39,7 +39,7 @@ def _taken_by_them(kind: str, kwargs: dict[str, Any]) -> bool:
     """Whether the class can be made, and means what the spec says: it reads 1.5 as the integer 1, and 'no' as false."""
     gx = great_expectations()
     try:
-        made = gx.expectations.registry.get_expectation_impl(kind)(**kwargs)
+        made = exactly(gx.expectations.registry.get_expectation_impl(kind)(**kwargs), kwargs)
     except gx.compatibility.pydantic.ValidationError:
         return False
     return all(_same(given, getattr(made, name)) for name, given in kwargs.items() if name != MAPPING_KWARG)

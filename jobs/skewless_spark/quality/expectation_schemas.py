@@ -110,9 +110,6 @@ def _unmet(validator: Draft7Validator, name: str, given: Any, least: int) -> str
         return _in_words(validator.schema)
     if isinstance(given, list) and len(given) < least:
         return f"a list of at least {least}"
-    if isinstance(given, int) and not isinstance(given, bool) and "integer" not in str(validator.schema):
-        read = float(given)
-        return "" if read == given else f"a number that a double can hold (this one would be {read:.0f})"
     if name == "strftime_format" and not _can_be_read_back(given):
         return "a form that times can be read by, such as %Y-%m-%d"
     return ""

@@ -87,6 +87,9 @@ REFUSED = {
     "unexpected_rows_expectation": _QUERIES,
 }
 
+#: From here on floats have no place for every whole number.
+_LEAST_INEXACT = 1 << 53
+
 _COLUMN_KWARGS = ("column", "column_A", "column_B", "column_list", "column_set")
 
 
@@ -133,13 +136,16 @@ def build_expectations(spec: JobSpec, where: str) -> list[Expectation]:
     if not checked:
         return []
     registry = great_expectations().expectations.registry
-    return [_exactly(registry.get_expectation_impl(kind)(**kwargs), kwargs) for kind, kwargs in checked]
+    return [exactly(registry.get_expectation_impl(kind)(**kwargs), kwargs) for kind, kwargs in checked]
 
 
-def _exactly(expectation: Expectation, kwargs: dict[str, Any]) -> Expectation:
-    """The expectation with its whole numbers as they were given: Great Expectations makes floats of most."""
-    whole = {name: value for name, value in kwargs.items() if isinstance(value, int) and not isinstance(value, bool)}
-    vars(expectation).update(whole)
+def exactly(expectation: Expectation, kwargs: dict[str, Any]) -> Expectation:
+    """The expectation with its large whole numbers as they were given: Great Expectations makes floats of most.
+
+    Smaller ones compare as floats in the same way.
+    """
+    large = {name: one for name, one in kwargs.items() if isinstance(one, int) and abs(one) >= _LEAST_INEXACT}
+    vars(expectation).update(large)
     return expectation
 
 
