@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote
@@ -14,11 +15,17 @@ from skewless.errors import InputError
 from skewless.run.objects.location import open_location
 from skewless.run.written_path import as_written
 from skewless.spec.input import Input
+from skewless_spark.sources.formats.spark_types import UNSUPPORTED
 from skewless_spark.sources.listing import Listing, list_input
 
 _FORMATS = ("parquet", "orc", "csv", "json", "text")
 #: Options of a table that do not change how its files are read.
 _HARMLESS = frozenset({"path", "serialization.format", "compression"})
+#: Parts of types whose rules files do not have: Spark pads CHAR, and compares by a collation.
+_NOT_IN_FILES = re.compile(r"(?<!var)char\(\d+\)|string collate \w+")
+
+
+_DECLARE = "declare it as a STRING, or read the files by path"
 
 
 def list_table(spark: SparkSession, given: Input, share: float) -> tuple[str, Listing]:
@@ -35,7 +42,8 @@ def list_table(spark: SparkSession, given: Input, share: float) -> tuple[str, Li
     try:
         table = spark.table(name)
         told = {row["col_name"]: row["data_type"] for row in spark.sql(f"DESCRIBE TABLE EXTENDED {name}").collect()}
-        partitions = [column.name for column in spark.catalog.listColumns(name) if column.isPartition]
+        columns = spark.catalog.listColumns(name)
+        partitions = [column.name for column in columns if column.isPartition]
     except AnalysisException as err:
         raise InputError(at, "a table that Spark knows", str(err).splitlines()[0][:200], "check the name") from None
     provider = str(told.get("Provider", "")).lower()
@@ -46,7 +54,12 @@ def list_table(spark: SparkSession, given: Input, share: float) -> tuple[str, Li
         raise InputError(
             at, f"a table of files: {', '.join(_FORMATS)}", came, "write it out, or read its files by path"
         )
-    declared = {field.name: field.dataType.simpleString() for field in table.schema}
+    # A schema has a CHAR as a string, a catalog as what it is.
+    told_types = {column.name: str(column.dataType) for column in columns if _NOT_IN_FILES.search(column.dataType)}
+    declared = {field.name: _NOT_IN_FILES.sub("string", field.dataType.simpleString()) for field in table.schema}
+    if told_types and provider in {"csv", "json"}:  # which are read whole
+        column, kind = next(iter(told_types.items()))
+        raise InputError(at, "columns whose values are those of its files", f"{column!r} of type {kind}", _DECLARE)
     inside = {column: kind for column, kind in declared.items() if column not in partitions}
     location, files = _files(str(told["Location"]), table.inputFiles())
     listing = list_input(
@@ -62,9 +75,14 @@ def list_table(spark: SparkSession, given: Input, share: float) -> tuple[str, Li
         raise InputError(
             at, f"folders named after {partitions}", str(list(source.partition_columns)), "read it by path"
         )
-    columns = source.columns if listing.units else inside
+    refused = {one: f"{UNSUPPORTED}{kind}, whose rules files do not have" for one, kind in told_types.items()}
     kept = source.model_copy(
-        update={"columns": columns, "partition_columns": {one: declared[one] for one in partitions}}
+        update={
+            "columns": {
+                one: refused.get(one, kind) for one, kind in (source.columns if listing.units else inside).items()
+            },
+            "partition_columns": {one: refused.get(one, declared[one]) for one in partitions},
+        }
     )
     return location, Listing(listing.units, kept)
 
