@@ -120,9 +120,10 @@ def _refuse_schema(first: str, types: Mapping[str, str], file: str, found: Mappi
 
 def counted_units(file: ListedFile, footer: Footer, piece: int, given: Input) -> list[Unit]:
     """The units of a file with a footer: the whole file, or ranges of its row groups or stripes."""
-    unit = _unit(file, footer.rows)
+    unit = _unit(file, footer.rows).model_copy(update={"inner": {name: name for name in footer.foreign}})
     rows = [count for count, _ in footer.pieces]
-    if not is_large(file.size, piece, given.cut_bytes) or len(rows) < 2 or sum(rows) != footer.rows:
+    large = is_large(file.size, piece, given.cut_bytes)
+    if not large or len(rows) < 2 or sum(rows) != footer.rows or footer.whole:
         return [unit]
     spans = cut_groups(footer.pieces, file.size, piece)
     if len(spans) < 2:
