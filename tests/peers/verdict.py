@@ -18,7 +18,8 @@ from tests.differential.rows import first_difference, rows_of
 from tests.differential.ways import WAYS, job_of, types_of
 from tests.peers.cases import Case
 
-#: Read as others do; read otherwise; not read, with a sentence; an error that is not ours; read, and nobody else could.
+#: What came of it, in this order: the rows of the oracle; other rows; a refusal in a sentence; an error that is no
+#: sentence of ours; rows that no oracle could read.
 EQUAL, DIFFERENT, REFUSED, TRACEBACK, ALONE = "equal", "different", "refused", "traceback", "alone"
 
 
