@@ -39,7 +39,7 @@ _SUBMITTED = "spark_submitted"
 DATA_ROOT = (os.environ.get("SKEWLESS_ROOT") or str(PROJECT / "data")).rstrip("/")
 
 #: What starts it.
-COMMAND = (sys.executable, "-m", "skewless_airflow.observability.log_files")
+COMMAND = (sys.executable, "-P", "-m", "skewless_airflow.observability.log_files")
 
 #: On two slow cores; measured about 20 s on two fast ones.
 START_SECONDS = 240.0

@@ -3,8 +3,28 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from typing import ClassVar, Self
+
+#: In a URL: a password after a user, a token in place of a user, and a parameter whose name is that of a secret.
+#: What follows a colon and begins with a port is no password.
+_PASSWORD = re.compile(r"(?<=://)([^\s'\"/@:]*:)(?!\d+(?:[/?#]|$))(?:(?!://)[^\s'\"])*@")
+_TOKEN = re.compile(r"(?<=https://)[^\s'\"/@:]+@|(?<=http://)[^\s'\"/@:]+@")
+_SECRET = re.compile(
+    r"([?&;#][\w.-]*(?:token|passw(?:or)?d|secret|credential|signature|\bsig|accesskeyid|api_?key|account_?key)=)"
+    r"[^&;\s'\"]*",
+    re.IGNORECASE,
+)
+
+
+def without_secrets(text: str) -> str:
+    """A text with stars in place of the passwords and tokens in its URLs.
+
+    >>> without_secrets("redis://me:pass@host/0 and sc://host:15002/;token=abc;user_id=me")
+    'redis://me:***@host/0 and sc://host:15002/;token=***;user_id=me'
+    """
+    return _SECRET.sub(r"\1***", _TOKEN.sub("***@", _PASSWORD.sub(r"\1***@", text)))
 
 
 class SkewlessError(Exception):
@@ -24,6 +44,7 @@ class SkewlessError(Exception):
     exit_code: ClassVar[int] = 1
 
     def __init__(self, where: str, required: str, came: str, hint: str = "") -> None:
+        where, required, came, hint = map(without_secrets, (where, required, came, hint))
         self.where, self.required, self.came, self.hint = where, required, came, hint
         sentence = f"{where}: expected {required}, but got {came}" if required else f"{where}: {came}"
         sentence = f"{sentence}; {hint}" if hint else sentence

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import traceback
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn, cast
 
 import typer
 from rich.console import Console
@@ -284,6 +284,8 @@ def _new_run_id() -> str:
 def main() -> NoReturn:
     """The console script: an error is one sentence on standard error, and an exit code."""
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
+    for stream in (sys.stdout, sys.stderr):  # a terminal that lacks a character is no failure
+        cast("Any", stream).reconfigure(errors="backslashreplace")
     try:
         app()
     except SkewlessError as err:

@@ -129,6 +129,17 @@ def test_who_may_not_read_the_tasks_of_a_dag_sees_none_of_its_runs(clients: dict
     assert {address: clients[NO_RUNS].get(address).status_code for address in every} == dict.fromkeys(every, 403)
 
 
+def test_who_may_not_read_the_runs_of_a_dag_learns_nothing_of_them_from_lists(clients: dict[str, TestClient]) -> None:
+    facts = {user: clients[user].get("/skewless/api/v1/dags").json()["dags"] for user in (NO_RUNS, NO_TASKS)}
+    assert {(row["dag_id"], row["runs"], str(row["last"])) for row in facts[NO_RUNS]} == {(DAG, None, "None")}
+    assert all(row["runs"] == 1 and row["last"]["run_id"] == "one" for row in facts[NO_TASKS])
+    pages = {user: clients[user].get("/skewless/").text for user in (NO_RUNS, NO_TASKS)}
+    assert "/runs/one/" not in pages[NO_RUNS]
+    assert "you may not read its runs" in pages[NO_RUNS]
+    assert "1 run" not in pages[NO_RUNS]
+    assert "/runs/one/" in pages[NO_TASKS]
+
+
 def test_no_other_parameter_stands_in_for_the_dag_of_the_address(clients: dict[str, TestClient]) -> None:
     answer = clients["viewer"].get(f"/skewless/dags/{FORBIDDEN_DAG}/runs/one/skew", params={"dag_id": DAG})
     assert answer.status_code == 403

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from skewless.documents.job import Job
 from skewless.errors import DocumentError, SpecError
 from skewless.run.publication import published_path
-from skewless.spec.part import Part, hours_of, part_at, part_named
+from skewless.spec.part import Part, hours_of, part_at, part_named, parts_until
 from skewless.spec.schedule import Schedule
 from tests.unit.synthetic import job
 
@@ -140,3 +140,20 @@ def test_a_part_that_is_none_is_refused_in_a_sentence(date: str, hour: str | Non
 def test_what_a_run_covers_is_one_of_few(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         Schedule(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("part", "count"),
+    [
+        (Part(dt.date(1, 1, 1)), 2),
+        (Part(dt.date(1, 1, 27)), 28),
+        (Part(dt.date(1, 1, 2), "00"), 28),
+        (Part(dt.date.max, "00"), 2),
+    ],
+)
+def test_a_window_beyond_the_calendar_is_a_sentence(part: Part, count: int) -> None:
+    with pytest.raises(
+        SpecError, match=r"^part [\dT-]+: expected .*, but got one at an end of the calendar; compute another"
+    ):
+        parts_until(part, count, "Europe/Zurich")
+    assert parts_until(Part(dt.date(1, 1, 2)), 2, "UTC")[0].date == dt.date.min

@@ -6,7 +6,7 @@ import pytest
 from deltalake.exceptions import DeltaError
 from sqlalchemy.exc import OperationalError
 
-from skewless.errors import SpecError, UnreachableError
+from skewless.errors import InputError, SpecError, UnreachableError
 from skewless_lake.refusals import reason, told_plainly
 
 OF_DELTA = (
@@ -55,3 +55,28 @@ def test_errors_of_ours_pass_as_they_are(err: Exception) -> None:
     with pytest.raises(type(err)) as told, told_plainly("t"):
         raise err
     assert told.value is err
+
+
+SECRETS = {
+    "redis://:s3cr3t@leases:6379/0": "redis://:***@leases:6379/0",
+    "rediss://me:s3cr3t/@x@leases/0#n": "rediss://me:***@leases/0#n",
+    "postgresql+psycopg2://me:s3cr3t@db:5432/c": "postgresql+psycopg2://me:***@db:5432/c",
+    "http://a:s3cr3t@h, then b://c:s3cr3t@d": "http://a:***@h, then b://c:***@d",
+    "https://s3cr3t@host/lake": "https://***@host/lake",
+    "sc://host:15002/;token=s3cr3t;use_ssl=true": "sc://host:15002/;token=***;use_ssl=true",
+    "https://h/x?sv=1&sig=s3cr3t%3D&se=2": "https://h/x?sv=1&sig=***&se=2",
+    "s3://b/k?X-Amz-Signature=s3cr3t&X-Amz-Security-Token=s3cr3t": "s3://b/k?X-Amz-Signature=***&X-Amz-Security-Token=***",
+    "'redis://u:s3cr3t@h'": "'redis://u:***@h'",
+}
+PLAIN = (
+    "abfss://container@account.dfs.core.windows.net/lake", "s3a://bucket/a:b@c", "hdfs://name:8020/x@y",
+    "/lake/key=1/token", "redis://leases:6379/0#token", "s3://bucket/day=1?x", "a b@c: d",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "said"), [*SECRETS.items(), *((one, one) for one in PLAIN)])
+def test_passwords_and_tokens_of_urls_never_stand_in_sentences(text: str, said: str) -> None:
+    assert str(InputError(f"input {text}", f"a file at {text}", text, f"see {text}")) == (
+        f"input {said}: expected a file at {said}, but got {said}; see {said}."
+    )
+    assert str(SpecError.saying(text, "no")) == f"{said}: no."

@@ -12,6 +12,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from typing import Any, cast
 
 from pyspark.sql import SparkSession
 
@@ -40,6 +41,8 @@ def run_entry(parser: argparse.ArgumentParser, step: Callable[[RunDirectory, arg
 
     A step that raises ends the process with the exit code of its error (``exit_code_of``).
     """
+    for stream in (sys.stdout, sys.stderr):  # a log that lacks a character is no failure
+        cast("Any", stream).reconfigure(errors="backslashreplace")
     arguments = parser.parse_args()
     run = RunDirectory(arguments.run_dir, os.environ.get(RUN_GROUP, ""))
     try:

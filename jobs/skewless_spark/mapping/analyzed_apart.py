@@ -24,7 +24,7 @@ def types_of(given: Map, types: Mapping[str, str], at: str) -> Mapped:
     """The mapped columns of a select list; see ``mapping.map_types``."""
     asked = {"map": given.model_dump(mode="json"), "types": dict(types), "at": at}
     done = subprocess.run(  # noqa: S603  # our own module
-        [sys.executable, "-m", _ANALYSIS],
+        [sys.executable, "-P", "-m", _ANALYSIS],
         input=json.dumps(asked),
         env={name: value for name, value in os.environ.items() if name not in CLIENT_ONLY},
         stdout=subprocess.PIPE,

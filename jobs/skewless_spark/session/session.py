@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any, cast
@@ -38,6 +39,11 @@ DEFAULTS = {
 #: property of Java, or a variable of the driver's environment: by a password, if a spec names one.
 ALWAYS = {"spark.sql.variable.substitute": "false"}
 
+#: Masters whose executor is in the driver's process. It listens, and other users of the machine can reach it: so it
+#: asks for a secret, which Spark makes itself only for these masters.
+_IN_ONE_PROCESS = re.compile(r"local(\[[^\]]*\])?")
+_OF_ONE_PROCESS = {"spark.authenticate": "true"}
+
 #: Classes of the JVM by the names by which PySpark asks for them.
 _ASKED_OFTEN = ("functions", "org.apache.spark.sql.functions", "PythonUtils")
 
@@ -62,7 +68,9 @@ def build_session(app: str, master: str | None = None) -> SparkSession:
         start_java()
     given = SparkConf()
     builder = SparkSession.builder.appName(_submitted_name(given) or app)
-    for name, value in DEFAULTS.items():
+    where = master or given.get("spark.master") or "local"
+    alone = _IN_ONE_PROCESS.fullmatch(where)
+    for name, value in {**DEFAULTS, **(_OF_ONE_PROCESS if alone else {})}.items():
         if not given.contains(name):
             builder = builder.config(name, value)
     for name, value in ALWAYS.items():
@@ -70,9 +78,8 @@ def build_session(app: str, master: str | None = None) -> SparkSession:
     if master or not given.contains("spark.master"):
         builder = builder.master(master or "local[*]")
     if not given.contains("spark.submit.deployMode"):
-        if (master or given.get("spark.master") or "local").startswith("local"):
-            # Driver and block manager require no password, so only this machine may reach them.
-            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        if where.startswith("local"):
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # so only this machine may reach it
         # A whole run in this process shows its own progress; Spark's UI would only need a port that may be taken.
         builder = builder.config("spark.ui.enabled", "false")
         if not given.contains("spark.driver.extraJavaOptions"):

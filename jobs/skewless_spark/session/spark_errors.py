@@ -10,7 +10,7 @@ from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PythonException
 
 from skewless import errors
-from skewless.errors import SkewlessError, UnreachableError
+from skewless.errors import SkewlessError, UnreachableError, without_secrets
 
 #: The last line of a Python worker's traceback, when one of our own errors was raised there.
 _OURS = re.compile(r"skewless\.errors\.(\w+): (.+)")
@@ -50,7 +50,11 @@ def exit_code_of(err: BaseException) -> int:
 
 
 def sentence_for(err: BaseException) -> str:
-    """One sentence that says what went wrong, without a stack trace."""
+    """One sentence that says what went wrong, without a stack trace, and without the passwords of URLs."""
+    return without_secrets(_sentence(err))
+
+
+def _sentence(err: BaseException) -> str:
     if isinstance(err, SkewlessError):
         return str(err)
     ours = _OURS.findall(_text(err))

@@ -142,10 +142,16 @@ def hours_of(day: dt.date, timezone: str) -> tuple[str, ...]:
     """
     zone = ZoneInfo(timezone)
     # From before midnight: there are zones where it is left out, or comes twice.
-    begin = dt.datetime.combine(day, dt.time(), zone).astimezone(dt.UTC) - dt.timedelta(hours=2)
-    steps = (begin + step * _CLOCK_STEP for step in range(4 * 29))
-    there = (moment.astimezone(zone) for moment in steps)
+    try:
+        begin = dt.datetime.combine(day, dt.time(), zone).astimezone(dt.UTC) - dt.timedelta(hours=2)
+        there = [(begin + step * _CLOCK_STEP).astimezone(zone) for step in range(4 * 29)]
+    except OverflowError:
+        raise _beyond_calendar(str(day), "a day whose hours are all in the years 1 to 9999") from None
     return tuple(dict.fromkeys(_clock_hour(moment) for moment in there if moment.date() == day))
+
+
+def _beyond_calendar(part: str, required: str) -> SpecError:
+    return SpecError(f"part {part}", required, "one at an end of the calendar", "compute another one")
 
 
 def _clock_hour(there: dt.datetime) -> str:
@@ -164,7 +170,12 @@ def parts_until(last: Part, count: int, timezone: str) -> tuple[Part, ...]:
         last: the youngest part.
         count: how many parts.
         timezone: see ``part_at``.
+
+    Raises:
+        SpecError: there are not so many days in the calendar.
     """
+    if last.date.toordinal() < count:  # days, or more than enough days for as many hours
+        raise _beyond_calendar(last.name, f"one with {count - 1:,} parts before it")
     if last.hour is None:
         return tuple(Part(last.date - dt.timedelta(days=back)) for back in reversed(range(count)))
     day, found = last.date, [Part(last.date, hour) for hour in hours_of(last.date, timezone)]

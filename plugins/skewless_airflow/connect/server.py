@@ -39,6 +39,7 @@ STOP_SECONDS = 20.0
 #: Settings for steps that share a server; timeouts release what a killed step held.
 _SETTINGS = {
     "spark.connect.grpc.binding.address": "127.0.0.1",
+    "spark.authenticate": "true",  # what listens beside it, block manager and driver, is asked for a secret
     "spark.connect.execute.manager.detachedTimeout": "60s",
     "spark.connect.session.manager.defaultSessionTimeout": "15m",
     "spark.scheduler.mode": "FAIR",

@@ -42,7 +42,7 @@ class FindStaleOperator(BaseOperator):
         """Compare published results with the input, in a process of its own: it imports Spark's Python."""
         zone, given = self.spec.schedule.timezone, context["params"]
         last = given.get(LAST) or str(part_at(dt.datetime.now(tz=dt.UTC), zone, "day").date)
-        command = [sys.executable, "-m", "skewless_spark.entries.find_stale", "--spec", self.spec_path]
+        command = [sys.executable, "-P", "-m", "skewless_spark.entries.find_stale", "--spec", self.spec_path]
         command += ["--root", data_root(), "--first", str(given[FIRST]), "--last", str(last)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  # our own command
         if done.returncode:

@@ -23,7 +23,7 @@ from skewless_airflow.web.airflow_runs import (
 )
 from skewless_airflow.web.rendering.template import page
 from skewless_airflow.web.run_folders import groups_with_runs, open_run
-from skewless_airflow.web.security import READ_DAG, READ_RUN, DagId, Group, RunId
+from skewless_airflow.web.security import READ_DAG, READ_RUN, DagId, Group, RunId, with_readable_runs
 from skewless_airflow.web.views.decision import decided_stages, read_decision
 from skewless_airflow.web.views.history import read_history, series, verdicts
 from skewless_airflow.web.views.job import read_job
@@ -55,11 +55,14 @@ def jobs(request: Request, user: GetUserDep, session: SessionDep) -> Any:
 
 
 def readable_jobs(user: Any, session: Any, most: int) -> tuple[JobRow, ...]:
-    """The jobs that the user may read, DAGs with our tag or with run directories, each with at most ``most`` runs."""
+    """The jobs that the user may read, DAGs with our tag or with run directories, each with at most ``most`` runs.
+
+    Of a DAG whose runs the user may not read, there are no runs, and not their number either.
+    """
     allowed = get_auth_manager().get_authorized_dag_ids(user=user, method="GET", session=session)
     groups = groups_with_runs()
     ours = (tagged_dags(session) | groups.keys()) & allowed
-    runs = {dag_id: airflow_runs(session, dag_id, most=30) for dag_id in ours}
+    runs = {dag_id: airflow_runs(session, dag_id, most=30) for dag_id in with_readable_runs(user, ours, session)}
     names = {dag_id: groups.get(dag_id) or [""] for dag_id in ours}
     return read_jobs(names, schedules(session, sorted(ours)), runs, most)
 

@@ -7,15 +7,18 @@ plugins, and every route about a DAG the permission to read that DAG.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import Annotated, Any
 
-from airflow.api_fastapi.auth.managers.models.resource_details import AccessView, DagAccessEntity
+from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.models.resource_details import AccessView, DagAccessEntity, DagDetails
 from airflow.api_fastapi.common.db.common import SessionDep
 from airflow.api_fastapi.core_api.security import requires_access_dag, requires_access_view
 from airflow.models.dag import DagModel
 from fastapi import Depends, HTTPException, Path, Query, status
 from fastapi.responses import Response
 from sqlalchemy import select
+from sqlalchemy.orm import Session
 
 #: Pages load nothing from other hosts, run no scripts, and other sites may not frame them.
 _STRICT = {
@@ -87,6 +90,22 @@ def shaped_group(group: Annotated[str, Query()] = "") -> str:
             "The group in the address is not valid: it may contain letters, digits, dots, dashes and underscores.",
         )
     return group
+
+
+def with_readable_runs(user: Any, dag_ids: Collection[str], session: Session) -> set[str]:
+    """Those of some DAGs whose runs a user may read: the permission to read a DAG does not include that."""
+    teams = DagModel.get_dag_id_to_team_name_mapping(list(dag_ids), session=session)
+    allowed = get_auth_manager().is_authorized_dag
+    return {
+        dag_id
+        for dag_id in dag_ids
+        if allowed(
+            method="GET",
+            access_entity=DagAccessEntity.RUN,
+            details=DagDetails(id=dag_id, team_name=teams.get(dag_id)),
+            user=user,
+        )
+    }
 
 
 #: A login and the permission to see plugins: required by every route.

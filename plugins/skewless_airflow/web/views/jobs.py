@@ -21,12 +21,13 @@ class JobLine:
 
     Attributes:
         group: the name of one aggregation of several in the DAG; empty for the only one.
+        runs: how many there are; None if the user may not read them.
     """
 
     dag_id: str
     group: str
     schedule: str
-    runs: int
+    runs: int | None
     last: RunLine | None
 
 
@@ -49,13 +50,23 @@ def read_jobs(
     runs: Mapping[str, Sequence[AirflowRun]],
     most: int,
 ) -> tuple[JobRow, ...]:
-    """A row for each aggregation of each DAG, by its id, with that many of its runs at most."""
+    """A row for each aggregation of each DAG, by its id, with that many of its runs at most.
+
+    Args:
+        groups: the names of the aggregations of each DAG.
+        schedules: of each DAG.
+        runs: of each DAG as Airflow knows them; the runs of a DAG that is not in it are not read.
+        most: see above.
+    """
     found = []
     until = time.monotonic() + _READING_SECONDS
     for dag_id, names in sorted(groups.items()):
         for group in names:
+            if dag_id not in runs:
+                found.append(JobRow(JobLine(dag_id, group, schedules.get(dag_id, ""), None, None), ()))
+                continue
             left = until - time.monotonic()
-            history = read_history(dag_id, runs.get(dag_id, ()), group, most=most, seconds=left)
+            history = read_history(dag_id, runs[dag_id], group, most=most, seconds=left)
             last = history.lines[0] if history.lines else None
             line = JobLine(dag_id, group, schedules.get(dag_id, ""), history.total, last)
             found.append(JobRow(line, history.oldest_first))

@@ -1,0 +1,47 @@
+"""What a step says, where it says it, and who may listen to its Spark."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from skewless_spark.entries.entry import entry_parser, run_entry
+from skewless_spark.session.spark_errors import sentence_for
+
+_PROJECT = Path(__file__).parents[2]
+
+
+def test_a_log_that_lacks_a_character_is_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii"))
+    monkeypatch.setattr(sys, "argv", ["entry.py", "--run-dir", str(tmp_path / "run")])
+    run_entry(entry_parser("a step"), lambda *_: "caf\u00e9 \u2581: done")
+    sys.stdout.flush()
+    assert written.getvalue() == b"skewless: caf\\xe9 \\u2581: done\n"
+
+
+def test_the_sentence_for_an_error_of_a_library_has_no_password() -> None:
+    said = sentence_for(OSError("cannot reach redis://me:s3cr3t@leases/0 or sc://host/;token=s3cr3t"))
+    assert said == "OSError: cannot reach redis://me:***@leases/0 or sc://host/;token=***"
+
+
+def test_a_driver_of_this_machine_talks_to_nobody_without_its_secret(spark: SparkSession) -> None:
+    conf = spark.sparkContext.getConf()
+    assert conf.get("spark.master") == "local[2]"
+    assert conf.get("spark.authenticate") == "true"
+
+
+def test_no_module_is_started_with_the_current_folder_on_its_path() -> None:
+    """A file ``json.py`` there would be imported in place of Python's own."""
+    started = [
+        file.name
+        for folder in ("plugins", "jobs")
+        for file in (_PROJECT / folder).rglob("*.py")
+        if re.search(r"sys\.executable,\s+\"-m\"", file.read_text())
+    ]
+    assert not started
