@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from skewless.errors import SpecError
 from skewless_lake.staged import HOUR_COLUMN, OutputPart
 
 #: Rows that are read and written at a time.
@@ -91,6 +92,12 @@ def _columns(batch: pa.RecordBatch, kind: pa.Schema, parts: Mapping[str, Any]) -
             yield pa.repeat(pa.scalar(parts[field.name], field.type), len(batch))
         elif field.name in places:
             column = batch.column(places[field.name])
+            if column.null_count and not field.nullable:
+                raise SpecError(
+                    f"column {field.name!r} of the output's table", "a value in each row, as the table requires",
+                    f"nulls in {column.null_count:,} of {len(column):,} rows",
+                    "leave such rows out in map.where, or drop NOT NULL from the column",
+                )  # fmt: skip
             yield column if column.type == field.type else column.cast(field.type)
         else:
             yield pa.nulls(len(batch), field.type)

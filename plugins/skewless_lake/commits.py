@@ -11,6 +11,8 @@ from skewless.run.publication import Identity, Overtaken
 
 #: What we write into a table's history, each name behind this.
 PREFIX = "skewless."
+#: Behind it, the digest of what the table asks of each row, which the rows of a publication were held to.
+RULES = "rules"
 #: How often a commit is tried again that others were faster than, and the seconds between two attempts at most.
 ATTEMPTS = 50
 _LONGEST_WAIT = 2.0

@@ -23,9 +23,9 @@ from skewless.run.publication import (
     turns_folder,
     turns_of_table,
 )
-from skewless_lake.commits import Commit, identity_in
+from skewless_lake.commits import RULES, Commit, identity_in
 from skewless_lake.refusals import told_plainly
-from skewless_lake.staged import STAGED, OutputPart, StagedResult
+from skewless_lake.staged import STAGED, OutputPart, StagedResult, rules_digest
 from skewless_leases import Turns as StoredTurns
 from skewless_leases import open_store
 
@@ -83,7 +83,8 @@ def publishing_table(run: RunDirectory, now: dt.datetime) -> Generator[str, None
     over = _overtaken(job, turns)
     commit = Commit(None, over)
     if over is None:
-        about = {**summary_of(run, now), **_verdict(report)}
+        held = rules_digest(staged.rules)
+        about = {**summary_of(run, now), **_verdict(report), **({RULES: held} if held else {})}
         commit = yield from _committing(run, job, staged, about)
     if commit.over is None:
         turns.finish(job.part.name, job.turn, str(identity_of(run)))

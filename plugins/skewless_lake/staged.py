@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from skewless.document import Count, Document, Frozen
@@ -34,6 +36,24 @@ class StagedFile(Frozen):
     statistics: str = ""
 
 
+class TableRule(Frozen):
+    """What a table asks of each of its rows.
+
+    Attributes:
+        name: with which it is told, such as ``CHECK positive``.
+        condition: in Spark's SQL, and must be true of each row; empty if those who write the files hold to it.
+    """
+
+    name: str
+    condition: str = ""
+
+
+def rules_digest(rules: Sequence[TableRule]) -> str:
+    """A digest of the rules of a table; empty if it has none."""
+    told = "\n".join(f"{rule.name}\t{rule.condition}" for rule in rules)
+    return hashlib.sha256(told.encode()).hexdigest()[:16] if rules else ""
+
+
 class TableFiles(Document):
     """Files that an attempt to stage was about to write, whether or not it came to that.
 
@@ -52,12 +72,14 @@ class StagedResult(Document):
         location: the folder or URL of the table.
         files: exactly the files of the result.
         snapshot: of an Iceberg table, the staged snapshot, which no branch and no tag names.
+        rules: what the table asks of each row, and the audit looks at.
     """
 
     table: str
     location: str
     files: tuple[StagedFile, ...]
     snapshot: int | None = None
+    rules: tuple[TableRule, ...] = ()
 
     @property
     def rows(self) -> int:

@@ -21,7 +21,9 @@ from skewless.run.attempt import Fence
 from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, RunDirectory
 from skewless.standing.night_quality import window_quality
 from skewless.standing.store import StatesStore
+from skewless_lake.staged import OutputPart, TableRule
 from skewless_spark.quality.expectations import build_expectations, great_expectations
+from skewless_spark.quality.table_rules import rule_checks
 from skewless_spark.quality.verdict import Verdict
 from skewless_spark.result.all_rows import results_of_all_rows, sampled
 from skewless_spark.result.staging import staged, staged_frame
@@ -75,12 +77,13 @@ def _validate(spark: SparkSession, run: RunDirectory, fence: Fence | None) -> Qu
     about_ledger = _verdicts(_ledger_batch(context, ledger), _ledger_expectations(ledger))
     # Of several windows, the result has the rows of each.
     rows = sum(line.rows for line in ledger.windows) if job.spec.windows else result.count("rows")
-    about_result = _result_verdicts(context, spark, run, result, rows, own)
+    about_table, about_result = _result_verdicts(context, spark, run, result, rows, own)
     attempt = run.new_attempt(QUALITY_STEP, fence)
     checks = (
         *(verdict.check("ledger") for verdict in about_ledger),
         _ledger_check(ledger),
         *(_states_checks(context, spark, run, job.spec.verify.keys) if job.spec.verify else ()),
+        *about_table,
         *(verdict.check("result") for verdict in about_result),  # the spec's own are the last ones
     )
     report = QualityReport(
@@ -232,10 +235,11 @@ def _states_checks(context: Any, spark: SparkSession, run: RunDirectory, wanted:
 
 def _result_verdicts(
     context: Any, spark: SparkSession, run: RunDirectory, result: StepCommit, rows: int, own: list[Expectation]
-) -> list[Verdict]:
-    job = run.job()
+) -> tuple[list[Check], list[Verdict]]:
+    job, rules = run.job(), tuple[TableRule, ...]()
     if job.spec.output.is_table:  # what is staged is what is published
         in_table = staged(run)
+        rules = in_table.rules
         frame, size = staged_frame(spark, run, in_table), sum(file.size_bytes for file in in_table.files)
     else:
         files = result.of_kind(RESULT)
@@ -246,13 +250,14 @@ def _result_verdicts(
     try:
         held = _result_expectations(job, rows, result.count("keys"))
         held += [one for one in own if not _unobservable(one, result)]
+        of_table = rule_checks(frame, rules, OutputPart.of(job).values, job.output_path) if rules else []
         with planned_once(spark) if small else nullcontext():
             verdicts = _verdicts(_spark_batch(context, "result", frame), held)
             unique = _verdicts(_spark_batch(context, "keys", keys), [_keys_unique([*columns, _NULL_FLAG])])
     finally:
         frame.unpersist()
     skipped = [Verdict.nothing_to_observe(one) for one in own if _unobservable(one, result)]
-    return [*(one.about(columns, hidden=_NULL_FLAG) for one in unique), *verdicts, *skipped]
+    return of_table, [*(one.about(columns, hidden=_NULL_FLAG) for one in unique), *verdicts, *skipped]
 
 
 def _unobservable(expectation: Expectation, result: StepCommit) -> bool:

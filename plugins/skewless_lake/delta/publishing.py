@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from urllib.parse import unquote
 
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, CommitProperties, Transaction
 
-from skewless.errors import LostRaceError, RunDirectoryError
+from skewless.errors import LostRaceError, RunDirectoryError, SpecError
 from skewless.run.directory import RunDirectory
 from skewless.run.publication import Identity, Overtaken, identity_of
-from skewless_lake.commits import ATTEMPTS, Commit, identity_in, told, wait, written
+from skewless_lake.commits import ATTEMPTS, RULES, Commit, identity_in, told, wait, written
+from skewless_lake.delta.allowed import rules_of
 from skewless_lake.delta.log import commits, said_in
 from skewless_lake.delta.statistics import of_bounds
-from skewless_lake.delta.tables import find_table, fitting_table, location_of, sync_version
-from skewless_lake.staged import OutputPart, StagedFile, StagedResult
+from skewless_lake.delta.tables import (
+    files_of_part,
+    find_table,
+    fitting_table,
+    location_of,
+    require_fitting,
+    sync_version,
+    where,
+)
+from skewless_lake.refusals import reason
+from skewless_lake.staged import OutputPart, StagedFile, StagedResult, rules_digest
 
 
 def committing(
@@ -42,12 +53,26 @@ def committing(
         yield "loaded"
         try:
             version = commit_part(table, target, turn, staged.files, about)
-        except CommitFailedError:
+        except CommitFailedError as err:
+            require_race(table, target, err)
             wait(attempt)
             continue
         yield "committed"
         return Commit(version)
     raise LostRaceError(target.path, "a commit of its own", f"{ATTEMPTS} commits of others", "publish again later")
+
+
+def require_race(table: DeltaTable, target: OutputPart, err: CommitFailedError) -> None:
+    """Go on only if another version is there by now: by the same error deltalake refuses what it never commits.
+
+    Raises:
+        SpecError: no version has come since the table was loaded.
+    """
+    now = find_table(target)
+    if now is None or int(now.version()) == int(table.version()):
+        raise SpecError.saying(
+            where(target), f"deltalake does not commit to the table ({reason(err)})", "publish into a table of its own"
+        ) from None
 
 
 def latest_turn(target: OutputPart) -> int:
@@ -125,7 +150,15 @@ def commit_part(
 
     Raises:
         CommitFailedError: another version has been committed since.
+        SpecError: the table is no longer one that we write to.
+        RunDirectoryError: it asks for more of each row than when the files were written.
     """
+    require_fitting(table, target)
+    if rules_digest(rules_of(table)) != about.get(RULES, ""):
+        raise RunDirectoryError.saying(
+            where(target), "constraints or required columns of the table have changed since these files were written",
+            "begin a new run",
+        )  # fmt: skip
     values = {name: str(value) for name, value in target.values.items()}
     now = int(dt.datetime.fromisoformat(about["at"]).timestamp() * 1000)
     actions = [
@@ -146,4 +179,11 @@ def commit_part(
         ),
     )
     sync_version(target, version + 1)
+    table.load_as_version(version + 1)
+    found = {unquote(file["path"]) for file in files_of_part(table, target)}
+    if found != {unquote(file.path) for file in files}:
+        raise RunDirectoryError(
+            f"version {version + 1} of {target.path}", f"just the {len(files):,} files of {target.part}",
+            f"{len(found):,} files", f"restore version {version}, and publish into a table of its own",
+        )  # fmt: skip
     return version + 1

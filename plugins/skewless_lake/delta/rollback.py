@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from skewless.errors import LostRaceError, SpecError
 from skewless_lake.commits import ATTEMPTS, wait
-from skewless_lake.delta.publishing import commit_part, publications
-from skewless_lake.delta.statistics import Bounds, known_values, of_bounds
-from skewless_lake.delta.tables import find_table, location_of
+from skewless_lake.delta.publishing import commit_part, publications, require_race
+from skewless_lake.delta.statistics import Bounds, of_bounds
+from skewless_lake.delta.tables import files_of_part, find_table, location_of
 from skewless_lake.staged import OutputPart, StagedFile
 
 
@@ -51,7 +50,8 @@ def roll_back(target: OutputPart, turn: int, at: str) -> Mapping[str, str]:
         files = _files(target, before)
         try:
             version = commit_part(table, target, turn, files, about)
-        except CommitFailedError:
+        except CommitFailedError as err:
+            require_race(table, target, err)
             wait(attempt)
             continue
         except (DeltaError, OSError) as err:  # it may have been committed all the same: the log tells
@@ -63,15 +63,10 @@ def roll_back(target: OutputPart, turn: int, at: str) -> Mapping[str, str]:
 
 def _files(target: OutputPart, version: int) -> list[StagedFile]:
     """The files of a part in a version."""
-    location, values = location_of(target), {name: str(value) for name, value in target.values.items()}
-    table = find_table(target, version)
-    columns = pa.table(table.get_add_actions(flatten=True)) if table is not None else pa.table({})
-    known = [known_values(columns[name]) for name in columns.column_names]
-    actions = [dict(zip(columns.column_names, row, strict=True)) for row in zip(*known, strict=True)]
+    location, table = location_of(target), find_table(target, version)
     found = [
         StagedFile(path=one["path"], rows=one["num_records"], size_bytes=one["size_bytes"], statistics=_statistics(one))
-        for one in actions
-        if all(str(one[f"partition.{name}"]) == value for name, value in values.items())
+        for one in (files_of_part(table, target, ()) if table is not None else ())
     ]
     gone = [] if "://" in location else [file.path for file in found if not Path(location, file.path).exists()]
     if gone:

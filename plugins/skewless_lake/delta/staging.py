@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from skewless.run.objects.location import plain_path
 from skewless_lake.columns import ResultFile
+from skewless_lake.delta.allowed import rules_of
 from skewless_lake.delta.statistics import of_footer
 from skewless_lake.delta.tables import ready_table
 from skewless_lake.new_files import created, write_all, write_rows
@@ -51,7 +52,7 @@ def stage(
         return StagedFile(path=path, rows=file.rows, size_bytes=size, statistics=of_footer(footer))
 
     written = write_all([f"{location}/{path}" for path in paths], filled, one)
-    return StagedResult(table=target.path, location=location, files=tuple(written))
+    return StagedResult(table=target.path, location=location, files=tuple(written), rules=rules_of(table))
 
 
 def quoted(path: str) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote
 
 import pyarrow as pa
 from deltalake import DeltaTable, Schema
@@ -13,11 +16,18 @@ from skewless.errors import SpecError
 from skewless.run.objects.location import is_object, plain_path
 from skewless.run.publication.exchange import make_folder, sync_file, sync_folder
 from skewless_lake.columns import part_fields
+from skewless_lake.delta.allowed import require_understood
+from skewless_lake.delta.statistics import known_values
+from skewless_lake.refusals import reason
 from skewless_lake.staged import OutputPart
 
 #: The folder of a table in which its versions are.
 LOG = "_delta_log"
 _ATTEMPTS = 10
+#: deltalake removes the files of a part by names that it has encoded anew: all but letters, digits and these.
+_PLAIN = "/!$&'()+,-.:;=@_~"
+#: What its errors say of a table that is of a protocol beyond it.
+_BEYOND = ("unsupported", "not supported", "protocol", "catalog-managed")
 
 
 def location_of(target: OutputPart) -> str:
@@ -49,12 +59,27 @@ def patience(location: str) -> dict[str, str] | None:
 
 
 def find_table(target: OutputPart, version: int | None = None) -> DeltaTable | None:
-    """The table of an output, as it is now or as it was in a version; None if it has not been made yet."""
+    """The table of an output, as it is now or as it was in a version; None if it has not been made yet.
+
+    Raises:
+        SpecError: it has a protocol that deltalake does not know.
+    """
     location = location_of(target)
     try:
         return DeltaTable(location, version=version, storage_options=patience(location))
     except TableNotFoundError:
         return None
+    except DeltaError as err:
+        if not any(word in str(err).lower() for word in _BEYOND):
+            raise
+        raise SpecError.saying(
+            where(target), f"deltalake cannot open the table ({reason(err)})", "publish into a table of its own"
+        ) from None
+
+
+def where(target: OutputPart) -> str:
+    """The table of an output, as sentences about it begin."""
+    return f"output.delta {location_of(target)}"
 
 
 def ready_table(target: OutputPart, columns: pa.Schema) -> DeltaTable:
@@ -71,7 +96,7 @@ def ready_table(target: OutputPart, columns: pa.Schema) -> DeltaTable:
     wanted = pa.schema([*columns, *part_fields(target)])
     for attempt in range(_ATTEMPTS):
         table = find_table(target) or _made(target, wanted, parts)
-        _require_partitions(table, target)
+        require_fitting(table, target)
         try:
             return _fitted(table, target, wanted)
         except DeltaError:  # somebody has changed the table just now
@@ -81,22 +106,61 @@ def ready_table(target: OutputPart, columns: pa.Schema) -> DeltaTable:
 
 
 def fitting_table(target: OutputPart) -> DeltaTable | None:
-    """As ``find_table``, of a table in which a part is just the files of one partition.
+    """As ``find_table``, of a table whose part can be replaced.
 
     Raises:
-        SpecError: names its partitions.
+        SpecError: as ``require_fitting``.
     """
     table = find_table(target)
     if table is not None:
-        _require_partitions(table, target)
+        require_fitting(table, target)
     return table
+
+
+def files_of_part(table: DeltaTable, target: OutputPart, names: Sequence[str] = ("path",)) -> list[dict[str, Any]]:
+    """The files of a part, as the log has them.
+
+    Args:
+        table: of a version.
+        target: the part.
+        names: what of each is wanted, as ``get_add_actions`` names it; empty for all.
+    """
+    actions = pa.table(table.get_add_actions(flatten=True))
+    of_part = [True] * len(actions)
+    for name, value in target.values.items():
+        of_part = [
+            one and str(came) == str(value)
+            for one, came in zip(of_part, known_values(actions[f"partition.{name}"]), strict=True)
+        ]
+    found = actions.filter(pa.array(of_part, pa.bool_()))
+    names = names or found.column_names
+    rows = zip(*(known_values(found[name]) for name in names), strict=True)
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def require_fitting(table: DeltaTable, target: OutputPart) -> None:
+    """Refuse a table of which a part is not just the files of one partition, or that deltalake would not replace.
+
+    Raises:
+        SpecError: says what it has.
+    """
+    _require_partitions(table, target)
+    require_understood(table, where(target))
+    paths = [str(file["path"]) for file in files_of_part(table, target)]
+    odd = next((path for path in paths if quote(unquote(path), safe=_PLAIN) != path), None)
+    if odd is not None:
+        raise SpecError(
+            f"{where(target)}, part {target.part}", "files that its log names with percent-encoded paths", repr(odd),
+            "deltalake would leave that file in the table: delete or rewrite the files of the part with the program "
+            "that wrote them, or publish into a table of its own",
+        )  # fmt: skip
 
 
 def _require_partitions(table: DeltaTable, target: OutputPart) -> None:
     parts, found = [field.name for field in part_fields(target)], table.metadata().partition_columns
     if found != parts:
         raise SpecError(
-            f"output.delta {location_of(target)}", f"a table partitioned by {' and '.join(parts)}",
+            where(target), f"a table partitioned by {' and '.join(parts)}",
             f"one partitioned by {', '.join(found) or 'no column'}",
             "name its date column in output.partition, or publish into a table of its own",
         )  # fmt: skip
@@ -107,7 +171,7 @@ def _made(target: OutputPart, wanted: pa.Schema, parts: list[str]) -> DeltaTable
         schema = Schema.from_arrow(wanted)
     except Exception as err:  # noqa: BLE001  # of several kinds
         raise SpecError(
-            f"output.delta {location_of(target)}", "columns of types that Delta has",
+            where(target), "columns of types that Delta has",
             str(err).partition("\n")[0][:200],
             "cast the result of the aggregate in map, or publish into a folder",
         ) from None  # fmt: skip
@@ -135,7 +199,7 @@ def _fitted(table: DeltaTable, target: OutputPart, wanted: pa.Schema) -> DeltaTa
     Raises:
         SpecError: it lacks one and may not evolve, has one of another type, or has one that the result lacks.
     """
-    at, evolve = f"output.delta {location_of(target)}", target.output.columns == "evolve"
+    at, evolve = where(target), target.output.columns == "evolve"
     have = {field.name: field for field in table.schema().fields}
     want = {field.name: field for field in Schema.from_arrow(wanted).fields}
     lacking = [one for one, field in have.items() if one not in want and not (evolve and field.nullable)]

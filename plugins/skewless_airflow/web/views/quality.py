@@ -29,6 +29,7 @@ _BUILT_IN = {
     ("result", "expect_table_row_count_to_be_between", ""): "no more keys than rows of the input",
     ("result", "expect_column_sum_to_be_between", ""): "{column} adds up to the rows of the input",
     ("result", "expect_column_values_to_not_be_null", ""): "every key has a value of {column}",
+    ("result", "rule_of_the_table", ""): "each row is what the table asks for: {column}",
     ("states", "kept_states_are_those_of_all_rows", ""): "a sample of keys is what all rows of the window give",
     ("states", "expect_column_sum_to_be_between", ""): "none of them: {column}",
 }  # fmt: skip
