@@ -49,9 +49,7 @@ def test_never_worse_than_standing_still(policy: str, seen: dict[str, int], data
     plan = first_plan(job)
     report = synthetic.report(plan, seen, backlog, head)
     decision = plan_next_stage(job, plan, report)
-    if not decision.queued_rows:
-        assert decision.next_plan is None
-        return
+    assert decision.queued_rows == wave + sum(backlog.values())
     still, *_ = decision.candidates
     (chosen,) = [one for one in decision.candidates if one.chosen]
     assert still.action == "stand still"
@@ -69,6 +67,30 @@ def test_never_worse_than_standing_still(policy: str, seen: dict[str, int], data
     for shares in decision.next_plan.head.values():
         assert sum(weight for _, weight in shares) == WHOLE_WEIGHT
         assert algebra is MERGEABLE or len(shares) == 1
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+@pytest.mark.parametrize("seen", [{}, {"only": 1}], ids=["no row", "so few rows that none is predicted"])
+def test_a_run_ends_with_its_last_wave_whatever_a_condition_has_left(policy: str, seen: dict[str, int]) -> None:
+    """Waves, backlog and nothing else say whether there is another stage: what they will admit is a guess."""
+    counted = synthetic.job([9000, 9000, 100, 100], waves=(1, 1, 1, 1), policy=policy, reducers=4, stage_overhead=0)
+    job = counted.model_copy(
+        update={"units": tuple(unit.model_copy(update={"counted": False}) for unit in counted.units)}
+    )
+    plan, reports = first_plan(job), list[StageReport]()
+    while plan.waves[1] < 4:
+        reports.append(synthetic.report(plan, seen))
+        decision = plan_next_stage(job, plan, reports[-1], reports[:-1])
+        assert decision.next_plan is not None
+        assert decision.next_plan.waves[0] == plan.waves[1] < decision.next_plan.waves[1]
+        assert seen or decision.queued_rows == job.admitted_rows(decision.next_plan.waves)
+        plan = decision.next_plan
+    drained = synthetic.report(plan, seen)
+    assert plan_next_stage(job, plan, drained, reports).next_plan is None
+    over = synthetic.report(plan, {"last": 1}, {"last": 1})
+    drain = plan_next_stage(job, plan, over, reports).next_plan
+    assert drain is not None
+    assert (drain.waves, drain.budget_rows) == ((4, 4), None)
 
 
 @settings(max_examples=25)

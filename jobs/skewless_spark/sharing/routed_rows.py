@@ -55,7 +55,11 @@ def route_stage(spark: SparkSession, run: RunDirectory, stage: int, cluster: str
     # Once more after the rows were read, as in every stage.
     require_unchanged(job, admitted)
     counts = tally.counts if tally else {}
-    attempt.write(ROUTED_ROWS, RoutedRows(stage=stage, cluster=cluster, tasks=_by_task(attempt), **counts))
+    routed = RoutedRows(
+        stage=stage, cluster=cluster, tasks=_by_task(attempt), source_rows=counts.get("source_rows"),
+        given_rows=counts.get("given_rows"),
+    )  # fmt: skip
+    attempt.write(ROUTED_ROWS, routed)
     return attempt.manifest((), {})
 
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any, cast
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, Observation, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -57,15 +58,22 @@ class Tally:
         return frame.observe(self._given, F.count(F.lit(1)).alias("rows"))
 
     @property
-    def counts(self) -> dict[str, int]:
+    def counts(self) -> dict[str, int | None]:
         """``source_rows`` and ``given_rows``, as a stage report has them."""
         if not self._used:
             return {"source_rows": 0, "given_rows": 0}
         return {"source_rows": _rows(self._read), "given_rows": _rows(self._given)}
 
 
-def _rows(observed: Observation) -> int:
-    return int(observed.get.get("rows") or 0)
+def _rows(observed: Observation) -> int | None:
+    """The rows; None where Spark has run nothing, since it has seen from a condition that no row can satisfy it."""
+    try:
+        found = observed.get.get("rows")
+    except Py4JJavaError as err:  # pyspark cannot convert a row without columns
+        if err.java_exception.getClass().getName() != "java.lang.AssertionError":
+            raise
+        return None
+    return None if found is None else int(found)
 
 
 def read_units(

@@ -309,7 +309,7 @@ class Job(Document):
         return tuple(sorted(ordinal for wave in self.waves[slice(*waves)] for ordinal in wave))
 
     def predicted_rows(self, waves: tuple[int, int], seen_rows: int, seen_waves: int) -> int:
-        """Rows that waves will admit: as counted, or else as many for each listed one as there were so far.
+        """Rows that waves will admit: as counted, or else for each listed one as many as so far, if there were any.
 
         Args:
             waves: ``first <= wave < end``.
@@ -318,4 +318,4 @@ class Job(Document):
         """
         listed = self.admitted_rows(waves)
         before = 0 if self.counted else self.admitted_rows((0, seen_waves))
-        return round(listed * seen_rows / before) if before else listed
+        return round(listed * seen_rows / before) if before and seen_rows else listed

@@ -46,7 +46,8 @@ def plan_next_stage(job: Job, plan: RoutingPlan, report: StageReport, earlier: S
     _refuse_unlike(plan, report)
     if job.spec.mode == "observe":
         return _observed(job, plan, report, earlier)
-    if plan.takes_all:
+    # Facts, never a forecast: a condition may have left no row of the waves so far, and some of those to come.
+    if plan.takes_all or not (report.backlog_rows or plan.waves[1] < len(job.waves)):
         return _finished(report.stage + 1, plan.policy)
     revised = _revised_engine(job, plan, report)
     if revised is not None:
@@ -57,8 +58,6 @@ def plan_next_stage(job: Job, plan: RoutingPlan, report: StageReport, earlier: S
     chooses = POLICIES[plan.policy].schedules
     admission = next_waves(job, plan, report, overhead_rows if chooses else 0.0)
     forecast = Forecast.after(job, plan, report, admission.waves, memory=weighted(job, so_far))
-    if not forecast.queued_rows:
-        return _finished(report.stage + 1, plan.policy)
     priced = propose(job, forecast)
     taken = choose(priced, strict=job.spec.routing.strict)
     expected = forecast.expected_rows(taken.routing, taken.placement)
