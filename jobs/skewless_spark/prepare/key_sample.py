@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from skewless.documents.job import Job, Unit
 from skewless.planner.forecast.key_sample import KeySample, unit_spread
 from skewless.routing.hashing import encode_columns
 from skewless.routing.waves import GOLDEN_SECTION
 from skewless.run.objects.location import open_location
+from skewless_spark.sources.formats.parquet import old_columns, open_parquet
 from skewless_spark.sources.formats.spark_types import arrow_type_of
 from skewless_spark.sources.in_threads import in_threads
-from skewless_spark.sources.ranges import read_unit
+from skewless_spark.sources.ranges import read_unit, readable
 from skewless_spark.states.columns import NULL_KEY
 
 #: At most this many source partitions are sampled, and at most this many rows in total. The sample stays small in
@@ -48,8 +47,11 @@ def sample_keys(job: Job) -> KeySample | None:
         return None
     chosen, names = _spread_over(units), list(job.spec.key)
     scale = SAMPLED_ROWS / max(SAMPLED_ROWS, sum(unit.rows or 0 for unit in chosen))
-    read = partial(_read_as_table, job) if any(unit.inner for unit in chosen) else _read
-    tables = list(in_threads(lambda unit: read(unit, names, math.ceil((unit.rows or 0) * scale)), chosen))
+    read = _read_as_table if any(unit.inner for unit in chosen) else _read
+    found_in = list(in_threads(lambda unit: read(job, unit, names, math.ceil((unit.rows or 0) * scale)), chosen))
+    tables = [one for one in found_in if one is not None]
+    if len(tables) < len(chosen):
+        return None
     found = pa.concat_tables(tables)
     keys = found.group_by(names, use_threads=False).aggregate([([], "count_all")]).rename_columns([*names, _ROWS])
     units_of_rows = np.repeat(np.arange(len(tables)), [len(table) for table in tables])
@@ -97,16 +99,21 @@ def _columns_in(job: Job, unit: Unit) -> set[str]:
         return set(job.source.columns)
     fs, path = open_location(unit.path)
     with fs.open(path, "rb") as opened:
-        return set(pq.read_schema(opened).names)
+        return set(open_parquet(opened).schema_arrow.names)
 
 
-def _read(unit: Unit, names: list[str], rows: int) -> pa.Table:
-    """The keys of the first rows of a source partition; deleted rows are taken to be like the others."""
+def _read(job: Job, unit: Unit, names: list[str], rows: int) -> pa.Table | None:
+    """The keys of the first rows of a source partition; deleted rows are taken to be like the others.
+
+    None if only Spark reads them right.
+    """
     fs, path = open_location(unit.path)
     groups = range(*unit.span) if unit.span else None
     parts, wanted = [], rows
-    with fs.open(path, "rb") as opened:
-        file = pq.ParquetFile(opened, buffer_size=BUFFER_BYTES)
+    with readable(unit, job.source), fs.open(path, "rb") as opened:
+        file = open_parquet(opened, buffer_size=BUFFER_BYTES)
+        if not old_columns(file).keys().isdisjoint(names):
+            return None
         schema = pa.schema([file.schema_arrow.field(name) for name in names])
         for batch in file.iter_batches(min(rows, _BATCH_ROWS), row_groups=groups, columns=names, use_threads=False):
             parts.append(pa.Table.from_batches([batch.slice(0, wanted)]).select(names))

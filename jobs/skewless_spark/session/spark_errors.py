@@ -19,6 +19,17 @@ _OURS = re.compile(r"skewless\.errors\.(\w+): (.+)")
 _DAMAGED = re.compile(r"Checksum error: |could not verify page integrity")
 #: Spark's message about a file that cannot be read for any other reason.
 _UNREADABLE = "[FAILED_READ_FILE.NO_HINT]"
+#: What readers say of a file that is whole, and that they have no means to read; what was expected, and what to do.
+_BEYOND = (
+    (
+        re.compile(r"ClassNotFoundException: \S+Codec\b"), "a codec that this Spark has",
+        "write the file with zstd or snappy, or give Spark the codec's jar",
+    ),
+    (
+        re.compile(r"ParquetCryptoRuntimeException"), "columns that are not encrypted",
+        "leave them out, or give Spark their keys",
+    ),
+)  # fmt: skip
 #: Where these messages, or Spark's around them, name the file.
 _DAMAGED_FILE = re.compile(r"(?:Checksum error:|reading file) (?:file:(?://)?)?(?P<path>/\S*?|\w+://\S*?)\.?(?:\s|$)")
 #: py4j's message when the JVM does not answer any more.
@@ -151,6 +162,10 @@ def _damaged(told: Sequence[str]) -> str:
     hint = "restore it from a copy"
     if any(map(_DAMAGED.search, told)):
         return str(SkewlessError(file, "the bytes that were written", "others, by its checksum", hint))
+    for sign, required, advice in _BEYOND:
+        found = next((found for line in told if (found := sign.search(line))), None)
+        if found is not None and any(_UNREADABLE in line for line in told):
+            return str(SkewlessError(file, required, found[0].rpartition(".")[2], advice))
     if any(_UNREADABLE in line for line in told):
         return str(SkewlessError(file, "bytes that can be read", _first_line(told[-1])[:200], hint))
     return ""

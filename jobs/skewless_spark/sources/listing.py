@@ -120,9 +120,9 @@ def _refuse_schema(first: str, types: Mapping[str, str], file: str, found: Mappi
 
 def counted_units(file: ListedFile, footer: Footer, piece: int, given: Input) -> list[Unit]:
     """The units of a file with a footer: the whole file, or ranges of its row groups or stripes."""
-    unit = _unit(file, footer.rows)
+    unit = _unit(file, footer.rows).model_copy(update={"inner": {name: name for name in footer.foreign}})
     rows = [count for count, _ in footer.pieces]
-    if sum(rows) != footer.rows:
+    if sum(rows) != footer.rows or footer.whole:
         return [unit]
     large, wide = is_large(file.size, piece, given.cut_bytes), has_wide_rows(footer.pieces)
     spans = cut_groups(footer.pieces, file.size, piece) if large else [(0, len(rows))]

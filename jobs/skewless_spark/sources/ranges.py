@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyarrow import orc
 
 from skewless.documents.job import Source, Unit
@@ -17,6 +18,7 @@ from skewless.run.objects.location import open_location
 from skewless_spark.sources.cutting import BATCH_ROWS, cut_batch, rows_at_a_time
 from skewless_spark.sources.formats import delimited, json_lines
 from skewless_spark.sources.formats.lines import blocks
+from skewless_spark.sources.formats.parquet import as_spark_reads, old_columns, open_parquet
 from skewless_spark.sources.formats.spark_types import arrow_type_of
 from skewless_spark.sources.formats.text_values import cast_text
 from skewless_spark.sources.lake.deletes import Positions, Vectors, deleted_of_unit
@@ -113,8 +115,19 @@ def read_unit(unit: Unit, source: Source, columns: Sequence[str]) -> Iterator[pa
     # A reader that is asked for no column returns no rows.
     asked = list(columns) or (_any_column(source) if source.format != "text" else [])
     reader = {"parquet": _parquet, "orc": _orc, "csv": delimited.read, "json": json_lines.read, "text": _text}
-    try:
+    with readable(unit, source):
         yield from reader[source.format](unit, source, asked)
+
+
+@contextmanager
+def readable(unit: Unit, source: Source) -> Iterator[None]:
+    """What hinders pyarrow from reading a unit, in a sentence.
+
+    Raises:
+        InputError: the file is damaged, or is gone.
+    """
+    try:
+        yield
     except FileNotFoundError:
         if source.pinned is None:
             raise
@@ -137,22 +150,21 @@ def _parquet(unit: Unit, source: Source, columns: Sequence[str]) -> Iterator[pa.
     fs, file = open_location(unit.path)
     with fs.open(file, "rb") as opened:
         # The needed parts of a row group are fetched together, in few pieces, and nothing else is read.
-        read = pq.ParquetFile(opened, pre_buffer=True)
+        read = open_parquet(opened, pre_buffer=True)
         groups = list(range(*unit.span)) if unit.span else None
         inner = {name: unit.inner.get(name, name) for name in columns}
         asked = [name for name in inner.values() if name is not None]
         if not asked:
             yield from _rows_without_columns(read, unit, source, columns)
             return
-        rows = rows_at_a_time(read.metadata, groups, asked)
+        rows, old = rows_at_a_time(read.metadata, groups, asked), old_columns(read)
         for whole in read.iter_batches(rows, row_groups=groups, columns=asked, use_threads=False):
-            for batch in cut_batch(whole):  # before casts, since Arrow's large texts have no limit and others have one
+            for part in cut_batch(whole):  # before casts, since Arrow's large texts have no limit and others have one
+                batch = as_spark_reads(part, old, unit.path)
                 yield _as_declared(_as_table(batch, unit, source, inner) if unit.inner else batch, source, columns)
 
 
-def _rows_without_columns(
-    read: pq.ParquetFile, unit: Unit, source: Source, columns: Sequence[str]
-) -> Iterator[pa.RecordBatch]:
+def _rows_without_columns(read: Any, unit: Unit, source: Source, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """The rows of a file that was written before any of the columns was added."""
     groups = range(*unit.span) if unit.span else range(read.num_row_groups)
     rows = sum(read.metadata.row_group(group).num_rows for group in groups)

@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 from skewless.errors import RunDirectoryError
 from skewless.run.objects.location import is_object, open_location
 from skewless_spark.sources.cutting import cut_batch, rows_at_a_time
+from skewless_spark.sources.formats.parquet import open_parquet
 
 Batches = Iterable[pa.RecordBatch]
 #: The key under which Spark records the columns of a frame in the Parquet files that it writes.
@@ -67,9 +68,7 @@ def _read(piece: _Piece, columns: list[str], wanted: pa.Schema) -> Iterator[pa.R
     try:
         fs, file = open_location(piece.path)
         with fs.open(file, "rb") as opened:
-            parquet = pq.ParquetFile(
-                opened, page_checksum_verification=True, coerce_int96_timestamp_unit="us", pre_buffer=True
-            )
+            parquet = open_parquet(opened, pre_buffer=True)
             groups = list(range(parquet.num_row_groups))[piece.number :: piece.of]
             rows = rows_at_a_time(parquet.metadata, groups, columns)
             for batch in parquet.iter_batches(rows, row_groups=groups, columns=columns, use_threads=False):

@@ -20,6 +20,7 @@ from skewless.run.attempt import Attempt
 from skewless.run.storage import Storage
 from skewless_spark.session.file_systems import spark_reads
 from skewless_spark.sources import parquet_files
+from skewless_spark.sources.formats.parquet import open_parquet
 from skewless_spark.sources.worker_files import SCHEMA_NOTE, read_in_workers, write_in_workers
 
 #: Kinds of files: native states, Python states, results in place of states (see ``results``) and backlog of a stage;
@@ -100,7 +101,7 @@ def readable(run: Storage, file: CommittedFile) -> Iterator[None]:
 
 def parquet_of(opened: Any) -> pq.ParquetFile:
     """A Parquet file of ours, by its open file: checksums of pages are checked, and times are in microseconds."""
-    return pq.ParquetFile(opened, page_checksum_verification=True, coerce_int96_timestamp_unit="us")
+    return open_parquet(opened)
 
 
 def damaged(path: str, err: Exception) -> RunDirectoryError:

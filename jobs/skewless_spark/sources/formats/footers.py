@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import fsspec
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyarrow import orc
 
 from skewless.errors import InputError
 from skewless.run.objects.location import for_short_reads
 from skewless_spark.sources.formats.orc_footer import stripes_of
-from skewless_spark.sources.formats.spark_types import by_name, spark_type_of, spark_types_of
+from skewless_spark.sources.formats.parquet import columns_of, open_parquet
+from skewless_spark.sources.formats.spark_types import by_name, spark_type_of
 
 #: The key of a field id in the metadata of an Arrow field.
 _FIELD_ID = b"PARQUET:field_id"
@@ -24,13 +24,17 @@ class Footer(NamedTuple):
 
     Attributes:
         types: the Spark SQL type of each column.
-        rows: the rows of the whole file.
+        rows: the rows of the whole file: of a Parquet file those of its row groups, whatever else it says.
         pieces: ``(rows, bytes)`` of each row group or stripe, in order; empty if they are not known.
+        foreign: the columns that Spark cannot read, though pyarrow can.
+        whole: whether it must not be cut, as only Spark reads it right.
     """
 
     types: dict[str, str]
     rows: int
     pieces: Sequence[tuple[int, int]]
+    foreign: frozenset[str] = frozenset()
+    whole: bool = False
 
 
 def footer_of(fs: fsspec.AbstractFileSystem, file: str, kind: str, path: str) -> Footer:
@@ -66,7 +70,8 @@ def footer_with_ids(fs: fsspec.AbstractFileSystem, file: str, path: str) -> tupl
     """
     try:
         with for_short_reads(fs, file) as opened:
-            metadata = pq.read_metadata(opened)
+            parquet = open_parquet(opened)
+            footer = _told(parquet, opened)
     except (pa.ArrowException, OSError) as err:
         gone = isinstance(err, FileNotFoundError)
         reason = "none" if gone else (str(err).splitlines() or [type(err).__name__])[0][:200]
@@ -74,23 +79,25 @@ def footer_with_ids(fs: fsspec.AbstractFileSystem, file: str, path: str) -> tupl
         raise InputError(f"input file {path}", "a readable Parquet file", reason, hint) from None
     ids = {
         int(field.metadata[_FIELD_ID]): field.name
-        for field in metadata.schema.to_arrow_schema()
+        for field in parquet.schema_arrow
         if field.metadata and _FIELD_ID in field.metadata
     }
-    return _told(metadata), ids
+    return footer, ids
 
 
 def _parquet(fs: fsspec.AbstractFileSystem, file: str) -> Footer:
     with for_short_reads(fs, file) as opened:
-        return _told(pq.read_metadata(opened))
+        return _told(open_parquet(opened), opened)
 
 
-def _told(metadata: pq.FileMetaData) -> Footer:
-    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+def _told(parquet: Any, opened: Any) -> Footer:
+    groups = [parquet.metadata.row_group(number) for number in range(parquet.num_row_groups)]
+    columns = columns_of(parquet, opened)
     # The uncompressed bytes of the groups give the proportions; adding up compressed column chunks would take long.
     return Footer(
-        spark_types_of(metadata), metadata.num_rows, [(group.num_rows, group.total_byte_size) for group in groups]
-    )
+        columns.types, sum(group.num_rows for group in groups),
+        [(group.num_rows, group.total_byte_size) for group in groups], columns.foreign, columns.old,
+    )  # fmt: skip
 
 
 def _orc(fs: fsspec.AbstractFileSystem, file: str) -> Footer:

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from skewless.errors import SpecError
 
@@ -15,15 +14,6 @@ EMPTY_KEY_TYPE, EMPTY_COLUMN_TYPE = "string", "bigint"
 
 #: The prefix of the type of a column that Spark cannot read, or that a job may not use.
 UNSUPPORTED = "unsupported "
-
-
-def spark_types_of(metadata: pq.FileMetaData) -> dict[str, str]:
-    """The Spark SQL type of each column of a Parquet file, as Spark reads it."""
-    leaves = {
-        leaf.path: leaf.physical_type for leaf in (metadata.schema.column(n) for n in range(metadata.num_columns))
-    }
-    fields = metadata.schema.to_arrow_schema()
-    return by_name((field.name, spark_type_of(field.type, leaves.get(field.name, ""))) for field in fields)
 
 
 def by_name(columns: Iterable[tuple[str, str]]) -> dict[str, str]:
@@ -39,29 +29,21 @@ def spark_type_of(kind: pa.DataType, physical: str = "") -> str:
 
     Args:
         kind: the Arrow type.
-        physical: the physical type in the file. Arrow shows INT96 as nanoseconds, and Spark reads it as a
-            timestamp; Spark refuses all other nanoseconds.
+        physical: the physical type in the file. Spark reads INT96 as a timestamp, which Arrow takes for one without a
+            zone.
     """
     if pa.types.is_dictionary(kind):
-        found = spark_type_of(kind.value_type)
+        found = spark_type_of(kind.value_type, physical)
     elif pa.types.is_decimal(kind):
         found = f"decimal({kind.precision},{kind.scale})"
     elif pa.types.is_timestamp(kind):
-        found = _timestamp(kind, physical)
+        found = "timestamp" if kind.tz or physical == "INT96" else "timestamp_ntz"
     elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        inner = spark_type_of(kind.value_type)
+        inner = spark_type_of(kind.value_type, physical)
         found = inner if inner.startswith(UNSUPPORTED) else f"array<{inner}>"
     else:
         found = "binary" if pa.types.is_fixed_size_binary(kind) else _PLAIN_TYPES.get(str(kind), f"{UNSUPPORTED}{kind}")
     return found
-
-
-def _timestamp(kind: pa.TimestampType, physical: str) -> str:
-    if physical == "INT96":
-        return "timestamp"
-    if kind.unit == "ns":
-        return f"{UNSUPPORTED}{kind}"
-    return "timestamp" if kind.tz else "timestamp_ntz"
 
 
 _PLAIN_TYPES = {

@@ -9,11 +9,11 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from skewless.documents.job import Unit
 from skewless.errors import InputError
 from skewless.run.objects.location import open_location
+from skewless_spark.sources.formats.parquet import open_parquet
 
 Positions = npt.NDArray[np.int64]
 #: Deletion vectors by the paths of their files, each packed.
@@ -77,7 +77,7 @@ def _by_file(deletes: str) -> dict[str, Positions]:
     """The positions that a delete file has of each file, grouped once: it may be about thousands of files."""
     fs, file = open_location(deletes)
     with fs.open(file, "rb") as opened:
-        table = pq.read_table(opened, columns=["file_path", "pos"])
+        table = open_parquet(opened).read(columns=["file_path", "pos"])
     if not len(table):
         return {}
     encoded = table["file_path"].combine_chunks().dictionary_encode()

@@ -105,7 +105,7 @@ class _Lister:
                     f"column {column.name!r} of type {column.kind}, as in {self.snapshot.at}", f"type {kind}",
                     "rewrite the file",
                 )  # fmt: skip
-            if name != column.name or kind != column.kind:
+            if name != column.name or kind != column.kind or name in footer.foreign:
                 found[column.name] = name
         return found
 

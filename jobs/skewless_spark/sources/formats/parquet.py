@@ -1,0 +1,214 @@
+"""Parquet files as Spark reads them: the one way to open them, and what of a file only one of the readers reads right.
+
+Spark's own scan and pyarrow must give equal rows, whichever of them reads a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from itertools import islice
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from skewless.errors import InputError
+from skewless_spark.sources.formats.spark_types import UNSUPPORTED, by_name, spark_type_of
+
+#: Codecs by pyarrow's names: those that Spark has without further jars, and what only pyarrow has. Hadoop's LZ4 is
+#: ``UNKNOWN`` there.
+_SPARK_CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "LZ4", "UNKNOWN", "ZSTD"})
+_OUR_CODECS = frozenset({"BROTLI"})
+#: What Spark notes in the footers of its files.
+_INT96 = "INT96"
+_VERSION, _OLD_TIMES, _OLD_INT96 = (
+    b"org.apache.spark.version", b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96",
+)  # fmt: skip
+#: Since when both calendars, and all zones in both, have equal numbers: days, and microseconds since 1970. These are
+#: the last switches in Spark's own tables (``julian-gregorian-rebase-micros.json``).
+_NEW_DAYS, _NEW_MICROSECONDS = -141_427, -2_208_988_800_000_000
+
+
+class Columns(NamedTuple):
+    """What the footer of a file says of its columns.
+
+    Attributes:
+        types: the Spark SQL type of each.
+        foreign: those that only pyarrow reads: times in nanoseconds, floats of two bytes, pages in a codec that Spark
+            lacks.
+        old: whether only Spark reads the file, as dates or times may be in the calendar of before 1582.
+    """
+
+    types: dict[str, str]
+    foreign: frozenset[str]
+    old: bool
+
+
+def open_parquet(opened: Any, **options: Any) -> pq.ParquetFile:
+    """A Parquet file by its open file, with the values that Spark reads: INT96 in microseconds, pages checked.
+
+    Args:
+        opened: the file.
+        options: further ones of ``pyarrow.parquet.ParquetFile``.
+    """
+    return pq.ParquetFile(opened, page_checksum_verification=True, coerce_int96_timestamp_unit="us", **options)
+
+
+def columns_of(parquet: pq.ParquetFile, opened: Any) -> Columns:
+    """What Spark reads in the columns of a file, and what it cannot.
+
+    Args:
+        parquet: the file.
+        opened: the same, as it was opened.
+    """
+    types, foreign, known = list[tuple[str, str]](), set[str](), not _is_signed(parquet.metadata, opened)
+    for field, leaves in _fields(parquet):
+        kind = spark_type_of(field.type, parquet.metadata.schema.column(leaves[0]).physical_type if leaves else "")
+        codecs = {_codec(parquet.metadata, leaf) for leaf in leaves if known} - _SPARK_CODECS
+        if codecs - _OUR_CODECS:
+            kind = f"{UNSUPPORTED}{kind.removeprefix(UNSUPPORTED)}, {min(codecs - _OUR_CODECS)}"
+        if codecs or _within(field.type, _foreign_type):
+            foreign.add(field.name)
+        types.append((field.name, kind))
+    old = [leaf for leaves in old_columns(parquet).values() for leaf in leaves]
+    new = not old or (known and all(_proven_new(parquet.metadata, leaf) for leaf in old))
+    return Columns(by_name(types), frozenset(foreign), not new)
+
+
+def _is_signed(metadata: pq.FileMetaData, opened: Any) -> bool:
+    """Whether there is a signature behind the footer: some columns are encrypted then.
+
+    Arrow ends the process where one asks for more than the type of an encrypted column.
+    """
+    opened.seek(-8, 2)
+    return int.from_bytes(opened.read(4), "little") != metadata.serialized_size
+
+
+def old_columns(parquet: pq.ParquetFile) -> dict[str, list[int]]:
+    """The columns whose dates or times before 1582 are of the old calendar, by Spark's own rule, with their leaves."""
+    notes = parquet.metadata.metadata or {}
+    if _VERSION not in notes:
+        return {}
+    version = tuple(int(part) for part in notes[_VERSION].split(b".")[:2] if part.isdigit())
+    of_times, of_int96 = version < (3, 0) or _OLD_TIMES in notes, version < (3, 1) or _OLD_INT96 in notes
+    if not (of_times or of_int96):
+        return {}
+    found: dict[str, list[int]] = {}
+    for field, leaves in _fields(parquet):
+        for leaf in leaves:
+            column = parquet.metadata.schema.column(leaf)
+            if _limit(column) is not None and (of_int96 if column.physical_type == _INT96 else of_times):
+                found.setdefault(field.name, []).append(leaf)
+    return found
+
+
+def _fields(parquet: pq.ParquetFile) -> Iterator[tuple[pa.Field, list[int]]]:
+    """The columns with the numbers of their leaves, which are what a file holds."""
+    leaves = iter(range(parquet.metadata.num_columns))
+    for field in parquet.schema_arrow:
+        yield field, list(islice(leaves, _leaves(field.type)))
+
+
+def _leaves(kind: pa.DataType) -> int:
+    """How many columns of a file hold an Arrow type."""
+    kind = getattr(kind, "storage_type", kind)
+    return sum(_leaves(kind.field(number).type) for number in range(kind.num_fields)) if kind.num_fields else 1
+
+
+def _codec(metadata: pq.FileMetaData, leaf: int) -> str:
+    """Of the first row group: writers have one for all."""
+    return str(metadata.row_group(0).column(leaf).compression) if metadata.num_row_groups else "UNCOMPRESSED"
+
+
+def _within(kind: pa.DataType, told: Any) -> bool:
+    """Whether something holds for a type or for one inside it."""
+    return bool(told(kind)) or any(_within(kind.field(number).type, told) for number in range(kind.num_fields))
+
+
+def _in_nanoseconds(kind: pa.DataType) -> bool:
+    return pa.types.is_timestamp(kind) and kind.unit == "ns"
+
+
+def _foreign_type(kind: pa.DataType) -> bool:
+    return _in_nanoseconds(kind) or pa.types.is_float16(kind)
+
+
+def _proven_new(metadata: pq.FileMetaData, leaf: int) -> bool:
+    """Whether statistics say that all values of a leaf are later than the end of the old calendar."""
+    column = metadata.schema.column(leaf)
+    if column.physical_type == _INT96:
+        return False
+    for number in range(metadata.num_row_groups):
+        chunk = metadata.row_group(number).column(leaf)
+        known = chunk.statistics
+        if known is None or not known.has_null_count:
+            return False
+        if known.null_count < chunk.num_values and not (known.has_min_max and known.min_raw >= _limit(column)):
+            return False
+    return True
+
+
+def _limit(column: Any) -> int | None:
+    """The number in a file with which the new calendar begins; None of what Spark never converts."""
+    kind = str(column.logical_type)
+    if column.physical_type == _INT96:
+        return _NEW_MICROSECONDS
+    if kind == "Date":
+        return _NEW_DAYS
+    if kind.startswith("Timestamp") and "isAdjustedToUTC=true" in kind:
+        return _NEW_MICROSECONDS // 1000 if "milliseconds" in kind else _NEW_MICROSECONDS
+    return None
+
+
+def as_spark_reads(batch: pa.RecordBatch, old: Collection[str], path: str) -> pa.RecordBatch:
+    """A batch that pyarrow has read, with times in microseconds.
+
+    Args:
+        batch: the batch.
+        old: its columns in the old calendar.
+        path: of the file, for errors.
+
+    Raises:
+        InputError: a value is one that pyarrow reads otherwise than Spark, or one that Spark cannot hold.
+    """
+    arrays = []
+    for name, array in zip(batch.schema.names, batch.columns, strict=True):
+        if name in old:
+            _require_new(array, path, name)
+        arrays.append(_in_microseconds(array, path, name) if _within(array.type, _in_nanoseconds) else array)
+    return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
+
+
+def _require_new(array: pa.Array, path: str, name: str) -> None:
+    """Refuse values before the end of the old calendar: pyarrow does not convert them."""
+    while pa.types.is_list(array.type) or pa.types.is_large_list(array.type):
+        array = array.flatten()
+    if pa.types.is_date32(array.type):
+        begin, first, least = "dates since 1582-10-15", pc.min(array).cast(pa.int32()).as_py(), _NEW_DAYS
+    elif pa.types.is_timestamp(array.type):
+        begin, least = "times since 1900", _NEW_MICROSECONDS
+        first = pc.min(array).cast(pa.timestamp("us", array.type.tz)).cast(pa.int64()).as_py()
+    else:
+        return
+    if first is not None and first < least:
+        raise InputError(
+            f"input file {path}", f"{begin}, as it is in the calendar of before 1582, which only Spark converts",
+            f"earlier ones in {name!r}", "write it anew with datetimeRebaseModeInWrite=CORRECTED",
+        )  # fmt: skip
+
+
+def _in_microseconds(array: pa.Array, path: str, name: str) -> pa.Array:
+    try:
+        return pc.cast(array, _coarser(array.type))
+    except pa.ArrowInvalid:
+        raise InputError(
+            f"input file {path}", "times of whole microseconds, as Spark holds them", f"nanoseconds in {name!r}",
+            "round them where they are written, or leave the column out",
+        ) from None  # fmt: skip
+
+
+def _coarser(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(_coarser(kind.value_type))
+    return pa.timestamp("us", kind.tz) if _in_nanoseconds(kind) else kind
