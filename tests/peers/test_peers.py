@@ -9,9 +9,6 @@ from pyspark.sql import SparkSession
 
 from tests.peers.cases import cases_in, unpacked
 from tests.peers.verdict import DIFFERENT, TRACEBACK, as_text, verdicts
-from tests.spark.conftest import spark
-
-__all__ = ["spark"]
 
 #: Beside the checkout; not everybody has it.
 PEERS = Path(__file__).parents[3] / "shared" / "peers"

@@ -1,0 +1,72 @@
+"""Whoever wrote a file, and however it is read, whole, cut, in workers or of a table: its rows are those of Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from skewless.errors import InputError
+from tests.differential.batches import Batch, write_batch
+from tests.differential.rows import first_difference, rows_of
+from tests.differential.values import COMMON, KINDS, OTHER, ROW
+from tests.differential.ways import WAYS, job_of, types_of
+
+#: What plain Spark refuses to read.
+_FOREIGN = {"half", "near_instant", "near_local"}
+
+
+def require_equal(spark: SparkSession, batch: Batch, root: Path) -> None:
+    """All ways of reading a folder give the rows that were written; plain Spark too, where it reads them."""
+    wanted = rows_of(batch.rows, batch.names)
+    declared = {name: "bigint" if name == ROW else KINDS[name].spark for name in batch.names}
+    readable = [str(file) for file in sorted(batch.path.glob("*.parquet")) if not _in_brotli(file)]
+    if _FOREIGN.isdisjoint(batch.names):
+        ddl = ", ".join(f"{name} {kind}" for name, kind in declared.items())
+        found = rows_of(spark.read.schema(ddl).parquet(*readable).toArrow(), batch.names)
+        few = sum(pq.read_metadata(file).num_rows for file in readable)
+        assert (found.total(), found - wanted) == (few, {}), first_difference(found, wanted, batch.names)
+    for kind in ("path", "delta"):
+        given = {kind: str(batch.path)}
+        assert types_of(given, root) == declared
+        for way, (read, cut) in WAYS.items():
+            job = job_of(given, declared, root, cut=cut)
+            if way == "workers" and batch.old:
+                with pytest.raises(InputError, match=r"in the calendar of before 1582, which only Spark converts"):
+                    read(spark, job, batch.names)
+                continue
+            found = rows_of(read(spark, job, batch.names), batch.names)
+            assert found == wanted, f"{kind}, {way}: {first_difference(found, wanted, batch.names)}"
+
+
+def _in_brotli(file: Path) -> bool:
+    footer = pq.read_metadata(file)
+    return any(footer.row_group(number).column(0).compression == "BROTLI" for number in range(footer.num_row_groups))
+
+
+def drawn(seed: int) -> list[str]:
+    """Some columns: of types that all writers have, or of others too."""
+    rng = np.random.default_rng(seed)
+    some: Sequence[str] = list(COMMON if seed % 2 else KINDS)
+    return sorted(rng.choice(some, size=6, replace=False).tolist())
+
+
+@pytest.mark.parametrize("mode", range(2))
+def test_every_type_is_read_the_same_in_every_way(spark: SparkSession, tmp_path: Path, mode: int) -> None:
+    """Each type with its extremes, by each writer; by Spark with INT96 in both calendars."""
+    require_equal(spark, write_batch(spark, tmp_path / "common", mode, list(COMMON), 24), tmp_path)
+
+
+def test_types_that_only_some_write_are_read_the_same_in_every_way(spark: SparkSession, tmp_path: Path) -> None:
+    require_equal(spark, write_batch(spark, tmp_path / "other", 2, list(OTHER), 16), tmp_path)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(40))
+def test_random_files_are_read_the_same_in_every_way(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    """Two thousand files, fifty at a time."""
+    require_equal(spark, write_batch(spark, tmp_path / "random", seed, drawn(seed), 50), tmp_path)
