@@ -59,37 +59,34 @@ def write_batch(spark: SparkSession, path: Path, seed: int, names: Sequence[str]
         write(table, path / f"{number:04d}-{name}.parquet", rng)
         tables.append(table)
         first += len(table)
+    declared = ", ".join(f"{name} {kind}" for name, kind in types_in(names).items())
     if of_spark:
         table = random_table(rng, names, 20 * of_spark, first)
-        if kind == "TIMESTAMP_MILLIS" and "instant" in names:  # it cuts them off
-            table = _in_milliseconds(table)
-        by_spark(spark, table, path / "_spark", kind, mode, of_spark)
+        by_spark(spark, table, declared, path / "_spark", kind, mode, of_spark)
+        # It cuts microseconds off, and days that the old calendar does not have become others: what it wrote, it says.
+        tables.append(spark.read.schema(declared).parquet(str(path / "_spark")).toArrow())
         for file in sorted((path / "_spark").glob("*.parquet")):
             file.rename(path / file.name)
-        tables.append(table)
     rows = pa.concat_tables([_as_declared(table, names) for table in tables])
     _write_log(path, names)
     old = mode == "LEGACY" and bool(of_spark) and not {"day", "instant"}.isdisjoint(names)
     return Batch(path, [ROW, *names], rows, old)
 
 
-def _in_milliseconds(table: pa.Table) -> pa.Table:
-    at = table.schema.get_field_index("instant")
-    kind = table.schema.field(at).type
-    numbers = table["instant"].cast(pa.int64()).to_pylist()
-    floored = pa.array([None if one is None else one // 1000 * 1000 for one in numbers], pa.int64()).cast(kind)
-    return table.set_column(at, "instant", floored)
+def types_in(names: Sequence[str]) -> dict[str, str]:
+    """The Spark SQL type of each column of a folder."""
+    return {ROW: "bigint", **{name: KINDS[name].spark for name in names}}
 
 
 def _as_declared(table: pa.Table, names: Sequence[str]) -> pa.Table:
-    return table.cast(pa.schema([(ROW, pa.int64()), *((name, arrow_type_of(KINDS[name].spark)) for name in names)]))
+    return table.cast(pa.schema([(name, arrow_type_of(kind)) for name, kind in types_in(names).items()]))
 
 
 def _write_log(path: Path, names: Sequence[str]) -> None:
     """The first version of a Delta table with the files of a folder, as the protocol has it."""
     fields = [
         {"name": name, "type": _log_type(kind), "nullable": True, "metadata": {}}
-        for name, kind in [(ROW, "bigint"), *((name, KINDS[name].spark) for name in names)]
+        for name, kind in types_in(names).items()
     ]
     features = {"readerFeatures": ["timestampNtz"], "writerFeatures": ["timestampNtz"]}
     metadata = {

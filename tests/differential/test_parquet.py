@@ -11,9 +11,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from skewless.errors import InputError
-from tests.differential.batches import Batch, write_batch
+from tests.differential.batches import Batch, types_in, write_batch
 from tests.differential.rows import first_difference, rows_of
-from tests.differential.values import COMMON, KINDS, OTHER, ROW
+from tests.differential.values import COMMON, KINDS, OTHER
 from tests.differential.ways import WAYS, job_of, types_of
 
 #: What plain Spark refuses to read.
@@ -23,7 +23,7 @@ _FOREIGN = {"half", "near_instant", "near_local"}
 def require_equal(spark: SparkSession, batch: Batch, root: Path) -> None:
     """All ways of reading a folder give the rows that were written; plain Spark too, where it reads them."""
     wanted = rows_of(batch.rows, batch.names)
-    declared = {name: "bigint" if name == ROW else KINDS[name].spark for name in batch.names}
+    declared = types_in(batch.names[1:])
     readable = [str(file) for file in sorted(batch.path.glob("*.parquet")) if not _in_brotli(file)]
     if _FOREIGN.isdisjoint(batch.names):
         ddl = ", ".join(f"{name} {kind}" for name, kind in declared.items())

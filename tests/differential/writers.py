@@ -90,18 +90,21 @@ def by_polars(table: pa.Table, path: Path, rng: np.random.Generator) -> None:
 WRITERS: dict[str, Writer] = {"pyarrow": by_pyarrow, "pandas": by_pandas, "duckdb": by_duckdb, "polars": by_polars}
 
 
-def by_spark(spark: SparkSession, table: pa.Table, folder: Path, kind: str, mode: str, files: int) -> None:
-    """Files by Spark itself, in one of its modes."""
+def by_spark(
+    spark: SparkSession, table: pa.Table, declared: str, folder: Path, kind: str, mode: str, files: int
+) -> None:
+    """Files by Spark itself, in one of its modes, with columns of the declared types."""
     names = {
         "spark.sql.parquet.outputTimestampType": kind,
         "spark.sql.parquet.datetimeRebaseModeInWrite": mode,
         "spark.sql.parquet.int96RebaseModeInWrite": mode,
     }
-    before = {name: spark.conf.get(name) for name in names}
+    before = {name: str(spark.conf.get(name)) for name in names}
     for name, value in names.items():
         spark.conf.set(name, value)
     try:
-        spark.createDataFrame(table).repartition(files).write.option("parquet.block.size", 512).parquet(str(folder))
+        frame = spark.createDataFrame(table, declared).repartition(files)
+        frame.write.option("parquet.block.size", 512).parquet(str(folder))
     finally:
         for name, value in before.items():
-            spark.conf.set(name, str(value))
+            spark.conf.set(name, value)
