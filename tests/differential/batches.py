@@ -28,13 +28,13 @@ class Batch(NamedTuple):
         path: of the folder.
         names: of the columns.
         rows: that were written.
-        old: whether files are in the calendar of before 1582.
+        of_spark: whether there may be files that only Spark reads.
     """
 
     path: Path
     names: list[str]
     rows: pa.Table
-    old: bool
+    of_spark: bool
 
 
 def write_batch(spark: SparkSession, path: Path, seed: int, names: Sequence[str], files: int) -> Batch:
@@ -70,7 +70,8 @@ def write_batch(spark: SparkSession, path: Path, seed: int, names: Sequence[str]
     rows = pa.concat_tables([_as_declared(table, names) for table in tables])
     _write_log(path, names)
     old = mode == "LEGACY" and bool(of_spark) and not {"day", "instant"}.isdisjoint(names)
-    return Batch(path, [ROW, *names], rows, old)
+    packed = any(path.glob("*-duckdb.parquet")) and not {"whole", "day"}.isdisjoint(names)
+    return Batch(path, [ROW, *names], rows, old or packed)
 
 
 def types_in(names: Sequence[str]) -> dict[str, str]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
@@ -115,6 +116,19 @@ def test_what_is_proven_to_be_later_than_the_old_calendar_is_cut(tmp_path: Path)
     old = {"day": pa.array([FIRST_DAY] * 4, pa.int32()).cast(pa.date32())}
     new = write(tmp_path / "b.parquet", old, {"org.apache.spark.version": "3.5.0"})
     assert len(job_over(new, cut=True).units) == 2
+
+
+def test_integers_that_duckdb_packed_are_left_to_spark(tmp_path: Path) -> None:
+    """It takes differences in 64 bits, which pyarrow refuses."""
+    path = tmp_path / "a.parquet"
+    select = "SELECT (hash(range) // 2::UBIGINT ** 32 - 2 ** 31)::INT AS id FROM range(5000)"
+    duckdb.sql(f"COPY ({select}) TO '{path}' (FORMAT parquet, PARQUET_VERSION V2, ROW_GROUP_SIZE 2048)")
+    assert pq.read_metadata(path).num_row_groups > 1
+    job = job_over(path, cut=True)
+    assert [unit.span for unit in job.units] == [None]
+    assert sample_keys(job) is None
+    with pytest.raises(InputError, match=r"expected readable parquet, but got"):
+        read(job, "id")
 
 
 def test_times_in_nanoseconds_are_read_if_microseconds_hold_them(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from skewless.planner.forecast.key_sample import KeySample, unit_spread
 from skewless.routing.hashing import encode_columns
 from skewless.routing.waves import GOLDEN_SECTION
 from skewless.run.objects.location import open_location
-from skewless_spark.sources.formats.parquet import old_columns, open_parquet
+from skewless_spark.sources.formats.parquet import odd_columns, old_columns, open_parquet
 from skewless_spark.sources.formats.spark_types import arrow_type_of
 from skewless_spark.sources.in_threads import in_threads
 from skewless_spark.sources.ranges import read_unit, readable
@@ -112,7 +112,7 @@ def _read(job: Job, unit: Unit, names: list[str], rows: int) -> pa.Table | None:
     parts, wanted = [], rows
     with readable(unit, job.source), fs.open(path, "rb") as opened:
         file = open_parquet(opened, buffer_size=BUFFER_BYTES)
-        if not old_columns(file).keys().isdisjoint(names):
+        if not {*old_columns(file), *odd_columns(file)}.isdisjoint(names):
             return None
         schema = pa.schema([file.schema_arrow.field(name) for name in names])
         for batch in file.iter_batches(min(rows, _BATCH_ROWS), row_groups=groups, columns=names, use_threads=False):

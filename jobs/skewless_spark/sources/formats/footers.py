@@ -96,7 +96,7 @@ def _told(parquet: Any, opened: Any) -> Footer:
     # The uncompressed bytes of the groups give the proportions; adding up compressed column chunks would take long.
     return Footer(
         columns.types, sum(group.num_rows for group in groups),
-        [(group.num_rows, group.total_byte_size) for group in groups], columns.foreign, columns.old,
+        [(group.num_rows, group.total_byte_size) for group in groups], columns.foreign, columns.whole,
     )  # fmt: skip
 
 

@@ -37,12 +37,13 @@ class Columns(NamedTuple):
         types: the Spark SQL type of each.
         foreign: those that only pyarrow reads: times in nanoseconds, floats of two bytes, pages in a codec that Spark
             lacks.
-        old: whether only Spark reads the file, as dates or times may be in the calendar of before 1582.
+        whole: whether only Spark reads the file, as dates or times may be in the calendar of before 1582, or integers
+            are packed as DuckDB packs them.
     """
 
     types: dict[str, str]
     foreign: frozenset[str]
-    old: bool
+    whole: bool
 
 
 def open_parquet(opened: Any, **options: Any) -> pq.ParquetFile:
@@ -73,7 +74,7 @@ def columns_of(parquet: pq.ParquetFile, opened: Any) -> Columns:
         types.append((field.name, kind))
     old = [leaf for leaves in old_columns(parquet).values() for leaf in leaves]
     new = not old or (known and all(_proven_new(parquet.metadata, leaf) for leaf in old))
-    return Columns(by_name(types), frozenset(foreign), not new)
+    return Columns(by_name(types), frozenset(foreign), not new or bool(odd_columns(parquet)))
 
 
 def _is_signed(metadata: pq.FileMetaData, opened: Any) -> bool:
@@ -101,6 +102,19 @@ def old_columns(parquet: pq.ParquetFile) -> dict[str, list[int]]:
             if _limit(column) is not None and (of_int96 if column.physical_type == _INT96 else of_times):
                 found.setdefault(field.name, []).append(leaf)
     return found
+
+
+def odd_columns(parquet: pq.ParquetFile) -> set[str]:
+    """The integer columns whose differences DuckDB may have packed in more than 32 bits, which pyarrow refuses."""
+    if not str(parquet.metadata.created_by).startswith("DuckDB"):
+        return set()
+    groups = [parquet.metadata.row_group(number) for number in range(parquet.num_row_groups)]
+    return {
+        field.name
+        for field, leaves in _fields(parquet)
+        for chunk in (group.column(leaf) for leaf in leaves for group in groups)
+        if chunk.physical_type == "INT32" and "DELTA_BINARY_PACKED" in chunk.encodings
+    }
 
 
 def _fields(parquet: pq.ParquetFile) -> Iterator[tuple[pa.Field, list[int]]]:
