@@ -45,13 +45,17 @@ def read(job: Job, *names: str) -> pa.Table:
 
 def with_claimed_rows(path: Path, claimed: int) -> Path:
     """The same file; but the number of rows in its footer, after the list of its columns, is another one."""
-    raw = path.read_bytes()
-    start = len(raw) - 8 - int.from_bytes(raw[-8:-4], "little")
-    rows = pq.read_metadata(path).num_rows
-    place = raw.index(bytes([0x16, 2 * rows, 0x19]), start) + 1
-    path.write_bytes(raw[:place] + bytes([2 * claimed]) + raw[place + 1 :])
+    in_footer(path, [0x16, 2 * pq.read_metadata(path).num_rows, 0x19], [0x16, 2 * claimed, 0x19])
     assert pq.read_metadata(path).num_rows == claimed
     return path
+
+
+def in_footer(path: Path, old: list[int], new: list[int]) -> None:
+    """Replace the first bytes of a kind in the footer of a file."""
+    raw = path.read_bytes()
+    start = len(raw) - 8 - int.from_bytes(raw[-8:-4], "little")
+    assert bytes(old) in raw[start:]
+    path.write_bytes(raw[:start] + raw[start:].replace(bytes(old), bytes(new), 1))
 
 
 @pytest.mark.parametrize("claimed", [0, 5, 9])
@@ -62,6 +66,15 @@ def test_rows_are_those_of_the_row_groups_whatever_the_footer_claims(tmp_path: P
         job = job_over(path, cut=cut)
         assert (len(job.units) > 1, job.rows) == (cut, 6)
         assert read(job, "id")["id"].to_pylist() == list(range(6))
+
+
+def test_a_row_group_that_claims_other_rows_than_it_has_is_refused(tmp_path: Path) -> None:
+    """Of six rows three were read, and the ledger balanced."""
+    path = write(tmp_path / "a.parquet", {"id": pa.array(range(6))}, row_group_size=6)
+    in_footer(path, [0x16, 12, 0x26], [0x16, 6, 0x26])
+    assert len(pq.read_table(path)) == 3
+    with pytest.raises(InputError, match=r"expected a readable Parquet file, but got 6 values of 'id' for 3 rows of a"):
+        job_over(path, cut=False)
 
 
 def test_a_flipped_byte_of_a_cut_file_is_found_by_the_checksum_of_its_page(tmp_path: Path) -> None:

@@ -168,6 +168,19 @@ def test_whole_local_files_of_a_table_are_left_to_spark(spark: SparkSession, tmp
     assert read(spark, job) == in_order((f"k{n:05d}", n) for n in range(150))
 
 
+@pytest.mark.parametrize("kind", ["iceberg", "delta"])
+def test_the_rows_that_a_table_claims_are_held_against_its_files(tmp_path: Path, kind: str) -> None:
+    if kind == "iceberg":
+        _, [path] = clicks(tmp_path, numbered(10))
+        source = ICEBERG
+    else:
+        write_deltalake(str(tmp_path / "t"), numbered(10))
+        [path], source = DeltaTable(str(tmp_path / "t")).file_uris(), {"delta": "t"}
+    pq.write_table(pq.read_table(path.removeprefix("file://")).slice(0, 7), path.removeprefix("file://"))
+    with pytest.raises(InputError, match=r"input file .*: expected 10 rows, as .* says, but got 7; repair the table"):
+        frozen(source, tmp_path, "v")
+
+
 def test_the_snapshot_is_frozen_whatever_is_committed_later(spark: SparkSession, tmp_path: Path) -> None:
     table, _ = clicks(tmp_path, numbered(100))
     run, spec = RunDirectory(str(tmp_path / "run")), spec_over(ICEBERG, ["v"])

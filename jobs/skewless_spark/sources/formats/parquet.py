@@ -62,8 +62,13 @@ def columns_of(parquet: pq.ParquetFile, opened: Any) -> Columns:
     Args:
         parquet: the file.
         opened: the same, as it was opened.
+
+    Raises:
+        OSError: a row group claims more rows or fewer than it has values.
     """
     types, foreign, known = list[tuple[str, str]](), set[str](), not _is_signed(parquet.metadata, opened)
+    if known:
+        _require_values(parquet.metadata)
     for field, leaves in _fields(parquet):
         kind = spark_type_of(field.type, parquet.metadata.schema.column(leaves[0]).physical_type if leaves else "")
         codecs = {_codec(parquet.metadata, leaf) for leaf in leaves if known} - _SPARK_CODECS
@@ -84,6 +89,20 @@ def _is_signed(metadata: pq.FileMetaData, opened: Any) -> bool:
     """
     opened.seek(-8, 2)
     return int.from_bytes(opened.read(4), "little") != metadata.serialized_size
+
+
+def _require_values(metadata: pq.FileMetaData) -> None:
+    """Each column that is no part of an array or a map has as many values as its row group has rows, nulls included.
+
+    Readers take the rows that a row group claims, and leave the others where they are.
+    """
+    flat = [leaf for leaf in range(metadata.num_columns) if not metadata.schema.column(leaf).max_repetition_level]
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        for chunk in map(group.column, flat):
+            if chunk.num_values != group.num_rows:
+                name = chunk.path_in_schema
+                raise OSError(f"{chunk.num_values:,} values of {name!r} for {group.num_rows:,} rows of a row group")
 
 
 def old_columns(parquet: pq.ParquetFile) -> dict[str, list[int]]:

@@ -193,14 +193,13 @@ def _files(
 ) -> list[TableFile]:
     columns = [actions[f"partition.{name}"].to_pylist() for name in outside]
     base, files = plain_path(table.table_uri), []
-    for position, (path, size) in enumerate(
-        zip(actions["path"].to_pylist(), actions["size_bytes"].to_pylist(), strict=True)
-    ):
+    of_actions = (actions[name].to_pylist() for name in ("path", "size_bytes", "num_records"))
+    for position, (path, size, rows) in enumerate(zip(*of_actions, strict=True)):
         found = _located(base, path)
         values = {name: _text(column[position]) for name, column in zip(outside, columns, strict=True)}
         vector = vectors.get(found)
         name = () if vector is None else (VECTOR + hashlib.sha256(vector).hexdigest()[:32],)
-        files.append(TableFile(found, size, values, name))
+        files.append(TableFile(found, size, values, name, rows=rows))
     return files
 
 

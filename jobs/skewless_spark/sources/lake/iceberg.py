@@ -281,6 +281,7 @@ def _file(table: Table, schema: Schema, task: FileScanTask, snapshot: Snapshot) 
         values=_values(table, schema, task.file),
         deletes=tuple(sorted(plain_path(one.file_path) for one in task.delete_files)),
         days=_days(table, schema, task.file),
+        rows=task.file.record_count,
     )
 
 

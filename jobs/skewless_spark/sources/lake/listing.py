@@ -74,6 +74,11 @@ class _Lister:
         """The units of one file."""
         fs, inner_path = open_location(file.path)
         footer, ids = footer_with_ids(fs, inner_path, file.path)
+        if file.rows not in {None, footer.rows}:
+            raise InputError(
+                f"input file {file.path}", f"{file.rows:,} rows, as {self.snapshot.at} says", f"{footer.rows:,}",
+                "repair the table",
+            )  # fmt: skip
         inner = self._inner(file, footer, ids)
         known = {name: value for name, value in file.values.items() if name in self.snapshot.outside or name in inner}
         listed = ListedFile(file.path, inner_path, file.size_bytes, table_version(file), "", known)

@@ -40,6 +40,7 @@ class TableFile:
         values: of the partition columns, as text; None is null. Values of hidden partitions are not among them.
         deletes: see ``Unit.deletes``.
         days: of the columns whose days partition the table, though they are hidden: the day of all rows, as text.
+        rows: its rows with the deleted ones, as the metadata says; None where it does not.
     """
 
     path: str
@@ -47,6 +48,7 @@ class TableFile:
     values: Mapping[str, str | None]
     deletes: tuple[str, ...] = ()
     days: Mapping[str, str | None] = field(default_factory=dict)
+    rows: int | None = None
 
     @property
     def told(self) -> Mapping[str, str | None]:
