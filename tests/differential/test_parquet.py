@@ -15,6 +15,8 @@ from tests.differential.batches import Batch, types_in, write_batch
 from tests.differential.rows import first_difference, rows_of
 from tests.differential.values import COMMON, KINDS, OTHER
 from tests.differential.ways import WAYS, job_of, types_of
+from tests.differential.writers import SPARK_MODES
+from tests.tiers import mostly_long
 
 #: What plain Spark refuses to read.
 _FOREIGN = {"half", "near_instant", "near_local"}
@@ -56,14 +58,14 @@ def drawn(seed: int) -> list[str]:
     return sorted(rng.choice(some, size=6, replace=False).tolist())
 
 
-@pytest.mark.parametrize("mode", range(2))
+@pytest.mark.parametrize("mode", mostly_long(range(len(SPARK_MODES)), 0))
 def test_every_type_is_read_the_same_in_every_way(spark: SparkSession, tmp_path: Path, mode: int) -> None:
-    """Each type with its extremes, by each writer; by Spark with INT96 in both calendars."""
-    require_equal(spark, write_batch(spark, tmp_path / "common", mode, list(COMMON), 24), tmp_path)
+    """Each type with its extremes, by each writer; by Spark in each of its modes."""
+    require_equal(spark, write_batch(spark, tmp_path / "common", mode, list(COMMON), 12), tmp_path)
 
 
 def test_types_that_only_some_write_are_read_the_same_in_every_way(spark: SparkSession, tmp_path: Path) -> None:
-    require_equal(spark, write_batch(spark, tmp_path / "other", 2, list(OTHER), 16), tmp_path)
+    require_equal(spark, write_batch(spark, tmp_path / "other", 2, list(OTHER), 8), tmp_path)
 
 
 @pytest.mark.long
