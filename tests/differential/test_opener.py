@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 import pytest
+from pyarrow import orc
 
 from skewless.documents.job import Job
 from skewless.errors import InputError
@@ -56,6 +57,21 @@ def in_footer(path: Path, old: list[int], new: list[int]) -> None:
     start = len(raw) - 8 - int.from_bytes(raw[-8:-4], "little")
     assert bytes(old) in raw[start:]
     path.write_bytes(raw[:start] + raw[start:].replace(bytes(old), bytes(new), 1))
+
+
+@pytest.mark.parametrize("claimed", [0, 5, 9])
+def test_rows_are_those_of_the_stripes_whatever_the_footer_claims(tmp_path: Path, claimed: int) -> None:
+    path = tmp_path / "a.orc"
+    orc.write_table(pa.table({"id": pa.array(range(6))}), path)
+    raw = path.read_bytes()
+    number = bytes([0x30, 6])  # its field 6; the last such bytes are of the postscript
+    place = raw.rindex(number, 0, raw.rindex(number))
+    path.write_bytes(raw[: place + 1] + bytes([claimed]) + raw[place + 2 :])
+    assert orc.ORCFile(path).nrows == claimed
+    given = {"path": str(path), "format": "orc"}
+    job = job_of(given, types_of(given, tmp_path), tmp_path, cut=False)
+    assert job.rows == 6
+    assert read(job, "id")["id"].to_pylist() == list(range(6))
 
 
 @pytest.mark.parametrize("claimed", [0, 5, 9])
@@ -191,12 +207,16 @@ class _Open(pe.KmsClient):
         return bytes.fromhex(wrapped_key.decode())
 
 
-def test_an_encrypted_column_is_told_as_that_and_the_others_are_read_beside_it(tmp_path: Path) -> None:
-    """Arrow ended the process of whoever asked for the codec of such a column."""
+def with_a_secret(path: Path) -> Path:
+    """A file of two columns, of which one is encrypted."""
     config = pe.EncryptionConfiguration(footer_key="k", column_keys={"k": ["secret"]}, plaintext_footer=True)
     properties = pe.CryptoFactory(_Open).file_encryption_properties(pe.KmsConnectionConfig(), config)
-    columns = {"id": pa.array(range(4)), "secret": pa.array(range(4))}
-    job = job_over(write(tmp_path / "a.parquet", columns, encryption_properties=properties), cut=True)
+    return write(path, {"id": pa.array(range(4)), "secret": pa.array(range(4))}, encryption_properties=properties)
+
+
+def test_an_encrypted_column_is_told_as_that_and_the_others_are_read_beside_it(tmp_path: Path) -> None:
+    """Arrow ended the process of whoever asked for the codec of such a column."""
+    job = job_over(with_a_secret(tmp_path / "a.parquet"), cut=True)
     assert read(job, "id")["id"].to_pylist() == [0, 1, 2, 3]
     with pytest.raises(InputError, match=r"input file .*a.parquet: expected readable parquet, but got .*decrypt"):
         read(job, "secret")

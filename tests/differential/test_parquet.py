@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,10 +12,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from skewless.errors import InputError
+from skewless_spark.session.spark_errors import sentence_for
 from tests.differential.batches import Batch, types_in, write_batch
 from tests.differential.rows import first_difference, rows_of
+from tests.differential.test_opener import job_over, with_a_secret
 from tests.differential.values import COMMON, KINDS, OTHER
-from tests.differential.ways import WAYS, job_of, types_of
+from tests.differential.ways import WAYS, job_of, types_of, whole
 from tests.differential.writers import SPARK_MODES
 from tests.tiers import mostly_long
 
@@ -66,6 +69,16 @@ def test_every_type_is_read_the_same_in_every_way(spark: SparkSession, tmp_path:
 
 def test_types_that_only_some_write_are_read_the_same_in_every_way(spark: SparkSession, tmp_path: Path) -> None:
     require_equal(spark, write_batch(spark, tmp_path / "other", 2, list(OTHER), 8), tmp_path)
+
+
+def test_spark_too_says_that_a_column_is_encrypted(spark: SparkSession, tmp_path: Path) -> None:
+    """It was to be restored from a copy."""
+    job = job_over(with_a_secret(tmp_path / "a.parquet"), cut=False)
+    assert whole(spark, job, ["id"])["id"].to_pylist() == [0, 1, 2, 3]
+    with pytest.raises(Exception, match="ParquetCryptoRuntimeException") as raised:
+        whole(spark, job, ["secret"])
+    told = r".*/a\.parquet: expected columns that are not encrypted, but got ParquetCrypto\w+; leave them out"
+    assert re.match(told, sentence_for(raised.value))
 
 
 @pytest.mark.long

@@ -24,7 +24,7 @@ class Footer(NamedTuple):
 
     Attributes:
         types: the Spark SQL type of each column.
-        rows: the rows of the whole file: of a Parquet file those of its row groups, whatever else it says.
+        rows: the rows of the whole file: those of its row groups or stripes, whatever else it says.
         pieces: ``(rows, bytes)`` of each row group or stripe, in order; empty if they are not known.
         foreign: the columns that Spark cannot read, though pyarrow can.
         whole: whether it must not be cut, as only Spark reads it right.
@@ -111,4 +111,5 @@ def _orc(fs: fsspec.AbstractFileSystem, file: str) -> Footer:
             (field.name, "timestamp" if pa.types.is_timestamp(field.type) else spark_type_of(field.type))
             for field in read.schema
         )
-        return Footer(types, read.nrows, stripes_of(opened, size) or ())
+        stripes = stripes_of(opened, size) or ()
+        return Footer(types, sum(rows for rows, _ in stripes) or read.nrows, stripes)
