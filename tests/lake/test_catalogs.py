@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 
 from skewless.errors import SpecError, UnreachableError
 from skewless.spec.part import Part
-from skewless_lake.catalogs import open_catalog
+from skewless_lake.catalogs import configuration_of, open_catalog
 from skewless_lake.iceberg.snapshots import ours, replace_part
+from skewless_lake.iceberg.tables import make_namespace
 from skewless_lake.pruning import left_files, remove_left
 from skewless_lake.publication import publish_run, published_parts, require_fitting
 from skewless_lake.rollback import roll_back
@@ -109,6 +112,24 @@ def test_files_are_where_the_metadata_says(tmp_path: Path, kind: str) -> None:
     assert sorted(str(one) for one in found) == sorted(
         task.file.file_path.removeprefix("file:") for task in table_of(kind).scan().plan_files()
     )
+
+
+@pytest.mark.long
+def test_a_database_that_several_make_at_once_keeps_what_the_first_has_put_there(hive: None) -> None:
+    """A metastore that finds a database made by another has its folder removed, if it made the folder itself."""
+    del hive
+
+    def put(number: int) -> Path:
+        catalog, namespace = load_catalog("hive", **configuration_of("hive")), f"raced_{number // 8}"
+        make_namespace(catalog, (namespace,))
+        location = str(catalog.load_namespace_properties(namespace)["location"]).removeprefix("file:")
+        file = Path(location, str(number))
+        file.write_text("metadata")
+        return file
+
+    with ThreadPoolExecutor(8) as pool:
+        files = list(pool.map(put, range(48)))
+    assert [file for file in files if not file.exists()] == []
 
 
 @of_each_kind

@@ -385,7 +385,7 @@ def test_a_process_that_is_killed_at_any_moment_leaves_the_day_as_it_was_or_as_i
         ("iceberg", 2),
         ("delta", 2),
         pytest.param("rest", 2, marks=pytest.mark.long),
-        pytest.param("hive", 2, marks=pytest.mark.long),
+        pytest.param("hive", 1, marks=pytest.mark.long),
     ],
 )
 def test_four_days_and_two_runs_of_one_day_are_published_at_once(tmp_path: Path, kind: str, rounds: int) -> None:

@@ -8,6 +8,7 @@ from typing import cast
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+from pyiceberg.io import load_file_io
 from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException, _ConvertToIcebergWithoutIDs, visit_pyarrow
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
@@ -29,6 +30,9 @@ _SPREAD = {"write.object-storage.enabled": "true"}
 _ATTEMPTS = 10
 #: That pyiceberg 0.12 writes.
 _NEWEST_FORMAT = 2
+#: A Hive metastore that loses the race for a database removes its folder again, and the winner's tables with it. Not
+#: so if it has not made that folder: one that is there already is not its own.
+_REMOVING = frozenset({"HiveCatalog"})
 #: Catalogs of pyiceberg 0.12 that have no ``commit_table``.
 _READ_ONLY = frozenset({"DynamoDbCatalog", "BigQueryMetastoreCatalog"})
 
@@ -113,6 +117,22 @@ def fitting_table(target: OutputPart) -> Table | None:
     return table
 
 
+def make_namespace(catalog: Catalog, namespace: tuple[str, ...]) -> None:
+    """Make a namespace, unless it is there: whoever else makes it at once, what is in its folder stays."""
+    if catalog.namespace_exists(namespace):
+        return
+    properties = dict[str, str]()
+    if type(catalog).__name__ in _REMOVING:
+        place = f"{catalog.load_namespace_properties('default')['location'].rstrip('/')}/{namespace[0]}.db"
+        with load_file_io(dict(catalog.properties), place).new_output(f"{place}/.skewless").create(overwrite=True):
+            properties["location"] = place
+    try:
+        catalog.create_namespace_if_not_exists(namespace, properties)
+    except Exception:  # another process has made it just now; each catalog says so in its own way
+        if not catalog.namespace_exists(namespace):
+            raise
+
+
 def _schema(columns: pa.Schema, at: str) -> Schema:
     """Columns of Arrow as those of Iceberg, with numbers of their own."""
     found = list[NestedField]()
@@ -133,11 +153,7 @@ def _made(catalog: Catalog, name: TableName, schema: Schema, target: OutputPart)
         for number, part in enumerate(part_fields(target))
     ]
     order = SortOrder(*_sort_fields(schema, target)) if target.output.sort else UNSORTED_SORT_ORDER
-    try:
-        catalog.create_namespace_if_not_exists(name.identifier[:-1])
-    except Exception:  # another process has made it just now; each catalog says so in its own way
-        if not catalog.namespace_exists(name.identifier[:-1]):
-            raise
+    make_namespace(catalog, name.identifier[:-1])
     properties = _PROPERTIES | (_SPREAD if is_object(str(catalog.properties.get("warehouse"))) else {})
     try:
         return catalog.create_table(
