@@ -43,11 +43,13 @@ def sample_keys(job: Job) -> KeySample | None:
     over the listing, as waves are.
     """
     units = [unit for unit in job.units if unit.rows]
-    if not units or job.spec.map or job.source.format != "parquet" or set(job.spec.key) - _columns_in(job, units[0]):
+    inside = set(job.source.columns) - set(job.source.partition_columns)
+    if not units or job.spec.map or set(job.spec.key) - inside:
         return None
     chosen, names = _spread_over(units), list(job.spec.key)
     scale = SAMPLED_ROWS / max(SAMPLED_ROWS, sum(unit.rows or 0 for unit in chosen))
-    read = _read_as_table if any(unit.inner for unit in chosen) else _read
+    plain = job.source.format == "parquet" and not any(unit.inner for unit in chosen)
+    read = _read if plain else _read_as_in_a_stage
     found_in = list(in_threads(lambda unit: read(job, unit, names, math.ceil((unit.rows or 0) * scale)), chosen))
     tables = [one for one in found_in if one is not None]
     if len(tables) < len(chosen):
@@ -93,15 +95,6 @@ def _texts(job: Job, keys: pa.Table) -> list[str | None] | None:
     return [encode_columns(texts) for texts in zip(*columns, strict=True)]
 
 
-def _columns_in(job: Job, unit: Unit) -> set[str]:
-    """The columns that files have, and not their paths alone."""
-    if job.source.pinned is not None:
-        return set(job.source.columns)
-    fs, path = open_location(unit.path)
-    with fs.open(path, "rb") as opened:
-        return set(open_parquet(opened).schema_arrow.names)
-
-
 def _read(job: Job, unit: Unit, names: list[str], rows: int) -> pa.Table | None:
     """The keys of the first rows of a source partition; deleted rows are taken to be like the others.
 
@@ -123,8 +116,8 @@ def _read(job: Job, unit: Unit, names: list[str], rows: int) -> pa.Table | None:
     return pa.concat_tables(parts) if parts else schema.empty_table()
 
 
-def _read_as_table(job: Job, unit: Unit, names: list[str], rows: int) -> pa.Table:
-    """As ``_read``, of a file whose columns are not those of its table."""
+def _read_as_in_a_stage(job: Job, unit: Unit, names: list[str], rows: int) -> pa.Table:
+    """As ``_read``, of files in another format, or whose columns are not those of their table."""
     parts = [pa.schema([(name, arrow_type_of(job.source.columns[name])) for name in names]).empty_table()]
     for batch in read_unit(unit, job.source, names):
         parts.append(pa.Table.from_batches([batch.slice(0, rows)]).select(names))
