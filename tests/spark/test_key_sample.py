@@ -48,7 +48,7 @@ def test_files_of_each_format_are_sampled_each_range_from_its_own_rows(tmp_path:
     rows = 40_000
     table = pa.table({"n": [1] * rows, "key": [f"key-{number * 4 // rows}" for number in range(rows)]})
     WRITERS[name](table, tmp_path / name)
-    given = Input(path=str(tmp_path), format=name.split(".")[1])
+    given = Input.model_validate({"path": str(tmp_path), "format": name.split(".")[1]})
     listing = list_input(given, str(tmp_path), share=0.25)
     frozen = job([1]).model_copy(update={"units": listing.units, "source": listing.source})
     sample = sample_keys(frozen)
