@@ -119,6 +119,9 @@ def _read(job: Job, unit: Unit, names: list[str], rows: int) -> pa.Table | None:
 def _read_as_in_a_stage(job: Job, unit: Unit, names: list[str], rows: int) -> pa.Table:
     """As ``_read``, of files in another format, or whose columns are not those of their table."""
     parts = [pa.schema([(name, arrow_type_of(job.source.columns[name])) for name in names]).empty_table()]
+    if unit.span and not unit.counted:  # bytes of a text, which is parsed in blocks of more rows than are wanted
+        start, end = unit.span
+        unit = unit.model_copy(update={"span": (start, start + math.ceil((end - start) * rows / (unit.rows or 1)))})
     for batch in read_unit(unit, job.source, names):
         parts.append(pa.Table.from_batches([batch.slice(0, rows)]).select(names))
         rows -= len(parts[-1])
