@@ -209,12 +209,13 @@ def verify(
     part = chosen_part(loaded, date, hour)
     from skewless_cli import running  # noqa: PLC0415  # as in ``check``
 
-    # Both runs are made on this machine, and removed again.
-    base = Path(tempfile.gettempdir(), "skewless") if "://" in root else Path(root).absolute()
-    folder = base / "verifications" / loaded.name / _new_run_id()
-    found = running.verify_job(loaded, f"spec {spec}", part, str(folder), root, master)
+    # Both runs are made on this machine, in a folder that nobody else can have made, and removed again.
+    above = Path(tempfile.gettempdir()) if "://" in root else Path(root).absolute() / "verifications"
+    above.mkdir(parents=True, exist_ok=True)
+    folder = tempfile.mkdtemp(prefix=f"{loaded.name}-", dir=above)
+    found = running.verify_job(loaded, f"spec {spec}", part, folder, root, master)
     if as_json:
-        _print_json({**found._asdict(), "differ": found.found, "folder": str(folder) if found.found else None})
+        _print_json({**found._asdict(), "differ": found.found, "folder": folder if found.found else None})
     else:
         sys.stdout.write(states_view.verdict(found._asdict(), part))
     if found.found:

@@ -6,6 +6,8 @@ import random
 from pathlib import Path
 from typing import Literal
 
+import pyarrow.parquet as pq
+
 Kind = Literal["cut", "bit", "gone", "empty", "folder"]
 KINDS: tuple[Kind, ...] = ("cut", "bit", "gone", "empty", "folder")
 
@@ -41,3 +43,11 @@ def files_of(folder: Path) -> list[Path]:
     """The files of a run directory that were written by us, or by Spark for us; Spark's own notes are none."""
     found = (path for path in folder.rglob("*") if path.is_file())
     return sorted(path for path in found if not path.name.startswith((".", "_")))
+
+
+def last_byte_of_largest_page(file: Path) -> int:
+    """The place of a byte of data in a Parquet file, which nothing but the checksum of its page tells from another."""
+    group = pq.read_metadata(file).row_group(0)
+    chunk = max((group.column(at) for at in range(group.num_columns)), key=lambda one: one.total_compressed_size)
+    first = chunk.dictionary_page_offset if chunk.has_dictionary_page else chunk.data_page_offset
+    return int(first + chunk.total_compressed_size - 1)

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
@@ -23,7 +22,7 @@ from skewless_spark.prepare.prepare import prepare
 from skewless_spark.result.merge import merge_states
 from skewless_spark.session.spark_errors import sentence_for
 from skewless_spark.stage.stage import run_stage
-from tests.faults.damage import KINDS, Kind, damage, files_of, kinds_for
+from tests.faults.damage import KINDS, Kind, damage, files_of, kinds_for, last_byte_of_largest_page
 from tests.spark.scenario import DATE, Quiet, result_of, spec_of, write_input
 from tests.tiers import mostly_long
 
@@ -92,7 +91,7 @@ def test_a_bit_that_turned_within_the_data_is_found_where_it_is_read(
     folder = tmp_path / "run"
     shutil.copytree(scene.folder, folder)
     file = max(folder.glob(f"stages/0000/attempts/*/kind={kind}/*.parquet"), key=lambda path: path.stat().st_size)
-    content, at = file.read_bytes(), _last_byte_of_largest_page(file)
+    content, at = file.read_bytes(), last_byte_of_largest_page(file)
     file.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
     if not noted:  # as on a store that keeps none
         (file.parent / f".{file.name}.crc").unlink()
@@ -102,13 +101,6 @@ def test_a_bit_that_turned_within_the_data_is_found_where_it_is_read(
     assert sentence_for(err.value) == (
         f"{file}: expected the bytes that were written, but got others, by its checksum; restore it from a copy."
     )
-
-
-def _last_byte_of_largest_page(file: Path) -> int:
-    group = pq.read_metadata(file).row_group(0)
-    chunk = max((group.column(at) for at in range(group.num_columns)), key=lambda one: one.total_compressed_size)
-    first = chunk.dictionary_page_offset if chunk.has_dictionary_page else chunk.data_page_offset
-    return int(first + chunk.total_compressed_size - 1)
 
 
 def _outcome(spark: SparkSession, scene: Scene, folder: Path, what: str) -> str:

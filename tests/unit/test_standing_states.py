@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import fnmatch
+import hashlib
 import itertools
 import os
 from collections.abc import Sequence
@@ -224,9 +225,19 @@ class Nights(RuleBasedStateMachine):
     def _written(self, store: StatesStore, attempt: int, part: str, held: list[tuple[int, int, Row]]) -> CommittedFile:
         path = f"states/attempts/{attempt}/{part}.parquet"
         store.fs.makedirs(f"{store.root}/states/attempts/{attempt}", exist_ok=True)
-        store.fs.pipe_file(f"{store.root}/{path}", b"x")
+        store.fs.pipe_file(f"{store.root}/{path}", FILE)
         self.files[path] = held
-        return CommittedFile(kind="standing", path=path, rows=len(held), size_bytes=1, checksum="0" * 64)
+        return file_of(path, len(held))
+
+
+#: The shortest file that ends as a Parquet file does: behind an empty footer.
+FILE = b"PAR1" + bytes(4) + b"PAR1"
+
+
+def file_of(path: str, rows: int) -> CommittedFile:
+    """Such a file of states, as a version names it."""
+    checksum = hashlib.sha256().hexdigest()
+    return CommittedFile(kind="standing", path=path, rows=rows, size_bytes=len(FILE), checksum=checksum)
 
 
 @pytest.mark.parametrize("sequences", [200, pytest.param(2000, marks=pytest.mark.long)])
@@ -487,9 +498,9 @@ def _store_with(folder: Path, days: int, age: dt.timedelta, shapes: dict[str, st
         for number in (1, 2):
             path = f"states/attempts/{day}-{number}/x.parquet"
             Path(store.path(path)).parent.mkdir(parents=True)
-            Path(store.path(path)).write_bytes(b"x")
+            Path(store.path(path)).write_bytes(FILE)
             Path(store.path(path)).with_name(".x.parquet.crc").write_bytes(b"y")
-            files.append(CommittedFile(kind="standing", path=path, rows=1, size_bytes=1, checksum="0" * 64))
+            files.append(file_of(path, 1))
             part = f"2026-11-{day + 1:02d}"
             seen = SeenFile(path="a", size_bytes=number, ranks=(0,))
             kept = tuple(files[-1:]) if day == 0 else tuple(files)  # the first day is reduced anew

@@ -90,7 +90,7 @@ def merge_states(spark: SparkSession, run: RunDirectory, preferred: str = "") ->
         try:
             return _merge(spark, run, fence, preferred)
         except Exception as err:
-            # Whatever read a damaged page: what was merged on other nights only saves time.
+            # Whatever read a damaged page: what can be made again is set aside.
             if run.job().window is None or not of_a_file(err) or not set_aside_damaged(run):
                 raise
             log.warning("the merge begins anew: %s", sentence_for(err))

@@ -10,9 +10,9 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import reduce
+from functools import partial, reduce
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -20,16 +20,16 @@ from pyspark.sql import functions as F
 from skewless.documents.commit import CommittedFile
 from skewless.documents.job import Job
 from skewless.documents.ledger import PartLine, PartLines, WindowLine
-from skewless.documents.window import JobWindow, WindowPart
-from skewless.errors import DocumentError, LedgerError, RunDirectoryError
+from skewless.documents.window import JobWindow, PartVersion, WindowPart
+from skewless.errors import DocumentError, LedgerError, RunDirectoryError, SkewlessError
 from skewless.run.attempt import Attempt
 from skewless.run.directory import PART_LINES, RESULT_STEP, RunDirectory
 from skewless.spec.spec import WINDOW_COLUMN
 from skewless.standing.fingerprint import Fingerprint
 from skewless.standing.kept_merges import WindowParts, plan_night
 from skewless.standing.parts import newest_row, next_version
-from skewless.standing.store import STATES_STEP, Numbered, StatesStore
-from skewless.standing.window_choice import WindowChoice
+from skewless.standing.store import STATES_STEP, KeptMerge, Numbered, StatesStore
+from skewless.standing.window_choice import WindowChoice, name_of
 from skewless_spark.result.compaction import begun_anew, crowded_parts, with_kept_states
 from skewless_spark.result.newest_rows import newest_rows
 from skewless_spark.result.window_states import PLACE, WindowStates, written_states
@@ -160,20 +160,47 @@ def drop_merges(run: RunDirectory, choice: WindowChoice) -> None:
 
 
 def set_aside_damaged(run: RunDirectory) -> bool:
-    """Drop the running merges that cannot be read to their end; whether there were any."""
-    store, found = StatesStore(run.job().window.store), False  # type: ignore[union-attr]
+    """Set aside what cannot be read to its end of the states that are kept; whether the merge can begin anew.
+
+    It can without running merges, and without a version that this run has added itself.
+
+    Raises:
+        RunDirectoryError: the run goes on from a version that is damaged, and was listed with it.
+    """
+    window: JobWindow = run.job().window  # type: ignore[assignment]
+    store, found, lost = StatesStore(window.store), False, list[RunDirectoryError]()
     for name in store.merges():
-        try:
-            for file in store.merge(name).states:
-                store.verify(file)
-                with readable(store, file), store.fs.open(f"{store.root}/{file.path}", "rb") as opened:
-                    for _ in parquet_of(opened).iter_batches():
-                        pass
-        except (DocumentError, RunDirectoryError) as err:
-            log.warning("running merge %s is not used any more: %s", name, err)
+        if (fault := _fault(store, partial(store.merge, name))) is not None:
+            log.warning("running merge %s is not used any more: %s", name, fault)
             store.drop_merge(name, str(run))
             found = True
+    for part in window.parts:
+        based = [] if part.base is None else [part.base]
+        for number in {*store.numbers(part.name)[-1:], *based}:
+            if (fault := _fault(store, partial(store.version, part.name, number))) is None:
+                continue
+            store.drop_merge(name_of(((part.name, number),)), str(run))
+            found = True
+            if number == part.base:
+                words = f"version {number}, from which this run goes on, cannot be read ({str(fault).rstrip('.')})"
+                hint = "begin a new run directory: the rows of the part are read again"
+                lost.append(RunDirectoryError.saying(f"states of part {part.name}", words, hint))
+    if lost:
+        raise lost[0]
     return found
+
+
+def _fault(store: StatesStore, document: Callable[[], PartVersion | KeptMerge]) -> SkewlessError | None:
+    """Why a document, or one of its files of states, cannot be read to its end; None if all can be."""
+    try:
+        for file in document().states:
+            store.verify(file)
+            with readable(store, file), store.fs.open(f"{store.root}/{file.path}", "rb") as opened:
+                for _ in parquet_of(opened).iter_batches():
+                    pass
+    except (DocumentError, RunDirectoryError) as err:
+        return err
+    return None
 
 
 def _keys_before(job: Job) -> int:

@@ -15,7 +15,8 @@ import datetime as dt
 import hashlib
 import posixpath
 import re
-from collections.abc import Iterator
+import shutil
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,6 +27,7 @@ from skewless.document import Count, Document, Frozen
 from skewless.documents.commit import CommittedFile
 from skewless.documents.window import PartVersion
 from skewless.errors import DocumentError, RunDirectoryError
+from skewless.run.publication.exchange import sync_file, sync_folder
 from skewless.run.storage import Storage
 from skewless.standing.fingerprint import Fingerprint, changed_shapes
 from skewless.standing.window_choice import name_of
@@ -150,29 +152,36 @@ class StatesStore(Storage):
     def newest(self, part: str) -> tuple[Numbered | None, tuple[str, ...]]:
         """The newest version of a part that can be used, and why newer ones cannot.
 
-        A version that is damaged, or whose files are not there any more, is passed over: the part can be reduced anew.
+        A version that is damaged, as its document or one of its files is, is passed over: the part can be reduced anew.
         """
-        faults = []
+        faults = list[str]()
         for number in reversed(self.numbers(part)):
             try:
-                version = self.version(part, number)
+                return Numbered(number, self.usable(part, number)), tuple(faults)
             except (DocumentError, RunDirectoryError) as err:
                 faults.append(f"version {number} cannot be used ({err})")
-                continue
-            lost = next((one.path for one in version.states if not self._is_there(one.path, one.size_bytes)), None)
-            if lost is None:
-                return Numbered(number, version), tuple(faults)
-            faults.append(f"version {number} cannot be used: its file {lost} is gone or cut")
         return None, tuple(faults)
 
-    def _is_there(self, path: str, size_bytes: int) -> bool:
-        try:
-            return int(self.fs.size(f"{self.root}/{path}")) == size_bytes
-        except OSError:
-            return False
+    def usable(self, part: str, number: int) -> PartVersion:
+        """A version of a part whose files have the lengths and footers that it names, without damage that a run found.
+
+        Raises:
+            DocumentError: it is damaged, or that of another part.
+            RunDirectoryError: it, or one of its files, is gone or damaged.
+        """
+        version = self.version(part, number)
+        if self.exists(aside := dropped_path(name_of(((part, number),)))):
+            raise RunDirectoryError.saying(
+                self.path(aside), "a run has found damage in its files", "the part is reduced anew"
+            )
+        for file in version.states:
+            self.verify(file)
+        return version
 
     def commit(self, version: PartVersion) -> Numbered:
-        """Add a version of a part, unless this run has added one: then that one counts.
+        """Add a version of a part, unless this run has added one that can be used: then that one counts.
+
+        Its files are on the disk before it is, and so is its name before it counts.
 
         Returns:
             The version that counts for this run, with its number.
@@ -181,15 +190,30 @@ class StatesStore(Storage):
         for number in reversed(numbers):
             try:
                 found = self.version(version.part, number)
+                # Made of the same commits: an earlier attempt ended, or lost its lease, after this version.
+                if found.run == version.run and found.files == version.files:
+                    return Numbered(number, self.usable(version.part, number))
             except (DocumentError, RunDirectoryError):
                 continue
-            # Its states were made of the same commits: an earlier attempt ended, or lost its lease, after this version.
-            if found.run == version.run and found.files == version.files:
-                return Numbered(number, found)
+        self._keep_on_disk(file.path for file in version.states)
         number = (numbers[-1] if numbers else 0) + 1
         while not self.write_once(version_path(version.part, number), version):
             number += 1
+        self._keep_on_disk([version_path(version.part, number)])
         return Numbered(number, version)
+
+    def _keep_on_disk(self, paths: Iterable[str]) -> None:
+        """See to it that files and their names outlast a loss of power, as on an object store they do at once."""
+        if not isinstance(self.fs, LocalFileSystem):
+            return
+        folders = set[Path]()
+        for path in (Path(self.root, path) for path in paths):
+            noted = path.with_name(f".{path.name}.crc")  # by Hadoop, which believes it more than the file
+            for file in filter(Path.exists, (path, noted)):
+                sync_file(file)
+            folders |= {Path(self.root, folder) for folder in path.relative_to(self.root).parents}
+        for folder in folders:
+            sync_folder(folder)
 
     def merges(self) -> list[str]:
         """The names of the running merges that are kept, sorted; without those that were dropped."""
@@ -209,10 +233,11 @@ class StatesStore(Storage):
 
     def keep_merge(self, merge: KeptMerge) -> None:
         """Keep a running merge, unless there is one of these versions."""
+        self._keep_on_disk(file.path for file in merge.states)
         self.write_once(merge_path(merge.name), merge)
 
     def drop_merge(self, name: str, run: str) -> None:
-        """Say that no night to come needs a running merge. Whoever reads it now can go on."""
+        """Say that no night to come needs a running merge, or a version by its name. Whoever reads it now can go on."""
         self.write_once(dropped_path(name), DroppedMerge(name=name, run=run))
 
     def held_merges(self) -> list[str]:
@@ -299,18 +324,25 @@ def names_in(storage: Storage, folder: str) -> list[str]:
 def borrow_states(location: str, folder: Path) -> None:
     """Make a folder with all states that are kept, which may be added to without adding to those.
 
-    Documents are copied, as they are small. Files of states are linked; those that are not local are copied.
+    Documents are copied, as they are small. Files of states are linked; those that are not local are copied. Copies
+    have the modes of what they are copies of, below a folder that is the user's alone.
 
     Args:
         location: the folder of the states of a job.
-        folder: the new one.
+        folder: the new one; what lies above it is made as the umask says.
+
+    Raises:
+        FileExistsError: there is something, be it a link of somebody else's.
     """
     kept = Storage(location)
-    folder.mkdir(parents=True)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700)
     for full in kept.fs.find(kept.root):
         target = folder / str(full)[len(kept.root) + 1 :]
         target.parent.mkdir(parents=True, exist_ok=True)
-        if isinstance(kept.fs, LocalFileSystem) and target.suffix != ".json":
-            target.symlink_to(full)
-        else:
+        if not isinstance(kept.fs, LocalFileSystem):
             kept.fs.get_file(full, str(target))
+        elif target.suffix == ".json":
+            shutil.copy(full, target)
+        else:
+            target.symlink_to(full)
