@@ -1,0 +1,379 @@
+"""Rules of kept states one by one, as tables: each row is a case that a wrong line would get wrong."""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from skewless.documents.commit import CommittedFile
+from skewless.documents.job import Unit
+from skewless.documents.window import CountedFile, JobWindow, PartVersion, SeenFile, WindowPart
+from skewless.errors import DocumentError
+from skewless.run.directory import RunDirectory
+from skewless.spec.part import Part
+from skewless.spec.reading import parse_spec
+from skewless.standing.changes import FileName, FoundFile, Rewrite
+from skewless.standing.fingerprint import Fingerprint, fingerprint_of
+from skewless.standing.parts import follow_rewrites, next_version, plan_part
+from skewless.standing.pins import pin, pins
+from skewless.standing.retention import StatesLimits, doomed_states, remove_states
+from skewless.standing.store import (
+    KeptMerge,
+    MergedPart,
+    Numbered,
+    StatesStore,
+    is_to_come,
+    merge_path,
+    open_states,
+    version_path,
+)
+
+PART = "2026-11-20"
+NOW = dt.datetime(2026, 12, 1, tzinfo=dt.UTC)
+DAY, WEEK = dt.timedelta(days=1), dt.timedelta(days=7)
+#: The checksum of an empty footer.
+NOTHING = hashlib.sha256().hexdigest()
+
+# What shapes a state.
+
+SPEC: dict[str, Any] = {
+    "name": "visits",
+    "input": {
+        "path": "/lake/date={date}",
+        "format": "csv",
+        "header": False,
+        "columns": {"page": "string", "ms": "int"},
+    },
+    "window": 7,
+    "key": "page",
+    "aggregates": {
+        "n": "count",
+        "shape": {"function": "streaming_histogram", "column": "ms", "bins": 8},
+    },
+    "output": {"path": "marts/visits"},
+}
+HOURLY = {"input": {**SPEC["input"], "path": "/lake/date={date}/hour={hour}"}, "schedule": {"hour": "current"}}
+SHAPES: dict[str, dict[str, Any]] = {
+    "the key": {"key": "ms"},
+    "a key of two columns": {"key": ["page", "ms"]},
+    "the order of a key": {"key": ["ms", "page"]},
+    "no text": {"input": {"path": SPEC["input"]["path"]}},
+    "the format": {"input": {"path": SPEC["input"]["path"], "format": "orc"}},
+    "the header": {"input": {**SPEC["input"], "header": True}},
+    "the delimiter": {"input": {**SPEC["input"], "delimiter": ";"}},
+    "the columns of a file": {"input": {**SPEC["input"], "columns": {"before": "int", "page": "string", "ms": "int"}}},
+    "an option": {"aggregates": {**SPEC["aggregates"], "shape": {**SPEC["aggregates"]["shape"], "bins": 9}}},
+    "the column of an aggregate": {
+        "aggregates": {"n": {"function": "count", "column": "ms"}, **dict([*SPEC["aggregates"].items()][1:])}
+    },
+    "the order of aggregates": {"aggregates": dict(reversed(SPEC["aggregates"].items()))},
+    "a map": {"map": {"select": ["page", "ms"], "where": "ms > 0"}},
+    "the condition of a map": {"map": {"select": ["page", "ms"], "where": "ms > 1"}},
+    "the unit of parts": HOURLY,
+}
+
+
+def test_everything_that_shapes_a_state_is_in_its_fingerprint() -> None:
+    def name(
+        changed: dict[str, Any], types: str = "string", code: str = "0", engine: str = "4.3.0", field: str = "1"
+    ) -> str:
+        spec = parse_spec(yaml.safe_dump({**SPEC, **changed}, sort_keys=False))
+        return fingerprint_of(spec, {"page": types}, {"count": code}, engine, {"ms": field}).name
+
+    names = {what: name(changed) for what, changed in SHAPES.items()}
+    names |= {"nothing": name({}), "a type": name({}, types="int"), "code": name({}, code="1")}
+    names |= {"Spark": name({}, engine="5.0.0"), "a column of the table": name({}, field="2")}
+    assert len(set(names.values())) == len(names), names
+    assert name({}) == names["nothing"]
+
+
+# Versions.
+
+
+def store_of(folder: Path, name: str = "states") -> StatesStore:
+    fingerprint = Fingerprint(shapes={"name": name})
+    store = open_states(str(folder), fingerprint)
+    store.begin(fingerprint)
+    return store
+
+
+def add(store: StatesStore, run: str, part: str = PART, *files: str) -> Numbered:
+    """A version of a part, with files of states that are there."""
+    states = []
+    for path in files:
+        full = Path(store.path(path))
+        full.parent.mkdir(parents=True, exist_ok=True)
+        full.write_bytes(b"PAR1" + bytes(4) + b"PAR1")
+        states.append(CommittedFile(kind="standing", path=path, rows=1, size_bytes=12, checksum=NOTHING))
+    seen = SeenFile(path=run, size_bytes=1, ranks=(0,))
+    return store.commit(PartVersion(part=part, fingerprint="f", run=run, files=(seen,), rows=1, states=tuple(states)))
+
+
+def aged(store: StatesStore, age: dt.timedelta, *paths: str) -> None:
+    for path in map(Path, paths or [str(one) for one in Path(str(store)).rglob("*")]):
+        os.utime(Path(str(store), path), ((NOW - age).timestamp(),) * 2)
+
+
+def test_a_version_has_a_number_above_all_that_were_given(tmp_path: Path) -> None:
+    store = store_of(tmp_path)
+    assert [add(store, f"r{number}").number for number in (1, 2, 3)] == [1, 2, 3]
+    for number in (1, 2):  # a prune has removed them
+        Path(store.path(version_path(PART, number))).unlink()
+    assert add(store, "r4").number == 4
+    assert add(store, "r4").number == 4
+    assert add(store, "r4", "2026-11-21").number == 1
+
+    class Slow(StatesStore):
+        """It has listed the versions before others came."""
+
+        def numbers(self, part: str) -> list[int]:
+            return super().numbers(part)[:1]
+
+    assert add(Slow(str(store)), "r5").number == 5
+    newest = store.newest(PART)[0]
+    assert newest is not None
+    assert (newest.number, newest.version.run) == (5, "r5")
+
+
+def test_a_version_in_the_place_of_another_parts_is_refused(tmp_path: Path) -> None:
+    store = store_of(tmp_path)
+    add(store, "r")
+    Path(store.path("parts/2026-11-21/versions")).mkdir(parents=True)
+    Path(store.path(version_path(PART, 1))).rename(store.path(version_path("2026-11-21", 1)))
+    with pytest.raises(DocumentError, match="a version of part 2026-11-21"):
+        store.version("2026-11-21", 1)
+    assert store.newest("2026-11-21")[0] is None
+
+
+def test_a_running_merge_in_the_place_of_another_is_refused(tmp_path: Path) -> None:
+    store = store_of(tmp_path)
+    merged = [MergedPart(part=day, number=1, states="0" * 64) for day in ("2026-11-19", PART, "2026-11-21")]
+    one, other = (
+        KeptMerge(fingerprint="f", run="r", parts=tuple(parts), rows=2, states=()) for parts in (merged[:2], merged[1:])
+    )
+    store.keep_merge(one)
+    Path(store.path(merge_path(one.name))).rename(store.path(merge_path(other.name)))
+    with pytest.raises(DocumentError, match="running merge 2026-11-20@1"):
+        store.merge(other.name)
+
+
+@pytest.mark.parametrize(
+    ("part", "now", "to_come"),
+    [
+        ("2026-11-21", "2026-11-20T00:00+00:00", False),  # somewhere it is the 21st already
+        ("2026-11-22", "2026-11-20T23:59+00:00", True),
+        ("2026-11-21T23", "2026-11-20T00:00+00:00", False),
+        ("2026-11-22", "2026-11-21T01:00+14:00", True),  # in UTC it is the 20th
+        ("2026-11-22", "2026-11-20T20:00-10:00", False),  # in UTC it is the 21st
+    ],
+)
+def test_a_part_is_to_come_if_it_is_in_every_zone(part: str, now: str, to_come: bool) -> None:
+    assert is_to_come(part, dt.datetime.fromisoformat(now)) is to_come
+
+
+# What a run does about a part.
+
+
+def version_with(*names: str, rows: int = 30) -> Numbered:
+    files = tuple(SeenFile(path=name, size_bytes=1, version=name, ranks=(at * 256,)) for at, name in enumerate(names))
+    return Numbered(4, PartVersion(part=PART, fingerprint="f", run="r", files=files, rows=rows, states=()))
+
+
+def planned(known: Numbered | None, found: str, *, uncounted: str = "", changed: str = "") -> WindowPart:
+    """A part with one-letter files of ten rows each."""
+    part, _ = plan_part(
+        Part.named(PART),
+        [FoundFile(name, 1, name) for name in found],
+        known,
+        lambda paths: [Unit(path=path, rows=10, size_bytes=1, counted=path not in uncounted) for path in paths],
+        lambda _, now: "other content" if now.path in changed else "",
+    )
+    return part
+
+
+@pytest.mark.parametrize(
+    ("known", "found", "more", "late_rows", "before", "base"),
+    [
+        (None, "ab", {}, 0, 0, 0),
+        ("ab", "ab", {}, 0, 30, 30),
+        ("ab", "abc", {}, 10, 30, 30),
+        ("ab", "abcd", {"uncounted": "d"}, None, 30, 30),
+        ("ab", "abc", {"changed": "a"}, 20, 30, 0),  # b is read, too, and was not late
+        ("ab", "a", {}, 0, 30, 0),
+    ],
+    ids=["new", "unchanged", "added", "added, not counted", "replaced and added", "removed"],
+)
+def test_rows_of_a_part_are_late_if_their_files_came_or_changed(
+    known: str | None, found: str, more: dict[str, str], late_rows: int | None, before: int, base: int
+) -> None:
+    part = planned(version_with(*known) if known else None, found, **more)
+    assert (part.late_rows, part.before_rows, part.base_rows) == (late_rows, before, base)
+
+
+def test_a_part_without_room_between_its_files_is_made_anew_and_says_so() -> None:
+    full = version_with("a", "c")
+    close = full.version.model_copy(
+        update={"files": tuple(one.model_copy(update={"ranks": (at,)}) for at, one in enumerate(full.version.files))}
+    )
+    part = planned(full._replace(version=close), "abc")
+    assert (part.base, part.base_rows, len(part.ranks)) == (None, 0, 3)
+    assert part.reasons[-1] == "there was no place left between the files before and after them"
+
+
+@pytest.mark.parametrize(
+    ("rewrite", "cut", "files", "came"),
+    [
+        (("ab", "x"), "x", "x", 1),
+        (("ab", "bx"), "x", "bx", 1),
+        (("b", "x"), "x", "ax", 1),  # a was removed before: it stays in the version, and the part is made anew
+        (("ab", "x"), "", "ab", 0),  # the new file cannot be opened
+    ],
+)
+def test_states_follow_their_rows_into_other_files(rewrite: tuple[str, str], cut: str, files: str, came: int) -> None:
+    known = version_with("a", "b")
+    before, after = (frozenset(FileName(name, name) for name in names) for names in rewrite)
+    followed, count = follow_rewrites(
+        known, [Rewrite(before, after)],
+        lambda paths: [Unit(path=path, rows=1, size_bytes=7, version=path) for path in paths if path in cut],
+    )  # fmt: skip
+    assert ("".join(file.path for file in followed.version.files), count) == (files, came)
+    assert {file.size_bytes for file in followed.version.files if file.path == "x"} <= {7}
+
+
+def test_the_version_of_the_runs_own_part_says_which_late_files_were_left_out() -> None:
+    def left(name: str) -> tuple[CountedFile, ...]:
+        return (CountedFile(path=name, size_bytes=1, version="v", rows=3),)
+
+    parts = [WindowPart(name=name, place=at, left_out=left(name)) for at, name in enumerate(("2026-11-19", PART))]
+    window = JobWindow(store="s", fingerprint="f", shapes={}, parts=tuple(parts))
+    versions = [next_version(window, part, "r", (), 0) for part in parts]
+    assert [[file.path for file in one.left_out] for one in versions] == [[], ["2026-11-19", PART]]
+
+
+# Pins, and what a prune removes.
+
+
+def window_of(store: StatesStore) -> JobWindow:
+    parts = []
+    for at, name in enumerate(store.parts()):
+        newest = store.newest(name)[0]
+        assert newest is not None
+        parts.append(
+            WindowPart(name=name, place=at, base=newest.number, base_states=newest.version.states, base_rows=1)
+        )
+    return JobWindow(store=str(store), fingerprint="", shapes={}, parts=tuple(parts))
+
+
+def test_a_pin_names_its_run_wherever_a_prune_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = store_of(tmp_path / "states")
+    add(store, "r", PART, "states/attempts/1/x.parquet")
+    (tmp_path / "here" / "run").mkdir(parents=True)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "here" / "run" / "job.json").write_text("{}")
+    monkeypatch.chdir(tmp_path / "here")
+    assert pin(window_of(store), RunDirectory("run"))
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert pins(store, NOW + WEEK * 9, WEEK) == ({"states/attempts/1/x.parquet"}, [])
+
+
+@pytest.mark.parametrize(
+    ("has", "age", "needed"),
+    [
+        ((), WEEK, True), ((), WEEK + DAY, False),
+        (("job.json",), WEEK * 9, True), (("job.json", "result/COMMIT.json"), DAY, False),
+    ],
+    ids=["about to begin", "never begun", "under way", "has its result"],
+)  # fmt: skip
+def test_a_pin_holds_while_its_run_may_read_the_states(
+    tmp_path: Path, has: Sequence[str], age: dt.timedelta, needed: bool
+) -> None:
+    store = store_of(tmp_path / "states")
+    add(store, "r", PART, "states/attempts/1/x.parquet")
+    assert pin(window_of(store), RunDirectory(str(tmp_path / "run")))
+    for name in has:
+        (tmp_path / "run" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "run" / name).write_text("{}")
+    (pinned,) = Path(store.path("pins")).iterdir()
+    aged(store, age, str(pinned.relative_to(str(store))))
+    files, released = pins(store, NOW, WEEK)
+    assert (bool(files), bool(released)) == (needed, not needed)
+
+
+def test_a_run_has_pinned_nothing_if_one_version_is_gone_or_is_another(tmp_path: Path) -> None:
+    store = store_of(tmp_path / "states")
+    for day in ("2026-11-19", PART):
+        add(store, "r", day, f"states/attempts/{day}/x.parquet")
+    window = window_of(store)
+    assert pin(window, RunDirectory(str(tmp_path / "a")))
+    Path(store.path(version_path(PART, 1))).unlink()
+    assert not pin(window, RunDirectory(str(tmp_path / "b")))
+    assert add(store, "other", PART, "states/attempts/other/x.parquet").number == 1
+    assert not pin(window, RunDirectory(str(tmp_path / "c")))
+
+
+#: What is removed of two versions of a day, each with a file, and of a file that no version names.
+LIMITS = StatesLimits(parts=1)
+
+
+def scene(folder: Path, age: dt.timedelta = WEEK * 9) -> StatesStore:
+    store = store_of(folder)
+    for number in (1, 2):
+        add(store, f"r{number}", PART, f"states/attempts/{number}/x.parquet")
+    for name in ("3/x.parquet", "2/.x.parquet.crc"):
+        path = Path(store.path(f"states/attempts/{name}"))
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"four")
+    aged(store, age)
+    return store
+
+
+def removed(folder: Path, limits: StatesLimits = LIMITS) -> list[str]:
+    doomed = doomed_states(str(folder), NOW, limits)
+    return [one.path.partition("/states/" if "/states/" in one.path else "/parts/")[2] for one in doomed]
+
+
+def test_a_prune_removes_versions_before_the_files_that_they_name(tmp_path: Path) -> None:
+    store = scene(tmp_path)
+    assert removed(tmp_path) == [f"{PART}/versions/0001.json", "attempts/1/x.parquet", "attempts/3/x.parquet"]
+    sizes = [one.size_bytes for one in doomed_states(str(tmp_path), NOW, LIMITS)]
+    assert sizes[1:] == [12, 4]
+    remove_states(str(tmp_path), doomed_states(str(tmp_path), NOW, LIMITS)[::-1], NOW, LIMITS)
+    assert store.numbers(PART) == [2]
+    assert not Path(store.path("states/attempts/1/x.parquet")).exists()
+
+
+@pytest.mark.parametrize(
+    ("young", "left"),
+    [
+        (["states/attempts/3/x.parquet"], {"attempts/3/x.parquet"}),
+        ([version_path(PART, 2)], {f"{PART}/versions/0001.json", "attempts/1/x.parquet"}),
+    ],
+    ids=["a file of a merge under way", "a version that came lately"],
+)
+def test_what_came_lately_keeps_what_somebody_may_read(tmp_path: Path, young: list[str], left: set[str]) -> None:
+    store = scene(tmp_path)
+    whole = set(removed(tmp_path))
+    aged(store, WEEK, *young)
+    assert whole - set(removed(tmp_path)) == left
+
+
+@pytest.mark.parametrize(
+    ("ages", "goes"),
+    [((31, 1), ["old"]), ((30, 1), []), ((90, 40), ["old"]), ((40, 40), [])],
+    ids=["unused for a month", "unused for less", "both old, one older", "both as old"],
+)
+def test_states_of_another_fingerprint_go_if_others_were_added_to_since(
+    tmp_path: Path, ages: tuple[int, int], goes: list[str]
+) -> None:
+    for name, age in zip(("old", "new"), ages, strict=True):
+        add(store_of(tmp_path, name), "r")
+        aged(store_of(tmp_path, name), age * DAY)
+    doomed = [one.path for one in doomed_states(str(tmp_path), NOW, StatesLimits(parts=None))]
+    assert [name for name in ("old", "new") if any(str(store_of(tmp_path, name)) in path for path in doomed)] == goes
