@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import datetime as dt
 
-from fsspec.implementations.local import LocalFileSystem
-
 from skewless.document import Document
 from skewless.documents.window import JobWindow, WindowPart
 from skewless.errors import DocumentError, RunDirectoryError
@@ -47,9 +45,7 @@ def pin(window: JobWindow, run: RunDirectory) -> bool:
     based = [part for part in window.parts if part.base is not None]
     if not based:
         return True
-    # A prune may run in another folder than the command that a relative path was given to.
-    location = run.root if isinstance(run.fs, LocalFileSystem) else str(run)
-    document = Pin(run=location, files=tuple(sorted(file.path for part in based for file in part.base_states)))
+    document = Pin(run=str(run), files=tuple(sorted(file.path for part in based for file in part.base_states)))
     store.write_once(f"{_PINS}/{document.digest()[:24]}.json", document)
     return all(_is_there(store, part) for part in based)
 
