@@ -153,8 +153,22 @@ def test_a_job_of_hours_has_a_field_for_the_hour_and_a_job_of_days_has_none() ->
     assert "hour" not in form_params(_spec())
     given: dict[str, JsonValue] = {"date": "2026-10-25", "hour": "02b"}
     assert chosen(given, form, hourly, "form").part == Part(dt.date(2026, 10, 25), "02b")
+    assert [form["hour"].resolve(hour) for hour in (None, "00", "02b", "23")] == [None, "00", "02b", "23"]
+    for hour in ("24", "7", "02c", "002", 7):
+        with pytest.raises(ParamValidationError):
+            form["hour"].resolve(hour)
     with pytest.raises(SpecError, match="form, field hour: a job of hours needs an hour"):
         chosen({"date": "2026-10-25"}, form, hourly, "form")
+
+
+def test_fields_that_were_emptied_are_not_chosen() -> None:
+    hourly = _spec(schedule={"hour": "previous"})
+    for empty in ("", None):
+        given: dict[str, JsonValue] = {"date": empty, "hour": empty, "budget": empty}
+        assert chosen(given, form_params(hourly), hourly, "form") == (None, {})
+    assert chosen({"reducers": ""}, form_params(hourly), hourly, "form").options == {"reducers": ""}
+    with pytest.raises(SpecError, match="form, field date"):
+        chosen({"date": "", "hour": "05"}, form_params(hourly), hourly, "form")
 
 
 def test_params_that_a_dag_has_of_its_own_are_not_ours() -> None:

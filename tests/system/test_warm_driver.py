@@ -274,7 +274,9 @@ def test_what_a_killed_driver_has_left_is_removed_and_what_is_in_use_is_not(worl
     os.close(in_use)
 
 
-def test_another_size_or_environment_has_another_driver_and_what_airflow_sets_for_each_task_has_not() -> None:
+def test_another_size_or_environment_has_another_driver_and_what_airflow_sets_for_each_task_has_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings = DriverSettings("run", ("spark-submit", "--master", "local[1]"), {"A": "1"})
     same = DriverSettings(
         "run", settings.submit, {"A": "1", "AIRFLOW_CTX_TASK_ID": "b", "__AIRFLOW_SUPERVISOR_FD": "9"}
@@ -286,7 +288,19 @@ def test_another_size_or_environment_has_another_driver_and_what_airflow_sets_fo
         DriverSettings("another", settings.submit, {"A": "1"}),
         DriverSettings("run", settings.submit, {"A": "1"}, "spark_second"),
     ]
-    assert len({settings.name(), *(one.name() for one in others)}) == 5
+    names = {settings.name(), *(one.name() for one in others)}
+    assert len(names) == 5
+    code = tmp_path / "package" / "aggregate.py"
+    code.parent.mkdir()
+    for text in ("SUM = 1", "SUM = 2"):  # imported modules stay as they are: changed code needs another driver
+        code.write_text(text)
+        monkeypatch.setattr(warm, "worker_folders", lambda: [code.parent])
+        names.add(settings.name())
+    assert len(names) == 7
+    monkeypatch.chdir(tmp_path)
+    names.add(settings.name())
+    monkeypatch.setattr(sys, "executable", "/another/python")
+    assert len({*names, settings.name()}) == 9
 
 
 def test_a_folder_that_others_can_open_is_refused(world: World) -> None:

@@ -355,3 +355,52 @@ def test_a_removal_that_was_interrupted_is_finished_by_the_next_one(newest: Path
     enact_fate(fate)
     enact_fate(fate)
     assert not (newest / "clicks" / "failed").exists()
+
+
+def test_a_removal_takes_the_results_commit_first_and_the_job_last(newest: Path) -> None:
+    """Whoever looks between finds no result, and still a run: it is a folder in a file's place that ends it here."""
+    run = _run(newest, "old", day=1, age=90, published=False)
+    fate = _of(newest, "old")
+    stage = Path(run.path("stages/0000/COMMIT.json"))
+    stage.unlink()
+    stage.mkdir()
+    with pytest.raises(OSError, match="directory"):
+        enact_fate(fate)
+    assert (run.exists("job.json"), run.exists("result/COMMIT.json")) == (True, False)
+
+
+def test_the_newest_runs_of_hours_are_those_of_the_last_hours(newest: Path) -> None:
+    runs = {hour: _run(newest, f"hour-{hour}", day=21, age=100 - int(hour)) for hour in ("05", "04", "03")}
+    for hour, run in runs.items():
+        spec = run.job().spec.model_copy(update={"schedule": run.job().spec.schedule.model_copy(update={"hour": -1})})
+        hourly = run.job().model_copy(update={"hour": hour, "spec": spec})
+        Path(run.path("job.json")).write_text(hourly.sealed(), encoding="utf-8")
+        moment = (NOW - dt.timedelta(days=60 + int(hour))).timestamp()  # the last hour was touched first
+        for path in Path(str(run)).rglob("*"):
+            os.utime(path, (moment, moment))
+    kept = {name for name in _actions(newest) if "warm start" in _of(newest, name).reason}
+    assert kept == {"hour-05", "hour-04"}
+
+
+def test_a_day_that_another_run_of_the_turn_has_published_keeps_nothing_of_this_one(newest: Path) -> None:
+    """Its store of turns was lost, and the turn was drawn again."""
+    run = _run(newest, "old", day=1, age=90)
+    again = run.job().model_copy(update={"turn": run.job().turn, "input_path": "/elsewhere"})
+    other = RunDirectory(str(newest / "clicks" / "other"))
+    other.write_once("job.json", again)
+    _show(other)
+    assert _of(newest, "old").action == "remove"
+
+
+@pytest.mark.parametrize("hours", [(48.0, 1.0), (1.0, 48.0)])
+def test_of_several_times_of_grace_of_one_output_the_longest_counts(newest: Path, hours: tuple[float, float]) -> None:
+    for name, of_run in zip(("a", "b"), hours, strict=True):
+        run = _run(newest, name, day=1, age=80)
+        output = run.job().spec.output.model_copy(update={"grace_hours": of_run})
+        spec = run.job().spec.model_copy(update={"output": output})
+        Path(run.path("job.json")).write_text(run.job().model_copy(update={"spec": spec}).sealed(), encoding="utf-8")
+    kept = _out(newest).with_name(f".{_out(newest).name}.skewless") / "kept" / "date=2026-09-01"
+    for age in (47, 49):
+        (kept / f"{NOW - dt.timedelta(hours=age):%Y%m%dT%H%M%SZ}-1-ab").mkdir(parents=True)
+    gone = [one.location for one in fates(str(newest), NOW, LIMITS) if "/kept/" in one.location]
+    assert [Path(one).name for one in gone] == [f"{NOW - dt.timedelta(hours=49):%Y%m%dT%H%M%SZ}-1-ab"]

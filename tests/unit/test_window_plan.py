@@ -359,7 +359,7 @@ def test_what_is_merged_in_the_order_of_parts_is_added_only_behind_them() -> Non
     """A part came late, between two that were merged: then sums go on from their merge, and sessions do not."""
     parts = tuple(PartStates(day(number), 1, 10, 100) for number in (1, 2, 3))
     kept = [RunningMerge((parts[0].ident, parts[2].ident), 10, 100)]
-    sessions = {"visits": Algebra(mergeable=False, ordered=True)}
+    sessions = {"visits": Algebra(mergeable=False, ordered=True), **FLOATS}
     added = [
         plan_windows([Window(None, parts)], algebra, kept, preferred="subtract").steps[0].add[1:]
         for algebra in (FLOATS, sessions)
