@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from skewless.documents.commit import CommittedFile
-from skewless.errors import RunDirectoryError
+from skewless.errors import AggregateError, RunDirectoryError
 from skewless.run.file_checksum import file_checksum
 from skewless_spark.states import python_reduction
-from skewless_spark.states.python_calls import PythonCall
+from skewless_spark.states.python_calls import PythonCall, checked, guarded
 from skewless_spark.states.python_evaluation import evaluate_in_order
 from skewless_spark.states.python_reduction import ADMITTED, FORWARDED, STAYED, reduce_batches
 from skewless_spark.states.states_at_rest import ROUTE_KEY, RestingFile, StatesAtRest, StatesFound
@@ -95,6 +95,13 @@ def test_rows_are_counted_by_how_they_came() -> None:
         {"c0": "c", "python_rows": 1, "python_admitted": 0, "python_forwarded": 1, "total_rows": 1},
         {"c0": "a", "python_rows": 1, "python_admitted": 0, "python_forwarded": 0, "total_rows": 1},
     ]
+
+
+def test_states_that_no_array_holds_are_told_as_that() -> None:
+    text, accumulator = pa.array(["x" * (60 << 20)]), WORDS.accumulator()
+    for work in (lambda: pa.concat_arrays([text] * 40), lambda: pa.chunked_array([text] * 40)):
+        with pytest.raises(AggregateError, match=r"less than 2 GiB of text for all keys of a task.*routing\.reducers"):
+            checked(WORDS, guarded(WORDS, "state", accumulator, work, str), pa.string(), 40, "state")
 
 
 def test_states_without_the_text_of_their_keys_are_refused(tmp_path: Path) -> None:

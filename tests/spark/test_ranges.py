@@ -25,8 +25,10 @@ from skewless.documents.job import Source, Unit
 from skewless.errors import InputError
 from skewless.routing.hashing import pack_origin
 from skewless.spec.input import Input
+from skewless_spark.session import queries
+from skewless_spark.session.queries import BATCH_ROWS
 from skewless_spark.sources import cutting, list_input, ranges
-from skewless_spark.sources.cutting import BATCH_ROWS, has_wide_rows, rows_at_a_time
+from skewless_spark.sources.cutting import rows_at_a_time
 from skewless_spark.sources.listing import Listing
 from skewless_spark.sources.worker_files import _Piece, _read
 
@@ -315,7 +317,7 @@ def test_no_batch_has_more_bytes_than_spark_is_given_at_a_time(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, most = tmp_path / "input", 1 << 18
-    monkeypatch.setattr(cutting, "BATCH_BYTES", most)
+    monkeypatch.setattr(queries, "BATCH_BYTES", most)
     rows = wide_rows(path, kind)
     unit = Unit(path=str(path), rows=rows, size_bytes=path.stat().st_size, span=(0, 1))
     source = Source(format="orc" if kind == "orc" else "parquet", columns={"word": "string"})
@@ -343,4 +345,29 @@ def test_batches_of_wide_rows_are_small_before_they_are_read(tmp_path: Path) -> 
     # Spark's own scan decodes thousands of rows at a time.
     (unit,) = list_input(given("parquet", path), str(path), share=1).units
     assert (unit.span, unit.rows) == ((0, 2), 100)
-    assert not has_wide_rows([(0, 1 << 20), (1000, 1 << 20)])
+
+
+def test_a_few_wide_rows_among_many_small_ones_are_not_left_to_sparks_scan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On average they are small; numbers of as many bytes are no wider than numbers are."""
+    monkeypatch.setattr(cutting, "_WIDE_BYTES", 1 << 21)
+    pq.write_table(pa.table({"value": ["x" * (1 << 20)] * 4 + ["s"] * 4000}), tmp_path / "texts", use_dictionary=False)
+    pq.write_table(pa.table({"value": range(1 << 19)}), tmp_path / "numbers", use_dictionary=False)
+    spans = {
+        name: [unit.span for unit in list_input(given("parquet", tmp_path / name), str(tmp_path / name), share=1).units]
+        for name in ("texts", "numbers")
+    }
+    assert spans == {"texts": [(0, 1)], "numbers": [None]}
+
+
+def test_what_a_function_puts_out_is_bounded_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mapper or an aggregate puts out what it will, and a JVM takes it all at once."""
+    monkeypatch.setattr(queries, "BATCH_BYTES", 1 << 16)
+    texts = [str(number) * (1 << 13 if number % 10 == 0 else 1) for number in range(100)]
+    made = pa.record_batch({"text": texts, "lists": [[text] for text in texts], "all": [{"a": text} for text in texts]})
+    found = list(queries.bounded(lambda batches: (made for _ in batches))([made, made]))
+    assert all(batch.nbytes <= 1 << 16 or batch.num_rows == 1 for batch in found)
+    assert pa.Table.from_batches(found).equals(pa.Table.from_batches([made, made]))
+    code = Path(queries.__file__).parents[1]
+    assert [file.name for file in code.rglob("*.py") if ".mapInArrow(" in file.read_text()] == ["queries.py"]

@@ -15,6 +15,7 @@ from skewless.errors import InputError, MapError, SkewlessError, SpecError, near
 from skewless.mapping import PythonMapper, mapper_named, places
 from skewless.spec.input import Map
 from skewless_spark.mapping.mapped_columns import Mapped
+from skewless_spark.session.queries import map_in_batches
 
 Batches = Iterable[pa.RecordBatch]
 
@@ -55,7 +56,8 @@ def apply(
 ) -> DataFrame:  # fmt: skip
     """Map rows; see ``mapping.mapped_rows``. The workers get the mapper by its name."""
     fields = [*(f"c{number} {types[name]}" for number, name in enumerate(columns)), f"{origin} bigint", f"{index} int"]
-    return rows.mapInArrow(_map_batches(given, list(names), list(columns), origin, index), ", ".join(fields))
+    mapped = _map_batches(given, list(names), list(columns), origin, index)
+    return map_in_batches(rows, mapped, ", ".join(fields))
 
 
 def _map_batches(

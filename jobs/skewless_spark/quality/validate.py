@@ -28,7 +28,7 @@ from skewless_spark.quality.verdict import Verdict
 from skewless_spark.result.all_rows import results_of_all_rows, sampled
 from skewless_spark.result.staging import staged, staged_frame
 from skewless_spark.result.verification import committed_result, compared
-from skewless_spark.session.planning import planned_once
+from skewless_spark.session.queries import planned_once
 from skewless_spark.session.step_lease import leased_step
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import RESULT, read_files

@@ -29,7 +29,7 @@ from skewless_spark.result.window_merge import (
     over_windows,
     set_aside_damaged,
 )
-from skewless_spark.session.planning import planned_once
+from skewless_spark.session.queries import map_in_batches, planned_once
 from skewless_spark.session.spark_errors import of_a_file, sentence_for
 from skewless_spark.session.step_lease import leased_step
 from skewless_spark.stage.reduction import empty_states, states_of_rows
@@ -310,7 +310,7 @@ def _evaluated(merged: DataFrame, columns: JobColumns, *, told: bool = False) ->
     passed = [name for name in result.columns if name not in {"route_key", "states"}]
     kinds = {field.name: field for field in result.schema}
     schema = StructType([*(kinds[name] for name in passed), *python_results(calls)])
-    return result.mapInArrow(evaluate_batches(calls, passed), schema)
+    return map_in_batches(result, evaluate_batches(calls, passed), schema)
 
 
 def _merged(in_order: DataFrame, columns: JobColumns) -> DataFrame:

@@ -33,7 +33,7 @@ from skewless.standing.window_choice import WindowChoice, name_of
 from skewless_spark.result.compaction import begun_anew, crowded_parts, with_kept_states
 from skewless_spark.result.newest_rows import newest_rows
 from skewless_spark.result.window_states import PLACE, WindowStates, written_states
-from skewless_spark.session.planning import planned_once
+from skewless_spark.session.queries import planned_once
 from skewless_spark.states.columns import PART, JobColumns
 from skewless_spark.states.committed_files import parquet_of, readable, write_files
 

@@ -25,7 +25,7 @@ from skewless.run.storage import Storage
 from skewless.standing.kept_merges import NightPlan, kept_merge
 from skewless.standing.store import STATES_STEP, Numbered, StatesStore
 from skewless.standing.window_choice import MergeStep, name_of
-from skewless_spark.session.planning import planned_once
+from skewless_spark.session.queries import map_in_batches, planned_once
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import read_files, write_files, written
 from skewless_spark.states.python_evaluation import merge_batches
@@ -238,9 +238,8 @@ class WindowStates:
         leaves = [F.col(LEAVING)] if LEAVING in merged.columns else []
         text = columns.key.cast("binary").alias("route_key")
         schema = merged.select(*passed, "states").schema
-        return merged.select(*passed, text, "states", *leaves).mapInArrow(
-            merge_batches(columns.python_calls(), passed), schema
-        )
+        rows = merged.select(*passed, text, "states", *leaves)
+        return map_in_batches(rows, merge_batches(columns.python_calls(), passed), schema)
 
 
 def _ties(states: DataFrame, columns: JobColumns) -> list[Column]:

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from skewless_spark.session.class_archive import java_options
 from skewless_spark.session.connect import connected, remote_session
+from skewless_spark.session.queries import BATCH_BYTES, BATCH_ROWS
 
 #: Set unless spark-submit or spark-defaults.conf sets them.
 DEFAULTS = {
@@ -26,10 +27,13 @@ DEFAULTS = {
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "100000",
     # The merge reads states sorted by key and must aggregate them in that order, to be deterministic.
     "spark.sql.execution.replaceHashWithSortAgg": "true",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     "spark.sql.parquet.compression.codec": "zstd",
     # Each page has a checksum, so that a flipped bit in a state or a backlog is found when it is read.
     "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
+    # A writer of Parquet looks at the bytes of its pages and row groups after 100 rows, which are gigabytes if rows are
+    # wide. After the first look it looks as often as rows are wide.
+    "spark.hadoop.parquet.page.size.row.check.min": "1",
+    "spark.hadoop.parquet.block.size.row.check.min": "1",
     # Other readers take the default, INT96, as local time.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # Otherwise PySpark tells the JVM at each call of a function or an operator from which line of Python it comes.
@@ -37,7 +41,12 @@ DEFAULTS = {
 }
 #: Set whatever the configuration says. Otherwise Spark replaces ``${...}`` in the SQL of a spec by a setting, a
 #: property of Java, or a variable of the driver's environment: by a password, if a spec names one.
-ALWAYS = {"spark.sql.variable.substitute": "false"}
+ALWAYS = {
+    "spark.sql.variable.substitute": "false",
+    # What Spark hands to Python at a time, as it is bounded on its way back.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": str(BATCH_ROWS),
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(BATCH_BYTES),
+}
 
 #: Masters whose executor is in the driver's process. It listens, and other users of the machine can reach it: so it
 #: asks for a secret, which Spark makes itself only for these masters.

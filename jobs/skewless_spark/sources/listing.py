@@ -11,7 +11,7 @@ from skewless.errors import InputError, nearest
 from skewless.run.written_path import as_written
 from skewless.spec.input import Input
 from skewless_spark.sources import partition_columns
-from skewless_spark.sources.cutting import cut_bytes_evenly, cut_groups, has_wide_rows, is_large, piece_bytes
+from skewless_spark.sources.cutting import cut_bytes_evenly, cut_groups, is_large, piece_bytes
 from skewless_spark.sources.formats import json_lines
 from skewless_spark.sources.formats.delimited import header_of
 from skewless_spark.sources.formats.files import COMPRESSED, find, open_file, open_input
@@ -124,9 +124,9 @@ def counted_units(file: ListedFile, footer: Footer, piece: int, given: Input) ->
     rows = [count for count, _ in footer.pieces]
     if sum(rows) != footer.rows or footer.whole:
         return [unit]
-    large, wide = is_large(file.size, piece, given.cut_bytes), has_wide_rows(footer.pieces)
+    large = is_large(file.size, piece, given.cut_bytes)
     spans = cut_groups(footer.pieces, file.size, piece) if large else [(0, len(rows))]
-    if len(spans) < 2 and not wide:
+    if len(spans) < 2 and not footer.wide:
         return [unit]
     return [
         unit.model_copy(update={"span": (start, end), "first_row": sum(rows[:start]), "rows": sum(rows[start:end])})

@@ -15,7 +15,8 @@ from skewless.documents.job import Source, Unit
 from skewless.errors import InputError
 from skewless.routing.hashing import pack_origin
 from skewless.run.objects.location import open_location
-from skewless_spark.sources.cutting import BATCH_ROWS, cut_batch, rows_at_a_time
+from skewless_spark.session.queries import BATCH_ROWS, cut_batch
+from skewless_spark.sources.cutting import rows_at_a_time
 from skewless_spark.sources.formats import delimited, json_lines
 from skewless_spark.sources.formats.lines import blocks
 from skewless_spark.sources.formats.parquet import as_spark_reads, old_columns, open_parquet

@@ -18,6 +18,7 @@ from skewless.routing.hashing import OFFSET_BITS
 from skewless_spark.mapping import mapped_rows, source_columns
 from skewless_spark.session.connect import connected, slots
 from skewless_spark.session.file_systems import spark_reads
+from skewless_spark.session.queries import map_in_batches
 from skewless_spark.sources.lake.delta import pinned_vectors
 from skewless_spark.sources.ranges import read_parts
 from skewless_spark.sources.uris import FILE_COLUMNS, as_spark_says, file_column_type, literally, quoted
@@ -172,7 +173,7 @@ def _ranged(spark: SparkSession, job: Job, ordinals: Sequence[int], wanted: Sequ
     schema = ", ".join([*(f"s{number} {types[name]}" for number, name in enumerate(wanted)), f"{ORIGIN} bigint"])
     numbers = spark.range(0, len(parts), 1, len(parts))
     vectors = _vectors(job, ordinals)
-    return numbers.mapInArrow(read_parts(parts, job.source, list(wanted), ORIGIN, vectors), schema)
+    return map_in_batches(numbers, read_parts(parts, job.source, list(wanted), ORIGIN, vectors), schema)
 
 
 def _vectors(job: Job, ordinals: Sequence[int]) -> dict[str, bytes]:

@@ -17,7 +17,8 @@ from pyspark.sql.types import StructType
 
 from skewless.errors import RunDirectoryError
 from skewless.run.objects.location import is_object, open_location
-from skewless_spark.sources.cutting import cut_batch, rows_at_a_time
+from skewless_spark.session.queries import cut_batch, map_in_batches
+from skewless_spark.sources.cutting import rows_at_a_time
 from skewless_spark.sources.formats.parquet import open_parquet
 
 Batches = Iterable[pa.RecordBatch]
@@ -61,7 +62,7 @@ def read_in_workers(spark: SparkSession, schema: StructType, files: Sequence[tup
             for number in batch.column(0).to_pylist():
                 yield from _read(pieces[number], columns, wanted)
 
-    return spark.range(0, len(pieces), 1, len(pieces)).mapInArrow(read, schema)
+    return map_in_batches(spark.range(0, len(pieces), 1, len(pieces)), read, schema)
 
 
 def _read(piece: _Piece, columns: list[str], wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -92,7 +93,7 @@ def write_in_workers(frame: DataFrame, folder: str, parted_by: str | None = None
     """
     kept = StructType([field for field in frame.schema if field.name != parted_by])
     note = kept.json()
-    reported = [str(row.path) for row in frame.mapInArrow(writing(folder, parted_by, note), REPORT).collect()]
+    reported = [str(row.path) for row in map_in_batches(frame, writing(folder, parted_by, note), REPORT).collect()]
     if not reported and parted_by is None:  # as Spark does, so that the columns are known
         with _told(folder):
             reported = [_Sink(folder, to_arrow_schema(kept, timezone="UTC"), note).close()]

@@ -17,6 +17,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import LongType, StructField, StructType
 
 from skewless.routing.plan import RoutingPlan
+from skewless_spark.session.queries import map_in_batches
 from skewless_spark.sources import read_units
 from skewless_spark.sources.worker_files import REPORT, writing
 from skewless_spark.stage.routing import TASK, slot, split_keys
@@ -353,9 +354,9 @@ def python_states(
     found = [StructField(name, from_arrow_type(kind) if kind else types[name]) for name, kind in made.items()]
     schema = StructType([*found, *(StructField(name, types[name]) for name in further)])
     if into is None:
-        return batches.mapInArrow(reduce, schema)
+        return map_in_batches(batches, reduce, schema)
     note = StructType([*schema.fields, *(StructField(name, LongType()) for name in COUNTS)]).json()
-    return batches.mapInArrow(counted_states(reduce, COUNTS, writing(into, None, note)), REPORT)
+    return map_in_batches(batches, counted_states(reduce, COUNTS, writing(into, None, note)), REPORT)
 
 
 def _python_counts() -> dict[str, Column]:

@@ -43,8 +43,6 @@ from skewless_spark.states.states_at_rest import states_at_rest
 
 log = logging.getLogger(__name__)
 
-#: Rows of an Arrow batch where rows are reduced as they are read.
-_BATCH_ROWS = 1 << 16
 #: The plan says how many tasks there are and what is broadcast. Adaptive execution would find nothing to change, and
 #: would run each shuffle as a job of its own.
 _PLANNED = {"spark.sql.adaptive.enabled": "false"}
@@ -308,8 +306,6 @@ def _as_planned(spark: SparkSession, job: Job, plan: RoutingPlan, backlog: Seque
         "spark.sql.files.maxPartitionBytes": str(split_bytes(sizes, job.combine_splits, job.spec.routing.parallelism)),
         "spark.sql.files.openCostInBytes": "0",
         "spark.sql.files.minPartitionNum": "1",  # of more, Spark would take an even share of the bytes as the limit
-        # Keys are numbered per batch, so few large batches cost less. Spark also bounds the bytes of a batch.
-        "spark.sql.execution.arrow.maxRecordsPerBatch": str(_BATCH_ROWS),
     }
     with _settings(spark, settings | _PLANNED):
         yield

@@ -104,8 +104,10 @@ def guarded(
 
 
 def _refuse_raised(call: PythonCall, what: str, err: Exception, key: str) -> NoReturn:
-    lines = "".join(traceback.format_exception(err))
     text = str(err).splitlines()
+    if isinstance(err, pa.ArrowInvalid) and "overflow" in str(err):
+        raise _beyond_arrow(call, what, text[0][:200]) from err
+    lines = "".join(traceback.format_exception(err))
     came = f"{type(err).__name__}: {text[0][:200]}" if text else type(err).__name__
     refused = AggregateError(
         f"{call.where}{key}", f"{what} to take it", came, "its traceback is above; nothing was committed"
@@ -113,6 +115,13 @@ def _refuse_raised(call: PythonCall, what: str, err: Exception, key: str) -> NoR
     # A note, for of a chain of exceptions Spark passes on the last one alone.
     refused.add_note(f"in {call.where}:\n{lines}")
     raise refused from None
+
+
+def _beyond_arrow(call: PythonCall, what: str, came: str) -> AggregateError:
+    return AggregateError(
+        f"{call.where}, {what}", "less than 2 GiB of text for all keys of a task, as Arrow's arrays hold", came,
+        "let more tasks share the keys: raise routing.reducers",
+    )  # fmt: skip
 
 
 def _culprit(
@@ -142,6 +151,8 @@ def _raises(work: Callable[[int], None], group: int) -> bool:
 
 def checked(call: PythonCall, array: pa.Array, declared: pa.DataType, groups: int, what: str) -> pa.Array:
     """Check that an accumulator returned one value per group, of the declared type."""
+    if isinstance(array, pa.ChunkedArray):
+        raise _beyond_arrow(call, what, "more")
     if not isinstance(array, pa.Array) or len(array) != groups or array.type != declared:
         came = f"{len(array)} of type {array.type}" if isinstance(array, pa.Array) else f"a {type(array).__name__}"
         raise AggregateError(call.where, f"{groups} {what}s of type {declared}", came, f"mend its {what}")

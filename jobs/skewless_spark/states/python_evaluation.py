@@ -10,7 +10,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from skewless_spark.aggregates.key_index import KeyIndex
-from skewless_spark.sources.cutting import cut_batch
 from skewless_spark.states.python_calls import Batches, Groups, PythonCall, checked, guarded
 
 #: Beside results of states that came from several input splits: in some rows, each split's number, how many rows and
@@ -39,7 +38,7 @@ def evaluate_batches(
             results = [_evaluated(call, flat.field(call.state).cast(call.types.state), groups, texts) for call in calls]
             columns = [*(batch.column(name) for name in passed), *results]
             names = [*passed, *(call.result for call in calls)]
-            yield from cut_batch(pa.RecordBatch.from_arrays(columns, names=names))
+            yield pa.RecordBatch.from_arrays(columns, names=names)
 
     return evaluate
 
@@ -64,7 +63,7 @@ def merge_batches(calls: Sequence[PythonCall], passed: Sequence[str]) -> Callabl
             merged = pa.StructArray.from_arrays(states, names=[call.state for call in calls])
             ones = pa.ListArray.from_arrays(np.arange(len(texts) + 1, dtype=np.int32), merged).cast(kind)
             columns = [*(batch.column(name) for name in passed), ones]
-            yield from cut_batch(pa.RecordBatch.from_arrays(columns, names=[*passed, "states"]))
+            yield pa.RecordBatch.from_arrays(columns, names=[*passed, "states"])
 
     return merge
 
@@ -123,7 +122,7 @@ def evaluate_in_order(
             if splits:
                 columns.append(_of_splits(batch, len(texts)))
                 names.append(SPLITS)
-            yield from cut_batch(pa.RecordBatch.from_arrays(columns, names=names))
+            yield pa.RecordBatch.from_arrays(columns, names=names)
 
     return evaluate
 

@@ -17,7 +17,6 @@ from pyspark import TaskContext
 from skewless.aggregates import GroupsAccumulator
 from skewless_spark.aggregates.key_index import KeyIndex
 from skewless_spark.aggregates.stopwatch import Stopwatch
-from skewless_spark.sources.cutting import cut_batch
 from skewless_spark.states.python_calls import Batches, Groups, PythonCall, checked, guarded, refuse_large
 from skewless_spark.states.states_at_rest import ROUTE_KEY, StatesAtRest, StatesFound, in_part
 
@@ -99,7 +98,7 @@ def reduce_batches(
                 yield _completed(left.select([*_labels(batch.schema.names, None), *keys, *further]), schema)
         if schema is not None:
             for found in reduction.result():
-                yield from cut_batch(_completed(found, schema))
+                yield _completed(found, schema)
 
     return reduce
 

@@ -15,6 +15,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructField, StructType
 
 from skewless.routing.plan import RoutingPlan
+from skewless_spark.session.queries import map_in_batches
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.python_calls import PythonCall
 from skewless_spark.states.python_evaluation import SPLITS, SPLITS_TYPE, evaluate_in_order
@@ -92,7 +93,7 @@ def python_results_in_order(in_order: DataFrame, columns: JobColumns, *, splits:
     if splits:
         schema.add(SPLITS, from_arrow_type(SPLITS_TYPE))
     evaluate = evaluate_in_order(calls, columns.keys, newest=columns.job.forwards_states, splits=splits)
-    return batches.mapInArrow(evaluate, schema)
+    return map_in_batches(batches, evaluate, schema)
 
 
 def evaluating_calls(columns: JobColumns) -> list[PythonCall]:

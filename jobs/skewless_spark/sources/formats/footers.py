@@ -28,6 +28,7 @@ class Footer(NamedTuple):
         pieces: ``(rows, bytes)`` of each row group or stripe, in order; empty if they are not known.
         foreign: the columns that Spark cannot read, though pyarrow can.
         whole: whether it must not be cut, as only Spark reads it right.
+        wide: whether it may have rows that are too wide for Spark's own scan.
     """
 
     types: dict[str, str]
@@ -35,6 +36,7 @@ class Footer(NamedTuple):
     pieces: Sequence[tuple[int, int]]
     foreign: frozenset[str] = frozenset()
     whole: bool = False
+    wide: bool = False
 
 
 def footer_of(fs: fsspec.AbstractFileSystem, file: str, kind: str, path: str) -> Footer:
@@ -96,7 +98,7 @@ def _told(parquet: Any, opened: Any) -> Footer:
     # The uncompressed bytes of the groups give the proportions; adding up compressed column chunks would take long.
     return Footer(
         columns.types, sum(group.num_rows for group in groups),
-        [(group.num_rows, group.total_byte_size) for group in groups], columns.foreign, columns.whole,
+        [(group.num_rows, group.total_byte_size) for group in groups], columns.foreign, columns.whole, columns.wide,
     )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from skewless.errors import InputError
+from skewless_spark.sources.cutting import has_wide_rows
 from skewless_spark.sources.formats.spark_types import UNSUPPORTED, by_name, spark_type_of
 
 #: Codecs by pyarrow's names: those that Spark has without further jars, and what only pyarrow has. Hadoop's LZ4 is
@@ -39,11 +40,13 @@ class Columns(NamedTuple):
             lacks.
         whole: whether only Spark reads the file, as dates or times may be in the calendar of before 1582, or integers
             are packed as DuckDB packs them.
+        wide: whether it may have rows that are too wide for Spark's own scan.
     """
 
     types: dict[str, str]
     foreign: frozenset[str]
     whole: bool
+    wide: bool
 
 
 def open_parquet(opened: Any, **options: Any) -> pq.ParquetFile:
@@ -79,7 +82,8 @@ def columns_of(parquet: pq.ParquetFile, opened: Any) -> Columns:
         types.append((field.name, kind))
     old = [leaf for leaves in old_columns(parquet).values() for leaf in leaves]
     new = not old or (known and all(_proven_new(parquet.metadata, leaf) for leaf in old))
-    return Columns(by_name(types), frozenset(foreign), not new or bool(odd_columns(parquet)))
+    wide = known and has_wide_rows(parquet.metadata)
+    return Columns(by_name(types), frozenset(foreign), not new or bool(odd_columns(parquet)), wide)
 
 
 def _is_signed(metadata: pq.FileMetaData, opened: Any) -> bool:
