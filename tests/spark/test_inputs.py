@@ -254,6 +254,42 @@ def test_a_table_of_files_is_read_as_its_files_and_a_view_is_refused(spark: Spar
         spark.sql("DROP TABLE skewless_t")
 
 
+def test_columns_of_a_table_that_spark_pads_or_collates_are_refused_where_they_are_used(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Files have a CHAR as it was written, and know no collation: their groups would be others than Spark's."""
+    odd = "c CHAR(3), k STRING COLLATE UTF8_LCASE, l ARRAY<CHAR(2)>, t VARCHAR(9), v BIGINT, p CHAR(2)"
+    spark.sql(f"CREATE TABLE skewless_odd ({odd}) USING parquet PARTITIONED BY (p) LOCATION '{tmp_path / 't'}'")
+    spark.sql(f"CREATE TABLE skewless_csv (k CHAR(3), v BIGINT) USING csv LOCATION '{tmp_path / 'c'}'")
+    try:
+        spark.sql("INSERT INTO skewless_odd VALUES ('a', 'X', array('b'), 'x', 1, 'p'), ('a', 'x', NULL, 'x', 2, 'p')")
+        spark.sql("INSERT INTO skewless_csv VALUES ('a', 1)")
+        of = {name: {"function": "max", "column": name} for name in "ckl"}
+
+        def job(key: str, aggregate: Any, **more: Any) -> JobSpec:
+            return spec({"table": "skewless_odd"}, tmp_path / "out", key=key, aggregates={"n": aggregate}, **more)
+
+        run, _ = reduce_job(spark, job("t", {"function": "sum", "column": "v"}), tmp_path / "run")
+        assert as_rows(result_of(run)) == [("'x'", "3")]
+        for refused, said in [
+            (job("c", "count"), r"key: expected a column that can be a key, but got 'c' of type unsupported char\(3\)"),
+            (job("p", "count"), r"but got 'p' of type unsupported char\(2\)"),
+            (job("k", "count"), r"but got 'k' of type unsupported string collate UTF8_LCASE"),
+            *(
+                (job("t", of[name]), rf"expected a type that Spark reads for max, but got column '{name}'")
+                for name in of
+            ),
+            (job("t", "count", map={"select": ["t"], "where": "c = 'a'"}), r"map.where .*'c' of type unsupported char"),
+            (job("t", "count", map={"select": ["t", "upper(k) AS u"]}), r"map.select .*'k' of type unsupported string"),
+            (spec({"table": "skewless_csv"}, tmp_path / "out"), r"'k' of type char\(3\); declare it as a STRING"),
+        ]:
+            with pytest.raises((InputError, SpecError), match=said):
+                freeze(refused, DATE, "/", "spec")
+    finally:
+        spark.sql("DROP TABLE skewless_odd")
+        spark.sql("DROP TABLE skewless_csv")
+
+
 def test_the_day_of_the_run_is_put_into_its_paths(tmp_path: Path) -> None:
     (tmp_path / f"{DATE:%Y/%m/%d}").mkdir(parents=True)
     pq.write_table(rows(), tmp_path / f"{DATE:%Y/%m/%d}" / "x.parquet")

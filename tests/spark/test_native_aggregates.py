@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import datetime as dt
 import decimal
+import itertools
 import math
 import random
 from collections import Counter
@@ -26,6 +27,7 @@ from skewless_spark.aggregates.definition import NativeAggregate
 from skewless_spark.aggregates.native import SYNONYMS
 from skewless_spark.aggregates.native.quantiles import PercentileOptions
 from skewless_spark.aggregates.native.sums import AVG
+from skewless_spark.prepare.freezing import freeze
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.stage.reduction import empty_states
 from skewless_spark.states.columns import JobColumns
@@ -404,8 +406,8 @@ TYPES = {
 }  # fmt: skip
 
 OTHERWISE = "; choose another column or aggregate."
-NO_ITEM = "a column that is no binary, array, map or struct for approx_top_k"
-NO_HASH = "a column that is no array, map or struct for theta_sketch_estimate"
+NO_ITEM = "a column of a plain type, no binary, array, map or struct, for approx_top_k"
+NO_HASH = "a column of a plain type, no array, map or struct, for theta_sketch_estimate"
 NO_QUANTITY = "a number, date or timestamp for approx_percentile"
 
 REFUSED = {
@@ -482,6 +484,63 @@ def test_a_call_that_cannot_be_run_is_refused_in_a_sentence(
     with pytest.raises((SpecError, InputError)) as caught:
         check_types(spec, TYPES, "spec")
     assert str(caught.value) == f"spec, aggregate 'a'{sentence}"
+
+
+#: Values whose types have rules of their own, or none that Parquet holds.
+ODD = (
+    "'x' COLLATE UTF8_LCASE", "array('x' COLLATE UNICODE_CI)", "named_struct('a', 1, 'b', 'x' COLLATE UTF8_LCASE)",
+    "map('k', 'x' COLLATE UNICODE)", "NULL", "INTERVAL '1' DAY", "INTERVAL '1' MONTH", "parse_json('1')",
+    "array(parse_json('1'))", "TIME'10:00:00'",
+)  # fmt: skip
+
+
+def test_values_with_rules_of_their_own_are_taken_by_no_aggregate_and_no_key(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Sketches in the JVM compare bytes, where a collation says that others are equal too."""
+    odd = spark.sql(f"SELECT {', '.join(f'{one} AS x{n}' for n, one in enumerate(ODD))}").schema
+    types = {"v": "bigint"} | {field.name: field.dataType.simpleString() for field in odd}
+    options: dict[str, dict[str, Any]] = {
+        "histogram": {"edges": [1]},
+        "approx_percentile": {"percentage": 0.5},
+        "sessions": {"gap": 1},
+    }
+    options["percentile_approx"] = options["approx_percentile"]
+    for function, definition in REGISTRY.items():
+        for name in odd.names:
+            further = dict.fromkeys(definition.further, "v")
+            call = {"function": function, "column": name, **further, **options.get(function, {})}
+            with pytest.raises(InputError, match=f" for {function}, but got column '{name}' of type"):
+                check_types(spec_of(tmp_path, "v", {"n": call}), types, "spec")
+            for one in further:
+                with pytest.raises(InputError, match=f" for {function}, but got column '{name}' of type"):
+                    check_types(spec_of(tmp_path, "v", {"n": {**call, "column": "v", one: name}}), types, "spec")
+    write_input(tmp_path / "in", pa.table({"v": [1]}), files=1)
+    for made in ODD:
+        spec = spec_of(tmp_path / "in", "x", {"n": "count"}, map={"select": [f"{made} AS x"]})
+        with pytest.raises(InputError, match="key: expected a column that can be a key, but got 'x' of type"):
+            freeze(spec, DATE, str(tmp_path), "spec")
+
+
+@pytest.mark.parametrize("kind", ["bigint", "decimal(20,2)", "double"])
+def test_the_bins_of_a_histogram_are_told_by_all_digits(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    """As a double, 2**53 + 3 is 2**53 + 4, which is the edge of another bin."""
+    base, scale = 2**53, 0 if kind == "bigint" else 2
+    values = [base + 3, base + 4, base - 1, -base - 5, 0, 1]
+    edges = [-base - 4, 0.5, base, base + 4, 1e300]
+    column = pa.array([decimal.Decimal(one) for one in values], pa.decimal128(20, scale))
+    write_input(tmp_path / "in", pa.table({"k": ["a"] * len(values), "v": column}), files=1)
+    spec = spec_of(
+        tmp_path / "in", "k", {"bins": {"function": "histogram", "column": "v", "edges": edges}}, engine="combine",
+        map={"select": ["k", f"CAST(v AS {kind}) AS v"]},
+    )  # fmt: skip
+    run, _ = reduce_job(spark, spec, tmp_path / "run")
+    exact = [float(one) for one in values] if kind == "double" else values
+    bounds = [-math.inf, *edges, math.inf]
+    wanted = [sum(low <= one < high for one in exact) for low, high in itertools.pairwise(bounds)]
+    assert [one["count"] for one in result_of(run)["bins"].to_pylist()[0]] == wanted
+    with pytest.raises(SpecError, match="expected numbers that a double holds"):
+        spec_of(tmp_path, "k", {"bins": {"function": "histogram", "column": "v", "edges": [base + 1]}})
 
 
 def test_the_default_accuracy_is_that_of_sparks_default_sketch() -> None:

@@ -4,6 +4,7 @@ import datetime as dt
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -283,6 +284,35 @@ def test_a_failing_statistic_says_what_was_observed(spark: SparkSession, tmp_pat
     )
     assert failures(report) == ["expect_column_mean_to_be_between(occurrences, max_value=5): observed 25"]
     assert [check.observed for check in report.checks if not check.success] == ["25"]
+
+
+def test_whole_numbers_beyond_2_to_the_53_keep_their_digits(spark: SparkSession, tmp_path: Path) -> None:
+    """Floats have 53 bits: a bound of 2**53 and a value of 2**53 + 1 are one to them."""
+    limit = 2**53
+    bounds: dict[str, dict[str, Any]] = {
+        "expect_column_max_to_be_between": {"max_value": limit},
+        "expect_column_min_to_be_between": {"min_value": limit + 1, "max_value": limit + 1},
+        "expect_column_sum_to_be_between": {"max_value": limit},
+        "expect_column_values_to_be_between": {"max_value": limit},
+        "expect_column_values_to_be_in_set": {"value_set": [limit]},
+        "expect_column_values_to_not_be_in_set": {"value_set": [limit]},
+    }
+    scene = Scene(
+        rows=[("a", limit + 1, Decimal(limit + 1))],
+        schema="token string, big bigint, wide decimal(20,0)",
+        aggregates={name: {"function": "max", "column": "file"} for name in ("big", "wide")},
+        expectations=[
+            {"type": kind, "kwargs": {"column": column, **given}}
+            for column in ("big", "wide")
+            for kind, given in bounds.items()
+        ],
+        files=1,
+    )
+    own = report_of(scene, spark, tmp_path).checks[-2 * len(bounds) :]
+    assert [check.success for check in own] == [False, True, False, False, False, True] * 2
+    assert {check.observed for check in own if check.observed} == {"9,007,199,254,740,993"}
+    samples = [check.sentence.partition("for example ")[2] for check in own if not check.success and not check.observed]
+    assert samples == ["9007199254740993"] * 4
 
 
 def test_one_expectation_that_cannot_be_evaluated_does_not_spoil_the_others(

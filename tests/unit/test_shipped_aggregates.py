@@ -7,6 +7,7 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from skewless.aggregates import GroupsAccumulator, NoOptions, RegisteredAggregates
 from skewless.aggregates.shipped import item_counts
@@ -232,6 +234,33 @@ def test_sessions_of_moments_have_a_gap_in_seconds() -> None:
         {"start": moments[2], "end": moments[2], "rows": 2},
         {"start": moments[4], "end": moments[4], "rows": 1},
     ]
+
+
+def test_sessions_of_decimals_and_of_large_numbers_are_exact() -> None:
+    """As floats, 0.1 + 0.2 lies beyond a gap of 0.3, and 2**53 + 1 within one of 2**53."""
+    kind, wide = pa.decimal128(18, 2), Decimal("1234567890123456.78")
+    values = [Decimal("-0.20"), Decimal("0.10"), Decimal("0.41"), wide, wide + Decimal("0.30"), None, -wide]
+    state = fed("sessions", [(1, one) for one in values], kind, "decimal(18,2)", gap=0.3).state()
+    made = SHIPPED["sessions"].accumulator(SHIPPED["sessions"].options.model_validate({"gap": 0.3}), ["decimal(18,2)"])
+    made.merge(state, np.array([0, 1]), 2)
+    made.update(pa.array([-wide + Decimal("0.3"), -wide + Decimal("0.61")], kind).slice(0), np.array([1, 1]), 2)
+    nothing, result = made.evaluate().to_pylist()
+    assert (nothing, [(one["start"], one["end"], one["rows"]) for one in result]) == (
+        [],
+        [
+            (values[0], values[1], 2), (values[2], values[2], 1), (wide, wide + Decimal("0.30"), 2),
+            (-wide, -wide + Decimal("0.30"), 2), (-wide + Decimal("0.61"), -wide + Decimal("0.61"), 1),
+        ],
+    )  # fmt: skip
+    far = 2**53
+    (result,) = (
+        fed("sessions", [(0, 0), (0, far), (0, 2 * far + 1)], pa.int64(), "bigint", gap=far).evaluate().to_pylist()
+    )
+    assert [one["rows"] for one in result] == [2, 1]
+    assert SHIPPED["sessions"].accepts("decimal(18,2)") == ""
+    assert SHIPPED["sessions"].accepts("decimal(19,0)").startswith("a number, of at most 18 digits")
+    with pytest.raises(ValidationError, match="a double holds"):
+        SHIPPED["sessions"].options.model_validate({"gap": far + 1})
 
 
 def test_sessions_of_the_farthest_whole_numbers_do_not_overflow() -> None:

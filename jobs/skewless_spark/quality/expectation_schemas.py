@@ -43,6 +43,18 @@ _LEAST = {"regex_list": 1, "column_list": 2}
 _ANY_LENGTH = frozenset({"expect_table_columns_to_match_ordered_list"})
 #: Expectations of a range, which require at least one of two bounds.
 _A_BOUND = frozenset({"expect_column_values_to_be_between", "expect_column_value_lengths_to_be_between"})
+#: Expectations of figures that Spark computes as doubles.
+AS_DOUBLES = frozenset(
+    {
+        "expect_column_mean_to_be_between",
+        "expect_column_median_to_be_between",
+        "expect_column_proportion_of_non_null_values_to_be_between",
+        "expect_column_proportion_of_unique_values_to_be_between",
+        "expect_column_stdev_to_be_between",
+        "expect_column_value_z_scores_to_be_less_than",
+        "expect_column_values_to_not_be_outliers",
+    }
+)
 #: The only expectation whose class checks that its bounds are in order.
 _ORDERED = "expect_table_row_count_to_be_between"
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?)?")
@@ -99,6 +111,8 @@ def require_fitting(kind: str, kwargs: Mapping[str, Any], spot: str) -> None:
             continue
         least = 0 if kind in _ANY_LENGTH else _LEAST.get(name, 0)
         wrong = None if given is None else _unmet(validators[name], name, given, least)
+        if not wrong and kind in AS_DOUBLES and isinstance(given, int) and float(given) != given:
+            wrong = f"a number that a double can hold (this one would be {float(given):.0f})"
         if given is None or wrong:
             raise SpecError(f"{spot}.kwargs.{name}", wrong or "a value", repr(given)[:120])
     _require_bounds(kind, kwargs, spot)
@@ -110,9 +124,6 @@ def _unmet(validator: Draft7Validator, name: str, given: Any, least: int) -> str
         return _in_words(validator.schema)
     if isinstance(given, list) and len(given) < least:
         return f"a list of at least {least}"
-    if isinstance(given, int) and not isinstance(given, bool) and "integer" not in str(validator.schema):
-        read = float(given)
-        return "" if read == given else f"a number that a double can hold (this one would be {read:.0f})"
     if name == "strftime_format" and not _can_be_read_back(given):
         return "a form that times can be read by, such as %Y-%m-%d"
     return ""

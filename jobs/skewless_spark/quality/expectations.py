@@ -7,12 +7,12 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Union, get_args
 
 from skewless.errors import SpecError, nearest
 from skewless.spec.result import Expectation as ExpectationSpec
 from skewless.spec.spec import JobSpec
-from skewless_spark.quality.expectation_schemas import MAPPING_KWARG, require_fitting
+from skewless_spark.quality.expectation_schemas import AS_DOUBLES, MAPPING_KWARG, require_fitting
 
 if TYPE_CHECKING:
     from great_expectations.expectations.expectation import Expectation
@@ -101,7 +101,21 @@ def great_expectations() -> Any:
 
     from skewless_spark.quality import one_job_engine  # noqa: F401, PLC0415 (see above)
 
+    for kind in ALLOWED - AS_DOUBLES:
+        _keep_whole_numbers(gx.expectations.registry.get_expectation_impl(kind), gx.compatibility.pydantic.StrictInt)
     return gx
+
+
+def _keep_whole_numbers(kind: Any, whole: Any) -> None:
+    """Let an expectation have whole numbers where it has floats, which have no place for each beyond 2**53.
+
+    Great Expectations builds an expectation several times, so it is its class that must take them.
+    """
+    for field in kind.__fields__.values():
+        taken = get_args(field.outer_type_)
+        if float in taken and whole not in taken:
+            field.type_ = field.outer_type_ = Union[(whole, *taken)]
+            field.prepare()
 
 
 def import_soon() -> None:
@@ -194,15 +208,17 @@ def _quantile_ranges(given: Any, spot: str) -> dict[str, Any]:
     if not all(isinstance(one, int | float) and 0 <= one <= 1 for one in quantiles):
         raise SpecError(f"{spot}.quantiles", "numbers from 0 to 1", repr(quantiles)[:120])
     if not all(isinstance(pair, list) and len(pair) == 2 and _ordered(pair) for pair in ranges):
-        raise SpecError(f"{spot}.value_ranges", "a pair [lowest, highest] for each quantile", repr(ranges)[:120])
+        raise SpecError(
+            f"{spot}.value_ranges", "a pair [lowest, highest] of doubles for each quantile", repr(ranges)[:120]
+        )
     return {"quantiles": [float(one) for one in quantiles], "value_ranges": ranges}
 
 
 def _ordered(pair: list[Any]) -> bool:
-    """Whether a pair is two numbers in ascending order; null is an open bound."""
+    """Whether a pair is two numbers that a double holds, in ascending order; null is an open bound."""
     bounds = [one for one in pair if one is not None]
     numbers = all(isinstance(one, int | float) and not isinstance(one, bool) for one in bounds)
-    return numbers and bounds == sorted(bounds)
+    return numbers and bounds == sorted(bounds) == [*map(float, bounds)]
 
 
 def _require_columns(kwargs: dict[str, Any], columns: tuple[str, ...], spot: str) -> None:

@@ -6,6 +6,7 @@ Importing this module imports Great Expectations: see ``skewless_spark.quality.e
 from __future__ import annotations
 
 from collections.abc import Iterable
+from decimal import Decimal
 from functools import reduce
 from typing import Any
 
@@ -16,6 +17,7 @@ from great_expectations.util import convert_to_json_serializable
 from great_expectations.validator.metric_configuration import MetricConfigurationID
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import IntegralType
 
 _BRANCH = "branch"
 
@@ -33,7 +35,7 @@ class OneJobEngine(SparkDFExecutionEngine):
         selections: dict[Any, tuple[IDDict, dict[MetricConfigurationID, Column]]] = {}
         for one in metric_fn_bundle:
             rows = IDDict(one.compute_domain_kwargs or {})
-            selections.setdefault(rows.to_id(), (rows, {}))[1][one.metric_configuration.id] = one.metric_fn
+            selections.setdefault(rows.to_id(), (rows, {}))[1][one.metric_configuration.id] = self._exact(one)
         if not selections:
             return {}
         names = [
@@ -48,10 +50,28 @@ class OneJobEngine(SparkDFExecutionEngine):
         ]
         found = {row[_BRANCH]: row for row in reduce(_with, branches).collect()}
         return {
-            metric: convert_to_json_serializable(data=found[branch][name])
+            metric: convert_to_json_serializable(data=whole_as_int(found[branch][name]))
             for branch, metrics in enumerate(names)
             for metric, name in metrics.items()
         }
+
+    def _exact(self, one: MetricComputationConfiguration) -> Column:
+        """Its expression; integers are added up as decimals, which neither overflow nor lose digits as doubles do."""
+        metric = one.metric_configuration
+        if metric.metric_name != "column.sum":
+            return one.metric_fn
+        column = metric.metric_domain_kwargs["column"]
+        whole = isinstance(self.dataframe.schema[column].dataType, IntegralType)
+        return F.sum(F.col(column).cast("decimal(38,0)")) if whole else one.metric_fn
+
+
+def whole_as_int(value: Any) -> Any:
+    """A value, in lists and mappings too, with whole decimals as integers: Great Expectations makes floats of them."""
+    if isinstance(value, dict):
+        return {name: whole_as_int(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [whole_as_int(one) for one in value]
+    return int(value) if isinstance(value, Decimal) and value.is_finite() and value == int(value) else value
 
 
 def _with(above: DataFrame, below: DataFrame) -> DataFrame:

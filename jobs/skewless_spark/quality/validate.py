@@ -133,17 +133,27 @@ def _verdicts(batch: Any, expectations: Sequence[Expectation]) -> list[Verdict]:
         expectation.meta = {"position": position}  # results come in another order than expectations
     suite = great_expectations().core.ExpectationSuite(name="suite", expectations=list(expectations))
     found = {}
-    for one in batch.validate(suite, result_format=COUNTS_ONLY).to_json_dict()["results"]:
+    for result in batch.validate(suite, result_format=COUNTS_ONLY).results:
+        one = _as_json(result)
         found[one["expectation_config"]["meta"]["position"]] = one
     verdicts = [Verdict.of(expectation, found[position]) for position, expectation in enumerate(expectations)]
     # An expectation that Spark cannot evaluate fails all that share its job: evaluate those one by one. Samples take a
     # job for each expectation, and most have nothing unexpected.
     return [
-        Verdict.of(one.expectation, batch.validate(one.expectation, result_format=RESULT_FORMAT).to_json_dict())
+        Verdict.of(one.expectation, _as_json(batch.validate(one.expectation, result_format=RESULT_FORMAT)))
         if one.fault or one.unexpected
         else one
         for one in verdicts
     ]
+
+
+def _as_json(result: Any) -> dict[str, Any]:
+    """A result of Great Expectations as plain JSON."""
+    from skewless_spark.quality.one_job_engine import whole_as_int  # noqa: PLC0415  # imports Great Expectations
+
+    result.result = whole_as_int(result.result)
+    found: dict[str, Any] = result.to_json_dict()
+    return found
 
 
 # The ledger, as a table of some rows: no Spark job is needed to add them up.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote
@@ -14,11 +15,18 @@ from skewless.errors import InputError
 from skewless.run.objects.location import open_location
 from skewless.run.written_path import as_written
 from skewless.spec.input import Input
+from skewless_spark.sources.formats.spark_types import UNSUPPORTED
 from skewless_spark.sources.listing import Listing, list_input
 
 _FORMATS = ("parquet", "orc", "csv", "json", "text")
 #: Options of a table that do not change how its files are read.
 _HARMLESS = frozenset({"path", "serialization.format", "compression"})
+#: Parts of types whose rules files do not have: Spark pads CHAR, and compares by a collation.
+_NOT_IN_FILES = re.compile(r"(?<!var)char\(\d+\)|string collate \w+")
+#: In the metadata of a column of Spark's: its type as it was declared, if that is a CHAR or a VARCHAR.
+_AS_DECLARED = "__CHAR_VARCHAR_TYPE_STRING"
+
+_DECLARE = "declare it as a STRING, or read the files by path"
 
 
 def list_table(spark: SparkSession, given: Input, share: float) -> tuple[str, Listing]:
@@ -46,7 +54,13 @@ def list_table(spark: SparkSession, given: Input, share: float) -> tuple[str, Li
         raise InputError(
             at, f"a table of files: {', '.join(_FORMATS)}", came, "write it out, or read its files by path"
         )
-    declared = {field.name: field.dataType.simpleString() for field in table.schema}
+    # A schema has a CHAR as a string, with a note of what it is.
+    kinds = [(field.name, field.metadata.get(_AS_DECLARED, field.dataType.simpleString())) for field in table.schema]
+    told_types = {name: kind for name, kind in kinds if _NOT_IN_FILES.search(kind)}
+    declared = {field.name: _NOT_IN_FILES.sub("string", field.dataType.simpleString()) for field in table.schema}
+    if told_types and provider in {"csv", "json"}:  # which are read whole
+        column, kind = next(iter(told_types.items()))
+        raise InputError(at, "columns whose values are those of its files", f"{column!r} of type {kind}", _DECLARE)
     inside = {column: kind for column, kind in declared.items() if column not in partitions}
     location, files = _files(str(told["Location"]), table.inputFiles())
     listing = list_input(
@@ -62,9 +76,14 @@ def list_table(spark: SparkSession, given: Input, share: float) -> tuple[str, Li
         raise InputError(
             at, f"folders named after {partitions}", str(list(source.partition_columns)), "read it by path"
         )
-    columns = source.columns if listing.units else inside
+    refused = {one: f"{UNSUPPORTED}{kind}, whose rules files do not have" for one, kind in told_types.items()}
     kept = source.model_copy(
-        update={"columns": columns, "partition_columns": {one: declared[one] for one in partitions}}
+        update={
+            "columns": {
+                one: refused.get(one, kind) for one, kind in (source.columns if listing.units else inside).items()
+            },
+            "partition_columns": {one: refused.get(one, declared[one]) for one in partitions},
+        }
     )
     return location, Listing(listing.units, kept)
 

@@ -1,4 +1,8 @@
-"""Which types of argument an aggregate takes: each function is an ``accepts``, "" if the type will do."""
+"""Which types of argument an aggregate takes: each function is an ``accepts``, "" if the type will do.
+
+All of them are allow-lists. None accepts a type that a later Spark adds, or one with rules of its own for what is
+equal, such as a string with a collation.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +14,27 @@ Accepts = Callable[[str], str]
 NUMERIC_TYPES = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
 INTEGRAL_TYPES = ("tinyint", "smallint", "int", "bigint")
 
+#: Types of one value each; two values are equal if their bytes are, floating-point numbers beside.
+_PLAIN = (
+    r"boolean|tinyint|smallint|int|bigint|float|double|decimal\(\d+, ?\d+\)|string|binary|date|timestamp|timestamp_ntz"
+)
+#: An array or a struct of plain types, which is comparable, and a map of them, which is not.
+_COMPARABLE = rf"array<(?:{_PLAIN})>|struct<[^<>:,]+:(?:{_PLAIN})(?:,[^<>:,]+:(?:{_PLAIN}))*>"
+_MAP = rf"map<(?:{_PLAIN}),(?:{_PLAIN})>"
+
+
+def _made_of(inner: str, spark_type: str) -> bool:
+    """Whether a type is plain, or nested by some patterns: the innermost is taken for plain until there is none."""
+    before, kind = "", spark_type
+    while kind != before:
+        before, kind = kind, re.sub(inner, "int", kind)
+    return re.fullmatch(_PLAIN, kind) is not None
+
 
 def anything(spark_type: str) -> str:
-    """Any type."""
-    del spark_type
-    return ""
+    """Any type that a state can hold."""
+    good = _made_of(f"{_COMPARABLE}|{_MAP}", spark_type)
+    return "" if good else "a plain type, or arrays, maps and structs of plain types"
 
 
 def number_required(spark_type: str) -> str:
@@ -23,13 +43,13 @@ def number_required(spark_type: str) -> str:
 
 
 def orderable_required(spark_type: str) -> str:
-    """A type whose values Spark can compare."""
-    return "a type that can be ordered" if spark_type.startswith(("map", "variant")) else ""
+    """A type whose values Spark compares by their bytes, or as numbers."""
+    return "" if _made_of(_COMPARABLE, spark_type) else "a plain type, or arrays and structs of plain types"
 
 
 def atomic_required(spark_type: str) -> str:
     """A type that a value can be hashed in as one text."""
-    return "a column that is no array, map or struct" if spark_type.startswith(("map", "array", "struct")) else ""
+    return "" if re.fullmatch(_PLAIN, spark_type) else "a column of a plain type, no array, map or struct,"
 
 
 def boolean_required(spark_type: str) -> str:
@@ -52,7 +72,7 @@ def quantity_required(spark_type: str) -> str:
 def top_k_item_required(spark_type: str) -> str:
     """What ``approx_top_k`` takes in Spark."""
     odd = spark_type == "binary" or atomic_required(spark_type)
-    return "a column that is no binary, array, map or struct" if odd else ""
+    return "a column of a plain type, no binary, array, map or struct," if odd else ""
 
 
 def decimal_digits(spark_type: str) -> tuple[int, int] | None:

@@ -67,4 +67,7 @@ class AggregateCall(Frozen):
                     "a text, a number, true, false, null or a list of numbers", f"{name}: {shortened(value)}"[:120]
                 )
             refuse_large(name, value)
+            for one in value if isinstance(value, list) else ():
+                if isinstance(one, int) and int(float(one)) != one:  # the list becomes one of floats
+                    raise unmet("numbers that a double holds", f"{name}: {one}"[:120])
         return options

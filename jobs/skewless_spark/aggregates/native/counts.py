@@ -5,13 +5,20 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from decimal import ROUND_CEILING, Context, Decimal
 from typing import Self
 
 from pydantic import Field, model_validator
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from skewless.aggregates.argument_types import anything, boolean_required, number_required
+from skewless.aggregates.argument_types import (
+    INTEGRAL_TYPES,
+    anything,
+    boolean_required,
+    decimal_digits,
+    number_required,
+)
 from skewless.document import unmet
 from skewless_spark.aggregates.definition import Arguments, NativeAggregate
 from skewless_spark.aggregates.native.simple_states import Options, merged_by, negated, the_state
@@ -59,14 +66,30 @@ class HistogramOptions(Options):
 
 def _update_histogram(arguments: Arguments, options: HistogramOptions) -> list[Column]:
     """One count per bin. Spark sorts NaN above infinity, but NaN lies in no bin."""
-    value = arguments.columns[0].cast("double")
-    first, *inner, last = options.bins
+    (value,), (kind,) = arguments.columns, arguments.spark_types
+    first, *inner, last = (tuple(_edge(one, kind) for one in each) for each in options.bins)
+    above = value >= last[0]
     bins = [
         value < first[1],
         *((value >= low) & (value < high) for low, high in inner),
-        (value >= last[0]) & ~F.isnan(value),
+        above & ~F.isnan(value) if kind in {"float", "double"} else above,
     ]
     return [F.count_if(inside) for inside in bins]
+
+
+#: Enough digits for any double.
+_EXACTLY = Context(prec=800)
+
+
+def _edge(edge: float, kind: str) -> Column:
+    """An edge to compare values of a type with, all digits of which count: the least such value not below it."""
+    digits = (18, 0) if kind in INTEGRAL_TYPES else decimal_digits(kind)
+    if digits is None or not math.isfinite(edge):
+        return F.lit(edge)
+    least = Decimal(repr(edge)).quantize(Decimal(1).scaleb(-digits[1]), ROUND_CEILING, _EXACTLY)
+    if least.adjusted() >= 38 - digits[1]:
+        return F.lit(math.copysign(math.inf, edge))  # beyond all values of the type
+    return F.lit(least) if digits[1] or least.adjusted() > 17 else F.lit(int(least))
 
 
 def _evaluate_histogram(states: Sequence[Column], options: HistogramOptions, spark_type: str) -> Column:

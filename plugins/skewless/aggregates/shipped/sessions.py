@@ -11,26 +11,30 @@ first event of the later one does not begin a session.
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, field_validator
 
 from skewless.aggregates.accumulator import GroupsAccumulator
-from skewless.aggregates.argument_types import INTEGRAL_TYPES, number_required
+from skewless.aggregates.argument_types import INTEGRAL_TYPES, decimal_digits, number_required
 from skewless.aggregates.python_aggregate import PythonAggregate
 from skewless.aggregates.shipped.group_lists import flattened, lists_of
 from skewless.aggregates.spark_types import arrow_type_of
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
-#: Places of events: float64, or int64 for integers and for timestamps, in microseconds.
+#: Places of events: float64, or int64 for integers, for timestamps, in microseconds, and for decimals, in their last
+#: digit.
 Places = npt.NDArray[Any]
 
-_MICROSECONDS = 1_000_000
+_MICROSECOND_DIGITS = 6
+#: So many digits of a decimal are sure to be an int64.
+_MOST_DIGITS = 18
 
 
 class SessionsOptions(BaseModel, strict=True, extra="forbid", frozen=True):
@@ -42,6 +46,13 @@ class SessionsOptions(BaseModel, strict=True, extra="forbid", frozen=True):
     """
 
     gap: float = Field(gt=0, allow_inf_nan=False)
+
+    @field_validator("gap", mode="before")
+    @classmethod
+    def _as_given(cls, gap: Any) -> Any:
+        if isinstance(gap, int) and int(float(gap)) != gap:
+            raise ValueError(f"should be a number that a double holds, and {gap} is none")
+        return gap
 
 
 class SessionRows(NamedTuple):
@@ -92,7 +103,7 @@ class Sessions(GroupsAccumulator):
         together = SessionRows(*(np.concatenate(columns) for columns in zip(*self._over, still_open, strict=True)))
         together = together.at(np.argsort(together.groups, kind="stable"))
         place = kind.value_type.field("start").type
-        places = [pa.array(column).cast(place) for column in (together.starts, together.ends)]
+        places = [_as_values(column, place) for column in (together.starts, together.ends)]
         columns = [*places, pa.array(together.rows)]
         sessions = pa.StructArray.from_arrays(columns, fields=list(kind.value_type))
         return lists_of(together.groups, sessions, len(self._open_rows)).cast(kind)
@@ -102,6 +113,8 @@ class Sessions(GroupsAccumulator):
         return self.state()
 
     def _places(self, values: pa.Array) -> Places:
+        if pa.types.is_decimal(values.type):
+            return _unscaled(values)
         if pa.types.is_timestamp(values.type):
             values = values.cast(pa.int64())
         return values.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
@@ -158,22 +171,41 @@ class Sessions(GroupsAccumulator):
             with np.errstate(invalid="ignore", over="ignore"):  # from infinity to infinity is no way
                 far: Flags = at - before > self._gap
         else:
-            scale = _MICROSECONDS if pa.types.is_timestamp(self.types.argument) else 1
+            kind = self.types.argument
+            digits = _MICROSECOND_DIGITS if pa.types.is_timestamp(kind) else getattr(kind, "scale", 0)
+            # The longest way in whole steps, by the digits of the gap as it was written.
+            longest = min(int(Decimal(repr(self._gap)).scaleb(digits)), np.iinfo(np.uint64).max)
             # As unsigned numbers, which hold the way from the least to the greatest.
-            far = (at.astype(np.uint64) - before.astype(np.uint64)) > self._gap * scale
+            far = (at.astype(np.uint64) - before.astype(np.uint64)) > np.uint64(longest)
         return far | (at < before)
 
 
+def _unscaled(values: pa.Array) -> Places:
+    """Decimals of at most ``_MOST_DIGITS`` digits as whole numbers: the low half of their 128 bits."""
+    halves = np.frombuffer(values.buffers()[1], "<i8") if len(values) else np.zeros(0, np.int64)
+    return halves[2 * values.offset : 2 * (values.offset + len(values)) : 2].copy()
+
+
+def _as_values(places: Places, kind: pa.DataType) -> pa.Array:
+    """Places in the type of the column."""
+    if not pa.types.is_decimal(kind):
+        return pa.array(places).cast(kind)
+    halves = np.stack([places, places >> 63], axis=1)  # the high half is all sign
+    return pa.Array.from_buffers(kind, len(places), [None, pa.py_buffer(np.ascontiguousarray(halves))])
+
+
 def _moment_required(spark_type: str) -> str:
+    digits = decimal_digits(spark_type)
     moment = spark_type in {"timestamp", "timestamp_ntz"} or not number_required(spark_type)
-    return "" if moment else "a number or a timestamp"
+    good = moment if digits is None else digits[0] <= _MOST_DIGITS
+    return "" if good else f"a number, of at most {_MOST_DIGITS} digits if it is a decimal, or a timestamp"
 
 
 def _place(options: Any, spark_type: str) -> pa.DataType:
     del options
     if spark_type in INTEGRAL_TYPES:
         return pa.int64()
-    return arrow_type_of(spark_type) if spark_type.startswith("timestamp") else pa.float64()
+    return arrow_type_of(spark_type) if spark_type.startswith(("timestamp", "decimal")) else pa.float64()
 
 
 def _sessions_type(options: Any, spark_type: str) -> pa.DataType:

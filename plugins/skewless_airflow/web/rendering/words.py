@@ -37,8 +37,8 @@ def words(sentence: str) -> str:
 
 
 def rows(number: float | None) -> str:
-    """A number of rows."""
-    return _NOTHING if number is None else f"{number:,.0f}"
+    """A number of rows; a whole one keeps all of its digits."""
+    return _NOTHING if number is None else f"{number:,}" if isinstance(number, int) else f"{number:,.0f}"
 
 
 def ratio(number: float | None) -> str:
