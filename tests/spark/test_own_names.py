@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from pyspark.sql import SparkSession
 from skewless.errors import InputError
 from skewless.spec.input import OWN_PREFIX
 from skewless_spark.prepare.freezing import freeze
-from tests.spark.scenario import DATE, result_of, run_job, spec_of, write_input
+from tests.spark.scenario import DATE, all_as_clients, result_of, run_job, spec_of, write_input
 
 _CODE = Path(__file__).parents[2] / "jobs" / "skewless_spark"
 #: Where our code names a column: in SQL, in calls, in constants, and as a field of an Arrow table.
@@ -52,23 +54,80 @@ def column(name: str, rows: range) -> pa.Array:
     return pa.array([value(name, row) for row in rows], kind)
 
 
-def check(spark: SparkSession, folder: Path, names: list[str], engine: str, *, mapped: bool) -> None:
+#: A package of somebody's own: a mapper that puts out what it takes, twice.
+_CARRIER = """
+import numpy as np
+import pyarrow as pa
+from pydantic import BaseModel
+from skewless.mapping import PythonMapper
+
+class Options(BaseModel, strict=True, extra="forbid", frozen=True):
+    times: str
+    numbers: str
+
+def schema(options):
+    times = [(name, pa.timestamp("us", "UTC")) for name in options.times.split()]
+    return pa.schema([*times, *((name, pa.int64()) for name in options.numbers.split())])
+
+def create(options):
+    def twice(batch):
+        rows = np.repeat(np.arange(batch.num_rows), 2)
+        return batch.take(pa.array(rows)).cast(schema(options)), rows
+    return twice
+
+CARRY = PythonMapper(
+    name="carry", options=Options, columns=lambda options: schema(options).names, schema=schema, create=create
+)
+"""
+
+
+@pytest.fixture
+def carrier(spark: SparkSession, tmp_path: Path) -> Iterator[None]:
+    """The package where this process and the workers find it."""
+    info = tmp_path / "packages" / "carrier-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info.parent / "carrier.py").write_text(_CARRIER)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: carrier\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[skewless.mappers]\ncarry = carrier:CARRY\n")
+    with pytest.MonkeyPatch.context() as patch, all_as_clients(spark, {"PYTHONPATH": str(info.parent)}):
+        patch.syspath_prepend(str(info.parent))
+        yield
+
+
+def in_select(names: list[str]) -> dict[str, Any]:
+    """A map that takes all columns as they are, each row twice."""
+    return {
+        "select": [*(f"`{name}`" for name in names), "explode(array(1, 2)) AS twice"],
+        "where": f"`{names[2]}` IS NOT NULL",
+    }
+
+
+def in_mapper(names: list[str]) -> dict[str, Any]:
+    """The same by a mapper in Python."""
+    numbers = [name for name in names if name in _NUMBERS]
+    return {
+        "mapper": "carry",
+        "times": " ".join(one for one in names if one not in numbers),
+        "numbers": " ".join(numbers),
+    }
+
+
+def check(
+    spark: SparkSession, folder: Path, names: list[str], engine: str, section: dict[str, Any] | None, **fields: Any
+) -> None:
     """A job over columns of some names, grouped by the first two of them, beside plain Python."""
     keys, values = names[:2], names[2:]
     of_keys = {name: pa.array([value(name, row % 12) for row in range(_ROWS)]) for name in keys}
     table = pa.table(of_keys | {name: column(name, range(_ROWS)) for name in values})
-    path = write_input(folder / "in", table, files=4)
+    path = write_input(folder / "in" / f"date={DATE}", table, files=4)
     # Results have names from inside, too, each that of another column.
     named = dict(zip(values, values[1:] + values[:1], strict=True))
-    medians = {f"m_{name}": {"function": "exact_median", "column": name} for name in values if name in _NUMBERS}
-    section = {
-        "select": [*(f"`{name}`" for name in names), "explode(array(1, 2)) AS twice"],
-        "where": f"`{values[0]}` IS NOT NULL",
-    }
+    python = "value_counts" if "window" in fields else "exact_median"  # which has no window
+    of_python = {f"m_{name}": {"function": python, "column": name} for name in values if name in _NUMBERS}
     spec = spec_of(
-        path, keys, {name: {"function": "max", "column": of} for name, of in named.items()} | medians,
+        path, keys, {name: {"function": "max", "column": of} for name, of in named.items()} | of_python,
         engine=engine, routing={"reducers": 3, "waves": [1] if engine == "bypass" else [1, 1]},
-        **({"map": section} if mapped else {}),
+        **({"map": section} if section else {}), **fields,
     )  # fmt: skip
     run, finished, _ = run_job(spark, spec, folder / "run")
     assert finished.quality.success
@@ -80,10 +139,14 @@ def check(spark: SparkSession, folder: Path, names: list[str], engine: str, *, m
     for row in found:
         rows = wanted[tuple(row[name] for name in keys)]
         assert {name: row[name] for name in named} == {n: max(value(of, r) for r in rows) for n, of in named.items()}
-        for name, call in medians.items():
+        for name, call in of_python.items():
             ordered = sorted(value(call["column"], r) for r in rows)
             half = len(ordered) // 2
-            assert row[name] == (ordered[half] + ordered[~half]) / 2
+            if python == "exact_median":
+                assert row[name] == (ordered[half] + ordered[~half]) / 2
+            else:
+                counts = Counter(ordered * (2 if section else 1))
+                assert {one["value"]: one["count"] for one in row[name]} == counts
 
 
 WAYS = list(itertools.product(("staged", "combine", "bypass"), (False, True)))
@@ -95,13 +158,26 @@ def test_a_column_may_have_any_name_from_inside(spark: SparkSession, tmp_path: P
     at = WAYS.index((engine, mapped))
     assert {"route_key", "task", "kind", "slot", "rows", "file_path", "position", "s0"} <= set(NAMES)
     chosen = NAMES[at :: len(WAYS)]
-    check(
-        spark,
-        tmp_path,
-        [*chosen, *(name for name in _NUMBERS[at % 2 :: 2] if name not in chosen)],
-        engine,
-        mapped=mapped,
-    )
+    names = [*chosen, *(name for name in _NUMBERS[at % 2 :: 2] if name not in chosen)]
+    check(spark, tmp_path, names, engine, in_select(names) if mapped else None)
+
+
+#: Of kept states and their merge, of what goes to Python and comes from it.
+_OF_WINDOWS = (
+    "route_key", "part", "place", "leaving", "newest", "standing", "states", "rows", "python_rows", "task", "whole",
+    "kept", "s0", "c0", "m0", "origin", "origin_index",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("names", [_OF_WINDOWS, pytest.param(NAMES, marks=pytest.mark.long)], ids=["some", "all"])
+def test_a_column_may_have_any_name_from_inside_in_a_window_and_from_a_mapper(
+    spark: SparkSession, tmp_path: Path, carrier: None, names: Sequence[str]
+) -> None:
+    """The key is called as its own text is in Python."""
+    del carrier
+    ordered = [*_OF_WINDOWS[:2], *(name for name in names if name not in _OF_WINDOWS[:2])]
+    source = {"path": str(tmp_path / "in" / "date={date}")}
+    check(spark, tmp_path, ordered, "staged", in_mapper(ordered), window=2, input=source)
 
 
 @pytest.mark.long
@@ -111,7 +187,7 @@ def test_all_names_from_inside_at_once(
     spark: SparkSession, tmp_path: Path, engine: str, mapped: bool, key: str
 ) -> None:
     names = [key, *(name for name in NAMES if name != key)][:98]
-    check(spark, tmp_path, names, engine, mapped=mapped)
+    check(spark, tmp_path, names, engine, in_select(names) if mapped else None)
 
 
 def test_names_that_begin_as_ours_do_and_names_of_two_columns_are_refused(tmp_path: Path) -> None:
