@@ -36,7 +36,6 @@ _BESIDE: dict[str, dict[str, Any]] = {
     "routing.strict": {"policy": "halving"},
     "input.header": {"format": "csv", "columns": {"ms": "bigint"}},
     "input.delimiter": {"format": "csv"},
-    "input.columns": {"format": "csv"},
     "schedule.partitioned": {"asset": "orders"},
     "map.where": {"select": ["ms"]},
     "map.options": {"mapper": "tokens"},

@@ -476,13 +476,16 @@ def test_a_changed_fingerprint_says_what_changed(tmp_path: Path) -> None:
         "the type of column 'page'": fingerprint_of(spec, {"page": "int"}, {"count": "0"}, "4.3.0"),
         "the code of 'count'": fingerprint_of(spec, {"page": "string"}, {"count": "1"}, "4.3.0"),
         "the version of Spark": fingerprint_of(spec, {"page": "string"}, {"count": "0"}, "4.4.0"),
+        "the type of input column 'ms'": fingerprint_of(
+            spec, {"page": "string"}, {"count": "0"}, "4.3.0", inputs={"ms": "int"}
+        ),
     }
     for what, other in changes.items():
         assert other.name != first.name
         assert why_anew(str(tmp_path), other) == f"its states begin anew, as this changed: {what}"
-    # What shapes no state: where the result goes, how rows are routed, how many parts there are.
+    # What shapes no state: where the result goes, how rows are routed, how many parts there are, a patch of Spark.
     alike = {**SPEC, "window": 7, "output": {"path": "elsewhere"}, "routing": {"reducers": 9}, "quality": {}}
-    assert fingerprint_of(parse_spec(yaml.safe_dump(alike)), {"page": "string"}, {"count": "0"}, "4.3.0") == first
+    assert fingerprint_of(parse_spec(yaml.safe_dump(alike)), {"page": "string"}, {"count": "0"}, "4.3.1") == first
 
 
 NOW = dt.datetime(2026, 12, 1, tzinfo=dt.UTC)

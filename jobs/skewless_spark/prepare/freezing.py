@@ -20,7 +20,8 @@ from skewless_spark.aggregates.key_text import KEY_TYPES
 from skewless_spark.mapping import map_types, python_mapper
 from skewless_spark.mapping.conditions import conditions_of
 from skewless_spark.prepare.locations import check_output, input_location, output_location
-from skewless_spark.prepare.window import WindowInput, check_window
+from skewless_spark.prepare.read_columns import ReadColumns
+from skewless_spark.prepare.window import WiderColumns, WindowInput, check_window
 from skewless_spark.quality.expectations import check_expectations
 from skewless_spark.result.merge import result_schema
 from skewless_spark.result.ordering import refuse_without_order
@@ -70,19 +71,30 @@ def freeze(spec: JobSpec, date: dt.date, root: str, where: str, *, hour: str | N
     part = Part(date, hour)
     spark = _session(spec)
     of_parts = WindowInput.found(spec, part, root, where) if spec.lengths else None
+    while True:
+        try:
+            return _frozen(spec, part, root, where, spark, of_parts)
+        except WiderColumns as found:  # in older parts than the newest; each time they are wider
+            of_parts = of_parts and of_parts.with_types(found.types)
+
+
+def _frozen(
+    spec: JobSpec, part: Part, root: str, where: str, spark: SparkSession | None, of_parts: WindowInput | None
+) -> Job:
     input_path, listing = (of_parts.path, of_parts.sample) if of_parts else _listed(spark, spec, part, root, where)
     at = f"{where}, input {input_path}"
-    found: dict[str, str] = listing.types
+    arguments = argument_columns(spec)
+    used = list(dict.fromkeys([*spec.key, *arguments]))
+    # An empty input has the columns that the spec declares, which are enough or are not.
+    found = listing.types if listing.units or spec.map is not None or listing.types.keys() >= set(used) else {}
     reads: tuple[str, ...] = ()
     selected: tuple[Selected, ...] = ()
     if spec.map is not None and found:
         found, reads, selected = map_types(spark, spec.map, found, at)
-    types = found or _assumed_types(spec)
+    types = found or _assumed_types(spec) | listing.types
     for column in spec.key:
         _check_key(column, types, at)
     algebra = check_types(spec, types, at)
-    arguments = argument_columns(spec)
-    used = list(dict.fromkeys([*spec.key, *arguments]))
     _refuse_twins(used, types, at)
     _refuse_twins([name for name in reads if name not in FILE_COLUMNS], listing.types, at)
     _check_freshness(spec.quality.freshness, listing.source, at)
@@ -91,10 +103,12 @@ def freeze(spec: JobSpec, date: dt.date, root: str, where: str, *, hour: str | N
     shares = spec.routing.waves
     key_types = {column: types[column] for column in spec.key}
     column_types = {column: types[column] for column in arguments if column not in spec.key}
-    window, units = None, listing.units
-    if of_parts is not None:
-        window, units = of_parts.changes(key_types | column_types, root, reads if spec.map else used)
     source = _read_of(listing.source, reads if spec.map else tuple(used), spec.quality.freshness)
+    wanted = ReadColumns.of(spec, source)
+    if of_parts is not None:
+        window, units = of_parts.changes(key_types | column_types, root, wanted)
+    else:
+        window, units = None, wanted.fitted(listing)
     source = source.model_copy(update={"selected": selected})
     units = _of_read_columns(units, source)
     job = Job(

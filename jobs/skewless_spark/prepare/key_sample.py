@@ -18,7 +18,7 @@ from skewless.run.objects.location import open_location
 from skewless_spark.sources.formats.parquet import odd_columns, old_columns, open_parquet
 from skewless_spark.sources.formats.spark_types import arrow_type_of
 from skewless_spark.sources.in_threads import in_threads
-from skewless_spark.sources.ranges import read_unit, readable
+from skewless_spark.sources.ranges import as_declared, read_unit, readable
 from skewless_spark.states.columns import NULL_KEY
 
 #: At most this many source partitions are sampled, and at most this many rows in total. The sample stays small in
@@ -107,18 +107,17 @@ def _read(job: Job, unit: Unit, names: list[str], rows: int) -> pa.Table | None:
         file = open_parquet(opened, buffer_size=BUFFER_BYTES)
         if not {*old_columns(file), *odd_columns(file)}.isdisjoint(names):
             return None
-        schema = pa.schema([file.schema_arrow.field(name) for name in names])
         for batch in file.iter_batches(min(rows, _BATCH_ROWS), row_groups=groups, columns=names, use_threads=False):
-            parts.append(pa.Table.from_batches([batch.slice(0, wanted)]).select(names))
+            parts.append(pa.Table.from_batches([as_declared(batch.slice(0, wanted), job.source, names)]))
             wanted -= len(parts[-1])
             if wanted <= 0:
                 break
-    return pa.concat_tables(parts) if parts else schema.empty_table()
+    return pa.concat_tables(parts) if parts else _empty(job, names)
 
 
 def _read_as_in_a_stage(job: Job, unit: Unit, names: list[str], rows: int) -> pa.Table:
     """As ``_read``, of files in another format, or whose columns are not those of their table."""
-    parts = [pa.schema([(name, arrow_type_of(job.source.columns[name])) for name in names]).empty_table()]
+    parts = [_empty(job, names)]
     if unit.span and not unit.counted:  # bytes of a text, which is parsed in blocks of more rows than are wanted
         start, end = unit.span
         unit = unit.model_copy(update={"span": (start, start + math.ceil((end - start) * rows / (unit.rows or 1)))})
@@ -128,3 +127,7 @@ def _read_as_in_a_stage(job: Job, unit: Unit, names: list[str], rows: int) -> pa
         if rows <= 0:
             break
     return pa.concat_tables(parts)
+
+
+def _empty(job: Job, names: list[str]) -> pa.Table:
+    return pa.schema([(name, arrow_type_of(job.source.columns[name])) for name in names]).empty_table()

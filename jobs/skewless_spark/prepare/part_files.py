@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from skewless.documents.job import Unit
@@ -46,9 +46,11 @@ class PartFiles:
         """The paths of the files."""
         return list(self.inner)
 
-    def listing(self, given: Input, share: float, paths: Sequence[str]) -> Listing:
-        """The units of some of the files."""
-        return list_input(given, self.location, share, [self.inner[path] for path in paths])
+    def listing(
+        self, given: Input, share: float, paths: Sequence[str], partitions: Mapping[str, str] | None = None
+    ) -> Listing:
+        """The units of some of the files; see ``list_input``."""
+        return list_input(given, self.location, share, [self.inner[path] for path in paths], partitions)
 
     def found(self) -> list[FoundFile]:
         """The files with their identities."""

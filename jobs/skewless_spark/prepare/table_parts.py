@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from skewless.documents.job import Unit
@@ -38,9 +38,11 @@ class TablePart:
     def __len__(self) -> int:
         return len(self.files)
 
-    def listing(self, given: Input, share: float, paths: Sequence[str]) -> Listing:
+    def listing(
+        self, given: Input, share: float, paths: Sequence[str], partitions: Mapping[str, str] | None = None
+    ) -> Listing:
         """The units of some of the files."""
-        del given
+        del given, partitions
         return self.table.listing(share, [self.files[path] for path in paths])
 
     def found(self) -> list[FoundFile]:

@@ -10,7 +10,8 @@ import hashlib
 import importlib.util
 import posixpath
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -19,24 +20,27 @@ import pyspark
 from skewless.aggregates.registered import ENTRY_POINT_GROUP
 from skewless.documents.job import Unit
 from skewless.documents.window import MOST_REASONS, JobWindow, WindowPart, WindowSpan
-from skewless.errors import InputError, SpecError
+from skewless.errors import DocumentError, InputError, RunDirectoryError, SpecError
 from skewless.mapping import GROUP as MAPPERS
 from skewless.spec.part import Part, part_place, parts_between, parts_until
 from skewless.spec.spec import JobSpec
 from skewless.standing.changes import FileName, FoundFile
 from skewless.standing.fingerprint import fingerprint_of
 from skewless.standing.parts import counted_files, follow_rewrites, keep_part, plan_part
-from skewless.standing.store import Numbered, StatesStore, open_states, why_anew
+from skewless.standing.store import Numbered, StatesStore, open_states, other_fingerprints, why_anew
 from skewless_spark.aggregates import REGISTRY
 from skewless_spark.aggregates import native as native_aggregates
 from skewless_spark.aggregates.binding import concatenable, serves_instead
 from skewless_spark.aggregates.definition import NativeAggregate
 from skewless_spark.prepare.locations import beside_output, input_location, output_location, resolved
 from skewless_spark.prepare.part_files import PartFiles, named_files, values_of
+from skewless_spark.prepare.read_columns import ReadColumns
 from skewless_spark.prepare.table_parts import TablePart, TableRewrites, parts_of_table
 from skewless_spark.sources import Listing, list_input, partition_columns
 from skewless_spark.sources.in_threads import in_threads
 from skewless_spark.sources.lake.tables import LakeTable
+from skewless_spark.sources.listing import declared_types
+from skewless_spark.sources.schemas import common_types, wider_types, widest
 
 
 def check_window(spec: JobSpec, where: str) -> None:
@@ -65,7 +69,7 @@ class WindowInput:
         path: the resolved path of the run's own part.
         parts: the parts that the window should have, oldest first, the run's own the last. Some have no files.
         partitions: Spark SQL type of each partition column, from the values of all parts.
-        sample: the listing of one file, which tells the columns of all.
+        sample: the listing of one file of the newest part, or of all, which tells the columns of all.
         table: that the files are of, if they are of one.
         undated: files of the input that are of no part.
     """
@@ -106,9 +110,14 @@ class WindowInput:
         paths = [file for one in parts for file in one.inner]
         values = [value for one in parts for value in values_of(one)]
         newest = parts[-1]
-        sample = list_input(spec.input, newest.location, files=list(newest.inner.values())[:1])
-        kept = cls(spec, path, tuple(parts), partition_columns.types_of(paths, values), sample)
-        return cls(spec, path, tuple(parts), kept.partitions, kept._with_partitions(sample), undated=undated)
+        kept = _kept_types(spec, root)
+        partitions = partition_columns.types_of(paths, values, declared_types(spec.input), kept)
+        # One file tells the columns of all, unless files may lack some.
+        some = len(newest) if spec.input.missing_columns == "evolve" else 1
+        sample = list_input(spec.input, newest.location, 1.0, list(newest.inner.values())[:some], partitions)
+        found = cls(spec, path, tuple(parts), partitions, sample, undated=undated)
+        known = [{name: kind for name, kind in one.items() if name not in partitions} for one in kept]
+        return found.with_types(common_types([sample.source.columns, *known]))
 
     @staticmethod
     def _require_some(last: Part, newest: PartFiles | TablePart, path: str, undated: int) -> None:
@@ -119,13 +128,14 @@ class WindowInput:
                 "check the path, or wait until they are there",
             )  # fmt: skip
 
-    def _with_partitions(self, listing: Listing) -> Listing:
-        source = listing.source.model_copy(update={"partition_columns": self.partitions})
-        return Listing(listing.units, source)
+    def with_types(self, wider: Mapping[str, str]) -> WindowInput:
+        """The same with wider types of some columns of the files."""
+        source = self.sample.source
+        columns = {name: widest(kind, wider.get(name, kind)) or kind for name, kind in source.columns.items()}
+        sample = replace(self.sample, source=source.model_copy(update={"columns": columns}))
+        return replace(self, sample=sample)
 
-    def changes(
-        self, types: Mapping[str, str], root: str, read: Sequence[str] = ()
-    ) -> tuple[JobWindow, tuple[Unit, ...]]:
+    def changes(self, types: Mapping[str, str], root: str, read: ReadColumns) -> tuple[JobWindow, tuple[Unit, ...]]:
         """Compare each part with its states; the window of the job, and the units that are to be reduced.
 
         Args:
@@ -134,12 +144,15 @@ class WindowInput:
             read: the columns of the input that the job reads.
 
         Raises:
-            InputError: a file has other columns; or an older part changed, and the spec does not allow it.
+            InputError: a file lacks one of these columns, or has it in another type; or an older part changed, and the
+                spec does not allow it.
+            WiderColumns: an older part has a column in a wider type.
         """
         spec = self.spec
-        fields = self.table.snapshot.fields(read) if self.table else None
+        fields = self.table.snapshot.fields(read.names) if self.table else None
         freshness = spec.quality.freshness or ""
-        fingerprint = fingerprint_of(spec, types, _code_of(spec), pyspark.__version__, fields)
+        inputs = read.shaping if spec.map else {}
+        fingerprint = fingerprint_of(spec, types, _code_of(spec), pyspark.__version__, fields, inputs)
         location = states_location(spec, root)
         store = open_states(location, fingerprint)
         parts, missing, units = list[WindowPart](), set[str](), list[Unit]()
@@ -152,7 +165,7 @@ class WindowInput:
                 missing.add(one.part.name)
                 continue
             standing, rewritten = self._followed(one, known, rewrites)
-            part, of_part = self._changed(one, standing, len(units), counted)
+            part, of_part = self._changed(one, standing, len(units), counted, read)
             part = part.model_copy(update={"rewritten": rewritten})
             parts.append(part.model_copy(update={"reasons": (*faults, *part.reasons)[:MOST_REASONS]}))
             units += of_part
@@ -219,14 +232,19 @@ class WindowInput:
         )
 
     def _changed(
-        self, one: PartFiles | TablePart, known: Numbered | None, first: int, counted: Mapping[FoundFile, int]
+        self,
+        one: PartFiles | TablePart,
+        known: Numbered | None,
+        first: int,
+        counted: Mapping[FoundFile, int],
+        read: ReadColumns,
     ) -> tuple[WindowPart, tuple[Unit, ...]]:
         found, own = one.found(), one.part == self.parts[-1].part
         if self.spec.late == "ignore" and known is not None and not own:
             kept = keep_part(one.part, found, known, one.difference, lambda paths: self._counted(one, paths), counted)
             return kept.model_copy(update={"units": (first, first)}), ()
         part, units = plan_part(
-            one.part, found, known, lambda paths: self._units(one, paths), one.difference, first,
+            one.part, found, known, lambda paths: self._units(one, paths, read), one.difference, first,
             in_order=sees_order(self.spec),
         )  # fmt: skip
         self._refuse_late(one.part, known, part)
@@ -235,7 +253,7 @@ class WindowInput:
     def _counted(self, one: PartFiles | TablePart, paths: Sequence[str]) -> tuple[Unit, ...]:
         """The units of late files that nobody will read; none if their footers cannot be read."""
         try:
-            return one.listing(self.spec.input, 1.0, paths).units
+            return one.listing(self.spec.input, 1.0, paths, self.partitions).units
         except InputError:
             return ()
 
@@ -247,21 +265,40 @@ class WindowInput:
                 "set late: recompute, or restore the part",
             )  # fmt: skip
 
-    def _units(self, one: PartFiles | TablePart, paths: Sequence[str]) -> tuple[Unit, ...]:
-        """The units of some files of a part, which have the columns of all."""
+    def _units(self, one: PartFiles | TablePart, paths: Sequence[str], read: ReadColumns) -> tuple[Unit, ...]:
+        """The units of some files of a part, which have the columns that are read in the types of all."""
         if not paths:
             return ()
         share = min(self.spec.routing.waves) / sum(self.spec.routing.waves)
-        listing = one.listing(self.spec.input, share, paths)
-        want, came = self.sample.source.columns, listing.source.columns
-        odd = next((name for name in {**want, **came} if want.get(name) != came.get(name)), None)
+        listing = one.listing(self.spec.input, share, paths, self.partitions)
+        wider = wider_types(listing.own, {n: kind for n, kind in read.of_files.items() if n not in read.declared})
+        if wider:
+            raise WiderColumns(wider)
+        units = read.fitted(listing, next(iter(self.sample.own), ""))
+        want, came = self.sample.source.columns, {} if listing.own else listing.source.columns
+        # A header is that of all files, as it says where in a line a column is; JSON names its fields itself.
+        by_name = listing.own or listing.source.format == "json"
+        names = [name for name in read.names if name in came] if by_name else {**want, **came}
+        odd = next((name for name in names if want.get(name) != came.get(name)), None)
         if odd is not None:
             raise InputError(
                 f"part {one.part.name}",
                 f"column {odd!r} of type {want.get(odd, 'none')} as in {self.parts[-1].part.name}",
                 f"type {came.get(odd, 'none')}", "write all files of an input with one schema",
             )  # fmt: skip
-        return listing.units
+        return units
+
+
+class WiderColumns(Exception):  # noqa: N818  # no error: the window is looked at once more
+    """Some columns of an older part are wider than in the newest one.
+
+    Args:
+        types: their types.
+    """
+
+    def __init__(self, types: Mapping[str, str]) -> None:
+        super().__init__(str(types))
+        self.types = types
 
 
 def sees_order(spec: JobSpec) -> bool:
@@ -280,6 +317,14 @@ def states_location(spec: JobSpec, root: str) -> str:
     else:
         output_path = output_location(spec, Part(dt.date(1970, 1, 1)), root, "spec")
     return posixpath.join(beside_output(spec, output_path, root), "states", spec.name)
+
+
+def _kept_types(spec: JobSpec, root: str) -> list[dict[str, str]]:
+    """The types of input columns in states of the same job, one mapping for each fingerprint that can be read."""
+    now = fingerprint_of(spec, {}, _code_of(spec), pyspark.__version__)
+    with suppress(DocumentError, RunDirectoryError):
+        return [one.types_of_input for one in other_fingerprints(states_location(spec, root), "") if one.is_like(now)]
+    return []
 
 
 def _code_of(spec: JobSpec) -> dict[str, str]:

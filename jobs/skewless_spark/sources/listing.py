@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import posixpath
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import csv
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from skewless.documents.job import Source, Unit
-from skewless.errors import InputError, nearest
+from skewless.errors import InputError
 from skewless.run.written_path import as_written
 from skewless.spec.input import Input
 from skewless_spark.sources import partition_columns
@@ -20,6 +20,7 @@ from skewless_spark.sources.formats.lines import Block
 from skewless_spark.sources.formats.spark_types import declared_type
 from skewless_spark.sources.identity import checksums, listed_identity
 from skewless_spark.sources.in_threads import in_threads
+from skewless_spark.sources.schemas import ColumnsOfFiles, common_types, refuse_unknown
 from skewless_spark.sources.uris import FILE_COLUMNS, file_column_type
 
 #: The number of files that are sampled for the length of a line, and the bytes of each sample, at most 5 % of a large
@@ -37,10 +38,12 @@ class Listing:
     Attributes:
         units: the units in the order of the input.
         source: how they are read, with all columns of the files, not only those that a job reads.
+        own: the columns of each file, of a format with footers.
     """
 
     units: tuple[Unit, ...]
     source: Source
+    own: ColumnsOfFiles = field(default_factory=dict)
 
     @property
     def types(self) -> dict[str, str]:
@@ -61,7 +64,13 @@ class ListedFile:
     values: dict[str, str | None]
 
 
-def list_input(given: Input, path: str, share: float = 0.01, files: Sequence[str] | None = None) -> Listing:
+def list_input(
+    given: Input,
+    path: str,
+    share: float = 0.01,
+    files: Sequence[str] | None = None,
+    partitions: Mapping[str, str] | None = None,
+) -> Listing:
     """List an input. Only footers are read, and samples of texts.
 
     Args:
@@ -69,15 +78,20 @@ def list_input(given: Input, path: str, share: float = 0.01, files: Sequence[str
         path: its path, resolved.
         share: the fraction of the input that the smallest wave has.
         files: the files, if they are known already.
+        partitions: the types of partition columns, if they are known already.
 
     Raises:
-        InputError: there is nothing at the path, a file has another format, or files differ in columns.
+        InputError: there is nothing at the path, a file has another format, or a folder's value not the type that is
+            declared.
+        SpecError: a declared type is none.
     """
     fs, root = open_input(path)
     found = find(path) if files is None else sorted(files)
     paths = [as_written(fs, path, file) for file in found]
     values = partition_columns.values_of(found, root)
-    partitions = partition_columns.types_of(paths, values)
+    declared = declared_types(given)
+    if partitions is None:
+        partitions = partition_columns.types_of(paths, values, declared)
     now = list(in_threads(lambda file: listed_identity(fs, file), found))
     listed = [
         ListedFile(spelled, file, identity.size_bytes, identity.version, checksum, one)
@@ -86,36 +100,39 @@ def list_input(given: Input, path: str, share: float = 0.01, files: Sequence[str
         )
     ]
     piece = piece_bytes([file.size for file in listed], share, given.cut_bytes)
+    own: dict[str, Mapping[str, str]] = {}
     if given.format in {"parquet", "orc"}:
         footers = list(in_threads(lambda file: footer_of(fs, file.inner, given.format, file.path), listed))
-        columns = _common_types(paths, footers)
+        own = {path: footer.types for path, footer in zip(paths, footers, strict=True)}
+        columns = common_types(own.values())
         units = [unit for one in zip(listed, footers, strict=True) for unit in counted_units(*one, piece, given)]
     else:
-        columns, row_bytes = _sampled(given, listed)
+        columns, row_bytes = _sampled(given, listed, declared, partitions)
         units = [unit for file in listed for unit in _estimated(file, row_bytes, piece, given.cut_bytes)]
     inside = {name: kind for name, kind in columns.items() if name not in partitions or given.format == "csv"}
+    if given.format != "csv" or given.header is not False:
+        evolved = declared if given.missing_columns == "evolve" else {}
+        refuse_unknown(declared, {**columns, **partitions, **evolved} if listed else declared, next(iter(paths), ""))
+    if own or not listed:
+        inside |= {name: kind for name, kind in declared.items() if name not in partitions}
     source = Source(
-        format=given.format, columns=inside, partition_columns=partitions, header=given.header is not False,
+        format=given.format, columns=inside, partition_columns=dict(partitions), header=given.header is not False,
         delimiter=given.delimiter or ",",
     )  # fmt: skip
-    return Listing(tuple(units), source)
+    return Listing(tuple(units), source, own)
 
 
-def _common_types(files: Sequence[str], footers: Sequence[Footer]) -> dict[str, str]:
-    for file, footer in zip(files, footers, strict=True):
-        if footer.types != footers[0].types:
-            _refuse_schema(files[0], footers[0].types, file, footer.types)
-    return footers[0].types if footers else {}
+def declared_types(given: Input) -> dict[str, str]:
+    """The types that a spec declares, in Spark SQL's own spelling.
 
-
-def _refuse_schema(first: str, types: Mapping[str, str], file: str, found: Mapping[str, str]) -> None:
-    odd = next((name for name in {**types, **found} if types.get(name) != found.get(name)), None)
-    if odd is None:
-        return  # only the order differs, and columns are read by name
-    raise InputError(
-        f"input file {file}", f"column {odd!r} of type {types.get(odd, 'none')} as in {posixpath.basename(first)}",
-        f"type {found.get(odd, 'none')}", "write all files of an input with one schema",
-    )  # fmt: skip
+    Raises:
+        SpecError: one of them is none that a column can have.
+    """
+    nested = given.format in {"json", "parquet", "orc"}
+    return {
+        name: declared_type(kind, f"spec, field input.columns.{name}", nested=nested)
+        for name, kind in (given.columns or {}).items()
+    }
 
 
 def counted_units(file: ListedFile, footer: Footer, piece: int, given: Input) -> list[Unit]:
@@ -154,8 +171,17 @@ def _estimated(file: ListedFile, row_bytes: float, piece: int, cut_bytes: int) -
 # Texts have no footer: their columns and the length of a line come from samples.
 
 
-def _sampled(given: Input, files: Sequence[ListedFile]) -> tuple[dict[str, str], float]:
-    """The columns of the files of a text format, and the mean bytes of a line."""
+def _sampled(
+    given: Input, files: Sequence[ListedFile], types: Mapping[str, str], partitions: Container[str]
+) -> tuple[dict[str, str], float]:
+    """The columns of the files of a text format, and the mean bytes of a line.
+
+    Args:
+        given: the spec's section ``input``.
+        files: all files.
+        types: the types that the spec declares, of columns of the files or of their folders.
+        partitions: the columns of the folders.
+    """
     filled = [file for file in files if file.size]
     total = sum(file.size for file in filled)
     length = min(LARGEST_SAMPLE, max(LEAST_SAMPLE, int(total * _SAMPLED_PART / SAMPLED_FILES)))
@@ -165,23 +191,19 @@ def _sampled(given: Input, files: Sequence[ListedFile]) -> tuple[dict[str, str],
     row_bytes = max(1.0, sum(map(len, samples)) / lines) if samples else 1.0
     if given.format == "text":
         return ({"value": "string"} if files else {}), row_bytes
-    at = "spec, field input.columns"
-    declared = {
-        name: declared_type(kind, f"{at}.{name}", nested=given.format == "json")
-        for name, kind in (given.columns or {}).items()
-    }
+    declared = {name: kind for name, kind in types.items() if name not in partitions}
     if not samples:
         return declared, row_bytes
     first = filled[0].path
     if given.format == "json":
         return declared or json_lines.infer(Block(samples[0], 0, 0), first), row_bytes
+    line = samples[0].partition(b"\n")[0]
     if given.header is False:
-        return declared, row_bytes
-    names = header_of(samples[0].partition(b"\n")[0], given.delimiter or ",", first)
-    odd = next((name for name in declared if name not in names), None)
-    if odd is not None:
-        raise InputError(at, f"columns of the header of {first}", repr(odd), nearest(odd, names))
-    return {name: declared.get(name, "string") for name in names}, row_bytes
+        fields = next(csv.reader([line.decode(errors="replace")], delimiter=given.delimiter or ","), [])
+        # The names of folders are among the columns of a file if it has so many fields.
+        return (dict(types) if len(fields) == len(types) else declared), row_bytes
+    names = header_of(line, given.delimiter or ",", first)
+    return {name: types.get(name, "string") for name in names}, row_bytes
 
 
 def _sample(file: ListedFile, length: int) -> bytes:

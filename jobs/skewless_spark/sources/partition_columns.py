@@ -5,10 +5,14 @@ from __future__ import annotations
 import datetime as dt
 import posixpath
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from urllib.parse import unquote
 
+import pyarrow as pa
+
 from skewless.errors import InputError
+from skewless_spark.sources.formats.text_values import first_bad
 
 #: How Hive writes null into a path.
 _NULL = "__HIVE_DEFAULT_PARTITION__"
@@ -50,11 +54,26 @@ def _is_below(folder: str, root: str) -> bool:
     return folder == root or folder.startswith(f"{root}/")
 
 
-def types_of(files: Sequence[str], values: Sequence[dict[str, str | None]]) -> dict[str, str]:
-    """The Spark SQL type of each partition column, as Spark infers it from all its values.
+def types_of(
+    files: Sequence[str],
+    values: Sequence[dict[str, str | None]],
+    declared: Mapping[str, str] | None = None,
+    kept: Sequence[Mapping[str, str]] = (),
+) -> dict[str, str]:
+    """The Spark SQL type of each partition column.
+
+    It is the declared one; else one that the job's states have, if all values fit it; else it follows from all values:
+    a number or a date where each value is written as Spark writes it, so that no two folders become one key, and
+    otherwise text.
+
+    Args:
+        files: their paths.
+        values: of each file, as text.
+        declared: the types that a spec gives.
+        kept: the types of columns in states of the job, newest last.
 
     Raises:
-        InputError: files differ in their partition columns.
+        InputError: files differ in their partition columns; or a value does not fit the type of its column.
     """
     if not values:
         return {}
@@ -65,35 +84,113 @@ def types_of(files: Sequence[str], values: Sequence[dict[str, str | None]]) -> d
                 f"input file {file}", f"the partition columns {names} as {posixpath.basename(files[0])} has them",
                 str(list(found)), "put all files of an input into folders of one depth",
             )  # fmt: skip
-    return {
-        name: _common([_type_of(one[name]) for one in {found[name]: found for found in values}.values()])
-        for name in names
-    }
+    return {name: _type_of_column(name, _first_files(files, values, name), declared or {}, kept) for name in names}
 
 
+def _first_files(files: Sequence[str], values: Sequence[dict[str, str | None]], name: str) -> dict[str, str]:
+    """For each value of a column the first file that has it, without null."""
+    found: dict[str, str] = {}
+    for file, one in zip(files, values, strict=True):
+        text = one[name]
+        if text is not None:
+            found.setdefault(text, file)
+    return found
+
+
+def _type_of_column(
+    name: str, found: Mapping[str, str], declared: Mapping[str, str], kept: Sequence[Mapping[str, str]]
+) -> str:
+    texts = list(found)
+    if name in declared:
+        odd = _first_unlike(texts, declared[name])
+        if odd is None:
+            return declared[name]
+        raise _misfit(
+            name,
+            found,
+            odd,
+            f"a value of type {declared[name]}",
+            ", as the spec declares it",
+            "correct the spec, or the folder",
+        )
+    inferred = _inferred(texts)
+    known = [one[name] for one in reversed(kept) if one.get(name) in _KEEPS]
+    fitting = next((kind for kind in known if all(map(_KEEPS[kind], texts))), None)
+    hint = f"rename the folder, or declare input.columns: {{{name}: {'string' if inferred == _ODD else inferred}}}"
+    if known and fitting is None:
+        odd = next(text for text in texts if not _KEEPS[known[0]](text))
+        why = ", as the states of the job have it"
+        raise _misfit(name, found, odd, f"a value of type {known[0]}", why, f"{hint}, whereupon all states begin anew")
+    if fitting is None and inferred == _ODD:
+        odd = next(text for text in texts if _type_of(text) == _ODD)
+        raise _misfit(name, found, odd, "a plain number, such as 5 or -0.5,", "", hint)
+    return fitting or inferred
+
+
+def _first_unlike(texts: Sequence[str], kind: str) -> str | None:
+    """The first text that is not a value of a declared type."""
+    if kind in {"tinyint", "smallint", "int", "bigint"}:  # Arrow also reads hexadecimal numbers
+        odd = next((text for text in texts if not re.fullmatch(r"-?[0-9]+", text)), None)
+        if odd is not None:
+            return odd
+    at = first_bad(pa.array(texts, pa.string()), kind)
+    return None if at is None else texts[at]
+
+
+def _misfit(name: str, found: Mapping[str, str], text: str, what: str, why: str, hint: str) -> InputError:
+    required = f"{what} in the folder of partition column {name!r}{why}"
+    return InputError(f"input file {found[text]}", required, repr(text)[:100], hint)
+
+
+#: The type of a number with a plus sign or with other digits than ASCII's: Spark takes it for the plain number, and so
+#: two folders for one.
+_ODD = "odd"
 #: The types of numbers from narrow to wide: a column has the widest type of its values.
-_NUMBERS = ("int", "bigint", "double")
+_NUMBERS = ("int", "bigint", "double", _ODD)
 
 
-def _type_of(text: str | None) -> str:
-    if text is None:
-        return ""
-    if re.fullmatch(r"[+-]?\d+", text):
-        size = abs(int(text))
-        return "int" if size < 1 << 31 else "bigint" if size < 1 << 63 else "string"
-    if re.fullmatch(r"[+-]?(\d+\.\d*|\.\d+)([eE][+-]?\d+)?", text):
-        return "double"
-    if re.fullmatch(r"\d{4}-\d{2}-\d{2}", text):
-        try:
-            dt.date.fromisoformat(text)
-        except ValueError:
-            return "string"
-        return "date"
-    return "string"
+def _inferred(texts: Sequence[str]) -> str:
+    kinds = {_type_of(text) for text in texts}
+    numbers = bool(kinds) and kinds <= set(_NUMBERS)
+    kind = max(kinds, key=_NUMBERS.index) if numbers else kinds.pop() if len(kinds) == 1 else "string"
+    if kind == _ODD:
+        return kind
+    apart = kind != "double" or len(set(map(float, texts))) == len(texts)
+    return kind if apart and all(map(_KEEPS[kind], texts)) else "string"
 
 
-def _common(kinds: Sequence[str]) -> str:
-    found = {kind for kind in kinds if kind}
-    if len(found) == 1:
-        return found.pop()
-    return max(found, key=_NUMBERS.index) if found and found <= set(_NUMBERS) else "string"
+def _type_of(text: str) -> str:
+    if re.fullmatch(r"[+-]?(\d+|\d+\.\d*|\.\d+)([eE][+-]?\d+)?", text):
+        if text.startswith("+") or not text.isascii():
+            return _ODD
+        if not re.fullmatch(r"-?\d+", text):
+            return "double"
+        return next((kind for kind, bits in (("int", 32), ("bigint", 64)) if _has_bits(text, bits)), "string")
+    return "date" if _is_day(text) else "string"
+
+
+def _has_bits(text: str, bits: int) -> bool:
+    return -1 << (bits - 1) <= int(text) < 1 << (bits - 1)
+
+
+def _is_whole(text: str, bits: int) -> bool:
+    return bool(re.fullmatch(r"0|-?[1-9][0-9]*", text)) and _has_bits(text, bits)
+
+
+def _is_double(text: str) -> bool:
+    return _type_of(text) in _NUMBERS[:3] and repr(float(text)) in {text, f"{text}.0"}
+
+
+def _is_day(text: str) -> bool:
+    try:
+        return dt.date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False
+
+
+#: For each type that is inferred: whether a text is a value of it that Spark would write in the same way. With ``007``
+#: and ``1.50`` it would not: as numbers they would be one key with ``7`` and ``1.5``.
+_KEEPS: Mapping[str, Callable[[str], bool]] = {
+    "int": partial(_is_whole, bits=32), "bigint": partial(_is_whole, bits=64), "double": _is_double, "date": _is_day,
+    "string": lambda _: True,
+}  # fmt: skip

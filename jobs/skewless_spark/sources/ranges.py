@@ -162,7 +162,7 @@ def _parquet(unit: Unit, source: Source, columns: Sequence[str]) -> Iterator[pa.
         for whole in read.iter_batches(rows, row_groups=groups, columns=asked, use_threads=False):
             for part in cut_batch(whole):  # before casts, since Arrow's large texts have no limit and others have one
                 batch = as_spark_reads(part, old, unit.path)
-                yield _as_declared(_as_table(batch, unit, source, inner) if unit.inner else batch, source, columns)
+                yield as_declared(_as_table(batch, unit, source, inner) if unit.inner else batch, source, columns)
 
 
 def _rows_without_columns(read: Any, unit: Unit, source: Source, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -193,11 +193,16 @@ def _orc(unit: Unit, source: Source, columns: Sequence[str]) -> Iterator[pa.Reco
     fs, file = open_location(unit.path)
     with fs.open(file, "rb") as opened:
         read = orc.ORCFile(opened)
+        inner = {name: unit.inner.get(name, name) for name in columns}
+        # Of a file without any of the columns, some other one shows the number of rows.
+        asked = [name for name in inner.values() if name is not None] or read.schema.names[:1]
         for stripe in range(*(unit.span or (0, read.nstripes))):
-            yield _as_declared(read.read_stripe(stripe, columns=list(columns)), source, columns)
+            batch = read.read_stripe(stripe, columns=asked)
+            yield as_declared(_as_table(batch, unit, source, inner) if unit.inner else batch, source, columns)
 
 
-def _as_declared(batch: pa.RecordBatch, source: Source, columns: Sequence[str]) -> pa.RecordBatch:
+def as_declared(batch: pa.RecordBatch, source: Source, columns: Sequence[str]) -> pa.RecordBatch:
+    """Some columns of a file in the types of the source."""
     arrays = [_cast(batch.column(name), arrow_type_of(source.columns[name])) for name in columns]
     return pa.RecordBatch.from_arrays(arrays, names=list(columns))
 

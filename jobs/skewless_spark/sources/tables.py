@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote
 
@@ -17,6 +18,7 @@ from skewless.run.written_path import as_written
 from skewless.spec.input import Input
 from skewless_spark.sources.formats.spark_types import UNSUPPORTED
 from skewless_spark.sources.listing import Listing, list_input
+from skewless_spark.sources.schemas import widest
 
 _FORMATS = ("parquet", "orc", "csv", "json", "text")
 #: Options of a table that do not change how its files are read.
@@ -63,29 +65,28 @@ def list_table(spark: SparkSession, given: Input, share: float) -> tuple[str, Li
         raise InputError(at, "columns whose values are those of its files", f"{column!r} of type {kind}", _DECLARE)
     inside = {column: kind for column, kind in declared.items() if column not in partitions}
     location, files = _files(str(told["Location"]), table.inputFiles())
-    listing = list_input(
-        _as_files(given, provider, location, inside, _options(spark, name), at), location, share, files
-    )
-    source = listing.source
-    odd = next((one for one in inside if listing.units and source.columns.get(one) != inside[one]), None)
-    if odd is not None:
-        raise InputError(
-            at, f"files with {odd!r} of type {inside[odd]}", str(source.columns.get(odd)), "rewrite the table"
-        )
-    if listing.units and list(source.partition_columns) != partitions:
-        raise InputError(
-            at, f"folders named after {partitions}", str(list(source.partition_columns)), "read it by path"
-        )
+    as_files = _as_files(given, provider, location, inside, _options(spark, name), at)
+    listing = list_input(as_files, location, share, files, {one: declared[one] for one in partitions})
+    other = next((list(unit.values) for unit in listing.units if list(unit.values) != partitions), None)
+    if other is not None:
+        raise InputError(at, f"folders named after {partitions}", str(other), "read it by path")
     refused = {one: f"{UNSUPPORTED}{kind}, whose rules files do not have" for one, kind in told_types.items()}
-    kept = source.model_copy(
-        update={
-            "columns": {
-                one: refused.get(one, kind) for one, kind in (source.columns if listing.units else inside).items()
-            },
-            "partition_columns": {one: refused.get(one, declared[one]) for one in partitions},
-        }
-    )
-    return location, Listing(listing.units, kept)
+    columns = {one: _column(one, kind, listing.source.columns.get(one, kind), at) for one, kind in inside.items()}
+    of_folders = listing.source.partition_columns
+    kept = {
+        "columns": {one: refused.get(one, kind) for one, kind in columns.items()},
+        "partition_columns": {one: refused.get(one, kind) for one, kind in of_folders.items()},
+    }
+    return location, replace(listing, source=listing.source.model_copy(update=kept))
+
+
+def _column(name: str, kind: str, own: str, at: str) -> str:
+    """The type of a column of a table. Files may have a narrower one, or none: null, as in Spark."""
+    if own.startswith(UNSUPPORTED):
+        return own
+    if widest(own, kind) != kind:
+        raise InputError(at, f"files with {name!r} of type {kind}", own, "rewrite the table")
+    return kind
 
 
 def _files(location: str, paths: list[str]) -> tuple[str, list[str]]:

@@ -46,19 +46,21 @@ def refuse_large(name: object, value: object) -> None:
 
 
 InputFormat = Literal["parquet", "orc", "csv", "json", "text"]
-#: The format that each option is of, beside those of all.
-_OPTIONS_OF = {"header": ("csv",), "delimiter": ("csv",), "columns": ("csv", "json")}
+#: The formats that each option is of, beside those of all.
+_OPTIONS_OF = {"header": ("csv",), "delimiter": ("csv",), "schema": ("parquet", "orc")}
 
 
 #: Just one of these fields says where the rows are.
 _PLACES = ("path", "table", "iceberg", "delta")
 #: What a table's own metadata tells, and its spec therefore may not.
-_OF_FILES = ("format", "header", "delimiter", "columns")
+_OF_FILES = ("format", "header", "delimiter", "columns", "schema")
 _Number = Annotated[int, Field(strict=True, ge=0, lt=1 << 63)]
 
 
 class Input(Frozen):
     """The rows to aggregate: files, or a table that is made of files: of Spark's catalog, of Iceberg or of Delta."""
+
+    model_config = ConfigDict(serialize_by_alias=True)
 
     path: PathText | None = Field(
         default=None,
@@ -118,8 +120,15 @@ class Input(Frozen):
     columns: dict[ColumnName, str] | None = Field(
         default=None,
         min_length=1,
-        description="csv, json: Spark SQL type of each column; all columns in order where a csv has no header.",
-        examples=[{"ms": "bigint", "at": "timestamp"}],
+        description="Spark SQL type of columns of the files or of their folders; by default files and folders tell "
+        "it. All columns in order where a csv has no header.",
+        examples=[{"ms": "bigint", "at": "timestamp", "store": "string"}],
+    )
+    missing_columns: Literal["fail", "evolve"] = Field(
+        default="fail",
+        alias="schema",
+        description="parquet, orc: whether a file without a column that the job reads is refused, or has null there.",
+        examples=["evolve"],
     )
     cut_bytes: int = Field(
         default=64 << 20,
@@ -147,14 +156,17 @@ class Input(Frozen):
         for option, place in (("snapshot", "iceberg"), ("version", "delta")):
             if getattr(self, option) is not None and given != [place]:
                 raise unmet(f"{option} only with {place}", f"{option} with {given[0]}")
-        told = (name for name in _OF_FILES if getattr(self, name) != type(self).model_fields[name].default)
-        odd = next(told, None) if self.pinned else None
+        fields = type(self).model_fields.items()
+        told = {one.alias or name: getattr(self, name) for name, one in fields if getattr(self, name) != one.default}
+        odd = next((name for name in _OF_FILES if name in told), None) if self.pinned else None
         if odd is not None:
-            raise unmet(f"no {odd} with {given[0]}, whose metadata tells it", str(getattr(self, odd))[:40])
+            raise unmet(f"no {odd} with {given[0]}, whose metadata tells it", str(told[odd])[:40])
         for option, formats in _OPTIONS_OF.items():
-            if getattr(self, option) is not None and (self.table is not None or self.format not in formats):
+            if option in told and (self.table is not None or self.format not in formats):
                 what = "a table" if self.table is not None else f"format {self.format}"
                 raise unmet(f"{option} only with format {' or '.join(formats)}", what)
+        if self.columns is not None and self.table is not None:
+            raise unmet("columns only with path", "a table")
         if self.format == "csv" and self.header is False and self.columns is None:
             raise unmet("columns for a csv without header", "none")
         return self

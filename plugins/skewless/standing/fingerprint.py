@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -25,6 +26,27 @@ class Fingerprint(Document):
         """The folder of the states."""
         return self.digest()[:24]
 
+    def is_like(self, other: Fingerprint) -> bool:
+        """Whether the states differ in nothing but the types of columns."""
+        mine, theirs = (
+            {name: value for name, value in one.shapes.items() if not name.startswith(_TYPES)} for one in (self, other)
+        )
+        return mine == theirs
+
+    @property
+    def types_of_input(self) -> dict[str, str]:
+        """The type of each column of the input that shapes the states."""
+        of_map = any(name.startswith(_TYPES[1]) for name in self.shapes)
+        prefix = _TYPES[of_map]
+        return {
+            str(ast.literal_eval(name.removeprefix(prefix))): kind
+            for name, kind in self.shapes.items() if name.startswith(prefix)
+        }  # fmt: skip
+
+
+#: How the types of columns are called: of keys and arguments, and with a map, of what it reads.
+_TYPES = ("the type of column ", "the type of input column ")
+
 
 def fingerprint_of(
     spec: JobSpec,
@@ -32,6 +54,7 @@ def fingerprint_of(
     code: Mapping[str, str],
     engine: str,
     fields: Mapping[str, str] | None = None,
+    inputs: Mapping[str, str] | None = None,
 ) -> Fingerprint:
     """The fingerprint of the states of a job.
 
@@ -39,21 +62,25 @@ def fingerprint_of(
         spec: the spec.
         types: Spark SQL type of each column that is a key or an argument, by name.
         code: a checksum of the code of each aggregate and mapper, by its name.
-        engine: the version of Spark, whose functions make native states.
+        engine: the version of Spark, whose functions make native states. A patch release does not change them.
         fields: of a table, what each column is that is read: a name may come to stand for another column.
+        inputs: with a map, the Spark SQL type of each column of the input that it reads.
     """
     given = spec.input
-    read = {"format": given.format, "header": given.header, "delimiter": given.delimiter, "columns": given.columns}
+    # The types of what is read stand for themselves. Without a header, names say where in a line a column is.
+    places = list(given.columns or ()) if given.header is False else None
+    read = {"format": given.format, "header": given.header, "delimiter": given.delimiter, "columns": places}
     shapes: dict[str, object] = {
         "the form of states": str(STATE_FORM),
-        "the version of Spark": engine,
+        "the version of Spark": ".".join(engine.split(".")[:2]),
         "the unit of parts": spec.schedule.unit,
         "the key": spec.key,
         "how the input is read": read,
         "the map": spec.map.model_dump(mode="json") if spec.map else None,
         # In their order: state columns are numbered.
         "the names and order of aggregates": list(spec.aggregates),
-        **{f"the type of column {name!r}": kind for name, kind in sorted(types.items())},
+        **{f"{_TYPES[0]}{name!r}": kind for name, kind in sorted(types.items())},
+        **{f"{_TYPES[1]}{name!r}": kind for name, kind in sorted((inputs or {}).items())},
         **{f"aggregate {name!r}": call.model_dump(mode="json") for name, call in spec.aggregates.items()},
         **{f"the code of {name!r}": text for name, text in sorted(code.items())},
         **{f"the table's column {name!r}": text for name, text in sorted((fields or {}).items())},
