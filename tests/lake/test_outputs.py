@@ -210,7 +210,7 @@ def test_a_window_keeps_its_states_beside_the_data_root_and_publishes_into_a_tab
         ),
         ({}, "output: expected one of path, iceberg and delta, but got none of them"),
         ({"iceberg": "a.b.c", "format": "csv"}, "output: expected format only with path, but got format with iceberg"),
-        ({"path": "x", "partition": "day"}, "expected partition and schema only with iceberg or delta"),
+        ({"path": "x", "schema": "evolve"}, "expected schema only with iceberg or delta"),
         ({"iceberg": "a.b.c", "schema": "drop"}, "output.schema: expected 'fail' or 'evolve'"),
         ({"delta": "x", "partition": "page"}, "expected result columns whose names differ"),
     ],

@@ -89,14 +89,14 @@ def day(number: int) -> str:
 
 def version(lake: Lake, number: int) -> str:
     """The name of the version that is published for a day."""
-    manifest = manifest_of(lake.folder / "published" / Part(DAY + dt.timedelta(days=number)).folder)
+    manifest = manifest_of(lake.folder / "published" / Part(DAY + dt.timedelta(days=number)).folder())
     assert manifest is not None
     return manifest.name
 
 
 def published(lake: Lake, number: int) -> list[tuple[Any, ...]]:
     """The published result of a day, as its run has it."""
-    manifest = manifest_of(lake.folder / "published" / Part(DAY + dt.timedelta(days=number)).folder)
+    manifest = manifest_of(lake.folder / "published" / Part(DAY + dt.timedelta(days=number)).folder())
     assert manifest is not None
     return as_rows(result_of(RunDirectory(manifest.by.run)))
 

@@ -79,7 +79,7 @@ def test_hourly_runs_of_a_night_of_daylight_saving_compute_each_hour_once(day: s
     parts = [schedule.part_of(begin + dt.timedelta(hours=number)) for number in range(count)]
     assert [part.hour for part in parts] == list(hours_of(dt.date.fromisoformat(day), ZURICH))
     assert {part.date.isoformat() for part in parts} == {day}
-    assert len({part.folder for part in parts}) == count
+    assert len({part.folder() for part in parts}) == count
     assert parts == sorted(parts)
 
 

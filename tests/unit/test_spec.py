@@ -51,7 +51,8 @@ def test_every_policy_of_the_spec_exists() -> None:
         ("key: token", "key: []", "spec, field key: expected a list of at least 1 item, but got []."),
         ("key: token", "key: [a, A]", "spec: expected result columns whose names differ, in more than their case, but got 'A' twice: as a key column and as a key column."),
         ("key: token", "key: Occurrences", "spec: expected result columns whose names differ, in more than their case, but got 'occurrences' twice: as a key column and as an aggregate."),
-        ("key: token", "key: Date", "spec: expected result columns whose names differ, in more than their case, but got 'Date' twice: as the partition column of the published result and as a key column."),
+        ("key: token", "key: Date", "spec: expected result columns whose names differ, in more than their case, but got 'Date' twice: as output.partition, where another name may stand, and as a key column."),
+        ("output: {path: results/tokens}", "schedule: {cron: 5 * * * *, hour: previous}\noutput: {path: x, partition: Hour}", "spec: expected another name than that of the column of hours in output.partition, but got 'Hour'."),
         ("key: token", 'key: [a, ""]', "spec, field key.1: expected a string of at least 1 character, but got ''."),
         ("key: token", "key: 5", "spec, field key: expected a list, but got 5."),
         ("name: tokens", "name: 1st job", "spec, field name: expected at most 100 letters, digits and underscores, a letter first, but got '1st job'."),
@@ -82,7 +83,7 @@ def test_every_policy_of_the_spec_exists() -> None:
         ("{path: results/tokens}", "{path: [}", "spec, line 9: a value is missing before '}'."),
     ],
     ids=[
-        "misspelt and so missing", "missing", "no key column", "keys alike", "aggregate named as key", "key named date",
+        "misspelt and so missing", "missing", "no key column", "keys alike", "aggregate named as key", "key named date", "days named hour",
         "empty key name", "number as key", "name with space", "aggregate name with dash", "aggregate is a number",
         "typo in input", "text for input", "unknown format", "neither path nor table", "path and table",
         "a table without catalog", "a snapshot of delta", "a version of iceberg", "a format of a table",

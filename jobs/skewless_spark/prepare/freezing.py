@@ -19,9 +19,9 @@ from skewless_spark.aggregates.binding import argument_columns, assumed_types, c
 from skewless_spark.aggregates.key_text import KEY_TYPES
 from skewless_spark.mapping import map_types, python_mapper
 from skewless_spark.mapping.conditions import conditions_of
-from skewless_spark.prepare.locations import check_output, input_location, output_location
+from skewless_spark.prepare.locations import check_kept, check_output, input_location, output_location
 from skewless_spark.prepare.read_columns import ReadColumns
-from skewless_spark.prepare.window import WiderColumns, WindowInput, check_window
+from skewless_spark.prepare.window import WiderColumns, WindowInput, check_window, states_location
 from skewless_spark.quality.expectations import check_expectations
 from skewless_spark.result.merge import result_schema
 from skewless_spark.result.ordering import refuse_without_order
@@ -100,6 +100,8 @@ def _frozen(
     _check_freshness(spec.quality.freshness, listing.source, at)
     output_path = output_location(spec, part, root, where)
     check_output(output_path, input_path, listing, where)
+    if spec.lengths:
+        check_kept(spec, root, {"the states in": states_location(spec, root)}, where)
     shares = spec.routing.waves
     key_types = {column: types[column] for column in spec.key}
     column_types = {column: types[column] for column in arguments if column not in spec.key}

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
+
+from fsspec.implementations.local import LocalFileSystem
 
 from skewless.errors import SpecError
 from skewless.run.folder import absolute_root
 from skewless.run.publication import beside, beside_table
-from skewless.spec.part import Part, resolve_path
+from skewless.spec.part import Part, path_of_all_parts, resolve_path
 from skewless.spec.spec import JobSpec
 from skewless_spark.sources import Listing
+from skewless_spark.sources.formats.files import is_hidden, open_input
 
 #: With what the names of tables begin, where others are paths.
 TABLES = ("iceberg://", "delta+")
@@ -88,6 +94,52 @@ def check_apart(output_path: str, input_path: str, where: str) -> None:
     real, read = Path(os.path.realpath(output_path)), os.path.realpath(input_path)
     if input_path and "://" not in input_path and real.is_relative_to(read):
         raise SpecError(at, f"a folder apart from the input {input_path}", f"{output_path}", "choose another folder")
+
+
+#: What is written into a run directory, and, but for their names, what states are.
+_WRITTEN = ("job.json", "stages/0000/attempts/0/states/part-0.parquet")
+
+
+def check_kept(spec: JobSpec, root: str, kept: Mapping[str, str], where: str) -> None:
+    """Refuse to keep a run or states inside the input, of whatever part: a later run would read them.
+
+    Args:
+        spec: the spec.
+        root: the data root.
+        kept: the location of each, by what messages call it.
+        where: what they call the spec.
+
+    Raises:
+        SpecError: one is inside.
+    """
+    given = spec.input.path or spec.input.delta
+    if given is None:
+        return
+    pattern = resolved(path_of_all_parts(given), root, f"{where}, field input.{'path' if spec.input.path else 'delta'}")
+    fs, read = _on_file_system(pattern)
+    wanted = read.split("/")
+    for what, location in kept.items():
+        other, found = _on_file_system(location)
+        if type(fs) is type(other) and any(_is_read(f"{found}/{name}".split("/"), wanted) for name in _WRITTEN):
+            required, came = f"a folder apart from the input {given}", "one inside it, which later runs would read"
+            raise SpecError(f"{what} {location}", required, came, "choose another folder")
+
+
+def _on_file_system(location: str) -> tuple[Any, str]:
+    """The file system of a path or URL, and the path in it. Links are followed: they may lead into the input."""
+    fs, path = open_input(location)
+    return fs, os.path.realpath(path) if isinstance(fs, LocalFileSystem) else path
+
+
+def _is_read(path: Sequence[str], wanted: Sequence[str]) -> bool:
+    """Whether a glob names a file, or a folder in which it is data; each of them in its pieces."""
+    if not wanted:
+        return not any(map(is_hidden, path))
+    if wanted[0] == "**":
+        return any(_is_read(path[at:], wanted[1:]) for at in range(len(path) + 1))
+    if not path or (path[0].startswith(".") and not wanted[0].startswith(".")):
+        return False
+    return (path[0] == wanted[0] or fnmatchcase(path[0], wanted[0])) and _is_read(path[1:], wanted[1:])
 
 
 def check_output(output_path: str, input_path: str, listing: Listing, where: str) -> None:

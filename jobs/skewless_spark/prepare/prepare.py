@@ -23,7 +23,7 @@ from skewless_leases import Turns, open_store
 from skewless_spark.prepare import earlier_runs
 from skewless_spark.prepare.freezing import check_spec, freeze
 from skewless_spark.prepare.key_sample import sample_keys
-from skewless_spark.prepare.locations import beside_output, check_apart, input_location, output_location
+from skewless_spark.prepare.locations import beside_output, check_apart, check_kept, input_location, output_location
 
 
 def prepare(
@@ -51,6 +51,7 @@ def prepare(
     if not run.exists("job.json"):
         output_path = output_location(spec, part, root, where)
         check_apart(output_path, input_location(spec, part, root, where), where)
+        check_kept(spec, root, {"run directory": str(run)}, where)
         turns = Turns(open_store(f"{beside_output(spec, output_path, root)}/turns"))
         # Before the input is listed: see ``draw_turn``.
         turn = turns.draw() if spec.output.is_table else draw_turn(output_path, turns, allow_gap=spec.output.allow_gap)

@@ -172,7 +172,7 @@ def _published_in_folder(
 ) -> Iterator[tuple[Part, str, Identity]]:
     """The parts that are published, each with the name of its version and who has published it."""
     for part in parts:
-        manifest = manifest_of(Path(output_location(spec, part, root, where)) / part.folder)
+        manifest = manifest_of(Path(output_location(spec, part, root, where)) / part.folder(spec.output.partition))
         if manifest is not None:
             yield part, manifest.name, manifest.by
 

@@ -61,14 +61,13 @@ class Part(NamedTuple):
         day, _, hour = name.partition("T")
         return cls(dt.date.fromisoformat(day), hour or None)
 
-    @property
-    def folder(self) -> str:
-        """Where its result is published, below the output path.
+    def folder(self, column: str = "date") -> str:
+        """Where its result is published, below the output path; ``column`` is ``Output.partition``.
 
-        >>> Part(dt.date(2026, 10, 25), "02b").folder
-        'date=2026-10-25/hour=02b'
+        >>> Part(dt.date(2026, 10, 25), "02b").folder("day")
+        'day=2026-10-25/hour=02b'
         """
-        return f"date={self.date.isoformat()}" + (f"/hour={self.hour}" if self.hour else "")
+        return f"{column}={self.date.isoformat()}" + (f"/hour={self.hour}" if self.hour else "")
 
 
 def part_at(moment: dt.datetime, timezone: str, unit: PartUnit, offset: int = 0) -> Part:
@@ -331,6 +330,15 @@ class DatedPath:
 
 _SIGNS = (*_DIGITS, "H")
 _SIGN = re.compile(f"[\x01-{chr(len(_SIGNS))}]")
+
+
+def path_of_all_parts(path: str) -> str:
+    """A glob for the paths of all parts.
+
+    >>> path_of_all_parts("/lake/{date:%Y/%m/%d}/x"), path_of_all_parts("/lake/date={date}")
+    ('/lake/[0-9]*/[0-9]*/[0-9]*/x', '/lake/date=[0-9]*')
+    """
+    return _FIELD.sub(lambda field: "/".join("[0-9]*" for _ in (field[2] or "").split("/")), path)
 
 
 def _as_signs(found: re.Match[str]) -> str:

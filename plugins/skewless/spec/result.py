@@ -137,7 +137,8 @@ class Output(Frozen):
     partition: str = Field(
         default="date",
         pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,99}$",
-        description="Of a table: the column, a date, that says which day a row is of; the table is partitioned by it.",
+        description="The column, a date, that says which day a row is of: of the folders, or of a table, which is "
+        "partitioned by it.",
         examples=["day"],
     )
     columns: Literal["fail", "evolve"] = Field(
@@ -185,8 +186,8 @@ class Output(Frozen):
             for name in ("format", "allow_gap"):
                 if getattr(self, name) != type(self).model_fields[name].default:
                     raise unmet(f"{name} only with path", f"{name} with {given[0]}")
-        elif self.partition != "date" or self.columns != "fail":
-            raise unmet("partition and schema only with iceberg or delta", "one of them with path")
+        elif self.columns != "fail":
+            raise unmet("schema only with iceberg or delta", "schema with path")
         return self
 
     @property

@@ -177,8 +177,11 @@ class JobSpec(Document):
     @model_validator(mode="after")
     def _names_differ(self) -> Self:
         """Result columns must differ without regard to case, as Spark sees them."""
-        taken = {self.output.partition.lower(): "the partition column of the published result"}
+        partition = self.output.partition
+        taken = {partition.lower(): "output.partition, where another name may stand,"}
         if self.schedule.unit == "hour":
+            if partition.lower() == "hour":
+                raise unmet("another name than that of the column of hours in output.partition", repr(partition))
             taken["hour"] = "the partition column of hours"
         if self.windows is not None:
             taken[WINDOW_COLUMN] = "the column that tells windows apart"

@@ -120,7 +120,7 @@ class Publication(Document):
 
 def published_path(job: Job) -> str:
     """The folder the result of a job is published in."""
-    return f"{job.output_path}/{job.part.folder}"
+    return f"{job.output_path}/{job.part.folder(job.spec.output.partition)}"
 
 
 def identity_of(run: RunDirectory) -> Identity:
