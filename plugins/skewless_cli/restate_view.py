@@ -36,14 +36,14 @@ class RestateView:
             for name, reasons in one.reasons.items():
                 for reason in reasons:
                     self._say(f"  {name}: {reason}" if name else f"  {reason}")
-            for reading in reads[one.part]:
+            for reading in reads.get(one.part, ()):
                 self._say(f"  reads {reading.sentence}")
-            if not reads[one.part]:
+            if one.part in reads and not reads[one.part]:
                 self._say("  reads no rows: states of all that it needs are kept, or are by then")
             results[one.part.name] = {
                 "part": one.part.name,
                 "reasons": {name: list(reasons) for name, reasons in one.reasons.items()},
-                "reads": [reading._asdict() for reading in reads[one.part]],
+                "reads": [reading._asdict() for reading in reads.get(one.part, ())],
                 "restated": False,
             }
         for part in found.without_window:
@@ -61,7 +61,7 @@ class RestateView:
         rows, over = run_summary.rows_read(run), published.superseded
         what = f"superseded by {over.by.run}" if over else f"published at {published.path}"
         self._say(f"{one.part}: {rows:,} rows read; {what}")
-        told = next(result for result in self.told["results"] if result["part"] == one.part.name)
+        told = self._of(one.part)
         told |= {
             "restated": True,
             "run_dir": str(run),
@@ -69,6 +69,14 @@ class RestateView:
             "published_path": None if over else published.path,
             "superseded_by": over.model_dump(mode="json") if over else None,
         }
+
+    def left(self, part: Part, why: str) -> None:
+        """Tell that a result stays as it is."""
+        self._say(f"{part}: left as it was: {why}")
+        self._of(part)["left"] = why
+
+    def _of(self, part: Part) -> dict[str, Any]:
+        return next(result for result in self.told["results"] if result["part"] == part.name)
 
     def _say(self, line: str) -> None:
         self.console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from skewless.documents.job import Job
-from skewless.errors import SpecError
+from skewless.errors import InputError, QualityError, SpecError
 from skewless.run.directory import RunDirectory
 from skewless.run.folder import RUN_GROUP, absolute_root, runs_below
 from skewless.run.publication import record_of
@@ -38,6 +38,7 @@ from skewless_spark.result.merge import merge_states
 from skewless_spark.result.publishing import publish_now
 from skewless_spark.result.verification import Differences, differences, require_same_input
 from skewless_spark.session.session import build_session
+from skewless_spark.session.spark_errors import exit_code_of, sentence_for
 from skewless_spark.session.step_times import spark_step
 from skewless_spark.sharing import share_stage, share_stages
 
@@ -166,7 +167,8 @@ def restate_job(
 ) -> None:
     """Compute published results again whose window covers a part that changed, oldest first, and publish each once.
 
-    It may be ended at any moment and called again: it goes on with the result that it was at.
+    A result that cannot be computed, or that fails its checks, stays as it is, and hinders no other one. If this was
+    ended at any moment, it goes on when it is called again.
 
     Args:
         spec: the spec with its overrides applied.
@@ -178,8 +180,8 @@ def restate_job(
 
     Raises:
         SpecError: the job has no window.
-        InputError: a result cannot be computed again.
-        QualityError: a result failed validation; it and those after it are as they were.
+        InputError: results cannot be computed again; all others have been.
+        QualityError: the same, and one of them failed validation.
     """
     spec = restating_spec(spec, where)
     runs = f"{runs_below(root)}/{spec.name}"
@@ -192,17 +194,35 @@ def restate_job(
         if view.dry_run and not needs_session(spec)
         else _session(f"skewless restate {spec.name}", master) as spark
     ):
-        view.found(found, what_is_read(spec, found.stale, root, where))
-        if spark is None or view.dry_run:
-            return
-        with RunProgress(view.console) as progress:
-            progress.follow(spark)
-            for one in found.stale:
-                run = RunDirectory(f"{runs}/{one.run_name}", os.environ.get(RUN_GROUP, ""))
-                with spark_step(run, "prepare"):
-                    prepare(run, spec, one.part.date, root, where, hour=one.part.hour)
-                published = publish_now(run) if record_of(run) else run_pipeline(spark, run, progress).publication
-                view.restated(one, run, published)
+        reads, left = what_is_read(spec, found.stale, root, where)
+        view.found(found, reads)
+        if spark is not None and not view.dry_run:
+            with RunProgress(view.console) as progress:
+                progress.follow(spark)
+                for one in (one for one in found.stale if one.part in reads):
+                    run = RunDirectory(f"{runs}/{one.run_name}", os.environ.get(RUN_GROUP, ""))
+                    try:
+                        with spark_step(run, "prepare"):
+                            prepare(run, spec, one.part.date, root, where, hour=one.part.hour)
+                        done = publish_now(run) if record_of(run) else run_pipeline(spark, run, progress).publication
+                    except Exception as err:
+                        if exit_code_of(err) not in {InputError.exit_code, QualityError.exit_code}:
+                            raise
+                        left[one.part] = err
+                    else:
+                        view.restated(one, run, done)
+    _tell_of_left(left, view)
+
+
+def _tell_of_left(left: Mapping[Part, Exception], view: RestateView) -> None:
+    """List the results that stay as they are, and end with the exit code of the worst."""
+    for part, err in sorted(left.items()):
+        view.left(part, sentence_for(err))
+    if left:
+        failed = QualityError.exit_code in map(exit_code_of, left.values())
+        kind = QualityError if failed else InputError
+        parts = ", ".join(str(part) for part in sorted(left))
+        raise kind.saying("restate", f"{len(left):,} results are as they were: {parts}", "mend them, and restate again")
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from deploy.local import standalone
+from skewless.errors import SpecError
 from skewless_airflow.connect import process_session as session
 from skewless_airflow.connect.server import ConnectServer, ConnectServerError, in_use, stop
 from skewless_airflow.connect.step import ConnectAddress, ConnectedStep, connect_address
@@ -90,6 +91,18 @@ def test_without_such_a_connection_the_server_s_size_counts_and_the_log_says_so(
     operator = SkewlessSparkOperator(task_id="sized", entry="run_stage.py")
     assert operator._server({"spark.driver.memory": "2g"}) is not None
     assert "the size is the Spark Connect server's" in capsys.readouterr().out
+
+
+def test_a_connection_that_would_start_the_driver_elsewhere_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    connection(monkeypatch, conn_type="spark", host="yarn", port=None, password=None, extra={"deploy-mode": "cluster"})
+    operator = SkewlessSparkOperator(task_id="far", entry="run_stage.py")
+    with pytest.raises(SpecError, match=r"spark_default: expected the deploy mode client, but got 'cluster'; use"):
+        operator._server({})
+    connection(monkeypatch, extra={"sized_conn_id": "spark_far"})
+    far = {"conn_type": "spark", "host": "yarn", "extra": {"deploy-mode": "cluster"}}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_FAR", json.dumps(far))
+    with pytest.raises(SpecError, match=r"connection spark_far: expected the deploy mode client"):
+        operator._server({"spark.driver.memory": "2g"})
 
 
 def test_killing_the_task_asks_the_step_s_python_to_end(tmp_path: Path) -> None:

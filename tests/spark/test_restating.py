@@ -6,6 +6,7 @@ import datetime as dt
 import io
 import json
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -140,6 +141,30 @@ def test_results_are_restated_once_that_a_changed_part_belongs_to(lake: Lake, co
     assert f"late by 1 part: {day(1)}, added to, 7 late rows, 7 rows read\n" in console.export_text()
     told = command("restate", *span, "--json", window=2).json
     assert [(one["part"], one["rows_read"]) for one in told["results"]] == [(day(1), 0)]
+
+    # A day without files, and one that fails its checks, hinder no other one.
+    lake.path(0, "b").unlink()
+    lake.put(2, "more", rows=300)
+    before = {number: version(lake, number) for number in range(3)}
+    few, many = (max(_counts(lake, *days).values()) for days in ((1,), (1, 2)))
+    enough = {"type": "expect_column_max_to_be_between", "kwargs": {"column": "n", "min_value": few + 1}}
+    assert few < many
+    ended = command("restate", *span, "--json", window=2, quality={"expectations": [enough]})
+    assert ended.code == 3
+    assert ended.err.splitlines()[-1] == (
+        f"skewless: restate: 2 results are as they were: {day(0)}, {day(1)}; mend them, and restate again."
+    )
+    none, unmet, done = ended.json["results"]
+    assert none["left"].startswith(f"part {day(0)}: expected files of the part that the run computes, but got none")
+    assert "expect_column_max_to_be_between" in unmet["left"]
+    assert (done["restated"], "left" in done) == (True, False)
+    assert [number for number in before if version(lake, number) != before[number]] == [2]
+
+
+def _counts(lake: Lake, *days: int) -> Counter[Any]:
+    """The rows of each key in the files of some days."""
+    files = [file for number in days for file in lake.path(number, "x").parent.glob("*.parquet")]
+    return Counter(key for file in files for key in pq.read_table(file, partitioning=None)["key"].to_pylist())
 
 
 @pytest.mark.long

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from skewless.documents.job import Job
 from skewless.documents.window import JobWindow
-from skewless.errors import SkewlessError, SpecError
+from skewless.errors import InputError, SkewlessError, SpecError
 from skewless.run.directory import RunDirectory
 from skewless.run.folder import absolute_root
 from skewless.run.publication import Identity, identity_of, manifest_of
@@ -127,18 +127,22 @@ def find_stale(
 
 def what_is_read(
     spec: JobSpec, stale: Sequence[StaleResult], root: str, where: str
-) -> dict[Part, tuple[PartReading, ...]]:
+) -> tuple[dict[Part, tuple[PartReading, ...]], dict[Part, Exception]]:
     """What computing each result reads, if they are computed in this order: a part is read by the first that needs it.
 
-    Raises:
-        InputError: a result cannot be computed again, as files are missing.
+    Returns:
+        That, and why others cannot be computed, as their files are missing.
     """
-    read, found = set[str](), {}
+    read, found, left = set[str](), dict[Part, tuple[PartReading, ...]](), dict[Part, Exception]()
     for one in stale:
-        job = freeze(spec, one.part.date, root, where, hour=one.part.hour)
+        try:
+            job = freeze(spec, one.part.date, root, where, hour=one.part.hour)
+        except InputError as err:
+            left[one.part] = err
+            continue
         found[one.part] = tuple(reading for reading in readings(job) if reading.part not in read)
         read |= {reading.part for reading in found[one.part]}
-    return found
+    return found, left
 
 
 def _rewrites(spec: JobSpec, now: Sequence[PartFiles | TablePart], jobs: Sequence[Job]) -> TableRewrites | None:

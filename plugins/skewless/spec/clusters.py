@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field, field_validator
 
 from skewless.document import Frozen, unmet
+from skewless.errors import SpecError
 
 #: What ``store`` says for a folder of the run directory.
 FILES = "files"
@@ -14,6 +15,21 @@ FILES = "files"
 
 #: As Java reads it, from a mebibyte up.
 MEMORY = r"^[1-9][0-9]{0,6}[mgMG]$"
+
+
+def require_client_mode(mode: object, where: str) -> None:
+    """Refuse to have drivers on machines of the cluster: a step is followed, and ended, where it was submitted.
+
+    Args:
+        mode: ``client``, ``cluster``, or nothing, which stands for ``client``.
+        where: what says so.
+
+    Raises:
+        SpecError: it is another one than ``client``.
+    """
+    if mode not in {None, "", "client"}:
+        hint = "use client, or a Spark Connect server on the cluster"
+        raise SpecError(where, "the deploy mode client", repr(mode)[:80], hint)
 
 
 class SparkSizing(Frozen):

@@ -19,6 +19,7 @@ from skewless.errors import RunDirectoryError
 from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, RunDirectory
 from skewless.run.publication import require_passed
 from skewless.spec import SparkSizing
+from skewless.spec.clusters import require_client_mode
 from skewless_airflow.connect.driver import DriverSettings, DriverStep, warm
 from skewless_airflow.connect.step import ConnectAddress, ConnectedStep, connect_address, local_server
 from skewless_airflow.observability.links import (
@@ -103,16 +104,21 @@ class SkewlessSparkOperator(SparkSubmitOperator):
             self.verify(run)
 
     def _server(self, sizing: Mapping[str, str]) -> ConnectAddress | None:
-        """The Spark Connect server that runs this step; None if it goes through spark-submit."""
+        """The Spark Connect server that runs this step; None if it goes through spark-submit.
+
+        Raises:
+            SpecError: spark-submit would start the driver on another machine.
+        """
         server = connect_address(self._conn_id)
-        if server is None or not sizing:
-            return server
-        if server.sized_conn_id:
+        if server is not None and sizing and server.sized_conn_id:
             log.info("a step with a size of its own is submitted", connection=server.sized_conn_id, **sizing)
             self._conn_id = server.sized_conn_id
-            return None
-        log.warning("the size is the Spark Connect server's, not what the job asks for", **sizing)
-        return server
+        elif server is not None:
+            if sizing:
+                log.warning("the size is the Spark Connect server's, not what the job asks for", **sizing)
+            return server
+        require_client_mode(self._get_hook()._connection["deploy_mode"], f"connection {self._conn_id}")  # noqa: SLF001
+        return None
 
     def _driver(self, run: RunDirectory, server: ConnectAddress | None) -> DriverSettings | None:
         """The run's driver on this machine; None if the step is to have a process of its own."""
@@ -121,7 +127,7 @@ class SkewlessSparkOperator(SparkSubmitOperator):
         if server is not None:
             return DriverSettings(str(run), (), server.environment(), self._conn_id)
         hook = self._hook = self._get_hook()
-        here = hook._connection["master"].startswith("local") and hook._connection["deploy_mode"] != "cluster"  # noqa: SLF001
+        here = hook._connection["master"].startswith("local")  # noqa: SLF001
         told_of_parent = self._openlineage_inject_parent_job_info or self._openlineage_inject_transport_info
         if not here or told_of_parent or hook._post_submit_commands:  # noqa: SLF001
             return None
