@@ -101,6 +101,7 @@ def as_object(run: RunDirectory) -> dict[str, Any]:
         **({} if table is None else {"input_snapshot": table.snapshot}),
         "superseded_by": over.model_dump(mode="json") if over else None,
         "rows_read": rows_read(run),
+        "skipped_parts": list(run.job().skipped),
         **of_window,
         "stages": stage_lines(run),
         "ledger": {**ledger.model_dump(mode="json"), "balanced": ledger.balanced},

@@ -26,6 +26,8 @@ def show(run: RunDirectory, console: Console) -> None:
     _hottest(run, console)
     if run.job().source.pinned is not None:
         _line(console, f"input: {run.job().extent}")
+    if run.job().skipped:
+        _line(console, run.job().skipped_words)
     _stages(run, console)
     _window(run, console)
     _ledger(run, console)

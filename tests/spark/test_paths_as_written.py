@@ -16,7 +16,7 @@ from skewless.run.directory import RunDirectory
 from skewless.spec.input import Input
 from skewless.spec.reading import parse_spec
 from skewless_airflow.observability.lineage import dataset_name
-from skewless_spark.prepare.earlier_runs import _siblings
+from skewless_spark.prepare.earlier_runs import siblings
 from skewless_spark.prepare.freezing import freeze
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.sources import list_input, require_unchanged
@@ -84,7 +84,7 @@ output: {{path: {tmp_path}/out}}
     require_unchanged(job, range(len(job.units)))
     assert prepare(run, spec, dt.date(2026, 10, 25), "/", hour="02b") == job
     RunDirectory(f"{place}/{tmp_path.name}/clicks/two").write_once("job.json", job)
-    assert _siblings(run) == [f"{place}/{tmp_path.name}/clicks/two"]
+    assert siblings(run) == [f"{place}/{tmp_path.name}/clicks/two"]
     assert dataset_name(job.input_path)[0] == place.replace("s3a", "s3")
 
 

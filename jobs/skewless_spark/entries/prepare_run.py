@@ -42,7 +42,7 @@ def _prepare(run: RunDirectory, arguments: argparse.Namespace) -> str:
         )
         with spark_step(run, "prepare"):
             job = prepare(run, spec, part.date, arguments.root, where, hour=part.hour)
-    return f"{job.extent}, {len(job.waves)} waves"
+    return "; ".join(filter(None, (f"{job.extent}, {len(job.waves)} waves", job.skipped_words)))
 
 
 if __name__ == "__main__":

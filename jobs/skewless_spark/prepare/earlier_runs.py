@@ -42,7 +42,7 @@ def last_two(run: RunDirectory, spec: JobSpec) -> tuple[str, ...]:
     """
     if not applies(spec):
         return ()
-    found = (_candidate(location, spec) for location in _siblings(run))
+    found = (_candidate(location, spec) for location in siblings(run))
     newest = sorted((one for one in found if one is not None), reverse=True)
     return tuple(one.location for one in newest[:2])
 
@@ -58,7 +58,7 @@ def last_histogram(location: str) -> Histogram:
     return run.report(max(0, run.committed_stages() - 1)).histogram
 
 
-def _siblings(run: RunDirectory) -> list[str]:
+def siblings(run: RunDirectory) -> list[str]:
     """Locations of the folders beside a run directory, in descending order of their names."""
     parent = run.root.rpartition("/")[0]
     try:

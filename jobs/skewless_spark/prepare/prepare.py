@@ -24,6 +24,7 @@ from skewless_spark.prepare import earlier_runs
 from skewless_spark.prepare.freezing import check_spec, freeze
 from skewless_spark.prepare.key_sample import sample_keys
 from skewless_spark.prepare.locations import beside_output, check_apart, check_kept, input_location, output_location
+from skewless_spark.prepare.skipped import skipped_parts
 
 
 def prepare(
@@ -59,7 +60,8 @@ def prepare(
         while job.window is not None and not pin(job.window, run):  # a prune came in between
             job = _with_turn(freeze(spec, date, root, where, hour=hour), turn, turns)
         # Two processes that prepare one run may find different earlier runs: the first to write decides.
-        run.begin(job.model_copy(update={"warm_from": earlier_runs.last_two(run, spec)}))
+        skipped = tuple(one.name for one in skipped_parts(run, spec, part, root, where))
+        run.begin(job.model_copy(update={"warm_from": earlier_runs.last_two(run, spec), "skipped": skipped}))
     job = _same(run, spec, part, root)
     if not run.exists("plans/0000.json"):
         # The decision comes first: if the process dies before the plan is written, a retry enacts the same decision,

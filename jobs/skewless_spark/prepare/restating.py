@@ -102,7 +102,7 @@ def find_stale(
         InputError: the input cannot be listed.
     """
     parts = _parts(spec, *days)
-    published = (_published_in_table if spec.output.is_table else _published_in_folder)(spec, parts, root, where)
+    published = published_results(spec, parts, root, where)
     found = [_Published(part, version, by.run, _job_of(by, runs)) for part, version, by in published]
     wanted = sorted(
         {Part.named(name) for one in found if one.job and one.job.window for name in covered_parts(one.job.window)}
@@ -171,10 +171,16 @@ def _parts(spec: JobSpec, first: dt.date, last: dt.date) -> tuple[Part, ...]:
     return parts_between(Part(first, begin[0]), Part(last, end[-1]), spec.schedule.timezone)
 
 
+def published_results(
+    spec: JobSpec, parts: Sequence[Part], root: str, where: str
+) -> Iterator[tuple[Part, str, Identity]]:
+    """Those of some parts that are published, each with the name of its version and who has published it."""
+    return (_published_in_table if spec.output.is_table else _published_in_folder)(spec, parts, root, where)
+
+
 def _published_in_folder(
     spec: JobSpec, parts: Sequence[Part], root: str, where: str
 ) -> Iterator[tuple[Part, str, Identity]]:
-    """The parts that are published, each with the name of its version and who has published it."""
     for part in parts:
         manifest = manifest_of(Path(output_location(spec, part, root, where)) / part.folder(spec.output.partition))
         if manifest is not None:

@@ -8,7 +8,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from skewless.document import LARGEST_COUNT, LAST_STAGE, Count, Document, Frozen, unmet
-from skewless.documents.window import JobWindow
+from skewless.documents.window import JobWindow, some_of
 from skewless.errors import PlanError
 from skewless.spec.input import InputFormat
 from skewless.spec.part import Part
@@ -160,6 +160,8 @@ class Job(Document):
             plain ring.
         source: how the units are read.
         window: where states are kept, the parts; the units are then those that changed.
+        skipped: names of the parts after the last published one before its own for which no run was begun, oldest
+            first.
     """
 
     spec: JobSpec
@@ -178,6 +180,7 @@ class Job(Document):
     state_form: int = Field(default=1, ge=1)
     turn: Count = 0
     window: JobWindow | None = None
+    skipped: tuple[str, ...] = Field(default=(), max_length=1_000)
 
     @model_validator(mode="after")
     def _each_unit_once(self) -> Self:
@@ -241,6 +244,12 @@ class Job(Document):
         undated = self.window.undated if self.window else 0
         passed = f", {undated:,} files without a day left out" if undated else ""
         return f"{of_table}{about}{self.rows:,} rows in {files:,} files{cut}{passed}"
+
+    @property
+    def skipped_words(self) -> str:
+        """That parts before its own were skipped, and which; empty if none were."""
+        parts = "1 part" if len(self.skipped) == 1 else f"{len(self.skipped):,} parts"
+        return f"nobody has computed {parts} before this one: {some_of(self.skipped)}" if self.skipped else ""
 
     @property
     def enacted(self) -> Job:

@@ -248,10 +248,7 @@ class JobWindow(Frozen):
     @property
     def missing_words(self) -> str:
         """The parts without files; of many the first and the last few, and their number. Empty if there are none."""
-        if self.missing_count <= 2 * OLDEST_MISSING:
-            return ", ".join(self.missing)
-        first, last = self.missing[:OLDEST_MISSING], self.missing[-OLDEST_MISSING:]
-        return f"{', '.join(first)}, ..., {', '.join(last)} ({self.missing_count:,} in all)"
+        return some_of(self.missing, self.missing_count)
 
     @property
     def reduced(self) -> list[int]:
@@ -306,3 +303,17 @@ class JobWindow(Frozen):
 
 #: What may have become of a file, as ``WindowPart`` counts it.
 CHANGES: Sequence[str] = ("reused", "added", "replaced", "removed")
+
+
+def some_of(names: Sequence[str], count: int | None = None) -> str:
+    """Names of parts; of many the first and the last few, and their number.
+
+    Args:
+        names: all of them, or the first and the last.
+        count: how many there are, if these are not all.
+    """
+    count = len(names) if count is None else count
+    if count <= 2 * OLDEST_MISSING:
+        return ", ".join(names)
+    first, last = names[:OLDEST_MISSING], names[-OLDEST_MISSING:]
+    return f"{', '.join(first)}, ..., {', '.join(last)} ({count:,} in all)"

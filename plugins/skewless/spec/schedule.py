@@ -134,6 +134,16 @@ class Schedule(Frozen):
         """The part that a run of a moment computes."""
         return part_at(moment, self.timezone, self.unit, self.offset)
 
+    def has_run_for(self, part: Part) -> bool:
+        """Whether a moment of the cron expressions is that of a run which computes a part; without any, it may be."""
+        if not self.crons:
+            return True
+        # By the clock on the wall: it does not matter here which of two equal hours it shows.
+        step = dt.timedelta(days=1) if part.hour is None else dt.timedelta(hours=1)
+        begin = dt.datetime.combine(part.date, dt.time(int(part.hour[:2]) if part.hour else 0)) - self.offset * step
+        before = begin - dt.timedelta(seconds=1)
+        return any(croniter(_NAMES.get(one, one), before).get_next(dt.datetime) < begin + step for one in self.crons)
+
     @property
     def crons(self) -> tuple[str, ...]:
         """All cron expressions."""

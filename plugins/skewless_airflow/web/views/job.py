@@ -43,6 +43,7 @@ class JobView:
     splittable: bool
     last_stage: int
     warm_from: tuple[str, ...]
+    skipped_words: str
 
 
 def read_job(run: RunDirectory) -> JobView | None:
@@ -86,4 +87,5 @@ def _view(location: str, mark: str) -> JobView:
         splittable=job.splittable,
         last_stage=job.last_stage,
         warm_from=job.warm_from,
+        skipped_words=job.skipped_words,
     )
