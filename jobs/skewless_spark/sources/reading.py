@@ -151,13 +151,13 @@ def _native(spark: SparkSession, job: Job, ordinals: Sequence[int]) -> list[int]
 def _for_spark(job: Job, unit: Unit) -> bool:
     """Whether Spark can read a unit: a whole file, with columns as it reads them, and no underscore or dot before it.
 
-    Of a table, it must also have all of its rows, and lie where Spark needs no further jar.
+    Of a table, it must also have all of its columns and rows, and lie where Spark needs no further jar.
     """
     name = unit.path.rpartition("/")[2]
-    plain = unit.span is None and not unit.inner and not name.startswith(("_", "."))
+    plain = unit.span is None and not any(unit.inner.values()) and not name.startswith(("_", "."))
     if job.source.pinned is None:
         return plain
-    return plain and not (unit.deletes or "://" in unit.path or ":" in name)
+    return plain and not (unit.inner or unit.deletes or "://" in unit.path or ":" in name)
 
 
 def _types(job: Job) -> Mapping[str, str]:
