@@ -81,6 +81,7 @@ def run(
     console = _console(stderr=as_json)
     try:
         part = chosen_part(loaded, date, hour, directory)
+        running.catch_up(directory, loaded, f"spec {spec}", part, root, master, clusters, console)
         running.run_job(directory, loaded, f"spec {spec}", part, root, master, clusters, console)
     finally:
         if as_json and directory.exists("job.json"):

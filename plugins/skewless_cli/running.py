@@ -19,6 +19,7 @@ from skewless.run.publication import record_of
 from skewless.run.step_times import timed
 from skewless.spec.input import States
 from skewless.spec.part import Part
+from skewless.spec.schedule import MOST_CAUGHT_UP
 from skewless.spec.spec import JobSpec
 from skewless.standing.store import borrow_states
 from skewless_cli.progress import RunProgress
@@ -33,6 +34,7 @@ from skewless_spark.prepare.freezing import check_spec, freeze, needs_session
 from skewless_spark.prepare.locations import output_location
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.prepare.restating import find_stale, restating_spec, what_is_read
+from skewless_spark.prepare.skipped import skipped_parts
 from skewless_spark.prepare.window import states_location
 from skewless_spark.result.merge import merge_states
 from skewless_spark.result.publishing import publish_now
@@ -143,6 +145,40 @@ def run_job(
                 spark.stop()
 
 
+def catch_up(
+    run: RunDirectory,
+    spec: JobSpec,
+    where: str,
+    part: Part,
+    root: str,
+    master: str | None,
+    clusters: Sequence[Cluster],
+    console: Console,
+) -> None:
+    """If the spec says so, run the parts that were skipped before that of a new run, each in a directory beside it.
+
+    A part that cannot be computed, or that fails its checks, is named, and hinders no other one. See ``run_job`` for
+    the arguments.
+    """
+    if spec.schedule.missed != "catch_up" or run.exists("job.json"):
+        return
+    for one in skipped_parts(run, spec, part, root, where)[-MOST_CAUGHT_UP:]:
+        beside = RunDirectory(f"{str(run).rpartition('/')[0]}/catch_up__{one.name}", os.environ.get(RUN_GROUP, ""))
+        try:
+            run_job(beside, spec, where, one, root, master, clusters, console)
+            told = "caught up"
+        except Exception as err:
+            if not is_of_one_part(err):
+                raise
+            told = f"not caught up: {sentence_for(err)}"
+        console.print(f"{one}: {told}", markup=False, highlight=False, soft_wrap=True)
+
+
+def is_of_one_part(err: Exception) -> bool:
+    """Whether it is a part's own input or result that an error is about, and not the job's whole surroundings."""
+    return exit_code_of(err) in {InputError.exit_code, QualityError.exit_code}
+
+
 def share_run(run: RunDirectory, stage: int | None, cluster: str) -> None:
     """Take part in one stage of a prepared run, or in all of them.
 
@@ -206,7 +242,7 @@ def restate_job(
                             prepare(run, spec, one.part.date, root, where, hour=one.part.hour)
                         done = publish_now(run) if record_of(run) else run_pipeline(spark, run, progress).publication
                     except Exception as err:
-                        if exit_code_of(err) not in {InputError.exit_code, QualityError.exit_code}:
+                        if not is_of_one_part(err):
                             raise
                         left[one.part] = err
                     else:

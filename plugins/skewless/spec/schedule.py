@@ -18,6 +18,8 @@ _NAMES = {"@quarterly": "0 0 1 */3 *"}
 RESULT_ASSET = "skewless:"
 #: Behind it: the name of the asset whose events have the parts as their partition keys.
 PARTS_ASSET = "/parts"
+#: A run catches up so many skipped parts.
+MOST_CAUGHT_UP = 48
 #: Any day serves: whether there is a next moment does not depend on it.
 _BEGIN = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 
@@ -68,6 +70,12 @@ class Schedule(Frozen):
         description="Instead of day: a run computes an hour. previous, current, or an offset in hours; {hour} in paths "
         "is that hour.",
         examples=["previous", -2],
+    )
+    missed: Literal["say", "catch_up"] = Field(
+        default="say",
+        description="Parts after the last published one that nobody has computed: say names them in the next run; "
+        "catch_up also computes them, the newest 48.",
+        examples=["catch_up"],
     )
     start: dt.date = Field(
         default=dt.date(2026, 1, 1),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import DAG, Asset, AssetAll, PartitionedAssetTimetable
 
 from skewless.spec.reading import load_spec
@@ -15,6 +16,7 @@ from skewless.spec.schedule import RESULT_ASSET, Schedule
 from skewless.spec.spec import JobSpec
 from skewless_airflow.dags.task_group import STEP_DEFAULTS, aggregation_tasks
 from skewless_airflow.dags.timetable import PartTimetable
+from skewless_airflow.operators.find_skipped import FindSkippedOperator
 from skewless_airflow.partitions import PartMapper, parts_asset
 from skewless_airflow.trigger_form import form_params
 
@@ -50,7 +52,16 @@ def build_dag(spec: JobSpec | str | Path, **dag_args: Any) -> DAG:
     }
     schedule = dag_args.pop("schedule") if "schedule" in dag_args else _timetable(loaded.schedule)
     with DAG(schedule=schedule, **{**from_spec, **dag_args}) as dag:
-        aggregation_tasks(path or loaded, form=True)
+        ends = aggregation_tasks(path or loaded, form=True)
+        if loaded.schedule.missed == "catch_up":
+            find = FindSkippedOperator(task_id="find_skipped")
+            ends.prepare >> find
+            TriggerDagRunOperator.partial(
+                task_id="catch_up",
+                trigger_dag_id=loaded.name,
+                skip_when_already_exists=True,
+                max_active_tis_per_dagrun=1,  # in the order of the parts
+            ).expand_kwargs(find.output)
     return dag
 
 
