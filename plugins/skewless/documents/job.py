@@ -40,7 +40,7 @@ class Unit(Frozen):
         values: of the partition columns that its path gives, or the metadata of its table, as text; None is null.
         deletes: what says which of its rows a table has deleted: files, or the name of a deletion vector. ``rows`` are
             those that are left.
-        inner: of a table's columns that the file has in another way, the name in the file: another name, an older
+        inner: of the columns that the file has in another way, the name in the file: another name, an older
             type, or none, as it was written before the column was added.
     """
 
