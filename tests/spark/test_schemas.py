@@ -122,6 +122,10 @@ def test_spark_reads_whole_files_of_other_schemas_as_they_are_read_cut(spark: Sp
     files = FILES | OF_PARQUET
     write("parquet", tmp_path / "in", files)
     assert scanned(spark, frozen(tmp_path / "in", "parquet"), "kvfd") == wanted(files, "kvfd")
+    wide = [pa.array([2**64 - 1, 7], pa.uint64()), pa.array([Decimal(10**30), None], pa.decimal128(38, 0))]
+    unsigned = {str(at): BASE.set_column(3, "d", column) for at, column in enumerate(wide)}
+    write("parquet", tmp_path / "unsigned", unsigned)
+    assert scanned(spark, frozen(tmp_path / "unsigned", "parquet", "d"), "d") == wanted(unsigned, "d")
     write("parquet", tmp_path / "lacking", LACKING)
     assert scanned(spark, frozen(tmp_path / "lacking", "parquet", "d", schema="evolve"), "kd") == wanted(LACKING, "kd")
 
