@@ -93,7 +93,7 @@ def fitted(
     for path, types in own.items():
         shape = tuple(types.items())
         if shape not in known:
-            known[shape] = _unsigned(types, wanted) | dict.fromkeys(wanted.keys() - types.keys())
+            known[shape] = {**dict.fromkeys(name for name in wanted if name not in types), **_unsigned(types, wanted)}
             _refuse_unfit(path, types, wanted, required, told)
         lacking[path] = known[shape]
     return tuple(
