@@ -136,10 +136,11 @@ def _of_window(location: str, simulation: Simulation) -> None:
 
 
 def _from_table(simulation: Simulation) -> Simulation:
-    """The run, if its input were a table."""
+    """The run, if its input were a table, and if the two nights before it had been skipped."""
     pinned = PinnedTable(kind="iceberg", name=f"lake.{EVIL}", snapshot=str(_SNAPSHOT), left_out=7)
     source = simulation.job.source.model_copy(update={"pinned": pinned})
-    return dataclasses.replace(simulation, job=simulation.job.model_copy(update={"source": source}))
+    changed = {"source": source, "skipped": ("2026-11-18", "2026-11-19")}
+    return dataclasses.replace(simulation, job=simulation.job.model_copy(update=changed))
 
 
 _LATER = Overtaken(by=Identity(job="0" * 64, run="/runs/<img src=x>/later"), turn=2)
@@ -248,7 +249,10 @@ def test_every_page_renders_at_every_moment_and_keys_stay_text(viewer: TestClien
         ("finished", [f"lake.marts.clicks/date=2026-11-20</code> as snapshot <code>{_SNAPSHOT}</code> of the table"]),
         (
             "superseded",
-            [f"<dd>lake.&lt;img src=x onerror=alert(1)&gt;, snapshot {_SNAPSHOT}, 7 files left out by map.where: "],
+            [
+                f"<dd>lake.&lt;img src=x onerror=alert(1)&gt;, snapshot {_SNAPSHOT}, 7 files left out by map.where: ",
+                "<dd>nobody has computed 2 parts before this one: 2026-11-18, 2026-11-19</dd>",
+            ],
         ),
         ("finished", ["Where the time went", "<b>between two steps</b>", "Spark job, 24 tasks", "in none of these"]),
     ],
