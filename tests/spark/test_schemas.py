@@ -125,7 +125,8 @@ def test_spark_reads_whole_files_of_other_schemas_as_they_are_read_cut(spark: Sp
     wide = [pa.array([2**64 - 1, 7], pa.uint64()), pa.array([Decimal(10**30), None], pa.decimal128(38, 0))]
     unsigned = {str(at): BASE.set_column(3, "d", column) for at, column in enumerate(wide)}
     write("parquet", tmp_path / "unsigned", unsigned)
-    assert scanned(spark, frozen(tmp_path / "unsigned", "parquet", "d"), "d") == wanted(unsigned, "d")
+    found = scanned(spark, frozen(tmp_path / "unsigned", "parquet", "d"), "d")
+    assert found == [(Decimal(10**30),), (Decimal(2**64 - 1),), (Decimal(7),), (None,)]
     write("parquet", tmp_path / "lacking", LACKING)
     assert scanned(spark, frozen(tmp_path / "lacking", "parquet", "d", schema="evolve"), "kd") == wanted(LACKING, "kd")
 
