@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from skewless.planner.forecast.key_counts import KeyCounts
+from skewless.planner.plain_ring import first_plan
+from tests.unit import synthetic
 
 SAMPLED = 262_144
 #: Exponent and keys of Zipf's law; 0 is uniform.
@@ -44,3 +46,15 @@ def test_there_are_at_least_the_keys_of_the_sample_and_at_most_the_rows(counts: 
     rows = 10.0 * counts.sum() + 1.0
     found = KeyCounts(counts).keys_in(rows)
     assert len(counts) * 0.999 <= found <= rows if len(counts) else found == 0.0
+
+
+def test_the_keys_of_a_report_are_those_of_its_histogram_not_its_states() -> None:
+    """A key that was split has a state in each of its tasks. Of keys that are named, the counts are known."""
+    plan = first_plan(synthetic.job([100], reducers=4))
+    report = synthetic.report(plan, {"hot": 60, **{f"cold-{at}": 1 for at in range(40)}}, head=["hot"])
+    tasks = tuple(one.model_copy(update={"states": 30}) for one in report.tasks)
+    split = report.model_copy(update={"tasks": tasks})
+    known = split.model_copy(update={"histogram": report.histogram.model_copy(update={"keys": 41})})
+    assert [len(KeyCounts.of_report(one).counts) for one in (known, split)] == [41, 120]
+    assert sorted(KeyCounts.of_report(known).counts.tolist())[-2:] == [1.0, 60.0]
+    assert KeyCounts.of_report(known).rows == 100

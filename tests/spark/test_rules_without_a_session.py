@@ -1,0 +1,128 @@
+"""Rules of the Spark face that take no session to try: loads of tasks, deleted rows, addresses of servers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from skewless.documents.job import Unit
+from skewless.errors import InputError
+from skewless.planner.plain_ring import first_plan
+from skewless.routing.plan import RoutingPlan
+from skewless_spark.session.connect import _endpoint
+from skewless_spark.sources.lake.deletes import VECTOR, deleted_of_unit, deleted_positions, packed, unpacked
+from skewless_spark.stage.task_loads import task_loads
+from tests.unit import synthetic
+
+# Loads of tasks, from the sums of their counts.
+
+
+def counts(rows: int = 1000, **fields: Any) -> dict[str, Any]:
+    timing = {"task_seconds": None, "setup_seconds": None, "key_seconds": None, "light_rows": 0, "light_squares": 0.0}
+    keys = {"timed_keys": 0, "rates": 0.0, "rates_squared": 0.0}
+    return {"rows": rows, "left_over": 0, "states": 7, **timing, **keys, **fields}
+
+
+def plan_of(tasks: int) -> RoutingPlan:
+    return first_plan(synthetic.job([1000], reducers=tasks))
+
+
+@pytest.mark.parametrize(
+    ("task", "setup", "rows", "busy"),
+    [
+        (None, None, 1000, None),
+        (0.04, None, 1000, None),  # too short to tell anything
+        (0.04, 0.02, 1000, 0.06),  # setting keys up is work, too
+        (0.06, None, 1000, 0.06),
+        (0.06, None, 3000, None),  # too little for a row
+        (0.09, None, 3000, 0.09),
+        (0.0, 0.5, 100, 0.5),
+    ],
+)
+def test_seconds_are_told_where_they_are_more_than_the_noise(
+    task: float | None, setup: float | None, rows: int, busy: float | None
+) -> None:
+    first, other = task_loads(plan_of(2), {0: counts(rows, left_over=5, task_seconds=task, setup_seconds=setup)})
+    assert (first.busy_seconds, first.processed_rows, first.backlog_rows, first.queued_rows) == (
+        busy,
+        rows,
+        5,
+        rows + 5,
+    )
+    assert (other.queued_rows, other.states, other.busy_seconds) == (0, 0, None)
+
+
+def timed(seconds: float, light: int = 1000, heavy: float = 0.0, **fields: Any) -> dict[str, Any]:
+    return counts(task_seconds=seconds, key_seconds=heavy, light_rows=light, light_squares=float(light), **fields)
+
+
+#: The costs of two keys of a task that differ by as much as their mean.
+UNLIKE: dict[str, Any] = {"timed_keys": 2, "rates": 2.0, "rates_squared": 4.0}
+
+
+@pytest.mark.parametrize(
+    ("tasks", "slowness"),
+    [
+        ([timed(1.0), timed(1.0), timed(3.0)], [1.0, 1.0, 3.0]),
+        ([timed(1.0), timed(2.0, heavy=1.0), timed(3.0)], [1.0, 1.0, 3.0]),  # what heavy keys took is not the task's
+        ([timed(1.0), timed(1.0), timed(3.0, light=3000)], [1.0, 1.0, 1.0]),  # thrice the rows
+        ([timed(1.0), timed(1.0), timed(3.0, light=99)], None),  # too few light rows
+        ([timed(1.0), timed(1.0), counts()], None),  # not every one is timed
+        ([timed(1.0), timed(1.0)], None),  # not every one has rows
+        ([timed(1.0), timed(1.0), timed(1.01, **UNLIKE)], [1.0, 1.0, 1.0]),  # that may be its keys
+        ([timed(1.0), timed(1.0), timed(3.0, **UNLIKE)], [1.0, 1.0, 3.0]),
+    ],
+)
+def test_a_task_is_slow_if_its_light_rows_surely_take_longer(
+    tasks: list[dict[str, Any]], slowness: list[float] | None
+) -> None:
+    found: list[float | None] = [one.slowness for one in task_loads(plan_of(3), dict(enumerate(tasks)))]
+    assert found == ([None] * 3 if slowness is None else slowness)
+
+
+# Rows that a table has deleted.
+
+
+def test_a_deletion_vector_comes_back_as_it_was() -> None:
+    for kept in ([], [True] * 9, [False, True, True, False] * 5, [True] * 70 + [False]):
+        assert unpacked(packed(kept)).tolist() == [at for at, one in enumerate(kept) if not one]
+
+
+def test_deleted_rows_are_those_of_the_file_each_once_and_counted_from_the_unit(tmp_path: Path) -> None:
+    data, other = "/lake/a.parquet", "/lake/b.parquet"
+    spelled = {
+        "first": [(other, 1), (f"file:{data}", 9), (other, 0), (f"file:{data}", 4)],
+        "second": [(f"file://{data}", 4), (data, 2)],
+    }
+    for name, rows in spelled.items():
+        table = {"file_path": [path for path, _ in rows], "pos": pa.array([at for _, at in rows], pa.int64())}
+        pq.write_table(pa.table(table), tmp_path / f"{name}.parquet")
+    deletes = [str(tmp_path / f"{name}.parquet") for name in spelled]
+    vectors = {data: packed([True, True, False, True, True, True, False])}
+    assert deleted_positions(data, deletes, {}).tolist() == [2, 4, 9]
+    assert deleted_positions(other, deletes, {}).tolist() == [0, 1]
+    assert deleted_positions("/lake/c.parquet", deletes, {}).tolist() == []
+    assert deleted_positions(data, [deletes[0], f"{VECTOR}1"], vectors).tolist() == [2, 4, 6, 9]
+    unit = Unit(path=data, rows=5, size_bytes=1, deletes=tuple(deletes), first_row=3)
+    assert deleted_of_unit(unit, {}).tolist() == [-1, 1, 6]
+    assert deleted_positions(data, [], {}).dtype == np.int64
+    with pytest.raises(InputError, match=r"delete file .*gone.parquet: expected the deleted rows of /lake/a.parquet"):
+        deleted_positions(data, [str(tmp_path / "gone.parquet")], {})
+
+
+@pytest.mark.parametrize(
+    ("address", "endpoint"),
+    [
+        ("sc://spark.example", ("spark.example", 15002)),
+        ("sc://spark.example:15003/;token=secret;use_ssl=true", ("spark.example", 15003)),
+        ("sc://", ("localhost", 15002)),
+        ("sc://[::1]:7077", ("::1", 7077)),
+    ],
+)
+def test_an_endpoint_is_host_and_port_without_the_token(address: str, endpoint: tuple[str, int]) -> None:
+    assert _endpoint(address) == endpoint

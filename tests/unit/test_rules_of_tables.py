@@ -1,0 +1,107 @@
+"""What the log of a table says of files, rows and runs: rules that take no table to try."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from skewless.errors import SpecError
+from skewless.spec.part import Part
+from skewless.spec.result import Output
+from skewless_lake.columns import fitted, part_fields
+from skewless_lake.commits import told, written
+from skewless_lake.delta.statistics import Bounds, of_bounds
+from skewless_lake.staged import OutputPart, TableRule, rules_digest
+
+AT = dt.datetime(2026, 7, 1, 1, 0, 0, 999_500)  # noqa: DTZ001  # as some columns have it
+ABROAD = AT.replace(tzinfo=dt.timezone(dt.timedelta(hours=2)))
+MILLISECOND = dt.datetime(2026, 7, 1, 1, 0, 0, 999_000)  # noqa: DTZ001
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "bounds"),
+    [
+        (-1, 5, (-1, 5)),
+        (0, 0, (0, 0)),
+        ("", "z", ("", "z")),
+        (False, True, None),  # in JSON no number
+        (1.5, 2.5, None),  # NaN may be among them
+        (Decimal("1.10"), Decimal("2.20"), None),
+        (dt.date(2026, 7, 1), dt.date(2026, 7, 2), ("2026-07-01", "2026-07-02")),
+        (AT, AT, ("2026-07-01T01:00:00.999", "2026-07-01T01:00:01.000")),
+        (MILLISECOND, MILLISECOND, ("2026-07-01T01:00:00.999", "2026-07-01T01:00:00.999")),
+        (ABROAD, ABROAD, ("2026-06-30T23:00:00.999Z", "2026-06-30T23:00:01.000Z")),
+        ("a" * 80, "b" * 80, ("a" * 64, "b" * 63 + "\U0010ffff")),
+        ("b" * 64, "b" * 64, ("b" * 64, "b" * 64)),
+        ("a", "\U0010ffff" * 80, None),  # there is no text above it
+        (None, 5, None),
+        (1, None, None),
+    ],
+)  # fmt: skip
+def test_bounds_are_exact_or_wider_or_not_told(low: Any, high: Any, bounds: tuple[Any, Any] | None) -> None:
+    said = json.loads(of_bounds(3, {"k": Bounds(low, high, 2), "unknown": Bounds(None, None, None)}))
+    known = {} if bounds is None else {"k": bounds[0]}, {} if bounds is None else {"k": bounds[1]}
+    assert (said["minValues"], said["maxValues"]) == known
+    assert (said["numRecords"], said["nullCount"]) == (3, {"k": 2})
+
+
+def test_rules_of_a_table_have_a_digest_of_their_names_and_conditions_in_order() -> None:
+    rules = [TableRule(name="CHECK a", condition="a > 0"), TableRule(name="NOT NULL b")]
+    others = [
+        rules[:1], rules[::-1], [rules[0], TableRule(name="NOT NULL c")],
+        [TableRule(name="CHECK a", condition="a > 1"), rules[1]],
+    ]  # fmt: skip
+    digests = {rules_digest(one) for one in (rules, *others)}
+    assert len(digests) == 5
+    assert rules_digest([]) == ""
+    assert rules_digest(list(rules)) in digests
+
+
+def test_what_others_wrote_into_a_history_is_not_ours() -> None:
+    history = {**written({"turn": "3", "run": "r"}), "turn": "9", "operation": "append", "xskewless.turn": "8"}
+    assert told(history) == {"turn": "3", "run": "r"}
+    assert told({"operation": "append"}) == {}
+
+
+def part_of(hour: str | None, column: str = "date") -> OutputPart:
+    output = Output.model_validate({"delta": "t", "partition": column})
+    return OutputPart(output, "t", "/", Part(dt.date(2026, 11, 20), hour))
+
+
+@pytest.mark.parametrize("hour", [None, "07"])
+def test_a_row_says_of_which_part_it_is_in_the_column_of_the_output(hour: str | None) -> None:
+    target = part_of(hour, "day")
+    values = {"day": dt.date(2026, 11, 20), **({"hour": hour} if hour else {})}
+    assert target.values == values
+    assert {field.name: field.type for field in part_fields(target)} == (
+        {"day": pa.date32(), **({"hour": pa.string()} if hour else {})}
+    )
+
+
+def test_rows_of_a_result_become_rows_of_the_table_by_the_names_of_columns() -> None:
+    kind = pa.schema(
+        [
+            ("n", pa.int64()),
+            ("later", pa.string()),
+            ("k", pa.string()),
+            ("date", pa.date32()),
+            pa.field("m", pa.int64(), nullable=False),
+        ]
+    )
+    # The result has its own order, a narrower integer, a column that the table lacks, and one of the part's name.
+    batch = pa.record_batch(
+        {"k": ["a", None], "n": pa.array([1, 2], pa.int32()), "more": [1, 2], "date": ["x", "y"], "m": [3, 4]}
+    )
+    day = dt.date(2026, 11, 20)
+    assert fitted(batch, kind, {"date": day}).to_pylist() == [
+        {"n": 1, "later": None, "k": "a", "date": day, "m": 3}, {"n": 2, "later": None, "k": None, "date": day, "m": 4}
+    ]  # fmt: skip
+    with pytest.raises(
+        SpecError, match=r"'m' of the output's table: expected a value in each row.*nulls in 1 of 2 rows"
+    ):
+        fitted(batch.set_column(4, "m", pa.array([None, 4])), kind, {"date": day})
