@@ -252,6 +252,9 @@ def test_sessions_of_decimals_and_of_large_numbers_are_exact() -> None:
             (-wide, -wide + Decimal("0.30"), 2), (-wide + Decimal("0.61"), -wide + Decimal("0.61"), 1),
         ],
     )  # fmt: skip
+    # As a float, 0.29 in hundredths is less than 29.
+    near = fed("sessions", [(0, Decimal("0.00")), (0, Decimal("0.29"))], kind, "decimal(18,2)", gap=0.29)
+    assert [one["rows"] for (one,) in near.evaluate().to_pylist()] == [2]
     far = 2**53
     (result,) = (
         fed("sessions", [(0, 0), (0, far), (0, 2 * far + 1)], pa.int64(), "bigint", gap=far).evaluate().to_pylist()
