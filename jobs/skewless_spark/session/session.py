@@ -34,7 +34,6 @@ DEFAULTS = {
     # A writer of Parquet looks at the bytes of its pages and row groups after 100 rows, which are gigabytes if rows are
     # wide. After the first look it looks as often as rows are wide.
     "spark.hadoop.parquet.page.size.row.check.min": "1",
-    "spark.hadoop.parquet.block.size.row.check.min": "1",
     # Other readers take the default, INT96, as local time.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # Otherwise PySpark tells the JVM at each call of a function or an operator from which line of Python it comes.
