@@ -78,13 +78,3 @@ def test_40_values_of_60_mib_go_to_python_and_back(
     run, _ = reduce_job(spark, spec, tmp_path / "run")
     found = {row["token"]: row["rows"] for row in result_of(run).to_pylist()}
     assert found == {f"{number:04d}": 1 for number in range(_VALUES)}
-
-
-def test_spark_writes_wide_rows_in_row_groups_of_some_bytes(spark: SparkSession, tmp_path: Path) -> None:
-    """They are in memory until they are written."""
-    rows = spark.range(0, 40, 1, 1).selectExpr("concat(id, repeat('x', 8 << 20)) AS v")
-    rows.write.parquet(str(tmp_path / "out"))
-    (file,) = (tmp_path / "out").glob("*.parquet")
-    footer = pq.read_metadata(file)
-    assert footer.num_rows == 40
-    assert max(footer.row_group(number).total_byte_size for number in range(footer.num_row_groups)) < 200 << 20
