@@ -39,6 +39,8 @@ def _plain_type(kind: pa.DataType) -> pa.DataType:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, dict):  # a shape, as Spark gives it: with the number of its coordinate system
+        return value["wkb"]
     if isinstance(value, list):
         return tuple(map(_plain, value))
     if isinstance(value, float):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -79,6 +80,22 @@ def test_spark_too_says_that_a_column_is_encrypted(spark: SparkSession, tmp_path
         whole(spark, job, ["secret"])
     told = r".*/a\.parquet: expected columns that are not encrypted, but got ParquetCrypto\w+; leave them out"
     assert re.match(told, sentence_for(raised.value))
+
+
+def test_decimals_as_texts_of_bytes_are_read_by_workers(spark: SparkSession, tmp_path: Path) -> None:
+    """As old Java writers have them; Spark's own scan ended in a NullPointerException."""
+    java, path = spark.sparkContext._jvm.org.apache, tmp_path / "a.parquet"
+    declared = java.parquet.schema.MessageTypeParser.parseMessageType("message m { optional binary a (DECIMAL(4,2)); }")
+    place = java.hadoop.fs.Path(str(path))
+    writer = java.parquet.hadoop.example.ExampleParquetWriter.builder(place).withType(declared).build()
+    rows = java.parquet.example.data.simple.SimpleGroupFactory(declared)
+    for number in (1, -1, 9999, 1):
+        raw = java.parquet.io.api.Binary.fromConstantByteArray(number.to_bytes(2, signed=True))
+        writer.write(rows.newGroup().append("a", raw))
+    writer.close()
+    assert whole(spark, job_over(path, cut=False), ["a"])["a"].to_pylist() == [
+        Decimal(text) for text in ("0.01", "-0.01", "99.99", "0.01")
+    ]
 
 
 @pytest.mark.long

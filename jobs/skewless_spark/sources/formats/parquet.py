@@ -36,8 +36,8 @@ class Columns(NamedTuple):
 
     Attributes:
         types: the Spark SQL type of each.
-        foreign: those that only pyarrow reads: times in nanoseconds, floats of two bytes, pages in a codec that Spark
-            lacks.
+        foreign: those that only pyarrow reads: times in nanoseconds, floats of two bytes, decimals as texts of bytes,
+            pages in a codec that Spark lacks.
         whole: whether only Spark reads the file, as dates or times may be in the calendar of before 1582, or integers
             are packed as DuckDB packs them.
         wide: whether it may have rows that are too wide for Spark's own scan.
@@ -72,12 +72,13 @@ def columns_of(parquet: pq.ParquetFile, opened: Any) -> Columns:
     types, foreign, known = list[tuple[str, str]](), set[str](), not _is_signed(parquet.metadata, opened)
     if known:
         _require_values(parquet.metadata)
+    column = parquet.metadata.schema.column
     for field, leaves in _fields(parquet):
-        kind = spark_type_of(field.type, parquet.metadata.schema.column(leaves[0]).physical_type if leaves else "")
+        kind = spark_type_of(field.type, column(leaves[0]).physical_type if leaves else "")
         codecs = {_codec(parquet.metadata, leaf) for leaf in leaves if known} - _SPARK_CODECS
         if codecs - _OUR_CODECS:
             kind = f"{UNSUPPORTED}{kind.removeprefix(UNSUPPORTED)}, {min(codecs - _OUR_CODECS)}"
-        if codecs or _within(field.type, _foreign_type):
+        if codecs or _within(field.type, _foreign_type) or any(_is_decimal_text(column(leaf)) for leaf in leaves):
             foreign.add(field.name)
         types.append((field.name, kind))
     old = [leaf for leaves in old_columns(parquet).values() for leaf in leaves]
@@ -169,6 +170,11 @@ def _in_nanoseconds(kind: pa.DataType) -> bool:
 
 def _foreign_type(kind: pa.DataType) -> bool:
     return _in_nanoseconds(kind) or pa.types.is_float16(kind)
+
+
+def _is_decimal_text(column: Any) -> bool:
+    """Whether Spark ends in a NullPointerException: it reads decimals of a fixed length, or in integers."""
+    return column.physical_type == "BYTE_ARRAY" and str(column.logical_type).startswith("Decimal")
 
 
 def _proven_new(metadata: pq.FileMetaData, leaf: int) -> bool:
