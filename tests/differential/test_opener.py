@@ -115,6 +115,12 @@ def test_int96_holds_all_years(tmp_path: Path) -> None:
     assert job.key_types == {"at": "timestamp"}
     assert read(job, "at")["at"].cast(pa.int64()).to_pylist() == [LAST, FIRST, 0, None]
     assert sample_keys(job) is not None
+    raw = path.read_bytes()
+    hour = (86_400_000_000_000 - 1000).to_bytes(8, "little")  # the last microsecond of a day
+    assert hour in raw
+    path.write_bytes(raw.replace(hour, (1 << 62).to_bytes(8, "little")))
+    with pytest.raises(InputError, match=r"expected times of the years 1 to 9999, but got others in 'at', .* INT96"):
+        read(job_over(path, cut=True), "at")
 
 
 @pytest.mark.parametrize("notes", OLD_NOTES)
@@ -187,8 +193,19 @@ def test_spark_scans_a_file_whose_odd_columns_are_not_read(tmp_path: Path) -> No
     assert all(_for_spark(job, unit) for unit in job.units)
 
 
-def test_a_codec_that_spark_lacks_is_left_to_pyarrow(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.parquet", {"id": pa.array(range(4))}, compression="brotli")
+def test_a_logical_type_that_is_yet_to_come_is_left_to_pyarrow(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.parquet", {"id": pa.array(["a"]), "n": pa.array([1])}, store_schema=False)
+    in_footer(path, [0x4C, 0x1C, 0, 0], [0x4C, 0xFC, 0, 0])  # the fifteenth type, which nobody has written yet
+    assert str(pq.read_metadata(path).schema.column(0).logical_type) == "Undefined"
+    job = job_over(path, cut=False)
+    assert not any(_for_spark(job, unit) for unit in job.units)
+
+
+@pytest.mark.parametrize("codec", ["brotli", "lz4"])
+def test_a_codec_that_spark_lacks_is_left_to_pyarrow(tmp_path: Path, codec: str) -> None:
+    path = write(tmp_path / "a.parquet", {"id": pa.array(range(4))}, compression=codec, row_group_size=4)
+    if codec == "lz4":  # the old one, without the frames that Hadoop gave it
+        in_footer(path, [0x15, 2 * 7, 0x16], [0x15, 2 * 5, 0x16])
     job = job_over(path, cut=False)
     assert not any(_for_spark(job, unit) for unit in job.units)
     assert read(job, "id")["id"].to_pylist() == [0, 1, 2, 3]

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -84,7 +85,8 @@ def test_spark_too_says_that_a_column_is_encrypted(spark: SparkSession, tmp_path
 
 def test_decimals_as_texts_of_bytes_are_read_by_workers(spark: SparkSession, tmp_path: Path) -> None:
     """As old Java writers have them; Spark's own scan ended in a NullPointerException."""
-    java, path = spark.sparkContext._jvm.org.apache, tmp_path / "a.parquet"
+    jvm: Any = spark.sparkContext._jvm
+    java, path = jvm.org.apache, tmp_path / "a.parquet"
     declared = java.parquet.schema.MessageTypeParser.parseMessageType("message m { optional binary a (DECIMAL(4,2)); }")
     place = java.hadoop.fs.Path(str(path))
     writer = java.parquet.hadoop.example.ExampleParquetWriter.builder(place).withType(declared).build()

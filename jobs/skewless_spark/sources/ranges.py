@@ -19,7 +19,7 @@ from skewless_spark.session.queries import BATCH_ROWS, cut_batch
 from skewless_spark.sources.cutting import rows_at_a_time
 from skewless_spark.sources.formats import delimited, json_lines
 from skewless_spark.sources.formats.lines import blocks
-from skewless_spark.sources.formats.parquet import as_spark_reads, old_columns, open_parquet
+from skewless_spark.sources.formats.parquet import as_spark_reads, int96_columns, old_columns, open_parquet
 from skewless_spark.sources.formats.spark_types import arrow_type_of
 from skewless_spark.sources.formats.text_values import cast_text
 from skewless_spark.sources.lake.deletes import Positions, Vectors, deleted_of_unit
@@ -158,10 +158,10 @@ def _parquet(unit: Unit, source: Source, columns: Sequence[str]) -> Iterator[pa.
         if not asked:
             yield from _rows_without_columns(read, unit, source, columns)
             return
-        rows, old = rows_at_a_time(read.metadata, groups, asked), old_columns(read)
+        rows, old, int96 = rows_at_a_time(read.metadata, groups, asked), old_columns(read), int96_columns(read)
         for whole in read.iter_batches(rows, row_groups=groups, columns=asked, use_threads=False):
             for part in cut_batch(whole):  # before casts, since Arrow's large texts have no limit and others have one
-                batch = as_spark_reads(part, old, unit.path)
+                batch = as_spark_reads(part, old, int96, unit.path)
                 yield as_declared(_as_table(batch, unit, source, inner) if unit.inner else batch, source, columns)
 
 

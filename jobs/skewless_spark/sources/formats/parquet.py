@@ -17,10 +17,10 @@ from skewless.errors import InputError
 from skewless_spark.sources.cutting import has_wide_rows
 from skewless_spark.sources.formats.spark_types import UNSUPPORTED, by_name, spark_type_of
 
-#: Codecs by pyarrow's names: those that Spark has without further jars, and what only pyarrow has. Hadoop's LZ4 is
-#: ``UNKNOWN`` there.
-_SPARK_CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "LZ4", "UNKNOWN", "ZSTD"})
-_OUR_CODECS = frozenset({"BROTLI"})
+#: Codecs by pyarrow's names: those that Spark has without further jars, and what only pyarrow has. The old LZ4, which
+#: some wrote in Hadoop's frames and some without, is ``UNKNOWN`` there; Spark wants the frames.
+_SPARK_CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "LZ4", "ZSTD"})
+_OUR_CODECS = frozenset({"BROTLI", "UNKNOWN"})
 #: What Spark notes in the footers of its files.
 _INT96 = "INT96"
 _VERSION, _OLD_TIMES, _OLD_INT96 = (
@@ -29,6 +29,8 @@ _VERSION, _OLD_TIMES, _OLD_INT96 = (
 #: Since when both calendars, and all zones in both, have equal numbers: days, and microseconds since 1970. These are
 #: the last switches in Spark's own tables (``julian-gregorian-rebase-micros.json``).
 _NEW_DAYS, _NEW_MICROSECONDS = -141_427, -2_208_988_800_000_000
+#: The times of the years 1 to 9999, which are those of Spark's type.
+_FIRST_MICROSECOND, _LAST_MICROSECOND = -62_135_596_800_000_000, 253_402_300_799_999_999
 
 
 class Columns(NamedTuple):
@@ -78,7 +80,7 @@ def columns_of(parquet: pq.ParquetFile, opened: Any) -> Columns:
         codecs = {_codec(parquet.metadata, leaf) for leaf in leaves if known} - _SPARK_CODECS
         if codecs - _OUR_CODECS:
             kind = f"{UNSUPPORTED}{kind.removeprefix(UNSUPPORTED)}, {min(codecs - _OUR_CODECS)}"
-        if codecs or _within(field.type, _foreign_type) or any(_is_decimal_text(column(leaf)) for leaf in leaves):
+        if codecs or _within(field.type, _foreign_type) or any(_ends_spark(column(leaf)) for leaf in leaves):
             foreign.add(field.name)
         types.append((field.name, kind))
     old = [leaf for leaves in old_columns(parquet).values() for leaf in leaves]
@@ -128,6 +130,12 @@ def old_columns(parquet: pq.ParquetFile) -> dict[str, list[int]]:
     return found
 
 
+def int96_columns(parquet: pq.ParquetFile) -> set[str]:
+    """The columns of this type, in which a day and its nanoseconds may be any numbers."""
+    kinds = [parquet.metadata.schema.column(leaf).physical_type for leaf in range(parquet.metadata.num_columns)]
+    return {field.name for field, leaves in _fields(parquet) if any(kinds[leaf] == _INT96 for leaf in leaves)}
+
+
 def odd_columns(parquet: pq.ParquetFile) -> set[str]:
     """The integer columns whose differences DuckDB may have packed in more than 32 bits, which pyarrow refuses."""
     if not str(parquet.metadata.created_by).startswith("DuckDB"):
@@ -172,9 +180,10 @@ def _foreign_type(kind: pa.DataType) -> bool:
     return _in_nanoseconds(kind) or pa.types.is_float16(kind)
 
 
-def _is_decimal_text(column: Any) -> bool:
-    """Whether Spark ends in a NullPointerException: it reads decimals of a fixed length, or in integers."""
-    return column.physical_type == "BYTE_ARRAY" and str(column.logical_type).startswith("Decimal")
+def _ends_spark(column: Any) -> bool:
+    """Whether Spark ends in a NullPointerException: decimals as texts of bytes, and logical types yet to come."""
+    kind = str(column.logical_type)
+    return kind == "Undefined" or (kind.startswith("Decimal") and column.physical_type == "BYTE_ARRAY")
 
 
 def _proven_new(metadata: pq.FileMetaData, leaf: int) -> bool:
@@ -204,12 +213,13 @@ def _limit(column: Any) -> int | None:
     return None
 
 
-def as_spark_reads(batch: pa.RecordBatch, old: Collection[str], path: str) -> pa.RecordBatch:
+def as_spark_reads(batch: pa.RecordBatch, old: Collection[str], int96: Collection[str], path: str) -> pa.RecordBatch:
     """A batch that pyarrow has read, with times in microseconds.
 
     Args:
         batch: the batch.
         old: its columns in the old calendar.
+        int96: those of this type.
         path: of the file, for errors.
 
     Raises:
@@ -218,15 +228,31 @@ def as_spark_reads(batch: pa.RecordBatch, old: Collection[str], path: str) -> pa
     arrays = []
     for name, array in zip(batch.schema.names, batch.columns, strict=True):
         if name in old:
-            _require_new(array, path, name)
+            _require_new(_values(array), path, name)
+        if name in int96:
+            _require_years(_values(array), path, name)
         arrays.append(_in_microseconds(array, path, name) if _within(array.type, _in_nanoseconds) else array)
     return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
 
 
-def _require_new(array: pa.Array, path: str, name: str) -> None:
-    """Refuse values before the end of the old calendar: pyarrow does not convert them."""
+def _values(array: pa.Array) -> pa.Array:
     while pa.types.is_list(array.type) or pa.types.is_large_list(array.type):
         array = array.flatten()
+    return array
+
+
+def _require_years(array: pa.Array, path: str, name: str) -> None:
+    """Refuse what pyarrow reads otherwise than Spark where a day has more nanoseconds than it may, or less."""
+    found = pc.min_max(array.cast(pa.int64())) if pa.types.is_timestamp(array.type) else {}
+    if any(one.is_valid and not _FIRST_MICROSECOND <= one.as_py() <= _LAST_MICROSECOND for one in found.values()):
+        raise InputError(
+            f"input file {path}", "times of the years 1 to 9999", f"others in {name!r}, of the type INT96",
+            "write it anew with outputTimestampType=TIMESTAMP_MICROS",
+        )  # fmt: skip
+
+
+def _require_new(array: pa.Array, path: str, name: str) -> None:
+    """Refuse values before the end of the old calendar: pyarrow does not convert them."""
     if pa.types.is_date32(array.type):
         begin, first, least = "dates since 1582-10-15", pc.min(array).cast(pa.int32()).as_py(), _NEW_DAYS
     elif pa.types.is_timestamp(array.type):
