@@ -139,6 +139,13 @@ def test_what_is_in_the_old_calendar_is_left_to_spark(tmp_path: Path, notes: dic
     assert sample_keys(job) is None
     with pytest.raises(InputError, match=r"in the calendar of before 1582, which only Spark converts, but got .* 'at'"):
         read(job, "at")
+    (tmp_path / "folder").mkdir()
+    path.rename(tmp_path / "folder" / "a.parquet")
+    new = {"at": pa.array([0, 1]).cast(pa.int32() if kind == "date" else pa.int64()).cast(stored)}
+    write(tmp_path / "folder" / "b.parquet", new, compression="brotli", use_deprecated_int96_timestamps=kind == "int96")
+    job = job_over(tmp_path / "folder", cut=True)
+    assert [_for_spark(job, unit) for unit in job.units] == [True, False]
+    assert sample_keys(job) is None
 
 
 def test_what_is_proven_to_be_later_than_the_old_calendar_is_cut(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from skewless.documents.job import Job, Unit
 from skewless.planner.forecast.key_sample import KeySample, unit_spread
@@ -105,7 +106,7 @@ def _read(job: Job, unit: Unit, names: list[str], rows: int) -> pa.Table | None:
     parts, wanted = [], rows
     with readable(unit, job.source), fs.open(path, "rb") as opened:
         file = open_parquet(opened, buffer_size=BUFFER_BYTES)
-        if not {*old_columns(file), *odd_columns(file)}.isdisjoint(names):
+        if not _only_for_spark(file).isdisjoint(names):
             return None
         for batch in file.iter_batches(min(rows, _BATCH_ROWS), row_groups=groups, columns=names, use_threads=False):
             parts.append(pa.Table.from_batches([as_declared(batch.slice(0, wanted), job.source, names)]))
@@ -115,8 +116,17 @@ def _read(job: Job, unit: Unit, names: list[str], rows: int) -> pa.Table | None:
     return pa.concat_tables(parts) if parts else _empty(job, names)
 
 
-def _read_as_in_a_stage(job: Job, unit: Unit, names: list[str], rows: int) -> pa.Table:
+def _only_for_spark(file: pq.ParquetFile) -> set[str]:
+    return {*old_columns(file), *odd_columns(file)}
+
+
+def _read_as_in_a_stage(job: Job, unit: Unit, names: list[str], rows: int) -> pa.Table | None:
     """As ``_read``, of files in another format, or whose columns are not those of their table."""
+    if job.source.format == "parquet":
+        fs, path = open_location(unit.path)
+        with readable(unit, job.source), fs.open(path, "rb") as opened:
+            if not _only_for_spark(open_parquet(opened)).isdisjoint(unit.inner.get(name, name) for name in names):
+                return None
     parts = [_empty(job, names)]
     if unit.span and not unit.counted:  # bytes of a text, which is parsed in blocks of more rows than are wanted
         start, end = unit.span
