@@ -73,6 +73,47 @@ def test_a_server_s_address_has_the_token_and_no_text_of_it_has(monkeypatch: pyt
     assert (address.ships, address.local, address.sized_conn_id) == (False, False, "")
 
 
+def test_what_a_connection_says_of_its_server_reaches_the_step_and_nothing_else_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("SPARK_CONNECT_AUTHENTICATE_TOKEN", "SPARK_CONNECT_MODE", "PYSPARK_GATEWAY_PORT", "OF_THE_USER"):
+        monkeypatch.setenv(name, "set")
+    monkeypatch.setenv("SPARK_REMOTE", "sc://another")
+    connection(monkeypatch, extra={"ship_code": True, "sized_conn_id": "spark_submitted", "local_server": True})
+    address = connect_address("spark_default")
+    assert address is not None
+    assert (address.ships, address.local, address.sized_conn_id, address.ui) == (True, True, "spark_submitted", "")
+    found = address.environment()
+    assert (found["SPARK_REMOTE"], found["SKEWLESS_SHIP_CODE"], found["OF_THE_USER"]) == (address.url, "1", "set")
+    foreign = {name for name in found if name.startswith(("SPARK_CONNECT_", "PYSPARK_GATEWAY"))}
+    assert foreign == set()
+    connection(monkeypatch)
+    alone = connect_address("spark_default")
+    assert alone is not None
+    assert alone.environment()["SKEWLESS_SHIP_CODE"] == "0"
+
+
+def test_a_session_is_its_first_process_and_no_other_that_has_its_number(tmp_path: Path) -> None:
+    script = (
+        "import subprocess, sys, time; subprocess.Popen(['sleep', '60']); print('begun', flush=True); time.sleep(60)"
+    )
+    begun = session.begin([sys.executable, "-c", script], dict(os.environ), tmp_path, tmp_path / "said")
+    try:
+        give_up = time.monotonic() + 30
+        while len(begun.processes()) < 2 and time.monotonic() < give_up:
+            time.sleep(0.05)
+        assert begun.leads()
+        assert len(begun.processes()) == 2
+        reused = session.Session(begun.pid, begun.born - 1)  # its number was given to another process since
+        assert (reused.leads(), reused.processes()) == (False, [])
+        os.kill(begun.pid, signal.SIGKILL)
+        os.waitpid(begun.pid, 0)
+        assert (begun.leads(), len(begun.processes())) == (False, 1)
+    finally:
+        session.end([begun], 5)
+    assert begun.processes() == []
+
+
 def test_a_step_with_a_size_of_its_own_is_submitted_by_the_connection_for_those(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
