@@ -18,7 +18,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.catalog import Catalog
-from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.io.pyarrow import (
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+    schema_to_pyarrow,
+)
 from pyiceberg.manifest import (
     DataFile,
     DataFileContent,
@@ -54,23 +59,36 @@ def iceberg_table(
     return lake(root).create_table(f"db.{name}", schema, partition_spec=spec)
 
 
-def data_file(table: Table, rows: pa.Table, partition: Record | None = None, group_rows: int = 1 << 20) -> DataFile:
-    """A file of a table, with its field ids, which belongs to a partition whatever its rows are."""
+def data_file(
+    table: Table, rows: pa.Table, partition: Record | None = None, group_rows: int = 1 << 20, *, bounds: bool = False
+) -> DataFile:
+    """A file of a table, with its field ids, of a partition whatever its rows are, with bounds or without."""
     path = f"{table.location()}/data/{uuid.uuid4()}.parquet"
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     kinds = {one.name: one for one in schema_to_pyarrow(table.schema())}
     fields = [kinds[name].with_type(kinds[name].type) for name in rows.column_names]
     pq.write_table(rows.cast(pa.schema(fields)), path, row_group_size=group_rows)
-    return _file(DataFileContent.DATA, path, len(rows), table, partition)
+    return _file(
+        DataFileContent.DATA, path, len(rows), table, partition, **(_statistics(table, path) if bounds else {})
+    )
+
+
+def _statistics(table: Table, path: str) -> dict[str, Any]:
+    """What pyiceberg writes of a file into a manifest."""
+    plan, ids = compute_statistics_plan(table.schema(), {}), parquet_path_to_id_mapping(table.schema())
+    return data_file_statistics_from_parquet_metadata(pq.read_metadata(path), plan, ids).to_serialized_dict()
 
 
 def _file(
     content: DataFileContent, path: str, rows: int, table: Table, partition: Record | None, **more: Any
 ) -> DataFile:
+    told = {
+        "record_count": rows, "column_sizes": {}, "value_counts": {}, "null_value_counts": {}, "nan_value_counts": {},
+        "lower_bounds": {}, "upper_bounds": {}, **more,
+    }  # fmt: skip
     file = DataFile.from_args(
         content=content, file_path=path, file_format=FileFormat.PARQUET, partition=partition or Record(),
-        record_count=rows, file_size_in_bytes=Path(path).stat().st_size, column_sizes={}, value_counts={},
-        null_value_counts={}, nan_value_counts={}, lower_bounds={}, upper_bounds={}, **more,
+        file_size_in_bytes=Path(path).stat().st_size, **told,
     )  # fmt: skip
     file.spec_id = table.spec().spec_id
     return file

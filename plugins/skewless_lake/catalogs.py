@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from skewless.errors import SpecError
+from skewless_lake.refusals import first_line
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -62,7 +63,7 @@ def open_catalog(name: str, root: str) -> Catalog:
         return _opened(name, tuple(sorted(given.items())), os.getpid())
     except Exception as err:  # noqa: BLE001  # each kind of catalog has errors of its own
         raise SpecError(
-            f"catalog {name!r}", "a catalog that can be opened", f"{type(err).__name__}: {_first_line(err)}"
+            f"catalog {name!r}", "a catalog that can be opened", f"{type(err).__name__}: {first_line(err)}"
         ) from None
 
 
@@ -119,7 +120,3 @@ def _embedded(root: str) -> dict[str, str]:
         # What is committed must be on the disk before the database says so.
         "py-io-impl": "skewless_lake.synced_files.SyncedFileIO",
     }
-
-
-def _first_line(err: Exception) -> str:
-    return (str(err).splitlines() or [""])[0][:200]

@@ -54,5 +54,10 @@ def reason(err: BaseException) -> str:
     return last[:_LONGEST].rstrip(" .") or type(err).__name__
 
 
+def first_line(err: BaseException) -> str:
+    """What a library says first, where causes follow that only its authors understand, such as a stack trace."""
+    return next((line.strip()[:200] for line in str(err).splitlines() if line.strip()), type(err).__name__)
+
+
 def _of_library(err: Exception) -> bool:
     return any(kind.__module__.partition(".")[0] in _LIBRARIES for kind in type(err).__mro__)

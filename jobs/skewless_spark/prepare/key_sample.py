@@ -55,7 +55,7 @@ def sample_keys(job: Job) -> KeySample | None:
     tables = [one for one in found_in if one is not None]
     if len(tables) < len(chosen):
         return None
-    found = pa.concat_tables(tables)
+    found = pa.concat_tables(tables, promote_options="default")  # files may differ in what may be null
     keys = found.group_by(names, use_threads=False).aggregate([([], "count_all")]).rename_columns([*names, _ROWS])
     units_of_rows = np.repeat(np.arange(len(tables)), [len(table) for table in tables])
     spread = _spread(found, units_of_rows, keys, names, len(chosen) / len(units))
@@ -136,7 +136,7 @@ def _read_as_in_a_stage(job: Job, unit: Unit, names: list[str], rows: int) -> pa
         rows -= len(parts[-1])
         if rows <= 0:
             break
-    return pa.concat_tables(parts)
+    return pa.concat_tables(parts, promote_options="default")
 
 
 def _empty(job: Job, names: list[str]) -> pa.Table:

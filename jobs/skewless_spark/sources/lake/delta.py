@@ -5,11 +5,12 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from skewless.documents.job import PinnedTable
 from skewless.errors import InputError, SpecError
@@ -18,9 +19,10 @@ from skewless.spec.input import Input
 from skewless.spec.part import Part
 from skewless_lake.delta.log import Actions, commits, said_in
 from skewless_lake.delta.statistics import known_values, millisecond_up
+from skewless_lake.refusals import first_line
 from skewless_spark.mapping.conditions import Bounds, Condition, Value, possible
 from skewless_spark.sources.lake.deletes import VECTOR, packed
-from skewless_spark.sources.lake.snapshot import Commit, Snapshot, TableColumn, TableFile, kinds_of
+from skewless_spark.sources.lake.snapshot import Commit, Snapshot, TableColumn, TableFile, kinds_of, text_of
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -31,7 +33,9 @@ _FEATURES = frozenset(
      "vacuumProtocolCheck", "variantType", "variantType-preview"}
 )  # fmt: skip
 _MILLISECONDS = 1000
-_PHYSICAL = "delta.columnMapping.physicalName"
+_MODE, _PHYSICAL, _ID = (f"delta.columnMapping.{one}" for one in ("mode", "physicalName", "id"))
+#: What Spark's Delta put behind a text that it had cut off, until 2023. Characters beyond 16 bits are greater.
+_CUT_OFF, _GREATEST = "\ufffd", "\U0010ffff"
 
 
 def delta_snapshot(
@@ -60,16 +64,15 @@ def delta_snapshot(
     odd = sorted(set(table.protocol().reader_features or ()) - _FEATURES)
     if odd:
         raise InputError(at, "a table without further reader features", f"the features {odd}"[:160], "drop them")
-    vectors = _vectors(table)
+    vectors = _vectors(table, at)
     outside = tuple(table.metadata().partition_columns)
-    schema = table.schema()
-    kinds = kinds_of(pa.schema(schema.to_arrow()))
-    physical = {one.name: str(one.metadata.get(_PHYSICAL, "")) for one in schema.fields}
-    actions = pa.table(table.get_add_actions(flatten=True))
+    columns = _columns(table)
+    kinds = {one.name: one.kind for one in columns}
+    actions = pa.table(table.get_add_actions())
     files = _files(table, actions, outside, vectors)
     chosen = [
         file
-        for file, bounds in zip(files, _bounds(actions, kinds, physical, conditions), strict=True)
+        for file, bounds in zip(files, _bounds(actions, columns, conditions), strict=True)
         if possible(conditions, kinds, bounds)
     ]
     snapshot = Snapshot(
@@ -77,7 +80,7 @@ def delta_snapshot(
             kind="delta", name=location, snapshot=str(table.version()), left_out=len(files) - len(chosen)
         ),
         location=location,
-        columns=tuple(TableColumn(name, kind, physical[name]) for name, kind in kinds.items()),
+        columns=columns,
         outside=outside,
         parted=outside,
         files=tuple(sorted(chosen, key=lambda file: file.path)),
@@ -85,27 +88,46 @@ def delta_snapshot(
     return snapshot, vectors
 
 
+def _columns(table: DeltaTable) -> tuple[TableColumn, ...]:
+    """The columns, as the table maps them now: not at all, by the names in its files, or by their field ids there."""
+    schema, mode = table.schema(), table.metadata().configuration.get(_MODE, "none")
+    kinds = kinds_of(pa.schema(schema.to_arrow()))
+    return tuple(
+        TableColumn(
+            one.name,
+            kinds[one.name],
+            inner="" if mode == "none" else str(one.metadata[_PHYSICAL]),
+            field_id=int(one.metadata[_ID]) if mode == "id" else None,
+            required=not one.nullable,
+        )
+        for one in schema.fields
+    )
+
+
 def _bounds(
-    actions: pa.Table, kinds: Mapping[str, str], physical: Mapping[str, str], conditions: Sequence[Condition]
+    actions: pa.Table, columns: Sequence[TableColumn], conditions: Sequence[Condition]
 ) -> Iterator[dict[str, Bounds]]:
-    """For each file, in the order of the actions, the bounds of the columns that conditions are about."""
+    """For each file, in the order of the actions, the bounds of the columns that conditions are about.
+
+    Values of partitions have the names of the table, bounds those of the files: a column may have another one's name.
+    """
     asked = {one.column.lower() for one in conditions}
-    names = [name for name in kinds if name.lower() in asked]
 
     def told(what: str, name: str) -> list[Any]:
-        of = next((one for one in (f"{what}.{name}", f"{what}.{physical[name]}") if one in actions.column_names), None)
-        return [None] * len(actions) if of is None else known_values(actions[of])
+        if what not in actions.column_names or (place := actions[what].type.get_field_index(name)) < 0:
+            return [None] * len(actions)
+        return known_values(pc.struct_field(actions[what], [place]))
 
-    columns = {}
-    for name in names:
-        values = told("partition", name)
-        lows, highs = told("min", name), told("max", name)
-        columns[name] = [
+    found = {}
+    for one in (one for one in columns if one.name.lower() in asked):
+        values = told("partition", one.name)
+        lows, highs = told("min", one.inner or one.name), told("max", one.inner or one.name)
+        found[one.name] = [
             (_plain(value), _plain(value)) if value is not None else (_plain(low), _plain(high, up=True))
             for value, low, high in zip(values, lows, highs, strict=True)
         ]
     for number in range(len(actions)):
-        yield {name: bounds[number] for name, bounds in columns.items()}
+        yield {name: bounds[number] for name, bounds in found.items()}
 
 
 def _plain(value: Any, *, up: bool = False) -> Value | None:
@@ -113,6 +135,8 @@ def _plain(value: Any, *, up: bool = False) -> Value | None:
     if isinstance(value, dt.datetime):
         exact = value.astimezone(dt.UTC).replace(tzinfo=None) if value.tzinfo else value
         return millisecond_up(exact) if up else exact
+    if up and isinstance(value, str) and value.endswith(_CUT_OFF):
+        return value[:-1] + _GREATEST
     return value if isinstance(value, int | str | dt.date) and not isinstance(value, bool) else None
 
 
@@ -137,7 +161,7 @@ def _changes_no_row(actions: Actions) -> bool:
 
 def _files_at(snapshot: Snapshot, version: int) -> list[TableFile]:
     table = _opened(snapshot.location, version, snapshot.at)
-    return _files(table, pa.table(table.get_add_actions(flatten=True)), snapshot.outside, _vectors(table))
+    return _files(table, pa.table(table.get_add_actions()), snapshot.outside, _vectors(table, snapshot.at))
 
 
 def pinned_vectors(table: PinnedTable) -> dict[str, bytes]:
@@ -146,7 +170,8 @@ def pinned_vectors(table: PinnedTable) -> dict[str, bytes]:
     Raises:
         InputError: the version is gone.
     """
-    return _vectors(_opened(table.name, int(table.snapshot), f"input.delta {table.name}"))
+    at = f"input.delta {table.name}"
+    return _vectors(_opened(table.name, int(table.snapshot), at), at)
 
 
 def _at_the_end_of(table: DeltaTable, location: str, day: dt.date, at: str) -> int:
@@ -163,8 +188,7 @@ def _at_the_end_of(table: DeltaTable, location: str, day: dt.date, at: str) -> i
             if when < end:
                 return version
     except (OSError, ValueError) as err:
-        reason = (str(err).splitlines() or [type(err).__name__])[0][:200]
-        raise InputError(at, "a log that can be read", reason, "choose a version by its number") from None
+        raise InputError(at, "a log that can be read", first_line(err), "choose a version by its number") from None
     raise InputError(
         at, required, "none, or one that the log has no more", "choose a later day, or a version by its number"
     )
@@ -183,20 +207,22 @@ def _opened(location: str, version: int | None, at: str) -> DeltaTable:
     except TableNotFoundError:
         raise InputError(at, "a Delta table", "none at this place", "check the path") from None
     except (DeltaError, OSError, ValueError) as err:
-        required = "a Delta table" if version is None else f"the version {version}"
-        reason = f"{(str(err).splitlines() or [type(err).__name__])[0][:200]}"
-        raise InputError(at, required, reason, "its log may have been cleaned: choose a later version") from None
+        required = "a Delta table that deltalake can open" if version is None else f"the version {version}"
+        hint = "its log may have been cleaned: choose a later version" if version is not None else "repair its log"
+        unsupported = "upport" in str(err)  # a feature, which the message names
+        raise InputError(at, required, first_line(err), "drop the feature" if unsupported else hint) from None
 
 
 def _files(
     table: DeltaTable, actions: pa.Table, outside: tuple[str, ...], vectors: dict[str, bytes]
 ) -> list[TableFile]:
-    columns = [actions[f"partition.{name}"].to_pylist() for name in outside]
+    parted = actions["partition"].combine_chunks() if outside else None
+    columns = [parted.field(name).to_pylist() for name in outside] if parted is not None else []
     base, files = plain_path(table.table_uri), []
     of_actions = (actions[name].to_pylist() for name in ("path", "size_bytes", "num_records"))
     for position, (path, size, rows) in enumerate(zip(*of_actions, strict=True)):
         found = _located(base, path)
-        values = {name: _text(column[position]) for name, column in zip(outside, columns, strict=True)}
+        values = {name: text_of(column[position]) for name, column in zip(outside, columns, strict=True)}
         vector = vectors.get(found)
         name = () if vector is None else (VECTOR + hashlib.sha256(vector).hexdigest()[:32],)
         files.append(TableFile(found, size, values, name, rows=rows))
@@ -208,18 +234,19 @@ def _located(base: str, path: str) -> str:
     return unquote(plain_path(path)) if urlsplit(path).scheme else posixpath.join(base, unquote(path))
 
 
-def _text(value: object) -> str | None:
-    """A typed value as a text that is read back as the same one."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, dt.date):
-        return value.isoformat()
-    return None if value is None else str(value)
+def _vectors(table: DeltaTable, at: str) -> dict[str, bytes]:
+    from deltalake.exceptions import DeltaError  # noqa: PLC0415  # an extra
 
-
-def _vectors(table: DeltaTable) -> dict[str, bytes]:
+    if "deletionVectors" not in (table.protocol().reader_features or ()):
+        return {}
     found: dict[str, bytes] = {}
-    for batch in pa.RecordBatchReader.from_stream(table.deletion_vectors()):
-        for path, kept in zip(batch.column(0).to_pylist(), batch.column(1), strict=True):
-            found[unquote(plain_path(path))] = packed(kept.values.to_numpy(zero_copy_only=False))
+    try:
+        for batch in pa.RecordBatchReader.from_stream(table.deletion_vectors()):
+            for path, kept in zip(batch.column(0).to_pylist(), batch.column(1), strict=True):
+                found[unquote(plain_path(path))] = packed(kept.values.to_numpy(zero_copy_only=False))
+    except (DeltaError, pa.ArrowException, OSError) as err:
+        raise InputError(
+            at, "deletion vectors that deltalake can read", first_line(err),
+            "purge them (REORG TABLE ... APPLY (PURGE)), and drop the feature, or repair the table",
+        ) from None  # fmt: skip
     return found

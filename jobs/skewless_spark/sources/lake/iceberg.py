@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
+from uuid import UUID
 
 from skewless.documents.job import PinnedTable
 from skewless.errors import InputError
 from skewless.run.objects.location import plain_path
 from skewless.spec.input import Input
 from skewless.spec.part import Part
+from skewless_lake.refusals import first_line
 from skewless_spark.mapping.conditions import Bounds, Condition, Value, possible
-from skewless_spark.sources.lake.snapshot import Commit, Snapshot, TableColumn, TableFile, kinds_of
+from skewless_spark.sources.lake.snapshot import Commit, Snapshot, TableColumn, TableFile, kinds_of, text_of
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
     from pyiceberg.schema import Schema
     from pyiceberg.table import FileScanTask, Table
     from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.types import NestedField
 
 _MILLISECONDS = 1000
+#: How long bounds of a type may be. A date may become a time without a zone, in format 3, and none with one.
+_BOUND_BYTES = {"int": (4,), "bigint": (4, 8), "date": (4,), "timestamp": (8,), "timestamp_ntz": (4, 8)}
+_DATE_BYTES = 4
 _EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001  # as conditions have times
 
 
@@ -67,32 +73,35 @@ def _bounds(table: Table, file: DataFile, snapshot: Snapshot, conditions: Sequen
     Tables keep bounds of their first 100 columns, or of those that they are told to.
     """
     asked = {one.column.lower() for one in conditions}
-    parted = _parted_by(table, file)
+    columns = [one for one in snapshot.columns if one.name.lower() in asked]
+    parted = _parted_by(table, file, {one.field_id: one.kind for one in columns})
+    lows, highs = file.lower_bounds or {}, file.upper_bounds or {}
     return {
         one.name: parted.get(one.field_id)
-        or (
-            _value(one.kind, (file.lower_bounds or {}).get(one.field_id)),
-            _value(one.kind, (file.upper_bounds or {}).get(one.field_id)),
-        )
-        for one in snapshot.columns
-        if one.name.lower() in asked and one.field_id is not None
+        or (_value(one.kind, lows.get(one.field_id)), _value(one.kind, highs.get(one.field_id)))
+        for one in columns
+        if one.field_id is not None
     }
 
 
-def _parted_by(table: Table, file: DataFile) -> dict[int, Bounds]:
-    """By the id of a column: the bounds that the partition of a file gives it. A null gives none."""
-    from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform  # noqa: PLC0415
-    from pyiceberg.types import DateType, IntegerType, LongType, StringType  # noqa: PLC0415
+def _parted_by(table: Table, file: DataFile, kinds: Mapping[int | None, str]) -> dict[int | None, Bounds]:
+    """By the id of a column: the bounds that the partition of a file gives it. A null gives none.
 
-    found, schema = dict[int, Bounds](), table.schema()
+    Args:
+        table: the table.
+        file: one of its files.
+        kinds: of the columns that are asked for, by id, as the snapshot has them.
+    """
+    from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform  # noqa: PLC0415
+
+    found = dict[int | None, Bounds]()
     for position, one in enumerate(table.specs()[file.spec_id].fields):
-        value = file.partition[position]
-        kind = schema.find_type(one.source_id) if schema.find_column_name(one.source_id) else None
+        value, kind = file.partition[position], kinds.get(one.source_id)
         if value is None or kind is None:
             continue
-        if isinstance(one.transform, IdentityTransform) and isinstance(kind, IntegerType | LongType | StringType):
+        if isinstance(one.transform, IdentityTransform) and kind in {"int", "bigint", "string"}:
             found[one.source_id] = (value, value)
-        elif isinstance(kind, DateType) and isinstance(one.transform, IdentityTransform | DayTransform):
+        elif isinstance(one.transform, IdentityTransform | DayTransform) and kind == "date":
             day = _since_epoch(days=value)
             found[one.source_id] = (day and day.date(), day and day.date())
         elif isinstance(one.transform, DayTransform | HourTransform):
@@ -104,7 +113,10 @@ def _parted_by(table: Table, file: DataFile) -> dict[int, Bounds]:
 
 
 def _value(kind: str, bound: bytes | None) -> Value | None:
-    """A bound of a type that conditions know; an older file may have it shorter, of an integer that was widened."""
+    """A bound of a type that conditions know, in the type that the file had when it was written; None if unknown.
+
+    A file is not written anew when its column is promoted: an integer may have four bytes, a time those of a date.
+    """
     if bound is None:
         return None
     if kind == "string":
@@ -112,13 +124,13 @@ def _value(kind: str, bound: bytes | None) -> Value | None:
             return bound.decode()
         except UnicodeDecodeError:  # it was cut within a character
             return None
-    number = int.from_bytes(bound, "little", signed=True)
+    number, of_date = int.from_bytes(bound, "little", signed=True), len(bound) == _DATE_BYTES
+    if len(bound) not in _BOUND_BYTES.get(kind, ()):
+        return None
     if kind in {"int", "bigint"}:
         return number
-    if kind == "date":
-        found = _since_epoch(days=number)
-        return found and found.date()
-    return _since_epoch(microseconds=number) if kind in {"timestamp", "timestamp_ntz"} else None
+    found = _since_epoch(days=number) if of_date else _since_epoch(microseconds=number)
+    return found and found.date() if kind == "date" else found
 
 
 def _since_epoch(**much: int) -> dt.datetime | None:
@@ -221,9 +233,20 @@ def _columns(schema: Schema) -> tuple[TableColumn, ...]:
 
     kinds = kinds_of(schema_to_pyarrow(schema, include_field_ids=False))
     return tuple(
-        TableColumn(one.name, kinds[one.name], field_id=one.field_id, filled=one.initial_default is not None)
+        TableColumn(
+            one.name,
+            kinds[one.name],
+            field_id=one.field_id,
+            required=one.required or one.initial_default is not None,
+            default=_default(one),
+        )
         for one in schema.fields
     )
+
+
+def _default(column: NestedField) -> str | None:
+    """The value of rows that are older than a column; None for null, and for bytes, which no text has."""
+    return None if isinstance(column.initial_default, bytes | UUID) else text_of(column.initial_default)
 
 
 def _parted(table: Table, schema: Schema) -> tuple[str, ...]:
@@ -324,4 +347,4 @@ def _days(table: Table, schema: Schema, file: DataFile) -> dict[str, str | None]
 
 
 def _first_line(err: Exception) -> str:
-    return f"{type(err).__name__}: {(str(err).splitlines() or [''])[0][:200]}"
+    return f"{type(err).__name__}: {first_line(err)}"

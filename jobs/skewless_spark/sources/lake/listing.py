@@ -28,6 +28,16 @@ _WIDENED = {
     "smallint": {"tinyint"}, "int": {"tinyint", "smallint"}, "bigint": {"tinyint", "smallint", "int"},
     "double": {"float", "tinyint", "smallint", "int"}, "timestamp_ntz": {"date"},
 }  # fmt: skip
+#: How many digits an integer has at most.
+_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
+
+#: What files without field ids are told, by the kind of the table.
+_IDS = {
+    "iceberg": (
+        "field ids, or a table with schema.name-mapping.default", "neither", "set that property, as add_files does"
+    ),
+    "delta": ("field ids, as the table maps its columns by id", "none", "rewrite the file"),
+}  # fmt: skip
 
 
 def list_snapshot(
@@ -80,7 +90,8 @@ class _Lister:
                 "repair the table",
             )  # fmt: skip
         inner = self._inner(file, footer, ids)
-        known = {name: value for name, value in file.values.items() if name in self.snapshot.outside or name in inner}
+        told = {one.name: one.default for one in self.snapshot.columns if one.default is not None} | {**file.values}
+        known = {name: value for name, value in told.items() if name in self.snapshot.outside or name in inner}
         listed = ListedFile(file.path, inner_path, file.size_bytes, table_version(file), "", known)
         units = counted_units(listed, footer, self.piece, self.given)
         if not (inner or file.deletes):
@@ -116,21 +127,19 @@ class _Lister:
 
     def _by_id(self, file: TableFile, footer: Footer, ids: Mapping[int, str]) -> Mapping[int, str]:
         """The name in the file of the column that has an id."""
-        if ids or self.snapshot.table.kind != "iceberg":
+        if ids or all(one.field_id is None for one in self.snapshot.columns):
             return ids
         if not self.snapshot.ids:
-            raise InputError(
-                f"input file {file.path}", "field ids, or a table with schema.name-mapping.default", "neither",
-                "set that property, as add_files does",
-            )  # fmt: skip
+            required, came, hint = _IDS[self.snapshot.table.kind]
+            raise InputError(f"input file {file.path}", required, came, hint)
         return {number: name for name, number in self.snapshot.ids.items() if name in footer.types}
 
     def _require_known(self, file: TableFile, column: TableColumn) -> None:
-        """Refuse a column that the file does not have, and whose values are not known here."""
-        if column.filled and column.name not in file.values:
+        """Refuse a required column that the file does not have, and whose values are not known."""
+        if column.required and column.default is None and column.name not in file.values:
             raise InputError(
-                f"input file {file.path}", f"the column {column.name!r}, which has a default for older rows", "none",
-                "rewrite the file: such defaults are not applied yet",
+                f"input file {file.path}", f"the column {column.name!r}, of which each row of the table has a value",
+                "none, and no default that can be read here", "rewrite the file",
             )  # fmt: skip
 
 
@@ -147,6 +156,7 @@ def _widens(kind: str, wanted: str) -> bool:
     if kind.startswith("array<") and wanted.startswith("array<"):
         return _widens(kind[len("array<") : -1], wanted[len("array<") : -1])
     old, new = _DECIMAL.fullmatch(kind), _DECIMAL.fullmatch(wanted)
-    if not (old and new):
+    if not new or not (old or kind in _DIGITS):
         return False
-    return int(new[2]) >= int(old[2]) and int(new[1]) - int(new[2]) >= int(old[1]) - int(old[2])
+    whole, scale = (int(old[1]) - int(old[2]), int(old[2])) if old else (_DIGITS[kind], 0)
+    return int(new[2]) >= scale and int(new[1]) - int(new[2]) >= whole

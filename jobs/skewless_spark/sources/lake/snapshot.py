@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -19,15 +20,17 @@ class TableColumn:
         name: in the table.
         kind: its Spark SQL type.
         inner: its name in files without field ids; by default the same.
-        field_id: by which Iceberg finds it in files, whatever they call it.
-        filled: whether rows that were written before the column came have another value than null.
+        field_id: by which it is found in files, whatever they call it: in Iceberg, and in Delta with mapping by id.
+        required: whether each row has a value.
+        default: of rows that were written before the column came, as text; None for null, or if it is not known.
     """
 
     name: str
     kind: str
     inner: str = ""
     field_id: int | None = None
-    filled: bool = False
+    required: bool = False
+    default: str | None = None
 
 
 @dataclass(frozen=True)
@@ -105,3 +108,18 @@ class Snapshot:
 def kinds_of(schema: pa.Schema) -> dict[str, str]:
     """The Spark SQL type of each column of a table."""
     return {one.name: spark_type_of(one.type) for one in schema}
+
+
+def text_of(value: object) -> str | None:
+    """A value of metadata as a text that is read back as the same one; None if there is none.
+
+    Raises:
+        UnicodeDecodeError: it is bytes that no text has.
+    """
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, bytes):
+        return value.decode()
+    if isinstance(value, dt.date):
+        return value.isoformat()
+    return None if value is None else str(value)
