@@ -11,7 +11,7 @@ import json
 import struct
 import uuid
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +57,18 @@ def iceberg_table(
 ) -> Table:
     """A new table ``local.db.NAME``."""
     return lake(root).create_table(f"db.{name}", schema, partition_spec=spec)
+
+
+def with_fields(root: Path, change: Callable[[list[dict[str, Any]]], None]) -> Table:
+    """The table ``local.db.clicks`` with other fields: format 3 allows more than pyiceberg writes."""
+    catalog = lake(root)
+    raw = json.loads(Path(catalog.load_table("db.clicks").metadata_location.removeprefix("file://")).read_text())
+    for schema in raw["schemas"]:
+        change(schema["fields"])
+    changed = root / "changed-00001.metadata.json"
+    changed.write_text(json.dumps(raw))
+    catalog.drop_table("db.clicks")
+    return catalog.register_table("db.clicks", str(changed))
 
 
 def data_file(

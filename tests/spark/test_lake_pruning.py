@@ -34,7 +34,7 @@ from skewless_spark.sources.lake.delta import delta_snapshot
 from skewless_spark.sources.lake.iceberg import iceberg_snapshot
 from skewless_spark.sources.lake.snapshot import Snapshot
 from skewless_spark.sources.lake.tables import LakeTable
-from tests.lake_tables import append, data_file, iceberg_table, lake
+from tests.lake_tables import append, data_file, iceberg_table, with_fields
 from tests.spark.scenario import DATE
 
 Row = Mapping[str, Any]
@@ -207,8 +207,7 @@ def iceberg_of_changed_columns(root: Path, rng: random.Random, spec: PartitionSp
     kinds, paths = {1: "bigint", 2: "bigint", 3: "string", 4: "date", 5: "timestamp_ntz", 6: "date"}, list[str]()
     for number in range(4):
         if number == 2:
-            _promote(root)
-            table = lake(root).load_table("db.clicks")
+            table = with_fields(root, _promote)
             for old, new in (("a", "other"), ("b", "a"), ("other", "b")):
                 with table.update_schema() as update:
                     update.rename_column(old, new)
@@ -236,18 +235,8 @@ def _partition(table: Table, row: Row) -> tuple[Any, ...]:
     return tuple(found)
 
 
-def _promote(root: Path) -> None:
-    """Make a column of dates one of times, which format 3 allows, and pyiceberg reads but does not do."""
-    table = lake(root).load_table("db.clicks")
-    raw = json.loads(Path(table.metadata_location.removeprefix("file://")).read_text())
-    for schema in raw["schemas"]:
-        for field in schema["fields"]:
-            if field["name"] == "was_day":
-                field["type"] = "timestamp"
-    changed = root / "promoted-00001.metadata.json"
-    changed.write_text(json.dumps(raw))
-    lake(root).drop_table("db.clicks")
-    lake(root).register_table("db.clicks", str(changed))
+def _promote(fields: list[dict[str, Any]]) -> None:
+    next(field for field in fields if field["name"] == "was_day")["type"] = "timestamp"
 
 
 def _by_id(path: str, names: Mapping[int, str]) -> Iterator[Row]:

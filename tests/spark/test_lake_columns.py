@@ -1,0 +1,93 @@
+"""Columns of tables that files have by another name, of another type, or not at all."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from skewless.errors import InputError
+from tests.lake_tables import append, data_file, iceberg_table, with_fields
+from tests.spark.test_lake_inputs import ICEBERG, KV, frozen, numbered, read
+
+
+def mapped_by_id(folder: Path, *files: pa.Table, required: bool = False) -> dict[str, Any]:
+    """A Delta table whose columns k, v and d have the ids 1, 2 and 3; the input section that names it."""
+    kinds = {"k": "string", "v": "long", "d": "decimal(12,2)"}
+    fields = [
+        {"name": name, "type": kind, "nullable": name != "d" or not required,
+         "metadata": {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": f"col-{number}"}}
+        for number, (name, kind) in enumerate(kinds.items(), start=1)
+    ]  # fmt: skip
+    actions: list[dict[str, Any]] = [
+        {"protocol": {"minReaderVersion": 2, "minWriterVersion": 5}},
+        {"metaData": {
+            "id": "of-others", "format": {"provider": "parquet", "options": {}}, "createdTime": 0,
+            "schemaString": json.dumps({"type": "struct", "fields": fields}), "partitionColumns": [],
+            "configuration": {"delta.columnMapping.mode": "id"},
+        }},
+    ]  # fmt: skip
+    (folder / "_delta_log").mkdir(parents=True)
+    for number, rows in enumerate(files):
+        path = folder / f"{number}.parquet"
+        pq.write_table(rows, path)
+        added = {"path": path.name, "partitionValues": {}, "size": path.stat().st_size, "modificationTime": 0}
+        actions.append({"add": {**added, "dataChange": True}})
+    (folder / "_delta_log" / f"{0:020d}.json").write_text("".join(json.dumps(one) + "\n" for one in actions))
+    return {"delta": str(folder)}
+
+
+def with_ids(**columns: tuple[int, pa.DataType, list[Any]]) -> pa.Table:
+    """A table of a file, with the field id, the type and the values of each column."""
+    fields = [
+        pa.field(name, kind, metadata={"PARQUET:field_id": str(number)}) for name, (number, kind, _) in columns.items()
+    ]
+    return pa.table([values for _, _, values in columns.values()], schema=pa.schema(fields))
+
+
+def test_columns_of_a_delta_table_are_found_by_their_ids_if_it_says_so(spark: SparkSession, tmp_path: Path) -> None:
+    text, whole = pa.string(), pa.int64()
+    exchanged = with_ids(v=(1, text, ["a"]), k=(2, whole, [1]), odd=(3, pa.int32(), [7]))
+    of_spark = with_ids(**{"col-2": (2, whole, [2]), "col-1": (1, text, ["b"])})
+    given = mapped_by_id(tmp_path / "t", exchanged, of_spark)
+    assert read(spark, frozen(given, tmp_path, "v", "d")) == [("a", 1, Decimal("7.00")), ("b", 2, None)]
+    bare = pa.table({"col-1": ["c"], "col-2": [3]})
+    with pytest.raises(InputError, match=r"1.parquet: expected field ids, as the table maps .* by id, but got none"):
+        frozen(mapped_by_id(tmp_path / "bare", exchanged, bare), tmp_path, "v")
+    with pytest.raises(InputError, match=r"1.parquet: expected the column 'd', of which each row .* has a value, but"):
+        frozen(mapped_by_id(tmp_path / "required", exchanged, of_spark, required=True), tmp_path, "v", "d")
+
+
+#: Types of Iceberg, and a default as its metadata has it.
+DEFAULTS: dict[str, tuple[str, Any, Any]] = {
+    "number": ("long", 7, 7), "text": ("string", "ü/%", "ü/%"), "flag": ("boolean", True, True),
+    "money": ("decimal(9,2)", "14.20", Decimal("14.20")), "day": ("date", "2026-01-02", dt.date(2026, 1, 2)),
+    "at": ("timestamptz", "2026-01-02T03:04:05.000006+00:00", dt.datetime(2026, 1, 2, 3, 4, 5, 6)),  # noqa: DTZ001
+    "part": ("double", 0.1, 0.1),
+}  # fmt: skip
+
+
+def test_rows_that_are_older_than_a_column_of_iceberg_have_its_default(spark: SparkSession, tmp_path: Path) -> None:
+    def add(fields: list[dict[str, Any]]) -> None:
+        for number, (name, (kind, default, _)) in enumerate(DEFAULTS.items(), start=10):
+            fields.append({"id": number, "name": name, "type": kind, "required": True, "initial-default": default})
+        fields.append({"id": 20, "name": "bytes", "type": "binary", "required": False, "initial-default": "0a0b"})
+        fields.append({"id": 21, "name": "must", "type": "long", "required": True})
+
+    table = iceberg_table(tmp_path, KV)
+    append(table, data_file(table, numbered(2)))
+    with_fields(tmp_path, add)
+    names = [name for name in DEFAULTS if name != "flag"]
+    read_in = read(spark, frozen(ICEBERG, tmp_path, "v", *names))
+    assert read_in == [(key, value, *(DEFAULTS[name][2] for name in names)) for key, value in read(
+        spark, frozen(ICEBERG, tmp_path, "v"))]  # fmt: skip
+    for name in ("bytes", "must"):
+        with pytest.raises(InputError, match=f"the column '{name}', of which each row of the table has a value, but"):
+            frozen(ICEBERG, tmp_path, "v", map={"select": ["k", "v", f"string({name}) AS s"]})
