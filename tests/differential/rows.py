@@ -31,7 +31,7 @@ def _plain_type(kind: pa.DataType) -> pa.DataType:
         return pa.int64()
     if pa.types.is_date32(kind) or pa.types.is_time32(kind):
         return pa.int32()
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         return pa.binary()
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return pa.list_(_plain_type(kind.value_type))

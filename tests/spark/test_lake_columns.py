@@ -11,10 +11,18 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
 from skewless.errors import InputError
+from skewless.spec.input import Input
+from skewless.spec.part import Part
+from skewless_spark.mapping.conditions import Condition, Typed
+from skewless_spark.sources import read_units
+from skewless_spark.sources.lake.delta import delta_snapshot
+from skewless_spark.sources.lake.iceberg import _value
 from tests.lake_tables import append, data_file, iceberg_table, with_fields
+from tests.spark.scenario import DATE
 from tests.spark.test_lake_inputs import ICEBERG, KV, frozen, numbered, read
 
 
@@ -55,7 +63,7 @@ def with_ids(**columns: tuple[int, pa.DataType, list[Any]]) -> pa.Table:
 def test_columns_of_a_delta_table_are_found_by_their_ids_if_it_says_so(spark: SparkSession, tmp_path: Path) -> None:
     text, whole = pa.string(), pa.int64()
     exchanged = with_ids(v=(1, text, ["a"]), k=(2, whole, [1]), odd=(3, pa.int32(), [7]))
-    of_spark = with_ids(**{"col-2": (2, whole, [2]), "col-1": (1, text, ["b"])})
+    of_spark = with_ids(v=(2, whole, [2]), k=(1, text, ["b"])).rename_columns(["col-2", "col-1"])
     given = mapped_by_id(tmp_path / "t", exchanged, of_spark)
     assert read(spark, frozen(given, tmp_path, "v", "d")) == [("a", 1, Decimal("7.00")), ("b", 2, None)]
     bare = pa.table({"col-1": ["c"], "col-2": [3]})
@@ -78,8 +86,6 @@ def test_rows_that_are_older_than_a_column_of_iceberg_have_its_default(spark: Sp
     def add(fields: list[dict[str, Any]]) -> None:
         for number, (name, (kind, default, _)) in enumerate(DEFAULTS.items(), start=10):
             fields.append({"id": number, "name": name, "type": kind, "required": True, "initial-default": default})
-        fields.append({"id": 20, "name": "bytes", "type": "binary", "required": False, "initial-default": "0a0b"})
-        fields.append({"id": 21, "name": "must", "type": "long", "required": True})
 
     table = iceberg_table(tmp_path, KV)
     append(table, data_file(table, numbered(2)))
@@ -88,6 +94,54 @@ def test_rows_that_are_older_than_a_column_of_iceberg_have_its_default(spark: Sp
     read_in = read(spark, frozen(ICEBERG, tmp_path, "v", *names))
     assert read_in == [(key, value, *(DEFAULTS[name][2] for name in names)) for key, value in read(
         spark, frozen(ICEBERG, tmp_path, "v"))]  # fmt: skip
-    for name in ("bytes", "must"):
-        with pytest.raises(InputError, match=f"the column '{name}', of which each row of the table has a value, but"):
-            frozen(ICEBERG, tmp_path, "v", map={"select": ["k", "v", f"string({name}) AS s"]})
+    for one in (
+        {"name": "bytes", "type": "binary", "required": False, "initial-default": "0a0b"},
+        {"name": "must", "type": "long", "required": True},
+    ):
+        with_fields(tmp_path, lambda fields, one=one: fields.append({"id": 20, **one}))  # type: ignore[misc]
+        with pytest.raises(InputError, match=f"the column '{one['name']}', of which each row of the table has a value"):
+            frozen(ICEBERG, tmp_path, "v")
+        with_fields(tmp_path, lambda fields: fields.pop() and None)
+
+
+def test_bytes_that_partition_a_delta_table_are_a_text_or_refused(spark: SparkSession, tmp_path: Path) -> None:
+    rows = pa.table({"k": ["a"], "p": pa.array([b"hello"])})
+    write_deltalake(str(tmp_path / "t"), rows, partition_by=["p"])
+    given, select = {"delta": str(tmp_path / "t")}, {"select": ["k", "string(p) AS s"]}
+    with pytest.raises(InputError, match="expected values of partitions that are known here, but got the bytes"):
+        frozen(given, tmp_path, "s", map=select)  # deltalake escapes each byte, and does not read that back
+    log = tmp_path / "t" / "_delta_log" / f"{0:020d}.json"
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    for line in lines:
+        if "add" in line:
+            line["add"]["partitionValues"] = {"p": "hello"}  # as Spark writes them
+    log.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    job = frozen(given, tmp_path, "s", map=select)
+    assert [row["s"] for row in read_units(spark, job, range(len(job.units)), ["k", "s"]).collect()] == ["hello"]
+
+
+def test_a_text_that_was_cut_off_in_a_delta_log_is_no_upper_bound(tmp_path: Path) -> None:
+    write_deltalake(str(tmp_path / "t"), pa.table({"s": ["ab\U0001f608"]}))
+    log = tmp_path / "t" / "_delta_log" / f"{0:020d}.json"
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    stats = {"numRecords": 1, "minValues": {"s": "ab"}, "maxValues": {"s": "ab\ufffd"}, "nullCount": {"s": 0}}
+    for line in lines:
+        if "add" in line:
+            line["add"]["stats"] = json.dumps(stats)
+    log.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    for value, files in (("ab\U0001f608", 1), ("ac", 0)):
+        asked = [Condition("s", ">=", (Typed("string", value),))]
+        snapshot, _ = delta_snapshot(Input(delta="t"), Part(DATE), str(tmp_path / "t"), asked)
+        assert len(snapshot.files) == files
+
+
+@pytest.mark.parametrize(
+    ("kind", "length", "known"),
+    [
+        ("int", 4, True), ("int", 8, False), ("bigint", 4, True), ("bigint", 8, True), ("date", 4, True),
+        ("date", 8, False), ("timestamp", 4, False), ("timestamp", 8, True), ("timestamp_ntz", 4, True),
+        ("timestamp_ntz", 0, False), ("double", 8, False), ("decimal(9,2)", 4, False),
+    ],
+)  # fmt: skip
+def test_a_bound_of_an_odd_length_is_unknown(kind: str, length: int, known: bool) -> None:
+    assert (_value(kind, bytes(length)) is not None) == known

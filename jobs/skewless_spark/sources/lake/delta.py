@@ -216,13 +216,19 @@ def _opened(location: str, version: int | None, at: str) -> DeltaTable:
 def _files(
     table: DeltaTable, actions: pa.Table, outside: tuple[str, ...], vectors: dict[str, bytes]
 ) -> list[TableFile]:
-    parted = actions["partition"].combine_chunks() if outside else None
-    columns = [parted.field(name).to_pylist() for name in outside] if parted is not None else []
+    parted = actions["partition"].combine_chunks() if outside else pa.array([{}])
     base, files = plain_path(table.table_uri), []
+    try:
+        columns = [[text_of(value.as_py()) for value in parted.field(name)] for name in outside]
+    except (OverflowError, ValueError) as err:
+        raise InputError(
+            f"input.delta {base}", "values of partitions that are known here", first_line(err),
+            "write these partitions anew, by another column",
+        ) from None  # fmt: skip
     of_actions = (actions[name].to_pylist() for name in ("path", "size_bytes", "num_records"))
     for position, (path, size, rows) in enumerate(zip(*of_actions, strict=True)):
         found = _located(base, path)
-        values = {name: text_of(column[position]) for name, column in zip(outside, columns, strict=True)}
+        values = {name: column[position] for name, column in zip(outside, columns, strict=True)}
         vector = vectors.get(found)
         name = () if vector is None else (VECTOR + hashlib.sha256(vector).hexdigest()[:32],)
         files.append(TableFile(found, size, values, name, rows=rows))

@@ -114,11 +114,13 @@ def text_of(value: object) -> str | None:
     """A value of metadata as a text that is read back as the same one; None if there is none.
 
     Raises:
-        UnicodeDecodeError: it is bytes that no text has.
+        ValueError: it is bytes that are no text, or may be escaped ones, as deltalake writes them and reads no more.
     """
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, bytes):
+        if b"\\u" in value:
+            raise ValueError(f"the bytes {value!r}, which may stand for themselves or for others"[:200])
         return value.decode()
     if isinstance(value, dt.date):
         return value.isoformat()
