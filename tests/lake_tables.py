@@ -59,7 +59,7 @@ def iceberg_table(
     return lake(root).create_table(f"db.{name}", schema, partition_spec=spec)
 
 
-def with_fields(root: Path, change: Callable[[list[dict[str, Any]]], None]) -> Table:
+def with_fields(root: Path, change: Callable[[list[dict[str, Any]]], object]) -> Table:
     """The table ``local.db.clicks`` with other fields: format 3 allows more than pyiceberg writes."""
     catalog = lake(root)
     raw = json.loads(Path(catalog.load_table("db.clicks").metadata_location.removeprefix("file://")).read_text())

@@ -101,7 +101,7 @@ def test_rows_that_are_older_than_a_column_of_iceberg_have_its_default(spark: Sp
         with_fields(tmp_path, lambda fields, one=one: fields.append({"id": 20, **one}))  # type: ignore[misc]
         with pytest.raises(InputError, match=f"the column '{one['name']}', of which each row of the table has a value"):
             frozen(ICEBERG, tmp_path, "v")
-        with_fields(tmp_path, lambda fields: fields.pop() and None)
+        with_fields(tmp_path, lambda fields: fields.pop())
 
 
 def test_bytes_that_partition_a_delta_table_are_a_text_or_refused(spark: SparkSession, tmp_path: Path) -> None:
