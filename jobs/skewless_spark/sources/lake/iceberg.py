@@ -124,7 +124,8 @@ def _value(kind: str, bound: bytes | None) -> Value | None:
             return bound.decode()
         except UnicodeDecodeError:  # it was cut within a character
             return None
-    number, of_date = int.from_bytes(bound, "little", signed=True), len(bound) == _DATE_BYTES
+    number = int.from_bytes(bound, "little", signed=True)
+    of_date = len(bound) == _DATE_BYTES
     if len(bound) not in _BOUND_BYTES.get(kind, ()):
         return None
     if kind in {"int", "bigint"}:
