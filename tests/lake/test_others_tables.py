@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,19 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.transforms import IdentityTransform, MonthTransform
+from pyiceberg.typedef import Record
+from pyiceberg.types import DateType, NestedField, StringType
 from pyspark.sql import SparkSession
 
 from skewless.errors import QualityError, RunDirectoryError, SpecError
+from skewless_lake.catalogs import open_catalog
 from skewless_lake.delta.publishing import require_race
+from skewless_lake.iceberg.snapshots import require_race as iceberg_race
 from skewless_lake.publication import publish_run, require_fitting, turn_in_table
 from skewless_lake.rollback import roll_back
 from skewless_lake.staged import OutputPart, TableRule
@@ -26,6 +36,7 @@ from skewless_spark.quality.table_rules import rule_checks
 from tests.lake.outputs import DAY, NOW, committed, ready, result_table, seen, staged
 from tests.lake.test_outputs import run as begun
 from tests.lake.test_outputs import spec
+from tests.lake_tables import append, data_file
 
 _OLD = f"date={DAY}/part-0.parquet"
 
@@ -77,8 +88,8 @@ def log(folder: Path, version: int, actions: list[dict[str, Any]]) -> None:
     name.write_text("".join(json.dumps(action) + "\n" for action in actions))
 
 
-def target_of(root: Path) -> OutputPart:
-    return OutputPart.of(committed(root / "target", root, "delta", result_table("x")).job())
+def target_of(root: Path, kind: str = "delta") -> OutputPart:
+    return OutputPart.of(committed(root / "target", root, kind, result_table("x")).job())
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
@@ -251,3 +262,75 @@ def test_rules_are_true_of_each_row_or_broken(spark: SparkSession) -> None:
     for condition in ("no_such_function(n) > 1", "n >", "n; drop"):
         with pytest.raises(SpecError, match="a rule of the table cannot be evaluated"):
             rule_checks(frame, [TableRule(name="odd", condition=condition)], parts, "table")
+
+
+def iceberg_table(root: Path, *fields: PartitionField, required: bool = False, version: str = "2") -> Table:
+    """A table that others have made, partitioned by the month or as told."""
+    schema = Schema(
+        NestedField(1, "date", DateType()),
+        NestedField(2, "key", StringType(), required=required),
+        NestedField(3, "by", StringType()),
+    )
+    catalog = open_catalog("local", str(root))
+    catalog.create_namespace("marts")
+    spec_of = PartitionSpec(*fields or (PartitionField(1, 1000, IdentityTransform(), "date"),))
+    return catalog.create_table("marts.clicks", schema, None, spec_of, properties={"format-version": version})
+
+
+def test_files_of_a_month_are_not_replaced_by_those_of_a_day(tmp_path: Path) -> None:
+    """The table was partitioned by month once: its files of then have rows of many days."""
+    table = iceberg_table(tmp_path, PartitionField(1, 1000, MonthTransform(), "month"))
+    days = pa.array([DAY, DAY - dt.timedelta(days=1)], pa.date32())
+    old = pa.table({"date": days, "key": ["a", "b"], "by": ["old"] * 2})
+    append(table, data_file(table, old, Record((DAY.year - 1970) * 12 + DAY.month - 1)))
+    with table.update_spec() as change:
+        change.remove_field("month")
+        change.add_field("date", IdentityTransform(), "date")
+    run = committed(tmp_path / "run", tmp_path, "iceberg", result_table("new"))
+    with pytest.raises(SpecError, match="older than the table's partitions and may have rows of several"):
+        staged(run)
+    assert seen("iceberg", tmp_path) == {str(DAY - dt.timedelta(days=1)): ["old"], str(DAY): ["old"]}
+    other = DAY + dt.timedelta(days=40)
+    publish_run(ready(tmp_path / "other", tmp_path, "iceberg", "new", turn=2, day=other), NOW)
+    assert seen("iceberg", tmp_path)[str(other)] == ["new"] * 3
+
+
+@pytest.mark.parametrize("version", ["1", "2"])
+def test_a_table_that_had_more_partition_columns_takes_a_day_in_place_of_its_own(tmp_path: Path, version: str) -> None:
+    by_day_and_key = [PartitionField(one, 999 + one, IdentityTransform(), f"p{one}") for one in (1, 2)]
+    table = iceberg_table(tmp_path, *by_day_and_key, version=version)
+    days = pa.array([DAY, DAY - dt.timedelta(days=1)], pa.date32())
+    table.append(pa.table({"date": days, "key": ["a", "b"], "by": ["old"] * 2}))
+    with table.update_spec() as change:
+        change.remove_field("p2")
+    if version == "1":  # the field stays there as a void one, and pyiceberg does not write that
+        with pytest.raises(SpecError, match=r"but got one partitioned by date \(identity\), key \(void\)"):
+            turn_in_table(target_of(tmp_path, "iceberg"))
+        return
+    publish_run(ready(tmp_path / "run", tmp_path, "iceberg", "new"), NOW)
+    assert seen("iceberg", tmp_path) == {str(DAY - dt.timedelta(days=1)): ["old"], str(DAY): ["new"] * 3}
+
+
+def test_required_columns_of_an_iceberg_table_have_values_when_it_is_committed_to(tmp_path: Path) -> None:
+    iceberg_table(tmp_path, required=True)
+    nulls = result_table("new").set_column(0, "key", pa.array(["a", None, "c"]))
+    with pytest.raises(SpecError, match=r"column 'key' .*: expected a value in each row, .*, but got nulls in 1 of"):
+        staged(committed(tmp_path / "1", tmp_path, "iceberg", nulls))
+    publish_run(ready(tmp_path / "2", tmp_path, "iceberg", "new"), NOW)
+    late = ready(tmp_path / "3", tmp_path, "iceberg", "late", turn=2)
+    with open_catalog("local", str(tmp_path)).load_table("marts.clicks").update_schema() as change:
+        change.make_column_optional("key")
+    with pytest.raises(RunDirectoryError, match="required columns have changed since"):
+        publish_run(late, NOW)
+    assert seen("iceberg", tmp_path) == {str(DAY): ["new"] * 3}
+
+
+def test_a_catalog_that_never_commits_is_no_race(tmp_path: Path) -> None:
+    table, failed, refused = iceberg_table(tmp_path), Counter[str](), CommitFailedException("no writes today")
+    for _ in range(10):
+        iceberg_race(failed, table, refused)
+    with pytest.raises(SpecError, match=r"its catalog does not commit to it \(no writes today\)"):
+        iceberg_race(failed, table, refused)
+    with table.update_schema() as change:
+        change.add_column("more", StringType())
+    iceberg_race(failed, table, refused)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections import Counter
 from collections.abc import Generator, Mapping
 
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
@@ -12,7 +13,7 @@ from skewless.errors import LostRaceError
 from skewless.run.directory import RunDirectory
 from skewless.run.publication import Overtaken, identity_of
 from skewless_lake.commits import ATTEMPTS, Commit, identity_in, wait
-from skewless_lake.iceberg.snapshots import ours, replace_part
+from skewless_lake.iceberg.snapshots import ours, replace_part, require_race
 from skewless_lake.iceberg.staging import forget_staged, staged_files
 from skewless_lake.iceberg.tables import find_table, fitting_table
 from skewless_lake.staged import OutputPart, StagedResult
@@ -32,8 +33,9 @@ def committing(
         RunDirectoryError: the staged snapshot is gone.
     """
     me = identity_of(run)
+    failed = Counter[str]()
     for attempt in range(ATTEMPTS):
-        table = find_table(target)
+        table = fitting_table(target)
         found = standing(table, target, turn, me.job)
         if found is not None:
             return found
@@ -42,7 +44,8 @@ def committing(
         yield "loaded"
         try:
             snapshot = replace_part(table, target.values, files, about, branch="main")
-        except (CommitFailedException, CommitStateUnknownException):
+        except (CommitFailedException, CommitStateUnknownException) as err:
+            require_race(failed, table, err)
             wait(attempt)
             continue
         yield "committed"

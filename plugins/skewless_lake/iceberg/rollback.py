@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 from pyiceberg.exceptions import CommitFailedException
 
 from skewless.errors import LostRaceError, SpecError
 from skewless_lake.commits import ATTEMPTS, wait
-from skewless_lake.iceberg.snapshots import files_of_part, ours, replace_part
+from skewless_lake.iceberg.snapshots import files_of_part, ours, replace_part, require_race
 from skewless_lake.iceberg.tables import find_table
 from skewless_lake.staged import OutputPart
 
@@ -29,6 +30,7 @@ def roll_back(target: OutputPart, turn: int, at: str) -> Mapping[str, str]:
         LostRaceError: others commit all the time.
     """
     unanswered: Exception | None = None
+    failed = Counter[str]()
     for attempt in range(ATTEMPTS):
         table = find_table(target)
         history = [one for one in ours(table) if one[1]["part"] == target.part.name] if table is not None else []
@@ -47,7 +49,8 @@ def roll_back(target: OutputPart, turn: int, at: str) -> Mapping[str, str]:
         files = files_of_part(table, target.values, before.snapshot_id)
         try:
             made = replace_part(table, target.values, files, about, branch="main")
-        except CommitFailedException:
+        except CommitFailedException as err:
+            require_race(failed, table, err)
             wait(attempt)
             continue
         except Exception as err:  # noqa: BLE001  # each catalog has its own; it may have been committed: the table tells

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
@@ -10,9 +11,39 @@ from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, EqualTo, R
 from pyiceberg.manifest import DataFile, DataFileContent
 from pyiceberg.table import ManifestGroupPlanner, Table
 from pyiceberg.table.snapshots import Snapshot, ancestors_of
+from pyiceberg.transforms import IdentityTransform
 
-from skewless.errors import SpecError
-from skewless_lake.commits import told, written
+from skewless.errors import RunDirectoryError, SpecError
+from skewless_lake.commits import RULES, told, written
+from skewless_lake.refusals import reason
+from skewless_lake.staged import TableRule, rules_digest
+
+#: Commits upon one and the same state of a table that may fail: others hold its lock, or pyiceberg passed over a file.
+_UPON_ONE_STATE = 10
+
+
+def rules_of(table: Table) -> tuple[TableRule, ...]:
+    """What each row of a table must be: those who write its files hold to it."""
+    return tuple(TableRule(name=f"NOT NULL {field.name}") for field in table.schema().fields if field.required)
+
+
+def require_race(failed: Counter[str], table: Table, err: Exception) -> None:
+    """Go on only while others change the table: by the same error a catalog refuses what it never commits.
+
+    Args:
+        failed: how many commits have failed, by the metadata that they were made upon; counted up here.
+        table: as it was loaded.
+        err: why the commit failed.
+
+    Raises:
+        SpecError: the table is as it was, again and again.
+    """
+    failed[table.metadata_location] += 1
+    if failed[table.metadata_location] > _UPON_ONE_STATE:
+        raise SpecError.saying(
+            f"table {'.'.join(table.name())}", f"its catalog does not commit to it ({reason(err)})",
+            "see what the catalog says of it, or publish into a table of its own",
+        ) from None  # fmt: skip
 
 
 def files_of_part(table: Table, parts: Mapping[str, Any], snapshot_id: int | None = None) -> list[DataFile]:
@@ -45,7 +76,8 @@ def files_of_part(table: Table, parts: Mapping[str, Any], snapshot_id: int | Non
             found.append(file)
     specs = table.specs()
     for file in found:
-        names = {table.schema().find_column_name(field.source_id) for field in specs[file.spec_id].fields}
+        whole = (field for field in specs[file.spec_id].fields if isinstance(field.transform, IdentityTransform))
+        names = {table.schema().find_column_name(field.source_id) for field in whole}
         if not set(parts) <= names:
             raise SpecError(
                 f"table {'.'.join(table.name())}", f"a partition of its own for each {' and '.join(parts)}",
@@ -73,7 +105,14 @@ def replace_part(
 
     Raises:
         CommitFailedException: another snapshot has become the current one, or pyiceberg has passed over a file.
+        RunDirectoryError: the table requires more columns than when the files were written, or has other files in the
+            part than these by then.
     """
+    if branch is not None and rules_digest(rules_of(table)) != about.get(RULES, ""):
+        raise RunDirectoryError.saying(
+            f"table {'.'.join(table.name())}", "its required columns have changed since these files were written",
+            "begin a new run",
+        )  # fmt: skip
     base, before = table.current_snapshot(), files_of_part(table, parts)
     kept = {file.file_path for file in files}
     # pyiceberg would apply the change to whatever is there by then: a part that was replaced in between would be there
@@ -108,7 +147,18 @@ def replace_part(
     found = table.snapshot_by_id(made)
     if found is None or found.parent_snapshot_id != (base.snapshot_id if base else None):
         raise AssertionError(f"snapshot {made} of {table.name()} was not committed upon {base and base.snapshot_id}")
+    _require_just(table, parts, made, kept)
     return found
+
+
+def _require_just(table: Table, parts: Mapping[str, Any], made: int, wanted: set[str]) -> None:
+    """After a commit: a part has just the files that it was to have."""
+    found = {file.file_path for file in files_of_part(table, parts, made)}
+    if found != wanted:
+        raise RunDirectoryError(
+            f"snapshot {made} of table {'.'.join(table.name())}", f"just the {len(wanted):,} files of the part",
+            f"{len(found):,} files", "roll the table back to the snapshot before it, and begin a new run",
+        )  # fmt: skip
 
 
 def ours(table: Table) -> Iterator[tuple[Snapshot, dict[str, str]]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
@@ -15,7 +16,7 @@ from pyiceberg.table.snapshots import Snapshot
 from skewless.errors import LostRaceError, RunDirectoryError
 from skewless_lake.columns import ResultFile
 from skewless_lake.commits import ATTEMPTS, wait
-from skewless_lake.iceberg.snapshots import files_of_part, replace_part, summary_of
+from skewless_lake.iceberg.snapshots import files_of_part, replace_part, require_race, rules_of, summary_of
 from skewless_lake.iceberg.tables import ready_table
 from skewless_lake.iceberg.writing import write_files
 from skewless_lake.staged import OutputPart, StagedFile, StagedResult
@@ -47,10 +48,12 @@ def stage(
     """
     table = ready_table(target, columns)
     written = write_files(table, files, target, begin)
+    failed = Counter[str]()
     for attempt in range(ATTEMPTS):
         try:
             found = replace_part(table, target.values, written, {**about, "quality": NOT_AUDITED}, branch=None)
-        except CommitFailedException:
+        except CommitFailedException as err:
+            require_race(failed, table, err)
             wait(attempt)
             table.refresh()
             continue
@@ -62,6 +65,7 @@ def stage(
                 for one in written
             ),
             snapshot=found.snapshot_id,
+            rules=rules_of(table),
         )
     raise LostRaceError(target.path, "a snapshot to be staged", f"{ATTEMPTS} commits of others", "try again later")
 

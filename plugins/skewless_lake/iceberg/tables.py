@@ -173,11 +173,8 @@ def _require_partitions(table: Table, name: TableName, parts: list[str]) -> None
             "pyiceberg reads later formats, and does not write them yet: publish into a table of its own",
         )  # fmt: skip
     schema = table.schema()
-    found = [
-        (schema.find_column_name(field.source_id), str(field.transform))
-        for field in table.spec().fields
-        if str(field.transform) != "void"
-    ]
+    # Format 1 leaves removed fields there as void ones; pyiceberg does not write to such tables.
+    found = [(schema.find_column_name(field.source_id), str(field.transform)) for field in table.spec().fields]
     if found != [(part, "identity") for part in parts]:
         shown = ", ".join(f"{column} ({transform})" for column, transform in found) or "no column"
         raise SpecError(
