@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import random
 from collections import Counter
 from pathlib import Path
 
@@ -78,3 +79,14 @@ def test_40_values_of_60_mib_go_to_python_and_back(
     run, _ = reduce_job(spark, spec, tmp_path / "run")
     found = {row["token"]: row["rows"] for row in result_of(run).to_pylist()}
     assert found == {f"{number:04d}": 1 for number in range(_VALUES)}
+
+
+def test_spark_writes_wide_rows_in_row_groups_of_some_bytes(spark: SparkSession, tmp_path: Path) -> None:
+    """They are in memory until they are written."""
+    values = pa.table({"v": [random.Random(number).randbytes(1 << 20) for number in range(24)]})
+    rows = spark.createDataFrame(values).coalesce(1)
+    rows.write.option("parquet.block.size", 4 << 20).parquet(str(tmp_path / "out"))
+    (file,) = (tmp_path / "out").glob("*.parquet")
+    footer = pq.read_metadata(file)
+    assert footer.num_rows == 24
+    assert max(footer.row_group(number).total_byte_size for number in range(footer.num_row_groups)) < 8 << 20
