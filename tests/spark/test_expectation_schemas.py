@@ -96,7 +96,7 @@ def _is_known(kind: str, name: str) -> bool:
 
 
 def test_check_and_prepare_import_no_great_expectations_and_start_no_jvm(tmp_path: Path) -> None:
-    """A count of imports, as a time depends on the machine."""
+    """A count of imports, as a time depends on the machine. A sample of keys has pyarrow import pandas."""
     (tmp_path / "data" / "in").mkdir(parents=True)
     (tmp_path / "data" / "in" / "a.csv").write_text("k,v\na,1\n")
     (tmp_path / "spec.yaml").write_text(_SPEC)
@@ -119,7 +119,7 @@ input: {path: in, format: csv}
 key: k
 aggregates: {n: count}
 engine: staged
-routing: {waves: [1]}
+routing: {waves: [1], key_sample: false}
 quality: {expectations: [{type: expect_column_values_to_be_between, kwargs: {column: n, min_value: 1}}]}
 output: {path: out}
 """

@@ -403,14 +403,14 @@ def test_keys_that_are_no_utf8_are_counted_and_stay_on_the_ring(spark: SparkSess
 
 
 def test_columns_that_spark_cannot_read_or_tell_apart_are_told_before_it_starts(tmp_path: Path) -> None:
-    moments = pa.array([1, 2], pa.timestamp("ns"))
+    moments = pa.array([1, 2], pa.time64("us"))
     table = pa.table({"key": ["a", "b"], "KEY": ["a", "b"], "at": moments, "word": ["x", "y"], "_metadata": ["x", "y"]})
     path = write_input(tmp_path / "input", table, files=1)
     for key, aggregate, said in [
         ("key", "count", r"'key' and 'KEY'"),
-        ("at", "count", r"'at' of type unsupported timestamp\[ns\]"),
+        ("at", "count", r"'at' of type unsupported time64\[us\]"),
         ("_metadata", "count", r"a column name that Spark and Skewless do not use"),
-        ("word", {"function": "max", "column": "at"}, r"a type that Spark reads.*timestamp\[ns\]"),
+        ("word", {"function": "max", "column": "at"}, r"a type that Spark reads.*time64\[us\]"),
     ]:
         with pytest.raises(InputError, match=said):
             freeze(spec_of(path, key, {"n": aggregate}), DATE, str(tmp_path), "spec")
