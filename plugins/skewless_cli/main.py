@@ -20,6 +20,7 @@ from skewless.errors import QualityError, SkewlessError
 from skewless.run.directory import RunDirectory
 from skewless.run.folder import RUN_GROUP, runs_below
 from skewless.run.retention import Limits
+from skewless.spec.part import Part
 from skewless.spec.reading import load_spec
 from skewless.spec.reference import reference_page, schema_text
 from skewless_cli import replay_view, run_summary, run_view, states_view, times_view
@@ -81,8 +82,13 @@ def run(
     console = _console(stderr=as_json)
     try:
         part = chosen_part(loaded, date, hour, directory)
-        running.catch_up(directory, loaded, f"spec {spec}", part, root, master, clusters, console)
-        running.run_job(directory, loaded, f"spec {spec}", part, root, master, clusters, console)
+        where = f"spec {spec}"
+
+        def compute(run: RunDirectory, part: Part) -> None:
+            running.run_job(run, part, loaded, where, root, master, clusters, console)
+
+        running.catch_up(compute, directory, loaded, where, part, root, console)
+        compute(directory, part)
     finally:
         if as_json and directory.exists("job.json"):
             _print_json(run_summary.as_object(directory))

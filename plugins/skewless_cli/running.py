@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
@@ -98,9 +98,9 @@ def clusters_named(given: Sequence[str], master: str | None) -> list[Cluster]:
 
 def run_job(
     run: RunDirectory,
+    part: Part,
     spec: JobSpec,
     where: str,
-    part: Part,
     root: str,
     master: str | None,
     clusters: Sequence[Cluster],
@@ -110,9 +110,9 @@ def run_job(
 
     Args:
         run: the run directory, new or of an earlier call.
+        part: what to compute.
         spec: the spec with its overrides applied.
         where: the spec's file, for messages.
-        part: what to compute.
         root: where relative paths of the spec start.
         master: the Spark master, where no clusters are named.
         clusters: those that share the stages, if any.
@@ -146,26 +146,33 @@ def run_job(
 
 
 def catch_up(
+    compute: Callable[[RunDirectory, Part], None],
     run: RunDirectory,
     spec: JobSpec,
     where: str,
     part: Part,
     root: str,
-    master: str | None,
-    clusters: Sequence[Cluster],
     console: Console,
 ) -> None:
     """If the spec says so, run the parts that were skipped before that of a new run, each in a directory beside it.
 
-    A part that cannot be computed, or that fails its checks, is named, and hinders no other one. See ``run_job`` for
-    the arguments.
+    A part that cannot be computed, or that fails its checks, is named, and hinders no other one.
+
+    Args:
+        compute: runs a part in a run directory of its own.
+        run: the new run's directory.
+        spec: the spec with its overrides applied.
+        where: the spec's file, for messages.
+        part: what the run computes.
+        root: where relative paths of the spec start.
+        console: says which parts were caught up.
     """
     if spec.schedule.missed != "catch_up" or run.exists("job.json"):
         return
     for one in skipped_parts(run, spec, part, root, where)[-MOST_CAUGHT_UP:]:
         beside = RunDirectory(f"{str(run).rpartition('/')[0]}/catch_up__{one.name}", os.environ.get(RUN_GROUP, ""))
         try:
-            run_job(beside, spec, where, one, root, master, clusters, console)
+            compute(beside, one)
             told = "caught up"
         except Exception as err:
             if not is_of_one_part(err):

@@ -321,7 +321,7 @@ def test_no_batch_has_more_bytes_than_spark_is_given_at_a_time(
     rows = wide_rows(path, kind)
     unit = Unit(path=str(path), rows=rows, size_bytes=path.stat().st_size, span=(0, 1))
     source = Source(format="orc" if kind == "orc" else "parquet", columns={"word": "string"})
-    given = ranges.read_parts([[(0, unit)]], source, ["word"], "origin")
+    given = queries.bounded(ranges.read_parts([[(0, unit)]], source, ["word"], "origin"))
     found = list(given([pa.record_batch({"id": [0]})]))
     assert max(batch.nbytes for batch in found) <= most
     assert len(found) <= 4 * (40 << 16) // most, "and no more batches than that takes"

@@ -20,7 +20,7 @@ from skewless.run.publication.records import MANIFEST, Identity, VersionManifest
 from skewless.spec.part import Part, parts_until
 from skewless.spec.reading import parse_spec
 from skewless.spec.spec import JobSpec
-from skewless_cli.running import catch_up
+from skewless_cli.running import catch_up, run_job
 from skewless_spark.prepare.prepare import prepare
 from tests.spark.scenario import DATE
 
@@ -101,7 +101,11 @@ def test_the_command_catches_up_and_goes_past_a_part_without_input(spark: SparkS
     nights.publish(first)
     run = RunDirectory(str(tmp_path / "runs" / "own"))
     console = Console(record=True, width=200, file=io.StringIO())
-    catch_up(run, spec, "spec", last, str(tmp_path), None, (), console)
+
+    def compute(beside: RunDirectory, part: Part) -> None:
+        run_job(beside, part, spec, "spec", str(tmp_path), None, (), console)
+
+    catch_up(compute, run, spec, "spec", last, str(tmp_path), console)
     told = console.export_text()
     assert f"{without}: not caught up: input.path: expected an existing file, folder or glob, but got no such" in told
     assert f"{good}: caught up" in told

@@ -115,7 +115,7 @@ def check_kept(spec: JobSpec, root: str, kept: Mapping[str, str], where: str) ->
     given = spec.input.path or spec.input.delta
     if given is None:
         return
-    pattern = resolved(path_of_all_parts(given), root, f"{where}, field input.{'path' if spec.input.path else 'delta'}")
+    pattern = resolved(path_of_all_parts(given), root, f"{where}, field input")
     fs, read = _on_file_system(pattern)
     wanted = read.split("/")
     for what, location in kept.items():

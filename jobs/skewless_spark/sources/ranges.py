@@ -67,21 +67,20 @@ def _located(
 ) -> Iterator[pa.RecordBatch]:
     offset, given_rows = 0, 0
     for whole in read_unit(unit, source, inside):
-        for part in cut_batch(whole):
-            batch, rows = part, np.arange(offset, offset + part.num_rows, dtype=np.int64)
-            offset += part.num_rows
-            if deleted is not None:
-                # A row keeps its place in the file, whatever was deleted before it.
-                first, last = np.searchsorted(deleted, [rows[0], rows[-1] + 1])
-                kept = ~np.isin(rows, deleted[first:last])
-                batch, rows = part.filter(pa.array(kept)), rows[kept]
-            given_rows += len(rows)
-            given = {name: _given(name, unit, source, rows) for name in columns if name not in inside}
-            arrays = [given[name] if name in given else batch.column(name) for name in columns]
-            origins = pa.array(rows + pack_origin(ordinal, 0))
-            yield pa.RecordBatch.from_arrays(
-                [*arrays, origins], names=[*(f"s{n}" for n in range(len(columns))), origin]
-            )
+        if not whole.num_rows:
+            continue
+        batch, rows = whole, np.arange(offset, offset + whole.num_rows, dtype=np.int64)
+        offset += whole.num_rows
+        if deleted is not None:
+            # A row keeps its place in the file, whatever was deleted before it.
+            first, last = np.searchsorted(deleted, [rows[0], rows[-1] + 1])
+            kept = ~np.isin(rows, deleted[first:last])
+            batch, rows = whole.filter(pa.array(kept)), rows[kept]
+        given_rows += len(rows)
+        given = {name: _given(name, unit, source, rows) for name in columns if name not in inside}
+        arrays = [given[name] if name in given else batch.column(name) for name in columns]
+        origins = pa.array(rows + pack_origin(ordinal, 0))
+        yield pa.RecordBatch.from_arrays([*arrays, origins], names=[*(f"s{n}" for n in range(len(columns))), origin])
     if unit.counted and given_rows != unit.rows:
         listed = "as its footer and its deletes list" if unit.deletes else "as its footer lists"
         raise InputError(

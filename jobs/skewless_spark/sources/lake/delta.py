@@ -208,7 +208,9 @@ def _opened(location: str, version: int | None, at: str) -> DeltaTable:
         raise InputError(at, "a Delta table", "none at this place", "check the path") from None
     except (DeltaError, OSError, ValueError) as err:
         required = "a Delta table that deltalake can open" if version is None else f"the version {version}"
-        hint = "its log may have been cleaned: choose a later version" if version is not None else "repair its log"
+        # deltalake has one error for a store that does not answer and for a log that is broken or was cleaned.
+        remedy = "repair its log" if version is None else "choose a later version, as its log may have been cleaned"
+        hint = f"see that its store answers; if it does, {remedy}"
         unsupported = "upport" in str(err)  # a feature, which the message names
         raise InputError(at, required, first_line(err), "drop the feature" if unsupported else hint) from None
 
