@@ -1,12 +1,13 @@
-"""All faults, or some of them, and the page of what they came to.
+"""All faults, or some of them: the trials go to a file, their counts to the page.
 
     python -m tests.faults [--table docs/faults.md] [--results FILE] [--place DIR] [--minutes M]
     python -m tests.faults --seed N | --kind kill | --step merge ...        one trial again, or some
-    python -m tests.faults --only tables --table docs/faults.md         those of tables, and their part of the page
+    python -m tests.faults --only tables --table docs/faults.md         those of tables, and their counts
     python -m tests.faults --list                            name the trials
 
-Results are added to a file, if one is given, and what it has already is not tried again; so that a run of all
-may be made in parts. The page says how many trials are left.
+The trials are lines of JSON in a new file in the temporary folder, or are added to the file that is given. What came
+out right or stopped there is not tried again; so that a run of all may be made in parts. The page is written when no
+trial is left.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from tests.faults.harness import Harness
 from tests.faults.lake.harness import LakeHarness
 from tests.faults.lake.trials import all_trials as lake_trials
 from tests.faults.nights import NightsHarness
-from tests.faults.table import KINDS_OF_TABLES, OF_TABLES, Tried, of_tables, table
+from tests.faults.table import KINDS_OF_TABLES, Tried, counted
 from tests.faults.trial import Trial
 
 AIRFLOW = "airflow"
@@ -41,8 +42,8 @@ AnyHarness = Harness | AirflowHarness | LakeHarness
 def main() -> int:
     """The command; 1 if a trial came out wrong."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--results", type=Path)
-    parser.add_argument("--table", type=Path)
+    parser.add_argument("--results", type=Path, help="the file of the trials")
+    parser.add_argument("--table", type=Path, help="the page that gets the counts of all trials in that file")
     parser.add_argument("--kind", action="append", choices=[*KINDS, *KINDS_OF_TABLES])
     parser.add_argument("--step", help="those of a step, by its name")
     parser.add_argument("--seed", type=int)
@@ -50,16 +51,17 @@ def main() -> int:
     parser.add_argument("--place", type=Path, help="where the run without faults is kept for the next time")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--only", choices=HALVES, help="some of them")
-    given = parser.parse_args()
+    given, now = parser.parse_args(), dt.datetime.now(tz=dt.UTC)
     with tempfile.TemporaryDirectory() as place:
         given.place = given.place or Path(place)
-        given.results = given.results or Path(place) / "results.jsonl"
+        given.results = given.results or Path(tempfile.gettempdir()) / f"skewless-faults-{now:%Y%m%dT%H%M%S}.jsonl"
         given.until = time.monotonic() + 60 * given.minutes
         halves = [name for name in HALVES if given.only in {None, name}]
         left, wrong = (sum(counts) for counts in zip(*(_half(given, name) for name in halves), strict=True))
-        if given.table:
-            _write_page(given, left)
-        sys.stdout.write(f"{wrong} wrong, {left} not tried\n")
+        if given.table and not left:
+            page = given.table.read_text(encoding="utf-8")
+            given.table.write_text(counted(page, _read(given.results), now.date()), encoding="utf-8")
+        sys.stdout.write(f"{wrong} wrong, {left} not tried; the trials: {given.results}\n")
     return int(wrong > 0)
 
 
@@ -91,18 +93,6 @@ def _trials(harness: AnyHarness) -> list[Trial]:
     if isinstance(harness, AirflowHarness):
         return airflow_kills.trials()
     return lake_trials(harness) if isinstance(harness, LakeHarness) else all_trials(harness)
-
-
-def _write_page(given: argparse.Namespace, left: int) -> None:
-    """All of the page; of some trials only the part that they belong to, as the other one is of another run."""
-    tried, day = _read(given.results), dt.datetime.now(tz=dt.UTC).date()
-    here = given.table.read_text(encoding="utf-8") if given.table.exists() else ""
-    runs, mark, tables = here.partition(OF_TABLES)
-    if given.only != TABLES:
-        runs = f"{table(tried, left)}\n"
-    if given.only in {None, TABLES}:
-        mark, tables = "", of_tables(tried, left, day)
-    given.table.write_text(f"{runs.rstrip()}\n\n{mark}{tables}".rstrip() + "\n", encoding="utf-8")
 
 
 def _run(harness: AnyHarness, trials: list[Trial], results: Path, until: float) -> tuple[int, int]:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import random
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.faults.catalogue import KINDS, all_trials
 from tests.faults.harness import Harness
 from tests.faults.nights import NightsHarness
-from tests.faults.table import Tried, table
+from tests.faults.table import ALL, KINDS_OF_TABLES, Tried, counted
 from tests.faults.trial import Trial
 
 #: Which trials are chosen; any number does, and the seed of each trial is told when it fails.
@@ -23,6 +25,7 @@ LIGHT = {"kill": 30, "twice": 10, "pause": 20, "full disk": 15, "source": 7, "cl
 SHORT = 4
 NIGHTS = {"kill": 2, "pause": 1, "twice": 1, "beside": 3, "damage": 2}
 HEAVY = {"kill": 2, "kill driver": 2, "kill worker": 1, "damage": 2}
+PAGE, DAY = Path(__file__).parents[2] / "docs" / "faults.md", dt.date(2026, 11, 24)
 
 
 @pytest.fixture(scope="module")
@@ -89,12 +92,28 @@ def test_there_are_trials_enough(light: Harness) -> None:
     assert len(trials) >= 300
 
 
-def test_the_page_counts_what_was_tried_and_a_repeated_trial_once() -> None:
-    page = table([
+def test_the_page_gets_the_counts_of_the_kinds_that_were_tried_and_a_repeated_trial_once() -> None:
+    tried = [
         Tried("kill", "prepare", "before link job.json", 1, "wrong"),
         Tried("kill", "prepare", "before link job.json", 1, "right"),
-        Tried("damage", "publish", "a_b is cut", 2, "stopped"),
-    ])  # fmt: skip
-    assert "**2 trials of 2 different faults: 1 right, 1 stopped, 0 wrong.**" in page
-    assert "| damage | publish | a\\_b is cut | 2 | 1 | 0 | 1 | 0 |" in page
-    assert all(f"| {kind} |" in page for kind in KINDS)
+        Tried("kill", "prepare", "before link job.json", 2, "right"),
+    ]
+    table = "wire | a proxy | 2026-01-02 | 1,000 | 1,000 | 999 | 1 | 0 |"
+    page = counted(
+        f"| kill | a signal | | | | | | |\n| {table}\n| beside |  |  |  |\n| all | | | | | | | |\nEnd.", tried, DAY
+    )
+    assert page.splitlines() == [
+        "| kill | a signal | 2026-11-24 | 1 | 2 | 2 | 0 | 0 |",
+        f"| {table}",
+        "| beside |  |  |  |",
+        "| all |  |  | 1,001 | 1,002 | 1,001 | 1 | 0 |",
+        "End.",
+    ]
+
+
+def test_the_page_has_a_row_for_each_kind_and_their_sums() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert [line.split(" | ")[0] for line in page.splitlines() if line.startswith("| ")][1:] == [
+        f"| {kind}" for kind in (*KINDS, *KINDS_OF_TABLES, ALL)
+    ]
+    assert counted(page, [], DAY) == page

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import random
 from collections.abc import Iterator
 
@@ -12,7 +11,6 @@ from tests.faults.lake.harness import KINDS, LakeHarness
 from tests.faults.lake.kills import KILL
 from tests.faults.lake.trials import trials_of
 from tests.faults.lake.wires import OUTAGE, WIRE
-from tests.faults.table import KINDS_OF_TABLES, Tried, of_tables, table
 from tests.faults.test_faults import SEED
 
 #: How many trials of a kind are made: in ``make test``, and in ``make test-long``.
@@ -63,17 +61,3 @@ def test_all_writes_are_found_whoever_makes_them(harness: LakeHarness) -> None:
     assert "write warehouse/marts/clicks/data/date=2026-11-20/00000-ID.parquet" in names["iceberg"]  # Arrow, in C++
     assert "linkat marts/clicks/_delta_log/0003.json" in names["delta"]  # deltalake, in Rust
     assert "link runs/new/publish/published.json" in names["delta"]  # Python
-
-
-def test_the_part_of_the_page_about_tables_counts_its_own_trials() -> None:
-    tried = [
-        Tried(KILL, "publish, delta on a disk", "before link a", 1, "right"),
-        Tried("kill", "prepare", "before link job.json", 2, "right"),
-    ]
-    page = of_tables(tried, 7, dt.date(2026, 11, 24))
-    assert "**1 trials of 1 different faults: 1 right, 0 stopped, 0 wrong.**" in page
-    assert "7 more were not tried in this run." in page
-    assert "Run on 2026-11-24." in page
-    assert all(f"| {kind} |" in page for kind in KINDS_OF_TABLES)
-    assert "job.json" not in page
-    assert "before link a" not in table(tried)

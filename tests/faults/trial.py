@@ -14,7 +14,7 @@ class Trial(NamedTuple):
     Attributes:
         kind: what sort of fault, a word.
         step: the name of the step that it happens to.
-        fault: in words, without what is random: trials alike in these three are one row of the table.
+        fault: in words, without what is random: trials alike in these three count as one fault.
         seed: of its random numbers.
         act: does it, given the harness of its half and the seed, and checks what must hold.
         spark: whether it needs Spark.
