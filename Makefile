@@ -63,9 +63,9 @@ faults: setup ## Break runs in every way we know and write the counts in docs/fa
 fuzz: setup ## Play RUNS=100 random jobs and NIGHTS=20 sequences of nights of SEED=1 against plain Python; ONLY=17 or ONLY=nights-4 for one again
 	@$(IN_VENV) python -m tests.fuzz --runs $(or $(RUNS),100) --sequences $(or $(NIGHTS),20) --seed $(or $(SEED),1) $(if $(ONLY),--only $(ONLY))
 
-soak: setup ## Trigger 20 runs at once, 200 in a row and 30 nights of a window in Airflow; write docs/load.md and docs/nights.md (90 minutes); RUNS=20 NIGHTS=6 for a short form
+soak: setup ## Trigger 20 runs at once, 200 in a row and 30 nights of a window in Airflow; write the figures in docs/load.md (90 minutes); RUNS=20 NIGHTS=6 for a short form
 	@$(IN_VENV) python -m tests.load $(if $(RUNS),--runs $(RUNS),--table docs/load.md)
-	@$(IN_VENV) python -m tests.load.many_nights $(if $(NIGHTS),--nights $(NIGHTS),--table docs/nights.md)
+	@$(IN_VENV) python -m tests.load.many_nights $(if $(NIGHTS),--nights $(NIGHTS),--table docs/load.md)
 
 docs: setup ## Write docs/spec.md and docs/spec.schema.json, the reference of job specs, from the code
 	@$(IN_VENV) skewless spec-reference >.venv/spec.md && skewless spec-reference --schema >.venv/spec.schema.json && \

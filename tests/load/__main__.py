@@ -7,6 +7,7 @@ run, with nothing under way: what the processes hold. Ends with 1 if any of it i
 from __future__ import annotations
 
 import argparse
+import datetime as dt
 import sys
 import tempfile
 import time
@@ -16,7 +17,7 @@ from pathlib import Path
 from tests.load.days import days
 from tests.load.footprint import Footprint, growth
 from tests.load.installation import Installation, installation
-from tests.load.page import Load, page
+from tests.load.page import Load, figures, write
 
 JOBS = ("visits_a", "visits_b", "visits_c", "visits_d")
 LOOK_EVERY = 10
@@ -61,12 +62,12 @@ def in_a_row(place: Installation, which: Sequence[str], runs: int, until: float)
 
 
 def main() -> int:
-    """Do it, print the page, and write it where it was asked for."""
+    """Do it, print the figures, and write them into the page that is given."""
     parser = argparse.ArgumentParser(prog="python -m tests.load", description=__doc__)
     parser.add_argument("--at-once", type=int, default=20, help="runs that are triggered at once (20)")
     parser.add_argument("--runs", type=int, default=200, help="runs in a row (200)")
     parser.add_argument("--minutes", type=float, default=1e9, help="after so many no further run is begun")
-    parser.add_argument("--table", type=Path, help="where to write the page")
+    parser.add_argument("--table", type=Path, help="the page that gets the figures")
     options = parser.parse_args()
     which, until = days(options.at_once), time.monotonic() + 60 * options.minutes
     with (
@@ -77,10 +78,10 @@ def main() -> int:
         _tell(f"{len(which)} runs at once: {seconds:.0f} s; faults: {place.faults}")
         looks, took = in_a_row(place, which, options.runs, until)
         load = Load(len(which), seconds, took, looks, tuple(place.faults), tuple(growth(looks)))
-    text = page(load)
+    text = figures(load)
     sys.stdout.write(text)
     if options.table:
-        options.table.write_text(text, encoding="utf-8")
+        write(options.table, "Many small runs", text, dt.datetime.now(tz=dt.UTC).date())
     return 0 if load.holds else 1
 
 

@@ -7,6 +7,7 @@ Spark's scans have read with the rows that have changed. Ends with 1 if any of i
 from __future__ import annotations
 
 import argparse
+import datetime as dt
 import os
 import sys
 import tempfile
@@ -14,23 +15,16 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 from tests.load.installation import Installation, installation
 from tests.load.nights import JOB, Arrived, NightLake, spec
+from tests.load.page import write
 from tests.load.spark_log import ScanLog, logging_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-_HEAD = """# Nights through Airflow
-
-`make soak` writes this page from a real run. The Airflow of `make up` has one job with a window of {window} days. Each
-day has {rows:,} rows, of which one to five of a hundred come one to eight nights late; with every tenth night a file of
-an older day is written anew. After each night, the published result is compared with plain Python over all rows of the
-window. *Read* are the rows that Spark's own scans of the input have given, by its event log; *changed* are the rows of
-the files that came since the night before, and all rows of a day with a rewritten file.
-"""
 
 
 class NightLine(NamedTuple):
@@ -78,8 +72,8 @@ def nights(place: Installation, lake: NightLake, logs: ScanLog, count: int) -> l
     return lines
 
 
-def page(lines: Sequence[NightLine], window: int, rows: int) -> str:
-    """The page, in Markdown.
+def figures(lines: Sequence[NightLine], window: int, rows: int) -> str:
+    """What came of them.
 
     Args:
         lines: the nights.
@@ -88,29 +82,17 @@ def page(lines: Sequence[NightLine], window: int, rows: int) -> str:
     """
     faults = [fault for line in lines for fault in line.faults]
     read, whole = sum(line.read for line in lines), sum(line.window for line in lines)
-    verdict = (
-        f"**{len(faults)} faults.**" if faults else "**Every result right, and each night read what had changed.**"
-    )
-    head = ("night", "late", "too late", "restated", "changed", "read", "in the window", "seconds")
-    table = [
-        (
-            line.arrived.day.isoformat(),
-            *(f"{number:,}" for number in (*line.arrived[1:], line.read, line.window)),
-            f"{line.seconds:.1f}",
-        )
-        for line in lines
-    ]
-    return "\n".join(
-        [
-            _HEAD.format(window=window, rows=rows),
-            f"{verdict} {len(lines)} nights read {read:,} rows; their windows have {whole:,}.",
-            "*Late* are rows of older days in the window; *too late* those of days that have left it.",
-            "",
-            *(f"- {fault}" for fault in faults),
-            *(f"| {' | '.join(row)} |" for row in (head, ["--:"] * len(head), *table)),
-            "",
-        ]
-    )
+    late, outside, restated = (sum(found) for found in zip(*(line.arrived[1:4] for line in lines), strict=True))
+    seconds = median(line.seconds for line in lines)
+    verdict = f"{len(faults)} faults" if faults else "Every result is right, and each night read what had changed"
+    return "\n".join([
+        f"{len(lines)} nights, a window of {window} days, {rows:,} rows a day.",
+        f"**{verdict}:** {read:,} rows were read; the windows have {whole:,} together.",
+        f"Late rows: {late:,} of days in the window, {outside:,} of days that had left it.",
+        f"Rows of days with a rewritten file: {restated:,}. Median of a night: {seconds:.1f} s.",
+        *(f"- {fault}" for fault in faults),
+        "",
+    ])  # fmt: skip
 
 
 @contextmanager
@@ -126,12 +108,12 @@ def _environment(given: Mapping[str, str]) -> Iterator[None]:
 
 
 def main() -> int:
-    """Do it, print the page, and write it where it was asked for."""
+    """Do it, print the figures, and write them into the page that is given."""
     parser = argparse.ArgumentParser(prog="python -m tests.load.many_nights", description=__doc__)
     parser.add_argument("--nights", type=int, default=30, help="how many nights (30)")
     parser.add_argument("--window", type=int, default=7, help="days that the result covers (7)")
     parser.add_argument("--rows", type=int, default=20_000, help="rows of a day (20000)")
-    parser.add_argument("--table", type=Path, help="where to write the page")
+    parser.add_argument("--table", type=Path, help="the page that gets the figures")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="skewless-nights-") as name:
         folder = Path(name)
@@ -139,10 +121,10 @@ def main() -> int:
         with _environment(given), installation(folder, [], [JOB], given, **spec(options.window)) as place:
             lake = NightLake(place.root, options.window, options.rows, rewrite_every=10)
             lines = nights(place, lake, ScanLog(folder / "logs"), options.nights)
-    text = page(lines, options.window, options.rows)
+    text = figures(lines, options.window, options.rows)
     sys.stdout.write(text)
     if options.table:
-        options.table.write_text(text, encoding="utf-8")
+        write(options.table, "A window, night after night", text, dt.datetime.now(tz=dt.UTC).date())
     return 1 if any(line.faults for line in lines) or len(lines) < options.nights else 0
 
 

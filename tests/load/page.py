@@ -1,22 +1,25 @@
-"""The page of what a load came to."""
+"""What a load came to, in words, and the page that has it."""
 
 from __future__ import annotations
 
+import datetime as dt
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from tests.load.footprint import Footprint
 
-_HEAD = """# Load
+#: What a section of the page was measured begins so, after what is done.
+_MEASURED = "\nMeasured on "
 
-`make soak` writes this page from a real run. The Airflow of `make up`, with its steps on the local Spark Connect
-server, has four small jobs. First, runs of different days are triggered at once, spread over the jobs; then runs follow
-each other. After each run, the published day is compared with what plain Python counts from the input, the ledger must
-balance, and the run directory and the output folder must have no drafts. In between, while no run is under way, the
-processes are measured: the memory that belongs to a process alone, and of the JVM the heap that is alive after a
-collection.
-"""
+
+def write(page: Path, heading: str, figures: str, day: dt.date) -> None:
+    """Put figures at the end of a section of the page, in place of those of an earlier day."""
+    before, mark, after = page.read_text(encoding="utf-8").partition(f"## {heading}\n")
+    section, following, others = after.partition("\n## ")
+    done = section.partition(_MEASURED)[0]
+    page.write_text(f"{before}{mark}{done}{_MEASURED}{day}: {figures}{following}{others}", encoding="utf-8")
 
 
 @dataclass(frozen=True)
@@ -45,38 +48,31 @@ class Load:
         return not self.faults and not self.growth
 
 
-def page(load: Load) -> str:
-    """The page, in Markdown."""
-    wrong = f"**{len(load.faults)} faults.**" if load.faults else "**Every result right, nothing left over.**"
-    grew = "**Something grew.**" if load.growth else "**Nothing grew.**"
+def figures(load: Load) -> str:
+    """What came of it, and the memory at the beginning, in the middle and at the end."""
     third = max(1, len(load.seconds) // 3)
     first, last = (statistics.median(some) for some in (load.seconds[:third], load.seconds[-third:]))
     each = statistics.median(load.seconds)
+    wrong = f"{len(load.faults)} faults" if load.faults else "Every result is right and nothing is left over"
     lines = [
-        _HEAD,
-        f"{load.at_once} runs at once: {load.at_once_seconds:,.0f} s.",
+        f"{load.at_once} runs at once took {load.at_once_seconds:,.0f} s.",
         f"{len(load.seconds)} runs in a row: {each:.1f} s each (median; first third {first:.1f}, last {last:.1f}).",
-        "",
-        f"{wrong} {grew} A part has grown if the last third of the measurements exceeds the middle third by",
-        "a tenth of its memory and 24 MiB, or by eight descriptors, eight temporary files or two processes.",
+        f"**{wrong}. {'Something' if load.growth else 'Nothing'} grew.**",
         "",
         *(f"- {words}" for words in (*load.faults, *load.growth)),
-        *_table(load.looks),
+        *_table([load.looks[0], load.looks[len(load.looks) // 2], load.looks[-1]]),
     ]
     return "\n".join(lines) + "\n"
 
 
 def _table(looks: Sequence[Footprint]) -> list[str]:
     parts = sorted({part for look in looks for part in look.mib})
-    head = ["runs", *(f"{part}, MiB" for part in parts), "descriptors", "processes", "temporary files"]
     rows = [
-        [
-            str(look.runs),
-            *(f"{look.mib.get(part, 0.0):,.0f}" for part in parts),
-            str(sum(look.descriptors.values())),
-            str(look.processes),
-            str(look.temporary_files),
-        ]
-        for look in looks
+        ["", *(f"after {look.runs} runs" for look in looks)],
+        ["---", *["--:"] * len(looks)],
+        *([f"{part}, MiB", *(f"{look.mib.get(part, 0.0):,.0f}" for look in looks)] for part in parts),
+        ["open descriptors", *(str(sum(look.descriptors.values())) for look in looks)],
+        ["processes", *(str(look.processes) for look in looks)],
+        ["temporary files", *(str(look.temporary_files) for look in looks)],
     ]
-    return ["", *(f"| {' | '.join(row)} |" for row in (head, ["--:"] * len(head), *rows))]
+    return [f"| {' | '.join(row)} |" for row in rows]
