@@ -39,7 +39,7 @@ NAME = "b8_overhead"
 REPETITIONS = 3
 ROWS, KEYS, FILES, SEED = 200_000, 1_000, 16, 8
 DAG, DEMO = "overhead", "python_tokens"
-#: What a run is triggered with. A run with a size of its own has a Spark of its own: see docs/spark_connect.md.
+#: What a run is triggered with. A run with a size of its own has a Spark of its own: see docs/deploy.md.
 OWN, CONNECT = "a Spark of its own", "Spark Connect"
 WAYS: Mapping[str, Mapping[str, str]] = {OWN: {"driver_memory": "2g"}, CONNECT: {}}
 STAGES = ("stage_00.run", "stage_01.run")
