@@ -263,7 +263,7 @@ def run_directory(dag: str, run_id: str, root: str = DATA_ROOT) -> RunDirectory:
 
 
 def steps(settings: Mapping[str, str]) -> str:
-    """How steps get to Spark: ``SKEWLESS_STEPS=submit``, by default, or ``connect`` (decision 0029).
+    """How steps get to Spark: ``SKEWLESS_STEPS=submit``, by default, or ``connect`` (decision 0023).
 
     Raises:
         LocalAirflowError: it is neither.
