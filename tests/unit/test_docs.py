@@ -17,8 +17,6 @@ from skewless.spec import parse_spec
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
-#: Pages on what is there now; the changelog tells of modules that are gone.
-PAGES_OF_TODAY = [page for page in PAGES if page.name != "CHANGELOG.md"]
 PACKAGES = {
     "skewless": "plugins",
     "skewless_airflow": "plugins",
@@ -70,26 +68,18 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert anchor in _anchors(found), f"{target} leads to a page without that heading"
 
 
-@pytest.mark.parametrize("page", PAGES_OF_TODAY, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_files_that_are_named_exist(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     named = set(re.findall(rf"(?<![\w/.~-])(?:{'|'.join(FOLDERS)})/(?!DAG)[\w./-]*\w", text)) - NAMES_OF_OTHER_THINGS
     assert {name for name in named if not (ROOT / name).exists()} == set()
 
 
-@pytest.mark.parametrize("page", PAGES_OF_TODAY, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_modules_that_are_named_exist(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     named = set(re.findall(rf"(?<![\w/.:\"-])((?:{'|'.join(PACKAGES)})(?:\.\w+)+)(?![\w*/])", text))
     assert {name for name in named - NAMES_OF_OTHER_THINGS if not _is_there(name)} == set()
-
-
-def test_the_new_names_of_what_has_moved_exist() -> None:
-    moved = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").split("### Moved")[1].split("###")[0]
-    new = " ".join(line.split("|")[2] for line in moved.splitlines() if line.startswith("| "))
-    named = set(re.findall(rf"\b((?:{'|'.join(PACKAGES)})(?:\.\w+)+)", new))
-    assert named
-    assert {name for name in named if not _is_there(name)} == set()
 
 
 def test_modules_and_files_that_code_names_exist() -> None:
