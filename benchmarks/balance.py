@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None, folder: Path = RESULTS) -> None
     options = parser.parse_args(arguments)
     lines = list(measured(QUICK if options.quick else FULL))
     text = as_text(document(lines))
-    readable = page(lines, verdicts(lines))
+    readable = page(lines)
     if not options.quick:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "balance.json").write_text(text + "\n", encoding="utf-8")

@@ -173,8 +173,7 @@ def page(document: Mapping[str, Any]) -> str:
         " which nothing is known yet, from listing the input to the published result. A compressed text is read by one"
         f" task in both. Every answer is compared. Medians of {document['repetitions']}. Setting: {setting}."
     )
-    words = "\n".join(f"- {verdict['words']}" for verdict in document["verdicts"])
-    return "\n\n".join(["# B14: formats", about, words, "\n".join(table)]) + "\n"
+    return "\n\n".join(["# B14: formats", about, "\n".join(table)]) + "\n"
 
 
 def _where(line: Mapping[str, Any]) -> str:

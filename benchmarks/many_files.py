@@ -81,8 +81,7 @@ def page(document: dict[str, Any]) -> str:
         f" and counts their rows by the footers. By turns in one process, medians of {document['rounds']}. Setting:"
         f" {setting}."
     )
-    words = "\n".join(f"- {verdict['words']}" for verdict in document["verdicts"])
-    return "\n\n".join(["# B12: many files", about, words, "\n".join(table)]) + "\n"
+    return "\n\n".join(["# B12: many files", about, "\n".join(table)]) + "\n"
 
 
 def _line(scratch: Path, files: int, rounds: int) -> dict[str, Any]:

@@ -149,8 +149,7 @@ def page(document: dict[str, Any]) -> str:
         f" {document['heap']}, engine `staged`, {REDUCERS} reducers."
     )
     apart = f"The same with an executor of its own, of {EXECUTOR_MIB} MiB. The driver is its JVM and `skewless` itself:"
-    grown = document["verdicts"][1]["words"]
-    return "\n\n".join(["# Memory", f"{sentence(document)}.", about, apart, "\n".join(table), f"- {grown}"]) + "\n"
+    return "\n\n".join(["# Memory", f"{sentence(document)}.", about, apart, "\n".join(table)]) + "\n"
 
 
 def _spec(source: Path, scratch: Path) -> Path:

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.result_files import RESULTS, write_results
+from benchmarks.result_files import RESULTS, table, write_results
 from benchmarks.simulation import Simulation, simulated_job
 from benchmarks.verdicts import Verdict, as_documents
 from skewless.documents.decision import Decision
@@ -38,6 +38,8 @@ TASKS, HEAD_KEYS, KEYS, ROWS, EXPONENT = 10_000, 100_000, 1_000_000, 10_000_000,
 RINGS: dict[str, int | None] = {"default ring": None, "2**18 slots": 18}
 #: What one call of the planner may take, in seconds of a processor.
 AIM_SECONDS = 1.0
+#: What the page tells of the decisions on a ring, at most.
+_FIGURES = ("planner_seconds", "decision_seconds", "peak_mib")
 
 
 def main(arguments: Sequence[str] = (), folder: Path = RESULTS) -> None:
@@ -138,24 +140,20 @@ def sentence(document: dict[str, Any]) -> str:
 
 def page(document: dict[str, Any]) -> str:
     """The page, in Markdown."""
-    table = [
-        "| ring | stage | planner, s | with reading and writing, s | process, s | peak, MiB | predicted largest load |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for line in document["lines"]:
-        gap = "" if line["over_bound"] is None else f"{line['over_bound']:.3f} of the bound"
-        table.append(
-            f"| {line['ring']} | {line['stage']} | {line['planner_seconds']:.2f} | {line['decision_seconds']:.2f} |"
-            f" {line['process_seconds']:.2f} | {line['peak_mib']:,} | {gap} |"
-        )
+    rows = []
+    for ring in dict.fromkeys(line["ring"] for line in document["lines"]):
+        mine = [line for line in document["lines"] if line["ring"] == ring]
+        planner, decision, peak = (max(line[name] for line in mine) for name in _FIGURES)
+        rows.append((ring, str(len(mine)), f"{planner:.2f}", f"{decision:.2f}", f"{peak:,}"))
+    head = ("ring", "decisions", "planner at most, s", "with reading and writing, s", "peak, MiB")
     setting = ", ".join(f"{name} {value}" for name, value in document["setting"].items())
     about = (
         f"A simulated run of {document['rows']:,} rows of {document['keys']:,} keys, Zipf {document['exponent']:g}, in"
         f" four waves, and the stage that drains. A decision reads the reports of all stages before it. Seconds are"
-        f" those of the processor, and the process includes Python's start and the imports. Setting: {setting}."
+        f" those of the processor. Setting: {setting}."
     )
     first = sentence(document)
-    return "\n\n".join(["# Planning", f"{first[:1].upper()}{first[1:]}.", about, "\n".join(table)]) + "\n"
+    return "\n\n".join(["# Planning", f"{first[:1].upper()}{first[1:]}.", about, table(head, rows)]) + "\n"
 
 
 def _decisions(simulation: Simulation, folder: Path, ring: str, *, apart: bool) -> list[dict[str, Any]]:

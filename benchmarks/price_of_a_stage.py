@@ -20,7 +20,7 @@ import pyarrow.dataset as ds
 from pyspark.sql import SparkSession
 
 from benchmarks.fresh_process import PLAIN, PROJECT, plain_tokens, process, readable_sources
-from benchmarks.result_files import RESULTS, write_results
+from benchmarks.result_files import RESULTS, table, write_results
 from benchmarks.spark.cell import Cell, Place
 from benchmarks.spark.datasets import Dataset, written
 from benchmarks.spark.measurement import WrongAnswerError
@@ -171,36 +171,30 @@ def page(document: Mapping[str, Any]) -> str:
     setting, fresh = document["setting"], document["fresh"]
     about = (
         "A warm stage is staged and takes its input at once: count and sum, Zipf 1.2, ten rows a key; plain Spark is"
-        " `groupBy().agg` and a write of the same rows in the same session. Whole runs are the demo's job in new"
-        " processes: `skewless run` on the first night, of which nothing is known, on a later one, which starts from"
-        " the counts of the first, and in as many stages as the spec has waves. All run in turn, and every answer is"
-        f" compared. Medians of {document['repetitions']} on {setting['cores']} cores, Python {setting['python']},"
-        f" Spark {setting['spark']}."
+        " `groupBy().agg` and a write of the same rows. Whole runs are the demo's job in new processes: `skewless run`"
+        " on the first night, on a later night, which starts from the counts of the first, and in as many stages as the"
+        f" spec has waves. All run in turn; answers are compared. Medians of {document['repetitions']} on"
+        f" {setting['cores']} cores, Python {setting['python']}, Spark {setting['spark']}."
     )
-    warm = ["| rows | stage, s | plain Spark, s | beyond, s |", "|---|---|---|---|"]
-    warm += [
-        f"| {one['rows']:,} | {median(one['stage_seconds']):.2f} | {median(one['plain_seconds']):.2f} |"
-        f" {one['seconds_beyond']:.2f} |"
+    warm = [
+        (
+            f"{one['rows']:,}",
+            f"{median(one['stage_seconds']):.2f}",
+            f"{median(one['plain_seconds']):.2f}",
+            f"{one['seconds_beyond']:.2f}",
+        )
         for one in document["warm"]
     ]
     plain = median(fresh["seconds"][PLAIN])
-    runs = ["| | seconds | of each run | over plain | stages |", "|---|---|---|---|---|"]
-    for way, seconds in fresh["seconds"].items():
-        each, stages = ", ".join(f"{one:.1f}" for one in seconds), len(fresh["stages"].get(way, ())) or ""
-        runs.append(f"| {way} | {median(seconds):.1f} | {each} | {median(seconds) / plain:.2f} | {stages} |")
-    counts = ["| | SQL executions | jobs | tasks | shuffle bytes written | read |", "|---|---|---|---|---|---|"]
-    counted = [(f"{one['rows']:,} rows", one["work"]) for one in document["warm"]]
-    counted += [
-        (f"{way}, stage {one['stage']}", one["work"]) for way, found in fresh["stages"].items() for one in found
+    runs = [
+        (way, f"{median(seconds):.1f}", f"{median(seconds) / plain:.2f}", str(len(fresh["stages"].get(way, ())) or ""))
+        for way, seconds in fresh["seconds"].items()
     ]
-    counts += [
-        f"| {where} | {' | '.join(f'{work[name]:,}' for name in SparkWork.model_fields)} |"
-        for where, work in counted
-        if work
-    ]
-    aims = "\n".join(f"- {one['words']}" for one in document["verdicts"])
-    tables = ["\n".join(one) for one in (warm, runs, counts)]
-    return "\n\n".join(["# B11: the price of a stage", about, aims, *tables]) + "\n"
+    tables = (
+        table(("rows", "warm stage, s", "plain Spark, s", "beyond, s"), warm),
+        table(("whole run", "seconds", "over plain", "stages"), runs),
+    )
+    return "\n\n".join(["# B11: the price of a stage", about, *tables]) + "\n"
 
 
 def _require_same(way: str, plain: Path, ours: Path) -> None:

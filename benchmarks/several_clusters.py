@@ -143,9 +143,8 @@ def page(document: Mapping[str, Any]) -> str:
     about = (
         f"One stage of {document['rows']:,} rows in {document['reducers']} virtual tasks; a row takes"
         f" {document['row_seconds'] * 1000:g} ms on the fast cluster and {document['slowdown']:g} times as long on the"
-        f" slow one, and each has one slot. Leases of {document['lease_seconds']:g} s. Both are warm when the clock"
-        f" starts, and it stops when the stage has committed; the sums of all states are those of the"
-        f" input. Setting: {setting}."
+        f" slow one, and each has one slot. Leases of {document['lease_seconds']:g} s. Timed from warm clusters to"
+        f" the commit. Setting: {setting}."
     )
     return (
         "\n\n".join(

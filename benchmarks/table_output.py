@@ -87,12 +87,12 @@ def measure(files: int = FILES, repetitions: int = REPETITIONS, root: Path | Non
 
 def page(document: Mapping[str, Any]) -> str:
     """The page, in Markdown."""
-    lines = ["| place | way | seconds of each round | median over pyarrow |", "|---|---|---|---|"]
+    lines = ["| place | way | median, s | over pyarrow |", "|---|---|---|---|"]
     for place, of in document["seconds"].items():
         peer = statistics.median(of[PEER])
         for way, took in of.items():
-            rounds = ", ".join(f"{one:.2f}" for one in took)
-            lines.append(f"| {place} | {way} | {rounds} | {statistics.median(took) / peer:.2f} |")
+            seconds = statistics.median(took)
+            lines.append(f"| {place} | {way} | {seconds:.2f} | {seconds / peer:.2f} |")
     setting = ", ".join(f"{name} {value}" for name, value in document["setting"].items())
     about = (
         f"A committed result of {document['files']:,} files of {document['rows_of_a_file']:,} rows each is published."

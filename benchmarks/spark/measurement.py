@@ -29,7 +29,7 @@ class Measurement:
     """One run.
 
     Attributes:
-        figures: by name; see ``FIGURES`` of the page for what they mean.
+        figures: by name.
         answer: the result, by key.
         profile: seconds by what they went into; ours only.
     """

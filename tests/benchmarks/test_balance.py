@@ -78,10 +78,10 @@ def test_the_document_is_json_and_says_no_place_and_no_time() -> None:
 
 
 def test_the_page_has_a_row_of_every_scheme_and_the_published_figures() -> None:
-    text = page(small_lines(), verdicts(small_lines()))
+    text = page(small_lines())
     for line in small_lines():
         assert f"\n| {line.scheme} | " in text
-    assert "| imbalance final | Zipf z=1.2, W=50 | hashing | 0.18 | " in text
+    assert "| hashing | imbalance final | 0.18 (" in text
 
 
 def adaptive(makespan: float, cell: Cell, overhead: float = 0.0, stages: int = 5) -> tuple[Line, ...]:

@@ -43,7 +43,7 @@ def test_each_cell_has_a_line_and_an_aim_of_its_medians() -> None:
     ]}  # fmt: skip
     judged = formats.verdicts(found)
     assert [(one.figure, one.met) for one in judged] == [(1.2, True), (1.3, False)]
-    page = formats.page({**found, "verdicts": [{"words": one.words} for one in judged]})
+    page = formats.page(found)
     assert "| 1,000 | CSV | 3 | 10.0 | 12.0 | 1.20 |" in page
 
 
