@@ -119,9 +119,9 @@ def markdown(found: dict[str, Any]) -> str:
         f"the same ring. In a tick a mapper pushes {setting['pushes_per_mapper_and_tick']} items and a reducer reduces "
         f"one; the queues are looked at in tick {setting['first_look_tick']} and every {setting['look_every_ticks']} "
         "after it. The paper publishes neither speeds nor letters: the letters were searched for by the paper's own "
-        "figures, without looking at the planner. At this speed all input is queued before anything is reduced, as in "
-        "a stage of ours. The column `adaptive` is what `plan_next_stage` decides at each look. `dpa_table.json` has "
-        "the other speeds and the paper's Figure 3, S by rounds."
+        "figures, without looking at the planner. At this speed all input is queued before anything is reduced. The "
+        "column `adaptive` is what `plan_next_stage` decides at each look. `dpa_table.json` has the other speeds and "
+        "the paper's Figure 3, S by rounds."
     )
     parts = [
         "# The DPA load balancer's Table 1",
