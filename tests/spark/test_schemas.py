@@ -244,11 +244,59 @@ def test_a_table_of_the_catalog_is_null_where_older_files_lack_a_column(spark: S
         spark.sql("DROP TABLE skewless_older")
 
 
+#: Files of CSV with other headers, and a column that one of them lacks.
+HEADERS = {
+    "0.csv": "k,v\n" + "a,1\n" * 200_000,
+    "1.csv": "v,note,k\n" + "2,x,b\n" * 200_000,
+    "2.csv": "\ufeffnote,k\r\nx,c\r\n",
+    "3.csv": "",
+}
+
+
+def test_a_csv_file_is_read_by_its_own_header_whole_and_in_each_range(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for name, text in HEADERS.items():
+        (tmp_path / "in" / name).write_text(text, newline="")
+    given: dict[str, Any] = {"columns": {"v": "bigint"}, "cut_bytes": 1 << 16}
+    with pytest.raises(
+        InputError, match=r"2\.csv: expected the column 'v', which the job reads, but got none; .*evolve"
+    ):
+        frozen(tmp_path / "in", "csv", "v", **given)
+    job = frozen(tmp_path / "in", "csv", "v", schema="evolve", **given)
+    assert len(job.units) > 4
+    found = scanned(spark, job, "kv")
+    assert (found.count(("a", 1)), found.count(("b", 2)), found[-1]) == (200_000, 200_000, ("c", None))
+    assert len(found) == 400_001
+    sample = sample_keys(job)
+    assert sample is not None
+    assert sample.texts == ["a", "b", "c"]
+    # Of a file whose columns nobody reads, the rows count.
+    job = frozen(tmp_path / "in" / "[01].csv", "csv", "k", **given)
+    assert sum(batch.num_rows for unit in job.units for batch in read_unit(unit, job.source, [])) == 400_000
+
+
+def test_headers_of_a_csv_table_have_its_columns_at_their_places(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "t").mkdir()
+    (tmp_path / "t" / "0.csv").write_text("v,k\n1,a\n")
+    spark.sql(f"CREATE TABLE skewless_headers (k string, v bigint) USING csv OPTIONS (header true) "
+              f"LOCATION '{tmp_path / 't'}'")  # fmt: skip
+    try:
+        raw = {"name": "t", "input": {"table": "skewless_headers"}, "key": "k", "output": {"path": str(tmp_path / "o")},
+               "aggregates": {"v": {"function": "max", "column": "v"}}}  # fmt: skip
+        with pytest.raises(InputError, match=r"expected headers of the columns \['k', 'v'\], but got \['v', 'k'\]"):
+            freeze(parse_spec(json.dumps(raw)), DATE, str(tmp_path), "spec")
+    finally:
+        spark.sql("DROP TABLE skewless_headers")
+
+
 def test_a_schema_that_evolves_is_one_of_files_that_tell_it() -> None:
-    for given in ({"format": "csv"}, {"format": "text"}, {"format": None, "delta": "/t", "path": None}):
-        source = {name: value for name, value in {"path": "/x", "schema": "evolve", **given}.items() if value}
+    bare = {"format": "csv", "header": False, "columns": {"k": "string"}}
+    for given in ({"format": "json"}, bare, {"format": "text"}, {"format": None, "delta": "/t", "path": None}):
+        source = {
+            name: value for name, value in {"path": "/x", "schema": "evolve", **given}.items() if value is not None
+        }
         raw = {"name": "x", "input": source, "key": "k", "aggregates": {"n": "count"}, "output": {"path": "/o"}}
         with pytest.raises(
-            SpecError, match=r"schema (only with format parquet or orc|with delta, whose metadata tells it)"
+            SpecError, match=r"schema( only with format .* or csv|: evolve only with a header| with delta, whose .* it)"
         ):
             parse_spec(json.dumps(raw))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from skewless.documents.job import Source, Unit
@@ -13,7 +14,7 @@ from skewless.spec.input import Input
 from skewless_spark.sources import partition_columns
 from skewless_spark.sources.cutting import cut_bytes_evenly, cut_groups, is_large, piece_bytes
 from skewless_spark.sources.formats import json_lines
-from skewless_spark.sources.formats.delimited import header_of
+from skewless_spark.sources.formats.delimited import names_in
 from skewless_spark.sources.formats.files import COMPRESSED, find, open_file, open_input
 from skewless_spark.sources.formats.footers import Footer, footer_of
 from skewless_spark.sources.formats.lines import Block
@@ -38,7 +39,7 @@ class Listing:
     Attributes:
         units: the units in the order of the input.
         source: how they are read, with all columns of the files, not only those that a job reads.
-        own: the columns of each file, of a format with footers.
+        own: the columns of each file, of a format whose files tell them: by a footer or a header.
     """
 
     units: tuple[Unit, ...]
@@ -108,6 +109,9 @@ def list_input(
         units = [unit for one in zip(listed, footers, strict=True) for unit in counted_units(*one, piece, given)]
     else:
         columns, row_bytes = _sampled(given, listed, declared, partitions)
+        if given.format == "csv" and given.header is not False:
+            own = _of_headers(given, listed, declared)
+            columns = common_types(own.values()) or columns
         units = [unit for file in listed for unit in _estimated(file, row_bytes, piece, given.cut_bytes)]
     inside = {name: kind for name, kind in columns.items() if name not in partitions or given.format == "csv"}
     if given.format != "csv" or given.header is not False:
@@ -202,17 +206,32 @@ def _sampled(
         fields = next(csv.reader([line.decode(errors="replace")], delimiter=given.delimiter or ","), [])
         # The names of folders are among the columns of a file if it has so many fields.
         return (dict(types) if len(fields) == len(types) else declared), row_bytes
-    names = header_of(line, given.delimiter or ",", first)
-    return {name: types.get(name, "string") for name in names}, row_bytes
+    return declared, row_bytes
+
+
+def _of_headers(given: Input, files: Sequence[ListedFile], types: Mapping[str, str]) -> dict[str, Mapping[str, str]]:
+    """The columns of each file that is not empty, in the types that the spec declares or as text."""
+
+    def of_file(file: ListedFile) -> dict[str, str]:
+        with _readable(file):
+            return {name: types.get(name, "string") for name in names_in(file.path, given.delimiter or ",")}
+
+    found = in_threads(of_file, files)
+    return {file.path: columns for file, columns in zip(files, found, strict=True) if columns}
 
 
 def _sample(file: ListedFile, length: int) -> bytes:
     """The first lines of a file, about ``length`` bytes; whole lines if there is a line end."""
+    with _readable(file), open_file(file.path) as opened:
+        raw = opened.read(length).removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        while b"\n" not in raw and (more := opened.read(length)):
+            raw += more
+    return raw[: raw.rfind(b"\n") + 1] if len(raw) >= length else raw
+
+
+@contextmanager
+def _readable(file: ListedFile) -> Iterator[None]:
     try:
-        with open_file(file.path) as opened:
-            raw = opened.read(length).removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-            while b"\n" not in raw and (more := opened.read(length)):
-                raw += more
+        yield
     except (OSError, EOFError, ValueError) as err:
         raise InputError(f"input file {file.path}", "a readable file", str(err)[:200], "remove or rewrite it") from None
-    return raw[: raw.rfind(b"\n") + 1] if len(raw) >= length else raw

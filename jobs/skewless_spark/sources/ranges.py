@@ -113,7 +113,7 @@ def read_unit(unit: Unit, source: Source, columns: Sequence[str]) -> Iterator[pa
         InputError: the file has changed or does not fit its declaration; the error names the place.
     """
     # A reader that is asked for no column returns no rows.
-    asked = list(columns) or (_any_column(source) if source.format != "text" else [])
+    asked = list(columns) or (_any_column(source) if source.format not in {"csv", "text"} else [])
     reader = {"parquet": _parquet, "orc": _orc, "csv": delimited.read, "json": json_lines.read, "text": _text}
     with readable(unit, source):
         yield from reader[source.format](unit, source, asked)

@@ -70,6 +70,9 @@ def list_table(spark: SparkSession, given: Input, share: float) -> tuple[str, Li
     other = next((list(unit.values) for unit in listing.units if list(unit.values) != partitions), None)
     if other is not None:
         raise InputError(at, f"folders named after {partitions}", str(other), "read it by path")
+    odd = next((names for names in listing.own.values() if provider == "csv" and list(names) != list(inside)), None)
+    if odd is not None:  # Spark passes over headers, and reads columns by their places
+        raise InputError(at, f"headers of the columns {list(inside)}", str(list(odd))[:300], "read its files by path")
     refused = {one: f"{UNSUPPORTED}{kind}, whose rules files do not have" for one, kind in told_types.items()}
     columns = {one: _column(one, kind, listing.source.columns.get(one, kind), at) for one, kind in inside.items()}
     of_folders = listing.source.partition_columns

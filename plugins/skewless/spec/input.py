@@ -47,7 +47,7 @@ def refuse_large(name: object, value: object) -> None:
 
 InputFormat = Literal["parquet", "orc", "csv", "json", "text"]
 #: The formats that each option is of, beside those of all.
-_OPTIONS_OF = {"header": ("csv",), "delimiter": ("csv",), "schema": ("parquet", "orc")}
+_OPTIONS_OF = {"header": ("csv",), "delimiter": ("csv",), "schema": ("parquet", "orc", "csv")}
 
 
 #: Just one of these fields says where the rows are.
@@ -127,7 +127,7 @@ class Input(Frozen):
     missing_columns: Literal["fail", "evolve"] = Field(
         default="fail",
         alias="schema",
-        description="parquet, orc: whether a file without a column that the job reads is refused, or has null there.",
+        description="parquet, orc, csv: whether a file without a column that is read is refused, or has null there.",
         examples=["evolve"],
     )
     cut_bytes: int = Field(
@@ -169,6 +169,8 @@ class Input(Frozen):
             raise unmet("columns only with path", "a table")
         if self.format == "csv" and self.header is False and self.columns is None:
             raise unmet("columns for a csv without header", "none")
+        if self.header is False and self.missing_columns == "evolve":
+            raise unmet("schema: evolve only with a header", "header: false")
         return self
 
     @property

@@ -34,50 +34,54 @@ def header_of(line: bytes, delimiter: str, file: str) -> list[str]:
     return names
 
 
+def names_in(path: str, delimiter: str) -> list[str]:
+    """The column names in the header of a file; none in an empty file.
+
+    Raises:
+        InputError: the first line is no header.
+    """
+    first = next(blocks(path, (0, 1)), None)
+    return header_of(first.text.partition(b"\n")[0], delimiter, path) if first else []
+
+
 def read(unit: Unit, source: Source, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The named columns of a unit in their types, in batches.
+    """The named columns of a unit in their types, in batches; without a name, any column.
+
+    A file's own header says which of a line's values a column is.
 
     Raises:
         InputError: a line is not what the spec declares; the error names file and line.
     """
+    own = names_in(unit.path, source.delimiter) if source.header else list(source.columns)
+    lost = [name for name in columns if name not in own and unit.inner.get(name, name) is not None]
+    if lost and own:
+        raise InputError(f"input file {unit.path}, line 1", f"a column {lost[0]!r}", f"{own}"[:300], "start a new run")
     for block in blocks(unit.path, unit.span):
         below = block
         if source.header and not block.offset and not block.line:
-            below = _below_header(block, unit, source)
+            below = Block(block.text.partition(b"\n")[2], block.offset, 1)
         if below.text.strip(b"\n"):
-            yield _parsed(below, unit, source, columns)
+            yield _parsed(below, unit, source, own, list(columns) or own[:1])
 
 
-def _below_header(block: Block, unit: Unit, source: Source) -> Block:
-    first, _, rest = block.text.partition(b"\n")
-    names = header_of(first, source.delimiter, unit.path)
-    if names != list(source.columns):
-        raise InputError(
-            f"input file {unit.path}, line 1", f"the columns {list(source.columns)} of the other files",
-            str(names)[:300], "write all files of an input with one header",
-        )  # fmt: skip
-    return Block(rest, block.offset, 1)
-
-
-def _parsed(block: Block, unit: Unit, source: Source, columns: Sequence[str]) -> pa.RecordBatch:
+def _parsed(block: Block, unit: Unit, source: Source, own: Sequence[str], columns: Sequence[str]) -> pa.RecordBatch:
     odd: list[Any] = []
 
     def refuse(row: Any) -> str:
         odd.append(row)
         return "error"
 
-    read_options = pa_csv.ReadOptions(
-        use_threads=False, block_size=len(block.text) + 1, column_names=list(source.columns)
-    )
+    read_options = pa_csv.ReadOptions(use_threads=False, block_size=len(block.text) + 1, column_names=own)
     parse_options = pa_csv.ParseOptions(delimiter=source.delimiter, invalid_row_handler=refuse)
+    # A column that the header lacks is one of nulls, where the spec allows that.
     convert_options = pa_csv.ConvertOptions(
-        include_columns=list(columns), column_types=dict.fromkeys(columns, pa.string()),
+        include_columns=list(columns), include_missing_columns=True, column_types=dict.fromkeys(columns, pa.string()),
         strings_can_be_null=True, null_values=[""], quoted_strings_can_be_null=False,
     )  # fmt: skip
     try:
         table = pa_csv.read_csv(pa.py_buffer(block.text), read_options, parse_options, convert_options)
     except pa.ArrowInvalid as err:
-        raise _refusal(block, unit, source, odd, err) from None
+        raise _refusal(block, unit, len(own), odd, err) from None
     if table.num_rows != block.filled:
         lines = _rows_of(block)
         spot = next((line for line in lines if block.text.split(b"\n")[line].count(b'"') % 2), lines[0])
@@ -137,7 +141,7 @@ def _typed(block: Block, unit: Unit, name: str, texts: pa.Array, kind: str) -> p
         ) from None
 
 
-def _refusal(block: Block, unit: Unit, source: Source, odd: Sequence[Any], err: pa.ArrowInvalid) -> InputError:
+def _refusal(block: Block, unit: Unit, fields: int, odd: Sequence[Any], err: pa.ArrowInvalid) -> InputError:
     lines = _rows_of(block)
     if odd and odd[0].number is not None:
         row = odd[0]
@@ -146,7 +150,6 @@ def _refusal(block: Block, unit: Unit, source: Source, odd: Sequence[Any], err: 
     broken = next((line for line, text in enumerate(block.text.split(b"\n")) if not _is_utf8(text)), None)
     if broken is not None:
         return _bad(block, unit, broken, "text in UTF-8", "other bytes")
-    fields = len(source.columns)
     return _bad(block, unit, lines[0] if lines else 0, f"lines of {fields} fields", str(err).splitlines()[0][:200])
 
 

@@ -5,7 +5,7 @@ Spark's own scan and pyarrow must give equal rows, whichever of them reads a fil
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -77,7 +77,7 @@ def columns_of(parquet: pq.ParquetFile, opened: Any) -> Columns:
     column = parquet.metadata.schema.column
     for field, leaves in _fields(parquet):
         kind = spark_type_of(field.type, column(leaves[0]).physical_type if leaves else "")
-        codecs = {_codec(parquet.metadata, leaf) for leaf in leaves if known} - _SPARK_CODECS
+        codecs = (_codecs(parquet.metadata, leaves) if known else set()) - _SPARK_CODECS
         if codecs - _OUR_CODECS:
             kind = f"{UNSUPPORTED}{kind.removeprefix(UNSUPPORTED)}, {min(codecs - _OUR_CODECS)}"
         if codecs or _within(field.type, _foreign_type) or any(_ends_spark(column(leaf)) for leaf in leaves):
@@ -162,9 +162,10 @@ def _leaves(kind: pa.DataType) -> int:
     return sum(_leaves(kind.field(number).type) for number in range(kind.num_fields)) if kind.num_fields else 1
 
 
-def _codec(metadata: pq.FileMetaData, leaf: int) -> str:
-    """Of the first row group: writers have one for all."""
-    return str(metadata.row_group(0).column(leaf).compression) if metadata.num_row_groups else "UNCOMPRESSED"
+def _codecs(metadata: pq.FileMetaData, leaves: Sequence[int]) -> set[str]:
+    """Of all row groups: files of several writers may have been joined."""
+    groups = map(metadata.row_group, range(metadata.num_row_groups))
+    return {str(group.column(leaf).compression) for group in groups for leaf in leaves}
 
 
 def _within(kind: pa.DataType, told: Any) -> bool:
