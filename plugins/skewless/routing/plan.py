@@ -16,7 +16,7 @@ from skewless.document import LARGEST_SUM, LAST_STAGE, Count, Document, Frozen, 
 from skewless.errors import PlanError
 from skewless.routing.hashing import bucket_hash, origin_hash
 from skewless.routing.ring import Ring
-from skewless.routing.virtual_task import VirtualTask
+from skewless.routing.virtual_task import VirtualTask, tasks_of
 
 #: The weights of a head key are whole numbers that add up to this.
 WHOLE_WEIGHT = 1 << 16
@@ -131,11 +131,7 @@ class RoutingPlan(Document):
     @cached_property
     def tasks(self) -> tuple[VirtualTask, ...]:
         """The virtual tasks; a task's position here is its index, and its Spark partition."""
-        return tuple(
-            VirtualTask(reducer, bucket, self.factors.get(reducer, 1))
-            for reducer in self.ring.reducers
-            for bucket in range(self.factors.get(reducer, 1))
-        )
+        return tuple(task for reducer in self.ring.reducers for task in tasks_of(reducer, self.factors.get(reducer, 1)))
 
     @cached_property
     def task_table(self) -> npt.NDArray[np.int64]:

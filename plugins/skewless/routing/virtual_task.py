@@ -42,20 +42,10 @@ class VirtualTask(NamedTuple):
         power = self.factor >= 1 and not self.factor & (self.factor - 1)
         return power and self.reducer >= 0 and 0 <= self.bucket < self.factor
 
-    @property
-    def parent(self) -> VirtualTask | None:
-        """The task of half the factor that has all keys of this one; None at factor 1."""
-        half = self.factor // 2
-        return VirtualTask(self.reducer, self.bucket % half, half) if half else None
 
-    @property
-    def children(self) -> tuple[VirtualTask, VirtualTask]:
-        """The two tasks of twice the factor that share the keys of this one.
+def tasks_of(reducer: int, factor: int) -> tuple[VirtualTask, ...]:
+    """All tasks of a reducer at one factor, by ascending bucket.
 
-        SEP-32, "Splitting and Merging of v.tasks": what is b modulo f is b or b + f modulo 2f.
-        """
-        twice = 2 * self.factor
-        return (
-            VirtualTask(self.reducer, self.bucket, twice),
-            VirtualTask(self.reducer, self.bucket + self.factor, twice),
-        )
+    SEP-32, "Splitting and Merging of v.tasks": at twice the factor f, the keys of bucket b are in buckets b and b + f.
+    """
+    return tuple(VirtualTask(reducer, bucket, factor) for bucket in range(factor))

@@ -20,8 +20,7 @@ from skewless.documents.job import Job
 from skewless.planner.forecast.forecast import Forecast
 from skewless.planner.placement.placement import Indices, Rows
 from skewless.planner.policies.proposal import Proposal
-from skewless.routing.lineage import merge, split
-from skewless.routing.virtual_task import VirtualTask
+from skewless.routing.virtual_task import VirtualTask, tasks_of
 
 #: Merged siblings must fit into this part of what one task should hold.
 HYSTERESIS = 0.5
@@ -49,7 +48,8 @@ class _Group(NamedTuple):
     def merged(self) -> _Group:
         """Each two siblings as one task."""
         half = self.factor // 2
-        return _Group(merge(self.tasks), self.rows[:half] + self.rows[half:], self.states[:half] + self.states[half:])
+        rows, states = self.rows[:half] + self.rows[half:], self.states[:half] + self.states[half:]
+        return _Group(tasks_of(self.reducer, half), rows, states)
 
 
 class _Change(NamedTuple):
@@ -89,8 +89,8 @@ def propose(job: Job, forecast: Forecast) -> Sequence[Proposal]:
     able = [group for group in due if free and group.factor < routing.max_factor]
     stuck = [group for group in due if not free or group.factor >= routing.max_factor]
     small = [group for group in groups if group.factor > 1 and limit.holds(group.merged(), HYSTERESIS)]
-    splits = [_Change("split", group.tasks, split(group.tasks)) for group in able]
-    merges = [_Change("merge", group.tasks, merge(group.tasks)) for group in small]
+    splits = [_Change("split", group.tasks, tasks_of(group.reducer, 2 * group.factor)) for group in able]
+    merges = [_Change("merge", group.tasks, group.merged().tasks) for group in small]
     proposals = []
     if splits:
         proposals.append(_changing(forecast, "split", splits))
