@@ -13,11 +13,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from skewless.document import LARGEST_COUNT, Document
-from skewless.documents.commit import StepCommit
 from skewless.documents.decision import Decision
 from skewless.documents.job import Job
 from skewless.documents.ledger import balance
-from skewless.documents.quality import QualityReport
 from skewless.documents.stage_report import StageReport
 from skewless.errors import DocumentError, SkewlessError
 from skewless.planner.plain_ring import first_plan
@@ -268,9 +266,3 @@ def test_a_count_that_a_commit_lacks_is_asked_for_in_a_sentence(run: RunDirector
     assert commit.count("rows") == 3
     said = refused(DocumentError, lambda: commit.count("backlog"))
     assert said == "commit of stages/0000: expected a count of backlog, but got none; run the step again."
-
-
-def test_a_report_of_a_release_that_built_data_docs_is_read_without_them() -> None:
-    old = edited("QualityReport", data_docs="data_docs/index.html")
-    assert QualityReport.from_json(old) == SAMPLES["QualityReport"]
-    assert StepCommit.from_json(SAMPLES["StepCommit"].to_json()) == SAMPLES["StepCommit"]

@@ -40,7 +40,6 @@ def map_types(spark: SparkSession | None, given: Map, types: Mapping[str, str], 
 
 
 def mapped_rows(
-    spark: SparkSession,
     job: Job,
     rows: DataFrame,
     names: Sequence[str],
@@ -51,7 +50,6 @@ def mapped_rows(
     """Map rows.
 
     Args:
-        spark: the session.
         job: the frozen job.
         rows: the input columns as ``s0``, ``s1``, ... and the origin.
         names: the names of the numbered columns in the input.
@@ -65,5 +63,4 @@ def mapped_rows(
     if given.select is None:
         types = {**job.key_types, **job.column_types}
         return python_mapper.apply(given, rows, names, columns, types, origin, index)
-    selected = job.source.selected or select_list.selected_of(spark, given)
-    return select_list.apply(given, selected, rows, names, columns, origin, index)
+    return select_list.apply(given, job.source.selected, rows, names, columns, origin, index)

@@ -92,11 +92,6 @@ def types_of(spark: SparkSession, given: Map, types: Mapping[str, str], at: str)
     return Mapped(found, reads, selected)
 
 
-def selected_of(spark: SparkSession, given: Map) -> tuple[Selected, ...]:
-    """The select list of a job that an earlier release froze without it."""
-    return tuple(_parsed(spark, text, "job.json").selected for text in given.select or ())
-
-
 def apply(
     given: Map,
     selected: Sequence[Selected],

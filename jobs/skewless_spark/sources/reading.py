@@ -110,7 +110,7 @@ def read_units(
     if job.spec.map is None:
         found = rows.selectExpr(*(f"s{wanted.index(name)} AS c{n}" for n, name in enumerate(columns)), ORIGIN)
     else:
-        found = mapped_rows(spark, job, rows, wanted, columns, ORIGIN, ORIGIN_INDEX)
+        found = mapped_rows(job, rows, wanted, columns, ORIGIN, ORIGIN_INDEX)
     return tally.giving(found) if tally else found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import Any, Self
+from typing import Self
 
 from pydantic import Field, model_validator
 
@@ -146,14 +146,6 @@ class QualityReport(Document):
     checks: tuple[Check, ...]
     ledger: Ledger
     window: WindowQuality | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_data_docs(cls, given: Any) -> Any:
-        """Reports of earlier releases name pages of Great Expectations, which nobody reads any more."""
-        return (
-            {name: value for name, value in given.items() if name != "data_docs"} if isinstance(given, dict) else given
-        )
 
     @model_validator(mode="after")
     def _verdict_of_its_checks(self) -> Self:
