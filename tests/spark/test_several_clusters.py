@@ -190,10 +190,13 @@ def test_the_command_says_in_one_sentence_what_is_wrong_with_its_clusters(
     assert re.search(said, done.stderr.splitlines()[-1]), done.stderr
 
 
-def test_a_stage_without_rows_is_shared_too(spark: SparkSession, tmp_path: Path) -> None:
-    path = write_input(tmp_path / "input", events(100).slice(0, 0), files=1)
+@pytest.mark.parametrize("rows", [0, 100])
+def test_a_stage_without_rows_is_shared_too(spark: SparkSession, tmp_path: Path, rows: int) -> None:
+    """The input has none, or its map leaves none over."""
+    path = write_input(tmp_path / "input", events(100).slice(0, rows), files=1)
     run = RunDirectory(str(tmp_path / "shared"))
-    prepare(run, spec_of(path, "key", NATIVE, sharing={"lease_seconds": 0.5}), DATE, str(tmp_path))
+    mapped = {"map": {"select": ["key", "at", "word"], "where": "at < 0"}} if rows else {}
+    prepare(run, spec_of(path, "key", NATIVE, sharing={"lease_seconds": 0.5}, **mapped), DATE, str(tmp_path))
     share_stage(spark, run, 0, "east")
     assert run.report(0).processed_rows == 0
     assert share_stage(spark, run, 0, "west") == run.report(0)
