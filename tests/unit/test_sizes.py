@@ -1,0 +1,21 @@
+"""What is to be read does not grow: each figure stays below its ceiling, and a ceiling follows what shrinks."""
+
+from __future__ import annotations
+
+from tests.sizes import sizes
+
+CEILINGS = {
+    "lines of the product": 52_000,
+    "lines of tests": 54_000,
+    "words of pages": 195_000,
+    "fields of a spec": 95,
+    "conditions on an axis": 212,
+}
+#: How far a figure may be below its ceiling before the ceiling is to be lowered.
+SLACK = 0.05
+
+
+def test_what_is_to_be_read_stays_below_its_ceilings_and_they_follow() -> None:
+    found = sizes()
+    assert {what: figure for what, figure in found.items() if figure > CEILINGS[what]} == {}
+    assert {what: figure for what, figure in found.items() if figure < CEILINGS[what] * (1 - SLACK)} == {}
