@@ -171,16 +171,15 @@ def draw_writing(chance: random.Random, kind: str) -> dict[str, Any]:
 
 
 def published_csv(content: bytes) -> list[list[str | None]]:
-    """The fields of a CSV file: an empty field is null, a quoted one is a text; a backslash stands before a quote."""
+    """The fields of a CSV file: an empty field is null, a quoted one is a text, in which a quote is doubled."""
     text, rows, row = io.StringIO(content.decode()).getvalue(), [], list[str | None]()
     at, field, quoted = 0, "", False
     while at < len(text):
         sign = text[at]
         if sign == '"' and not field and not quoted:
             at, quoted = at + 1, True
-            while text[at] != '"':
-                at += text[at] == "\\"
-                field, at = field + text[at], at + 1
+            while text[at] != '"' or text[at + 1] == '"':
+                field, at = field + text[at], at + 1 + (text[at] == '"')
         elif sign in ",\n":
             row.append(field if field or quoted else None)
             field, quoted = "", False

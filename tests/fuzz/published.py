@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
@@ -84,7 +85,7 @@ def _without_day(table: pa.Table) -> list[Row]:
 def published_differences(section: Mapping[str, Any], published: Sequence[Row], result: Sequence[Row]) -> list[str]:
     """Whether the published rows are those of the result, as far as the format tells values apart."""
     kind = section.get("format", "parquet")
-    own = {"csv": lambda value: value, "json": _as_json, "orc": _as_orc}.get(kind, canonical)
+    own = {"csv": _as_text, "json": _as_json, "orc": _as_orc}.get(kind, canonical)
     form = _as_text if kind == "csv" else own
     ours, right = (
         sorted(repr([(name, one(value)) for name, value in row.items()]) for row in rows)
@@ -118,7 +119,9 @@ def _as_text(value: Any) -> Any:
         return None if text is None else text + ("Z" if value.tzinfo else "")
     if isinstance(value, Decimal):
         return f"{value:f}"
-    return value if value is None or isinstance(value, str) else str(value)
+    text = value if value is None or isinstance(value, str) else str(value)
+    # A float of four bytes is written with fewer digits than Python has for it.
+    return f"{float(text):.6g}" if text and re.fullmatch(r"-?\d+\.\d+([eE][+-]?\d+)?", text) else text
 
 
 def _as_json(value: Any) -> Any:

@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,12 +17,14 @@ from pyspark.sql import SparkSession
 
 from skewless.errors import InputError, LedgerError, SpecError
 from skewless.run.directory import RunDirectory
+from skewless.spec.input import Input
 from skewless.spec.reading import parse_spec
 from skewless.spec.spec import JobSpec
 from skewless_spark.prepare.freezing import freeze
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.session.spark_errors import exit_code_of, sentence_for
-from skewless_spark.sources import Tally, read_units
+from skewless_spark.sources import Tally, list_input, read_units
+from skewless_spark.sources.ranges import read_unit
 from skewless_spark.stage.stage import run_stage
 from tests.spark.scenario import DATE, as_rows, reduce_job, result_of, run_job
 from tests.tiers import mostly_long
@@ -221,6 +224,49 @@ def test_the_result_is_published_in_the_format_of_the_spec(spark: SparkSession, 
     schema = "k string, n bigint, total bigint"
     read = spark.read.schema(schema).format(kind).option("header", value=True).load(str(folder)).toArrow()
     assert as_rows(read) == as_rows(result_of_parquet(run)) == expected(rows())
+
+
+ODD_TEXTS = [
+    "a ",
+    " b",
+    "\t",
+    "\x00",
+    'q"x',
+    '"',
+    '""',
+    "\\",
+    '\\"',
+    "a\\",
+    "",
+    None,
+    "a,b",
+    " ",
+    'x"y,z\\',
+    '"all"',
+    "a\xa0",
+]
+
+
+def test_each_text_of_a_published_csv_is_read_back_by_others_and_by_the_next_job(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    pq.write_table(pa.table({"k": ODD_TEXTS, "v": range(len(ODD_TEXTS))}), tmp_path / "in.parquet")
+    output = {"path": str(tmp_path / "out"), "format": "csv"}
+    run, finished, _ = run_job(
+        spark, spec({"path": str(tmp_path / "in.parquet")}, tmp_path, output=output), tmp_path / "r"
+    )
+    assert sorted(result_of(run)["k"].to_pylist(), key=repr) == sorted(ODD_TEXTS, key=repr)
+    files = sorted(Path(finished.publication.path).glob("*.csv"))
+    listing = list_input(Input(path=f"{finished.publication.path}/*.csv", format="csv"), f"{files[0].parent}/*.csv")
+    ours = [
+        row["k"] for unit in listing.units for one in read_unit(unit, listing.source, ["k"]) for row in one.to_pylist()
+    ]
+    assert sorted(ours, key=repr) == sorted(ODD_TEXTS, key=repr)
+    duck = duckdb.connect()
+    read = [row for file in files for row in duck.execute(
+        "SELECT k FROM read_csv(?, header = true, all_varchar = true, quote = '\"', escape = '\"', delim = ',', "
+        "allow_quoted_nulls = false)", [str(file)]).fetchall()]  # fmt: skip
+    assert sorted((text for (text,) in read), key=repr) == sorted(ODD_TEXTS, key=repr)
 
 
 def result_of_parquet(run: RunDirectory) -> pa.Table:

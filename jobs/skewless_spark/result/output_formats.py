@@ -60,8 +60,12 @@ def published_files(
 
 def _write(writer: DataFrameWriter, kind: str, path: str) -> None:
     if kind == "csv":
-        # As our own reader expects it: a quoted empty text is an empty text, an empty field is null.
-        writer.csv(path, header=True, emptyValue='""', nullValue="")
+        # As most readers expect it, ours among them (RFC 4180): a quoted empty text is an empty text, an empty field is
+        # null, a quote within quotes is doubled, and spaces are part of a text. Spark by itself strips them.
+        writer.csv(
+            path, header=True, emptyValue='""', nullValue="", escape='"',
+            ignoreLeadingWhiteSpace=False, ignoreTrailingWhiteSpace=False,
+        )  # fmt: skip
     elif kind == "json":
         writer.json(path, ignoreNullFields=False)
     else:
