@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import datetime as dt
 import json
 import re
@@ -115,8 +116,7 @@ def _as_text(value: Any) -> Any:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, dt.datetime):
-        text = value.replace(tzinfo=None).isoformat(timespec="milliseconds") if not value.microsecond % 1000 else None
-        return None if text is None else text + ("Z" if value.tzinfo else "")
+        return _as_time(value)
     if isinstance(value, Decimal):
         return f"{value:f}"
     text = value if value is None or isinstance(value, str) else str(value)
@@ -124,8 +124,12 @@ def _as_text(value: Any) -> Any:
     return f"{float(text):.6g}" if text and re.fullmatch(r"-?\d+\.\d+([eE][+-]?\d+)?", text) else text
 
 
+def _as_time(value: dt.datetime) -> str:
+    return value.replace(tzinfo=None).isoformat(timespec="microseconds") + ("Z" if value.tzinfo else "")
+
+
 def _as_json(value: Any) -> Any:
-    """A value as JSON has it, as far as two writers spell it alike: not times and bytes."""
+    """A value as JSON has it."""
     if isinstance(value, list):
         return tuple(_as_json(one) for one in value)
     if isinstance(value, dict):
@@ -134,9 +138,9 @@ def _as_json(value: Any) -> Any:
         return value
     if isinstance(value, int | float | Decimal) or value in {"Infinity", "-Infinity", "NaN"}:
         return f"{float(value) + 0.0:.6g}"  # a float has no more digits
-    if isinstance(value, dt.datetime | bytes):
-        return "*"
-    return str(value)
+    if isinstance(value, dt.datetime):
+        return _as_time(value)
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
 
 
 def sort_faults(rows: Sequence[Row], order: Sequence[str]) -> list[str]:

@@ -59,6 +59,9 @@ def published_files(
 
 
 def _write(writer: DataFrameWriter, kind: str, path: str) -> None:
+    if kind in {"csv", "json"}:  # Spark by itself writes milliseconds, and drops the rest
+        digits = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
+        writer = writer.options(timestampFormat=f"{digits}XXX", timestampNTZFormat=digits)
     if kind == "csv":
         # As most readers expect it, ours among them (RFC 4180): a quoted empty text is an empty text, an empty field is
         # null, a quote within quotes is doubled, and spaces are part of a text. Spark by itself strips them.
