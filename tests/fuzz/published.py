@@ -13,6 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
@@ -117,11 +118,10 @@ def _as_text(value: Any) -> Any:
         return "true" if value else "false"
     if isinstance(value, dt.datetime):
         return _as_time(value)
-    if isinstance(value, Decimal):
-        return f"{value:f}"
-    text = value if value is None or isinstance(value, str) else str(value)
+    text = f"{value:f}" if isinstance(value, Decimal) else value if value is None else str(value)
     # A float of four bytes is written with fewer digits than Python has for it.
-    return f"{float(text):.6g}" if text and re.fullmatch(r"-?\d+\.\d+([eE][+-]?\d+)?", text) else text
+    number = text and re.fullmatch(r"-?\d+(\.\d+([eE][+-]?\d+)?|[eE][+-]?\d+)", text)
+    return repr(np.float32(text)) if number else text
 
 
 def _as_time(value: dt.datetime) -> str:
