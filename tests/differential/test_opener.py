@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 import pytest
 from pyarrow import orc
+from pyspark.sql import SparkSession
 
 from skewless.documents.job import Job
 from skewless.errors import InputError
@@ -206,6 +207,43 @@ def test_a_logical_type_that_is_yet_to_come_is_left_to_pyarrow(tmp_path: Path) -
     assert str(pq.read_metadata(path).schema.column(0).logical_type) == "Undefined"
     job = job_over(path, cut=False)
     assert not any(_for_spark(job, unit) for unit in job.units)
+
+
+def with_old_dates(spark: SparkSession, folder: Path, writer: str) -> Path:
+    """Dates around the change of calendars and at the ends of what there is, in ORC."""
+    days = [*range(-719_170, -719_150), *range(-141_440, -141_420), *range(-719_162, 20_000, 997), None, 2_932_896]
+    table = pa.table({"id": range(len(days)), "day": pa.array(days, pa.int32()).cast(pa.date32())})
+    (folder / "in").mkdir()
+    if writer == "arrow":
+        orc.write_table(table, folder / "in" / "a.orc")
+        return folder / "in"
+    pq.write_table(table, folder / "a.parquet")
+    rows = spark.read.parquet(str(folder / "a.parquet")).coalesce(1).write.mode("overwrite")
+    rows.option("orc.proleptic.gregorian", value=writer == "new").orc(str(folder / "in"))
+    return folder / "in"
+
+
+@pytest.mark.parametrize("writer", ["arrow", "old", "new"])
+def test_dates_of_orc_are_those_that_spark_reads_there(spark: SparkSession, tmp_path: Path, writer: str) -> None:
+    path = with_old_dates(spark, tmp_path, writer)
+    given = {"path": str(path), "format": "orc"}
+    job = job_of(given, types_of(given, tmp_path), tmp_path, cut=False)
+    found = read(job, "id", "day").sort_by("id")["day"].cast(pa.int32()).to_pylist()
+    asked = spark.read.orc(str(path)).orderBy("id").selectExpr("unix_date(day) AS day").toArrow()["day"].to_pylist()
+    assert found == asked
+    assert min(day for day in found if day is not None) < -719_000
+
+
+def test_an_old_date_within_a_list_of_orc_is_refused(tmp_path: Path) -> None:
+    days = pa.array([[-719_162]], pa.list_(pa.int32())).cast(pa.list_(pa.date32()))
+    (tmp_path / "in").mkdir()
+    orc.write_table(pa.table({"id": [1], "days": days}), tmp_path / "in" / "a.orc")
+    given = {"path": str(tmp_path / "in"), "format": "orc"}
+    job = job_of(given, types_of(given, tmp_path), tmp_path, cut=False)
+    with pytest.raises(
+        InputError, match=r"a\.orc: expected dates before 1582 in columns of their own, but got .*'days'"
+    ):
+        read(job, "id", "days")
 
 
 @pytest.mark.parametrize(("codec", "groups"), [("brotli", 1), ("lz4", 1), ("lz4", 2)])

@@ -118,9 +118,12 @@ def _as_text(value: Any) -> Any:
         return "true" if value else "false"
     if isinstance(value, dt.datetime):
         return _as_time(value)
-    text = f"{value:f}" if isinstance(value, Decimal) else value if value is None else str(value)
+    if value is None:
+        return None
+    text = f"{value:f}" if isinstance(value, Decimal) else str(value)
+    text = {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}.get(text, text) if isinstance(value, float) else text
     # A float of four bytes is written with fewer digits than Python has for it.
-    number = text and re.fullmatch(r"-?\d+(\.\d+([eE][+-]?\d+)?|[eE][+-]?\d+)", text)
+    number = re.fullmatch(r"-?\d+(\.\d+([eE][+-]?\d+)?|[eE][+-]?\d+)", text)
     return repr(np.float32(text)) if number else text
 
 

@@ -284,6 +284,17 @@ def test_times_are_published_with_their_microseconds(spark: SparkSession, tmp_pa
     assert "2026-01-02T03:04:05.123456" in text.replace("2026-01-02T03:04:05.123456Z", "")
 
 
+def test_days_before_1582_are_published_in_orc_as_all_readers_know_them(spark: SparkSession, tmp_path: Path) -> None:
+    day = dt.date(1500, 3, 7)
+    pq.write_table(pa.table({"k": ["a"], "day": [day]}), tmp_path / "in.parquet")
+    output = {"path": str(tmp_path / "out"), "format": "orc"}
+    aggregates = {"day": {"function": "max", "column": "day"}}
+    job = spec({"path": str(tmp_path / "in.parquet")}, tmp_path, aggregates=aggregates, output=output)
+    _, finished, _ = run_job(spark, job, tmp_path / "run")
+    assert [orc.read_table(one)["day"].to_pylist() for one in Path(finished.publication.path).glob("*.orc")] == [[day]]
+    assert [row["day"] for row in spark.read.orc(finished.publication.path).collect()] == [day]
+
+
 def result_of_parquet(run: RunDirectory) -> pa.Table:
     return pa.concat_tables(pq.read_table(run.path(file.path)) for file in run.committed("result").of_kind("result"))
 

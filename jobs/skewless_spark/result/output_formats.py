@@ -71,5 +71,5 @@ def _write(writer: DataFrameWriter, kind: str, path: str) -> None:
         )  # fmt: skip
     elif kind == "json":
         writer.json(path, ignoreNullFields=False)
-    else:
-        writer.orc(path)
+    else:  # in the calendar that all readers know, and said so in each file
+        writer.option("orc.proleptic.gregorian", value=True).orc(path)

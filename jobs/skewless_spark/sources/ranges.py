@@ -19,6 +19,7 @@ from skewless_spark.session.queries import BATCH_ROWS, cut_batch
 from skewless_spark.sources.cutting import rows_at_a_time
 from skewless_spark.sources.formats import delimited, json_lines
 from skewless_spark.sources.formats.lines import blocks
+from skewless_spark.sources.formats.orc_footer import has_old_calendar, in_new_calendar
 from skewless_spark.sources.formats.parquet import as_spark_reads, int96_columns, old_columns, open_parquet
 from skewless_spark.sources.formats.spark_types import arrow_type_of
 from skewless_spark.sources.formats.text_values import cast_text
@@ -191,12 +192,15 @@ def _of_metadata(name: str, unit: Unit, source: Source, rows: int) -> pa.Array:
 def _orc(unit: Unit, source: Source, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     fs, file = open_location(unit.path)
     with fs.open(file, "rb") as opened:
+        old = has_old_calendar(opened, int(fs.size(file)))
         read = orc.ORCFile(opened)
         inner = {name: unit.inner.get(name, name) for name in columns}
         # Of a file without any of the columns, some other one shows the number of rows.
         asked = [name for name in inner.values() if name is not None] or read.schema.names[:1]
         for stripe in range(*(unit.span or (0, read.nstripes))):
             batch = read.read_stripe(stripe, columns=asked)
+            if old:
+                batch = in_new_calendar(batch, unit.path)
             yield as_declared(_as_table(batch, unit, source, inner) if unit.inner else batch, source, columns)
 
 

@@ -1,4 +1,4 @@
-"""The rows and bytes of each stripe of an ORC file, which pyarrow knows but does not return.
+"""What pyarrow does not tell of an ORC file: the rows and bytes of its stripes, and the calendar of its dates.
 
 The file ends with a postscript in protocol buffers; before it is the footer, compressed like the columns (ORC
 specification v1, "File Tail"). Only the few needed fields are read.
@@ -10,15 +10,87 @@ import zlib
 from collections.abc import Iterator
 from typing import IO
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+
+from skewless.errors import InputError
 
 _NONE, _ZLIB, _SNAPPY, _ZSTD = 0, 1, 2, 5
 #: The last byte of a file is the length of its postscript.
 _LONGEST_POSTSCRIPT = 256
+_STRIPES, _CALENDAR, _PROLEPTIC = 3, 11, 2
+#: The first day of the Gregorian calendar, 1582-10-15, in days since 1970; and that of 1970 in days since 4713 BC.
+_NEW_DAYS, _EPOCH = -141_427, 2_440_588
 
 
 def stripes_of(opened: IO[bytes], size: int) -> list[tuple[int, int]] | None:
     """``(rows, bytes)`` of each stripe; None if the footer has an unknown compression."""
+    footer = _footer(opened, size)
+    if footer is None:
+        return None
+    stripes = [dict(_fields(value)) for number, value in footer if number == _STRIPES and isinstance(value, bytes)]
+    return [(int(one.get(5, 0)), sum(int(one.get(part, 0)) for part in (2, 3, 4))) for one in stripes]
+
+
+def has_old_calendar(opened: IO[bytes], size: int) -> bool:
+    """Whether dates before 1582-10-15 are of the Julian calendar: Spark takes that of all files that do not deny it."""
+    return dict(_footer(opened, size) or ()).get(_CALENDAR) != _PROLEPTIC
+
+
+def in_new_calendar(batch: pa.RecordBatch, path: str) -> pa.RecordBatch:
+    """The dates of a file with the old calendar as Spark reads them: the same year, month and day in the new one.
+
+    Raises:
+        InputError: there is such a date within a list, a map or a struct.
+    """
+    arrays = [_new_dates(column) if pa.types.is_date32(column.type) else column for column in batch.columns]
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        if pa.types.is_nested(column.type) and any(_is_old(leaf) for leaf in _leaves(column)):
+            raise InputError(
+                f"input file {path}", "dates before 1582 in columns of their own", f"one within {name!r}",
+                "write it with orc.proleptic.gregorian=true",
+            )  # fmt: skip
+    return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
+
+
+def _is_old(days: pa.Array) -> bool:
+    earliest = pc.min(days.cast(pa.int32())).as_py()
+    return earliest is not None and earliest < _NEW_DAYS
+
+
+def _leaves(column: pa.Array) -> Iterator[pa.Array]:
+    """The dates within a nested column."""
+    kind = column.type
+    if pa.types.is_date32(kind):
+        yield column
+    elif pa.types.is_struct(kind):
+        for number in range(kind.num_fields):
+            yield from _leaves(column.field(number))
+    elif pa.types.is_map(kind):
+        yield from _leaves(column.keys)
+        yield from _leaves(column.items)
+    elif pa.types.is_list(kind):
+        yield from _leaves(column.flatten())
+
+
+def _new_dates(days: pa.Array) -> pa.Array:
+    """Days since 1970, by the names that they have in the Julian calendar (Explanatory Supplement 2013, 15.11)."""
+    if not _is_old(days):
+        return days
+    given = days.cast(pa.int32()).fill_null(0).to_numpy().astype(np.int64)
+    count = given + _EPOCH + 32_082
+    year = (4 * count + 3) // 1461
+    rest = count - 1461 * year // 4
+    month = (5 * rest + 2) // 153
+    day = rest - (153 * month + 2) // 5
+    months = (year - 4800 + month // 10 - 1970) * 12 + month + 2 - 12 * (month // 10)
+    named = months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64) + day
+    converted = np.where(given < _NEW_DAYS, named, given).astype(np.int32)
+    return pa.array(converted, pa.int32(), mask=days.is_null().to_numpy(zero_copy_only=False)).cast(pa.date32())
+
+
+def _footer(opened: IO[bytes], size: int) -> list[tuple[int, int | bytes]] | None:
     opened.seek(max(0, size - _LONGEST_POSTSCRIPT))
     end = opened.read(_LONGEST_POSTSCRIPT)
     post = dict(_fields(end[-1 - end[-1] : -1]))
@@ -26,10 +98,7 @@ def stripes_of(opened: IO[bytes], size: int) -> list[tuple[int, int]] | None:
     opened.seek(size - 1 - end[-1] - length)
     raw = opened.read(length)
     footer = raw if codec == _NONE else _decompressed(raw, codec)
-    if footer is None:
-        return None
-    stripes = [dict(_fields(value)) for number, value in _fields(footer) if number == 3 and isinstance(value, bytes)]
-    return [(int(one.get(5, 0)), sum(int(one.get(part, 0)) for part in (2, 3, 4))) for one in stripes]
+    return None if footer is None else list(_fields(footer))
 
 
 def _decompressed(raw: bytes, codec: int) -> bytes | None:
