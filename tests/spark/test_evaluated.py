@@ -309,6 +309,19 @@ def test_a_copy_is_written_as_spark_writes_the_result(
     assert chunks[0].compression == chunks[1].compression
 
 
+def test_all_files_of_a_result_have_one_schema(spark: SparkSession, tmp_path: Path) -> None:
+    """Of keys with one state Spark knows more of what is never null than of the merged ones, here that of no key."""
+    table = pa.table({"key": [number % 6 or None for number in range(100)], "value": range(100)})
+    path = write_input(tmp_path / "input", table, files=1)
+    aggregates = {"n": "count", "spread": {"function": "histogram", "column": "value", "edges": [0.0, 50.0]}}
+    routing = {"waves": [1], "reducers": 1, "policy": "static"}
+    output = {"path": str(tmp_path / "out"), "files": 3}
+    run, _ = reduce_job(spark, spec_of(path, "key", aggregates, routing=routing, output=output), tmp_path / "run")
+    schemas = [pq.read_schema(run.path(file.path)).remove_metadata() for file in run.committed("result").files]
+    assert len(schemas) > 1
+    assert all(schema == schemas[0] for schema in schemas)
+
+
 def test_results_that_arrow_would_write_otherwise_are_left_to_spark(spark: SparkSession, tmp_path: Path) -> None:
     written_as = "spark.sql.parquet.outputTimestampType"
     before = str(spark.conf.get(written_as))

@@ -86,31 +86,33 @@ def write_copies(
             sources += attempt.listed(_MERGED)
         run.fs.makedirs(f"{run.root}/{attempt.folder}/{FOLDER}", exist_ok=True)
         into = min(columns.job.spec.output.files, len(sources))
-        notes = _notes(noted_schema(run, files[0]), own_names(columns))
+        own = own_names(columns)
+        notes = _notes(noted_schema(run, files[0]), own)
+        # All files have the schema of one: results of a stage and merged ones may differ in what may be null.
+        with run.fs.open(f"{run.root}/{files[0].path}", "rb") as opened:
+            like = parquet_of(opened)
+            kind, footer = _published(like, own), like.metadata
 
         def copied(number: int) -> tuple[int, int]:
             target = f"{run.root}/{attempt.folder}/{FOLDER}/part-{number:05d}.parquet"
-            return _copy(run.fs, sources[number::into], target, own_names(columns), notes)
+            with run.fs.open(target, "wb") as out, _writer(out, kind, footer) as writer:
+                writer.add_key_value_metadata(notes)
+                return _copy(run.fs, sources[number::into], writer, kind, own)
 
         counts = list(pool.map(copied, range(into)))
     return {"rows": sum(rows for rows, _ in counts), "keys": sum(keys for _, keys in counts)}
 
 
 def _copy(
-    fs: Any, sources: Sequence[str], target: str, own: Mapping[str, str], notes: Mapping[bytes, bytes]
+    fs: Any, sources: Sequence[str], writer: pq.ParquetWriter, kind: pa.Schema, own: Mapping[str, str]
 ) -> tuple[int, int]:
     """Copy the whole keys of some files into one; their rows and their number."""
     rows = keys = 0
-    with fs.open(sources[0], "rb") as opened:
-        like = parquet_of(opened)
-        kind, footer = _published(like, own), like.metadata
-    with fs.open(target, "wb") as out, _writer(out, kind, footer) as writer:
-        writer.add_key_value_metadata(notes)
-        for batch in _batches(fs, sources, own):
-            rows += int(pc.sum(batch["rows"]).as_py() or 0)
-            keys += len(batch)
-            if len(batch):
-                writer.write_batch(pa.RecordBatch.from_arrays([batch[name] for name in own], schema=kind))
+    for batch in _batches(fs, sources, own):
+        rows += int(pc.sum(batch["rows"]).as_py() or 0)
+        keys += len(batch)
+        if len(batch):
+            writer.write_batch(pa.RecordBatch.from_arrays([batch[name] for name in own], schema=kind))
     return rows, keys
 
 
