@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import math
 from collections import Counter
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -268,6 +270,27 @@ def test_each_text_of_a_published_csv_is_read_back_by_others_and_by_the_next_job
         "SELECT k FROM read_csv(?, header = true, all_varchar = true, quote = '\"', escape = '\"', delim = ',', "
         "allow_quoted_nulls = false)", [str(file)]).fetchall()]  # fmt: skip
     assert sorted((text for (text,) in read), key=repr) == sorted(ODD_TEXTS, key=repr)
+
+
+def test_json_that_spark_wrote_is_read_as_spark_reads_it(spark: SparkSession, tmp_path: Path) -> None:
+    floats = [math.nan, math.inf, -math.inf, 1.5, None, -0.0]
+    at = dt.datetime(2026, 1, 2, 3, 4, 5, 123456)  # noqa: DTZ001  # a time on a wall
+    columns = {
+        "x": pa.array(floats), 'a "quoted" name': pa.array(floats, pa.float32()),
+        "s": ["NaN", '"x":"NaN"', '{"x": "Infinity"}', "Infinity", "\\", None],
+        "d": pa.array([Decimal("1.10"), None, *map(Decimal, range(4))], pa.decimal128(38, 20)),
+        "t": pa.array([at, None, at, at, at, at], pa.timestamp("us")),
+    }  # fmt: skip
+    pq.write_table(pa.table(columns), tmp_path / "in.parquet")
+    written = spark.read.parquet(str(tmp_path / "in.parquet"))
+    written.coalesce(1).write.json(str(tmp_path / "in"))
+    types = dict(written.dtypes)
+    listing = list_input(Input(path=f"{tmp_path}/in/*.json", format="json", columns=types), f"{tmp_path}/in/*.json")
+    ours = [
+        row for unit in listing.units for one in read_unit(unit, listing.source, [*types]) for row in one.to_pylist()
+    ]
+    asked = spark.read.schema(written.schema).json(str(tmp_path / "in")).toArrow().to_pylist()
+    assert list(map(repr, ours)) == list(map(repr, asked))
 
 
 @pytest.mark.parametrize("kind", ["csv", "json"])

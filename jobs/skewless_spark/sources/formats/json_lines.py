@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
@@ -42,9 +43,11 @@ def read(unit: Unit, source: Source, columns: Sequence[str]) -> Iterator[pa.Reco
     schema = pa.schema(
         [(name, pa.string() if kind in _AS_TEXT else arrow_type_of(kind)) for name, kind in kinds.items()]
     )
-    for block in blocks(unit.path, unit.span):
-        if not block.text.strip():
+    floats = [name for name, kind in kinds.items() if kind in {"float", "double"}]
+    for given in blocks(unit.path, unit.span):
+        if not given.text.strip():
             continue
+        block = given._replace(text=_with_bare_numbers(given.text, floats))
         table = _table(block, unit.path, schema)
         arrays = [table.column(name).combine_chunks() for name in columns]
         yield pa.RecordBatch.from_arrays(
@@ -54,6 +57,17 @@ def read(unit: Unit, source: Source, columns: Sequence[str]) -> Iterator[pa.Reco
             ],
             names=list(columns),
         )
+
+
+def _with_bare_numbers(text: bytes, names: Sequence[str]) -> bytes:
+    """The texts by which Spark writes numbers that JSON lacks, as Arrow takes them: ``"x": "NaN"`` as ``"x": NaN``.
+
+    A name with both of its quotes is nowhere within a text, where a quote follows a backslash.
+    """
+    if not names or not (b'"NaN"' in text or b'Infinity"' in text):
+        return text
+    fields = b"|".join(re.escape(json.dumps(name, ensure_ascii=False).encode()) for name in names)
+    return re.sub(rb'((?:%b)\s*:\s*)"(NaN|-?Infinity)"' % fields, rb"\1\2", text)
 
 
 def _table(block: Block, file: str, schema: pa.Schema | None) -> pa.Table:
