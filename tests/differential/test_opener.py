@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -232,6 +233,21 @@ def test_dates_of_orc_are_those_that_spark_reads_there(spark: SparkSession, tmp_
     asked = spark.read.orc(str(path)).orderBy("id").selectExpr("unix_date(day) AS day").toArrow()["day"].to_pylist()
     assert found == asked
     assert min(day for day in found if day is not None) < -719_000
+
+
+def test_times_and_intervals_that_orc_has_as_numbers_are_told_by_the_notes_of_spark(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rows = spark.sql(
+        "SELECT TIMESTAMP_NTZ '2026-01-02 03:04:05.123456' AS wall, TIMESTAMP '2026-01-02 03:04:05' AS t, 7L AS id, "
+        "array(TIMESTAMP_NTZ '2026-01-02 03:04:05') AS l, INTERVAL '1' YEAR AS y, INTERVAL '1' DAY AS d"
+    )
+    rows.coalesce(1).write.orc(str(tmp_path / "in"))
+    given = {"path": str(tmp_path / "in"), "format": "orc"}
+    types = types_of(given, tmp_path)
+    assert types == {"wall": "timestamp_ntz", "t": "timestamp", "id": "bigint"}
+    found = read(job_of(given, types, tmp_path, cut=False), "wall", "id")
+    assert found.to_pylist() == [{"wall": dt.datetime(2026, 1, 2, 3, 4, 5, 123456), "id": 7}]  # noqa: DTZ001
 
 
 def test_an_old_date_within_a_list_of_orc_is_refused(tmp_path: Path) -> None:

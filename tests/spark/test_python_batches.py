@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import fsspec
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from skewless.documents.commit import CommittedFile
-from skewless.errors import AggregateError, RunDirectoryError
-from skewless.run.file_checksum import file_checksum
+from skewless.errors import AggregateError
 from skewless_spark.states import python_reduction
 from skewless_spark.states.python_calls import PythonCall, checked, guarded
 from skewless_spark.states.python_evaluation import evaluate_in_order
 from skewless_spark.states.python_reduction import ADMITTED, FORWARDED, STAYED, reduce_batches
-from skewless_spark.states.states_at_rest import ROUTE_KEY, RestingFile, StatesAtRest, StatesFound
 
 WORDS = PythonCall("words", "value_counts", {}, ("string",), "a_s0_0", "s0_0", 1 << 20, "r0")
 CUTS = st.lists(st.integers(0, 40), max_size=6)
@@ -102,18 +96,6 @@ def test_states_that_no_array_holds_are_told_as_that() -> None:
     for work in (lambda: pa.concat_arrays([text] * 40), lambda: pa.chunked_array([text] * 40)):
         with pytest.raises(AggregateError, match=r"less than 2 GiB of text for all keys of a task.*routing\.reducers"):
             checked(WORDS, guarded(WORDS, "state", accumulator, work, str), pa.string(), 40, "state")
-
-
-def test_states_without_the_text_of_their_keys_are_refused(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"c0": [1], "total_rows": [2], "s0_0": [3]}), tmp_path / "states.parquet")
-    fs, path = fsspec.core.url_to_fs(str(tmp_path / "states.parquet"))
-    file = CommittedFile(
-        kind="python", path="states.parquet", rows=1, size_bytes=fs.size(path), checksum=file_checksum(fs, path)
-    )
-    at_rest = StatesAtRest(str(tmp_path), ROUTE_KEY, ("s0_0",), ({0: (RestingFile(file, moved=False),)},))
-    with pytest.raises(RunDirectoryError, match=r"states with the text of their keys.*an earlier release"):
-        list(StatesFound(at_rest).of(0, pa.array([b"1"])))
-    assert list(StatesFound(at_rest).of(1, pa.array([b"1"]))) == [], "another task does not look into it"
 
 
 @settings(deadline=None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.sizes import sizes
 
 CEILINGS = {
-    "lines of the product": 52_060,
+    "lines of the product": 52_065,
     "lines of tests": 54_000,
     "words of pages": 54_000,
     "fields of a spec": 95,

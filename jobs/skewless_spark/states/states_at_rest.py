@@ -18,7 +18,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skewless.documents.commit import CommittedFile
-from skewless.errors import RunDirectoryError
 from skewless.routing.moved_keys import earlier_tasks
 from skewless.routing.plan import RoutingPlan
 from skewless.run.directory import RunDirectory, stage_step
@@ -136,11 +135,6 @@ class StatesFound:
             text = self._at_rest.text
             with readable(self._run, file), self._run.fs.open(f"{self._run.root}/{file.path}", "rb") as opened:
                 parquet = parquet_of(opened)
-                if text not in parquet.schema_arrow.names:
-                    hint = "begin a new run: an earlier release began this one"
-                    raise RunDirectoryError(
-                        self._run.path(file.path), "states with the text of their keys", "none", hint
-                    )
                 parted = [PART] if PART in parquet.schema_arrow.names else []
                 read = parquet.read(columns=[text, *parted])
                 keys = read[text].combine_chunks().cast(pa.binary())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import fsspec
@@ -13,7 +13,7 @@ from skewless.errors import InputError
 from skewless.run.objects.location import for_short_reads
 from skewless_spark.sources.formats.orc_footer import stripes_of
 from skewless_spark.sources.formats.parquet import columns_of, open_parquet
-from skewless_spark.sources.formats.spark_types import by_name, spark_type_of
+from skewless_spark.sources.formats.spark_types import UNSUPPORTED, by_name, spark_type_of
 
 #: The key of a field id in the metadata of an Arrow field.
 _FIELD_ID = b"PARQUET:field_id"
@@ -108,10 +108,24 @@ def _orc(fs: fsspec.AbstractFileSystem, file: str) -> Footer:
         raise OSError("it is empty")
     with fs.open(file, "rb") as opened:
         read = orc.ORCFile(opened)
-        # Arrow reads timestamps of ORC as nanoseconds, whatever the file has.
-        types = by_name(
-            (field.name, "timestamp" if pa.types.is_timestamp(field.type) else spark_type_of(field.type))
-            for field in read.schema
-        )
+        types = by_name((field.name, _orc_type(field)) for field in read.schema)
         stripes = stripes_of(opened, size) or ()
         return Footer(types, sum(rows for rows, _ in stripes) or read.nrows, stripes)
+
+
+def _orc_type(field: pa.Field) -> str:
+    # Arrow reads timestamps of ORC as nanoseconds, whatever the file has.
+    kind = "timestamp" if pa.types.is_timestamp(field.type) else spark_type_of(field.type)
+    noted = {told for told in _noted(field) if told != "timestamp"}
+    if noted == {"timestamp_ntz"} and kind == "bigint":
+        return "timestamp_ntz"  # in microseconds
+    return f"{UNSUPPORTED}{kind} that stands for {min(noted)}" if noted else kind
+
+
+def _noted(field: pa.Field) -> Iterator[str]:
+    """Of a column and what is within it: types of Spark's own, for which ORC has numbers."""
+    told = (field.metadata or {}).get(b"spark.sql.catalyst.type")
+    if told:
+        yield told.decode()
+    for number in range(field.type.num_fields):
+        yield from _noted(field.type.field(number))
