@@ -172,7 +172,7 @@ def _estimated(file: ListedFile, row_bytes: float, piece: int, cut_bytes: int) -
     return [unit.model_copy(update={"span": span}) for span in spans]
 
 
-# Texts have no footer: their columns and the length of a line come from samples.
+# Texts have no footer: the length of a line comes from samples, columns from samples or from headers.
 
 
 def _sampled(

@@ -192,7 +192,7 @@ def _of_metadata(name: str, unit: Unit, source: Source, rows: int) -> pa.Array:
 def _orc(unit: Unit, source: Source, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     fs, file = open_location(unit.path)
     with fs.open(file, "rb") as opened:
-        old = has_old_calendar(opened, int(fs.size(file)))
+        old = any("date" in source.columns[name] for name in columns) and has_old_calendar(opened, int(fs.size(file)))
         read = orc.ORCFile(opened)
         inner = {name: unit.inner.get(name, name) for name in columns}
         # Of a file without any of the columns, some other one shows the number of rows.

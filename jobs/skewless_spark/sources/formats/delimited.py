@@ -52,14 +52,15 @@ def read(unit: Unit, source: Source, columns: Sequence[str]) -> Iterator[pa.Reco
     Raises:
         InputError: a line is not what the spec declares; the error names file and line.
     """
-    own = names_in(unit.path, source.delimiter) if source.header else list(source.columns)
-    lost = [name for name in columns if name not in own and unit.inner.get(name, name) is not None]
-    if lost and own:
-        raise InputError(f"input file {unit.path}, line 1", f"a column {lost[0]!r}", f"{own}"[:300], "start a new run")
+    own = list(source.columns)
+    if source.header and unit.span and unit.span[0]:  # its header is before the range
+        own = names_in(unit.path, source.delimiter)
     for block in blocks(unit.path, unit.span):
         below = block
         if source.header and not block.offset and not block.line:
-            below = Block(block.text.partition(b"\n")[2], block.offset, 1)
+            first, _, rest = block.text.partition(b"\n")
+            own = header_of(first, source.delimiter, unit.path)
+            below = Block(rest, block.offset, 1)
         if below.text.strip(b"\n"):
             yield _parsed(below, unit, source, own, list(columns) or own[:1])
 
@@ -73,10 +74,10 @@ def _parsed(block: Block, unit: Unit, source: Source, own: Sequence[str], column
 
     read_options = pa_csv.ReadOptions(use_threads=False, block_size=len(block.text) + 1, column_names=own)
     parse_options = pa_csv.ParseOptions(delimiter=source.delimiter, invalid_row_handler=refuse)
-    # A column that the header lacks is one of nulls, where the spec allows that.
+    # Where the header lacked a column when the input was listed, and the spec allows that, the column is null.
     convert_options = pa_csv.ConvertOptions(
-        include_columns=list(columns), include_missing_columns=True, column_types=dict.fromkeys(columns, pa.string()),
-        strings_can_be_null=True, null_values=[""], quoted_strings_can_be_null=False,
+        include_columns=list(columns), include_missing_columns=None in unit.inner.values(), strings_can_be_null=True,
+        column_types=dict.fromkeys(columns, pa.string()), null_values=[""], quoted_strings_can_be_null=False,
     )  # fmt: skip
     try:
         table = pa_csv.read_csv(pa.py_buffer(block.text), read_options, parse_options, convert_options)
