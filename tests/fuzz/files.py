@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import lzma
+import math
 import random
 import urllib.parse
 from collections.abc import Mapping, Sequence
@@ -24,7 +25,7 @@ from tests.fuzz.values import KINDS, Kind, Row, spelled
 
 #: The kinds of columns that each format can have, and that its readers in Spark agree on.
 _ALL = tuple(KINDS)
-_OF_TEXT = tuple(name for name in KINDS if name not in {"odd double", "binary", "wall", "old date"})
+_OF_TEXT = tuple(name for name in KINDS if name not in {"binary", "wall", "old date"})
 KINDS_OF: dict[str, tuple[str, ...]] = {
     "parquet": _ALL,
     "orc": tuple(name for name in _ALL if name not in {"old date", "wall", "timestamp"}),
@@ -130,7 +131,7 @@ def _json(rows: Sequence[Row], columns: Mapping[str, Kind], how: Mapping[str, An
     lines = []
     for row in rows:
         fields = [
-            f"{json.dumps(name)}: {_json_value(row[name], ascii_only=how['ascii'])}"
+            f"{json.dumps(name)}: {_json_value(row[name], chance, ascii_only=how['ascii'])}"
             for name in columns
             if row[name] is not None or chance.random() < 0.5
         ]
@@ -139,7 +140,9 @@ def _json(rows: Sequence[Row], columns: Mapping[str, Kind], how: Mapping[str, An
     return _joined(lines, how["end"], chance)
 
 
-def _json_value(value: Any, *, ascii_only: bool) -> str:
+def _json_value(value: Any, chance: random.Random, *, ascii_only: bool) -> str:
+    if isinstance(value, float) and not math.isfinite(value) and chance.random() < 0.5:
+        return f'"{json.dumps(value)}"'  # as Spark writes numbers that JSON lacks; other writers leave the quotes out
     plain = value is None or isinstance(value, bool | int | float)
     text = json.dumps(value if plain else spelled(value), ensure_ascii=ascii_only)
     return json.loads(text) if type(value).__name__ == "Decimal" else text

@@ -182,4 +182,6 @@ def spelled(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, dt.datetime):
         return value.replace(tzinfo=None).isoformat(" ")
-    return repr(value) if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return repr(value) if math.isfinite(value) else {"nan": "NaN", "inf": "Inf", "-inf": "-Inf"}[repr(value)]
+    return str(value)
