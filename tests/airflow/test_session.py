@@ -6,14 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from skewless_airflow.connect.process_session import Session, end
+from skewless_airflow.runners.process_session import Session, end
 
 #: As a Makefile or a CI job does: take a lock by a file that is open in the shell, then start something under it.
 _UNDER_A_LOCK = 'exec 9>"$1"; flock 9; shift; "$@"'
 _BEGIN = """
 import os, sys
 from pathlib import Path
-from skewless_airflow.connect.process_session import begin
+from skewless_airflow.runners.process_session import begin
 
 begun = begin(["sleep", "600"], os.environ, Path.cwd(), Path("said"))
 print(begun.pid, begun.born)

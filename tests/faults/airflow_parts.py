@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import psutil
 
-from skewless_airflow.connect.process_session import Session, begin, end
+from skewless_airflow.runners.process_session import Session, begin, end
 from tests.load.installation import Installation
 
 #: The components, by their commands.

@@ -11,8 +11,8 @@ from deploy.local import standalone
 from deploy.local.rest import AirflowRest
 from skewless.run.directory import RunDirectory
 from skewless_airflow.connect import server as connect_server
-from skewless_airflow.connect.process_session import Session
 from skewless_airflow.run_store import safe_run_id
+from skewless_airflow.runners.process_session import Session
 from tests.load.days import faults_of, write_catalog, write_lake
 from tests.load.footprint import Footprint, footprint
 

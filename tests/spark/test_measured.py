@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from threading import Thread
-from types import SimpleNamespace
-from typing import cast
 
 import pyarrow as pa
 import pytest
@@ -23,7 +19,6 @@ from skewless.routing.ring import Ring
 from skewless.run.certificate import run_certificate
 from skewless.run.directory import RunDirectory
 from skewless_cli import replay_view, run_summary, run_view
-from skewless_spark.session.connect import ADDRESS, UI
 from skewless_spark.session.spark_jobs import JobsSeen
 from skewless_spark.stage.combined_report import splits_seen
 from tests.spark.scenario import write_input
@@ -94,22 +89,3 @@ def test_splits_that_spark_counted_otherwise_are_not_measured(spark: SparkSessio
     assert sum(split.states or 0 for split in splits) >= 10
     assert splits_seen(seen, 3_999) == ()
     assert splits_seen(JobsSeen(spark), 4_000) == (), "what ran before is not looked at"
-
-
-class _BreaksOff(BaseHTTPRequestHandler):
-    """A server's UI that goes away in the middle of an answer."""
-
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.send_header("Content-Length", "1000")
-        self.end_headers()
-        self.wfile.write(b"[")
-
-
-def test_a_ui_that_breaks_off_leaves_splits_unmeasured_and_no_stage_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    with HTTPServer(("127.0.0.1", 0), _BreaksOff) as server:
-        Thread(target=server.handle_request, daemon=True).start()
-        monkeypatch.setenv(ADDRESS, "sc://127.0.0.1")
-        monkeypatch.setenv(UI, f"http://127.0.0.1:{server.server_port}")
-        session = cast("SparkSession", SimpleNamespace(conf={"spark.app.id": "local"}, session_id="one"))
-        assert splits_seen(JobsSeen(session), 4_000) == ()

@@ -27,8 +27,8 @@ from skewless.run.directory import RunDirectory, stage_step
 from skewless.run.step_times import times_of
 from skewless_airflow.connect import driver as warm
 from skewless_airflow.connect.driver import DriverSettings, DriverStep, own_folder
-from skewless_airflow.connect.process_session import Session, born
 from skewless_airflow.operators.spark_step import SkewlessSparkOperator
+from skewless_airflow.runners.process_session import Session, born
 from tests import airflow_setting
 from tests.listening import drivers_of
 from tests.served_airflow import ServedAirflow
