@@ -1,7 +1,10 @@
-"""What is measured of input splits, and that the command says so where nobody measured."""
+"""What is measured of input splits and told of a running step, and that the command says where nobody measured."""
 
 from __future__ import annotations
 
+import re
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,6 +23,7 @@ from skewless.run.certificate import run_certificate
 from skewless.run.directory import RunDirectory
 from skewless_cli import replay_view, run_summary, run_view
 from skewless_spark.session.spark_jobs import JobsSeen
+from skewless_spark.session.step_progress import StepProgress
 from skewless_spark.stage.combined_report import splits_seen
 from tests.spark.scenario import write_input
 from tests.unit.synthetic import job, report
@@ -89,3 +93,19 @@ def test_splits_that_spark_counted_otherwise_are_not_measured(spark: SparkSessio
     assert sum(split.states or 0 for split in splits) >= 10
     assert splits_seen(seen, 3_999) == ()
     assert splits_seen(JobsSeen(spark), 4_000) == (), "what ran before is not looked at"
+
+
+def test_a_running_step_says_how_many_tasks_and_rows_are_done(
+    spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def slowly(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            time.sleep(0.5)
+            yield batch
+
+    rows = spark.range(0, 4_000, 1, 4).repartition(8).mapInArrow(slowly, "id bigint")
+    with StepProgress(spark, "busy", 4_000, seconds=0.05) as progress:
+        rows.write.format("noop").mode("overwrite").save()
+        assert progress.line() == "busy: between two Spark jobs"
+    told = re.compile(r"skewless: busy: [1-7] of 8 tasks, [1-3]?,?[1-9]\d* of 4,000 rows")
+    assert any(told.fullmatch(line) for line in capsys.readouterr().out.splitlines())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Self
 
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
@@ -38,20 +38,6 @@ def queued_rows(run: RunDirectory, stage: int) -> int | None:
     return job.admitted_rows(plan.waves) + backlog
 
 
-class WorkSeen(NamedTuple):
-    """The running Spark stage; if several run, the latest.
-
-    Attributes:
-        done: tasks that have ended.
-        tasks: all tasks of the stage.
-        rows: rows read so far, from the input or a shuffle.
-    """
-
-    done: int
-    tasks: int
-    rows: int
-
-
 class StepProgress:
     """Logs every few seconds how many tasks and rows of the running Spark stage are done.
 
@@ -82,24 +68,16 @@ class StepProgress:
         self._teller.join(timeout=self._seconds)
 
     def line(self) -> str:
-        """The progress of the step at this moment."""
-        seen = self._seen()
-        return f"{self._step}: {self._of(seen) if seen else 'between two Spark jobs'}"
-
-    def _seen(self) -> WorkSeen | None:
+        """The progress of the running Spark stage at this moment; if several run, of the latest."""
         active = self._store.activeStages()
         stages = [active.apply(number) for number in range(active.size())]
         if not stages:
-            return None
+            return f"{self._step}: between two Spark jobs"
         latest = max(stages, key=lambda stage: int(stage.stageId()))
-        rows = latest.inputRecords() + latest.shuffleReadRecords()
-        return WorkSeen(latest.numCompleteTasks(), latest.numTasks(), rows)
-
-    def _of(self, seen: WorkSeen) -> str:
-        done = f"{seen.done:,} of {seen.tasks:,} tasks"
+        rows = int(latest.inputRecords() + latest.shuffleReadRecords())
         # The first Spark stage of the step reads the queued rows; later ones read fewer.
-        known = self._queued is not None and seen.rows <= self._queued
-        return f"{done}, {seen.rows:,} of {self._queued:,} rows" if known else f"{done}, {seen.rows:,} rows read"
+        of_all = f"of {self._queued:,} rows" if self._queued is not None and rows <= self._queued else "rows read"
+        return f"{self._step}: {latest.numCompleteTasks():,} of {latest.numTasks():,} tasks, {rows:,} {of_all}"
 
     def _tell(self) -> None:
         while not self._over.wait(self._seconds):
