@@ -1,6 +1,6 @@
-"""B8: the seconds of a run in Airflow that are not Spark's work, with a Spark of its own and by Spark Connect.
+"""B8: the seconds of a run in Airflow that are not Spark's work.
 
-A small job is run as a DAG by the Airflow of `make up`, once in each way in turn, beside a DAG whose tasks do nothing.
+A small job is run as a DAG by the Airflow of `make up`, in turn with a DAG whose tasks do nothing.
 Between two stages seconds count from the last Spark job of one to the first of the next, as the steps of a run record
 them (``skewless show --times``). The demo's job is triggered in turn with a process of plain PySpark that does it, too.
 """
@@ -39,11 +39,9 @@ NAME = "b8_overhead"
 REPETITIONS = 3
 ROWS, KEYS, FILES, SEED = 200_000, 1_000, 16, 8
 DAG, DEMO = "overhead", "python_tokens"
-#: What a run is triggered with. A run with a size of its own has a Spark of its own: see docs/deploy.md.
-OWN, CONNECT = "a Spark of its own", "Spark Connect"
-WAYS: Mapping[str, Mapping[str, str]] = {OWN: {"driver_memory": "2g"}, CONNECT: {}}
+#: A run whose steps are in its warm driver, and one of tasks that do nothing.
+OWN, EMPTY = "a Spark of its own", "empty"
 STAGES = ("stage_00.run", "stage_01.run")
-EMPTY = "empty"
 #: What all of it may cost between two stages beyond tasks that do nothing, in seconds; and trigger to published, over
 #: the plain script.
 MOST_BETWEEN_SECONDS, MOST_OVER_PLAIN = 1.0, 3.0
@@ -82,13 +80,13 @@ def main(arguments: Sequence[str] = (), folder: Path = RESULTS) -> None:
 
 
 def measure(repetitions: int = REPETITIONS) -> dict[str, Any]:
-    """Run the DAGs in turn, after one run by Spark Connect that is not counted: its server may just start.
+    """Run the DAGs in turn, after one run that is not counted.
 
     Args:
         repetitions: counted runs of each.
     """
-    runs: dict[str, list[list[StepTimes]]] = {way: [] for way in WAYS}
-    between: dict[str, list[float]] = {way: [] for way in (*WAYS, EMPTY)}
+    runs: list[list[StepTimes]] = []
+    between: dict[str, list[float]] = {OWN: [], EMPTY: []}
     whole: dict[str, list[float]] = {PLAIN: [], DEMO: []}
     with tempfile.TemporaryDirectory(prefix="skewless-b8-") as folder:
         scratch = Path(folder)
@@ -101,23 +99,21 @@ def measure(repetitions: int = REPETITIONS) -> dict[str, Any]:
             "SKEWLESS_CATALOG": str(catalog),
             "SKEWLESS_ROOT": str(root),
             "AIRFLOW__CORE__DAGS_FOLDER": str(scratch / "dags"),
-            "SKEWLESS_STEPS": standalone.CONNECT,  # and runs with a size of their own are submitted
         }
         with standalone.up(standalone.Home(scratch / "airflow"), settings) as rest:
             for dag in (DAG, DEMO, EMPTY):
                 rest.wait_for_dag(dag, RUN_SECONDS)
                 rest.set_paused(dag, paused=False)
-            _run(rest, DAG, WAYS[CONNECT], root)
+            _run(rest, DAG, root)
             for number in range(repetitions):
-                for way, conf in WAYS.items():
-                    steps, _ = _run(rest, DAG, conf, root)
-                    runs[way].append(steps)
-                    between[way].append(between_stages(steps))
+                steps, _ = _run(rest, DAG, root)
+                runs.append(steps)
+                between[OWN].append(between_stages(steps))
                 times.unlink(missing_ok=True)
                 run_to_end(rest, EMPTY, {})
                 done = dict(line.rsplit(" ", 1) for line in times.read_text(encoding="utf-8").splitlines())
                 between[EMPTY].append(float(done[STAGES[1]]) - float(done[STAGES[0]]))
-                whole[DEMO].append(_run(rest, DEMO, WAYS[OWN], root)[1])
+                whole[DEMO].append(_run(rest, DEMO, root)[1])
                 whole[PLAIN].append(plain_tokens(sources, scratch / f"plain-{number}"))
                 _told(between, whole)
             shutil.rmtree(root)
@@ -129,7 +125,7 @@ def measure(repetitions: int = REPETITIONS) -> dict[str, Any]:
         },
         "between_stages": {way: [round(one, 3) for one in found] for way, found in between.items()},
         "trigger_to_published": {way: [round(one, 2) for one in found] for way, found in whole.items()},
-        "steps": {way: medians(counted) for way, counted in runs.items()},
+        "steps": medians(runs),
     }  # fmt: skip
     return {**found, "verdicts": as_documents(verdicts(found))}
 
@@ -140,7 +136,7 @@ def verdicts(found: Mapping[str, Any]) -> list[Verdict]:
     whole = {way: statistics.median(seconds) for way, seconds in found["trigger_to_published"].items()}
     aim = "seconds between the Spark jobs of two stages beyond a DAG of empty tasks"
     return [
-        *(Verdict(aim, way, between[way] - between[EMPTY], MOST_BETWEEN_SECONDS) for way in WAYS),
+        Verdict(aim, OWN, between[OWN] - between[EMPTY], MOST_BETWEEN_SECONDS),
         Verdict(
             "trigger to published over plain PySpark", "the demo's job", whole[DEMO] / whole[PLAIN], MOST_OVER_PLAIN
         ),
@@ -183,11 +179,11 @@ def merged(spans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
     return found
 
 
-def _run(rest: AirflowRest, dag: str, conf: Mapping[str, str], root: Path) -> tuple[list[StepTimes], float]:
+def _run(rest: AirflowRest, dag: str, root: Path) -> tuple[list[StepTimes], float]:
     """Run a DAG; the times of its steps, and the seconds from its trigger to the end of ``publish``."""
     began = time.time()
     run_id = f"run-{began:.3f}"
-    run_to_end(rest, dag, conf, run_id)
+    run_to_end(rest, dag, {}, run_id)
     steps = times_of(standalone.run_directory(dag, run_id, str(root)))
     return steps, steps[-1].ended - began
 

@@ -14,7 +14,7 @@ def page(document: Mapping[str, Any]) -> str:
     setting = ", ".join(f"{name} {value}" for name, value in document["setting"].items())
     about = (
         f"A job of {document['rows']:,} rows and {document['keys']:,} keys as a DAG in the Airflow of `make up`, in"
-        " both ways in turn, beside a DAG of tasks that do nothing. Between two stages is from the last Spark"
+        " turn with a DAG of tasks that do nothing. Between two stages is from the last Spark"
         " job of one to the first of the next, the decision included. The demo's job, of which nothing is known before,"
         " is triggered in turn with a new process of plain PySpark."
         f" Medians of {document['repetitions']}. Setting: {setting}."

@@ -22,8 +22,8 @@ import yaml
 from deploy.local import rest, standalone
 from deploy.local.rest import AirflowRest
 from skewless.run.directory import RunDirectory
-from skewless_airflow.connect.process_session import Session
 from skewless_airflow.run_store import safe_run_id
+from skewless_airflow.runners.process_session import Session
 from tests.listening import drivers_of, listening
 from tests.spark.clusters import install_paced
 
@@ -32,7 +32,6 @@ PATIENCE_SECONDS = 900.0
 #: The connections of the shared Airflow: a small Spark, the same once more, and one that leads nowhere.
 _HERE, _NOWHERE = (json.dumps({"conn_type": "spark", "host": host}) for host in ("local[1]", "spork://nowhere"))
 SETTINGS = {
-    "SKEWLESS_STEPS": standalone.SUBMIT,
     "SKEWLESS_DRIVER_MEMORY": "700m",
     "AIRFLOW_CONN_SPARK_DEFAULT": _HERE,
     "AIRFLOW_CONN_SPARK_SECOND": _HERE,

@@ -24,7 +24,7 @@ AXES: dict[str, tuple[frozenset[str], tuple[str, ...]]] = {
         ("skewless_lake", "sources/lake"),
     ),
     "engine": (frozenset({"engine", "staged", "combine", "bypass", "combines", "bypasses"}), ()),
-    "connected": (frozenset({"connected", "connect"}), ("skewless_airflow/connect",)),
+    "runner": (frozenset({"runner", "warm", "warm_driver", "submit", "submitted"}), ("skewless_airflow/runners",)),
     "sharing": (frozenset({"sharing", "shared"}), ("sharing",)),
     "budget": (frozenset({"budget", "budget_rows"}), ("planner",)),
     "forward": (frozenset({"forward", "forwards", "forwards_states"}), ()),

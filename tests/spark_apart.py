@@ -18,7 +18,7 @@ from pathlib import Path
 import httpx
 
 from deploy.local.standalone import free_port
-from skewless_airflow.connect.process_session import Session, begin, end
+from skewless_airflow.runners.process_session import Session, begin, end
 from tests import spark_classes
 
 _PATIENCE_SECONDS = 120.0

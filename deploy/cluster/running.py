@@ -24,7 +24,7 @@ from deploy.cluster.errors import ClusterError
 from deploy.cluster.object_store import store_program
 from deploy.cluster.topology import LOOPBACK, Program, Topology, lay_out, with_environment
 from deploy.local.standalone import free_port, port_free
-from skewless_airflow.connect.process_session import Session, ask, begin, end
+from skewless_airflow.runners.process_session import Session, ask, begin, end
 
 COMPOSE_FILE = PROJECT / "docker-compose.yml"
 USER = "admin"

@@ -22,18 +22,13 @@ import httpx
 from deploy import PROJECT
 from deploy.local.rest import AirflowRest
 from skewless.run.directory import RunDirectory
-from skewless_airflow.connect import server as connect_server
-from skewless_airflow.connect.process_session import Session, begin, end
 from skewless_airflow.run_store import safe_run_id
+from skewless_airflow.runners.process_session import Session, begin, end
 
 USER = "admin"
 #: The pool of Spark steps, made once Airflow is up: each step takes all cores of a laptop.
 POOL = os.environ.get("SKEWLESS_POOL") or "spark"
 POOL_SLOTS = 2
-#: How steps get to Spark: each run by a spark-submit of its own, or all as clients of one Spark Connect server.
-SUBMIT, CONNECT = "submit", "connect"
-#: The connection of steps that are submitted whatever the others do, because they want a size of their own.
-_SUBMITTED = "spark_submitted"
 
 #: Where the data of the checkout's Airflow are: relative paths of specs start here.
 DATA_ROOT = (os.environ.get("SKEWLESS_ROOT") or str(PROJECT / "data")).rstrip("/")
@@ -84,11 +79,6 @@ class Home:
     def state(self) -> Path:
         """Which processes it is made of."""
         return self.folder / "running.json"
-
-    @property
-    def connect(self) -> Path:
-        """The folder of its Spark Connect server."""
-        return self.folder / connect_server.FOLDER
 
     def password(self) -> str:
         """The password of ``USER``."""
@@ -163,12 +153,6 @@ def start(home: Home, port: int, settings: Mapping[str, str] | None = None) -> R
     stop(home)  # what is left of one whose first process was killed
     home.logs.mkdir(parents=True, exist_ok=True)
     _make_password(home)
-    given = {**os.environ, **(settings or {})}
-    if steps(given) == CONNECT:
-        # As much as two submitted steps take that run at the same time.
-        memory = given.get("SKEWLESS_CONNECT_MEMORY") or "4g"
-        connect_server.describe(home.connect, free_port(), free_port(), memory)
-        connect_server.launch(home.connect)  # the first step waits for it
     session = begin(COMMAND, environment(home, port, settings), home.folder, home.output)
     started = Running(session.pid, session.born, port)
     home.state.write_text(json.dumps(asdict(started)))
@@ -243,13 +227,12 @@ def stop(home: Home) -> bool:
         Whether anything was running.
     """
     found = recorded(home)
-    was_running = found is not None and bool(found.session.processes())
-    if found is not None:
-        end([found.session], STOP_SECONDS)
-    # After the tasks, which may be using it; without an Airflow, it was started first and Airflow never.
-    server_was_running = connect_server.stop(home.connect)
+    if found is None:
+        return False
+    was_running = bool(found.session.processes())
+    end([found.session], STOP_SECONDS)
     home.state.unlink(missing_ok=True)
-    return was_running if found is not None else server_was_running
+    return was_running
 
 
 def schedules_on() -> bool:
@@ -260,18 +243,6 @@ def schedules_on() -> bool:
 def run_directory(dag: str, run_id: str, root: str = DATA_ROOT) -> RunDirectory:
     """Where the steps of a run write, below the folder of the data."""
     return RunDirectory(f"{root}/runs/{dag}/{safe_run_id(run_id)}")
-
-
-def steps(settings: Mapping[str, str]) -> str:
-    """How steps get to Spark: ``SKEWLESS_STEPS=submit``, by default, or ``connect`` (decision 0023).
-
-    Raises:
-        LocalAirflowError: it is neither.
-    """
-    given = settings.get("SKEWLESS_STEPS") or SUBMIT
-    if given not in (SUBMIT, CONNECT):
-        raise LocalAirflowError(f"SKEWLESS_STEPS is {given!r}: it has to be {SUBMIT} or {CONNECT}.")
-    return given
 
 
 def port_free(port: int) -> bool:
@@ -332,7 +303,7 @@ def environment(home: Home, port: int, settings: Mapping[str, str] | None = None
         # Unpausing a DAG with a schedule would start the run that was missed; on a laptop that is not wanted.
         "AIRFLOW__SCHEDULER__USE_JOB_SCHEDULE": str(schedules_on()),
         "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
-        **_connections(home, steps(given)),
+        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[*]"}),
         "SKEWLESS_CATALOG": given.get("SKEWLESS_CATALOG") or str(PROJECT / "jobs" / "catalog"),
         "SKEWLESS_ROOT": DATA_ROOT,
         "SKEWLESS_POOL": POOL,
@@ -346,28 +317,6 @@ def environment(home: Home, port: int, settings: Mapping[str, str] | None = None
         "NO_PROXY": ",".join(filter(None, (os.environ.get("NO_PROXY"), local))),
         "no_proxy": ",".join(filter(None, (os.environ.get("no_proxy"), local))),
         **(settings or {}),
-    }
-
-
-def _connections(home: Home, way: str) -> dict[str, str]:
-    """The connections by which steps get to Spark."""
-    submitted = {"conn_type": "spark", "host": "local[*]"}
-    server = connect_server.described(home.connect) if way == CONNECT else None
-    if server is None:
-        return {"AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(submitted)}
-    extra = {
-        connect_server.LOCAL: True,
-        connect_server.UI: server.ui,
-        connect_server.SIZED: _SUBMITTED,
-    }
-    # A client shows its token to "localhost" without TLS, and to no other name.
-    connected = {
-        "conn_type": "spark_connect", "host": "localhost", "port": server.port, "password": server.token,
-        "extra": extra,
-    }  # fmt: skip
-    return {
-        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(connected),
-        f"AIRFLOW_CONN_{_SUBMITTED.upper()}": json.dumps(submitted),
     }
 
 

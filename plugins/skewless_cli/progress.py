@@ -12,7 +12,6 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 
 from skewless.documents.decision import Decision
 from skewless.documents.stage_report import StageReport
-from skewless_spark.session.connect import connected
 
 _POLL_SECONDS = 0.25
 
@@ -41,8 +40,8 @@ class RunProgress:
         self._progress.stop()
 
     def follow(self, spark: SparkSession) -> None:
-        """Follow the session's Spark tasks from now on; the tasks of a Spark Connect server are not known."""
-        if self._console.is_terminal and not connected():
+        """Follow the session's Spark tasks from now on."""
+        if self._console.is_terminal:
             self._poller = threading.Thread(target=self._poll, args=(spark,), daemon=True)
             self._poller.start()
 

@@ -26,7 +26,7 @@ from deploy.cluster.composition import Service, fill_in, read_composition
 from deploy.cluster.errors import ClusterError
 from deploy.cluster.running import IMAGE_ENVIRONMENT
 from deploy.cluster.topology import Topology, lay_out
-from skewless_airflow.connect.process_session import ask, begin, end
+from skewless_airflow.runners.process_session import ask, begin, end
 
 COMPOSE_FILE = PROJECT / "docker-compose.yml"
 DOCKERFILE = (PROJECT / "deploy" / "docker" / "Dockerfile").read_text()

@@ -27,7 +27,7 @@ from skewless_airflow.observability.links import skew_page
 from skewless_airflow.observability.metrics import emit, stage_gauges
 from skewless_airflow.retention import prune_runs
 from skewless_airflow.run_store import run_location
-from skewless_airflow.stopping import stop_tree
+from skewless_airflow.runners.submit import stop_tree
 from tests.airflow.recorded_run import record, validate
 from tests.unit.synthetic import simulated, zipf_rows
 

@@ -1,19 +1,22 @@
-"""What is started to outlive its starter takes nothing along that was its starter's."""
+"""What is started to outlive its starter: it takes nothing along that was its starter's, and it is found again."""
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
-from skewless_airflow.connect.process_session import Session, end
+from skewless_airflow.runners.process_session import Session, begin, end
 
 #: As a Makefile or a CI job does: take a lock by a file that is open in the shell, then start something under it.
 _UNDER_A_LOCK = 'exec 9>"$1"; flock 9; shift; "$@"'
 _BEGIN = """
 import os, sys
 from pathlib import Path
-from skewless_airflow.connect.process_session import begin
+from skewless_airflow.runners.process_session import begin
 
 begun = begin(["sleep", "600"], os.environ, Path.cwd(), Path("said"))
 print(begun.pid, begun.born)
@@ -49,3 +52,24 @@ def test_a_heartbeat_has_no_file_of_its_worker_s(tmp_path: Path) -> None:
     files = _under_a_lock(tmp_path, _HEARTBEAT)
     assert "pipe:" in files
     assert str(tmp_path / "lock") not in files
+
+
+def test_a_session_is_its_first_process_and_no_other_that_has_its_number(tmp_path: Path) -> None:
+    script = (
+        "import subprocess, sys, time; subprocess.Popen(['sleep', '60']); print('begun', flush=True); time.sleep(60)"
+    )
+    begun = begin([sys.executable, "-c", script], dict(os.environ), tmp_path, tmp_path / "said")
+    try:
+        give_up = time.monotonic() + 30
+        while len(begun.processes()) < 2 and time.monotonic() < give_up:
+            time.sleep(0.05)
+        assert begun.leads()
+        assert len(begun.processes()) == 2
+        reused = Session(begun.pid, begun.born - 1)  # its number was given to another process since
+        assert (reused.leads(), reused.processes()) == (False, [])
+        os.kill(begun.pid, signal.SIGKILL)
+        os.waitpid(begun.pid, 0)
+        assert (begun.leads(), len(begun.processes())) == (False, 1)
+    finally:
+        end([begun], 5)
+    assert begun.processes() == []

@@ -21,7 +21,7 @@ from deploy.cluster import running
 from deploy.cluster.running import Home
 from skewless.documents.failure import Failure
 from skewless.run.directory import RunDirectory
-from skewless_airflow.connect.process_session import begin, end
+from skewless_airflow.runners.process_session import begin, end
 from skewless_lake.catalogs import open_catalog
 from tests.listening import LOOPBACK, listening
 from tests.object_stores import as_client

@@ -101,7 +101,7 @@ _DEATHS = {
     "the DAG processor": Death(partial(_of_component, DAG_PROCESSOR, True), ["prepare"]),
     "the triggerer": Death(partial(_of_component, TRIGGERER, True), ["stage"]),
     "all of Airflow": Death(partial(_of_all, False), ["merge", "publish"]),
-    "all of Airflow and Spark Connect": Death(partial(_of_all, True), ["stage"]),
+    "all of Airflow and the driver": Death(partial(_of_all, True), ["stage"]),
 }
 #: One run in which each step has its death.
 _IN_TURN = [

@@ -9,7 +9,8 @@ from contextlib import suppress
 
 import psutil
 
-from skewless_airflow.connect.process_session import Session, begin, end
+from skewless_airflow.runners.process_session import Session, begin, end
+from tests.listening import drivers_of
 from tests.load.installation import Installation
 
 #: The components, by their commands.
@@ -54,9 +55,10 @@ class Parts:
         self._again[name] = begin([sys.executable, "-m", "airflow", name], environment, installation.home.folder, log)
 
     def kill_all(self, *, spark: bool) -> None:
-        """SIGKILL of every process of Airflow, at once; with those of Spark Connect, if they are meant too."""
-        server = self._installation.spark_session() if spark else None
-        sessions = [self._installation.session(), *self._again.values(), *([server] if server else [])]
+        """SIGKILL of every process of Airflow, at once; with the drivers of its runs, if they are meant too."""
+        sessions = [self._installation.session(), *self._again.values()]
+        if spark:
+            kill(drivers_of(str(self._installation.root)))
         while pids := [pid for session in sessions for pid in session.processes()]:
             kill(psutil.Process(pid) for pid in pids if psutil.pid_exists(pid))
         self._again.clear()

@@ -1,7 +1,7 @@
 """One Spark for many attempts: a JVM that outlives the Python drivers that are killed.
 
-So an attempt costs no start of a JVM; and what a killed driver had asked for goes on in it, as it does on a
-Spark Connect server, beside the attempt that follows.
+So an attempt costs no start of a JVM; and what a killed driver had asked for goes on in it, beside the attempt that
+follows.
 """
 
 from __future__ import annotations

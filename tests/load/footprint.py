@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import shutil
 import statistics
-import subprocess
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,7 +14,7 @@ import psutil
 
 #: What of a command line tells which part of the whole a process is, looked for in this order.
 _PARTS = {
-    "Spark Connect": "SparkConnectServer",
+    "drivers of runs": "warm_driver",
     "API server": "api_server|api-server",
     "triggerer": "triggerer",
     "DAG processor": "dag-processor|dag_processor",
@@ -33,7 +31,7 @@ class Footprint:
 
     Attributes:
         runs: that have ended before.
-        mib: memory by part that it alone holds; of a JVM the heap that is alive after a collection.
+        mib: memory by part that it alone holds.
         descriptors: open ones, by part.
         processes: of all parts.
         temporary_files: files and folders below the temporary folders.
@@ -46,27 +44,25 @@ class Footprint:
     temporary_files: int
 
 
-def footprint(sessions: Sequence[int], folders: Sequence[Path], runs: int) -> Footprint:
+def footprint(all_of: Sequence[psutil.Process], folders: Sequence[Path], runs: int) -> Footprint:
     """Look.
 
     Args:
-        sessions: the processes, by those who lead their sessions.
+        all_of: the processes.
         folders: the temporary folders.
         runs: that have ended.
     """
     mib: dict[str, float] = defaultdict(float)
     descriptors: dict[str, int] = defaultdict(int)
     processes = 0
-    for leader in sessions:
-        for process in _family(leader):
-            try:
-                part = _part(" ".join(process.cmdline()))
-                held = _live_heap(process.pid) if part == "Spark Connect" and "java" in process.name() else None
-                mib[part] += process.memory_full_info().uss / 2**20 if held is None else held
-                descriptors[part] += process.num_fds()
-                processes += 1
-            except psutil.NoSuchProcess:
-                continue  # it ended while we looked
+    for process in all_of:
+        try:
+            part = _part(" ".join(process.cmdline()))
+            mib[part] += process.memory_full_info().uss / 2**20
+            descriptors[part] += process.num_fds()
+            processes += 1
+        except psutil.NoSuchProcess:
+            continue  # it ended while we looked
     files = sum(1 for folder in folders for _ in folder.rglob("*"))
     return Footprint(runs, {part: round(held, 1) for part, held in mib.items()}, dict(descriptors), processes, files)
 
@@ -100,7 +96,8 @@ def _descriptors(part: str, look: Footprint) -> float:
     return look.descriptors.get(part, 0)
 
 
-def _family(leader: int) -> list[psutil.Process]:
+def family(leader: int) -> list[psutil.Process]:
+    """A process and all that it has started, and these."""
     try:
         first = psutil.Process(leader)
         return [first, *first.children(recursive=True)]
@@ -110,14 +107,3 @@ def _family(leader: int) -> list[psutil.Process]:
 
 def _part(command: str) -> str:
     return next((part for part, words in _PARTS.items() if re.search(words, command)), "others")
-
-
-def _live_heap(pid: int) -> float | None:
-    """MiB of a JVM's heap that are alive; None where the JDK's tool for that is not at hand."""
-    jcmd = shutil.which("jcmd")
-    if jcmd is None:
-        return None
-    subprocess.run([jcmd, str(pid), "GC.run"], capture_output=True, check=False)
-    told = subprocess.run([jcmd, str(pid), "GC.heap_info"], capture_output=True, text=True, check=False).stdout
-    used = [int(kib) for kib in re.findall(r"(?:heap|generation) +total \d+K, used (\d+)K", told)]
-    return sum(used) / 1024 if used else None

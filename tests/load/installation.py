@@ -10,11 +10,11 @@ from typing import Any
 from deploy.local import standalone
 from deploy.local.rest import AirflowRest
 from skewless.run.directory import RunDirectory
-from skewless_airflow.connect import server as connect_server
-from skewless_airflow.connect.process_session import Session
 from skewless_airflow.run_store import safe_run_id
+from skewless_airflow.runners.process_session import Session
+from tests.listening import drivers_of
 from tests.load.days import faults_of, write_catalog, write_lake
-from tests.load.footprint import Footprint, footprint
+from tests.load.footprint import Footprint, family, footprint
 
 PATIENCE_SECONDS = 3600.0
 #: How long calls are repeated while a component that was killed is away.
@@ -54,11 +54,6 @@ class Installation:
         """Its own processes."""
         return self.running().session
 
-    def spark_session(self) -> Session | None:
-        """The processes of its Spark Connect server, if one was started."""
-        server = connect_server.described(self.home.connect)
-        return server.session if server is not None and server.pid else None
-
     def trigger(self, name: str, day: str, number: int) -> str:
         """Start a run; its id."""
         return self.rest.trigger(name, f"load_{number:04d}_{day}", conf={"date": day})
@@ -80,8 +75,8 @@ class Installation:
 
     def look(self) -> Footprint:
         """What is held now."""
-        sessions = [self.session(), self.spark_session()]
-        return footprint([one.pid for one in sessions if one], self.temporary, self.ended)
+        all_of = [*family(self.session().pid), *drivers_of(str(self.root))]
+        return footprint(all_of, self.temporary, self.ended)
 
 
 @contextmanager
@@ -104,8 +99,7 @@ def installation(
     given = {
         "SKEWLESS_ROOT": str(folder / "data"),
         "SKEWLESS_CATALOG": str(folder / "catalog"),
-        "SKEWLESS_STEPS": standalone.CONNECT,
-        "SKEWLESS_CONNECT_MEMORY": "1g",
+        "SKEWLESS_DRIVER_MEMORY": "1g",
         "TMPDIR": str(folder / "tmp"),
         "SPARK_LOCAL_DIRS": str(folder / "spark"),
         **(settings or {}),

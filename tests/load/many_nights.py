@@ -8,23 +8,18 @@ from __future__ import annotations
 
 import argparse
 import datetime as dt
-import os
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from tests.load.installation import Installation, installation
 from tests.load.nights import JOB, Arrived, NightLake, spec
 from tests.load.page import write
 from tests.load.spark_log import ScanLog, logging_options
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 class NightLine(NamedTuple):
@@ -95,18 +90,6 @@ def figures(lines: Sequence[NightLine], window: int, rows: int) -> str:
     ])  # fmt: skip
 
 
-@contextmanager
-def _environment(given: Mapping[str, str]) -> Iterator[None]:
-    """Settings for all processes that are started from this one meanwhile: the Spark Connect server is."""
-    before = {name: os.environ.get(name) for name in given}
-    os.environ.update(given)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name, None) if value is None else os.environ.update({name: value})
-
-
 def main() -> int:
     """Do it, print the figures, and write them into the page that is given."""
     parser = argparse.ArgumentParser(prog="python -m tests.load.many_nights", description=__doc__)
@@ -118,7 +101,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="skewless-nights-") as name:
         folder = Path(name)
         given = {"SPARK_SUBMIT_OPTS": logging_options(folder / "logs")}
-        with _environment(given), installation(folder, [], [JOB], given, **spec(options.window)) as place:
+        with installation(folder, [], [JOB], given, **spec(options.window)) as place:
             lake = NightLake(place.root, options.window, options.rows, rewrite_every=10)
             lines = nights(place, lake, ScanLog(folder / "logs"), options.nights)
     text = figures(lines, options.window, options.rows)

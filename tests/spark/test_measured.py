@@ -1,12 +1,11 @@
-"""What is measured of input splits, and that the command says so where nobody measured."""
+"""What is measured of input splits and told of a running step, and that the command says where nobody measured."""
 
 from __future__ import annotations
 
-from http.server import BaseHTTPRequestHandler, HTTPServer
+import re
+import time
+from collections.abc import Iterator
 from pathlib import Path
-from threading import Thread
-from types import SimpleNamespace
-from typing import cast
 
 import pyarrow as pa
 import pytest
@@ -23,8 +22,8 @@ from skewless.routing.ring import Ring
 from skewless.run.certificate import run_certificate
 from skewless.run.directory import RunDirectory
 from skewless_cli import replay_view, run_summary, run_view
-from skewless_spark.session.connect import ADDRESS, UI
 from skewless_spark.session.spark_jobs import JobsSeen
+from skewless_spark.session.step_progress import StepProgress
 from skewless_spark.stage.combined_report import splits_seen
 from tests.spark.scenario import write_input
 from tests.unit.synthetic import job, report
@@ -96,20 +95,17 @@ def test_splits_that_spark_counted_otherwise_are_not_measured(spark: SparkSessio
     assert splits_seen(JobsSeen(spark), 4_000) == (), "what ran before is not looked at"
 
 
-class _BreaksOff(BaseHTTPRequestHandler):
-    """A server's UI that goes away in the middle of an answer."""
+def test_a_running_step_says_how_many_tasks_and_rows_are_done(
+    spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def slowly(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            time.sleep(0.5)
+            yield batch
 
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.send_header("Content-Length", "1000")
-        self.end_headers()
-        self.wfile.write(b"[")
-
-
-def test_a_ui_that_breaks_off_leaves_splits_unmeasured_and_no_stage_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    with HTTPServer(("127.0.0.1", 0), _BreaksOff) as server:
-        Thread(target=server.handle_request, daemon=True).start()
-        monkeypatch.setenv(ADDRESS, "sc://127.0.0.1")
-        monkeypatch.setenv(UI, f"http://127.0.0.1:{server.server_port}")
-        session = cast("SparkSession", SimpleNamespace(conf={"spark.app.id": "local"}, session_id="one"))
-        assert splits_seen(JobsSeen(session), 4_000) == ()
+    rows = spark.range(0, 4_000, 1, 4).repartition(8).mapInArrow(slowly, "id bigint")
+    with StepProgress(spark, "busy", 4_000, seconds=0.05) as progress:
+        rows.write.format("noop").mode("overwrite").save()
+        assert progress.line() == "busy: between two Spark jobs"
+    told = re.compile(r"skewless: busy: [1-7] of 8 tasks, [1-9][\d,]* of 4,000 rows")
+    assert any(told.fullmatch(line) for line in capsys.readouterr().out.splitlines())

@@ -14,7 +14,6 @@ from skewless.documents.job import Unit
 from skewless.errors import InputError
 from skewless.planner.plain_ring import first_plan
 from skewless.routing.plan import RoutingPlan
-from skewless_spark.session.connect import _endpoint
 from skewless_spark.sources.lake.deletes import VECTOR, deleted_of_unit, deleted_positions, packed, unpacked
 from skewless_spark.stage.task_loads import task_loads
 from tests.unit import synthetic
@@ -113,16 +112,3 @@ def test_deleted_rows_are_those_of_the_file_each_once_and_counted_from_the_unit(
     assert deleted_positions(data, [], {}).dtype == np.int64
     with pytest.raises(InputError, match=r"delete file .*gone.parquet: expected the deleted rows of /lake/a.parquet"):
         deleted_positions(data, [str(tmp_path / "gone.parquet")], {})
-
-
-@pytest.mark.parametrize(
-    ("address", "endpoint"),
-    [
-        ("sc://spark.example", ("spark.example", 15002)),
-        ("sc://spark.example:15003/;token=secret;use_ssl=true", ("spark.example", 15003)),
-        ("sc://", ("localhost", 15002)),
-        ("sc://[::1]:7077", ("::1", 7077)),
-    ],
-)
-def test_an_endpoint_is_host_and_port_without_the_token(address: str, endpoint: tuple[str, int]) -> None:
-    assert _endpoint(address) == endpoint

@@ -1,4 +1,4 @@
-"""A spec's DAG, run by Airflow, with the steps of a run in a driver of spark-submit; nothing is fake.
+"""A spec's DAG, run by Airflow, with the steps of a run in its warm driver; nothing is fake.
 
 Starting Spark costs about ten seconds, so there are two runs, and the tests look at them:
 the first night, undisturbed; and a second run of the same night whose driver is killed half-way and
@@ -77,12 +77,6 @@ class Night(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def driver() -> str:
-    """What works for a run in its driver: the JVM."""
-    return "java"
-
-
-@pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A data root with the input in it."""
     folder = tmp_path_factory.mktemp("root")
@@ -106,11 +100,11 @@ def first_night(root: Path, dags_folder: Path, airflow_database: None) -> Night:
 
 
 @pytest.fixture(scope="module")
-def disturbed(root: Path, dags_folder: Path, first_night: Night, driver: str) -> Night:  # noqa: ARG001  # it is what was before
+def disturbed(root: Path, dags_folder: Path, first_night: Night) -> Night:  # noqa: ARG001  # it is what was before
     """The same night again as another job with the same output: a driver is killed, and quality cannot hold."""
     spec = {**SPEC, "name": "disturbed", "quality": {"expectations": [HOPELESS]}}
     dag = _dag(spec, root, dags_folder)
-    with _killing("disturbed", 1, driver) as killed:
+    with _killing("disturbed", 1) as killed:
         night = run_dag(dag)
     assert killed, "the driver of stage 1 was not caught"
     return night
@@ -215,8 +209,8 @@ def run_dag(dag: DAG, only: Collection[str] = ()) -> Night:
 
 
 @contextmanager
-def _killing(job: str, stage: int, driver: str) -> Iterator[list[int]]:
-    """Kill the driver of a stage once, as soon as its attempt has begun to write; yields the pids killed."""
+def _killing(job: str, stage: int) -> Iterator[list[int]]:
+    """Kill the JVM of a stage's driver once, as soon as its attempt has begun to write; yields the pids killed."""
     killed: list[int] = []
     over = threading.Event()
     attempts = Path(os.environ["SKEWLESS_ROOT"]) / "runs" / job
@@ -226,7 +220,7 @@ def _killing(job: str, stage: int, driver: str) -> Iterator[list[int]]:
             if not any(attempts.glob(f"*/stages/{stage:04d}/attempts/*")):
                 continue
             for one in drivers_of(f"/runs/{job}/"):
-                if driver in one.name():
+                if one.name() == "java":
                     one.kill()
                     killed.append(one.pid)
 

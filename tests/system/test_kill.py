@@ -1,55 +1,80 @@
-"""Killing a task stops Spark: the JVM, and the Python below it."""
+"""A submitted step ends with its task: the JVM, and the Python below it."""
 
 from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
-from airflow.sdk.exceptions import AirflowException
 
+from skewless.run.directory import RunDirectory
 from skewless_airflow.operators.spark_step import SkewlessSparkOperator
+from skewless_airflow.runners import StepRunner, runner_of
 from tests import airflow_setting
 
-#: It would go on for ten minutes, without ever asking the JVM.
+pytestmark = [airflow_setting.IN_PROCESS, pytest.mark.usefixtures("airflow_database")]
+
+#: It would go on for ten minutes, without ever asking the JVM. What it says is an address that a link is made of.
 _BUSY = """
 import os, pathlib, sys, time
 pathlib.Path(sys.argv[1]).write_text(str(os.getpid()))
+print("skewless: spark application app-1 at http://spark.example:4040", flush=True)
 time.sleep(600)
 """
 
 
-@airflow_setting.IN_PROCESS
-@pytest.mark.usefixtures("airflow_database")
-def test_on_kill_leaves_no_process_of_a_spark_submit(tmp_path: Path) -> None:
-    script, mark = tmp_path / "busy.py", tmp_path / "pid"
-    script.write_text(_BUSY)
-    operator = SkewlessSparkOperator(task_id="busy", entry="run_stage.py")
-    operator.application, operator.application_args = str(script), [str(mark)]
-    hook = operator._hook = operator._get_hook()
-    ended: list[str] = []
+@pytest.fixture
+def operator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SkewlessSparkOperator]:
+    """A task whose step is submitted."""
+    monkeypatch.setenv("SKEWLESS_WARM_DRIVER", "0")
+    (tmp_path / "busy.py").write_text(_BUSY)
+    one = SkewlessSparkOperator(task_id="busy", entry="run_stage.py")
+    one.application, one.application_args = str(tmp_path / "busy.py"), [str(tmp_path / "pid")]
+    one._runner = runner_of(one.step_of(RunDirectory(str(tmp_path / "run"))))
+    yield one
+    one.on_kill()
 
-    def submit() -> None:
-        try:
-            hook.submit(operator.application)
-        except AirflowException as err:
-            ended.append(str(err))
 
-    submitting = threading.Thread(target=submit)
-    submitting.start()
+def runner_of_task(operator: SkewlessSparkOperator) -> StepRunner:
+    assert operator._runner is not None
+    return operator._runner
+
+
+def driver(tmp_path: Path) -> psutil.Process:
+    """The driver's Python, once it works."""
+    mark = tmp_path / "pid"
     deadline = time.monotonic() + 120
     while not (mark.exists() and mark.read_text()) and time.monotonic() < deadline:
         time.sleep(0.1)
-    driver = psutil.Process(int(mark.read_text()))
-    assert hook._submit_sp is not None
-    submitted = psutil.Process(hook._submit_sp.pid)
-    assert submitted in driver.parents()
+    return psutil.Process(int(mark.read_text()))
+
+
+def has_ended(process: psutil.Process) -> bool:
+    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+
+
+def test_on_kill_leaves_no_process_of_a_spark_submit(operator: SkewlessSparkOperator, tmp_path: Path) -> None:
+    runner, said = runner_of_task(operator), list[str]()
+    submitting = threading.Thread(target=lambda: said.extend(runner.lines()))
+    submitting.start()
+    python = driver(tmp_path)
+    java = next(one for one in python.parents() if one.name() == "java")
     operator.on_kill()
     submitting.join(timeout=30)
     assert not submitting.is_alive()
-    assert ended
-    for process in (driver, submitted):
-        assert not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
-    operator._close_pipe()
+    assert has_ended(python)
+    assert has_ended(java)
+    assert runner.failure().startswith("spark-submit ended with exit code ")
+
+
+def test_a_step_ends_with_its_task_when_its_log_breaks(operator: SkewlessSparkOperator, tmp_path: Path) -> None:
+    untellable: Any = {}  # no task instance in it, so that the link to the application cannot be made
+    with pytest.raises(KeyError):
+        operator._follow(runner_of_task(operator), untellable)
+    assert runner_of_task(operator).failure()
+    with pytest.raises(psutil.NoSuchProcess):
+        psutil.Process(int((tmp_path / "pid").read_text()))

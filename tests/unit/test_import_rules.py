@@ -67,6 +67,7 @@ PLANTED = [
         "from skewless.planner.policies import adaptive",
         "A policy is one file",
     ),
+    ("plugins/skewless_airflow/runners/submit.py", "import skewless_airflow.runners.warm_driver", "A runner of steps"),
     ("jobs/skewless_spark/__init__.py", "import skewless_airflow", "The Spark face and the Airflow face"),
     ("jobs/skewless_spark/__init__.py", "import airflow.sdk", "The Spark face knows no Airflow"),
     ("jobs/skewless_spark/sources/__init__.py", "import skewless_spark.stage", "The rooms of the Spark face"),

@@ -21,7 +21,6 @@ from skewless.errors import SkewlessError
 from skewless.run.directory import RunDirectory
 from skewless.run.folder import RUN_GROUP
 from skewless.run.step_times import timed
-from skewless_spark.session.connect import connected, released
 from skewless_spark.session.session import build_session
 from skewless_spark.session.spark_errors import exit_code_of, sentence_for
 from skewless_spark.session.step_progress import announce, say
@@ -75,5 +74,5 @@ def step_session(
         with timed("start or find the session"):
             spark = build_session(f"skewless {run.job().spec.name} {step}", master)
         announce(spark)
-        with released(spark) if connected() else nullcontext(), spark_jobs(spark):
+        with spark_jobs(spark):
             yield spark

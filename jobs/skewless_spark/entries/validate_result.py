@@ -9,7 +9,6 @@ from skewless.run.publication import require_passed
 from skewless_spark.entries.entry import entry_parser, run_entry, step_session
 from skewless_spark.quality.expectations import import_soon
 from skewless_spark.quality.validate import validate
-from skewless_spark.session.connect import connected
 from skewless_spark.session.step_progress import StepProgress
 
 
@@ -19,8 +18,7 @@ def main() -> None:
 
 
 def _validate(run: RunDirectory, _arguments: argparse.Namespace) -> str:
-    if not connected():  # a session of Spark Connect imports the same modules at the same time
-        import_soon()
+    import_soon()
     with step_session(run, "validate") as spark, StepProgress(spark, "validate"):
         report = validate(spark, run)
     require_passed(run, report)

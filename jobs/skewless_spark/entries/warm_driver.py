@@ -18,7 +18,6 @@ import json
 import os
 import select
 import shutil
-import signal
 import socket
 import sys
 import threading
@@ -32,7 +31,6 @@ from typing import Any, NoReturn, Self, cast
 from pyspark import SparkContext
 
 from skewless_spark.quality.expectations import import_soon
-from skewless_spark.session.connect import connected
 from skewless_spark.session.session import build_session, forget_session, start_java
 from skewless_spark.session.spark_errors import sentence_for
 
@@ -45,7 +43,7 @@ ENTRIES = {
 #: Of the environment only variables with this prefix differ from step to step.
 STEP_VARIABLES = "AIRFLOW_CTX_"
 SOCKET, LOG, LOCK = "socket", "log", "lock"
-#: What a Spark Connect server is given to stop the jobs of a step, or a JVM to end, before everything is killed.
+#: What a JVM is given to end before everything is killed.
 GRACE_SECONDS = 5
 
 
@@ -61,13 +59,8 @@ def main() -> None:
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.close(log)
-    if connected():
-        # Sessions and Great Expectations import these. Two threads that do so at a time find half-made modules.
-        for name in ("session", "dataframe"):
-            importlib.import_module(f"pyspark.sql.connect.{name}")
-    else:
-        # The JVM starts beside the imports.
-        threading.Thread(target=_start_java, daemon=True).start()
+    # The JVM starts beside the imports.
+    threading.Thread(target=_start_java, daemon=True).start()
     for name in ENTRIES.values():
         importlib.import_module(name)
     with Driver(given.folder) as driver, contextlib.suppress(OSError, ValueError):  # a task that died in its request
@@ -156,7 +149,7 @@ class Driver:
 
     def _prepare_next(self, *, first: bool) -> None:
         """Start beside a step what the next ones need: Spark beside ``prepare``, Great Expectations beside a stage."""
-        if first and not connected() and self._spark is None:
+        if first and self._spark is None:
             self._spark = threading.Thread(target=_start_spark, daemon=True)
             self._spark.start()
         elif not first:
@@ -168,7 +161,7 @@ class Driver:
         """Leave nothing of a step to the next one, and build the query of the next stage; no task waits for this."""
         if self._spark is None or not self._spark.is_alive():  # or no step has used it yet
             forget_session()
-        if request["entry"] == STAGE and not connected():
+        if request["entry"] == STAGE:
             # It is only for speed: a stage that finds no query builds its own, and tells what is wrong with that.
             try:
                 importlib.import_module(ENTRIES[STAGE]).look_ahead(request["arguments"])
@@ -177,7 +170,7 @@ class Driver:
 
 
 def _java() -> list[int]:
-    """A descriptor that tells when the JVM has ended; none if there is no JVM, or not yet."""
+    """A descriptor that tells when the JVM has ended; none if it has not started yet."""
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # it has started this process
         return [os.pidfd_open(os.getppid())]
     started = getattr(cast("Any", SparkContext)._gateway, "proc", None)  # noqa: SLF001  # PySpark does not say
@@ -210,10 +203,6 @@ def end_at_once() -> NoReturn:
     """
     killer = f"sleep {GRACE_SECONDS}; kill -KILL -{os.getpgid(0)}"
     os.posix_spawn("/bin/sh", ["sh", "-c", killer], os.environ)
-    if connected():
-        # The step interrupts what the server runs for it, then ends by SystemExit.
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(GRACE_SECONDS)
     os._exit(1)
 
 

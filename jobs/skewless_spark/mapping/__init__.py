@@ -8,9 +8,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from skewless.documents.job import Job
 from skewless.spec.input import Map
-from skewless_spark.mapping import analyzed_apart, python_mapper, select_list
+from skewless_spark.mapping import python_mapper, select_list
 from skewless_spark.mapping.mapped_columns import Mapped
-from skewless_spark.session.connect import connected
 
 __all__ = ["map_types", "mapped_rows", "source_columns"]
 
@@ -35,8 +34,7 @@ def map_types(spark: SparkSession | None, given: Map, types: Mapping[str, str], 
     """
     if given.select is None or spark is None:
         return python_mapper.types_of(given, types, at)
-    # Spark's parser and analyzer run in a JVM, which a Spark Connect client does not have.
-    return analyzed_apart.types_of(given, types, at) if connected() else select_list.types_of(spark, given, types, at)
+    return select_list.types_of(spark, given, types, at)
 
 
 def mapped_rows(

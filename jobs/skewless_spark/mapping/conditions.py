@@ -60,18 +60,16 @@ class Condition(NamedTuple):
 def conditions_of(spark: SparkSession, where: str | None) -> tuple[Condition, ...]:
     """The comparisons of columns with literals that all rows of a condition pass.
 
-    Other parts of the condition are left to Spark. There are none on Spark Connect, where no parser is at hand, and
-    none if times are not in UTC, as the bounds of files are.
+    Other parts of the condition are left to Spark. There are none if times are not in UTC, as the bounds of files are.
 
     Args:
         spark: the session.
         where: ``map.where``.
     """
-    java: Any = getattr(cast("Any", spark), "_jsparkSession", None)
-    if where is None or java is None or spark.conf.get("spark.sql.session.timeZone") != "UTC":
+    if where is None or spark.conf.get("spark.sql.session.timeZone") != "UTC":
         return ()
     try:
-        root = java.sessionState().sqlParser().parseExpression(where)
+        root = cast("Any", spark)._jsparkSession.sessionState().sqlParser().parseExpression(where)  # noqa: SLF001
     except ParseException:  # which is told by who checks the map
         return ()
     return tuple(_conjuncts(root))

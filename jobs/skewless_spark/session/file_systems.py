@@ -8,16 +8,14 @@ from __future__ import annotations
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from skewless.errors import RunDirectoryError
 from skewless.run.objects.location import is_object
-from skewless_spark.session.connect import connected
 
 #: What Spark says of a scheme that it has no file system for, or whose file system is not installed.
 _MISSING = ("UnsupportedFileSystemException", "No FileSystem for scheme", "ClassNotFoundException")
-#: What was found, by scheme: the answer stays the same as long as a process has its JVM or its server.
+#: What was found, by scheme: the answer stays the same as long as a process has its JVM.
 _found: dict[str, bool] = {}
 
 
@@ -27,7 +25,7 @@ def spark_reads(spark: SparkSession, location: str) -> bool:
         return True
     scheme = location.partition("://")[0]
     if scheme not in _found:
-        _found[scheme] = _asked_by_server(spark, location) if connected() else _asked_in_jvm(spark, scheme)
+        _found[scheme] = _has_file_system(spark, scheme)
     return _found[scheme]
 
 
@@ -54,24 +52,12 @@ def require_writer(spark: SparkSession, location: str, kind: str) -> None:
         )  # fmt: skip
 
 
-def _asked_in_jvm(spark: SparkSession, scheme: str) -> bool:
+def _has_file_system(spark: SparkSession, scheme: str) -> bool:
     hadoop: Any = spark.sparkContext._jvm.org.apache.hadoop.fs.FileSystem  # type: ignore[union-attr]  # noqa: SLF001
     try:
         hadoop.getFileSystemClass(scheme, spark._jsparkSession.sessionState().newHadoopConf())  # noqa: SLF001
     except Py4JJavaError as err:
-        if _missing(str(err)):
+        if any(word in str(err) for word in _MISSING):
             return False
         raise
     return True
-
-
-def _asked_by_server(spark: SparkSession, location: str) -> bool:
-    try:
-        _ = spark.read.text(location).schema
-    except PySparkException as err:
-        return not _missing(str(err))
-    return True
-
-
-def _missing(said: str) -> bool:
-    return any(word in said for word in _MISSING)

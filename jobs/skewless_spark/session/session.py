@@ -14,7 +14,6 @@ from pyspark.sql import SparkSession
 
 from skewless.spec.clusters import require_client_mode
 from skewless_spark.session.class_archive import java_options
-from skewless_spark.session.connect import connected, remote_session
 from skewless_spark.session.queries import BATCH_BYTES, BATCH_ROWS
 
 #: Set unless spark-submit or spark-defaults.conf sets them.
@@ -68,8 +67,6 @@ def build_session(app: str, master: str | None = None) -> SparkSession:
         app: the name in Spark's UI, unless spark-submit was given one, as Airflow's tasks do.
         master: overrides the master of spark-submit or of the configuration; ``local[*]`` if none is set.
     """
-    if connected():
-        return _connected_session(app)
     # Python workers must use this interpreter; by default they use the first ``python3`` on the PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if "PYSPARK_GATEWAY_PORT" in os.environ or SUBMITTED in os.environ:
@@ -137,7 +134,7 @@ def forget_session() -> None:
     What the session has shuffled is removed, too: a new process would not have it on its disk.
     """
     used = cast("Any", SparkSession)._instantiatedSession  # noqa: SLF001  # there is no other way to replace it
-    if used is None:  # none was built, or it is one of a server, which the step has released
+    if used is None:  # none was built
         return
     used.catalog.clearCache()
     fresh, kind = used.newSession(), used._get_j_spark_session_class(used._jvm)  # noqa: SLF001
@@ -151,17 +148,3 @@ def _submitted_name(given: SparkConf) -> str | None:
     """The name that spark-submit was given, if any; its default is the name of the script."""
     name = given.get("spark.app.name")
     return None if name == Path(sys.argv[0]).name else name
-
-
-def _connected_session(step: str) -> SparkSession:
-    """A session of a server. The server's own settings are kept, and only settings of a session are set."""
-    session = remote_session(step)
-    given = cast("Any", session.conf).getAll
-    for name, value in DEFAULTS.items():
-        # Hadoop's settings have this prefix in the settings of a server, and no prefix in those of a session.
-        ours = name.removeprefix("spark.hadoop.")
-        if ours.startswith(("spark.sql.", "parquet.")) and name not in given and ours not in given:
-            session.conf.set(ours, value)
-    for name, value in ALWAYS.items():
-        session.conf.set(name, value)
-    return session

@@ -72,10 +72,7 @@ def _sentence(err: BaseException) -> str:
     if ours:
         return _STATE.sub("", str(ours[-1][1]))
     if _NO_CODE.search(_text(err)):
-        return (
-            "Spark's Python workers: expected this project's code, but got none; install it where they run, or have "
-            "the connection send it (ship_code)."
-        )
+        return "Spark's Python workers: expected this project's code, but got none; install it where they run."
     if _jvm_gone(err):
         return str(
             UnreachableError(

@@ -1,6 +1,7 @@
-"""Spark's own record of the jobs that a session has run: of the session's JVM, or of a Spark Connect server's UI.
+"""Spark's own record of the jobs that a session has run.
 
-Reading it costs no job. Facts are named as in Spark's REST interface.
+It is the status store of the session's JVM, which exists with and without a UI; reading it costs no job. Facts are
+named as in Spark's REST interface.
 """
 
 from __future__ import annotations
@@ -9,47 +10,29 @@ import json
 import logging
 import re
 import time
-import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from http.client import HTTPException
-from typing import Any, NamedTuple, cast
-from urllib.error import URLError
+from typing import Any, cast
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from skewless.documents.stage_report import SparkWork
-from skewless_spark.session.connect import connected, ui_address
 
 log = logging.getLogger(__name__)
 
 #: Spark records its jobs a moment after they have ended.
 _PATIENCE_SECONDS = 2.0
 _PAUSE_SECONDS = 0.05
-#: Asks Spark's UI directly, and not through a proxy that the environment names.
-_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 #: Spark tags each job with the SQL execution that started it.
 _EXECUTION = re.compile(r"-execution-root-id-(\d+)\Z")
+#: Errors of a JVM that does not answer, or answers in a form we do not know.
+SILENT = (Py4JError, PySparkException, OSError, ValueError, KeyError, TypeError, AttributeError)
 
 Told = dict[str, Any]
-
-
-class _Teller(NamedTuple):
-    """A source of facts about jobs, stages and tasks.
-
-    Attributes:
-        last: the number of the latest job, -1 before the first.
-        jobs: the jobs after a number.
-        stage: the last attempt at a stage.
-        tasks: the tasks of such an attempt.
-    """
-
-    last: Callable[[], int]
-    jobs: Callable[[int], list[Told]]
-    stage: Callable[[int], Told]
-    tasks: Callable[[Told], list[Told]]
+#: Stands for a stage about which nothing is known.
+NOTHING: Told = {"inputRecords": -1, "shuffleReadRecords": 0}
 
 
 class JobsSeen:
@@ -60,27 +43,21 @@ class JobsSeen:
     """
 
     def __init__(self, spark: SparkSession) -> None:
-        self._teller: _Teller | None = None
-        self._before = -1
-        try:
-            teller = _by_server(spark) if connected() else _by_jvm(spark)
-            if teller:
-                self._before = teller.last()
-            self._teller = teller
-        except SILENT as err:
-            log.info("jobs of Spark are not known: %s", err)
+        self._context: Any = spark.sparkContext._jsc.sc()  # noqa: SLF001  # there is no other way to it
+        self._store: Any = self._context.statusStore()
+        self._jvm = spark.sparkContext._jvm  # noqa: SLF001
+        self._before = self._last()
 
     def jobs(self) -> list[Told]:
         """The jobs since, once Spark has recorded that they have ended; empty if they are not known."""
-        if self._teller is None:
-            return []
         until = time.monotonic() + _PATIENCE_SECONDS
         try:
             while True:
-                jobs = self._teller.jobs(self._before)
-                if jobs and all(job["status"] != "RUNNING" for job in jobs):
+                self._context.listenerBus().waitUntilEmpty()
+                jobs = [self._told(self._store.job(number)) for number in range(self._before + 1, self._last() + 1)]
+                if all(job["status"] != "RUNNING" for job in jobs):
                     return jobs
-                if (not jobs and not connected()) or time.monotonic() > until:
+                if time.monotonic() > until:
                     return []
                 time.sleep(_PAUSE_SECONDS)
         except SILENT as err:
@@ -93,8 +70,7 @@ class JobsSeen:
         Raises:
             Exception: one of ``SILENT``.
         """
-        numbers = sorted({stage for job in jobs for stage in job["stageIds"]})
-        return [self._teller.stage(number) for number in numbers] if self._teller else []
+        return [self._stage(number) for number in sorted({stage for job in jobs for stage in job["stageIds"]})]
 
     def tasks(self, stage: Told) -> list[Told]:
         """The tasks of a stage.
@@ -102,7 +78,8 @@ class JobsSeen:
         Raises:
             Exception: one of ``SILENT``.
         """
-        return self._teller.tasks(stage) if self._teller else []
+        attempts = int(stage["numTasks"]) + int(stage["numFailedTasks"]) + int(stage["numKilledTasks"])
+        return cast("list[Told]", self._told(self._store.taskList(stage["stageId"], stage["attemptId"], attempts)))
 
     def work(self) -> SparkWork | None:
         """What the jobs since have cost; None if that is not known."""
@@ -112,6 +89,20 @@ class JobsSeen:
         except SILENT as err:
             log.info("the work of Spark is not known: %s", err)
             return None
+
+    def _last(self) -> int:
+        """The number of the latest job, -1 before the first."""
+        return int(self._context.dagScheduler().numTotalJobs()) - 1
+
+    def _stage(self, number: int) -> Told:
+        try:
+            return cast("Told", self._told(self._store.lastStageAttempt(number)))
+        except Py4JError:  # Spark keeps nothing about a skipped stage
+            return NOTHING
+
+    def _told(self, value: Any) -> Any:
+        # One text, since a call to the JVM for each figure of each task would take seconds.
+        return json.loads(_mapper(self._jvm).writeValueAsString(value))
 
 
 def _work(jobs: Sequence[Told], stages: Sequence[Told]) -> SparkWork:
@@ -125,79 +116,8 @@ def _work(jobs: Sequence[Told], stages: Sequence[Told]) -> SparkWork:
     )
 
 
-#: Errors of a source that does not answer, or answers in a form we do not know.
-SILENT = (
-    Py4JError, PySparkException, URLError, HTTPException, OSError, ValueError, KeyError, TypeError, AttributeError,
-)  # fmt: skip
-
-
 @lru_cache(maxsize=1)
 def _mapper(jvm: Any) -> Any:
     """Writes values of the JVM as JSON. It learns their classes as it goes, and so there is one for each JVM."""
     jackson = jvm.com.fasterxml.jackson
     return jackson.databind.ObjectMapper().registerModule(jackson.module.scala.DefaultScalaModule())
-
-
-def _by_jvm(spark: SparkSession) -> _Teller:
-    """The status store of the session's own JVM, which exists with and without a UI."""
-    context, jvm = spark.sparkContext._jsc.sc(), cast("Any", spark.sparkContext._jvm)  # noqa: SLF001
-    store, mapper = context.statusStore(), _mapper(jvm)
-
-    def told(value: Any) -> Any:
-        # One text, since a call to the JVM for each figure of each task would take seconds.
-        return json.loads(mapper.writeValueAsString(value))
-
-    def last() -> int:
-        return int(context.dagScheduler().numTotalJobs()) - 1
-
-    def jobs(after: int) -> list[Told]:
-        context.listenerBus().waitUntilEmpty()
-        return [told(store.job(number)) for number in range(after + 1, last() + 1)]
-
-    def stage(number: int) -> Told:
-        try:
-            return cast("Told", told(store.lastStageAttempt(number)))
-        except Py4JError:  # Spark keeps nothing about a skipped stage
-            return NOTHING
-
-    def tasks(one: Told) -> list[Told]:
-        return cast("list[Told]", told(store.taskList(one["stageId"], one["attemptId"], _attempts(one))))
-
-    return _Teller(last, jobs, stage, tasks)
-
-
-def _by_server(spark: SparkSession) -> _Teller | None:
-    """The UI of a Spark Connect server; None if its address is not known."""
-    address = ui_address(spark)
-    if not address:
-        return None
-    root = f"{address}/api/v1/applications/{spark.conf.get('spark.app.id')}"
-    session = f"Session_{cast('Any', spark).session_id}_"
-
-    def jobs(after: int) -> list[Told]:
-        known = (job for job in _asked(f"{root}/jobs") if job["jobId"] > after)
-        return [job for job in known if any(session in tag for tag in job.get("jobTags") or ())]
-
-    def last() -> int:
-        return max((int(job["jobId"]) for job in jobs(-1)), default=-1)
-
-    def stage(number: int) -> Told:
-        return max(_asked(f"{root}/stages/{number}?details=false"), key=lambda one: int(one["attemptId"]))
-
-    def tasks(one: Told) -> list[Told]:
-        return _asked(f"{root}/stages/{one['stageId']}/{one['attemptId']}/taskList?length={_attempts(one)}")
-
-    return _Teller(last, jobs, stage, tasks)
-
-
-#: Stands for a stage about which nothing is known.
-NOTHING: Told = {"inputRecords": -1, "shuffleReadRecords": 0}
-
-
-def _attempts(stage: Told) -> int:
-    return int(stage["numTasks"]) + int(stage["numFailedTasks"]) + int(stage["numKilledTasks"])
-
-
-def _asked(address: str) -> list[Told]:
-    with _OPENER.open(address, timeout=_PATIENCE_SECONDS) as answer:
-        return cast("list[Told]", json.load(answer))

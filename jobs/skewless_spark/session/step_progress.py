@@ -7,11 +7,10 @@ import threading
 from types import TracebackType
 from typing import Self
 
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from skewless.run.directory import RunDirectory, stage_step
-from skewless_spark.session.connect import connected, ui_address
-from skewless_spark.session.work_seen import SparkGoneError, WorkSeen, by_jvm, by_server
 
 #: Our own lines begin with this mark; all other lines are Spark's.
 MARK = "skewless: "
@@ -27,11 +26,7 @@ def say(words: str) -> None:
 
 def announce(spark: SparkSession) -> None:
     """Log the id of the Spark application and the address of its UI."""
-    if connected():
-        ident, address = str(spark.conf.get("spark.app.id")), ui_address(spark)
-    else:
-        ident, address = str(spark.sparkContext.applicationId), spark.sparkContext.uiWebUrl or ""
-    say(f"spark application {ident} at {address or 'no address'}")
+    say(f"spark application {spark.sparkContext.applicationId} at {spark.sparkContext.uiWebUrl or 'no address'}")
 
 
 def queued_rows(run: RunDirectory, stage: int) -> int | None:
@@ -56,7 +51,8 @@ class StepProgress:
     def __init__(
         self, spark: SparkSession, step: str, queued: int | None = None, seconds: float = HEARTBEAT_SECONDS
     ) -> None:
-        self._look = by_server(spark) if connected() else by_jvm(spark)
+        # The public status tracker has no row counts.
+        self._store = spark.sparkContext._jsc.sc().statusStore()  # noqa: SLF001
         self._step, self._queued, self._seconds = step, queued, seconds
         self._over = threading.Event()
         self._teller = threading.Thread(target=self._tell, daemon=True)
@@ -72,21 +68,20 @@ class StepProgress:
         self._teller.join(timeout=self._seconds)
 
     def line(self) -> str:
-        """The progress of the step at this moment."""
-        seen = self._look()
-        return f"{self._step}: {self._of(seen) if seen else 'between two Spark jobs'}"
-
-    def _of(self, seen: WorkSeen) -> str:
-        done = f"{seen.done:,} of {seen.tasks:,} tasks"
-        if seen.rows is None:
-            return f"{done}, {seen.bytes_read:,} bytes read"
+        """The progress of the running Spark stage at this moment; if several run, of the latest."""
+        active = self._store.activeStages()
+        stages = [active.apply(number) for number in range(active.size())]
+        if not stages:
+            return f"{self._step}: between two Spark jobs"
+        latest = max(stages, key=lambda stage: int(stage.stageId()))
+        rows = int(latest.inputRecords() + latest.shuffleReadRecords())
         # The first Spark stage of the step reads the queued rows; later ones read fewer.
-        known = self._queued is not None and seen.rows <= self._queued
-        return f"{done}, {seen.rows:,} of {self._queued:,} rows" if known else f"{done}, {seen.rows:,} rows read"
+        of_all = f"of {self._queued:,} rows" if self._queued is not None and rows <= self._queued else "rows read"
+        return f"{self._step}: {latest.numCompleteTasks():,} of {latest.numTasks():,} tasks, {rows:,} {of_all}"
 
     def _tell(self) -> None:
         while not self._over.wait(self._seconds):
             try:
                 say(self.line())
-            except (SparkGoneError, OSError):  # the session is being stopped: the step itself logs how it ended
+            except (Py4JError, OSError):  # the session is being stopped: the step itself logs how it ended
                 return

@@ -6,9 +6,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -50,14 +48,7 @@ def spark_jobs(spark: SparkSession) -> Iterator[None]:
 
 def job_times(job: Told) -> tuple[float, float]:
     """When a job was submitted and when it ended, seconds since 1970; 0 where Spark does not tell."""
-    return _seconds(job.get("submissionTime")), _seconds(job.get("completionTime"))
-
-
-def _seconds(told: Any) -> float:
-    """A time as the JVM tells it, in milliseconds, or as the UI does, as text."""
-    if isinstance(told, str):
-        return datetime.fromisoformat(told.replace("GMT", "+00:00")).timestamp()
-    return float(told or 0) / 1000
+    return float(job.get("submissionTime") or 0) / 1000, float(job.get("completionTime") or 0) / 1000
 
 
 def process_start() -> float | None:

@@ -19,7 +19,6 @@ from skewless.run.directory import RunDirectory, stage_step
 from skewless.spec.clusters import FILES, Sharing
 from skewless_leases import FencedOutError, Grant, StoreError, TimeSpans, Worker, read
 from skewless_leases.stores.tables import look_at
-from skewless_spark.session.connect import connected, slots
 from skewless_spark.session.step_lease import address_of_leases, has_leases
 from skewless_spark.sharing.claims import Claims
 from skewless_spark.sharing.pieces import Piece, finish_stage, prepare_task, reduce_task, reduced_task
@@ -210,6 +209,6 @@ class _Participation:
 
 def _slots(spark: SparkSession) -> int:
     """How many tasks this cluster runs at once. A standalone cluster knows it only once its executors have started."""
-    if not connected() and not (spark.sparkContext.master or "").startswith("local"):
+    if not (spark.sparkContext.master or "").startswith("local"):
         spark.range(1).count()
-    return slots(spark)
+    return spark.sparkContext.defaultParallelism

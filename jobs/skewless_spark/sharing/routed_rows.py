@@ -12,7 +12,6 @@ from skewless.documents.commit import CommittedFile, StepCommit
 from skewless.documents.shared_stage import ROUTED_ROWS, RoutedRows
 from skewless.run.attempt import Attempt
 from skewless.run.directory import RunDirectory, stage_step
-from skewless_spark.session.connect import slots
 from skewless_spark.sources import Tally, require_unchanged
 from skewless_spark.stage.queue import routed_queue
 from skewless_spark.stage.routing import TASK
@@ -49,7 +48,7 @@ def route_stage(spark: SparkSession, run: RunDirectory, stage: int, cluster: str
     tally = None if job.counted else Tally()
     queue = routed_queue(spark, run, JobColumns.of(job), plan, tally)
     # The rows of a virtual task are in one partition, and so in one file; a partition has those of several tasks.
-    partitions = min(len(plan.tasks), PARTITIONS_PER_SLOT * slots(spark))
+    partitions = min(len(plan.tasks), PARTITIONS_PER_SLOT * spark.sparkContext.defaultParallelism)
     in_tasks = queue.repartitionById(partitions, F.col(TASK) % partitions).withColumn(_FOLDER, F.col(TASK))
     write_files(in_tasks, attempt, _ROUTED, _FOLDER)
     # Once more after the rows were read, as in every stage.

@@ -16,7 +16,6 @@ from pyspark.sql.types import StructType
 from skewless.documents.job import Job, Unit
 from skewless.routing.hashing import OFFSET_BITS
 from skewless_spark.mapping import mapped_rows, source_columns
-from skewless_spark.session.connect import connected, slots
 from skewless_spark.session.file_systems import spark_reads
 from skewless_spark.session.queries import map_in_batches
 from skewless_spark.sources.lake.delta import pinned_vectors
@@ -169,7 +168,7 @@ def _types(job: Job) -> Mapping[str, str]:
 def _ranged(spark: SparkSession, job: Job, ordinals: Sequence[int], wanted: Sequence[str]) -> DataFrame:
     """Units read by pyarrow, distributed over Spark tasks by their bytes."""
     types = _types(job)
-    parts = _spread([(one, job.units[one]) for one in ordinals], slots(spark))
+    parts = _spread([(one, job.units[one]) for one in ordinals], spark.sparkContext.defaultParallelism)
     schema = ", ".join([*(f"s{number} {types[name]}" for number, name in enumerate(wanted)), f"{ORIGIN} bigint"])
     numbers = spark.range(0, len(parts), 1, len(parts))
     vectors = _vectors(job, ordinals)
@@ -230,7 +229,7 @@ def parquet_files(spark: SparkSession, schema: str | StructType | None, paths: S
     reader: Any = spark.read.schema(schema) if schema else spark.read
     named = [literally(path) for path in paths]
     with _listed_here(spark, named):
-        if connected() or len(named) <= _NAMED_PATHS:
+        if len(named) <= _NAMED_PATHS:
             return cast("DataFrame", reader.parquet(*named))
         # As one text: each path on its own would be a call to the JVM. No path has a NUL.
         jvm: Any = spark.sparkContext._jvm  # noqa: SLF001  # there is no other way to hand over many texts

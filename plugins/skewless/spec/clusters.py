@@ -28,8 +28,7 @@ def require_client_mode(mode: object, where: str) -> None:
         SpecError: it is another one than ``client``.
     """
     if mode not in {None, "", "client"}:
-        hint = "use client, or a Spark Connect server on the cluster"
-        raise SpecError(where, "the deploy mode client", repr(mode)[:80], hint)
+        raise SpecError(where, "the deploy mode client", repr(mode)[:80], "use client")
 
 
 class SparkSizing(Frozen):

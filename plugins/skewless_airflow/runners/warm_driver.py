@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
+import importlib.util
 import json
 import os
 import select
@@ -23,14 +24,15 @@ import tempfile
 import time
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
 from airflow.sdk.exceptions import AirflowException
 
-from skewless_airflow.connect.process_session import Session, await_end, begin, end
-from skewless_airflow.connect.worker_code import code_stamp, worker_folders
 from skewless_airflow.places import spark_entry
+from skewless_airflow.runners.process_session import Session, await_end, begin, end
+from skewless_airflow.runners.step import Step
 
 #: ``0``: every step is a process of its own, as with a cluster's master.
 SWITCH = "SKEWLESS_WARM_DRIVER"
@@ -49,15 +51,29 @@ START_SECONDS = 180.0
 ANSWER_SECONDS = 60.0
 #: What a driver takes at most to end by itself when its task is gone.
 END_SECONDS = 8.0
-#: The exit code of a step whose driver ended before it.
-DIED = 1
+#: Settings that name the task: with them a driver could serve no other.
+_NAMES_THE_TASK = "spark.openlineage."
+#: Packages that a driver and its workers import: ours, and those that are registered under these entry points.
+_OURS = ("skewless", "skewless_spark")
+_REGISTERED = ("skewless.aggregates", "skewless.mappers")
 _POLL_SECONDS = 0.05
 _CHUNK = 1 << 20
 
 
-def warm() -> bool:
-    """Whether steps on this machine share a driver: on Linux, unless ``SKEWLESS_WARM_DRIVER=0``."""
-    return sys.platform == "linux" and os.environ.get(SWITCH, "1") != "0"
+def runner_of(step: Step) -> DriverStep | None:
+    """The runner of a step whose Spark is on this machine: on Linux, unless ``SKEWLESS_WARM_DRIVER=0``."""
+    hook = step.hook
+    if sys.platform != "linux" or os.environ.get(SWITCH) == "0" or not step.master.startswith("local"):
+        return None
+    if hook._post_submit_commands or any(name.startswith(_NAMES_THE_TASK) for name in hook._conf):  # noqa: SLF001
+        return None
+    hook._name = step.dag_id  # noqa: SLF001  # the driver's, for all of its steps
+    words = hook._build_spark_submit_command(step.entry)  # noqa: SLF001  # the hook offers no other way
+    submit = words[: len(words) - 1 - len(step.arguments)]
+    # Neither its UI nor its block manager asks for a password.
+    environment = {"SPARK_LOCAL_IP": "127.0.0.1", **os.environ, **(hook._env or {})}  # noqa: SLF001
+    settings = DriverSettings(step.run_dir, tuple(submit), environment, hook._conn_id)  # noqa: SLF001
+    return DriverStep(Path(step.entry).name, step.arguments, settings, last=step.last)
 
 
 @dataclass(frozen=True)
@@ -66,7 +82,7 @@ class DriverSettings:
 
     Attributes:
         run_dir: the run directory.
-        submit: spark-submit with its options; empty for a client of a Spark Connect server.
+        submit: spark-submit with its options.
         environment: all of its environment.
         pool: what keeps apart drivers that work at the same time, such as the id of the connection.
     """
@@ -88,13 +104,13 @@ class DriverSettings:
         Where spark-submit is PySpark's own, the driver starts it itself, beside its own imports and the first step.
         """
         idle = self.environment.get(IDLE) or str(IDLE_SECONDS)
-        itself = not self.submit or _starts_java(self.environment)
+        itself = _starts_java(self.environment)
         program = [
             *((sys.executable,) if itself else self.submit), str(spark_entry(PROGRAM)),
             "--folder", str(folder), "--run-dir", self.run_dir, "--idle-seconds", idle,
         ]  # fmt: skip
         environment = dict(self.environment)
-        if self.submit and itself:
+        if itself:
             environment[SUBMITTED] = shlex.join([*self.submit[1:], "pyspark-shell"])
         return begin(program, environment, Path.cwd(), folder / LOG)
 
@@ -120,7 +136,7 @@ class DriverStep:
         self._folder: Path | None = None
         self._session: Session | None = None
         self._line: socket.socket | None = None
-        self._code: int | None = None
+        self._failure: str | None = None
 
     def lines(self) -> Iterator[str]:
         """What the driver writes while the step runs, line by line, until it ends.
@@ -147,23 +163,24 @@ class DriverStep:
             chunk = log.read(_CHUNK if until is None else min(_CHUNK, max(0, until - log.tell())))
             if chunk:
                 yield chunk
-            elif self._code is not None:
+            elif self._failure is not None:
                 return
             elif select.select([line], [], [], _POLL_SECONDS)[0]:
                 answer = json.loads(_line_of(answers) or "null")
                 if answer is None:  # it died; whatever it started says its last words
                     self._end_driver()
-                    self._code = DIED
+                    self._failure = "the run's Spark driver ended before the step"
                 else:
-                    self._code, until = answer["exit_code"], answer["log_until"]
+                    code, until = answer["exit_code"], answer["log_until"]
+                    self._failure = f"the step ended with exit code {code}" if code else ""
 
-    def exit_code(self) -> int:
-        """The exit code of the step, once it has ended; ``DIED`` if the driver ended before the step."""
-        return DIED if self._code is None else self._code
+    def failure(self) -> str:
+        """The exit code of the step, or the end of the driver before it, in words; empty if it ended well."""
+        return "the step has not ended" if self._failure is None else self._failure
 
     def stop(self) -> int:
         """End the driver, unless the step has ended; returns how many processes there were."""
-        if self._code is not None or self._session is None:
+        if self._failure is not None or self._session is None:
             return 0
         found = len(self._session.processes())
         if self._line is not None:
@@ -263,6 +280,29 @@ def sweep(home: Path) -> None:
             session = _described(folder)
             if session is None or not session.processes():
                 shutil.rmtree(folder)
+
+
+def worker_folders() -> list[Path]:
+    """The folders of all packages that a driver and its workers may import; none of them is imported here."""
+    registered = (one.module.partition(".")[0] for group in _REGISTERED for one in entry_points(group=group))
+    found = []
+    for name in sorted({*_OURS, *registered}):
+        spec = importlib.util.find_spec(name)
+        found += [Path(folder) for folder in (spec.submodule_search_locations or () if spec else ())]
+        if spec and spec.origin and not spec.submodule_search_locations:
+            found.append(Path(spec.origin))
+    return found
+
+
+def code_stamp(places: Iterable[Path]) -> str:
+    """A text that changes whenever a source file is written, added or removed: what is imported stays as it was.
+
+    It uses ctime: installers set mtime to the time when the package was built.
+    """
+    stamp = hashlib.sha256()
+    for file in sorted(path for place in places for path in ([place] if place.is_file() else place.rglob("*.py"))):
+        stamp.update(f"{file}\0{file.stat().st_ctime_ns}\n".encode())
+    return stamp.hexdigest()
 
 
 def _starts_java(environment: Mapping[str, str]) -> bool:

@@ -1,1 +1,0 @@
-"""Steps as clients of a Spark Connect server, and the local server."""

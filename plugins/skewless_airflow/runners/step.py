@@ -1,0 +1,59 @@
+"""A Spark step as its task asks for it, and what runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+
+
+@dataclass(frozen=True)
+class Step:
+    """A Spark step that a task asks for.
+
+    Attributes:
+        entry: the file of the entry.
+        arguments: of the entry.
+        run_dir: the run directory.
+        dag_id: of the task.
+        hook: the task's connection, with all settings of the task; it can build the command for spark-submit.
+        last: whether the run has no Spark step after this one.
+    """
+
+    entry: str
+    arguments: tuple[str, ...]
+    run_dir: str
+    dag_id: str
+    hook: SparkSubmitHook
+    last: bool
+
+    @property
+    def master(self) -> str:
+        """The Spark master, as the connection names it."""
+        return str(self.hook._connection["master"])  # noqa: SLF001
+
+
+class StepRunner(Protocol):
+    """A step that is run: started, followed, ended with its task."""
+
+    def lines(self) -> Iterator[str]:
+        """Start the step; what it says, line by line, until it ends.
+
+        Raises:
+            AirflowException: it cannot be started.
+        """
+        ...
+
+    def failure(self) -> str:
+        """Why the step failed, in a few words, once it has ended; empty if it ended well."""
+        ...
+
+    def stop(self) -> int:
+        """End the step with all that it has started, unless it has ended; returns how many processes there were."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the step, which ends if it has not."""
+        ...
