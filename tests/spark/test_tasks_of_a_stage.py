@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from skewless.documents.commit import CommittedFile
 from skewless.documents.decision import Decision
-from skewless.documents.engine_choice import EngineChoice, EngineName
+from skewless.documents.engine_choice import EngineChoice
 from skewless.documents.stage_report import StageReport
 from skewless.planner.engine_choice import plan_of_choice
 from skewless.planner.planner import plan_next_stage
@@ -44,7 +44,7 @@ def rows_of(folder: Path, file_format: str, rows: int) -> dict[str, Any]:
     return {"path": str(folder), "format": file_format, "cut_bytes": 1 << 18}
 
 
-def go_on(run: RunDirectory, engine: EngineName) -> Decision:
+def go_on(run: RunDirectory, engine: str) -> Decision:
     """The decision about stage 1, with an engine for all that is left."""
 
     def planner(job: Any, plan: Any, report: Any, earlier: Any) -> Decision:
@@ -70,7 +70,7 @@ def tasks_of(report: StageReport) -> int:
     ids=["a backlog", "whole files and a backlog", "parts of a cut file and a backlog"],
 )
 def test_a_stage_has_few_tasks(
-    spark: SparkSession, tmp_path: Path, engine: EngineName, file_format: str, rows: int, waves: list[int]
+    spark: SparkSession, tmp_path: Path, engine: str, file_format: str, rows: int, waves: list[int]
 ) -> None:
     source = rows_of(tmp_path / "input", file_format, rows)
     total = {"total": {"function": "sum", "column": "value"}}

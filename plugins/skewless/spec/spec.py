@@ -11,6 +11,7 @@ from skewless.document import Document, shortened, unmet
 from skewless.errors import SpecError
 from skewless.spec.aggregate_call import AggregateCall
 from skewless.spec.clusters import Sharing, SparkSizing
+from skewless.spec.engine import AskedEngine
 from skewless.spec.input import ColumnName, Input, Map, States
 from skewless.spec.part import refuse_shared_paths
 from skewless.spec.result import Output, Quality, Verify
@@ -118,7 +119,7 @@ class JobSpec(Document):
         examples=[{"clicks": "count", "visitors": {"function": "approx_count_distinct", "column": "visitor"}}],
         json_schema_extra={"additionalProperties": False},
     )
-    engine: Literal["auto", "combine", "bypass", "staged"] = Field(
+    engine: AskedEngine = Field(
         default="auto",
         description="combine: states are made where rows are read, and merged; bypass: each row is sent to one task, "
         "which makes the only state of its key, and heavy keys are split; staged: rows are routed to their tasks, wave "
