@@ -19,12 +19,12 @@ from skewless.run.directory import RunDirectory, stage_step
 from skewless.spec.clusters import FILES, Sharing
 from skewless_leases import FencedOutError, Grant, StoreError, TimeSpans, Worker, read
 from skewless_leases.stores.tables import look_at
+from skewless_spark.engines.stage import run_stage
 from skewless_spark.session.connect import connected, slots
 from skewless_spark.session.step_lease import address_of_leases, has_leases
 from skewless_spark.sharing.claims import Claims
 from skewless_spark.sharing.pieces import Piece, finish_stage, prepare_task, reduce_task, reduced_task
 from skewless_spark.sharing.routed_rows import route_stage, routed_rows
-from skewless_spark.stage.stage import run_stage
 from skewless_spark.states.columns import JobColumns
 
 log = logging.getLogger(__name__)
