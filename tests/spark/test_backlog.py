@@ -72,7 +72,7 @@ def test_one_pass_makes_the_states_and_the_backlog_of_two(
         for once in (True, False):
             monkeypatch.setattr(reduction, "_may_leave", lambda _, once=once: once)
             outcome = ENGINES["staged"].outcome(Stage(spark, run, columns, plan)).cache()
-            kinds = set(reduction.kinds_of(columns, plan))
+            kinds = set(reduction.kinds_of(Stage(spark, run, columns, plan)))
             assert {row["kind"] for row in outcome.select("kind").distinct().collect()} <= kinds
             found.append(_tables(outcome, columns))
             outcome.unpersist()

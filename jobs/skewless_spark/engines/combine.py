@@ -47,7 +47,7 @@ from skewless_spark.stage.reduction import (
 )
 from skewless_spark.stage.routing import TASK
 from skewless_spark.stage.state_counts import CountsRead
-from skewless_spark.stage.task_loads import split_loads
+from skewless_spark.stage.task_loads import split_loads, splits_of
 from skewless_spark.states.committed_files import EVALUATED, NATIVE, PYTHON, Reader, counting, parquet_of
 from skewless_spark.states.python_evaluation import SPLITS
 from skewless_spark.states.python_reduction import ADMITTED
@@ -162,19 +162,9 @@ def _total(read: CountsRead, files: Sequence[CommittedFile], name: str) -> int:
 
 
 def _splits_written(run: RunDirectory, files: Sequence[CommittedFile]) -> tuple[SplitLoad, ...]:
-    """The loads of the splits whose states were merged into results, by their numbers."""
-    known = pa.table({"split": pa.array([], pa.int32())})
-    names = ("rows", "states", "seconds")
-    # Each batch that a task made has an entry for each split. They are added up at once, as there may be many.
-    for batch in _batches(run, [file for file in files if file.kind == EVALUATED], [SPLITS]):
-        found = pa.Table.from_struct_array(pc.drop_null(batch[SPLITS]).flatten())
-        sums = pa.concat_tables([known, found], promote_options="permissive").group_by("split", use_threads=False)
-        known = sums.aggregate([(name, "sum") for name in names]).rename_columns(["split", *names])
-    splits = [SplitLoad(rows=0, states=0) for _ in range(1 + max(known["split"].to_pylist(), default=-1))]
-    for one in known.to_pylist():
-        seconds = round(one["seconds"], 6)
-        splits[one["split"]] = SplitLoad(rows=one["rows"], states=one["states"], busy_seconds=seconds)
-    return tuple(splits)
+    """The loads of the splits whose states were merged into results."""
+    batches = _batches(run, [file for file in files if file.kind == EVALUATED], [SPLITS])
+    return splits_of(pa.Table.from_struct_array(pc.drop_null(batch[SPLITS]).flatten()) for batch in batches)
 
 
 def _batches(run: RunDirectory, files: Sequence[CommittedFile], names: Sequence[str]) -> Iterator[pa.RecordBatch]:

@@ -135,7 +135,7 @@ def _run(
     admitted = job.admitted_units(stage.plan.waves)
     require_unchanged(job, admitted)
     attempt = run.new_attempt(stage_step(number), fence)
-    seen, kinds = JobsSeen(spark), kinds_of(columns, stage.plan)
+    seen, kinds = JobsSeen(spark), kinds_of(stage)
     with _settings(spark, engine.settings(stage, stage.backlog) | _PLANNED):
         into = _folder_of_workers(attempt, stage, kinds[0]) if engine.writes_in_workers(stage) else None
         query = None if into else _ahead(ahead, stage)

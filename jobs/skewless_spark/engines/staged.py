@@ -24,7 +24,6 @@ from skewless_spark.stage.reduction import native_state_columns, outcome_of_task
 from skewless_spark.stage.routing import DRAWN, TASK, route_drawn
 from skewless_spark.states.committed_files import NATIVE
 from skewless_spark.states.python_reduction import ADMITTED, FORWARDED
-from skewless_spark.states.states_at_rest import states_at_rest
 
 
 class Staged(Engine):
@@ -34,9 +33,8 @@ class Staged(Engine):
         """See ``Engine``."""
         if _combines_early(stage):
             return with_results(_early_states(stage), stage)
-        at_rest = None if stage.evaluates else states_at_rest(stage.run, stage.columns, stage.plan)
         rows = routed_queue(stage).repartitionById(len(stage.plan.tasks), F.col(TASK))
-        return with_results(outcome_of_tasks(rows, stage, at_rest, into=into), stage)
+        return with_results(outcome_of_tasks(rows, stage, into=into), stage)
 
     def writes_in_workers(self, stage: Stage) -> bool:
         """Where there are Python states only."""

@@ -23,7 +23,6 @@ from skewless_spark.stage.reduction import outcome_of_tasks
 from skewless_spark.stage.state_counts import CountsRead
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import BACKLOG, NATIVE, PYTHON, read_files, write_files, written
-from skewless_spark.states.states_at_rest import states_at_rest
 
 
 class Piece(NamedTuple):
@@ -44,9 +43,7 @@ class Piece(NamedTuple):
     folder: str
 
 
-def prepare_task(
-    spark: SparkSession, run: RunDirectory, columns: JobColumns, plan: RoutingPlan, piece: Piece
-) -> DataFrame:
+def prepare_task(stage: Stage, piece: Piece) -> DataFrame:
     """The states and the backlog of one virtual task, by the code that reduces all tasks of an unshared stage.
 
     Nothing is computed yet: this takes the driver a while and Spark nothing, so it is done while another task runs.
@@ -55,9 +52,7 @@ def prepare_task(
         RunDirectoryError: the files are not those that were committed.
     """
     # All rows belong to this task: no exchange is needed to have them in one partition or to group them there.
-    rows = read_files(spark, run, piece.rows).coalesce(1)
-    stage = Stage(spark, run, columns, plan, in_pieces=True)
-    return outcome_of_tasks(rows, stage, states_at_rest(run, columns, plan))
+    return outcome_of_tasks(read_files(stage.spark, stage.run, piece.rows).coalesce(1), stage)
 
 
 def reduce_task(outcome: DataFrame, piece: Piece) -> float:

@@ -19,7 +19,6 @@ from skewless_spark.stage.routing import TASK, draw, drawing_rows, route
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import BACKLOG, read_files
 from skewless_spark.states.python_reduction import ADMITTED, FORWARDED, STAYED
-from skewless_spark.states.results import evaluates_in_stage
 
 #: At most so many tasks are renumbered by a list in the query. More are looked up in a table, which costs a Spark job.
 _LISTED_TASKS = 256
@@ -49,8 +48,16 @@ class Stage:
 
     @property
     def evaluates(self) -> bool:
-        """Whether it writes results in place of states; see ``evaluates_in_stage``."""
-        return not self.in_pieces and evaluates_in_stage(self.columns, self.plan)
+        """Whether it writes results in place of states, which nothing else will read.
+
+        A job with a window keeps its states. A stage that clusters share writes states: the task that
+        counts them, and not the one that writes them, is the last to see them. So does a job with native and Python
+        aggregates: they are reduced apart, and their results would have to be joined.
+        """
+        columns, plan = self.columns, self.plan
+        takes_all = not plan.epoch and plan.waves == (0, len(columns.job.waves)) and plan.budget_rows is None
+        alone = not (columns.job.window or self.in_pieces or (columns.native and columns.python))
+        return takes_all and alone
 
     @cached_property
     def last(self) -> StepCommit | None:

@@ -32,8 +32,8 @@ from skewless_spark.states.python_reduction import (
     reduce_batches,
     states_schema,
 )
-from skewless_spark.states.results import evaluates_in_stage, evaluating_calls, with_native_results
-from skewless_spark.states.states_at_rest import ROUTE_KEY, StatesAtRest
+from skewless_spark.states.results import evaluating_calls, with_native_results
+from skewless_spark.states.states_at_rest import ROUTE_KEY, StatesAtRest, states_at_rest
 
 #: ``monotonically_increasing_id`` counts the rows of a partition in its low 33 bits.
 _POSITION_MASK = (1 << 33) - 1
@@ -58,20 +58,12 @@ FEW_LEFT_OVER = 0.05
 _COPY = "in_backlog"
 
 
-def outcome_of_tasks(
-    queue: DataFrame,
-    stage: Stage,
-    at_rest: StatesAtRest | None = None,
-    *,
-    in_order: bool = True,
-    into: str | None = None,
-) -> DataFrame:
+def outcome_of_tasks(queue: DataFrame, stage: Stage, *, in_order: bool = True, into: str | None = None) -> DataFrame:
     """States and backlog of rows that are in place: each partition has one task's rows, and all of them.
 
     Args:
         queue: the rows.
         stage: what they are queued for. Where it evaluates, Python states become results if a key has one state.
-        at_rest: where tasks find the states of their keys, if each key has one (``state: forward``).
         in_order: whether to reduce rows in the order of their origin; otherwise as they come, without a budget.
         into: a folder that workers write the states into, without a budget and native states. The result then has
             the paths of files.
@@ -82,6 +74,7 @@ def outcome_of_tasks(
         both = _native_states_and_backlog(rows, columns)
         if _few_left_over(plan) or _fixed_states(both, columns):
             return both
+    at_rest = None if stage.evaluates else states_at_rest(stage.run, columns, plan)
     has_native = _has_native_counts(columns, plan)
     # Rows without a key are drawn one by one, unless each key has one state.
     drawn = () if columns.job.forwards_states else (None,)
@@ -108,9 +101,10 @@ def with_results(outcome: DataFrame, stage: Stage) -> DataFrame:
     return with_native_results(outcome.selectExpr("*", slot_of_key(columns, plan)), columns, whole, KEPT)
 
 
-def kinds_of(columns: JobColumns, plan: RoutingPlan) -> list[str]:
-    """The kinds of rows that the outcome of a stage may have; one that is not shared by clusters."""
-    if evaluates_in_stage(columns, plan):
+def kinds_of(stage: Stage) -> list[str]:
+    """The kinds of rows that the outcome of a stage may have."""
+    columns, plan = stage.columns, stage.plan
+    if stage.evaluates:
         return [EVALUATED]
     native = [NATIVE] if _has_native_counts(columns, plan) else []
     return [*native, *([PYTHON] if columns.python else []), *([] if plan.budget_rows is None else [BACKLOG])]
