@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from skewless.run.certificate import run_certificate
 from skewless.run.directory import RunDirectory
-from skewless.spec import engine as core
+from skewless.spec import routing as core
 from skewless_cli import replay_view
 from skewless_spark.engines import ENGINES
 from tests.spark.scenario import as_rows, plain, reduce_job, result_of, run_job, spec_of, write_input

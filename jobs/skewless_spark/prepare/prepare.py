@@ -14,8 +14,8 @@ from skewless.planner.plain_ring import first_plan
 from skewless.routing.plan import RoutingPlan
 from skewless.run.directory import RunDirectory
 from skewless.run.publication import draw_turn, with_turn
-from skewless.spec.engine import ENGINES
 from skewless.spec.part import Part
+from skewless.spec.routing import ENGINES
 from skewless.spec.spec import JobSpec
 from skewless.standing.pins import pin
 from skewless_lake.publication import turn_in_table

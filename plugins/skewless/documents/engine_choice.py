@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from skewless.document import Frozen
-from skewless.spec.engine import ENGINES, EngineName, EngineTraits
+from skewless.spec.routing import ENGINES, EngineName, EngineTraits
 
 
 class EngineChoice(Frozen):

@@ -22,7 +22,7 @@ from skewless.planner.cost import ROW_SECONDS, SENT_ROW_SECONDS
 from skewless.planner.forecast.key_counts import KeyCounts
 from skewless.planner.placement.pin_or_split import place_whole, pour
 from skewless.routing.plan import LARGEST_PLAN, RoutingPlan
-from skewless.spec.engine import ENGINES
+from skewless.spec.routing import ENGINES
 
 #: Seconds to make, write, shuffle and merge one state, without its content.
 STATE_SECONDS = 5e-7

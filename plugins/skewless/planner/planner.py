@@ -29,7 +29,7 @@ from skewless.planner.policies import POLICIES
 from skewless.planner.priced_plan import PricedPlan, choose, propose
 from skewless.planner.schedule import next_waves
 from skewless.routing.plan import RoutingPlan
-from skewless.spec.engine import ENGINES
+from skewless.spec.routing import ENGINES
 
 
 def plan_next_stage(job: Job, plan: RoutingPlan, report: StageReport, earlier: Sequence[StageReport] = ()) -> Decision:

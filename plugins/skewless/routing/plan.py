@@ -17,7 +17,7 @@ from skewless.errors import PlanError
 from skewless.routing.hashing import bucket_hash, origin_hash
 from skewless.routing.ring import Ring
 from skewless.routing.virtual_task import VirtualTask, tasks_of
-from skewless.spec.engine import ENGINES, EngineName, EngineTraits
+from skewless.spec.routing import ENGINES, EngineName, EngineTraits
 
 #: The weights of a head key are whole numbers that add up to this.
 WHOLE_WEIGHT = 1 << 16

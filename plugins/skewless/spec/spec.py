@@ -11,11 +11,10 @@ from skewless.document import Document, shortened, unmet
 from skewless.errors import SpecError
 from skewless.spec.aggregate_call import AggregateCall
 from skewless.spec.clusters import Sharing, SparkSizing
-from skewless.spec.engine import AskedEngine
 from skewless.spec.input import ColumnName, Input, Map, States
 from skewless.spec.part import refuse_shared_paths
 from skewless.spec.result import Output, Quality, Verify
-from skewless.spec.routing import Routing
+from skewless.spec.routing import AskedEngine, Routing
 from skewless.spec.schedule import Schedule
 
 _NAME = r"[A-Za-z][A-Za-z0-9_]{0,99}"
