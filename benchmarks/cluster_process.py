@@ -10,8 +10,8 @@ import sys
 
 from benchmarks.spark.setting import session
 from skewless.run.directory import RunDirectory
+from skewless_spark.engines.stage import run_stage
 from skewless_spark.sharing import share_stage
-from skewless_spark.stage.stage import run_stage
 
 
 def main() -> None:

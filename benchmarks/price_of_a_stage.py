@@ -30,8 +30,8 @@ from benchmarks.spark.setting import CORES, described, session
 from benchmarks.verdicts import Verdict, as_documents
 from skewless.documents.stage_report import SparkWork
 from skewless.run.directory import RunDirectory
+from skewless_spark.engines.stage import run_stage
 from skewless_spark.prepare.prepare import prepare
-from skewless_spark.stage.stage import run_stage
 
 NAME = "b11_price"
 SIZES = (10_000, 100_000, 1_000_000)

@@ -23,7 +23,11 @@ AXES: dict[str, tuple[frozenset[str], tuple[str, ...]]] = {
         frozenset({"iceberg", "delta", "ICEBERG", "DELTA", "pinned", "of_table", "table"}),
         ("skewless_lake", "sources/lake"),
     ),
-    "engine": (frozenset({"engine", "staged", "combine", "bypass", "combines", "bypasses"}), ()),
+    # A table has staged results, which are no engine.
+    "engine": (
+        frozenset({"engine", "staged", "combine", "bypass", "combines", "bypasses"}),
+        ("skewless_spark/engines", "skewless_lake"),
+    ),
     "runner": (frozenset({"runner", "warm", "warm_driver", "submit", "submitted"}), ("skewless_airflow/runners",)),
     "sharing": (frozenset({"sharing", "shared"}), ("sharing",)),
     "budget": (frozenset({"budget", "budget_rows"}), ("planner",)),

@@ -17,11 +17,11 @@ from pyspark.sql import SparkSession
 from skewless.errors import RunDirectoryError
 from skewless.planner.planner import plan_next_stage
 from skewless.run.directory import RunDirectory
+from skewless_spark.engines.stage import run_stage
 from skewless_spark.entries.pipeline import run_stages
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.result.merge import merge_states
 from skewless_spark.session.spark_errors import sentence_for
-from skewless_spark.stage.stage import run_stage
 from tests.faults.damage import KINDS, Kind, damage, files_of, kinds_for, last_byte_of_largest_page
 from tests.spark.scenario import DATE, Quiet, result_of, spec_of, write_input
 from tests.tiers import mostly_long

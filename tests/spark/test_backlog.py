@@ -11,9 +11,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from skewless.run.directory import RunDirectory
+from skewless_spark.engines import ENGINES
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.stage import reduction
-from skewless_spark.stage.queue import routed_queue
+from skewless_spark.stage.queue import Stage
 from skewless_spark.stage.routing import TASK
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import BACKLOG
@@ -70,8 +71,8 @@ def test_one_pass_makes_the_states_and_the_backlog_of_two(
         found = []
         for once in (True, False):
             monkeypatch.setattr(reduction, "_may_leave", lambda _, once=once: once)
-            outcome = reduction.staged_outcome(routed_queue(spark, run, columns, plan), columns, plan).cache()
-            kinds = set(reduction.kinds_of(columns, plan))
+            outcome = ENGINES["staged"].outcome(Stage(spark, run, columns, plan)).cache()
+            kinds = set(reduction.kinds_of(Stage(spark, run, columns, plan)))
             assert {row["kind"] for row in outcome.select("kind").distinct().collect()} <= kinds
             found.append(_tables(outcome, columns))
             outcome.unpersist()
@@ -93,7 +94,7 @@ def test_sketches_are_made_beside_the_backlog_only_if_few_rows_are_expected_in_i
     prepare(run, spec_of(path, "key", aggregates, routing=routing), DATE, str(tmp_path))
     columns = JobColumns.of(run.job())
     plan = run.plan(0).model_copy(update={"budget_rows": 400, "expected_rows": expected})
-    outcome = reduction.staged_outcome(routed_queue(spark, run, columns, plan), columns, plan)
+    outcome = ENGINES["staged"].outcome(Stage(spark, run, columns, plan))
     planned = outcome._jdf.queryExecution().executedPlan().toString()
     assert planned.count("Exchange shufflepartitionid") == exchanges
 

@@ -15,9 +15,12 @@ from pyspark.sql import functions as F
 
 from skewless.run.certificate import run_certificate
 from skewless.run.directory import RunDirectory
+from skewless.spec import routing as core
 from skewless_cli import replay_view
+from skewless_spark.engines import ENGINES
 from tests.spark.scenario import as_rows, plain, reduce_job, result_of, run_job, spec_of, write_input
 from tests.spark.test_pipeline import AGGREGATES, skewed
+from tests.spark.toy_engine import Toy
 from tests.tiers import mostly_long
 
 NATIVE = {**AGGREGATES, "earliest": {"function": "first", "column": "word"}}
@@ -221,3 +224,17 @@ def test_head_keys_of_combine_are_the_heaviest_and_no_more_than_the_spec_names(
     assert report.histogram.head == heavy
     assert heavy
     assert report.histogram.seen_rows == 30_000
+
+
+@pytest.mark.parametrize("aggregates", KINDS, ids=["native", "python", "both"])
+def test_one_more_engine_is_a_module_and_a_line_for_planner_and_spark(
+    spark: SparkSession, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, aggregates: dict[str, Any]
+) -> None:
+    expected, _ = reduce_job(spark, spec_of(path, "key", aggregates, engine="bypass"), tmp_path / "bypass")
+    monkeypatch.setitem(core.ENGINES, "toy", core.EngineTraits())
+    monkeypatch.setitem(ENGINES, "toy", Toy())
+    run, finished, (report,) = run_job(spark, spec_of(path, "key", aggregates, engine="toy"), tmp_path / "toy")
+    assert finished.quality.success
+    assert [load.queued_rows for load in report.tasks if load.queued_rows] == [30_000], "all rows are in one task"
+    assert as_rows(result_of(run)) == as_rows(result_of(expected))
+    assert (run.plan(0).engine, run.decision(0).sentence) == ("toy", "toy, as the spec says")

@@ -20,12 +20,12 @@ from pyspark.sql.types import StructType
 from skewless.documents.stage_report import StageReport
 from skewless.errors import RunDirectoryError
 from skewless.run.directory import RunDirectory, stage_step
+from skewless_spark.engines import stage as stages
 from skewless_spark.result import copies
 from skewless_spark.result.merge import merge_states
 from skewless_spark.session.spark_jobs import JobsSeen
 from skewless_spark.sources import worker_files
 from skewless_spark.sources.worker_files import SCHEMA_NOTE
-from skewless_spark.stage import stage as stages
 from skewless_spark.stage.state_counts import SECONDS
 from skewless_spark.states import committed_files
 from skewless_spark.states.columns import JobColumns

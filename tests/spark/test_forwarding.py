@@ -18,9 +18,9 @@ from skewless.planner.planner import plan_next_stage
 from skewless.routing.virtual_task import VirtualTask
 from skewless.run.attempt import commit_path
 from skewless.run.directory import RunDirectory, stage_step
+from skewless_spark.engines.stage import run_stage
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.session.spark_errors import sentence_for
-from skewless_spark.stage.stage import run_stage
 from skewless_spark.states.committed_files import PYTHON as PYTHON_STATES
 from tests.spark.scenario import DATE, reduce_job, result_of, spec_of, write_input
 

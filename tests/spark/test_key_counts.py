@@ -17,6 +17,7 @@ from skewless.documents.stage_report import Histogram, TaskLoad
 from skewless.run.directory import RunDirectory, stage_step
 from skewless_spark.stage import state_counts
 from skewless_spark.stage.histogram import key_histogram
+from skewless_spark.stage.queue import Stage
 from skewless_spark.stage.state_counts import CountsRead
 from skewless_spark.states.columns import JobColumns
 from tests.spark.scenario import reduce_job, spec_of, write_input
@@ -65,12 +66,13 @@ def both_ways(
 ) -> tuple[Histogram, Histogram]:
     """The histogram after a stage, by the driver and by Spark."""
     columns, files = JobColumns.of(run.job()), run.committed(stage_step(stage)).files
+    here = Stage(spark, run, columns, run.plan(stage))
     admitted = run.report(stage).admitted_rows
     found = []
     for most in (state_counts.MOST_STATES, 0):
         patch.setattr(state_counts, "MOST_STATES", most)
         read = CountsRead(run, columns)
-        found.append(key_histogram(spark, run, columns, run.plan(stage), files, read, tasks, admitted))
+        found.append(key_histogram(here, files, read, tasks, admitted))
     return found[0], found[1]
 
 
@@ -133,13 +135,13 @@ def test_the_driver_needs_no_spark_job_and_keeps_no_keys_beyond_its_limits(
     run, reports = reduce_job(spark, spec_of(path, "key", NATIVE, routing=SEVERAL_STAGES), tmp_path / "run")
     columns, stage = JobColumns.of(run.job()), reports[-1].stage
     files, tasks = run.committed(stage_step(stage)).files, reports[-1].tasks
-    arguments = (columns, run.plan(stage), files)
+    here = Stage(spark, run, columns, run.plan(stage))
     for name, most, of_spark in [("MOST_STATES", 1 << 20, 0), ("MOST_STATES", 2, 1), ("MOST_KEY_BYTES", 2, 1)]:
         with monkeypatch.context() as patch:
             patch.setattr(state_counts, name, most)
             before, read = jobs_of(spark), CountsRead(run, columns)
             read.sums([file for file in files if file.kind == "native"])
-            found = key_histogram(spark, run, *arguments, read, tasks, reports[-1].admitted_rows)
+            found = key_histogram(here, files, read, tasks, reports[-1].admitted_rows)
             assert found == reports[-1].histogram
             assert min(1, jobs_of(spark) - before) == of_spark
             assert read.keeps_keys is (not of_spark)

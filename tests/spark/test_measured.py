@@ -22,9 +22,9 @@ from skewless.routing.ring import Ring
 from skewless.run.certificate import run_certificate
 from skewless.run.directory import RunDirectory
 from skewless_cli import replay_view, run_summary, run_view
+from skewless_spark.engines.combine import splits_seen
 from skewless_spark.session.spark_jobs import JobsSeen
 from skewless_spark.session.step_progress import StepProgress
-from skewless_spark.stage.combined_report import splits_seen
 from tests.spark.scenario import write_input
 from tests.unit.synthetic import job, report
 

@@ -23,6 +23,7 @@ from skewless.errors import RunDirectoryError, SkewlessError
 from skewless.run.directory import RunDirectory
 from skewless.spec.part import Part
 from skewless.spec.spec import JobSpec
+from skewless_spark.engines.stage import run_stage
 from skewless_spark.entries.pipeline import run_pipeline, run_stages
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.result.merge import merge_states
@@ -30,7 +31,6 @@ from skewless_spark.session.file_systems import spark_reads
 from skewless_spark.session.spark_errors import sentence_for
 from skewless_spark.sharing.participation import share_stage
 from skewless_spark.sources.worker_files import read_in_workers, write_in_workers
-from skewless_spark.stage.stage import run_stage
 from tests.broken_wire import Fault, broken_wire
 from tests.object_stores import ObjectServer, as_client, object_server
 from tests.spark.scenario import DATE, Quiet, all_as_clients, as_rows, reduce_job, spec_of, write_input

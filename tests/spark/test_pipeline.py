@@ -22,12 +22,14 @@ from skewless.errors import InputError, LedgerError, QualityError, SpecError
 from skewless.run.directory import RunDirectory
 from skewless.run.publication import published_path
 from skewless.spec.input import Input
+from skewless_spark.engines import ENGINES
+from skewless_spark.engines.stage import run_stage
 from skewless_spark.prepare.freezing import freeze
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.result.merge import merge_states
 from skewless_spark.sources import list_input
 from skewless_spark.stage.histogram import head_and_slots
-from skewless_spark.stage.stage import outcome, run_stage
+from skewless_spark.stage.queue import Stage
 from skewless_spark.states.columns import JobColumns
 from tests.listening import LOOPBACK, listening
 from tests.spark.scenario import DATE, as_rows, plain, reduce_job, result_of, run_job, spec_of, write_input
@@ -153,7 +155,7 @@ def test_a_stage_reads_and_shuffles_its_rows_once_whatever_is_made_of_them(
     assert plan.budget_rows is not None
     plan = plan if budgeted else plan.model_copy(update={"budget_rows": None})
     columns = JobColumns.of(job)
-    union = outcome(spark, run, columns, plan)
+    union = ENGINES[plan.engine].outcome(Stage(spark, run, columns, plan))
     union.collect()
     executed = union._jdf.queryExecution().executedPlan().toString().split("== Initial Plan ==")[0]
     assert executed.count("ReusedExchange") == 1, "once for native states, once for Python states"
@@ -177,7 +179,8 @@ def test_states_cross_the_network_in_place_of_rows_where_nothing_asks_for_the_ro
     run = RunDirectory(str(tmp_path / "run"))
     prepare(run, spec, DATE, str(tmp_path))
     plan = run.plan(0).model_copy(update={"budget_rows": None})
-    executed = outcome(spark, run, JobColumns.of(run.job()), plan)._jdf.queryExecution().executedPlan().toString()
+    outcome = ENGINES[plan.engine].outcome(Stage(spark, run, JobColumns.of(run.job()), plan))
+    executed = outcome._jdf.queryExecution().executedPlan().toString()
     assert ("Exchange shufflepartitionid" in executed, "Exchange hashpartitioning" in executed) == (
         crosses,
         not crosses,

@@ -13,10 +13,10 @@ from pyspark.sql import SparkSession
 from skewless.planner.planner import plan_next_stage
 from skewless.run.directory import RunDirectory, stage_step
 from skewless.run.step_times import times_of, waterfall
+from skewless_spark.engines.stage import run_stage
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.result.merge import merge_states
-from skewless_spark.stage.queue import drawn_queue, routed_queue, unrouted_queue
-from skewless_spark.stage.stage import run_stage
+from skewless_spark.stage.queue import Stage, drawn_queue, routed_queue, unrouted_queue
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import BACKLOG
 from skewless_spark.states.committed_files import NATIVE as NATIVE_STATES
@@ -86,7 +86,7 @@ def test_a_stage_without_a_wave_reads_what_was_left_over_and_nothing_else(
     columns = JobColumns.of(run.job())
     left_over = [file.rows for file in run.committed(stage_step(0)).of_kind(BACKLOG)]
     for queue in (routed_queue, drawn_queue, unrouted_queue):
-        rows = queue(spark, run, columns, plan)
+        rows = queue(Stage(spark, run, columns, plan))
         assert rows.count() == sum(left_over) > 0
         assert "LogicalRDD" not in str(rows._jdf.queryExecution().logical()), "a frame without rows"
 

@@ -13,10 +13,10 @@ from skewless.documents.stage_report import StageReport
 from skewless.errors import RunDirectoryError
 from skewless.planner.planner import plan_next_stage
 from skewless.run.directory import RunDirectory, stage_step
+from skewless_spark.engines import stage as stages
+from skewless_spark.engines.stage import StageQuery, run_stage
 from skewless_spark.entries import run_stage as entry
 from skewless_spark.prepare.prepare import prepare
-from skewless_spark.stage import stage as stages
-from skewless_spark.stage.stage import StageQuery, run_stage
 from tests.spark.scenario import DATE, spec_of, write_input
 from tests.spark.test_pipeline import skewed
 
@@ -73,7 +73,7 @@ def test_a_stage_has_the_same_outcome_with_the_query_that_was_built_ahead(
         assert run.decide(1, plan_next_stage).next_plan is not None
     expected = run_stage(spark, usual, 1)
     entry.look_ahead(["--run-dir", str(ahead), "--stage", "0"])
-    monkeypatch.setattr(stages, "outcome", None)  # nothing builds another query
+    monkeypatch.setattr(stages, "_query", None)  # nothing builds another query
     found = run_stage(spark, ahead, 1, entry._AHEAD.pop(str(ahead)))
     assert without_times(found) == without_times(expected)
     assert found.work is not None

@@ -17,11 +17,12 @@ from skewless.errors import RunDirectoryError
 from skewless.planner.planner import plan_next_stage
 from skewless.run.directory import RunDirectory, stage_step
 from skewless.spec.clusters import Sharing
+from skewless_spark.engines import ENGINES
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.result.merge import merge_states
 from skewless_spark.sharing import share_stage
 from skewless_spark.sharing.participation import lease_address
-from skewless_spark.stage.stage import outcome
+from skewless_spark.stage.queue import Stage
 from skewless_spark.states.columns import JobColumns
 from tests.leases.conftest import redis_server
 from tests.spark.clusters import await_that, leases, shares
@@ -125,7 +126,9 @@ def test_a_stage_that_nobody_shares_has_no_trace_of_others(spark: SparkSession, 
         visible = {path.name for path in attempt.iterdir() if not path.name.startswith((".", "_"))}
         assert visible - {"kind=backlog"} == {"kind=native", "kind=python", "report.json", "manifest.json"}
     plan, columns = run.plan(1), JobColumns.of(run.job())
-    executed = outcome(spark, run, columns, plan)._jdf.queryExecution().executedPlan().toString()
+    executed = (
+        ENGINES[plan.engine].outcome(Stage(spark, run, columns, plan))._jdf.queryExecution().executedPlan().toString()
+    )
     assert len([line for line in executed.splitlines() if "Exchange shufflepartitionid" in line]) >= 1
     assert "Coalesce" not in executed
 

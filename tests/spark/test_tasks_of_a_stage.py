@@ -12,18 +12,19 @@ from pyspark.sql import SparkSession
 
 from skewless.documents.commit import CommittedFile
 from skewless.documents.decision import Decision
-from skewless.documents.engine_choice import EngineChoice, EngineName
+from skewless.documents.engine_choice import EngineChoice
 from skewless.documents.stage_report import StageReport
 from skewless.planner.engine_choice import plan_of_choice
 from skewless.planner.planner import plan_next_stage
 from skewless.run.directory import RunDirectory, stage_step
+from skewless_spark.engines import ENGINES
+from skewless_spark.engines.stage import run_stage
 from skewless_spark.prepare.prepare import prepare
-from skewless_spark.stage import stage as stages
-from skewless_spark.stage.stage import run_stage
+from skewless_spark.stage.queue import Stage
+from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import BACKLOG
 from tests.spark.scenario import DATE, spec_of, write_input
 
-ENGINES = ("staged", "combine", "bypass")
 SLOTS = 4
 #: Two splits of what is read for each slot, of both tables that may be read, and the tasks of the plan.
 MOST_TASKS = 2 * 2 * SLOTS + 4
@@ -44,7 +45,7 @@ def rows_of(folder: Path, file_format: str, rows: int) -> dict[str, Any]:
     return {"path": str(folder), "format": file_format, "cut_bytes": 1 << 18}
 
 
-def go_on(run: RunDirectory, engine: EngineName) -> Decision:
+def go_on(run: RunDirectory, engine: str) -> Decision:
     """The decision about stage 1, with an engine for all that is left."""
 
     def planner(job: Any, plan: Any, report: Any, earlier: Any) -> Decision:
@@ -70,7 +71,7 @@ def tasks_of(report: StageReport) -> int:
     ids=["a backlog", "whole files and a backlog", "parts of a cut file and a backlog"],
 )
 def test_a_stage_has_few_tasks(
-    spark: SparkSession, tmp_path: Path, engine: EngineName, file_format: str, rows: int, waves: list[int]
+    spark: SparkSession, tmp_path: Path, engine: str, file_format: str, rows: int, waves: list[int]
 ) -> None:
     source = rows_of(tmp_path / "input", file_format, rows)
     total = {"total": {"function": "sum", "column": "value"}}
@@ -103,6 +104,6 @@ def test_splits_are_a_share_of_all_that_a_stage_reads(
         CommittedFile(kind=BACKLOG, path=f"{at}.parquet", rows=1, size_bytes=1 << 30, checksum="0" * 64)
         for at in range(3)
     ]
-    with stages._as_planned(spark, run.job(), plan, backlog):
-        limit = int(spark.conf.get("spark.sql.files.maxPartitionBytes") or 0)
+    stage = Stage(spark, run, JobColumns.of(run.job()), plan)
+    limit = int(ENGINES[plan.engine].settings(stage, backlog)["spark.sql.files.maxPartitionBytes"])
     assert 1 <= (3 << 30) / limit <= 2 * run.job().combine_splits

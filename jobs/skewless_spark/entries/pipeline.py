@@ -12,12 +12,12 @@ from skewless.documents.stage_report import StageReport
 from skewless.planner.planner import plan_next_stage
 from skewless.run.directory import RunDirectory
 from skewless.run.publication import Publication, require_passed
+from skewless_spark.engines.stage import run_stage
 from skewless_spark.quality.expectations import import_soon
 from skewless_spark.quality.validate import validate
 from skewless_spark.result.merge import merge_states
 from skewless_spark.result.publishing import publish_now
 from skewless_spark.session.step_times import spark_jobs, spark_step
-from skewless_spark.stage.stage import run_stage
 
 
 class Watcher(Protocol):

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 
 from skewless.planner.planner import plan_next_stage
 from skewless.run.directory import RunDirectory
+from skewless_spark.engines.stage import StageQuery, build_query, run_stage
 from skewless_spark.entries.entry import entry_parser, run_entry, step_session
 from skewless_spark.session.session import build_session
 from skewless_spark.session.step_progress import StepProgress, queued_rows
-from skewless_spark.stage.stage import StageQuery, build_query, run_stage
 
 #: Bytes of job and plan. To decide by larger ones would keep the driver from the next step for longer than it waits.
 MOST_BYTES = 1 << 20

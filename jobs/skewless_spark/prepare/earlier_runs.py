@@ -78,7 +78,7 @@ def _candidate(location: str, spec: JobSpec) -> _Candidate | None:
         job = run.job()
         if (job.spec.name, job.spec.key) != (spec.name, spec.key):
             return None
-        if run.plan(max(0, run.committed_stages() - 1)).engine == "combine":
+        if not run.plan(max(0, run.committed_stages() - 1)).traits.in_tasks:
             return None
         return _Candidate(job.date, job.hour or "", _modified(run), location)
     except (SkewlessError, OSError):

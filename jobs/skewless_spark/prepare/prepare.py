@@ -15,6 +15,7 @@ from skewless.routing.plan import RoutingPlan
 from skewless.run.directory import RunDirectory
 from skewless.run.publication import draw_turn, with_turn
 from skewless.spec.part import Part
+from skewless.spec.routing import ENGINES
 from skewless.spec.spec import JobSpec
 from skewless.standing.pins import pin
 from skewless_lake.publication import turn_in_table
@@ -82,10 +83,11 @@ def _with_turn(job: Job, turn: int, turns: Turns) -> Job:
 def _first_decision(job: Job) -> Decision:
     """The engine of stage 0 and its plan, from the earlier runs that the job names or from a sample of its keys."""
     places = samples(job.spec)
-    sample = sample_keys(job) if job.spec.engine == "auto" or (places and job.spec.engine == "bypass") else None
+    asked = ENGINES.get(job.spec.engine)
+    sample = sample_keys(job) if asked is None or (places and asked.places) else None
     known = sample is not None and sample.texts is not None
     choice = first_choice(job, sample.key_counts if sample else None, named=known and places)
-    plan = _staged_plan_0(job, sample) if choice.engine == "staged" else first_plan(job)
+    plan = _staged_plan_0(job, sample) if choice.traits.in_stages else first_plan(job)
     return first_decision(job, plan, choice, sample if places else None)
 
 

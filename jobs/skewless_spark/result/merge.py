@@ -18,6 +18,7 @@ from skewless.errors import LostRaceError
 from skewless.run.attempt import Attempt, Fence
 from skewless.run.directory import PART_LINES, RESULT_STEP, RunDirectory, stage_step
 from skewless.spec.spec import WINDOW_COLUMN
+from skewless_spark.engines import ENGINES
 from skewless_spark.result.copies import FOLDER, can_be_copied, write_copies
 from skewless_spark.result.ordering import sorted_results
 from skewless_spark.result.output_formats import published_files
@@ -207,7 +208,7 @@ def _committed_in_stage(
         report: of the stage.
     """
     plan = run.plan(0)
-    split = plan.engine != "combine" and (split_keys(plan) or report.histogram.seen_null_rows)
+    split = not ENGINES[plan.engine].merges and (split_keys(plan) or report.histogram.seen_null_rows)
     parts = _results_of_parts(spark, run, columns, files) if split else None
     if not columns.job.spec.output.sort and can_be_copied(run, files, columns):
         return write_copies(spark, run, attempt, columns, files, parts)
@@ -267,7 +268,8 @@ def _states_of_parts(
     files = [file for stage in range(len(reports)) for file in run.committed(stage_step(stage)).files]
     size = sum(file.size_bytes for file in files if file.kind in {NATIVE, PYTHON})
     partitions = min(columns.job.spec.output.files, -(-size // STATES_FILE_BYTES) or 1)
-    if len(reports) > 1 or run.plan(0).engine != "combine" or columns.python:
+    in_one = len(reports) == 1 and ENGINES[run.plan(0).engine].merges
+    if columns.python or not in_one:
         return _merged(_in_key_order(states, columns, partitions), columns)
     # Each key has one state in each part already.
     names = [name for one in columns.native for name in columns.states(one)]

@@ -19,11 +19,12 @@ from skewless.run.directory import RunDirectory, stage_step
 from skewless.spec.clusters import FILES, Sharing
 from skewless_leases import FencedOutError, Grant, StoreError, TimeSpans, Worker, read
 from skewless_leases.stores.tables import look_at
+from skewless_spark.engines.stage import run_stage
 from skewless_spark.session.step_lease import address_of_leases, has_leases
 from skewless_spark.sharing.claims import Claims
 from skewless_spark.sharing.pieces import Piece, finish_stage, prepare_task, reduce_task, reduced_task
 from skewless_spark.sharing.routed_rows import route_stage, routed_rows
-from skewless_spark.stage.stage import run_stage
+from skewless_spark.stage.queue import Stage
 from skewless_spark.states.columns import JobColumns
 
 log = logging.getLogger(__name__)
@@ -89,8 +90,8 @@ class _Participation:
         self._started = time.monotonic()
         self._attempt = run.new_attempt(stage_step(stage))
         # Read once: reading a plan of many tasks and keys takes as long as reducing a small task.
-        self._plan, job = run.plan(stage), run.job()
-        self._columns = JobColumns.of(job)
+        job = run.job()
+        self._shared = Stage(spark, run, JobColumns.of(job), run.plan(stage), in_pieces=True)
         self._claims = Claims()
         slots = _slots(spark)
         # As many as it can work on at the same time, and a few more that are prepared meanwhile, so that no slot idles.
@@ -167,7 +168,7 @@ class _Participation:
         task = routed.partitions[grant.partition]
         folder = f"tasks/{task}-{grant.fence}"
         piece = Piece(task, routed.tasks[task], self._cluster, self._attempt, folder)
-        outcome = prepare_task(self._spark, self._run, self._columns, self._plan, piece)
+        outcome = prepare_task(self._shared, piece)
 
         def reduced() -> Callable[[], str]:
             seconds = reduce_task(outcome, piece)
@@ -176,7 +177,7 @@ class _Participation:
         return reduced
 
     def _route(self) -> str:
-        if self._plan.takes_all:
+        if self._shared.plan.takes_all:
             # There are no tasks to share: one cluster runs the whole stage, and the others wait.
             return run_stage(self._spark, self._run, self._stage).digest()
         return route_stage(self._spark, self._run, self._stage, self._cluster).sealed()

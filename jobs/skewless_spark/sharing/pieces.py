@@ -14,15 +14,15 @@ from skewless.documents.stage_report import StageReport, TaskLoad
 from skewless.routing.plan import RoutingPlan
 from skewless.run.attempt import Attempt, Fence
 from skewless.run.directory import RunDirectory, stage_step
+from skewless_spark.engines.stage import commit_stage
 from skewless_spark.session.step_lease import leased_step
 from skewless_spark.sharing.routed_rows import forget_routed_rows
 from skewless_spark.stage.histogram import measure
+from skewless_spark.stage.queue import Stage
 from skewless_spark.stage.reduction import outcome_of_tasks
-from skewless_spark.stage.stage import commit_stage
 from skewless_spark.stage.state_counts import CountsRead
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import BACKLOG, NATIVE, PYTHON, read_files, write_files, written
-from skewless_spark.states.states_at_rest import states_at_rest
 
 
 class Piece(NamedTuple):
@@ -43,9 +43,7 @@ class Piece(NamedTuple):
     folder: str
 
 
-def prepare_task(
-    spark: SparkSession, run: RunDirectory, columns: JobColumns, plan: RoutingPlan, piece: Piece
-) -> DataFrame:
+def prepare_task(stage: Stage, piece: Piece) -> DataFrame:
     """The states and the backlog of one virtual task, by the code that reduces all tasks of an unshared stage.
 
     Nothing is computed yet: this takes the driver a while and Spark nothing, so it is done while another task runs.
@@ -54,8 +52,7 @@ def prepare_task(
         RunDirectoryError: the files are not those that were committed.
     """
     # All rows belong to this task: no exchange is needed to have them in one partition or to group them there.
-    rows = read_files(spark, run, piece.rows).coalesce(1)
-    return outcome_of_tasks(rows, columns, plan, states_at_rest(run, columns, plan))
+    return outcome_of_tasks(read_files(stage.spark, stage.run, piece.rows).coalesce(1), stage)
 
 
 def reduce_task(outcome: DataFrame, piece: Piece) -> float:
@@ -111,15 +108,16 @@ def _counted(
     fence: Fence | None,
 ) -> StageReport:
     plan, columns = run.plan(routed.stage), JobColumns.of(run.job())
+    stage = Stage(spark, run, columns, plan, in_pieces=True)
     spark.conf.set("spark.sql.shuffle.partitions", len(plan.tasks))
     attempt = run.new_attempt(stage_step(routed.stage), fence)
     in_order = sorted(done, key=lambda one: one.task)
     files = [file for kind in (NATIVE, PYTHON, BACKLOG) for one in in_order for file in one.files if file.kind == kind]
-    report = measure(spark, run, columns, plan, files, CountsRead(run, columns), seconds)
-    tallied = {"source_rows": routed.source_rows, "given_rows": routed.given_rows}
+    report = measure(stage, files, CountsRead(run, columns))
+    tallied = {"source_rows": routed.source_rows, "given_rows": routed.given_rows, "stage_seconds": round(seconds(), 3)}
     report = report.model_copy(update={"tasks": tuple(map(_levelled, report.tasks)), **tallied})
     attempt.write(STAGE_SHARES, _shares(plan, routed, in_order))
-    return commit_stage(run, attempt, report, files)
+    return commit_stage(stage, attempt, report, files)
 
 
 def _levelled(load: TaskLoad) -> TaskLoad:

@@ -13,7 +13,7 @@ from skewless.documents.shared_stage import ROUTED_ROWS, RoutedRows
 from skewless.run.attempt import Attempt
 from skewless.run.directory import RunDirectory, stage_step
 from skewless_spark.sources import Tally, require_unchanged
-from skewless_spark.stage.queue import routed_queue
+from skewless_spark.stage.queue import Stage, routed_queue
 from skewless_spark.stage.routing import TASK
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import write_files, written
@@ -46,7 +46,7 @@ def route_stage(spark: SparkSession, run: RunDirectory, stage: int, cluster: str
     require_unchanged(job, admitted)
     attempt = run.new_attempt(stage_step(stage))
     tally = None if job.counted else Tally()
-    queue = routed_queue(spark, run, JobColumns.of(job), plan, tally)
+    queue = routed_queue(Stage(spark, run, JobColumns.of(job), plan, tally))
     # The rows of a virtual task are in one partition, and so in one file; a partition has those of several tasks.
     partitions = min(len(plan.tasks), PARTITIONS_PER_SLOT * spark.sparkContext.defaultParallelism)
     in_tasks = queue.repartitionById(partitions, F.col(TASK) % partitions).withColumn(_FOLDER, F.col(TASK))

@@ -1,1 +1,1 @@
-"""One stage: admit a wave, route, reduce within the budget, measure, commit."""
+"""What every stage has, whatever its engine: its queue, routes, states, and what is counted of them."""

@@ -1,4 +1,4 @@
-"""The report of a routed stage, measured from the files that it wrote: loads of its tasks and the exact key histogram.
+"""The report of a stage, measured from the files that it wrote: loads of its tasks and the exact key histogram.
 
 Only a few columns of counts are read back, neither input nor backlog: by the driver where the run's states are few,
 and otherwise by Spark. Then only the head and the slots of the ring reach the driver.
@@ -7,7 +7,8 @@ and otherwise by Spark. Then only the head and the slots of the ring reach the d
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +21,7 @@ from skewless.documents.stage_report import LONGEST_HEAD_KEY, Histogram, StageRe
 from skewless.routing.plan import RoutingPlan
 from skewless.run.directory import RunDirectory, stage_step
 from skewless_spark.stage.key_counts import CountedStage, head_and_slots_here
+from skewless_spark.stage.queue import Stage
 from skewless_spark.stage.reduction import COUNTS
 from skewless_spark.stage.routing import TASK, slot
 from skewless_spark.stage.state_counts import FOUND, CountsRead
@@ -28,30 +30,23 @@ from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import counting, read_files
 
 
-def measure(
-    spark: SparkSession,
-    run: RunDirectory,
-    columns: JobColumns,
-    plan: RoutingPlan,
-    files: Sequence[CommittedFile],
-    read: CountsRead,
-    seconds: Callable[[], float],
-) -> StageReport:
-    """The report of a stage whose files are written but not committed.
+def measure(stage: Stage, files: Sequence[CommittedFile], read: CountsRead) -> StageReport:
+    """The report of a stage whose files are written but not committed; its seconds are not known yet.
 
     Args:
-        spark: the session.
-        run: the run directory; earlier stages have committed.
-        columns: the job's columns.
-        plan: the stage's plan.
-        files: what the stage wrote.
+        stage: what was reduced.
+        files: what it wrote.
         read: reads the counts of files.
-        seconds: wall time of the stage so far, asked for last.
     """
-    counts = task_counts(read, plan, files)
+    counts = task_counts(read, stage.plan, files)
     totals = {name: sum(int(of_task[name]) for of_task in counts.values()) for name in COUNTS}
-    tasks = task_loads(plan, counts)
-    histogram = key_histogram(spark, run, columns, plan, files, read, tasks, totals["admitted"])
+    tasks = task_loads(stage.plan, counts)
+    histogram = key_histogram(stage, files, read, tasks, totals["admitted"])
+    return report_of(stage.plan, totals, histogram, tasks=tasks, **_found(counts.values()))
+
+
+def report_of(plan: RoutingPlan, totals: Mapping[str, int], histogram: Histogram, **loads: Any) -> StageReport:
+    """The report of a stage: from the counts of the ledger, the keys, and the loads of its tasks or input splits."""
     return StageReport(
         stage=plan.epoch,
         waves=plan.waves,
@@ -60,10 +55,10 @@ def measure(
         forwarded_rows=totals["forwarded"],
         processed_rows=totals["rows"],
         backlog_rows=totals["left_over"],
-        stage_seconds=round(seconds(), 3),
-        tasks=tasks,
+        stage_seconds=0.0,
         histogram=histogram,
-    ).model_copy(update=_found(counts.values()))
+        **{"tasks": (), **loads},
+    )
 
 
 def _found(counts: Iterable[TaskCounts]) -> dict[str, int]:
@@ -73,33 +68,24 @@ def _found(counts: Iterable[TaskCounts]) -> dict[str, int]:
 
 
 def key_histogram(
-    spark: SparkSession,
-    run: RunDirectory,
-    columns: JobColumns,
-    plan: RoutingPlan,
-    files: Sequence[CommittedFile],
-    read: CountsRead,
-    tasks: Sequence[TaskLoad],
-    admitted: int,
+    stage: Stage, files: Sequence[CommittedFile], read: CountsRead, tasks: Sequence[TaskLoad], admitted: int
 ) -> Histogram:
     """Exact counts per key: rows seen in all stages so far, and rows left over.
 
     Args:
-        spark: the session.
-        run: the run directory; earlier stages have committed.
-        columns: the job's columns.
-        plan: the stage's plan.
-        files: what the stage wrote.
+        stage: what was reduced.
+        files: what it wrote.
         read: reads the counts of files.
         tasks: the loads of its tasks; empty if nothing was routed.
         admitted: the rows that the stage admitted, which are among those seen.
     """
+    run, columns, plan = stage.run, stage.columns, stage.plan
     slots = 1 << plan.ring.ring_bits
-    reports = [run.report(stage) for stage in range(plan.epoch)]
+    reports = [run.report(before) for before in range(plan.epoch)]
     worked = [load for load in tasks if load.processed_rows]
     timed = bool(worked) and all(load.busy_seconds is not None for load in worked)
     loads = [report.tasks for report in reports] + [tuple(tasks)]
-    written = [run.committed(stage_step(stage)).files for stage in range(plan.epoch)] + [tuple(files)]
+    written = [run.committed(stage_step(before)).files for before in range(plan.epoch)] + [tuple(files)]
     stages = [
         CountedStage(of_stage, of_tasks if timed else (), number == plan.epoch)
         for number, (of_stage, of_tasks) in enumerate(zip(written, loads, strict=True))
@@ -117,7 +103,7 @@ def key_histogram(
     rows = (max(1, seen_rows), max(1, left_rows))
     found = head_and_slots_here(read, columns, stages, plan.ring.ring_bits, rows)
     if found is None:
-        per_key = _per_key(spark, run, columns, stages)
+        per_key = _per_key(stage.spark, run, columns, stages)
         # As columns: a ring may have a million slots, and a Python object for each would take seconds.
         found = head_and_slots(per_key, plan.ring.ring_bits, columns.job.spec.routing.head_limit, rows).toArrow()
     return _summed(found, plan, spent if timed else None)

@@ -1,14 +1,16 @@
-"""What is queued for a stage: the admitted wave and the backlog."""
+"""A stage, and what is queued for it: the admitted wave and the backlog."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from skewless.documents.commit import StepCommit
+from skewless.documents.commit import CommittedFile, StepCommit
 from skewless.routing.plan import RoutingPlan
 from skewless.run.directory import RunDirectory, stage_step
 from skewless_spark.aggregates.key_text import bounded
@@ -24,33 +26,80 @@ _LISTED_TASKS = 256
 _ARRIVAL = f"CASE WHEN last_task IS NULL THEN {ADMITTED} WHEN last_task = {TASK} THEN {STAYED} ELSE {FORWARDED} END"
 
 
-def routed_queue(
-    spark: SparkSession, run: RunDirectory, columns: JobColumns, plan: RoutingPlan, tally: Tally | None = None
-) -> DataFrame:
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """A stage that is to be reduced.
+
+    Attributes:
+        spark: the session.
+        run: the run directory; earlier stages have committed.
+        columns: the job's columns.
+        plan: the stage's plan.
+        tally: counts the rows that are read, where the listing does not.
+        in_pieces: whether its tasks are reduced one by one, by clusters that share it.
+    """
+
+    spark: SparkSession
+    run: RunDirectory
+    columns: JobColumns
+    plan: RoutingPlan
+    tally: Tally | None = None
+    in_pieces: bool = False
+
+    @property
+    def evaluates(self) -> bool:
+        """Whether it writes results in place of states, which nothing else will read.
+
+        A job with a window keeps its states. A stage that clusters share writes states: the task that
+        counts them, and not the one that writes them, is the last to see them. So does a job with native and Python
+        aggregates: they are reduced apart, and their results would have to be joined.
+        """
+        columns, plan = self.columns, self.plan
+        takes_all = not plan.epoch and plan.waves == (0, len(columns.job.waves)) and plan.budget_rows is None
+        alone = not (columns.job.window or self.in_pieces or (columns.native and columns.python))
+        return takes_all and alone
+
+    @cached_property
+    def last(self) -> StepCommit | None:
+        """The commit of the stage before; None before the first."""
+        return self.run.committed(stage_step(self.plan.epoch - 1)) if self.plan.epoch else None
+
+    @property
+    def backlog(self) -> tuple[CommittedFile, ...]:
+        """The files that the stage before left over."""
+        return self.last.of_kind(BACKLOG) if self.last else ()
+
+    @property
+    def backlog_rows(self) -> int:
+        """Their rows."""
+        return self.last.count("backlog") if self.last else 0
+
+
+def routed_queue(stage: Stage) -> DataFrame:
     """Wave and backlog, routed: ``c*``, origin, arrival, task."""
-    backlog, frames = _backlog(spark, run, columns, plan), []
-    if backlog is None or _admits(columns, plan):
-        frames.append(_wave(spark, columns, plan, tally, "CAST(NULL AS INT) AS last_task", located=True))
+    columns, plan = stage.columns, stage.plan
+    backlog, frames = _backlog(stage), []
+    if backlog is None or _admits(stage):
+        frames.append(_wave(stage, "CAST(NULL AS INT) AS last_task", located=True))
     if backlog is not None:
         frames.append(backlog)
     routed = route(_union(frames), plan, columns.routing_sql(), ORIGIN)
     return routed.selectExpr(*columns.rows, *columns.origins, f"CAST({_ARRIVAL} AS TINYINT) AS arrival", TASK)
 
 
-def drawn_queue(
-    spark: SparkSession, run: RunDirectory, columns: JobColumns, plan: RoutingPlan, tally: Tally | None = None
-) -> DataFrame:
+def drawn_queue(stage: Stage) -> DataFrame:
     """Wave and backlog, with the task only of rows whose key does not say it.
 
     Returns:
         ``c*``, ``drawn`` (see ``routing.draw``), and ``arrival`` if there is a backlog. Rows whose task is not drawn
         may have no origin, unless an aggregate reads it.
     """
+    columns, plan = stage.columns, stage.plan
     needed = columns.reads_origin or columns.tells_parts
     located = needed or drawing_rows(plan, columns.routing_sql("s")) or True
-    backlog, frames = _backlog(spark, run, columns, plan), []
-    if backlog is None or _admits(columns, plan):
-        wave = _wave(spark, columns, plan, tally, located=located)
+    backlog, frames = _backlog(stage), []
+    if backlog is None or _admits(stage):
+        wave = _wave(stage, located=located)
         arrival = f"CAST({ADMITTED} AS TINYINT) AS arrival"
         frames.append(wave if backlog is None else wave.selectExpr("*", arrival))
     if backlog is not None:
@@ -59,41 +108,34 @@ def drawn_queue(
     return draw(_union(frames), plan, columns.routing_sql(), ORIGIN)
 
 
-def unrouted_queue(
-    spark: SparkSession, run: RunDirectory, columns: JobColumns, plan: RoutingPlan, tally: Tally | None = None
-) -> DataFrame:
+def unrouted_queue(stage: Stage) -> DataFrame:
     """Wave and backlog, not routed: ``c*``, origin, arrival."""
+    columns = stage.columns
     arrived = f"CAST({ADMITTED} AS TINYINT) AS arrival"
     located = columns.reads_origin or columns.tells_parts
-    backlog, frames = _backlog(spark, run, columns, plan), []
-    if backlog is None or _admits(columns, plan):
-        frames.append(_wave(spark, columns, plan, tally, arrived, located=located))
+    backlog, frames = _backlog(stage), []
+    if backlog is None or _admits(stage):
+        frames.append(_wave(stage, arrived, located=located))
     if backlog is not None:
         stayed = f"CAST({STAYED} AS TINYINT) AS arrival"
         frames.append(backlog.selectExpr(*columns.rows, *columns.origins, stayed))
     return _union(frames)
 
 
-def last_commit(run: RunDirectory, epoch: int) -> StepCommit | None:
-    """The commit of the stage before an epoch; None before the first."""
-    return run.committed(stage_step(epoch - 1)) if epoch else None
-
-
-def _admits(columns: JobColumns, plan: RoutingPlan) -> bool:
+def _admits(stage: Stage) -> bool:
     """Whether a stage reads input. Otherwise a frame without rows would have tasks, and a place in the query."""
-    return bool(columns.job.admitted_units(plan.waves))
+    return bool(stage.columns.job.admitted_units(stage.plan.waves))
 
 
 def _union(frames: Sequence[DataFrame]) -> DataFrame:
     return frames[0] if len(frames) == 1 else frames[0].unionByName(frames[1])
 
 
-def _wave(
-    spark: SparkSession, columns: JobColumns, plan: RoutingPlan, tally: Tally | None, *further: str, located: bool | str
-) -> DataFrame:
+def _wave(stage: Stage, *further: str, located: bool | str) -> DataFrame:
     """The rows of the wave: ``c*``, origin, and further columns in SQL."""
-    admitted = columns.job.admitted_units(plan.waves)
-    wave = read_units(spark, columns.job, admitted, columns.inputs, tally, located=located)
+    columns = stage.columns
+    admitted = columns.job.admitted_units(stage.plan.waves)
+    wave = read_units(stage.spark, columns.job, admitted, columns.inputs, stage.tally, located=located)
     keys = [
         f"{bounded(number, columns.job.key_types[name], name)} AS {number}"
         for number, name in zip(columns.keys, columns.job.spec.key, strict=True)
@@ -101,14 +143,14 @@ def _wave(
     return wave.selectExpr(*keys, *columns.names[len(keys) :], *columns.parted, *columns.origins, *further)
 
 
-def _backlog(spark: SparkSession, run: RunDirectory, columns: JobColumns, plan: RoutingPlan) -> DataFrame | None:
+def _backlog(stage: Stage) -> DataFrame | None:
     """The rows that the last stage left over: ``c*``, origin, and ``last_task``, the task that had a row."""
-    left_over = last_commit(run, plan.epoch)
-    if left_over is None or not left_over.of_kind(BACKLOG):
+    columns, files = stage.columns, stage.backlog
+    if not files:
         return None
-    rows = read_files(spark, run, left_over.of_kind(BACKLOG))
+    rows = read_files(stage.spark, stage.run, files)
     rows = rows.selectExpr(*columns.names, *columns.parted, *columns.origins, f"{TASK} AS last_task")
-    return _renumbered(spark, rows, run.plan(plan.epoch - 1), plan)
+    return _renumbered(stage.spark, rows, stage.run.plan(stage.plan.epoch - 1), stage.plan)
 
 
 def _renumbered(spark: SparkSession, backlog: DataFrame, last: RoutingPlan, plan: RoutingPlan) -> DataFrame:

@@ -20,7 +20,8 @@ from skewless.routing.plan import RoutingPlan
 from skewless_spark.session.queries import map_in_batches
 from skewless_spark.sources import read_units
 from skewless_spark.sources.worker_files import REPORT, writing
-from skewless_spark.stage.routing import TASK, slot, split_keys
+from skewless_spark.stage.queue import Stage
+from skewless_spark.stage.routing import TASK, slot, split_keys, whole_keys
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.committed_files import BACKLOG, EVALUATED, NATIVE, PYTHON
 from skewless_spark.states.python_reduction import (
@@ -31,8 +32,8 @@ from skewless_spark.states.python_reduction import (
     reduce_batches,
     states_schema,
 )
-from skewless_spark.states.results import evaluates_in_stage, evaluating_calls
-from skewless_spark.states.states_at_rest import ROUTE_KEY, StatesAtRest
+from skewless_spark.states.results import evaluating_calls, with_native_results
+from skewless_spark.states.states_at_rest import ROUTE_KEY, StatesAtRest, states_at_rest
 
 #: ``monotonically_increasing_id`` counts the rows of a partition in its low 33 bits.
 _POSITION_MASK = (1 << 33) - 1
@@ -42,6 +43,8 @@ COUNTS = ("rows", "left_over", "admitted", "forwarded")
 
 #: The slot of a key on the ring, beside its only state or its result; null for a null key.
 SLOT = "slot"
+#: What a row of results keeps of its state: the rest is the same for all, or can be told from these.
+KEPT = (TASK, "rows", "admitted", SLOT)
 
 #: Types whose values Spark groups by their bytes, floating point numbers beside; and those of them of a fixed size.
 _FLOATING = ("float", "double")
@@ -55,49 +58,27 @@ FEW_LEFT_OVER = 0.05
 _COPY = "in_backlog"
 
 
-def staged_outcome(
-    queue: DataFrame,
-    columns: JobColumns,
-    plan: RoutingPlan,
-    at_rest: StatesAtRest | None = None,
-    *,
-    evaluated: bool = False,
-    into: str | None = None,
-) -> DataFrame:
-    """Send every row to its task. The result has states and backlog, distinguished by the column ``kind``."""
-    placed = queue.repartitionById(len(plan.tasks), F.col(TASK))
-    return outcome_of_tasks(placed, columns, plan, at_rest, evaluated=evaluated, into=into)
-
-
-def outcome_of_tasks(
-    queue: DataFrame,
-    columns: JobColumns,
-    plan: RoutingPlan,
-    at_rest: StatesAtRest | None = None,
-    *,
-    evaluated: bool = False,
-    into: str | None = None,
-) -> DataFrame:
+def outcome_of_tasks(queue: DataFrame, stage: Stage, *, in_order: bool = True, into: str | None = None) -> DataFrame:
     """States and backlog of rows that are in place: each partition has one task's rows, and all of them.
 
     Args:
         queue: the rows.
-        columns: the job's columns.
-        plan: the stage's plan.
-        at_rest: where tasks find the states of their keys, if each key has one (``state: forward``).
-        evaluated: whether Python states become results where a key has one state (``states.results``).
-        into: a folder that workers write the states into, of a stage that ``writes_in_workers``. The result then has
+        stage: what they are queued for. Where it evaluates, Python states become results if a key has one state.
+        in_order: whether to reduce rows in the order of their origin; otherwise as they come, without a budget.
+        into: a folder that workers write the states into, without a budget and native states. The result then has
             the paths of files.
     """
-    rows = _in_order(queue, columns, plan)
+    columns, plan = stage.columns, stage.plan
+    rows = _in_order(queue, columns, plan) if in_order else _all_kept(queue)
     if plan.budget_rows is not None and not columns.python and _may_leave(columns):
         both = _native_states_and_backlog(rows, columns)
         if _few_left_over(plan) or _fixed_states(both, columns):
             return both
+    at_rest = None if stage.evaluates else states_at_rest(stage.run, columns, plan)
     has_native = _has_native_counts(columns, plan)
     # Rows without a key are drawn one by one, unless each key has one state.
     drawn = () if columns.job.forwards_states else (None,)
-    split = frozenset([*split_keys(plan), *drawn]) if evaluated else None
+    split = frozenset([*split_keys(plan), *drawn]) if stage.evaluates else None
     if into is not None:
         return python_states(rows.where("kept"), columns, at_rest=at_rest, split=split, into=into)
     branches = []
@@ -111,14 +92,19 @@ def outcome_of_tasks(
     return union_of(branches)
 
 
-def writes_in_workers(columns: JobColumns, plan: RoutingPlan) -> bool:
-    """Whether a stage has Python states only, so that its Python workers can write them."""
-    return plan.engine == "staged" and plan.budget_rows is None and not columns.makes_native
+def with_results(outcome: DataFrame, stage: Stage) -> DataFrame:
+    """What a stage makes, where it evaluates with the results of native states; Python states have become theirs."""
+    columns, plan = stage.columns, stage.plan
+    if columns.python or not stage.evaluates:
+        return outcome
+    whole = whole_keys(plan, columns.routing_sql())
+    return with_native_results(outcome.selectExpr("*", slot_of_key(columns, plan)), columns, whole, KEPT)
 
 
-def kinds_of(columns: JobColumns, plan: RoutingPlan) -> list[str]:
-    """The kinds of rows that the outcome of a stage may have; one that is not shared by clusters."""
-    if evaluates_in_stage(columns, plan):
+def kinds_of(stage: Stage) -> list[str]:
+    """The kinds of rows that the outcome of a stage may have."""
+    columns, plan = stage.columns, stage.plan
+    if stage.evaluates:
         return [EVALUATED]
     native = [NATIVE] if _has_native_counts(columns, plan) else []
     return [*native, *([PYTHON] if columns.python else []), *([] if plan.budget_rows is None else [BACKLOG])]
@@ -126,9 +112,7 @@ def kinds_of(columns: JobColumns, plan: RoutingPlan) -> list[str]:
 
 def _has_native_counts(columns: JobColumns, plan: RoutingPlan) -> bool:
     """Whether native states are written. Python states carry the counts if there are no native aggregates."""
-    if columns.makes_native or plan.engine == "combine":
-        return columns.makes_native
-    return plan.budget_rows is not None and not _may_leave(columns)
+    return columns.makes_native or (plan.budget_rows is not None and not _may_leave(columns))
 
 
 def _may_leave(columns: JobColumns) -> bool:
@@ -210,17 +194,18 @@ def _in_order(queue: DataFrame, columns: JobColumns, plan: RoutingPlan) -> DataF
     Without a budget the order matters within a key only. Then rows for native states are sorted by key first, so that
     these are made one after the other, without a hash map, into which a million sketches would not fit.
     """
-    if plan.engine == "bypass":
-        return queue.where(_whole(F.spark_partition_id(), queue)).withColumn("kept", F.lit(True))
     if plan.budget_rows is None:
         # Python numbers keys as they come. All slots wait for the sort, which takes far longer by text than by number.
         by = [*columns.groups, TASK] if columns.makes_native else []
-        in_order = queue.sortWithinPartitions(*by, *columns.origins)
-        return in_order.where(_whole(F.spark_partition_id(), queue)).withColumn("kept", F.lit(True))
+        return _all_kept(queue.sortWithinPartitions(*by, *columns.origins))
     position = F.monotonically_increasing_id().bitwiseAND(F.lit(_POSITION_MASK))
     numbered = queue.sortWithinPartitions(*columns.origins).withColumn("position", position)
     kept = F.col("position") < plan.budget_rows
     return numbered.where(_whole(F.col("position"), queue)).withColumn("kept", kept).drop("position")
+
+
+def _all_kept(rows: DataFrame) -> DataFrame:
+    return rows.where(_whole(F.spark_partition_id(), rows)).withColumn("kept", F.lit(True))
 
 
 def _whole(number: Column, queue: DataFrame) -> Column:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from skewless.documents.commit import CommittedFile
 from skewless.documents.stage_report import SplitLoad, TaskLoad
@@ -27,7 +28,8 @@ LEAST_LIGHT_ROWS = 100
 #: Standard errors by which they must take longer or shorter than those of the median task. Otherwise it may be that the
 #: keys of the task are dearer, and not that the task is slower.
 SURE = 3.0
-
+#: What is told of an input split.
+_LOADS = ("rows", "states", "seconds")
 #: Sums over the states of one task; seconds that were not measured are None.
 TaskCounts = Mapping[str, Any]
 
@@ -67,19 +69,26 @@ def task_counts(read: CountsRead, plan: RoutingPlan, files: Sequence[CommittedFi
 
 def split_loads(read: CountsRead, files: Sequence[CommittedFile]) -> tuple[SplitLoad, ...]:
     """The loads of the input splits that made Python states, by split number; empty without such states."""
-    parts = read.sums([file for file in files if file.kind == PYTHON])
-    if not parts:
-        return ()
-    rows = pa.concat_tables(parts, promote_options="default").to_pylist()
-    splits = [SplitLoad(rows=0, states=0) for _ in range(1 + max(int(row[TASK]) for row in rows))]
-    for row in rows:
-        before, number = splits[int(row[TASK])], int(row[TASK])
-        seconds = (before.busy_seconds or 0.0) + (row["task_seconds"] or 0.0) + (row["setup_seconds"] or 0.0)
-        splits[number] = SplitLoad(
-            rows=before.rows + int(row["python_rows"]),
-            states=(before.states or 0) + int(row["python_states"]),
-            busy_seconds=round(seconds, 6),
-        )
+    names = [TASK, "python_rows", "python_states", "task_seconds", "setup_seconds"]
+    parts = []
+    for sums in read.sums([file for file in files if file.kind == PYTHON]):
+        split, rows, states, *seconds = (sums[name] for name in names)
+        both = pc.add(*(pc.fill_null(one, 0.0) for one in seconds))
+        parts.append(pa.table([split, rows, states, both], names=["split", *_LOADS]))
+    return splits_of(parts)
+
+
+def splits_of(parts: Iterable[pa.Table]) -> tuple[SplitLoad, ...]:
+    """The loads of input splits by their numbers, from tables of ``split``, ``rows``, ``states`` and ``seconds``."""
+    known = pa.table({"split": pa.array([], pa.int32())})
+    # Added up at once, as there may be many: each task may have a row for each split.
+    for part in parts:
+        both = pa.concat_tables([known, part], promote_options="permissive").group_by("split", use_threads=False)
+        known = both.aggregate([(name, "sum") for name in _LOADS]).rename_columns(["split", *_LOADS])
+    splits = [SplitLoad(rows=0, states=0) for _ in range(1 + max(known["split"].to_pylist(), default=-1))]
+    for one in known.to_pylist():
+        seconds = round(one["seconds"], 6)
+        splits[one["split"]] = SplitLoad(rows=one["rows"], states=one["states"], busy_seconds=seconds)
     return tuple(splits)
 
 

@@ -14,7 +14,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructField, StructType
 
-from skewless.routing.plan import RoutingPlan
 from skewless_spark.session.queries import map_in_batches
 from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.python_calls import PythonCall
@@ -22,23 +21,6 @@ from skewless_spark.states.python_evaluation import SPLITS, SPLITS_TYPE, evaluat
 
 #: Whether a row of results is all that there is of its key.
 WHOLE = "whole"
-
-
-def evaluates_in_stage(columns: JobColumns, plan: RoutingPlan) -> bool:
-    """Whether the stage of a plan writes results in place of states, which nothing else will read.
-
-    A job with a window keeps its states. A stage that clusters share writes states: the task that
-    counts them, and not the one that writes them, is the last to see them. So does a job with native and Python
-    aggregates: they are reduced apart, and their results would have to be joined.
-
-    Args:
-        columns: the job's columns.
-        plan: the stage's plan.
-    """
-    job = columns.job
-    if plan.epoch or plan.waves != (0, len(job.waves)) or plan.budget_rows is not None or job.window:
-        return False
-    return not (columns.native and columns.python)
 
 
 def with_native_results(states: DataFrame, columns: JobColumns, whole: str | None, also: Sequence[str]) -> DataFrame:

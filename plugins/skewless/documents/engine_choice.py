@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from pydantic import Field
 
 from skewless.document import Frozen
-
-EngineName = Literal["combine", "bypass", "staged"]
+from skewless.spec.routing import ENGINES, EngineName, EngineTraits
 
 
 class EngineChoice(Frozen):
@@ -35,3 +32,8 @@ class EngineChoice(Frozen):
     bypass_seconds: float = Field(default=0.0, ge=0)
     staged_seconds: float = Field(default=0.0, ge=0)
     sentence: str
+
+    @property
+    def traits(self) -> EngineTraits:
+        """What the engine makes of a plan."""
+        return ENGINES[self.engine]

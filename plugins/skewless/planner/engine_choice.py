@@ -15,13 +15,14 @@ import math
 import numpy as np
 
 from skewless.bounds.makespan import makespan
-from skewless.documents.engine_choice import EngineChoice, EngineName
+from skewless.documents.engine_choice import EngineChoice
 from skewless.documents.job import Job
 from skewless.documents.stage_report import Histogram
 from skewless.planner.cost import ROW_SECONDS, SENT_ROW_SECONDS
 from skewless.planner.forecast.key_counts import KeyCounts
 from skewless.planner.placement.pin_or_split import place_whole, pour
 from skewless.routing.plan import LARGEST_PLAN, RoutingPlan
+from skewless.spec.routing import ENGINES
 
 #: Seconds to make, write, shuffle and merge one state, without its content.
 STATE_SECONDS = 5e-7
@@ -60,9 +61,9 @@ def choose_engine(
     asked = job.spec.engine
     if not job.splittable:
         return EngineChoice(engine="staged", rows=rows, sentence="staged: not every aggregate can be merged")
-    if asked != "auto":
-        read = splits if asked == "combine" else 0
-        keys = round(counts.keys_in(rows)) if counts is not None and asked == "bypass" else 0
+    if (traits := ENGINES.get(asked)) is not None:
+        read = 0 if traits.in_tasks else splits
+        keys = round(counts.keys_in(rows)) if counts is not None and traits.places else 0
         return EngineChoice(engine=asked, rows=rows, splits=read, keys=keys, sentence=f"{asked}, as the spec says")
     if counts is None or not counts.rows:
         return EngineChoice(engine="staged", rows=rows, sentence="staged: nothing is known of the keys yet")
@@ -77,7 +78,7 @@ def _weighed(job: Job, counts: KeyCounts, rows: int, splits: int, largest_split:
     each = STATE_SECONDS + STATE_BYTE_SECONDS * size + setup
     parallelism = job.spec.routing.parallelism
     stage = MORE_STAGES * (job.spec.routing.stage_overhead or 0.0) * parallelism
-    seconds: dict[EngineName, float] = {"combine": states * each, "staged": rows * ROW_SECONDS + keys * each + stage}
+    seconds = {"combine": states * each, "staged": rows * ROW_SECONDS + keys * each + stage}
     row_seconds = _cheap_row_seconds(job)
     if row_seconds is not None:
         hot = 0.0 if named else max(0.0, float(counts.counts.max()) / counts.rows - 1 / parallelism)
@@ -85,7 +86,7 @@ def _weighed(job: Job, counts: KeyCounts, rows: int, splits: int, largest_split:
         waiting = hot * rows * (row_seconds + SENT_ROW_SECONDS) * parallelism
         seconds["bypass"] = rows * SENT_ROW_SECONDS + keys * each + waiting
     uneven = largest_split > UNEVEN * max(1.0, rows / parallelism)
-    priced = {name: value for name, value in seconds.items() if not (uneven and name == "combine")}
+    priced = {name: value for name, value in seconds.items() if ENGINES[name].in_tasks or not uneven}
     engine = min(priced, key=lambda name: priced[name])
     if uneven:
         words = f"one source partition has {largest_split:,} of {rows:,} rows, and cannot be split"
@@ -122,7 +123,7 @@ def first_choice(job: Job, counts: KeyCounts | None, *, named: bool = True) -> E
 
 
 def plan_of_choice(job: Job, plan: RoutingPlan, choice: EngineChoice, seen: Histogram | None = None) -> RoutingPlan:
-    """A plan for an engine that takes in everything from a plan's waves on: ``combine`` or ``bypass``.
+    """A plan for an engine that takes in everything from a plan's waves on.
 
     Args:
         job: the frozen job.
@@ -141,7 +142,7 @@ def plan_of_choice(job: Job, plan: RoutingPlan, choice: EngineChoice, seen: Hist
             "sentence": choice.sentence,
         }
     )
-    return _with_tasks(job, taken, choice, seen) if choice.engine == "bypass" else taken
+    return _with_tasks(job, taken, choice, seen) if choice.traits.places else taken
 
 
 def _with_tasks(job: Job, plan: RoutingPlan, choice: EngineChoice, seen: Histogram | None) -> RoutingPlan:

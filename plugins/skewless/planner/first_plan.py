@@ -288,8 +288,8 @@ def first_decision(job: Job, plan: RoutingPlan, choice: EngineChoice, sample: Ke
         choice: of the engine.
         sample: of the keys, if one was taken.
     """
-    if choice.engine != "staged":
-        placed = sample if choice.engine == "bypass" else None  # ``combine`` places no keys
+    if not choice.traits.in_stages:
+        placed = sample if choice.traits.places else None
         seen = placed.histogram(plan.ring.ring_bits, job.spec.routing.head_limit) if placed else None
         chosen, sentence = plan_of_choice(job, plan, choice, seen), choice.sentence
     else:

@@ -29,6 +29,7 @@ from skewless.planner.policies import POLICIES
 from skewless.planner.priced_plan import PricedPlan, choose, propose
 from skewless.planner.schedule import next_waves
 from skewless.routing.plan import RoutingPlan
+from skewless.spec.routing import ENGINES
 
 
 def plan_next_stage(job: Job, plan: RoutingPlan, report: StageReport, earlier: Sequence[StageReport] = ()) -> Decision:
@@ -101,11 +102,12 @@ def _observed(job: Job, plan: RoutingPlan, report: StageReport, earlier: Sequenc
 def _revised_engine(job: Job, plan: RoutingPlan, report: StageReport) -> Decision | None:
     """After the first stage, ``auto`` may find that what is left is better not taken in stages."""
     rows = report.backlog_rows + job.admitted_rows((plan.waves[1], len(job.waves)))
-    if job.spec.engine != "auto" or report.stage > 0 or not rows:
+    asked = ENGINES.get(job.spec.engine)
+    if asked is not None or report.stage > 0 or not rows:
         return None
     places = POLICIES[plan.policy].places
     choice = choose_engine(job, KeyCounts.of_report(report), rows, job.combine_splits, named=places)
-    if choice.engine == "staged":
+    if choice.traits.in_stages:
         return None
     here = plan.model_copy(update={"epoch": plan.epoch + 1})
     return Decision(
@@ -169,7 +171,7 @@ def _refuse_unlike(plan: RoutingPlan, report: StageReport) -> None:
         raise PlanError("planner", f"the report of stage {plan.epoch}", f"that of stage {report.stage}")
     if plan.waves != report.waves:
         raise PlanError(f"report of stage {report.stage}", f"the waves {plan.waves} of its plan", str(report.waves))
-    if plan.engine != "combine" and [str(task) for task in plan.tasks] != [load.task for load in report.tasks]:
+    if plan.traits.in_tasks and [str(task) for task in plan.tasks] != [load.task for load in report.tasks]:
         raise PlanError(
             f"report of stage {report.stage}", f"the {len(plan.tasks)} tasks of its plan", f"{len(report.tasks)} others"
         )

@@ -130,7 +130,7 @@ def as_it_ran(
     recorded = iter(plans)
     played = CountedRun(job, counts, stage_cost(job, reports), False, lambda *_: (next(recorded, None), ""))
     played.play(next(recorded))
-    routed = all(plan.engine == "staged" for plan in plans)
+    routed = not any(plan.takes_all for plan in plans)
     return _judged("as it ran", job, reports, played.states if routed else None, decisions)
 
 

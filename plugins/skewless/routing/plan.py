@@ -17,6 +17,7 @@ from skewless.errors import PlanError
 from skewless.routing.hashing import bucket_hash, origin_hash
 from skewless.routing.ring import Ring
 from skewless.routing.virtual_task import VirtualTask, tasks_of
+from skewless.spec.routing import ENGINES, EngineName, EngineTraits
 
 #: The weights of a head key are whole numbers that add up to this.
 WHOLE_WEIGHT = 1 << 16
@@ -81,7 +82,7 @@ class RoutingPlan(Document):
 
     epoch: int = Field(ge=0, le=LAST_STAGE)
     policy: str
-    engine: Literal["combine", "bypass", "staged"] = "staged"
+    engine: EngineName = "staged"
     waves: tuple[int, int]
     ring: Ring
     factors: dict[int, int] = Field(default_factory=dict)
@@ -119,9 +120,14 @@ class RoutingPlan(Document):
             self.__dict__.update((name, other.__dict__[name]) for name in _OF_TASKS if name in other.__dict__)
 
     @property
+    def traits(self) -> EngineTraits:
+        """What its engine makes of it."""
+        return ENGINES[self.engine]
+
+    @property
     def takes_all(self) -> bool:
         """Whether its stage takes in all rows that are left, and so is the last one."""
-        return self.engine != "staged"
+        return not self.traits.in_stages
 
     @property
     def task_count(self) -> int:

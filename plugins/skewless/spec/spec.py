@@ -14,7 +14,7 @@ from skewless.spec.clusters import Sharing, SparkSizing
 from skewless.spec.input import ColumnName, Input, Map, States
 from skewless.spec.part import refuse_shared_paths
 from skewless.spec.result import Output, Quality, Verify
-from skewless.spec.routing import Routing
+from skewless.spec.routing import AskedEngine, Routing
 from skewless.spec.schedule import Schedule
 
 _NAME = r"[A-Za-z][A-Za-z0-9_]{0,99}"
@@ -118,7 +118,7 @@ class JobSpec(Document):
         examples=[{"clicks": "count", "visitors": {"function": "approx_count_distinct", "column": "visitor"}}],
         json_schema_extra={"additionalProperties": False},
     )
-    engine: Literal["auto", "combine", "bypass", "staged"] = Field(
+    engine: AskedEngine = Field(
         default="auto",
         description="combine: states are made where rows are read, and merged; bypass: each row is sent to one task, "
         "which makes the only state of its key, and heavy keys are split; staged: rows are routed to their tasks, wave "

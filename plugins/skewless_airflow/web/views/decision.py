@@ -207,13 +207,13 @@ def _where(location: str, epoch: int, mark: str | None, keys: tuple[str, ...]) -
     if mark is None:
         return ("",) * len(keys)
     plan = RunDirectory(location).plan(epoch)
-    if plan.engine == "combine":
+    if not plan.traits.in_tasks:
         return ("reduced where it is read",) * len(keys)
     return tuple(_shares(plan, plan.head[key]) if key in plan.head else _tail(plan, key) for key in keys)
 
 
 def _tail(plan: RoutingPlan, key: str) -> str:
-    if plan.engine == "bypass":
+    if plan.takes_all:
         return "by Spark's hash"
     return f"by the ring to {plan.tasks[plan.tail_task(key)]}"
 

@@ -13,35 +13,33 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from skewless.routing.plan import RoutingPlan
-from skewless_spark.stage.reduction import outcome_of_tasks
+from skewless_spark.engines.engine import Engine
+from skewless_spark.stage.queue import Stage, unrouted_queue
+from skewless_spark.stage.reduction import outcome_of_tasks, with_results
 from skewless_spark.stage.routing import TASK, share_cells
-from skewless_spark.states.columns import JobColumns
 from skewless_spark.states.python_reduction import ADMITTED
 
 #: Steps of the draw of a row that may go to several tasks.
 _DRAWS = 1 << 16
 
 
-def bypass_outcome(rows: DataFrame, columns: JobColumns, plan: RoutingPlan, *, evaluated: bool = False) -> DataFrame:
-    """States of all rows, as ``reduction.staged_outcome`` returns them.
+class Bypass(Engine):
+    """Rows are sent to their tasks once, in no order."""
 
-    Args:
-        rows: as ``queue.unrouted_queue`` returns them.
-        columns: the job's columns.
-        plan: the stage's plan.
-        evaluated: as for ``reduction.outcome_of_tasks``.
-    """
-    origins = columns.origins if columns.reads_origin else []
-    arrival = ["arrival"] if plan.epoch else []
-    placed = _placed(rows, columns, plan).select(*columns.rows, *origins, *arrival, TASK)
-    placed = placed.repartitionById(len(plan.tasks), F.col(TASK))
-    # Without a backlog, all rows came with the wave.
-    came = placed if arrival else placed.withColumn("arrival", F.lit(ADMITTED).cast("tinyint"))
-    return outcome_of_tasks(came, columns, plan, evaluated=evaluated)
+    def outcome(self, stage: Stage, into: str | None = None) -> DataFrame:
+        """See ``Engine``."""
+        columns, plan = stage.columns, stage.plan
+        origins = columns.origins if columns.reads_origin else []
+        arrival = ["arrival"] if plan.epoch else []
+        placed = _placed(unrouted_queue(stage), stage).select(*columns.rows, *origins, *arrival, TASK)
+        placed = placed.repartitionById(len(plan.tasks), F.col(TASK))
+        # Without a backlog, all rows came with the wave.
+        came = placed if arrival else placed.withColumn("arrival", F.lit(ADMITTED).cast("tinyint"))
+        return with_results(outcome_of_tasks(came, stage, in_order=False, into=into), stage)
 
 
-def _placed(rows: DataFrame, columns: JobColumns, plan: RoutingPlan) -> DataFrame:
+def _placed(rows: DataFrame, stage: Stage) -> DataFrame:
+    columns, plan = stage.columns, stage.plan
     tasks = len(plan.tasks)
     # The same for a row whenever its split is read again. Neighbours draw far apart.
     draw = F.pmod(F.hash(F.monotonically_increasing_id()), F.lit(_DRAWS))

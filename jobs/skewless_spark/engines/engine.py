@@ -1,0 +1,99 @@
+"""What a stage asks of its engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame
+
+from skewless.documents.commit import CommittedFile
+from skewless.documents.stage_report import StageReport
+from skewless_spark.session.spark_jobs import JobsSeen
+from skewless_spark.sources import scanned_bytes
+from skewless_spark.sources.input_splits import split_bytes
+from skewless_spark.stage.histogram import measure
+from skewless_spark.stage.queue import Stage
+from skewless_spark.stage.state_counts import CountsRead
+from skewless_spark.states.committed_files import Reader
+
+#: Rows whose states one partition takes in: it costs some ten milliseconds and a file.
+_PARTITION_ROWS = 50_000
+
+
+class Engine:
+    """Where the states of a stage are made. ``outcome`` is each engine's own, and what else it does otherwise."""
+
+    #: Whether the native states of a key are merged in the stage, and results made of all states of a key.
+    merges = False
+
+    def outcome(self, stage: Stage, into: str | None = None) -> DataFrame:
+        """What a stage writes: states and backlog, distinguished by the column ``kind``; or results of keys.
+
+        Nothing has run yet.
+
+        Args:
+            stage: what is reduced.
+            into: a folder that workers write the states into, where the engine says that they do. The frame then has
+                the paths of files.
+        """
+        raise NotImplementedError
+
+    def writes_in_workers(self, stage: Stage) -> bool:
+        """Whether Python workers can write all that the stage makes."""
+        del stage
+        return False
+
+    def partitions(self, stage: Stage) -> int:
+        """Into how many partitions a stage shuffles."""
+        return len(stage.plan.tasks)
+
+    def settings(self, stage: Stage, backlog: Sequence[CommittedFile]) -> dict[str, str]:
+        """Spark's settings for the query of a stage, here those of even splits, some for each slot.
+
+        Spark's own splits are meant for rows that are shuffled next: few, and padded for files that are slow to open.
+
+        Args:
+            stage: what is reduced.
+            backlog: the files that the last stage left over.
+        """
+        job = stage.columns.job
+        wave = scanned_bytes(stage.spark, job, job.admitted_units(stage.plan.waves))
+        sizes = [*wave, *(file.size_bytes for file in backlog)]
+        return {
+            "spark.sql.files.maxPartitionBytes": str(
+                split_bytes(sizes, job.combine_splits, job.spec.routing.parallelism)
+            ),
+            "spark.sql.files.openCostInBytes": "0",
+            "spark.sql.files.minPartitionNum": "1",  # of more, Spark would take an even share of the bytes as the limit
+        }
+
+    def reader(self, stage: Stage, read: CountsRead) -> Reader | None:
+        """What reads the files that a stage has just written; None if its report needs no counts of theirs."""
+        del stage
+        return read.take
+
+    def report(self, stage: Stage, files: Sequence[CommittedFile], read: CountsRead, seen: JobsSeen) -> StageReport:
+        """The report of a stage whose files are written but not committed; its seconds are not known yet.
+
+        Args:
+            stage: what was reduced.
+            files: what it wrote.
+            read: reads the counts of files.
+            seen: the jobs of the stage.
+
+        Raises:
+            LedgerError: native and Python states saw different rows.
+        """
+        del seen
+        return measure(stage, files, read)
+
+
+def few_partitions(stage: Stage, states: int = 0) -> int:
+    """A partition for each task, or fewer if they would get few states.
+
+    Args:
+        stage: what is reduced. There are at most as many states as rows.
+        states: that are expected; 0 where nothing is known.
+    """
+    queued = stage.columns.job.admitted_rows(stage.plan.waves) + stage.backlog_rows
+    return min(len(stage.plan.tasks), -(-min(queued, states or queued) // _PARTITION_ROWS) or 1)

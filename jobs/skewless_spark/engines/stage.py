@@ -1,0 +1,238 @@
+"""One stage: admit a wave, re-route the backlog, reduce within the budget, commit."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import NamedTuple
+
+from pyspark.sql import DataFrame, SparkSession
+
+from skewless.document import Document
+from skewless.documents.commit import CommittedFile
+from skewless.documents.ledger import require_kept
+from skewless.documents.stage_report import StageReport
+from skewless.errors import LostRaceError
+from skewless.routing.plan import RoutingPlan
+from skewless.run.attempt import Attempt, Fence
+from skewless.run.directory import STAGE_REPORT, RunDirectory, stage_step
+from skewless.run.step_times import timed
+from skewless_spark.engines import ENGINES
+from skewless_spark.session.file_systems import require_writer, workers_reach
+from skewless_spark.session.spark_jobs import JobsSeen
+from skewless_spark.session.step_lease import leased_step
+from skewless_spark.session.step_times import RUN_QUERY
+from skewless_spark.sources import Tally, require_unchanged
+from skewless_spark.sources.worker_files import CODEC
+from skewless_spark.stage.queue import Stage
+from skewless_spark.stage.reduction import kinds_of
+from skewless_spark.stage.state_counts import CountsRead
+from skewless_spark.states.columns import JobColumns
+from skewless_spark.states.committed_files import BACKLOG, write_files, written
+
+log = logging.getLogger(__name__)
+
+#: The plan says how many tasks there are and what is broadcast. Adaptive execution would find nothing to change, and
+#: would run each shuffle as a job of its own.
+_PLANNED = {"spark.sql.adaptive.enabled": "false"}
+#: Settings of Spark under which workers write files like Spark's own.
+_FILES_OF_WORKERS = {
+    "spark.sql.parquet.compression.codec": CODEC,
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.writeLegacyFormat": "false",
+}
+
+
+class StageQuery(NamedTuple):
+    """What a stage is going to write; nothing has run yet.
+
+    Attributes:
+        documents: what it was built from: the job, the plan, and the commits of all stages before.
+        frame: states, backlog and results.
+        tally: counts the rows that are read, where the listing does not.
+    """
+
+    documents: tuple[Document, ...]
+    frame: DataFrame
+    tally: Tally | None
+
+
+def run_stage(spark: SparkSession, run: RunDirectory, stage: int, ahead: StageQuery | None = None) -> StageReport:
+    """Run a stage, unless it is committed already.
+
+    Args:
+        spark: the session.
+        run: the run directory; it holds the plan of this epoch, and the last stage's commit.
+        stage: the number of the stage, from 0.
+        ahead: its query, if that was built before; it is used if it was built from the same documents.
+
+    Returns:
+        The committed report: of this attempt, or of the attempt that committed first.
+
+    Raises:
+        LedgerError: rows were lost or counted twice; nothing is committed.
+        FencedOutError: this attempt lost its lease, and its successor has not committed yet.
+    """
+    step = stage_step(stage)
+    if run.commit_of(step):
+        return run.report(stage)
+    with ExitStack() as held:
+        with timed("take the lease"):
+            fence = held.enter_context(leased_step(run, step))
+        # The previous holder of the lease may have committed the stage.
+        return run.report(stage) if run.commit_of(step) else _run(spark, run, stage, fence, ahead)
+
+
+def build_query(spark: SparkSession, run: RunDirectory, plan: RoutingPlan) -> StageQuery | None:
+    """Build the query of a stage; None where workers write, into the folder of an attempt that has not begun yet.
+
+    Args:
+        spark: the session.
+        run: the run directory; the stages before have committed.
+        plan: the stage's plan, which need not have been written.
+    """
+    stage = _stage_of(spark, run, plan)
+    return None if ENGINES[plan.engine].writes_in_workers(stage) else _query(stage)
+
+
+def _stage_of(spark: SparkSession, run: RunDirectory, plan: RoutingPlan) -> Stage:
+    columns = JobColumns.of(run.job())
+    return Stage(spark, run, columns, plan, None if columns.job.counted else Tally())
+
+
+def _query(stage: Stage, into: str | None = None) -> StageQuery:
+    frame = ENGINES[stage.plan.engine].outcome(stage, into)
+    return StageQuery(_documents(stage.run, stage.plan), frame, stage.tally)
+
+
+def _documents(run: RunDirectory, plan: RoutingPlan) -> tuple[Document, ...]:
+    return run.job(), plan, *(run.committed(stage_step(stage)) for stage in range(plan.epoch))
+
+
+def _still_right(ahead: StageQuery, stage: Stage) -> bool:
+    """Whether a query that was built before is the one that would be built now.
+
+    Raises:
+        RunDirectoryError: a file that it reads is not the one that was committed any more.
+    """
+    if ahead.frame.sparkSession is not stage.spark or ahead.documents != _documents(stage.run, stage.plan):
+        return False
+    for file in stage.backlog:
+        stage.run.verify(file)
+    return True
+
+
+def _run(
+    spark: SparkSession, run: RunDirectory, number: int, fence: Fence | None, ahead: StageQuery | None
+) -> StageReport:
+    started = time.monotonic()
+    stage = _stage_of(spark, run, run.plan(number))
+    engine, columns, job = ENGINES[stage.plan.engine], stage.columns, stage.columns.job
+    require_writer(spark, str(run), job.spec.output.format)  # the merge would find out after all the work
+    spark.conf.set("spark.sql.shuffle.partitions", engine.partitions(stage))
+    admitted = job.admitted_units(stage.plan.waves)
+    require_unchanged(job, admitted)
+    attempt = run.new_attempt(stage_step(number), fence)
+    seen, kinds = JobsSeen(spark), kinds_of(stage)
+    with _settings(spark, engine.settings(stage, stage.backlog) | _PLANNED):
+        into = _folder_of_workers(attempt, stage, kinds[0]) if engine.writes_in_workers(stage) else None
+        query = None if into else _ahead(ahead, stage)
+        if query is None:
+            with timed("build the query"):
+                query = _query(stage, into)
+        with timed(RUN_QUERY):
+            _write(query.frame, attempt, kinds, into)
+    # Checked again after the rows were read: a file may have been rewritten while the wave was read.
+    require_unchanged(job, admitted)
+    with timed("read the counts back"):
+        read = CountsRead(run, columns)
+        reader = engine.reader(stage, read)
+        files = [file for kind in kinds for file in written(attempt, kind, f"kind={kind}", reader=reader)]
+        report = engine.report(stage, files, read, seen)
+        tallied = query.tally.counts if query.tally else {}
+        seconds = {"stage_seconds": round(time.monotonic() - started, 3)}
+        report = report.model_copy(update={**tallied, **seconds, "work": seen.work()})
+    with timed("commit"):
+        return commit_stage(stage, attempt, report, files)
+
+
+def _ahead(ahead: StageQuery | None, stage: Stage) -> StageQuery | None:
+    """A query that was built before, if it is still the right one."""
+    if ahead is None:
+        return None
+    with timed("check the query that was built ahead"):
+        return ahead if _still_right(ahead, stage) else None
+
+
+def _write(outcome: DataFrame, attempt: Attempt, kinds: Sequence[str], into: str | None) -> None:
+    """Write what a stage makes, into folders named by the kinds of its rows."""
+    if into:
+        attempt.report([str(row.path) for row in outcome.collect()])
+    elif len(kinds) == 1:
+        # Rows of one kind need not be told apart one by one.
+        write_files(outcome.drop("kind"), attempt, f"kind={kinds[0]}")
+    else:
+        write_files(outcome, attempt, "", "kind")
+
+
+def _folder_of_workers(attempt: Attempt, stage: Stage, kind: str) -> str | None:
+    """The folder that Python workers write the states of a stage into; None where they have to leave it to Spark."""
+    folder = attempt.path(f"kind={kind}")
+    if not workers_reach(stage.spark, folder):
+        return None
+    return folder if all(stage.spark.conf.get(name) == value for name, value in _FILES_OF_WORKERS.items()) else None
+
+
+def commit_stage(stage: Stage, attempt: Attempt, report: StageReport, files: Sequence[CommittedFile]) -> StageReport:
+    """Commit an attempt at a stage if its rows balance.
+
+    Args:
+        stage: what was reduced.
+        attempt: the attempt.
+        report: the report of the attempt.
+        files: states and backlog, written by this attempt or, in a shared stage, by others.
+
+    Returns:
+        The committed report: this one, or that of the attempt that committed first.
+
+    Raises:
+        LedgerError: rows were lost or counted twice; nothing is committed.
+    """
+    on_disk = sum(file.rows for file in files if file.kind == BACKLOG)
+    require_kept(stage.columns.job, report, stage.backlog_rows, on_disk)
+    attempt.write(STAGE_REPORT, report)
+    try:
+        attempt.commit(files, _counts(report))
+    except LostRaceError as err:
+        log.warning("%s", err)
+        return stage.run.report(report.stage)
+    return report
+
+
+@contextmanager
+def _settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Settings of the session for the time of the block."""
+    # One by one: all settings together are a call to the JVM for each.
+    before: dict[str, str | None] = {name: spark.conf.get(name, None) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, given in before.items():
+            if given is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, given)
+
+
+def _counts(report: StageReport) -> dict[str, int]:
+    return {
+        "admitted": report.admitted_rows,
+        "backlog_in": report.backlog_in_rows,
+        "forwarded": report.forwarded_rows,
+        "processed": report.processed_rows,
+        "backlog": report.backlog_rows,
+    }

@@ -1,0 +1,69 @@
+"""The engine ``staged``: rows are routed to their tasks wave by wave, and the planner moves keys after each.
+
+A sum of a key in one input split is smaller than the key's rows there. Where nothing asks for the rows themselves in
+their task, Spark combines states of each key before they cross the network. The task of a state is known from its key;
+a row of a split key, or without a key, draws its task before it is added up. So each task has the same rows, keys and
+counts as if the rows had been sent to it.
+
+The rows themselves are sent where a task needs them: to keep to a budget, to see them in their order, for Python
+aggregates, for states that are larger than a row, and for results that depend on the order in which states are merged
+(a sum of floating-point numbers is rounded at each step).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from skewless.documents.commit import CommittedFile
+from skewless_spark.engines.engine import Engine, few_partitions
+from skewless_spark.stage.queue import Stage, drawn_queue, routed_queue
+from skewless_spark.stage.reduction import native_state_columns, outcome_of_tasks, with_results
+from skewless_spark.stage.routing import DRAWN, TASK, route_drawn
+from skewless_spark.states.committed_files import NATIVE
+from skewless_spark.states.python_reduction import ADMITTED, FORWARDED
+
+
+class Staged(Engine):
+    """Rows are routed by the plan, and reduced up to its budget."""
+
+    def outcome(self, stage: Stage, into: str | None = None) -> DataFrame:
+        """See ``Engine``."""
+        if _combines_early(stage):
+            return with_results(_early_states(stage), stage)
+        rows = routed_queue(stage).repartitionById(len(stage.plan.tasks), F.col(TASK))
+        return with_results(outcome_of_tasks(rows, stage, into=into), stage)
+
+    def writes_in_workers(self, stage: Stage) -> bool:
+        """Where there are Python states only."""
+        return stage.plan.budget_rows is None and not stage.columns.makes_native
+
+    def partitions(self, stage: Stage) -> int:
+        """One for each task; of states that are sent in place of rows there may be few."""
+        return few_partitions(stage) if _combines_early(stage) else super().partitions(stage)
+
+    def settings(self, stage: Stage, backlog: Sequence[CommittedFile]) -> dict[str, str]:
+        """Spark's own splits."""
+        del stage, backlog
+        return {}
+
+
+def _combines_early(stage: Stage) -> bool:
+    """Whether states are made before rows are sent to their tasks."""
+    columns = stage.columns
+    if stage.plan.budget_rows is not None or columns.python or columns.job.forwards_states:
+        return False
+    return all(one.definition.combines_exactly(one.spark_types) for one in columns.native)  # type: ignore[union-attr]
+
+
+def _early_states(stage: Stage) -> DataFrame:
+    columns, queue = stage.columns, drawn_queue(stage)
+    # Counts of another stage's rows are made only where there are such rows.
+    came = {"admitted": ADMITTED, "forwarded": FORWARDED} if "arrival" in queue.columns else {}
+    counts = [f"count(IF(arrival = {how}, 1, NULL)) AS {name}" for name, how in came.items()]
+    made = native_state_columns(queue, columns, [*columns.groups, DRAWN], ["count(1) AS rows", *counts])
+    rest = [] if came else ["rows AS admitted", "CAST(0 AS BIGINT) AS forwarded"]
+    states = route_drawn(made, stage.plan, columns.routing_sql())
+    return states.selectExpr("*", *rest, "CAST(0 AS BIGINT) AS left_over", f"'{NATIVE}' AS kind")

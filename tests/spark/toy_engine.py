@@ -1,0 +1,21 @@
+"""An engine that sends all rows to one task: as much as an engine has to be."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from skewless_spark.engines.engine import Engine
+from skewless_spark.stage.queue import Stage, unrouted_queue
+from skewless_spark.stage.reduction import outcome_of_tasks, with_results
+from skewless_spark.stage.routing import TASK
+
+
+class Toy(Engine):
+    """What it does not say is said by ``Engine``."""
+
+    def outcome(self, stage: Stage, into: str | None = None) -> DataFrame:
+        """See ``Engine``."""
+        rows = unrouted_queue(stage).withColumn(TASK, F.lit(0))
+        placed = rows.repartitionById(len(stage.plan.tasks), F.col(TASK))
+        return with_results(outcome_of_tasks(placed, stage, in_order=False, into=into), stage)
