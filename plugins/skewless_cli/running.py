@@ -65,7 +65,7 @@ def _windows(job: Job) -> str:
     """What a run would cover, and what it would not read, in words."""
     if job.window is None:
         return ""
-    names = ", ".join(span.name for span in job.window.spans)
+    names = ", ".join(span.name for span in job.window.windows)
     late = f", {job.window.ignored_files:,} late files left out" if job.window.ignored_files else ""
     return (
         f"; window of {names} parts, {len(job.window.parts):,} of which have files; "

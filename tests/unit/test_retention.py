@@ -149,7 +149,7 @@ def test_a_run_that_was_superseded_goes_whole(newest: Path) -> None:
 
 
 def test_where_no_manifest_can_be_read_nobody_who_published_goes_whole(newest: Path) -> None:
-    """An earlier release wrote none; or the disk is away."""
+    """As where the disk is away."""
     for name in ("first", "again"):
         run = _run(newest, name, day=1, age=80)
     (Path(published_path(run.job())) / "_published").unlink()

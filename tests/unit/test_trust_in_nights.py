@@ -57,7 +57,7 @@ def test_of_thousands_of_parts_without_files_a_few_are_told_and_all_are_counted(
 
 
 def _window(*parts: WindowPart, missing: tuple[str, ...] = ()) -> JobWindow:
-    return JobWindow(store="store", fingerprint="f", shapes={}, parts=parts, missing=missing)
+    return JobWindow(store="store", fingerprint="f", shapes={}, windows=(WindowSpan(),), parts=parts, missing=missing)
 
 
 def _part(day: int, *files: SeenFile, late_rows: int | None = 0) -> WindowPart:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
-from skewless.documents.job import STATE_FORM, Algebra, Job, Selected, Source, Unit
+from skewless.documents.job import Algebra, Job, Selected, Source, Unit
 from skewless.errors import InputError, SpecError, nearest
 from skewless.planner.plain_ring import first_ring
 from skewless.routing.waves import cut_waves
@@ -125,7 +125,6 @@ def _frozen(
         key_types=key_types,
         column_types=column_types,
         algebra=algebra,
-        state_form=STATE_FORM,
         source=source,
         window=window,
     )

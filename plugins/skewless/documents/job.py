@@ -18,8 +18,8 @@ from skewless.spec.spec import JobSpec
 #: Engine ``combine``: input splits for each slot, and bytes of a split at most.
 SPLITS_PER_SLOT = 2
 LARGEST_SPLIT_BYTES = 128 << 20
-#: Which columns the states of native aggregates have; the next number with each change of them. 2: the sums and
-#: averages of integers, the sums of decimals, and ``bit_xor`` say how many values are in them.
+#: Which columns the states of native aggregates have. With each change of them both this number and that of ``Job`` are
+#: raised: kept states are not mixed with others, nor is a run that has begun gone on with.
 STATE_FORM = 2
 
 
@@ -145,9 +145,7 @@ class Job(Document):
         spec: the spec with its overrides applied.
         date: the day that is computed, under which the result is published.
         hour: of a job of hours, the hour (``Part.hour``).
-        state_form: what its states look like (``STATE_FORM``); 1 of a run that an earlier release prepared.
-        turn: orders the runs that publish one day, see ``skewless.run.publication``; 0 of a run that an earlier release
-            prepared.
+        turn: orders the runs that publish one day, see ``skewless.run.publication``; 0 as long as none is drawn.
         input_path: the resolved path of the input.
         output_path: the resolved folder of the published result; of a table, a name that begins with ``iceberg://`` or
             ``delta+``, see ``skewless_spark.prepare.locations.output_location``.
@@ -178,7 +176,6 @@ class Job(Document):
     algebra: dict[str, Algebra]
     warm_from: tuple[str, ...] = Field(default=(), max_length=2)
     source: Source = Source()
-    state_form: int = Field(default=1, ge=1)
     turn: Count = 0
     window: JobWindow | None = None
     skipped: tuple[str, ...] = Field(default=(), max_length=1_000)

@@ -203,8 +203,7 @@ class JobWindow(Frozen):
         parts: those that have files, oldest first. Units are numbered in their order.
         missing: the names of the others, oldest first; of more than ``MOST_MISSING`` the oldest few and the newest.
         missing_unnamed: how many others there are between these.
-        windows: those of the result, the longest one last; each ends with the newest part. Documents of earlier
-            releases have none: see ``spans``.
+        windows: those of the result, the longest one last; each ends with the newest part.
         begins: why there were no states of this fingerprint before, in words; empty if there were.
         newest_field: what the input's table says the column of ``quality.freshness`` is: its type, and its field id or
             its name in files. Empty of an input that is no table.
@@ -217,7 +216,7 @@ class JobWindow(Frozen):
     parts: tuple[WindowPart, ...]
     missing: tuple[str, ...] = ()
     missing_unnamed: Count = 0
-    windows: tuple[WindowSpan, ...] = ()
+    windows: tuple[WindowSpan, ...] = Field(min_length=1)
     begins: str = ""
     newest_field: str = ""
     undated: Count = 0
@@ -231,14 +230,9 @@ class JobWindow(Frozen):
                 raise unmet("parts whose units follow each other, each with its rank", part.name[:80])
             end = last
         firsts = [one.first for one in self.windows]
-        if firsts and (firsts != sorted(firsts, reverse=True) or firsts[-1] != 0):
+        if firsts != sorted(firsts, reverse=True) or firsts[-1] != 0:
             raise unmet("windows of which each is an end of the next, and the last has all parts", str(firsts)[:80])
         return self
-
-    @property
-    def spans(self) -> tuple[WindowSpan, ...]:
-        """The windows of the result; one of all parts in a document of an earlier release."""
-        return self.windows or (WindowSpan(),)
 
     @property
     def missing_count(self) -> int:

@@ -76,7 +76,7 @@ class RoutingPlan(Document):
         expected_rows: rows predicted to be queued at each task, by task index; empty where nothing was known. Its
             error tells the next decision how far to trust its own prediction.
         sentence: what a first plan was made from, in words; the reasons of a later plan are in its decision.
-        source: what a first plan was made from; null in later plans, and in those of older releases.
+        source: what a first plan was made from; null in later plans.
     """
 
     epoch: int = Field(ge=0, le=LAST_STAGE)

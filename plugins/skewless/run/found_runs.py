@@ -18,7 +18,6 @@ from skewless.run.folder import MAKING
 from skewless.run.publication import Publication, publication_of
 from skewless.run.written_path import as_written
 from skewless.spec.part import Part
-from skewless.spec.result import Output
 
 #: How the name of a folder ends that does not belong to its group yet.
 _MAKING = re.compile(rf"\.[0-9a-f]{{16}}{re.escape(MAKING)}\Z")
@@ -88,10 +87,10 @@ def _read(location: str) -> FoundRun | None:
         if f"{run.root}/job.json" not in found:
             return None
         job = run.fields("job.json", Job)
-        part = Part(dt.date.fromisoformat(job["date"]), job.get("hour"))
-        turn, output_path = int(job.get("turn", 0)), str(job["output_path"])
-        grace_hours = float(job["spec"]["output"].get("grace_hours", Output.model_fields["grace_hours"].default))
-        of_table = any(job["spec"]["output"].get(kind) is not None for kind in ("iceberg", "delta"))
+        part = Part(dt.date.fromisoformat(job["date"]), job["hour"])
+        turn, output_path = int(job["turn"]), str(job["output_path"])
+        grace_hours = float(job["spec"]["output"]["grace_hours"])
+        of_table = any(job["spec"]["output"][kind] is not None for kind in ("iceberg", "delta"))
         publication, finished = publication_of(run), run.commit_of(RESULT_STEP) is not None
     except (SkewlessError, OSError, LookupError, TypeError, ValueError):
         return None

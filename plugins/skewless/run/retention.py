@@ -208,8 +208,7 @@ def _material(one: FoundRun) -> dict[str, int]:
 def _current(runs: Sequence[FoundRun]) -> set[str]:
     """The roots of the runs whose result is the published one, by the manifests in the published folders.
 
-    Where there is none that can be read (an earlier release has published, the disk is away), each run that has
-    published the day may be the one.
+    Where there is none that can be read, as the disk is away, each run that has published the day may be the one.
     """
     found, manifests = set(), dict[str, VersionManifest | None]()
     for one in runs:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from skewless.documents.commit import CommittedFile
 from skewless.documents.job import Algebra
-from skewless.documents.window import PartVersion
+from skewless.documents.window import PartVersion, WindowSpan
 from skewless.errors import DocumentError, RunDirectoryError
 from skewless.run.directory import RESULT_STEP, WINDOW_CHOICE, RunDirectory
 from skewless.standing.pins import modified
@@ -28,18 +28,6 @@ from skewless.standing.window_plan import Addition, PartStates, RunningMerge, Wi
 _FOLLOWED_LATELY = dt.timedelta(days=3)
 #: From so many of the newest parts before a run's own it is told to how many of them late rows come.
 _RECENT_PARTS = 7
-
-
-class WindowParts(NamedTuple):
-    """One window of a night.
-
-    Attributes:
-        length: how many parts it may cover; None for all.
-        first: the position of its oldest part among those of the night.
-    """
-
-    length: int | None
-    first: int
 
 
 class NightPlan(NamedTuple):
@@ -57,7 +45,7 @@ class NightPlan(NamedTuple):
 def plan_night(
     store: StatesStore,
     parts: Sequence[Numbered],
-    windows: Sequence[WindowParts],
+    windows: Sequence[WindowSpan],
     algebra: Mapping[str, Algebra],
     *,
     held_parts: int | None,
@@ -70,7 +58,7 @@ def plan_night(
     Args:
         store: of the states.
         parts: the part versions of the longest window, oldest first, the run's own the last.
-        windows: see ``WindowParts``.
+        windows: of the result.
         algebra: of the aggregates.
         held_parts: of so many of the newest parts states are kept for certain, see ``StatesStore.kept_parts``; None for
             all.

@@ -150,9 +150,8 @@ def _refuse_unfinished(job: Job, reports: Sequence[StageReport]) -> None:
     counted, admitted = reports[-1].histogram.seen_rows, sum(report.admitted_rows for report in reports)
     if counted != admitted:
         raise PlanError(
-            "replay", f"reports that count the keys of all {admitted:,} rows", f"the keys of {counted:,}: not measured",
-            "run the job again: older releases did not count the keys of engine combine",
-        )  # fmt: skip
+            "replay", f"reports that count the keys of all {admitted:,} rows", f"the keys of {counted:,}: not measured"
+        )
     sizes = {len(report.histogram.seen_tail) for report in reports}
     if len(sizes) > 1:
         raise PlanError("replay", "reports with one number of ring slots", " and ".join(map(str, sorted(sizes))))

@@ -72,10 +72,8 @@ def publishing(run: RunDirectory, turns: Turns, now: dt.datetime) -> Generator[s
     job, result = run.job(), run.committed(RESULT_STEP)
     require_passed(run, run.committed_document(run.committed(QUALITY_STEP), QUALITY_REPORT, QualityReport))
     place, record = place_of(job), record_of(run)
-    if record is not None and (record.superseded or not record.turn):
+    if record is not None and record.superseded:
         return record
-    if not job.turn:
-        raise RunDirectoryError.saying(str(run), "an earlier release prepared it without a turn", "begin a new run")
     try:
         return (yield from _Publisher(run, job, result, place, turns, now).steps(record))
     except OSError as err:

@@ -104,7 +104,7 @@ class Publication(Document):
         path: the published folder.
         rows: rows of the input that it accounts for.
         keys: rows of the result.
-        turn: of the run; 0 of a run of a release that had no turns.
+        turn: of the run.
         superseded: by whom, if a later run of the day published before this one had finished; then the result of
             this run never became visible, or no longer is.
         snapshot: of a table, the snapshot or version that published it.
@@ -113,7 +113,7 @@ class Publication(Document):
     path: str
     rows: Count
     keys: Count
-    turn: Count = 0
+    turn: Count
     superseded: Overtaken | None = None
     snapshot: Annotated[int, Field(ge=0)] | None = None
 
