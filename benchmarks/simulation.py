@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.murmur import row_hashes
-from skewless.bounds.makespan import makespan
+from skewless.bounds import makespan
 from skewless.documents.decision import Decision
 from skewless.documents.job import Algebra, Job, Unit
 from skewless.documents.stage_report import Histogram, StageReport, TaskLoad

@@ -18,8 +18,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from benchmarks.simulation import Simulation
-from skewless.documents.decision import Decision
-from skewless.documents.engine_choice import EngineChoice
+from skewless.documents.decision import Decision, EngineChoice
 from skewless.documents.failure import Failure
 from skewless.documents.job import PinnedTable
 from skewless.documents.ledger import PartLine, PartLines, balance

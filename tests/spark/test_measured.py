@@ -13,8 +13,8 @@ import pytest
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from skewless.bounds.certificate import NOT_MEASURED
-from skewless.documents.engine_choice import EngineChoice
+from skewless.bounds import NOT_MEASURED
+from skewless.documents.decision import EngineChoice
 from skewless.errors import PlanError
 from skewless.planner.engine_choice import plan_of_choice
 from skewless.planner.plain_ring import first_plan

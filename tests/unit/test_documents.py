@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skewless.bounds.certificate import certify
+from skewless.bounds import certify
 from skewless.document import Document
 from skewless.documents.commit import CommittedFile, StepCommit
 from skewless.documents.decision import Decision

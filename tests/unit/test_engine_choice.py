@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skewless.documents.engine_choice import EngineChoice
+from skewless.documents.decision import EngineChoice
 from skewless.documents.job import Job
 from skewless.planner.engine_choice import KEYS_OF_A_TASK, choose_engine, plan_of_choice
 from skewless.planner.forecast.key_counts import KeyCounts

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
-from skewless.documents.engine_choice import EngineChoice
+from skewless.documents.decision import EngineChoice
 from skewless.routing.plan import RoutingPlan
 from skewless_spark.stage.reduction import native_state_columns
 from skewless_spark.stage.routing import DRAWN, route_drawn

@@ -14,8 +14,8 @@ import math
 
 import numpy as np
 
-from skewless.bounds.makespan import makespan
-from skewless.documents.engine_choice import EngineChoice, EngineName
+from skewless.bounds import makespan
+from skewless.documents.decision import EngineChoice, EngineName
 from skewless.documents.job import Job
 from skewless.documents.stage_report import Histogram
 from skewless.planner.cost import ROW_SECONDS, SENT_ROW_SECONDS

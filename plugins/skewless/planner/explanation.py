@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from skewless.bounds.certificate import certify
-from skewless.documents.certificate import Certificate
-from skewless.documents.decision import Candidate
+from skewless.bounds import certify
+from skewless.documents.decision import Candidate, Certificate
 from skewless.documents.job import Job
 from skewless.planner.budget import Budget
 from skewless.planner.forecast.forecast import Forecast

@@ -17,8 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skewless.documents.decision import Decision
-from skewless.documents.engine_choice import EngineChoice
+from skewless.documents.decision import Decision, EngineChoice
 from skewless.documents.job import Job
 from skewless.documents.stage_report import Histogram, StageReport, TaskLoad
 from skewless.planner.budget import Budget, choose_budget

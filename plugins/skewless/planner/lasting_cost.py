@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from skewless.bounds.makespan import makespan
+from skewless.bounds import makespan
 from skewless.documents.job import Job
 from skewless.planner.forecast.forecast import Forecast
 from skewless.planner.forecast.forecast_error import dispersion

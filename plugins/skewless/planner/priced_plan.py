@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from skewless.bounds.makespan import makespan
+from skewless.bounds import makespan
 from skewless.documents.job import Job
 from skewless.errors import PlanError
 from skewless.planner.forecast.forecast import Forecast

@@ -26,7 +26,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from skewless.bounds.makespan import makespan
+from skewless.bounds import makespan
 from skewless.document import Frozen
 from skewless.documents.job import Job
 from skewless.documents.stage_report import Histogram, StageReport, TaskLoad

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from skewless.documents.certificate import Certificate
+from skewless.documents.decision import Certificate
 from skewless.documents.failure import own_name
 from skewless.documents.ledger import LedgerLine, stage_problems
 from skewless.run.certificate import certificate_of
