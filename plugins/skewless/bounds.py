@@ -156,7 +156,8 @@ def _conclusion(
         who = "the heaviest key" if heaviest is None else f"key {heaviest[:80]!r}"
         # More tasks do separate heavy keys that meet in one, but never bring the load below the one key.
         floor = f" below {alone:,.0f} rows" if best.name == "several heavy keys" else ""
-        return f"more tasks will not help{floor}: {who} alone is {part:.0%} of the rows and its aggregates may not be split"
+        whole = f"{who} alone is {part:.0%} of the rows and its aggregates may not be split"
+        return f"more tasks will not help{floor}: {whole}"
     if makespan / fairest - 1.0 <= NEAR:
         return "balanced: the largest task is at the fair share"
     gap = makespan / best.rows - 1.0

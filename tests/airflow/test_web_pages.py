@@ -19,11 +19,11 @@ from fastapi.testclient import TestClient
 
 from benchmarks.simulation import Simulation
 from skewless.documents.decision import Decision, EngineChoice
-from skewless.documents.failure import Failure
 from skewless.documents.job import PinnedTable
 from skewless.documents.ledger import PartLine, PartLines, balance
 from skewless.documents.quality import Freshness, QualityReport, WindowQuality
 from skewless.documents.stage_report import SplitLoad, StageReport
+from skewless.documents.steps import Failure
 from skewless.documents.window import JobWindow, NewestRow, SeenFile, WindowPart, WindowSpan
 from skewless.routing.plan import RoutingPlan
 from skewless.run.directory import (

@@ -10,8 +10,7 @@ from typing import Any
 from skewless.documents.commit import CommittedFile
 from skewless.documents.ledger import balance
 from skewless.documents.quality import Check, QualityReport
-from skewless.run.attempt import Attempt
-from skewless.run.directory import QUALITY_STEP, RESULT_STEP, RunDirectory
+from skewless.run.directory import QUALITY_STEP, RESULT_STEP, Attempt, RunDirectory
 from skewless.run.publication import Publication, VersionManifest, manifest_of, publish
 from skewless_leases import Turns, open_store
 from tests.unit import synthetic

@@ -15,9 +15,8 @@ from pyspark.sql import SparkSession
 
 from skewless.documents.stage_report import StageReport
 from skewless.planner.planner import plan_next_stage
-from skewless.routing.virtual_task import VirtualTask
-from skewless.run.attempt import commit_path
-from skewless.run.directory import RunDirectory, stage_step
+from skewless.routing.ring import VirtualTask
+from skewless.run.directory import RunDirectory, commit_path, stage_step
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.session.spark_errors import sentence_for
 from skewless_spark.stage.stage import run_stage

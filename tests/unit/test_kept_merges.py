@@ -20,7 +20,7 @@ from skewless.documents.commit import CommittedFile
 from skewless.documents.job import Algebra
 from skewless.documents.window import PartVersion, SeenFile, WindowSpan
 from skewless.errors import DocumentError
-from skewless.run.file_checksum import file_checksum
+from skewless.run.storage import file_checksum
 from skewless.standing.fingerprint import Fingerprint
 from skewless.standing.kept_merges import NightPlan, kept_merge, plan_night, unsettled
 from skewless.standing.retention import StatesLimits, doomed_states, remove_states

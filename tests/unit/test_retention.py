@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from skewless.documents.commit import CommittedFile
-from skewless.planner.plain_ring import first_plan
+from skewless.planner.first_plan import first_plan
 from skewless.routing.plan import WHOLE_WEIGHT
 from skewless.run.directory import RESULT_STEP, STAGE_REPORT, RunDirectory, stage_step
 from skewless.run.publication import PUBLISHED, Overtaken, Publication, VersionManifest, identity_of, published_path

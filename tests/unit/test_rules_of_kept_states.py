@@ -22,8 +22,7 @@ from skewless.spec.reading import parse_spec
 from skewless.standing.changes import FileName, FoundFile, Rewrite
 from skewless.standing.fingerprint import Fingerprint, fingerprint_of
 from skewless.standing.parts import follow_rewrites, next_version, plan_part
-from skewless.standing.pins import pin, pins
-from skewless.standing.retention import StatesLimits, doomed_states, remove_states
+from skewless.standing.retention import StatesLimits, doomed_states, pin, pins, remove_states
 from skewless.standing.store import (
     KeptMerge,
     MergedPart,

@@ -30,8 +30,7 @@ from skewless.spec.reading import parse_spec
 from skewless.standing.changes import RANK_END, FoundFile, rank_runs, ranks_between
 from skewless.standing.fingerprint import Fingerprint, fingerprint_of
 from skewless.standing.parts import counted_files, keep_part, next_version, plan_part
-from skewless.standing.pins import pin
-from skewless.standing.retention import StatesLimits, doomed_states, held_parts, remove_states
+from skewless.standing.retention import StatesLimits, doomed_states, held_parts, pin, remove_states
 from skewless.standing.store import Numbered, StatesStore, open_states, why_anew
 
 DAYS = [dt.date(2026, 11, 1) + dt.timedelta(days=day) for day in range(4)]

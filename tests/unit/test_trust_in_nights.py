@@ -21,10 +21,9 @@ from skewless.documents.window import JobWindow, NewestRow, PartVersion, SeenFil
 from skewless.errors import SpecError
 from skewless.spec.part import Part, part_place, parts_between
 from skewless.spec.reading import parse_spec
-from skewless.standing.changes import FoundFile
+from skewless.standing.changes import FoundFile, Listed, changed_parts, covered_parts
 from skewless.standing.night_quality import freshness, late_rows, volume, window_quality
 from skewless.standing.parts import newest_row
-from skewless.standing.restating import Listed, changed_parts, covered_parts
 from skewless.standing.store import StatesStore, borrow_states
 
 DAY = Part(dt.date(2026, 11, 20))

@@ -9,7 +9,7 @@ from skewless.documents.stage_report import Histogram
 from skewless.errors import SkewlessError
 from skewless.planner.first_plan import applies
 from skewless.run.directory import RESULT_STEP, RunDirectory
-from skewless.run.written_path import as_written
+from skewless.run.objects.location import as_written
 from skewless.spec.spec import JobSpec
 
 #: At most this many folders beside a run directory are read, in descending order of their names.

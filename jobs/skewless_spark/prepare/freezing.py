@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from skewless.documents.job import Algebra, Job, Selected, Source, Unit
 from skewless.errors import InputError, SpecError, nearest
-from skewless.planner.plain_ring import first_ring
+from skewless.planner.first_plan import first_ring
 from skewless.routing.waves import cut_waves
 from skewless.run.folder import absolute_root
 from skewless.spec.input import OWN_PREFIX

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from skewless.documents.job import Unit
 from skewless.documents.window import SeenFile
 from skewless.errors import InputError
-from skewless.run.file_checksum import content_checksum
-from skewless.run.written_path import as_written
+from skewless.run.objects.location import as_written
+from skewless.run.storage import content_checksum
 from skewless.spec.input import Input
 from skewless.spec.part import DatedPath, Part
 from skewless.spec.spec import JobSpec

@@ -20,8 +20,7 @@ from skewless.run.folder import absolute_root
 from skewless.run.publication import Identity, identity_of, manifest_of
 from skewless.spec.part import Part, hours_of, parts_between
 from skewless.spec.spec import JobSpec
-from skewless.standing.changes import FileName
-from skewless.standing.restating import Listed, PartReading, changed_parts, covered_parts, readings
+from skewless.standing.changes import FileName, Listed, PartReading, changed_parts, covered_parts, readings
 from skewless_lake.publication import published_parts
 from skewless_lake.staged import OutputPart
 from skewless_spark.prepare.freezing import freeze

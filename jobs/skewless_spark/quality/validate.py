@@ -17,8 +17,7 @@ from skewless.documents.job import Job
 from skewless.documents.ledger import Ledger, balance
 from skewless.documents.quality import Check, QualityReport
 from skewless.errors import LostRaceError
-from skewless.run.attempt import Fence
-from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, RunDirectory
+from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, Fence, RunDirectory
 from skewless.standing.night_quality import window_quality
 from skewless.standing.store import StatesStore
 from skewless_lake.staged import OutputPart, TableRule

@@ -16,8 +16,8 @@ from fsspec.implementations.local import LocalFileSystem
 
 from skewless.documents.job import Job, Unit
 from skewless.errors import InputError
-from skewless.run.file_checksum import content_checksum
 from skewless.run.objects.location import open_location
+from skewless.run.storage import content_checksum
 from skewless_spark.sources.in_threads import in_threads
 
 #: A checksum is computed of files of at most this many bytes, and of this many in total: a tenth of a second.

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from skewless.documents.job import Source, Unit
 from skewless.errors import InputError
-from skewless.run.written_path import as_written
+from skewless.run.objects.location import as_written
 from skewless.spec.input import Input
 from skewless_spark.sources import partition_columns
 from skewless_spark.sources.cutting import cut_bytes_evenly, cut_groups, is_large, piece_bytes

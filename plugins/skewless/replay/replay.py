@@ -31,13 +31,14 @@ from skewless.document import Frozen
 from skewless.documents.job import Job
 from skewless.documents.stage_report import Histogram, StageReport, TaskLoad
 from skewless.planner.cost import StageCost, stage_cost
-from skewless.planner.forecast.wave_counts import Indices, Rows, WaveCounts
-from skewless.planner.plain_ring import first_plan
+from skewless.planner.first_plan import first_plan
+from skewless.planner.forecast.wave_counts import WaveCounts
+from skewless.planner.placement.placement import Indices, Rows
 from skewless.planner.planner import plan_next_stage
 from skewless.replay.routed_counts import Backlog, Layout, added
 from skewless.routing.hashing import bucket_hash
 from skewless.routing.plan import RoutingPlan
-from skewless.routing.virtual_task import VirtualTask
+from skewless.routing.ring import VirtualTask
 from skewless.run.certificate import run_certificate
 
 #: By which part of it a replayed makespan may be too low or too high where keys come in an order: 18 % was seen. No

@@ -19,7 +19,7 @@ from skewless.documents.job import Algebra
 from skewless.documents.window import PartVersion, WindowSpan
 from skewless.errors import DocumentError, RunDirectoryError
 from skewless.run.directory import RESULT_STEP, WINDOW_CHOICE, RunDirectory
-from skewless.standing.pins import modified
+from skewless.standing.retention import modified
 from skewless.standing.store import KeptMerge, MergedPart, Numbered, StatesStore, states_checksum, version_path
 from skewless.standing.window_choice import MergeStep, PartId, Piece, WindowChoice, name_of
 from skewless.standing.window_plan import Addition, PartStates, RunningMerge, Window, plan_windows

@@ -13,8 +13,8 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk import BaseOperatorLink, Context
 from airflow.sdk.exceptions import AirflowException
 
-from skewless.documents.failure import Failure, failure_document
 from skewless.documents.quality import QualityReport
+from skewless.documents.steps import Failure, failure_document
 from skewless.errors import RunDirectoryError
 from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, RunDirectory
 from skewless.run.publication import require_passed

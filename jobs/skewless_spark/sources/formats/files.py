@@ -13,8 +13,7 @@ import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
 from skewless.errors import InputError
-from skewless.run.objects.location import open_location
-from skewless.run.written_path import as_written
+from skewless.run.objects.location import as_written, open_location
 from skewless_spark.sources.formats.local_files import files_below, refuse_linked_on_the_way
 
 #: The name endings of compressed texts, which are read from their beginning and never cut.

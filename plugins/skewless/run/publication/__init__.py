@@ -6,7 +6,7 @@ tells what can happen between any two steps.
 """
 
 from skewless.run.publication.places import beside, beside_table, place_of, turns_folder, turns_of_table
-from skewless.run.publication.publish import publish, publishing, require_passed
+from skewless.run.publication.publish import Turns, draw_turn, publish, publishing, require_passed, with_turn
 from skewless.run.publication.records import (
     PUBLISHED,
     Identity,
@@ -20,7 +20,6 @@ from skewless.run.publication.records import (
     record_of,
     superseded_by,
 )
-from skewless.run.publication.turns import Turns, draw_turn, with_turn
 
 __all__ = [
     "PUBLISHED",

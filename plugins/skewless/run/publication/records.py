@@ -15,7 +15,7 @@ from skewless.documents.commit import inner_path
 from skewless.documents.job import Job
 from skewless.errors import DocumentError
 from skewless.run.directory import PUBLISH_STEP, RunDirectory
-from skewless.run.file_checksum import content_checksum
+from skewless.run.storage import content_checksum
 
 #: The record of a publication, in the run directory.
 PUBLISHED = f"{PUBLISH_STEP}/published.json"

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from skewless.documents.decision import Certificate
-from skewless.documents.failure import own_name
 from skewless.documents.ledger import LedgerLine, stage_problems
+from skewless.documents.steps import own_name
 from skewless.run.certificate import certificate_of
 from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless.run.publication import Overtaken, Publication, publication_of, record_of, superseded_by
