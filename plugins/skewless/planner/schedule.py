@@ -32,6 +32,9 @@ BUDGETS_IN_ORDER = tuple(np.arange(0.30, 1.31, 0.01).tolist())
 BUDGETS_AT_THE_END = tuple(np.arange(0.02, 1.31, 0.01).tolist())
 
 
+_erf = np.vectorize(math.erf, otypes=[np.float64])
+
+
 class Budget(NamedTuple):
     """Rows that each task may reduce, or None for all of them, and why in words."""
 
@@ -106,7 +109,7 @@ def _cost(budget: float, expected: Rows, error: Rows, whole: float) -> float:
     over = (expected - budget) / error
     # E[max(0, X - b)] of a normal X.
     density = np.exp(-(over**2) / 2.0) / math.sqrt(2.0 * math.pi)
-    left = error * (over * _normal_cdf(over) + density)
+    left = error * (over * (1.0 + _erf(over / math.sqrt(2.0))) / 2.0 + density)
     mean = float(np.maximum(left, 0.0).mean())
     return budget + max(mean, min(whole, float(expected.max()) - budget)) + BACKLOG_COST_ROWS * mean
 
@@ -122,9 +125,6 @@ def _cost_as_seen(budget: float, loads: Rows, whole: float) -> float:
     left = np.maximum(loads - budget, 0.0)
     largest = max(float(left.mean()), min(whole, float(left.max())))
     return budget + largest + BACKLOG_COST_ROWS * float(left.mean())
-
-
-_normal_cdf = np.vectorize(NormalDist().cdf, otypes=[np.float64])
 
 
 #: With the rows left over at that price, a budget is best where a task is above it with the
