@@ -24,10 +24,9 @@ from skewless.spec.spec import JobSpec
 from skewless.standing.store import borrow_states
 from skewless_cli.progress import RunProgress
 from skewless_cli.restate_view import RestateView
-from skewless_lake.publication import require_fitting
-from skewless_lake.rollback import roll_back
+from skewless_lake.catalogs import which_are_tested
+from skewless_lake.publication import require_fitting, roll_back
 from skewless_lake.staged import OutputPart
-from skewless_lake.tested import which_are_tested
 from skewless_spark.entries.clusters import Cluster, parse_clusters, run_shared_stages
 from skewless_spark.entries.pipeline import Silent, finish_run, run_pipeline, run_stages
 from skewless_spark.prepare.freezing import check_spec, freeze, needs_session

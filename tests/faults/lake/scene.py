@@ -28,9 +28,8 @@ from skewless_lake.delta.tables import location_of
 from skewless_lake.iceberg.snapshots import ours, summary_of
 from skewless_lake.iceberg.staging import NOT_AUDITED
 from skewless_lake.iceberg.tables import find_table
-from skewless_lake.publication import turns_of
+from skewless_lake.publication import roll_back, turns_of
 from skewless_lake.refusals import told_plainly
-from skewless_lake.rollback import roll_back
 from skewless_lake.staged import OutputPart
 from skewless_lake.staging import staged_paths
 from skewless_spark.result.publishing import publish_now
