@@ -138,10 +138,6 @@ _DATABASES = frozenset({"sqlite", "postgresql"})
 def which_are_tested(spec: JobSpec, root: str) -> str:
     """Which of a job's stores and catalogs the tests of this project run on, in words; empty if all is on disks.
 
-    Args:
-        spec: of the job.
-        root: the data root.
-
     Raises:
         SpecError: pyiceberg is not installed, or its configuration does not name a catalog.
     """

@@ -40,12 +40,6 @@ class LeftFiles(NamedTuple):
 def pruned(runs_folder: str, now: dt.datetime, limits: Limits, *, dry_run: bool) -> Iterator[Fate]:
     """Decide about the runs below a folder, and do it, run by run.
 
-    Args:
-        runs_folder: a path or URL that fsspec opens.
-        now: the moment that ages are counted to, with a time zone.
-        limits: the ages.
-        dry_run: only decide.
-
     Yields:
         What is done with each. A run whose table is away stays until another time.
 

@@ -41,10 +41,6 @@ def publish_run(run: RunDirectory, now: dt.datetime) -> Publication:
 
     It may be killed, paused and called again at any moment, by several processes at once.
 
-    Args:
-        run: its directory.
-        now: the time.
-
     Returns:
         The record; its ``superseded`` says by whom, if a later run has published.
 
@@ -137,9 +133,6 @@ def turn_in_table(target: OutputPart) -> int:
 def published_parts(target: OutputPart) -> dict[str, tuple[str, Identity]]:
     """By part: the snapshot or version of its newest publication, and which run that was of.
 
-    Args:
-        target: any part of the table.
-
     Raises:
         UnreachableError: the store or the catalog does not answer.
     """
@@ -185,10 +178,6 @@ def _verdict(report: QualityReport) -> dict[str, str]:
 
 def roll_back(target: OutputPart, now: dt.datetime) -> Mapping[str, str]:
     """Publish again what the newest publication of a part has replaced.
-
-    Args:
-        target: the part of the table.
-        now: the time.
 
     Returns:
         Where that came from, as the table's history says, and the new snapshot or version as ``snapshot``.

@@ -20,12 +20,6 @@ from skewless_lake.staged import BEGUN, OutputPart, StagedResult, TableFiles
 def stage_result(run: RunDirectory, columns: pa.Schema, files: Sequence[ResultFile], now: dt.datetime) -> StagedResult:
     """Write a committed result into new files of the output's table, so that no reader of it sees them yet.
 
-    Args:
-        run: its directory.
-        columns: of the result.
-        files: of the result.
-        now: the time.
-
     Raises:
         SpecError: the table does not fit the result.
         UnreachableError: the store or the catalog of the table does not answer.

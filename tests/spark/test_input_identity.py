@@ -17,6 +17,7 @@ from skewless.documents.job import Job, Unit
 from skewless.errors import InputError
 from skewless.spec.input import Input
 from skewless_spark.sources import list_input, require_unchanged
+from skewless_spark.sources.formats.files import in_threads
 from skewless_spark.sources.identity import (
     CHECKSUM_FILE_BYTES,
     Identity,
@@ -25,7 +26,6 @@ from skewless_spark.sources.identity import (
     identity_of,
     verdict,
 )
-from skewless_spark.sources.in_threads import in_threads
 from tests.unit import synthetic
 
 

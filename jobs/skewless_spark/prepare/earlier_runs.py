@@ -33,10 +33,6 @@ def last_two(run: RunDirectory, spec: JobSpec) -> tuple[str, ...]:
     the later commit of its result; then the later name. Folders that cannot be read are passed over, and so are runs
     of the engine ``combine``.
 
-    Args:
-        run: the new run's directory.
-        spec: its spec.
-
     Returns:
         At most two; none if the spec turns warm starts off or its policy makes none.
     """

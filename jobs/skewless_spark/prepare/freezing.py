@@ -20,8 +20,7 @@ from skewless_spark.aggregates.key_text import KEY_TYPES
 from skewless_spark.mapping import map_types, python_mapper
 from skewless_spark.mapping.conditions import conditions_of
 from skewless_spark.prepare.locations import check_kept, check_output, input_location, output_location
-from skewless_spark.prepare.read_columns import ReadColumns
-from skewless_spark.prepare.window import WiderColumns, WindowInput, check_window, states_location
+from skewless_spark.prepare.window import ReadColumns, WiderColumns, WindowInput, check_window, states_location
 from skewless_spark.quality.expectations import check_expectations
 from skewless_spark.result.merge import result_schema
 from skewless_spark.result.ordering import refuse_without_order

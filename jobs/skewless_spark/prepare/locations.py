@@ -103,12 +103,6 @@ _WRITTEN = ("job.json", "stages/0000/attempts/0/states/part-0.parquet")
 def check_kept(spec: JobSpec, root: str, kept: Mapping[str, str], where: str) -> None:
     """Refuse to keep a run or states inside the input, of whatever part: a later run would read them.
 
-    Args:
-        spec: the spec.
-        root: the data root.
-        kept: the location of each, by what messages call it.
-        where: what they call the spec.
-
     Raises:
         SpecError: one is inside.
     """

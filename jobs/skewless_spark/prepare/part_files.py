@@ -18,9 +18,8 @@ from skewless.standing.changes import FoundFile
 from skewless_spark.prepare.locations import input_location, resolved
 from skewless_spark.prepare.table_parts import TablePart, parts_of_table
 from skewless_spark.sources import Listing, list_input, partition_columns
-from skewless_spark.sources.formats.files import find, open_input
+from skewless_spark.sources.formats.files import find, in_threads, open_input
 from skewless_spark.sources.identity import Identity, listed_identity, verdict
-from skewless_spark.sources.in_threads import in_threads
 from skewless_spark.sources.lake.tables import LakeTable
 
 

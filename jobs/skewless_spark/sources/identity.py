@@ -18,7 +18,7 @@ from skewless.documents.job import Job, Unit
 from skewless.errors import InputError
 from skewless.run.objects.location import open_location
 from skewless.run.storage import content_checksum
-from skewless_spark.sources.in_threads import in_threads
+from skewless_spark.sources.formats.files import in_threads
 
 #: A checksum is computed of files of at most this many bytes, and of this many in total: a tenth of a second.
 CHECKSUM_FILE_BYTES, CHECKSUM_BYTES = 4 << 20, 64 << 20
@@ -88,11 +88,6 @@ def checksums(fs: fsspec.AbstractFileSystem, files: Sequence[str], found: Sequen
     """The SHA-256 of files without a tag, whose identity may change without the content; else empty.
 
     Only small files have one, and of many files only the first, so that the input is not read twice.
-
-    Args:
-        fs: their file system.
-        files: their paths.
-        found: the identity of each.
 
     Raises:
         InputError: one of them cannot be read.

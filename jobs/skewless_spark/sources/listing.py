@@ -15,12 +15,11 @@ from skewless_spark.sources import partition_columns
 from skewless_spark.sources.cutting import cut_bytes_evenly, cut_groups, is_large, piece_bytes
 from skewless_spark.sources.formats import json_lines
 from skewless_spark.sources.formats.delimited import names_in
-from skewless_spark.sources.formats.files import COMPRESSED, find, open_file, open_input
+from skewless_spark.sources.formats.files import COMPRESSED, find, in_threads, open_file, open_input
 from skewless_spark.sources.formats.footers import Footer, footer_of
 from skewless_spark.sources.formats.lines import Block
 from skewless_spark.sources.formats.spark_types import declared_type
 from skewless_spark.sources.identity import checksums, listed_identity
-from skewless_spark.sources.in_threads import in_threads
 from skewless_spark.sources.schemas import ColumnsOfFiles, common_types, refuse_unknown
 from skewless_spark.sources.uris import FILE_COLUMNS, file_column_type
 

@@ -24,7 +24,7 @@ from skewless_spark.session.spark_jobs import JobsSeen
 from skewless_spark.session.step_lease import leased_step
 from skewless_spark.session.step_times import RUN_QUERY
 from skewless_spark.sources import Tally, require_unchanged, scanned_bytes
-from skewless_spark.sources.input_splits import split_bytes
+from skewless_spark.sources.cutting import split_bytes
 from skewless_spark.sources.worker_files import CODEC
 from skewless_spark.stage.bypass import bypass_outcome
 from skewless_spark.stage.combined_report import combined_report

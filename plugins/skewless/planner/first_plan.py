@@ -66,10 +66,6 @@ def first_plan(job: Job, waves: tuple[int, int] | None = None) -> RoutingPlan:
 def first_ring(routing: Routing, where: str = "spec") -> Ring:
     """The ring of the first plan: fine enough for as many reducers as ``adaptive`` may add.
 
-    Args:
-        routing: of the spec.
-        where: the spec, for messages.
-
     Raises:
         SpecError: a reducer would own nothing on it.
     """
@@ -356,14 +352,7 @@ def _name(job: Job) -> str:
 
 
 def first_decision(job: Job, plan: RoutingPlan, choice: EngineChoice, sample: KeySample | None = None) -> Decision:
-    """The decision about stage 0.
-
-    Args:
-        job: the frozen job.
-        plan: the first plan as a staged run has it.
-        choice: of the engine.
-        sample: of the keys, if one was taken.
-    """
+    """The decision about stage 0."""
     if choice.engine != "staged":
         placed = sample if choice.engine == "bypass" else None  # ``combine`` places no keys
         seen = placed.histogram(plan.ring.ring_bits, job.spec.routing.head_limit) if placed else None

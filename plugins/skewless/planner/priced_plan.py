@@ -226,12 +226,6 @@ def rest_of_run(job: Job, forecast: Forecast, routing: RoutingPlan, placement: P
     The rows that change their task are predicted from a sample: the largest change has an error of
     ``sqrt(f n (1 + N/S))`` rows as in ``skewless.planner.schedule``, over all N rows to come. Waves in order are no
     sample: the rows to come may be of other keys, so the error is the whole change.
-
-    Args:
-        job: the frozen job.
-        forecast: of the next stage.
-        routing: ring and factors of the plan.
-        placement: of its head keys.
     """
     if not forecast.wave_rows:
         return Rest(0.0, 0.0)

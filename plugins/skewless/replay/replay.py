@@ -120,12 +120,6 @@ def as_it_ran(
 
     Its reports count the states of every light key, which no replay can; so the pairs of known items
     and tasks are those of a run on counts along the recorded plans.
-
-    Args:
-        job: the frozen job.
-        plans: of its stages, in order.
-        reports: of its stages, in order.
-        decisions: the sentences of its decisions.
     """
     counts = WaveCounts.of_reports(job, reports)
     recorded = iter(plans)

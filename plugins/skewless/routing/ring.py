@@ -78,11 +78,7 @@ class Ring(Frozen):
         return _parts(np.sort(_tokens_beyond(self.tokens, {})))
 
     def with_tokens(self, tokens: dict[int, int]) -> Ring:
-        """The ring with other numbers of tokens; only those that come or go are hashed.
-
-        Args:
-            tokens: of each reducer of the new ring.
-        """
+        """The ring with other numbers of tokens; only those that come or go are hashed."""
         ring = Ring(ring_bits=self.ring_bits, tokens=tokens)
         places = token_order(*self.places)
         gone = np.sort(_tokens_beyond(self.tokens, tokens))

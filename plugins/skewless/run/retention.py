@@ -83,13 +83,7 @@ def folders_in(fs: Any, root: str) -> list[str]:
 
 
 def runs_in(fs: Any, runs_folder: str, folder: str) -> list[FoundRun]:
-    """The runs of one job.
-
-    Args:
-        fs: the file system.
-        runs_folder: the folder of all jobs, as the user wrote it.
-        folder: the folder of the job, as the file system knows it.
-    """
+    """The runs of one job."""
     read = (_read(as_written(fs, runs_folder, root)) for root in folders_in(fs, folder))
     return [one for one in read if one is not None]
 

@@ -197,10 +197,6 @@ def file_checksum(fs: Any, path: str) -> str:
     A footer says where each page is, how long it is, and its least and greatest values. Each page carries its own CRC,
     which every reader checks. So nothing is read twice, however large the file is.
 
-    Args:
-        fs: the fsspec file system.
-        path: the file, without a protocol.
-
     Raises:
         OSError: it cannot be read, or ends in the middle.
     """

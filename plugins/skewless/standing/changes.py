@@ -228,12 +228,7 @@ def covered_parts(window: JobWindow) -> list[str]:
 
 
 def changed_parts(window: JobWindow, now: Mapping[str, Listed]) -> dict[str, tuple[str, ...]]:
-    """The parts that are not as the result of a window was made of them, each with the reasons, in words.
-
-    Args:
-        window: of the run that made the result.
-        now: all parts that have files now, by name.
-    """
+    """The parts that are not as the result of a window was made of them, each with the reasons, in words."""
     changed = {}
     for part in window.parts:
         was = PartVersion(

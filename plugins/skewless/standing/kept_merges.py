@@ -94,15 +94,7 @@ def unsettled(parts: Sequence[Numbered]) -> int:
 def kept_merge(
     choice: WindowChoice, step: MergeStep, parts: Sequence[Numbered], files: Sequence[CommittedFile], run: str
 ) -> KeptMerge:
-    """The document of a merge that was made.
-
-    Args:
-        choice: of the night.
-        step: of the choice.
-        parts: the part versions of the longest window.
-        files: with the merged states.
-        run: the run directory.
-    """
+    """The document of a merge that was made."""
     of_step = parts[slice(*step.span)]
     return KeptMerge(
         fingerprint=of_step[0].version.fingerprint,

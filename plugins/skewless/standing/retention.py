@@ -46,10 +46,6 @@ class Pin(Document):
 def pin(window: JobWindow, run: RunDirectory) -> bool:
     """Keep the states that a run has chosen from being removed.
 
-    Args:
-        window: of the job that is about to be written.
-        run: its directory.
-
     Returns:
         Whether all of them are still there; if not, the run has to choose anew.
     """
@@ -163,11 +159,7 @@ class Doomed(NamedTuple):
 
 
 def held_parts(location: str) -> list[HeldPart]:
-    """All parts that a job has states of, by fingerprint and name.
-
-    Args:
-        location: the folder of the states of the job.
-    """
+    """All parts that a job has states of, by fingerprint and name."""
     return [held for store in _stores(location) for held in _held(store)]
 
 
@@ -188,11 +180,6 @@ def doomed_states(location: str, now: dt.datetime, limits: StatesLimits) -> list
 
     A version or a pin that cannot be read names nothing that could be kept for it, and so keeps all files: nothing of
     its fingerprint is removed but old versions of other parts. What another prune removes meanwhile is passed over.
-
-    Args:
-        location: the folder of the states of the job.
-        now: the moment that ages are counted to, with a time zone.
-        limits: what is kept.
     """
     stores = list(_stores(location))
     written = {store.root: _since_written(store, now) for store in stores}

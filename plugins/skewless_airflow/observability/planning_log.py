@@ -9,12 +9,7 @@ from skewless.documents.stage_report import StageReport
 
 
 def planning_lines(report: StageReport, decision: Decision) -> Iterator[str]:
-    """All lines, in Airflow's folding groups.
-
-    Args:
-        report: of the stage before.
-        decision: about the stage after it.
-    """
+    """All lines, in Airflow's folding groups."""
     yield f"::group::Backlog of stage {report.stage}, {report.backlog_rows:,} rows in {len(report.tasks)} tasks"
     yield from _backlog(report)
     yield "::endgroup::"

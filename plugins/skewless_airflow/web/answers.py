@@ -93,11 +93,7 @@ _REFUSALS = {
 
 
 def answers(good: type[BaseModel]) -> dict[int | str, dict[str, Any]]:
-    """The answers of a route, for its schema.
-
-    Args:
-        good: the type of a successful answer.
-    """
+    """The answers of a route, for its schema."""
     refused: dict[int | str, dict[str, Any]] = {
         code: {"model": Refusal, "description": words} for code, words in _REFUSALS.items()
     }

@@ -185,10 +185,6 @@ def where(target: OutputPart) -> str:
 def ready_table(target: OutputPart, columns: pa.Schema) -> DeltaTable:
     """The table of an output, ready for a result: made if it is not there, its schema evolved if the spec says so.
 
-    Args:
-        target: the part of the table.
-        columns: of the result, without those that name the part.
-
     Raises:
         SpecError: the table has other columns or partitions than the result.
     """

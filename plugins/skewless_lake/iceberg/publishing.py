@@ -51,14 +51,7 @@ def committing(
 
 
 def standing(table: Table | None, target: OutputPart, turn: int, digest: str) -> Commit | None:
-    """What the history of a table says of a run: published, superseded, or None if neither.
-
-    Args:
-        table: the table as it was loaded.
-        target: the part that it publishes.
-        turn: in which it does.
-        digest: of the run's identity.
-    """
+    """What the history of a table says of a run: published, superseded, or None if neither."""
     if table is None:
         return None
     newest = next(((one, about) for one, about in ours(table) if about["part"] == target.part.name), None)

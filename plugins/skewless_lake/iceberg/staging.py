@@ -217,11 +217,6 @@ def forget_staged(table: Table, staged: StagedResult, now: dt.datetime) -> None:
     """Expire a staged snapshot whose files are published, and those that nobody has published for some days.
 
     Files are left alone. If somebody else commits just now, the snapshots go another time.
-
-    Args:
-        table: the table.
-        staged: what was published.
-        now: the time.
     """
     table.refresh()
     before = (now - KEPT).timestamp() * 1000

@@ -22,11 +22,7 @@ _BLOCK = 1 << 16
 
 
 class Lines:
-    """Lines of JSON that come through a pipe, each within a time.
-
-    Args:
-        descriptor: of the pipe.
-    """
+    """Lines of JSON that come through a pipe, each within a time."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor, self._read = descriptor, b""

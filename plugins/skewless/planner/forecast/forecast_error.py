@@ -79,10 +79,6 @@ def drift(first: Histogram, second: Histogram) -> float:
     without a key for themselves. Adding up can only bring shares nearer (data processing inequality):
     the keys differ by at least so much. Of rings of different sizes the smaller one's slots are taken.
 
-    Args:
-        first: of one run.
-        second: of another.
-
     Returns:
         From 0, the same, to 1, no key in common; 0 if one of them is empty.
     """
@@ -115,10 +111,6 @@ def drifted_sentence(plan: RoutingPlan, report: StageReport) -> str:
 
     The first plan keeps what it expected of each task, not of each key; so the tasks' queues are compared, and
     the keys differ by at least as much.
-
-    Args:
-        plan: of the reported stage.
-        report: what happened.
 
     Returns:
         Nothing where the first plan was not made from a forecast, or after another stage.

@@ -73,9 +73,6 @@ class KeyCounts:
         counts by expectation maximization (the nonparametric maximum likelihood of Norris & Pollock 1998). The counts
         say little of rates far below one, and there the fit stays at its first guess: keys as a power law has them
         (Zipf), by what their singles and doubles say of its exponent (Gnedin, Hansen & Pitman 2007).
-
-        Args:
-            part: what part of all rows the sample is.
         """
         rare = self.counts[self.counts <= _RARE]
         if not len(rare):

@@ -34,10 +34,6 @@ def open_location(location: str) -> tuple[Any, str]:
 def for_short_reads(fs: Any, path: str) -> IO[bytes]:
     """A file, opened for a few short reads; a local one without fsspec's own layers, which take twice as long.
 
-    Args:
-        fs: its file system.
-        path: the path in it.
-
     Raises:
         OSError: it cannot be opened.
     """

@@ -85,11 +85,6 @@ def draw_turn(output_path: str, turns: Turns, *, allow_gap: bool) -> int:
     The turn is drawn before the input is listed. So the run with the latest turn lists its input after all others have
     drawn theirs, however long a run takes between the two.
 
-    Args:
-        output_path: the resolved folder of the result.
-        turns: of its days.
-        allow_gap: as the spec has it.
-
     Raises:
         SpecError: the file system cannot exchange folders, and the spec does not allow a gap.
         RunDirectoryError: nothing can be published there.

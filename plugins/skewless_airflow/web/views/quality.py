@@ -112,12 +112,7 @@ def read_quality(run: RunDirectory) -> QualityView | None:
 
 
 def histories(checks: Sequence[CheckView], runs: Sequence[tuple[str, str, QualityView | None]]) -> list[list[Mark]]:
-    """For each check its outcomes over runs.
-
-    Args:
-        checks: of the run that is shown.
-        runs: name, day and quality report of each run, oldest first.
-    """
+    """For each check its outcomes over runs."""
     known = [
         (name, day, {check.identity: check for check in quality.checks} if quality else {})
         for name, day, quality in runs
