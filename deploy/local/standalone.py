@@ -355,11 +355,7 @@ def _connections(home: Home, way: str) -> dict[str, str]:
     server = connect_server.described(home.connect) if way == CONNECT else None
     if server is None:
         return {"AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(submitted)}
-    extra = {
-        connect_server.LOCAL: True,
-        connect_server.UI: server.ui,
-        connect_server.SIZED: _SUBMITTED,
-    }
+    extra = {connect_server.LOCAL: True, connect_server.UI: server.ui, connect_server.SIZED: _SUBMITTED}
     # A client shows its token to "localhost" without TLS, and to no other name.
     connected = {
         "conn_type": "spark_connect", "host": "localhost", "port": server.port, "password": server.token,

@@ -103,11 +103,7 @@ def _unsigned(types: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, 
 
 
 def _refuse_unfit(
-    path: str,
-    types: Mapping[str, str],
-    wanted: Mapping[str, str],
-    required: Container[str],
-    told: Callable[[str], str],
+    path: str, types: Mapping[str, str], wanted: Mapping[str, str], required: Container[str], told: Callable[[str], str]
 ) -> None:
     for name, kind in wanted.items():
         came = types.get(name)

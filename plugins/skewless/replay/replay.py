@@ -299,11 +299,7 @@ class CountedRun:
         return np.bincount(layout.task[done >= _ONE_ROW], minlength=len(plan.tasks))
 
     def _report(
-        self,
-        plan: RoutingPlan,
-        by_task: tuple[Indices, Indices, Indices],
-        came: tuple[int, int, float],
-        left: Backlog,
+        self, plan: RoutingPlan, by_task: tuple[Indices, Indices, Indices], came: tuple[int, int, float], left: Backlog
     ) -> StageReport:
         queued, processed, _ = by_task
         admitted, backlog_in, forwarded = came

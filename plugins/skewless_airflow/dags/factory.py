@@ -129,10 +129,7 @@ def build_restating_dag(spec: JobSpec, path: str | Path, **dag_args: Any) -> DAG
         "default_args": {"owner": "skewless"},
         "params": {
             FIRST: Param(
-                title="From",
-                description="The first day of published results to look at.",
-                type="string",
-                format="date",
+                title="From", description="The first day of published results to look at.", type="string", format="date"
             ),
             LAST: Param(
                 None,

@@ -29,12 +29,7 @@ _SENTENCES = {
 def create_app() -> FastAPI:
     """The app that Airflow mounts."""
     app = FastAPI(
-        title="Skewless",
-        docs_url=None,
-        redoc_url=None,
-        openapi_url=None,
-        redirect_slashes=False,
-        dependencies=LOGIN,
+        title="Skewless", docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False, dependencies=LOGIN
     )
     app.include_router(files.router)
     app.include_router(api.router)

@@ -30,10 +30,7 @@ class Assignment:
 
 
 def assign(
-    free: Sequence[str],
-    loads: Mapping[str, int],
-    room: Mapping[str, int],
-    movable: Mapping[str, Sequence[str]],
+    free: Sequence[str], loads: Mapping[str, int], room: Mapping[str, int], movable: Mapping[str, Sequence[str]]
 ) -> Assignment:
     """Give each free partition to the worker with the fewest, then move partitions while that improves the balance.
 
