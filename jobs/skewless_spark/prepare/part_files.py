@@ -6,7 +6,6 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from skewless.documents.job import Unit
 from skewless.documents.window import SeenFile
 from skewless.errors import InputError
 from skewless.run.objects.location import as_written
@@ -66,8 +65,15 @@ class PartFiles:
 
     def difference(self, seen: SeenFile, now: FoundFile) -> str:
         """What tells a file from the one that states were made of; empty if it is the same."""
-        fs, _ = open_input(self.location)
-        return _difference(seen, now, lambda: content_checksum(fs, self.inner[now.path]))
+        found = verdict(seen, Identity(now.size_bytes, now.version))
+        if found == "compare":
+            checksum = content_checksum(open_input(self.location)[0], self.inner[now.path])
+            found = "same" if checksum == seen.checksum else "rewritten"
+        if found == "same":
+            return ""
+        if now.size_bytes != seen.size_bytes:
+            return f"{now.size_bytes:,} bytes instead of {seen.size_bytes:,}"
+        return "another time" if found == "rewritten" else "touched, and no checksum of it was taken"
 
 
 def files_of_parts(
@@ -151,16 +157,3 @@ def values_of(one: PartFiles) -> list[dict[str, str | None]]:
     """The values of the partition columns of each file of a part."""
     _, root = open_input(one.location)
     return partition_columns.values_of(list(one.inner.values()), root)
-
-
-def _difference(seen: SeenFile, now: FoundFile, checksum: object) -> str:
-    """What tells a file from the one that states were made of; empty if it is the same."""
-    known = Unit(path=seen.path, rows=0, size_bytes=seen.size_bytes, version=seen.version, checksum=seen.checksum)
-    found = verdict(known, Identity(now.size_bytes, now.version))
-    if found == "compare":
-        found = "same" if checksum() == seen.checksum else "rewritten"  # type: ignore[operator]
-    if found == "same":
-        return ""
-    if now.size_bytes != seen.size_bytes:
-        return f"{now.size_bytes:,} bytes instead of {seen.size_bytes:,}"
-    return "another time" if found == "rewritten" else "touched, and no checksum of it was taken"

@@ -15,6 +15,7 @@ import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
 from skewless.documents.job import Job, Unit
+from skewless.documents.window import InputFile
 from skewless.errors import InputError
 from skewless.run.objects.location import open_location
 from skewless.run.storage import content_checksum
@@ -108,7 +109,7 @@ def _checksum(fs: fsspec.AbstractFileSystem, file: str) -> str:
         raise InputError(f"input file {file}", "a readable file", reason, "mend or remove it") from None
 
 
-def verdict(unit: Unit, now: Identity) -> Literal["same", "rewritten", "touched", "compare"]:
+def verdict(unit: InputFile, now: Identity) -> Literal["same", "rewritten", "touched", "compare"]:
     """Whether a unit's file has changed since the run was prepared, as far as its identity tells.
 
     Returns:

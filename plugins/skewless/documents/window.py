@@ -19,40 +19,43 @@ MOST_MISSING, OLDEST_MISSING = 1_000, 3
 Way = Literal["reused", "late files left out", "added to", "reduced anew", "new"]
 
 
-class SeenFile(Frozen):
-    """A file of the input that the states of a part were made of.
+class InputFile(Frozen):
+    """A file of the input.
 
     Attributes:
-        path: as in ``Unit``.
-        size_bytes: as in ``Unit``.
-        version: as in ``Unit``.
-        checksum: as in ``Unit``.
-        ranks: the places of its units in the order of the part, ascending. They have gaps, so that a file that comes
-            late can be put between two others.
-        deletes: as in ``Unit``.
-        inner: as in ``Unit``.
-        values: as in ``Unit``, of a file of a table; those of others are in their paths.
+        path: where Spark reads it.
+        size_bytes: the length of the file, whole.
+        version: what tells this content from a later one, as far as its file system says: an entity tag; or
+            modification time, change time and inode.
+        checksum: SHA-256 of the file, whole, in hex; empty of a large one, and where an entity tag tells enough.
+        values: of the partition columns that its path gives, or the metadata of its table, as text; None is null.
+        deletes: what says which of its rows a table has deleted: files, or the name of a deletion vector.
+        inner: of the columns that the file has in another way, the name in the file: another name, an older
+            type, or none, as it was written before the column was added.
     """
 
     path: str
     size_bytes: Count
     version: str = ""
     checksum: str = ""
-    ranks: tuple[Count, ...] = Field(min_length=1)
+    values: dict[str, str | None] = Field(default_factory=dict)
     deletes: tuple[str, ...] = ()
     inner: dict[str, str | None] = Field(default_factory=dict)
-    values: dict[str, str | None] = Field(default_factory=dict)
+
+
+class SeenFile(InputFile):
+    """A file that the states of a part were made of; only of a table it has values, as those of others are in paths.
+
+    Attributes:
+        ranks: the places of its units in the order of the part, ascending. They have gaps, so that a file that comes
+            late can be put between two others.
+    """
+
+    ranks: tuple[Count, ...] = Field(min_length=1)
 
 
 class CountedFile(Frozen):
-    """A late file that was left out, with the rows that its footer tells.
-
-    Attributes:
-        path: as in ``Unit``.
-        size_bytes: as in ``Unit``.
-        version: as in ``Unit``; not empty.
-        rows: of the file.
-    """
+    """A late file that was left out: as ``InputFile`` has it, with the rows that its footer tells."""
 
     path: str
     size_bytes: Count
