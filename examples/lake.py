@@ -17,7 +17,7 @@ import duckdb
 from pyiceberg.exceptions import NoSuchTableError
 
 from skewless.run.directory import RunDirectory
-from skewless.run.publication import publication_of
+from skewless.run.publication.records import publication_of
 from skewless.spec.part import Part
 from skewless.spec.reading import load_spec
 from skewless_lake.catalogs import TableName, open_catalog

@@ -1,4 +1,4 @@
-"""A PostgreSQL of our own, prepared as its container image does before the first start."""
+"""PostgreSQL and an object store of our own, in the place of those that the compose file has images of."""
 
 from __future__ import annotations
 

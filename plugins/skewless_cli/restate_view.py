@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from skewless.run.directory import RunDirectory
-from skewless.run.publication import Publication
+from skewless.run.publication.records import Publication
 from skewless.spec.part import Part
 from skewless.standing.changes import PartReading
 from skewless_cli import run_summary

@@ -15,7 +15,7 @@ from skewless.documents.job import Job
 from skewless.errors import InputError, QualityError, SpecError
 from skewless.run.directory import RunDirectory
 from skewless.run.folder import RUN_GROUP, absolute_root, runs_below
-from skewless.run.publication import record_of
+from skewless.run.publication.records import record_of
 from skewless.run.step_times import timed
 from skewless.spec.input import States
 from skewless.spec.part import Part

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from skewless.errors import LostRaceError
-from skewless.run.publication import Identity, Overtaken
+from skewless.run.publication.records import Identity, Overtaken
 
 #: What we write into a table's history, each name behind this.
 PREFIX = "skewless."

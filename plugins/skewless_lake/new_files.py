@@ -1,4 +1,4 @@
-"""New data files of a table: on the disk, or in the bucket, before the commit that names them."""
+"""The rows of a result as data files of a table: on the disk, or in the bucket, before the commit that names them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ def all_nullable(columns: pa.Schema) -> pa.Schema:
     """Columns of which everything may be null, fields of structs and items of lists too; only keys of maps may not.
 
     Whether Spark takes a field for nullable depends on the engine that computed it. A table is to have one type,
-    whichever engine computes a day.
+    whichever engine computes a day. A struct that is null has null fields in Arrow, also those that are never null in a
+    struct that is there.
     """
     return pa.schema([_nullable(column) for column in columns])
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from skewless.documents.job import Job
 from skewless.errors import SkewlessError
 from skewless.run.directory import RunDirectory
-from skewless.run.publication import identity_of, record_of
+from skewless.run.publication.records import identity_of, record_of
 from skewless.run.retention import Fate, Limits, enact_fate, fates
 from skewless_lake.formats import table_format
 from skewless_lake.publication import shown_by_table

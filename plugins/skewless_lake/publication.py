@@ -1,4 +1,4 @@
-"""Publishing a run: into a folder, or as a commit of a table. The same call for all of them."""
+"""Publishing a run: into a folder, or as a commit of a table. The same call for all of them; and going back."""
 
 from __future__ import annotations
 
@@ -9,19 +9,16 @@ from skewless.documents.job import Job
 from skewless.documents.quality import QualityReport
 from skewless.errors import RunDirectoryError
 from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, RunDirectory
-from skewless.run.publication import (
+from skewless.run.publication.places import turns_folder, turns_of_table
+from skewless.run.publication.publish import Turns, publish, require_passed
+from skewless.run.publication.records import (
     PUBLISHED,
     Identity,
     Overtaken,
     Publication,
-    Turns,
     identity_of,
-    publish,
     published_path,
     record_of,
-    require_passed,
-    turns_folder,
-    turns_of_table,
 )
 from skewless_lake.commits import RULES, Commit, identity_in
 from skewless_lake.formats import table_format

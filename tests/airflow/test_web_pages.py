@@ -34,7 +34,7 @@ from skewless.run.directory import (
     WINDOW_CHOICE,
     RunDirectory,
 )
-from skewless.run.publication import Identity, Overtaken
+from skewless.run.publication.records import Identity, Overtaken
 from skewless.standing.window_choice import WindowCandidate, WindowChoice
 from skewless_airflow.run_store import run_location
 from skewless_airflow.web.rendering.words import required_words

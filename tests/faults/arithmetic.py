@@ -30,7 +30,7 @@ from skewless.run.directory import (
     RunDirectory,
     stage_step,
 )
-from skewless.run.publication import require_passed
+from skewless.run.publication.publish import require_passed
 from skewless_spark.session.step_lease import leased_step
 from skewless_spark.sources import require_unchanged
 

@@ -14,7 +14,7 @@ from pyiceberg.table import Table
 from skewless.documents.job import Job
 from skewless.errors import UnreachableError
 from skewless.run.directory import RunDirectory
-from skewless.run.publication import PUBLISHED, Identity, record_of
+from skewless.run.publication.records import PUBLISHED, Identity, record_of
 from skewless.run.retention import Limits, fates
 from skewless_lake.catalogs import open_catalog
 from skewless_lake.iceberg.snapshots import summary_of
@@ -195,7 +195,7 @@ def test_where_the_table_is_away_a_run_and_its_files_stay_until_another_time(
     staged(bad)
     judge(bad, success=False)
     with monkeypatch.context() as patch:
-        patch.setattr(f"skewless_lake.{kind}.left_files.find_table", away)
+        patch.setattr(f"skewless_lake.{kind}.publishing.find_table", away)
         said = [one for one in prune(root) if "/bad:" in one]
     assert [one.startswith("keep ") and "the store is away" in one for one in said] == [True]
     assert bad.exists("job.json")

@@ -20,8 +20,7 @@ from skewless.errors import DocumentError
 from skewless.planner.first_plan import first_plan
 from skewless.planner.planner import plan_next_stage
 from skewless.routing.plan import RoutingPlan
-from skewless.run.publication import Overtaken, Publication, VersionManifest
-from skewless.run.publication.records import Identity, PublishedFile
+from skewless.run.publication.records import Identity, Overtaken, Publication, PublishedFile, VersionManifest
 from skewless.spec.spec import JobSpec
 from tests.unit import synthetic
 

@@ -23,7 +23,7 @@ from skewless.planner.planner import plan_next_stage
 from skewless.replay.replay import replay
 from skewless.routing.plan import RoutingPlan
 from skewless.run.directory import RunDirectory, stage_step
-from skewless.run.publication import Publication
+from skewless.run.publication.records import Publication
 from tests.unit.hostile import VALUES, as_json, fuzz, miscounted, mutated, refused, require_sentence
 from tests.unit.test_documents import samples
 

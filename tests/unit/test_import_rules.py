@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = (
     "plugins/skewless",
     "plugins/skewless_leases",
+    "plugins/skewless_lake",
     "plugins/skewless_airflow",
     "plugins/skewless_cli",
     "jobs/skewless_spark",

@@ -197,8 +197,8 @@ def test_a_result_is_stale_if_a_part_of_its_window_is_not_as_it_was() -> None:
 
 
 def test_a_result_of_all_parts_is_stale_if_an_older_part_came_that_nobody_knew_of() -> None:
-    of_some = _window(_part(19, _file("a")), _part(20, _file("b")))
-    of_all = of_some.model_copy(update={"windows": (WindowSpan(),)})
+    of_all = _window(_part(19, _file("a")), _part(20, _file("b")))
+    of_some = of_all.model_copy(update={"windows": (WindowSpan(length=2),)})
     now = {"2026-11-19": _listed(("a", 10)), "2026-11-20": _listed(("b", 10)), "2026-11-21": _listed(("c", 1))}
     assert changed_parts(of_all, now) == {}
     now["2026-11-01"] = _listed(("old", 1))

@@ -12,7 +12,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from skewless.errors import SpecError
 from skewless.run.folder import absolute_root
-from skewless.run.publication import beside, beside_table
+from skewless.run.publication.places import beside, beside_table
 from skewless.spec.part import Part, path_of_all_parts, resolve_path
 from skewless.spec.spec import JobSpec
 from skewless_spark.sources import Listing

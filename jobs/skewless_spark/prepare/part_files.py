@@ -18,7 +18,7 @@ from skewless_spark.prepare.locations import input_location, resolved
 from skewless_spark.prepare.table_parts import TablePart, parts_of_table
 from skewless_spark.sources import Listing, list_input, partition_columns
 from skewless_spark.sources.formats.files import find, in_threads, open_input
-from skewless_spark.sources.identity import Identity, listed_identity, verdict
+from skewless_spark.sources.identity import listed_file, verdict
 from skewless_spark.sources.lake.tables import LakeTable
 
 
@@ -53,11 +53,7 @@ class PartFiles:
     def found(self) -> list[FoundFile]:
         """The files with their identities."""
         fs, _ = open_input(self.location)
-        identities = in_threads(lambda file: listed_identity(fs, file), self.inner.values())
-        return [
-            FoundFile(path, identity.size_bytes, identity.version)
-            for path, identity in zip(self.inner, identities, strict=True)
-        ]
+        return list(in_threads(lambda one: listed_file(fs, one[1])._replace(path=one[0]), self.inner.items()))
 
     def empty(self, part: Part) -> PartFiles:
         """Another part, whose files are gone."""
@@ -65,7 +61,7 @@ class PartFiles:
 
     def difference(self, seen: SeenFile, now: FoundFile) -> str:
         """What tells a file from the one that states were made of; empty if it is the same."""
-        found = verdict(seen, Identity(now.size_bytes, now.version))
+        found = verdict(seen, now)
         if found == "compare":
             checksum = content_checksum(open_input(self.location)[0], self.inner[now.path])
             found = "same" if checksum == seen.checksum else "rewritten"

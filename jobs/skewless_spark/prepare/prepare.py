@@ -12,7 +12,7 @@ from skewless.planner.first_plan import first_decision, first_plan, plain_plan, 
 from skewless.planner.forecast.key_sample import KeySample
 from skewless.routing.plan import RoutingPlan
 from skewless.run.directory import RunDirectory
-from skewless.run.publication import draw_turn, with_turn
+from skewless.run.publication.publish import draw_turn, with_turn
 from skewless.spec.part import Part
 from skewless.spec.spec import JobSpec
 from skewless.standing.retention import pin

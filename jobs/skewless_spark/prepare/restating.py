@@ -1,4 +1,4 @@
-"""Published results whose window covers a part that has changed since.
+"""Published results whose window covers a part that has changed since, and parts that nobody has computed.
 
 Results are found by the manifests of published folders, or in the history of a table.
 """
@@ -17,7 +17,7 @@ from skewless.documents.window import JobWindow
 from skewless.errors import InputError, SkewlessError, SpecError
 from skewless.run.directory import RunDirectory
 from skewless.run.folder import absolute_root
-from skewless.run.publication import Identity, identity_of, manifest_of
+from skewless.run.publication.records import Identity, identity_of, manifest_of
 from skewless.spec.part import Part, hours_of, parts_between, parts_until
 from skewless.spec.spec import JobSpec
 from skewless.standing.changes import FileName, Listed, PartReading, changed_parts, covered_parts, readings

@@ -1,4 +1,4 @@
-"""Cuts large files into units, along their row groups, stripes or bytes."""
+"""Cuts large files into units, along their row groups, stripes or bytes; and how large Spark's own input splits are."""
 
 from __future__ import annotations
 

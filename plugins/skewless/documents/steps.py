@@ -1,4 +1,4 @@
-"""Where the time of a step went. These documents are for people: nothing is decided from them."""
+"""Where the time of a step went, and why one failed. They are for people: nothing is decided from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The first plan from what is known before the first stage: the last run of the same job, or a sample of the keys.
+"""The first plan: the plain ring, or one from the last run of the same job, or from a sample of the keys.
 
 On the plain ring the first stage of every night would put the same hot keys on the same tasks, although the night
 before showed which they are. So the last run's histogram, scaled to the first wave, is the forecast, and the first

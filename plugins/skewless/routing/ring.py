@@ -1,4 +1,4 @@
-"""The consistent-hash ring: immutable; a change of tokens is a new ring.
+"""The consistent-hash ring, and the virtual tasks of its reducers. A change of tokens is a new ring.
 
 After the DPA load balancer, section 4.2: a reducer owns tokens ``"token-{reducer}-{j}"``, and a key belongs to the
 first token clockwise of its hash. We look up slots of the hash space instead of single keys, so that Spark can do the

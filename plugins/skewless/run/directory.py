@@ -1,4 +1,4 @@
-"""The run directory and its commits: the only way in which the faces talk to each other.
+"""The run directory, its attempts and commits: the only way in which the faces talk to each other.
 
     RUN/job.json                     RUN/spec.json (of a job given in Python)
     RUN/plans/0000.json ...          RUN/decisions/0001.json ...

@@ -30,7 +30,8 @@ from skewless.routing.plan import RoutingPlan
 from skewless.run.directory import DOCUMENT, RESULT_STEP, RunDirectory, stage_step
 from skewless.run.folder import MAKING
 from skewless.run.objects.location import as_written, open_location
-from skewless.run.publication import (
+from skewless.run.publication.places import beside, left_drafts, past_grace, remove
+from skewless.run.publication.records import (
     Identity,
     Publication,
     VersionManifest,
@@ -39,7 +40,6 @@ from skewless.run.publication import (
     publication_of,
     published_path,
 )
-from skewless.run.publication.places import beside, left_drafts, past_grace, remove
 from skewless.spec.part import Part
 
 #: How the name of a folder ends that does not belong to its group yet.

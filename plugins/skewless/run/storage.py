@@ -1,4 +1,4 @@
-"""Documents below a folder, at a local path or at any URL that fsspec reads: read whole, written once."""
+"""Documents below a folder, at a local path or a URL that fsspec reads: read whole, written once, with checksums."""
 
 from __future__ import annotations
 

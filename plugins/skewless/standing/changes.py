@@ -1,4 +1,4 @@
-"""What changed in a part since its standing states were made, and what follows: a pure function of two listings."""
+"""What changed in a part since its states or a result were made, and what follows: a pure function of two listings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from skewless.documents.window import MOST_REASONS, JobWindow, PartVersion, Seen
 
 
 class FoundFile(NamedTuple):
-    """A file as it is listed now: see ``Unit``."""
+    """A file as it is listed now: see ``InputFile``."""
 
     path: str
     size_bytes: int
@@ -237,7 +237,7 @@ def changed_parts(window: JobWindow, now: Mapping[str, Listed]) -> dict[str, tup
         listed = now.get(part.name, _GONE)
         changed[part.name] = change_set(listed.files, was, listed.difference).reasons
     # Of all parts, those that nobody knew of count, too.
-    covers_all = window.windows and window.windows[-1].length is None
+    covers_all = window.windows[-1].length is None
     older = [name for name in now if name < window.parts[-1].name] if covers_all else []
     for name in {*window.missing, *older} - changed.keys():
         came = sorted(now.get(name, _GONE).files)

@@ -1,4 +1,4 @@
-"""From a job spec to a DAG: its schedule, its trigger form, and the tasks of the aggregation."""
+"""From a job spec to its DAGs: schedule, trigger form and the tasks of the aggregation; and the one that restates."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from skewless.documents.quality import QualityReport
 from skewless.documents.steps import Failure, failure_document
 from skewless.errors import RunDirectoryError
 from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, RunDirectory
-from skewless.run.publication import require_passed
+from skewless.run.publication.publish import require_passed
 from skewless.spec import SparkSizing
 from skewless.spec.clusters import require_client_mode
 from skewless_airflow.connect.driver import DriverSettings, DriverStep, warm

@@ -1,4 +1,4 @@
-"""The commit that publishes a staged result in a Delta table."""
+"""Staging, publishing and rolling back a part of a Delta table, and the files that runs have left there."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from deltalake.transaction import AddAction, CommitProperties, Transaction
 from skewless.errors import RunDirectoryError, SpecError
 from skewless.run.directory import RunDirectory
 from skewless.run.objects.location import open_location, plain_path
-from skewless.run.publication import Identity, Overtaken, identity_of
+from skewless.run.publication.records import Identity, Overtaken, identity_of
 from skewless_lake.commits import RULES, Commit, attempts, identity_in, told, written
 from skewless_lake.delta.log import commits, said_in
 from skewless_lake.delta.statistics import Bounds, of_bounds, of_footer

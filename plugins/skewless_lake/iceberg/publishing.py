@@ -1,4 +1,4 @@
-"""The commit that publishes a staged result in an Iceberg table."""
+"""Publishing and rolling back a part of an Iceberg table, and the files that runs have left there."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from skewless.errors import SpecError
 from skewless.run.directory import RunDirectory
-from skewless.run.publication import Overtaken, identity_of
+from skewless.run.publication.records import Overtaken, identity_of
 from skewless_lake.commits import Commit, attempts, identity_in
 from skewless_lake.iceberg.snapshots import files_of_part, ours, replace_part, require_race, summary_of
 from skewless_lake.iceberg.staging import NOT_AUDITED, forget_staged, stage, staged_files, staged_paths

@@ -1,4 +1,4 @@
-"""Stages a result: its files, and a snapshot that no branch names, which is then audited."""
+"""Stages a result: files with the field ids of the table, and a snapshot that no branch names, to be audited."""
 
 from __future__ import annotations
 

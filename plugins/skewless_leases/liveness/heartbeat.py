@@ -1,4 +1,4 @@
-"""A worker's end of its heartbeat: starts the process that beats, looks after it, ends it."""
+"""A worker's end of its heartbeat: starts the process that beats, talks to it in lines, and ends it."""
 
 from __future__ import annotations
 

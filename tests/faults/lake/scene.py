@@ -21,7 +21,8 @@ from skewless.documents.quality import Check, QualityReport
 from skewless.errors import LostRaceError
 from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, RunDirectory
 from skewless.run.objects.location import open_location
-from skewless.run.publication import identity_of, record_of, require_passed
+from skewless.run.publication.publish import require_passed
+from skewless.run.publication.records import identity_of, record_of
 from skewless.spec.result import Output
 from skewless_lake.commits import told
 from skewless_lake.delta.tables import location_of

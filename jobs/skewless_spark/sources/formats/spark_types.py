@@ -1,4 +1,4 @@
-"""Types of columns in Spark SQL and in Arrow."""
+"""Types of columns in Spark SQL and in Arrow, and their values from texts."""
 
 from __future__ import annotations
 

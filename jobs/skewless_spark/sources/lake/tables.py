@@ -1,4 +1,4 @@
-"""The table that a spec names, whatever made it."""
+"""The table that a spec names, whatever made it, and the units of its files."""
 
 from __future__ import annotations
 

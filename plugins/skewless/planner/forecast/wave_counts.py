@@ -1,4 +1,4 @@
-"""How many rows of which key each wave had: recovered from the reports of a finished run."""
+"""How many rows of which key each wave had: recovered from the reports, and weighted by age."""
 
 from __future__ import annotations
 

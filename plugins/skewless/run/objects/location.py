@@ -1,4 +1,4 @@
-"""Which file system a path is on: object stores by the client of this project, everything else by fsspec."""
+"""Which file system a path is on, and how it is spelled: object stores by our client, everything else by fsspec."""
 
 from __future__ import annotations
 
