@@ -32,7 +32,7 @@ from benchmarks.verdicts import Verdict, as_documents
 from deploy import PROJECT
 from deploy.local import standalone
 from deploy.local.rest import AirflowRest
-from skewless.documents.step_times import StepTimes
+from skewless.documents.steps import StepTimes
 from skewless.run.step_times import times_of
 
 NAME = "b8_overhead"

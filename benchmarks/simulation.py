@@ -17,12 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.murmur import row_hashes
-from skewless.bounds.makespan import makespan
+from skewless.bounds import makespan
 from skewless.documents.decision import Decision
 from skewless.documents.job import Algebra, Job, Unit
 from skewless.documents.stage_report import Histogram, StageReport, TaskLoad
+from skewless.planner.first_plan import first_plan
 from skewless.planner.placement.placement import sums
-from skewless.planner.plain_ring import first_plan
 from skewless.planner.planner import plan_next_stage
 from skewless.routing.hashing import OFFSET_BITS, bucket_hash, key_hash
 from skewless.routing.plan import RoutingPlan

@@ -17,12 +17,12 @@ import duckdb
 from pyiceberg.exceptions import NoSuchTableError
 
 from skewless.run.directory import RunDirectory
-from skewless.run.publication import publication_of
+from skewless.run.publication.records import publication_of
 from skewless.spec.part import Part
 from skewless.spec.reading import load_spec
 from skewless_lake.catalogs import TableName, open_catalog
 from skewless_lake.iceberg.snapshots import ours
-from skewless_lake.rollback import roll_back
+from skewless_lake.publication import roll_back
 from skewless_lake.staged import OutputPart
 from skewless_spark.entries.pipeline import Silent, run_pipeline
 from skewless_spark.prepare.prepare import prepare

@@ -10,8 +10,8 @@ from string import ascii_letters
 from benchmarks.dpa.actors import REDUCERS, Look
 from skewless.documents.job import Algebra, Job, Unit
 from skewless.documents.stage_report import Histogram, StageReport, TaskLoad
+from skewless.planner.first_plan import first_plan
 from skewless.planner.placement.token_moves import doubled, halved
-from skewless.planner.plain_ring import first_plan
 from skewless.planner.planner import plan_next_stage
 from skewless.routing.ring import Ring
 from skewless.spec.spec import JobSpec

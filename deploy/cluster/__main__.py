@@ -8,7 +8,7 @@ import time
 from rich.console import Console
 
 from deploy.cluster import running
-from deploy.cluster.errors import ClusterError
+from deploy.cluster.composition import ClusterError
 from deploy.commands import run_command, say
 
 

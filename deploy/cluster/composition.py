@@ -10,7 +10,12 @@ from typing import Any
 
 import yaml
 
-from deploy.cluster.errors import ClusterError
+from skewless.errors import SkewlessError
+
+
+class ClusterError(SkewlessError):
+    """The cluster cannot be described, started or reached."""
+
 
 _VARIABLE = re.compile(r"\$(?:(?P<dollar>\$)|\{(?P<name>[A-Za-z_]\w*)(?:(?P<form>:-|:\?)(?P<rest>[^}]*))?\})")
 

@@ -1,4 +1,4 @@
-"""A PostgreSQL of our own, prepared as its container image does before the first start."""
+"""PostgreSQL and an object store of our own, in the place of those that the compose file has images of."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import os
 import pwd
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from deploy.cluster.errors import ClusterError
+from deploy import PROJECT
+from deploy.cluster.composition import ClusterError
 from deploy.cluster.topology import LOOPBACK, Program
 
 #: The release that the compose file names.
@@ -121,3 +123,24 @@ def _binaries() -> Path | None:
         return _DEBIAN
     on_path = shutil.which("initdb")
     return Path(on_path).parent if on_path else None
+
+
+#: The program of localbucket, which keeps objects as files and honours ``If-None-Match``. It sends head and body of an
+#: answer apart, and the kernel would wait 40 ms in between.
+LOCALBUCKET = """
+import socketserver, localbucket
+socketserver.StreamRequestHandler.disable_nagle_algorithm = True
+localbucket.main()
+"""
+
+
+def store_program(service: Program) -> Program:
+    """The program of the service on this machine: it lets in everybody who reaches the loopback.
+
+    Args:
+        service: with the command ``minio server FOLDER --address HOST:PORT``.
+    """
+    folder, port = service.command[2], service.command[-1].rpartition(":")[2]
+    command = (sys.executable, "-c", LOCALBUCKET, "--host", LOOPBACK, "--port", port, folder)
+    health = (sys.executable, str(PROJECT / "deploy" / "docker" / "healthy.py"), f"http://{LOOPBACK}:{port}/")
+    return replace(service, command=command, health=health)

@@ -18,10 +18,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from deploy import PROJECT
-from deploy.cluster.composition import Service, read_composition
-from deploy.cluster.database import find_postgres
-from deploy.cluster.errors import ClusterError
-from deploy.cluster.object_store import store_program
+from deploy.cluster.composition import ClusterError, Service, read_composition
+from deploy.cluster.database import find_postgres, store_program
 from deploy.cluster.topology import LOOPBACK, Program, Topology, lay_out, with_environment
 from deploy.local.standalone import free_port, port_free
 from skewless_airflow.runners.process_session import Session, ask, begin, end
@@ -119,22 +117,13 @@ def running(home: Home) -> Cluster | None:
 
 
 def describe(home: Home, variables: Mapping[str, str]) -> tuple[dict[str, Service], Topology]:
-    """The services of the compose file, and the same services as programs of this machine.
-
-    Args:
-        home: where they write.
-        variables: the values of the compose file's variables.
-    """
+    """The services of the compose file, and the same services as programs of this machine."""
     services = read_composition(COMPOSE_FILE, variables)
     return services, lay_out(services, PROJECT, home.folder, _port)
 
 
 def start(home: Home, tell: Callable[[str], None]) -> Cluster:
     """Start all services, each when those it waits for are healthy; they outlive this process.
-
-    Args:
-        home: where it lives.
-        tell: called with the name of each service that is up.
 
     Raises:
         ClusterError: something does not start; what was started is stopped again.

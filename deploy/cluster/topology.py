@@ -12,8 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from deploy.cluster.composition import Service
-from deploy.cluster.errors import ClusterError
+from deploy.cluster.composition import ClusterError, Service
 
 #: The folders of the image: that of the checkout, and the one that it may write to.
 IMAGE_CHECKOUT = "/opt/skewless"

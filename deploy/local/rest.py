@@ -130,15 +130,7 @@ class AirflowRest:
     def of_run(
         self, method: str, dag_id: str, run_id: str, path: str = "", body: dict[str, Any] | None = None
     ) -> dict[str, Any]:
-        """A call about one run.
-
-        Args:
-            method: of HTTP.
-            dag_id: of the run.
-            run_id: of the run.
-            path: below that of the run.
-            body: sent as JSON.
-        """
+        """A call about one run."""
         return self.call(method, f"/dags/{dag_id}/dagRuns/{quote(run_id, safe='')}{path}", body)
 
     def run_state(self, dag_id: str, run_id: str) -> str:

@@ -57,10 +57,6 @@ class PartMapper(PartitionMapper):
     """From the partition key of an event to those of the runs of a job: one run for each part.
 
     Airflow writes a key that names no part into its audit log, and starts no run for it.
-
-    Args:
-        unit: what the job computes.
-        timezone: IANA name of the zone of its days and hours.
     """
 
     def __init__(self, *, unit: PartUnit, timezone: str) -> None:

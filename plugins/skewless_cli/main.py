@@ -240,8 +240,7 @@ def restate(
         str, typer.Option("--from", metavar="YYYY-MM-DD", help="The first day of published results to look at.")
     ],
     last: Annotated[
-        str | None,
-        typer.Option("--to", metavar="YYYY-MM-DD", help="The last day, inclusive.", show_default="today"),
+        str | None, typer.Option("--to", metavar="YYYY-MM-DD", help="The last day, inclusive.", show_default="today")
     ] = None,
     overrides: Overrides = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be computed, and why.")] = False,

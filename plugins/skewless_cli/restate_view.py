@@ -8,9 +8,9 @@ from typing import Any
 from rich.console import Console
 
 from skewless.run.directory import RunDirectory
-from skewless.run.publication import Publication
+from skewless.run.publication.records import Publication
 from skewless.spec.part import Part
-from skewless.standing.restating import PartReading
+from skewless.standing.changes import PartReading
 from skewless_cli import run_summary
 from skewless_spark.prepare.restating import Restatement, StaleResult
 

@@ -13,7 +13,7 @@ from rich.table import Table
 from skewless.documents.window import Way, WindowPart
 from skewless.run.certificate import run_certificate
 from skewless.run.directory import QUALITY_STEP, RunDirectory
-from skewless.run.publication import Publication, record_of
+from skewless.run.publication.records import Publication, record_of
 from skewless.standing.kept_merges import choice_of
 from skewless_cli import run_summary
 

@@ -15,7 +15,7 @@ from skewless.documents.job import Job
 from skewless.errors import InputError, QualityError, SpecError
 from skewless.run.directory import RunDirectory
 from skewless.run.folder import RUN_GROUP, absolute_root, runs_below
-from skewless.run.publication import record_of
+from skewless.run.publication.records import record_of
 from skewless.run.step_times import timed
 from skewless.spec.input import States
 from skewless.spec.part import Part
@@ -24,17 +24,15 @@ from skewless.spec.spec import JobSpec
 from skewless.standing.store import borrow_states
 from skewless_cli.progress import RunProgress
 from skewless_cli.restate_view import RestateView
-from skewless_lake.publication import require_fitting
-from skewless_lake.rollback import roll_back
+from skewless_lake.catalogs import which_are_tested
+from skewless_lake.publication import require_fitting, roll_back
 from skewless_lake.staged import OutputPart
-from skewless_lake.tested import which_are_tested
 from skewless_spark.entries.clusters import Cluster, parse_clusters, run_shared_stages
 from skewless_spark.entries.pipeline import Silent, finish_run, run_pipeline, run_stages
 from skewless_spark.prepare.freezing import check_spec, freeze, needs_session
 from skewless_spark.prepare.locations import output_location
 from skewless_spark.prepare.prepare import prepare
-from skewless_spark.prepare.restating import find_stale, restating_spec, what_is_read
-from skewless_spark.prepare.skipped import skipped_parts
+from skewless_spark.prepare.restating import find_stale, restating_spec, skipped_parts, what_is_read
 from skewless_spark.prepare.window import states_location
 from skewless_spark.result.merge import merge_states
 from skewless_spark.result.publishing import publish_now
@@ -65,7 +63,7 @@ def _windows(job: Job) -> str:
     """What a run would cover, and what it would not read, in words."""
     if job.window is None:
         return ""
-    names = ", ".join(span.name for span in job.window.spans)
+    names = ", ".join(span.name for span in job.window.windows)
     late = f", {job.window.ignored_files:,} late files left out" if job.window.ignored_files else ""
     return (
         f"; window of {names} parts, {len(job.window.parts):,} of which have files; "
@@ -106,18 +104,7 @@ def run_job(
     clusters: Sequence[Cluster],
     console: Console,
 ) -> None:
-    """Run a job to its end, from the last commit in its run directory on.
-
-    Args:
-        run: the run directory, new or of an earlier call.
-        part: what to compute.
-        spec: the spec with its overrides applied.
-        where: the spec's file, for messages.
-        root: where relative paths of the spec start.
-        master: the Spark master, where no clusters are named.
-        clusters: those that share the stages, if any.
-        console: shows how far the run is.
-    """
+    """Run a job to its end, from the last commit in its run directory on."""
     name, own = f"skewless {spec.name}", SparkSession.getActiveSession() is None
     with spark_step(run, "prepare"):
         if needs_session(spec):
@@ -157,15 +144,6 @@ def catch_up(
     """If the spec says so, run the parts that were skipped before that of a new run, each in a directory beside it.
 
     A part that cannot be computed, or that fails its checks, is named, and hinders no other one.
-
-    Args:
-        compute: runs a part in a run directory of its own.
-        run: the new run's directory.
-        spec: the spec with its overrides applied.
-        where: the spec's file, for messages.
-        part: what the run computes.
-        root: where relative paths of the spec start.
-        console: says which parts were caught up.
     """
     if spec.schedule.missed != "catch_up" or run.exists("job.json"):
         return
@@ -282,14 +260,6 @@ def _session(name: str, master: str | None) -> Iterator[SparkSession]:
 
 def verify_job(spec: JobSpec, where: str, part: Part, folder: str, root: str, master: str | None) -> Differences:
     """Compute a window twice, from kept states and from all rows, and compare. Nothing is published.
-
-    Args:
-        spec: the spec with its overrides applied.
-        where: the spec's file, for messages.
-        part: the run's own part.
-        folder: where both runs are made.
-        root: where relative paths of the spec start.
-        master: the Spark master.
 
     Raises:
         SpecError: the job keeps no states.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from skewless.run.publication import Identity, Overtaken
+from skewless.errors import LostRaceError
+from skewless.run.publication.records import Identity, Overtaken
 
 #: What we write into a table's history, each name behind this.
 PREFIX = "skewless."
@@ -30,9 +31,16 @@ class Commit(NamedTuple):
     over: Overtaken | None = None
 
 
-def wait(attempt: int) -> None:
-    """Pause before the next attempt, for a random time, so that two who collided do not collide again."""
-    time.sleep(random.uniform(0, min(_LONGEST_WAIT, 0.05 * 2**attempt)))  # noqa: S311  # no secret
+def attempts(where: str) -> Iterator[int]:
+    """The numbers of the attempts to commit, with a pause of random length between two: who collided may not again.
+
+    Raises:
+        LostRaceError: others were faster each time.
+    """
+    for attempt in range(ATTEMPTS):
+        yield attempt
+        time.sleep(random.uniform(0, min(_LONGEST_WAIT, 0.05 * 2**attempt)))  # noqa: S311  # no secret
+    raise LostRaceError(where, "a commit of its own", f"{ATTEMPTS} commits of others", "try again later")
 
 
 def written(about: Mapping[str, str]) -> dict[str, str]:

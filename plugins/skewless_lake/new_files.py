@@ -1,4 +1,4 @@
-"""New data files of a table: on the disk, or in the bucket, before the commit that names them."""
+"""The rows of a result as data files of a table: on the disk, or in the bucket, before the commit that names them."""
 
 from __future__ import annotations
 
@@ -6,14 +6,108 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from skewless.errors import SpecError
 from skewless.run.objects.location import open_location, plain_path
 from skewless.run.publication.exchange import make_folder, sync_file, sync_folder
-from skewless_lake.columns import ResultFile, fitted
+from skewless_lake.staged import HOUR_COLUMN, OutputPart
+
+#: Rows that are read and written at a time.
+_BATCH_ROWS = 1 << 16
+
+
+class ResultFile(NamedTuple):
+    """One file of a committed result, to be written into a table.
+
+    Attributes:
+        rows: its rows.
+        batches: reads it, in batches of the result's schema.
+    """
+
+    rows: int
+    batches: Callable[[], Iterator[pa.RecordBatch]]
+
+
+def batches_of(parquet: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
+    """The rows of a file, batch by batch. Threads of Arrow's help only where there is more than one batch."""
+    found: Iterator[pa.RecordBatch] = parquet.iter_batches(
+        _BATCH_ROWS, use_threads=parquet.metadata.num_rows > _BATCH_ROWS
+    )
+    return found
+
+
+def part_fields(target: OutputPart) -> list[pa.Field]:
+    """The columns of ``OutputPart.values``."""
+    fields = [pa.field(target.output.partition, pa.date32())]
+    return fields if target.part.hour is None else [*fields, pa.field(HOUR_COLUMN, pa.string())]
+
+
+def all_nullable(columns: pa.Schema) -> pa.Schema:
+    """Columns of which everything may be null, fields of structs and items of lists too; only keys of maps may not.
+
+    Whether Spark takes a field for nullable depends on the engine that computed it. A table is to have one type,
+    whichever engine computes a day. A struct that is null has null fields in Arrow, also those that are never null in a
+    struct that is there.
+    """
+    return pa.schema([_nullable(column) for column in columns])
+
+
+def _nullable(field: pa.Field) -> pa.Field:
+    kind = field.type
+    if pa.types.is_struct(kind):
+        kind = pa.struct([_nullable(one) for one in kind])
+    elif pa.types.is_map(kind):
+        key = _nullable(kind.key_field).with_nullable(False)  # Arrow's own
+        kind = pa.map_(key, _nullable(kind.item_field))
+    elif pa.types.is_list(kind):
+        kind = pa.list_(_nullable(kind.value_field))
+    return pa.field(field.name, kind, nullable=True)
+
+
+def fitted(batch: pa.RecordBatch, kind: pa.Schema, parts: Mapping[str, Any]) -> pa.Table:
+    """A batch of a result with just the columns of a table.
+
+    Args:
+        batch: of the result.
+        kind: the columns of the table's files.
+        parts: the values of the columns that name the part, the same in every row.
+
+    Returns:
+        Its rows with the columns of ``kind``; those that the result lacks are null.
+    """
+    return pa.Table.from_arrays(list(_columns(batch, kind, parts)), schema=kind)
+
+
+def short_texts(field: pa.Field) -> pa.Field:
+    """A column whose texts are addressed by 32 bits, as those of a batch of ours: pyiceberg takes them for large ones.
+
+    In a file both are the same.
+    """
+    short = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
+    return field.with_type(short.get(field.type, field.type))
+
+
+def _columns(batch: pa.RecordBatch, kind: pa.Schema, parts: Mapping[str, Any]) -> Iterator[pa.Array]:
+    places = {name: place for place, name in enumerate(batch.schema.names)}
+    for field in kind:
+        if field.name in parts:
+            yield pa.repeat(pa.scalar(parts[field.name], field.type), len(batch))
+        elif field.name in places:
+            column = batch.column(places[field.name])
+            if column.null_count and not field.nullable:
+                raise SpecError(
+                    f"column {field.name!r} of the output's table", "a value in each row, as the table requires",
+                    f"nulls in {column.null_count:,} of {len(column):,} rows",
+                    "leave such rows out in map.where, or drop NOT NULL from the column",
+                )  # fmt: skip
+            yield column if column.type == field.type else column.cast(field.type)
+        else:
+            yield pa.nulls(len(batch), field.type)
+
 
 T = TypeVar("T")
 _THREADS = 8

@@ -15,8 +15,9 @@ from typing import NamedTuple
 from skewless.documents.job import Job
 from skewless.errors import SkewlessError
 from skewless.run.directory import RunDirectory
-from skewless.run.publication import identity_of, record_of
+from skewless.run.publication.records import identity_of, record_of
 from skewless.run.retention import Fate, Limits, enact_fate, fates
+from skewless_lake.formats import table_format
 from skewless_lake.publication import shown_by_table
 from skewless_lake.refusals import told_plainly
 from skewless_lake.staged import BEGUN, STAGED, OutputPart, StagedResult, TableFiles
@@ -38,12 +39,6 @@ class LeftFiles(NamedTuple):
 
 def pruned(runs_folder: str, now: dt.datetime, limits: Limits, *, dry_run: bool) -> Iterator[Fate]:
     """Decide about the runs below a folder, and do it, run by run.
-
-    Args:
-        runs_folder: a path or URL that fsspec opens.
-        now: the moment that ages are counted to, with a time zone.
-        limits: the ages.
-        dry_run: only decide.
 
     Yields:
         What is done with each. A run whose table is away stays until another time.
@@ -90,13 +85,7 @@ def left_files(run: RunDirectory) -> LeftFiles | None:
     if record is not None and record.superseded is None:
         staged = set()
     with told_plainly(job.output_path):
-        if job.spec.output.iceberg is not None:
-            from skewless_lake.iceberg import left_files as iceberg  # noqa: PLC0415  # an extra
-
-            return LeftFiles(job, digest, tuple(iceberg.unnamed(target, others | staged, digest)))
-        from skewless_lake.delta import left_files as delta  # noqa: PLC0415  # an extra
-
-        return LeftFiles(job, digest, tuple(delta.unnamed(target, others, staged, digest)))
+        return LeftFiles(job, digest, tuple(table_format(target.output).unnamed(target, others, staged, digest)))
 
 
 def remove_left(left: LeftFiles) -> None:
@@ -108,14 +97,7 @@ def remove_left(left: LeftFiles) -> None:
     """
     target = OutputPart.of(left.job)
     with told_plainly(left.job.output_path):
-        if left.job.spec.output.iceberg is not None:
-            from skewless_lake.iceberg import left_files as iceberg  # noqa: PLC0415  # an extra
-
-            iceberg.remove(target, left.paths, left.digest)
-        else:
-            from skewless_lake.delta import left_files as delta  # noqa: PLC0415  # an extra
-
-            delta.remove(target, left.paths)
+        table_format(target.output).remove(target, left.paths, left.digest)
 
 
 def _begun(run: RunDirectory) -> list[str]:

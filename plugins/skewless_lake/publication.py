@@ -1,4 +1,4 @@
-"""Publishing a run: into a folder, or as a commit of a table. The same call for all of them."""
+"""Publishing a run: into a folder, or as a commit of a table. The same call for all of them; and going back."""
 
 from __future__ import annotations
 
@@ -9,21 +9,19 @@ from skewless.documents.job import Job
 from skewless.documents.quality import QualityReport
 from skewless.errors import RunDirectoryError
 from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, RunDirectory
-from skewless.run.publication import (
+from skewless.run.publication.places import turns_folder, turns_of_table
+from skewless.run.publication.publish import Turns, publish, require_passed
+from skewless.run.publication.records import (
     PUBLISHED,
     Identity,
     Overtaken,
     Publication,
-    Turns,
     identity_of,
-    publish,
     published_path,
     record_of,
-    require_passed,
-    turns_folder,
-    turns_of_table,
 )
 from skewless_lake.commits import RULES, Commit, identity_in
+from skewless_lake.formats import table_format
 from skewless_lake.refusals import told_plainly
 from skewless_lake.staged import STAGED, OutputPart, StagedResult, rules_digest
 from skewless_leases import Turns as StoredTurns
@@ -39,10 +37,6 @@ def publish_run(run: RunDirectory, now: dt.datetime) -> Publication:
     """Publish a validated result, unless a later run of the part has published.
 
     It may be killed, paused and called again at any moment, by several processes at once.
-
-    Args:
-        run: its directory.
-        now: the time.
 
     Returns:
         The record; its ``superseded`` says by whom, if a later run has published.
@@ -79,13 +73,14 @@ def publishing_table(run: RunDirectory, now: dt.datetime) -> Generator[str, None
         raise RunDirectoryError(
             f"staged result of {run}", f"{keys:,} rows, as the ledger has them", f"{staged.rows:,}", "begin a new run"
         )
-    turns = turns_of(OutputPart.of(job))
+    target = OutputPart.of(job)
+    turns = turns_of(target)
     over = _overtaken(job, turns)
     commit = Commit(None, over)
     if over is None:
         held = rules_digest(staged.rules)
         about = {**summary_of(run, now), **_verdict(report), **({RULES: held} if held else {})}
-        commit = yield from _committing(run, job, staged, about)
+        commit = yield from table_format(job.spec.output).committing(run, target, job.turn, staged, about)
     if commit.over is None:
         turns.finish(job.part.name, job.turn, str(identity_of(run)))
         yield "finished"
@@ -100,18 +95,6 @@ def publishing_table(run: RunDirectory, now: dt.datetime) -> Generator[str, None
     run.write_once(PUBLISHED, published)
     yield "recorded"
     return run.read(PUBLISHED, Publication)
-
-
-def _committing(
-    run: RunDirectory, job: Job, staged: StagedResult, about: Mapping[str, str]
-) -> Generator[str, None, Commit]:
-    if job.spec.output.iceberg is not None:
-        from skewless_lake.iceberg import publishing as iceberg  # noqa: PLC0415  # an extra
-
-        return (yield from iceberg.committing(run, OutputPart.of(job), job.turn, staged, about))
-    from skewless_lake.delta import publishing as delta  # noqa: PLC0415  # an extra
-
-    return (yield from delta.committing(run, OutputPart.of(job), job.turn, staged, about))
 
 
 def _overtaken(job: Job, turns: Turns) -> Overtaken | None:
@@ -130,14 +113,7 @@ def require_fitting(target: OutputPart) -> None:
         UnreachableError: the store or the catalog does not answer.
     """
     with told_plainly(target.path):
-        if target.output.iceberg is not None:
-            from skewless_lake.iceberg import tables as iceberg  # noqa: PLC0415  # an extra
-
-            iceberg.fitting_table(target)
-        else:
-            from skewless_lake.delta import tables as delta  # noqa: PLC0415  # an extra
-
-            delta.fitting_table(target)
+        table_format(target.output).fitting_table(target)
 
 
 def turn_in_table(target: OutputPart) -> int:
@@ -148,33 +124,17 @@ def turn_in_table(target: OutputPart) -> int:
         UnreachableError: the store or the catalog does not answer.
     """
     with told_plainly(target.path):
-        if target.output.iceberg is not None:
-            from skewless_lake.iceberg import publishing as iceberg  # noqa: PLC0415  # an extra
-
-            return iceberg.latest_turn(target)
-        from skewless_lake.delta import publishing as delta  # noqa: PLC0415  # an extra
-
-        return delta.latest_turn(target)
+        return table_format(target.output).latest_turn(target)
 
 
 def published_parts(target: OutputPart) -> dict[str, tuple[str, Identity]]:
     """By part: the snapshot or version of its newest publication, and which run that was of.
 
-    Args:
-        target: any part of the table.
-
     Raises:
         UnreachableError: the store or the catalog does not answer.
     """
     with told_plainly(target.path):
-        if target.output.iceberg is not None:
-            from skewless_lake.iceberg import publishing as iceberg  # noqa: PLC0415  # an extra
-
-            found = iceberg.newest(target)
-        else:
-            from skewless_lake.delta import publishing as delta  # noqa: PLC0415  # an extra
-
-            found = delta.newest(target)
+        found = table_format(target.output).newest(target)
     return {part: (str(number), identity_in(told)) for part, (number, told) in found.items()}
 
 
@@ -211,3 +171,22 @@ def _verdict(report: QualityReport) -> dict[str, str]:
     ledger = report.ledger
     read = f"{ledger.input_rows} rows reduced + {ledger.unchanged_rows} in kept states"
     return {"quality": f"passed, {len(report.checks)} checks", "ledger": f"{read} = {ledger.state_rows} in the result"}
+
+
+def roll_back(target: OutputPart, now: dt.datetime) -> Mapping[str, str]:
+    """Publish again what the newest publication of a part has replaced.
+
+    Returns:
+        Where that came from, as the table's history says, and the new snapshot or version as ``snapshot``.
+
+    Raises:
+        SpecError: there is nothing to go back to.
+        UnreachableError: the store or the catalog of the table does not answer.
+    """
+    turns, at = turns_of(target), now.astimezone(dt.UTC).isoformat(timespec="seconds")
+    # The store of turns may have been lost: the table knows its own.
+    turn = turns.draw(above=max(turns.look(target.part.name).finished, turn_in_table(target)))
+    with told_plainly(target.path):
+        about = table_format(target.output).roll_back(target, turn, at)
+    turns.finish(target.part.name, turn, f"{about['run-digest']} {about['run']}")
+    return about

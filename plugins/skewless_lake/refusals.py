@@ -23,9 +23,6 @@ _LONGEST = 160
 def told_plainly(where: str) -> Iterator[None]:
     """Tell errors of the libraries in one sentence. Errors of ours, and mistakes in our own code, pass as they are.
 
-    Args:
-        where: the table.
-
     Raises:
         UnreachableError: a library has failed: the store or the catalog does not answer, or refuses.
     """

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from skewless.documents.ledger import PartLine, PartLines
-from skewless.documents.window import JobWindow, SeenFile, WindowPart
+from skewless.documents.window import JobWindow, SeenFile, WindowPart, WindowSpan
 from skewless.run.directory import PART_LINES, RESULT_STEP, RunDirectory
 from skewless.spec.part import Part, part_place, parts_until
 from skewless_airflow.web.rendering.calendar import history_calendar, window_calendar
@@ -58,7 +58,14 @@ def night(location: str, window: int, changes: dict[int, tuple[str, int]], own: 
         found.append(WindowPart.model_validate({"name": part.name, "place": part_place(part), **given}))
         ordinal += units
     job = synthetic.job([10] * max(1, ordinal))
-    of_job = JobWindow(store="/s", fingerprint="f", shapes={}, parts=tuple(found), missing=tuple(reversed(missing)))
+    of_job = JobWindow(
+        store="/s",
+        fingerprint="f",
+        shapes={},
+        windows=(WindowSpan(),),
+        parts=tuple(found),
+        missing=tuple(reversed(missing)),
+    )
     spec = job.spec.model_copy(update={"window": window, "input": job.spec.input.model_copy(update={"path": "{date}"})})
     run = RunDirectory(location)
     run.write_once("job.json", job.model_copy(update={"spec": spec, "date": last.date, "window": of_job}))
@@ -153,6 +160,13 @@ def test_a_part_is_late_by_the_parts_after_it_also_where_an_hour_comes_twice() -
         WindowPart(name=one.name, place=part_place(one), base=1, before_rows=9, units=span, ranks=(0,) * (at == 1))
         for at, (one, span) in enumerate(zip(hours, units, strict=True))
     ]
-    window = JobWindow(store="/s", fingerprint="f", shapes={}, missing=(hours[2].name,), parts=(*parts[:2], *parts[3:]))
+    window = JobWindow(
+        store="/s",
+        fingerprint="f",
+        shapes={},
+        windows=(WindowSpan(),),
+        missing=(hours[2].name,),
+        parts=(*parts[:2], *parts[3:]),
+    )
     ((late, delay),) = window.late()
     assert (late.name, late.way, delay) == ("2026-10-25T01", "added to", 3)

@@ -15,7 +15,9 @@ from airflow.utils.session import create_session
 from sqlalchemy import select
 from sqlalchemy.event import listen, remove
 
-from skewless.run.publication import publish, superseded_by, turns_folder
+from skewless.run.publication.places import turns_folder
+from skewless.run.publication.publish import publish
+from skewless.run.publication.records import superseded_by
 from skewless_airflow.observability.lineage import published_lineage
 from skewless_airflow.observability.links import quality_page, skew_page
 from skewless_lake.catalogs import open_catalog

@@ -12,8 +12,7 @@ import yaml
 from airflow.sdk.exceptions import AirflowFailException
 
 from skewless.run.directory import RunDirectory
-from skewless.run.publication import VersionManifest, identity_of
-from skewless.run.publication.records import MANIFEST
+from skewless.run.publication.records import MANIFEST, VersionManifest, identity_of
 from skewless.spec.reading import load_spec
 from skewless_airflow.dags.catalog import read_catalog
 from skewless_airflow.operators.find_stale import FindStaleOperator

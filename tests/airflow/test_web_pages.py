@@ -18,14 +18,13 @@ import pytest
 from fastapi.testclient import TestClient
 
 from benchmarks.simulation import Simulation
-from skewless.documents.decision import Decision
-from skewless.documents.engine_choice import EngineChoice
-from skewless.documents.failure import Failure
+from skewless.documents.decision import Decision, EngineChoice
 from skewless.documents.job import PinnedTable
 from skewless.documents.ledger import PartLine, PartLines, balance
 from skewless.documents.quality import Freshness, QualityReport, WindowQuality
 from skewless.documents.stage_report import SplitLoad, StageReport
-from skewless.documents.window import JobWindow, NewestRow, SeenFile, WindowPart
+from skewless.documents.steps import Failure
+from skewless.documents.window import JobWindow, NewestRow, SeenFile, WindowPart, WindowSpan
 from skewless.routing.plan import RoutingPlan
 from skewless.run.directory import (
     PART_LINES,
@@ -35,7 +34,7 @@ from skewless.run.directory import (
     WINDOW_CHOICE,
     RunDirectory,
 )
-from skewless.run.publication import Identity, Overtaken
+from skewless.run.publication.records import Identity, Overtaken
 from skewless.standing.window_choice import WindowCandidate, WindowChoice
 from skewless_airflow.run_store import run_location
 from skewless_airflow.web.rendering.words import required_words
@@ -68,7 +67,7 @@ def simulation() -> Simulation:
 
 
 def _combined(location: str, simulation: Simulation, splits: Sequence[int] = ()) -> None:
-    """A run that nothing was routed in: no tasks; without splits, as of an older release, no head either."""
+    """A run that nothing was routed in: no tasks; without splits, as where clusters shared it, no head either."""
     report, plan = simulation.reports[0], simulation.plans[0]
     choice = EngineChoice(engine="combine", rows=10, sentence=f"combine: states are small {EVIL}")
     whole = plan.model_copy(update={"engine": "combine", "waves": (0, len(simulation.job.waves)), "budget_rows": None})
@@ -104,7 +103,9 @@ def _of_window(location: str, simulation: Simulation) -> None:
     days = {"2026-11-18": first, "2026-11-19": added, "2026-11-20": new}
     parts = tuple(WindowPart.model_validate({"name": day, "place": at, **days[day]}) for at, day in enumerate(days))
     missing = ("2026-11-17",)
-    window = JobWindow(store="/states", fingerprint="f" * 24, shapes={}, missing=missing, parts=parts)
+    window = JobWindow(
+        store="/states", fingerprint="f" * 24, shapes={}, windows=(WindowSpan(),), missing=missing, parts=parts
+    )
     path = job.spec.input.model_copy(update={"path": "/in/date={date}"})
     spec = job.spec.model_copy(update={"window": 4, "input": path})
     job = job.model_copy(update={"spec": spec, "window": window})
@@ -307,7 +308,7 @@ def test_the_pages_of_four_hundred_parts_are_small_and_soon_there(viewer: TestCl
         for at, day in enumerate(days)
     )  # fmt: skip
     large = large_run(tasks=2000, keys=2000)
-    window = JobWindow(store="/states", fingerprint="f" * 24, shapes={}, parts=parts)
+    window = JobWindow(store="/states", fingerprint="f" * 24, shapes={}, windows=(WindowSpan(),), parts=parts)
     spec = large.job.spec.model_copy(
         update={"window": 400, "input": large.job.spec.input.model_copy(update={"path": "/in/{date}"})}
     )

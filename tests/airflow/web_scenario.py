@@ -19,11 +19,11 @@ from skewless.documents.commit import CommittedFile
 from skewless.documents.decision import Decision
 from skewless.documents.ledger import balance
 from skewless.documents.quality import Check, QualityReport
-from skewless.documents.step_times import Span, StepTimes
-from skewless.planner.plain_ring import first_plan
+from skewless.documents.steps import Span, StepTimes
+from skewless.planner.first_plan import first_plan
 from skewless.planner.planner import plan_next_stage
 from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, RunDirectory, stage_step
-from skewless.run.publication import Overtaken, Publication
+from skewless.run.publication.records import Overtaken, Publication
 from skewless.spec.result import Expectation, Quality
 from tests import airflow_setting
 from tests.airflow.test_dag_structure import SPEC

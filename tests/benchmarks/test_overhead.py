@@ -7,7 +7,7 @@ import pytest
 from benchmarks.fresh_process import PLAIN
 from benchmarks.overhead import DEMO, EMPTY, OWN, between_stages, medians, merged, verdicts
 from benchmarks.overhead_page import page
-from skewless.documents.step_times import Span, StepTimes
+from skewless.documents.steps import Span, StepTimes
 
 STEPS = [
     StepTimes(

@@ -15,8 +15,7 @@ from sqlalchemy.engine import make_url
 from skewless.errors import UnreachableError
 from skewless.spec.part import Part
 from skewless_lake.catalogs import open_catalog
-from skewless_lake.publication import publish_run
-from skewless_lake.rollback import roll_back
+from skewless_lake.publication import publish_run, roll_back
 from skewless_lake.staged import OutputPart
 from tests.lake.outputs import DAY, NOW, output_of, ready, seen
 from tests.lake.postgres import postgres

@@ -19,7 +19,7 @@ import pytest
 from deploy import PROJECT
 from deploy.cluster import running
 from deploy.cluster.running import Home
-from skewless.documents.failure import Failure
+from skewless.documents.steps import Failure
 from skewless.run.directory import RunDirectory
 from skewless_airflow.runners.process_session import begin, end
 from skewless_lake.catalogs import open_catalog

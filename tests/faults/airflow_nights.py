@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deploy.local.rest import AirflowRest, TaskState
-from skewless.run.publication import PUBLISHED
+from skewless.run.publication.records import PUBLISHED
 from tests.faults.airflow_parts import Parts
 from tests.faults.harness import Outcome
 from tests.load.days import FIRST, pages, write_lake, wrong_results

@@ -20,9 +20,17 @@ from skewless.documents.quality import Check, QualityReport
 from skewless.documents.stage_report import Histogram, StageReport, TaskLoad
 from skewless.errors import LostRaceError
 from skewless.routing.plan import RoutingPlan
-from skewless.run.attempt import Attempt, Fence
-from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, STAGE_REPORT, RunDirectory, stage_step
-from skewless.run.publication import require_passed
+from skewless.run.directory import (
+    QUALITY_REPORT,
+    QUALITY_STEP,
+    RESULT_STEP,
+    STAGE_REPORT,
+    Attempt,
+    Fence,
+    RunDirectory,
+    stage_step,
+)
+from skewless.run.publication.publish import require_passed
 from skewless_spark.session.step_lease import leased_step
 from skewless_spark.sources import require_unchanged
 

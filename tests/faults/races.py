@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, RunDirectory
-from skewless.run.publication import turns_folder
+from skewless.run.publication.places import turns_folder
 from skewless_leases import Turns, open_store
 from skewless_spark.result.publishing import publish_now
 from skewless_spark.session.step_lease import OWNER

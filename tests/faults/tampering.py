@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 from skewless.document import Document
 from skewless.documents.commit import CommittedFile, StepCommit
-from skewless.run.attempt import DOCUMENT
-from skewless.run.directory import STAGE_REPORT, RunDirectory, stage_step
+from skewless.run.directory import DOCUMENT, STAGE_REPORT, RunDirectory, stage_step
 
 
 class Case(NamedTuple):

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from skewless.errors import UnreachableError
-from skewless_lake.publication import publish_run, published_parts, require_fitting, turn_in_table
-from skewless_lake.rollback import roll_back
+from skewless_lake.publication import publish_run, published_parts, require_fitting, roll_back, turn_in_table
 from skewless_lake.staged import OutputPart
 from tests.broken_wire import Fault, broken_wire
 from tests.faults.lake import wires

@@ -8,7 +8,7 @@ import pytest
 
 from skewless.documents.commit import CommittedFile
 from skewless.run.directory import RESULT_STEP, RunDirectory, stage_step
-from skewless.run.publication import PUBLISHED
+from skewless.run.publication.records import PUBLISHED
 from tests.faults.damaged import tampered
 from tests.faults.harness import Harness
 from tests.faults.tampering import CASES, Case

@@ -20,7 +20,7 @@ import yaml
 
 from skewless.documents.ledger import balance
 from skewless.run.directory import RESULT_STEP, RunDirectory
-from skewless.run.publication import PUBLISHED
+from skewless.run.publication.records import PUBLISHED
 
 DAY, DAY_BEFORE = "date=2026-11-20", "date=2026-11-19"
 #: The world's own disk, where one may be mounted: large enough for everything but a fault.

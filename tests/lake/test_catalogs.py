@@ -20,8 +20,7 @@ from skewless_lake.catalogs import configuration_of, open_catalog
 from skewless_lake.iceberg.snapshots import ours, replace_part
 from skewless_lake.iceberg.tables import make_namespace
 from skewless_lake.pruning import left_files, remove_left
-from skewless_lake.publication import publish_run, published_parts, require_fitting
-from skewless_lake.rollback import roll_back
+from skewless_lake.publication import publish_run, published_parts, require_fitting, roll_back
 from skewless_lake.staged import OutputPart
 from tests.broken_wire import Fault, broken_wire
 from tests.lake.hive_catalog import hive_catalog, of_hive

@@ -32,7 +32,7 @@ from pyiceberg.types import DateType, NestedField, StringType
 from skewless.documents.job import PinnedTable
 from skewless.errors import QualityError, RunDirectoryError, SpecError
 from skewless.run.directory import RunDirectory
-from skewless.run.publication import Publication, record_of
+from skewless.run.publication.records import Publication, record_of
 from skewless.run.summary import run_facts
 from skewless_lake.catalogs import open_catalog
 from skewless_lake.delta import tables

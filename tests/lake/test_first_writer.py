@@ -14,10 +14,9 @@ import pytest
 from skewless.documents.commit import StepCommit
 from skewless.errors import LostRaceError, RunDirectoryError
 from skewless.run.directory import RunDirectory
-from skewless.run.file_checksum import content_checksum
 from skewless.run.objects.files import ObjectFiles
-from skewless.run.objects.location import open_location
-from skewless.run.written_path import as_written
+from skewless.run.objects.location import as_written, open_location
+from skewless.run.storage import content_checksum
 from tests.broken_wire import Fault, broken_wire, once_each
 from tests.object_stores import KINDS, ObjectServer, as_client, object_server
 from tests.processes import side_by_side

@@ -18,7 +18,7 @@ from skewless_lake.publication import require_fitting
 from skewless_lake.staged import OutputPart
 from skewless_spark.sources.lake.deletes import deleted_positions
 from skewless_spark.sources.lake.iceberg import iceberg_snapshot
-from skewless_spark.sources.lake.listing import list_snapshot
+from skewless_spark.sources.lake.tables import list_snapshot
 from tests.lake.java_format_3 import ROWS
 from tests.lake_tables import lake
 

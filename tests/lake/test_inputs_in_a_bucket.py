@@ -16,7 +16,7 @@ from skewless.spec.input import Input
 from skewless.spec.part import Part
 from skewless_spark.sources.lake.deletes import deleted_positions
 from skewless_spark.sources.lake.delta import delta_rewrites, delta_snapshot
-from skewless_spark.sources.lake.listing import list_snapshot
+from skewless_spark.sources.lake.tables import list_snapshot
 from tests.broken_wire import broken_wire
 from tests.object_stores import ObjectServer, as_client, object_server
 

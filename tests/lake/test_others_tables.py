@@ -29,10 +29,9 @@ from skewless.errors import QualityError, RunDirectoryError, SpecError
 from skewless_lake.catalogs import open_catalog
 from skewless_lake.delta.publishing import require_race
 from skewless_lake.iceberg.snapshots import require_race as iceberg_race
-from skewless_lake.publication import publish_run, require_fitting, turn_in_table
-from skewless_lake.rollback import roll_back
+from skewless_lake.publication import publish_run, require_fitting, roll_back, turn_in_table
 from skewless_lake.staged import OutputPart, TableRule
-from skewless_spark.quality.table_rules import rule_checks
+from skewless_spark.quality.validate import rule_checks
 from tests.lake.outputs import DAY, NOW, committed, ready, result_table, seen, staged
 from tests.lake.test_outputs import run as begun
 from tests.lake.test_outputs import spec

@@ -19,7 +19,7 @@ from rich.console import Console
 
 from skewless.errors import QualityError, SpecError
 from skewless.run.directory import RunDirectory
-from skewless.run.publication import publication_of
+from skewless.run.publication.records import publication_of
 from skewless.spec.reading import parse_spec
 from skewless.spec.spec import JobSpec
 from skewless_cli import run_summary, run_view

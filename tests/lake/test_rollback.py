@@ -12,8 +12,7 @@ from deltalake import DeltaTable
 from skewless.errors import SpecError
 from skewless.spec.part import Part
 from skewless_lake.delta.publishing import publications
-from skewless_lake.publication import publish_run
-from skewless_lake.rollback import roll_back
+from skewless_lake.publication import publish_run, roll_back
 from skewless_lake.staged import OutputPart
 from tests.lake.outputs import DAY, KINDS, NOW, output_of, ready, seen
 

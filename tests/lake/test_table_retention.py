@@ -14,15 +14,14 @@ from pyiceberg.table import Table
 from skewless.documents.job import Job
 from skewless.errors import UnreachableError
 from skewless.run.directory import RunDirectory
-from skewless.run.publication import PUBLISHED, Identity, record_of
+from skewless.run.publication.records import PUBLISHED, Identity, record_of
 from skewless.run.retention import Limits, fates
 from skewless_lake.catalogs import open_catalog
-from skewless_lake.columns import ResultFile
 from skewless_lake.iceberg.snapshots import summary_of
 from skewless_lake.iceberg.staging import NOT_AUDITED
+from skewless_lake.new_files import ResultFile
 from skewless_lake.pruning import pruned
-from skewless_lake.publication import publish_run, publishing_table, shown_by_table
-from skewless_lake.rollback import roll_back
+from skewless_lake.publication import publish_run, publishing_table, roll_back, shown_by_table
 from skewless_lake.staged import OutputPart
 from skewless_lake.staging import stage_result
 from tests.lake.outputs import (
@@ -196,7 +195,7 @@ def test_where_the_table_is_away_a_run_and_its_files_stay_until_another_time(
     staged(bad)
     judge(bad, success=False)
     with monkeypatch.context() as patch:
-        patch.setattr(f"skewless_lake.{kind}.left_files.find_table", away)
+        patch.setattr(f"skewless_lake.{kind}.publishing.find_table", away)
         said = [one for one in prune(root) if "/bad:" in one]
     assert [one.startswith("keep ") and "the store is away" in one for one in said] == [True]
     assert bad.exists("job.json")

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from skewless.spec.reading import parse_spec
 from skewless_cli.main import app
-from skewless_lake.tested import which_are_tested
+from skewless_lake.catalogs import which_are_tested
 
 LAKE = "PYICEBERG_CATALOG__LAKE__"
 CATALOGS: list[tuple[dict[str, str], str]] = [

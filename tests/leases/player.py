@@ -20,10 +20,10 @@ import time
 
 from skewless_leases.balancing.worker import Worker
 from skewless_leases.errors import FencedOutError
-from skewless_leases.liveness.beat import Beat
+from skewless_leases.liveness.heartbeat_process import Beat
 from skewless_leases.liveness.spans import TimeSpans
 from skewless_leases.ownership.fence import Grant
-from skewless_leases.stores.address import open_store
+from skewless_leases.stores import open_store
 
 PARTITIONS = [f"p{number}" for number in range(6)]
 SPANS = TimeSpans(normal_lease=0.2, maximum_lease=0.8, maximum_shutdown=0.2, minimum_grab=0.1, held_delay=0.004)

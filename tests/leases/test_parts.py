@@ -19,13 +19,11 @@ from hypothesis import strategies as st
 
 import skewless_leases
 from benchmarks.leases.memory_store import MemoryStore
-from skewless_leases.balancing.balance import assign
-from skewless_leases.balancing.decisions import Memory, decide
+from skewless_leases.balancing.decisions import Memory, assign, decide
 from skewless_leases.balancing.member import Member
 from skewless_leases.balancing.worker import Worker
 from skewless_leases.errors import FencedOutError, LeaseError, StoreError
-from skewless_leases.liveness.beat import Beat
-from skewless_leases.liveness.process_state import is_stopped, state_from_proc, state_from_ps
+from skewless_leases.liveness.heartbeat_process import Beat, is_stopped
 from skewless_leases.liveness.silence import Silences
 from skewless_leases.liveness.spans import TimeSpans
 from skewless_leases.ownership.fence import Grant, check, commit, read, release, take
@@ -311,14 +309,10 @@ def test_a_stopped_process_is_told_from_a_busy_one() -> None:
         deadline = time.monotonic() + 10
         while not is_stopped(process.pid):
             assert time.monotonic() < deadline
-        assert state_from_proc(process.pid) == "T"
-        if Path("/bin/ps").exists():
-            assert state_from_ps(process.pid) == "T"
     finally:
         process.kill()
         process.wait()
     assert not is_stopped(process.pid)
-    assert state_from_proc(process.pid) is None
 
 
 def test_no_wall_clock_is_read_anywhere() -> None:
@@ -330,9 +324,6 @@ def test_no_wall_clock_is_read_anywhere() -> None:
                 if isinstance(node.value, ast.Name) and node.value.id == "time":
                     clocks.add(node.attr)
                 assert node.attr not in {"st_mtime", "st_ctime"}, path
-            if isinstance(node, ast.ImportFrom) and node.module == "datetime":
-                assert [one.name for one in node.names] == ["timedelta"], path  # a span, and no clock
-                continue
             names = [node.module] if isinstance(node, ast.ImportFrom) else []
             names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             assert not {"datetime", "email.utils"} & set(names), path

@@ -21,7 +21,7 @@ from skewless_leases.balancing.worker import Worker
 from skewless_leases.errors import LeaseError, StoreError
 from skewless_leases.liveness.heartbeat import END_SECONDS, Heartbeat
 from skewless_leases.ownership.fence import Grant, read
-from skewless_leases.stores.address import open_store
+from skewless_leases.stores import open_store
 from skewless_leases.stores.file_store import FileStore
 from skewless_leases.stores.store import KeyValueStore
 from skewless_leases.stores.tables import Presence, look_at

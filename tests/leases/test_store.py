@@ -17,7 +17,7 @@ from benchmarks.leases.memory_store import MemoryStore
 from skewless_leases.errors import LeaseError, StoreError
 from skewless_leases.liveness.heartbeat_process import ANSWER_BEATS
 from skewless_leases.liveness.spans import BEATS_PER_LEASE
-from skewless_leases.stores.address import open_store
+from skewless_leases.stores import open_store
 from skewless_leases.stores.file_store import FileStore
 from skewless_leases.stores.store import KeyValueStore
 from tests.processes import side_by_side
@@ -237,7 +237,7 @@ def test_what_cannot_be_written_whole_is_not_written_and_leaves_no_litter(tmp_pa
 
 COUNTING = """
 import sys
-from skewless_leases.stores.address import open_store
+from skewless_leases.stores import open_store
 address, rounds = sys.argv[1], int(sys.argv[2])
 store = open_store(address)
 done = 0
@@ -274,7 +274,7 @@ def test_no_update_of_several_processes_is_lost(address: str) -> None:
 
 CREATING = """
 import sys
-from skewless_leases.stores.address import open_store
+from skewless_leases.stores import open_store
 store = open_store(sys.argv[1])
 won = 0
 for number in range(100):
@@ -313,7 +313,7 @@ def test_without_its_client_redis_is_refused_in_a_sentence() -> None:
     code = (
         "import sys; sys.modules['redis'] = None\n"
         "from skewless_leases.errors import StoreError\n"
-        "from skewless_leases.stores.address import open_store\n"
+        "from skewless_leases.stores import open_store\n"
         "try:\n    open_store('redis://localhost/0')\nexcept StoreError as err:\n    print(err)\n"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

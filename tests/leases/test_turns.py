@@ -104,7 +104,7 @@ def test_a_counter_edited_by_hand_is_refused(value: bytes) -> None:
 
 DRAWING = """
 import sys
-from skewless_leases.stores.address import open_store
+from skewless_leases.stores import open_store
 from skewless_leases.stores.store import Versioned
 from skewless_leases.ownership.turns import Turns
 turns = Turns(open_store(sys.argv[1]))
@@ -112,7 +112,7 @@ print(*[turns.draw() for _ in range(50)])
 """
 CLAIMING = """
 import sys
-from skewless_leases.stores.address import open_store
+from skewless_leases.stores import open_store
 from skewless_leases.stores.store import Versioned
 from skewless_leases.ownership.turns import Turns
 turns = Turns(open_store(sys.argv[1]))

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from skewless.run.publication import VersionManifest
 from skewless.run.publication.exchange import ASIDE
 from skewless.run.publication.places import (
     BUILDING,
@@ -20,7 +19,7 @@ from skewless.run.publication.places import (
     place_of,
     repair,
 )
-from skewless.run.publication.records import MANIFEST, Identity
+from skewless.run.publication.records import MANIFEST, Identity, VersionManifest
 from tests.publication.days import NOW
 from tests.unit import synthetic
 

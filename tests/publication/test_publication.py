@@ -9,14 +9,8 @@ import pytest
 
 from skewless.errors import LostRaceError, QualityError, RunDirectoryError
 from skewless.run.directory import RESULT_STEP, RunDirectory
-from skewless.run.publication import (
-    Publication,
-    identity_of,
-    publication_of,
-    publish,
-    published_path,
-    superseded_by,
-)
+from skewless.run.publication.publish import publish
+from skewless.run.publication.records import Publication, identity_of, publication_of, published_path, superseded_by
 from tests.publication.days import DAY, NOW, kept, left_over, manifest, published, texts, turns_of, validated
 from tests.unit import synthetic
 
@@ -111,12 +105,6 @@ def test_an_output_that_cannot_be_moved_into_at_once_is_refused(tmp_path: Path) 
         RunDirectoryError, match=r"output.path: expected a path of a local or shared .*, but got 's3://bucket"
     ):
         publish(run, turns_of(tmp_path / "x"), NOW)
-
-
-def test_a_run_that_an_earlier_release_prepared_has_no_turn_and_is_refused(tmp_path: Path) -> None:
-    run = validated(tmp_path / "run", tmp_path / "out", {"a.txt": "one"}, turn=0)
-    with pytest.raises(RunDirectoryError, match=r"prepared it without a turn; begin a new run"):
-        published(run)
 
 
 def test_an_output_folder_that_is_a_link_is_published_where_it_leads(tmp_path: Path) -> None:

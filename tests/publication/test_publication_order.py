@@ -12,7 +12,8 @@ import pytest
 
 from skewless.errors import LostRaceError, RunDirectoryError
 from skewless.run.directory import RunDirectory
-from skewless.run.publication import Publication, publication_of, publishing, superseded_by
+from skewless.run.publication.publish import publishing
+from skewless.run.publication.records import Publication, publication_of, superseded_by
 from skewless_leases import Turns
 from tests.publication.days import (
     DAY,

@@ -14,7 +14,8 @@ import pytest
 
 from skewless.errors import RunDirectoryError
 from skewless.run.directory import RESULT_STEP, RunDirectory
-from skewless.run.publication import publication_of, publishing, superseded_by
+from skewless.run.publication.publish import publishing
+from skewless.run.publication.records import publication_of, superseded_by
 from tests.publication.days import (
     DAY,
     NOW,
@@ -165,7 +166,7 @@ _TRACED = r"""
 import datetime as dt, os, sys
 from pathlib import Path
 import skewless.run.publication.exchange as ours
-from skewless.run.publication import publish
+from skewless.run.publication.publish import publish
 from skewless.run.directory import RunDirectory
 from skewless_leases import Turns, open_store
 
@@ -242,7 +243,7 @@ _PUBLISHES = (
     + r"""
 import datetime as dt, os, signal, sys
 from skewless.errors import SkewlessError
-from skewless.run.publication import publish
+from skewless.run.publication.publish import publish
 from skewless.run.directory import RunDirectory
 from skewless_leases import Turns, open_store
 run, turns, fate = RunDirectory(sys.argv[1]), Turns(open_store(sys.argv[2], durable=False)), sys.argv[3]
@@ -284,7 +285,7 @@ _DRAWS = (
     + r"""
 import sys
 from skewless.errors import SkewlessError
-from skewless.run.publication import draw_turn
+from skewless.run.publication.publish import draw_turn
 from benchmarks.leases.memory_store import MemoryStore
 from skewless_leases.ownership.turns import Turns
 turns = Turns(MemoryStore())

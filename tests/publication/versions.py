@@ -14,7 +14,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from skewless.run.directory import RESULT_STEP, RunDirectory
-from skewless.run.publication import Publication, published_path, publishing, turns_folder
+from skewless.run.publication.places import turns_folder
+from skewless.run.publication.publish import publishing
+from skewless.run.publication.records import Publication, published_path
 from skewless_leases import Turns, open_store
 from tests.publication.days import NOW, commit_result, prepared
 

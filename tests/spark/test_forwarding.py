@@ -15,9 +15,8 @@ from pyspark.sql import SparkSession
 
 from skewless.documents.stage_report import StageReport
 from skewless.planner.planner import plan_next_stage
-from skewless.routing.virtual_task import VirtualTask
-from skewless.run.attempt import commit_path
-from skewless.run.directory import RunDirectory, stage_step
+from skewless.routing.ring import VirtualTask
+from skewless.run.directory import RunDirectory, commit_path, stage_step
 from skewless_spark.engines.stage import run_stage
 from skewless_spark.prepare.prepare import prepare
 from skewless_spark.session.spark_errors import sentence_for
@@ -169,11 +168,11 @@ def test_keys_of_any_type_go_on_from_their_states_and_a_lost_state_stops_the_sta
         run_stage(spark, run, 1)
     assert f"{run.path(file.path)}: expected the file of {len(kept):,} bytes that was" in sentence_for(raised.value)
     Path(run.path(file.path)).write_bytes(kept)
-    # An older release did not write down the task of a file. Then all tasks look into it.
+    # Where no task of a file is written down, all tasks look into it.
     commit = run.committed(stage_step(0))
     files = tuple(one.model_copy(update={"task": None}) for one in commit.files)
-    older = commit.model_copy(update={"files": files})
-    Path(run.path(commit_path(stage_step(0)))).write_text(older.sealed(), encoding="utf-8")
+    unnamed = commit.model_copy(update={"files": files})
+    Path(run.path(commit_path(stage_step(0)))).write_text(unnamed.sealed(), encoding="utf-8")
     report = run_stage(spark, run, 1)
     assert (report.found_states, report.moved_states) == (5, 5)
     run, _ = reduce_job(spark, spec, tmp_path / "run")

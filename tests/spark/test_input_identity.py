@@ -16,16 +16,10 @@ import pytest
 from skewless.documents.job import Job, Unit
 from skewless.errors import InputError
 from skewless.spec.input import Input
+from skewless.standing.changes import FoundFile
 from skewless_spark.sources import list_input, require_unchanged
-from skewless_spark.sources.identity import (
-    CHECKSUM_FILE_BYTES,
-    Identity,
-    checksums,
-    identity_from,
-    identity_of,
-    verdict,
-)
-from skewless_spark.sources.in_threads import in_threads
+from skewless_spark.sources.formats.files import in_threads
+from skewless_spark.sources.identity import CHECKSUM_FILE_BYTES, checksums, found_file, verdict, version_from
 from tests.unit import synthetic
 
 
@@ -129,9 +123,9 @@ def test_where_a_file_system_tells_little_the_content_of_small_files_is_compared
     fs.pipe_file(path, b"one two\n")
     job = pinned(f"memory://{path}")
     held(job)
-    unit, now = job.units[0], identity_of(fs, path)
-    assert not now.telling
-    assert verdict(unit, Identity(unit.size_bytes, unit.version)) == "compare"
+    unit, now = job.units[0], found_file(fs, path)
+    assert not now.version.startswith(("tag:", "stat:"))
+    assert verdict(unit, now) == "compare"
     job = job.model_copy(update={"units": (unit.model_copy(update={"checksum": "0" * 64}),)})
     with pytest.raises(InputError, match=r"words.txt was rewritten"):
         held(job)
@@ -140,7 +134,7 @@ def test_where_a_file_system_tells_little_the_content_of_small_files_is_compared
 def test_a_local_file_is_known_by_both_times_and_its_inode(file: Path) -> None:
     now = file.stat()
     said = f"stat:{now.st_mtime_ns}:{now.st_ctime_ns}:{now.st_ino}"
-    assert identity_of(fsspec.filesystem("file"), str(file)) == Identity(now.st_size, said)
+    assert found_file(fsspec.filesystem("file"), str(file)) == FoundFile(str(file), now.st_size, said)
 
 
 TOLD: list[tuple[dict[str, Any], str]] = [
@@ -156,7 +150,7 @@ TOLD: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("info", "version"), TOLD, ids=["s3", "s3 versions", "gcs", "azure", "hdfs", "webhdfs", "no"])
 def test_the_tag_of_an_object_store_names_its_content(info: Mapping[str, Any], version: str) -> None:
-    assert identity_from({"size": 7, **info}) == Identity(7, version)
+    assert version_from(info) == version
 
 
 VERDICTS = {
@@ -179,17 +173,17 @@ VERDICTS = {
 def test_what_an_identity_tells(case: str) -> None:
     version, checksum, size, now, expected = VERDICTS[case]
     unit = Unit(path="/in", rows=1, size_bytes=1, version=version, checksum=checksum)
-    assert verdict(unit, Identity(size, now)) == expected
+    assert verdict(unit, FoundFile(unit.path, size, now)) == expected
 
 
 def test_little_is_read_for_checksums(tmp_path: Path) -> None:
     path = tmp_path / "some.txt"
     path.write_text("x")
     sizes = [4 << 20, (4 << 20) + 1, *[3 << 20] * 30]
-    found = [Identity(size, "stat:1:1:1") for size in sizes]
-    taken = checksums(fsspec.filesystem("file"), [str(path)] * len(sizes), found)
+    found = [FoundFile(str(path), size, "stat:1:1:1") for size in sizes]
+    taken = checksums(fsspec.filesystem("file"), found)
     assert [bool(one) for one in taken] == [True, False, *[True] * 20, *[False] * 10]
-    assert not any(checksums(fsspec.filesystem("file"), [str(path)], [Identity(1, "tag:a")]))
+    assert not any(checksums(fsspec.filesystem("file"), [FoundFile(str(path), 1, "tag:a")]))
 
 
 def _waits(number: int) -> int:

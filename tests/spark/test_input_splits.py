@@ -15,8 +15,7 @@ from pyspark.sql import SparkSession
 from skewless.run.directory import RunDirectory
 from skewless_spark.entries.pipeline import Silent, run_stages
 from skewless_spark.prepare.prepare import prepare
-from skewless_spark.sources.cutting import LEAST_BYTES
-from skewless_spark.sources.input_splits import split_bytes
+from skewless_spark.sources.cutting import LEAST_BYTES, split_bytes
 from tests.spark.scenario import DATE, spec_of
 
 

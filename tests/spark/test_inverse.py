@@ -13,14 +13,11 @@ from hypothesis import strategies as st
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from skewless.errors import DocumentError
 from skewless_spark.aggregates import REGISTRY
 from skewless_spark.aggregates.binding import check_types, serves_instead
 from skewless_spark.aggregates.definition import Arguments, NativeAggregate
 from skewless_spark.aggregates.native.counts import HistogramOptions
-from skewless_spark.states.columns import JobColumns
 from tests.spark.scenario import spec_of
-from tests.unit.synthetic import job
 
 COLUMNS = {
     "tiny": ("tinyint", pa.int8(), st.integers(-128, 127)),
@@ -239,9 +236,3 @@ def test_averages_of_integers_are_rounded_once(spark: SparkSession) -> None:
     assert ours == theirs
     assert result_over(spark, [[2**62 + 1, 3], [-(2**62), None]], "avg")[0] == 4 / 3
     assert result_over(spark, [[None], [None]], "avg") == (None, None)
-
-
-def test_states_of_another_form_are_refused() -> None:
-    """The states of two releases in one run would be merged as if the older ones had no values."""
-    with pytest.raises(DocumentError, match="expected states of the form 2, but got those of the form 1; end the run"):
-        JobColumns.of(job([1]))

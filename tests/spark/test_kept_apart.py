@@ -12,7 +12,7 @@ import pytest
 
 from skewless.errors import SpecError
 from skewless.run.directory import RunDirectory
-from skewless.run.publication import published_path
+from skewless.run.publication.records import published_path
 from skewless.spec.reading import parse_spec
 from skewless.spec.spec import JobSpec
 from skewless_spark.prepare.locations import check_kept

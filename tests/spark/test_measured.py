@@ -12,11 +12,11 @@ import pytest
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from skewless.bounds.certificate import NOT_MEASURED
-from skewless.documents.engine_choice import EngineChoice
+from skewless.bounds import NOT_MEASURED
+from skewless.documents.decision import EngineChoice
 from skewless.errors import PlanError
 from skewless.planner.engine_choice import plan_of_choice
-from skewless.planner.plain_ring import first_plan
+from skewless.planner.first_plan import first_plan
 from skewless.routing.plan import RoutingPlan
 from skewless.routing.ring import Ring
 from skewless.run.certificate import run_certificate

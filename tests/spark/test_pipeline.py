@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 
 from skewless.errors import InputError, LedgerError, QualityError, SpecError
 from skewless.run.directory import RunDirectory
-from skewless.run.publication import published_path
+from skewless.run.publication.records import published_path
 from skewless.spec.input import Input
 from skewless_spark.engines import ENGINES
 from skewless_spark.engines.stage import run_stage

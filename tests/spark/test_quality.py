@@ -16,8 +16,7 @@ from skewless.documents.job import Algebra, Job, Unit
 from skewless.documents.quality import QualityReport
 from skewless.documents.stage_report import Histogram, StageReport
 from skewless.errors import LostRaceError, RunDirectoryError, SpecError
-from skewless.run.attempt import Attempt
-from skewless.run.directory import RESULT_STEP, RunDirectory, stage_step
+from skewless.run.directory import RESULT_STEP, Attempt, RunDirectory, stage_step
 from skewless.spec.spec import JobSpec
 from skewless_spark.quality.expectations import ALLOWED, REFUSED, check_expectations, great_expectations
 from skewless_spark.quality.validate import validate

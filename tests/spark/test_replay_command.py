@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from skewless.planner.plain_ring import first_plan
+from skewless.planner.first_plan import first_plan
 from skewless.planner.policies import POLICIES
 from skewless.run.directory import RunDirectory
 from skewless.spec.spec import JobSpec

@@ -20,8 +20,8 @@ from rich.console import Console
 
 from skewless.errors import InputError
 from skewless.run.directory import RESULT_STEP, RunDirectory
-from skewless.run.file_checksum import file_checksum
-from skewless.run.publication import manifest_of
+from skewless.run.publication.records import manifest_of
+from skewless.run.storage import file_checksum
 from skewless.spec.part import Part
 from skewless.spec.reading import load_spec
 from skewless.standing.store import StatesStore

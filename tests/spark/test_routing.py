@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from skewless.planner.plain_ring import first_ring
+from skewless.planner.first_plan import first_ring
 from skewless.routing.hashing import bucket_hash, encode_columns, key_hash
 from skewless.routing.plan import WHOLE_WEIGHT, RoutingPlan
 from skewless.routing.ring import Ring

@@ -12,7 +12,7 @@ import pytest
 
 from skewless.documents.job import Unit
 from skewless.errors import InputError
-from skewless.planner.plain_ring import first_plan
+from skewless.planner.first_plan import first_plan
 from skewless.routing.plan import RoutingPlan
 from skewless_spark.sources.lake.deletes import VECTOR, deleted_of_unit, deleted_positions, packed, unpacked
 from skewless_spark.stage.task_loads import task_loads

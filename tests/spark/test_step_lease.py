@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from skewless.errors import DocumentError, LostRaceError
-from skewless.run.attempt import MANIFEST
-from skewless.run.directory import RunDirectory
+from skewless.run.directory import MANIFEST, RunDirectory
 from skewless_leases import FencedOutError, open_store
 from skewless_leases.ownership import fence
 from skewless_leases.stores.tables import look_at

@@ -11,8 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from skewless.documents.commit import CommittedFile
-from skewless.documents.decision import Decision
-from skewless.documents.engine_choice import EngineChoice
+from skewless.documents.decision import Decision, EngineChoice
 from skewless.documents.stage_report import StageReport
 from skewless.planner.engine_choice import plan_of_choice
 from skewless.planner.planner import plan_next_stage

@@ -14,7 +14,8 @@ from rich.console import Console
 
 from skewless.errors import InputError
 from skewless.run.directory import RunDirectory
-from skewless.run.publication import VersionManifest, identity_of, turns_folder
+from skewless.run.publication.places import turns_folder
+from skewless.run.publication.records import VersionManifest, identity_of
 from skewless.spec.spec import JobSpec
 from skewless_cli import run_view
 from skewless_leases import Turns, open_store

@@ -12,9 +12,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from skewless.documents.window import PartVersion, SeenFile
+from skewless.documents.window import PartVersion, SeenFile, WindowSpan
 from skewless.run.directory import RunDirectory
-from skewless.standing.kept_merges import WindowParts, plan_night
+from skewless.standing.kept_merges import plan_night
 from skewless.standing.store import Numbered, StatesStore
 from skewless.standing.window_choice import WindowChoice
 from skewless_spark.result.window_states import WindowStates
@@ -104,7 +104,7 @@ class Nights:
     def night(self, last: int, preferred: str = "", lengths: Sequence[int] = (WINDOW,)) -> Made:
         """Plan a night and make the result of its longest window."""
         parts = [self.newest(day) for day in range(last + 1 - max(lengths), last + 1)]
-        windows = [WindowParts(length, max(lengths) - length) for length in lengths]
+        windows = [WindowSpan(length=length, first=max(lengths) - length) for length in lengths]
         plan = plan_night(
             self.store, parts, windows, self.corpus.job.algebra, held_parts=DAYS,
             now=dt.datetime.now(tz=dt.UTC), preferred=preferred,

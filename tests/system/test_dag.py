@@ -27,9 +27,9 @@ from airflow.models.dagrun import DagRun
 from airflow.sdk import DAG
 from airflow.utils.types import DagRunType
 
-from skewless.documents.failure import Failure
 from skewless.documents.ledger import balance
 from skewless.documents.quality import QualityReport
+from skewless.documents.steps import Failure
 from skewless.run.directory import QUALITY_STEP, RESULT_STEP, RunDirectory
 from skewless_airflow.run_store import run_location
 from tests import airflow_setting

@@ -23,7 +23,7 @@ import pytest
 
 from skewless.documents.ledger import balance
 from skewless.run.directory import RESULT_STEP, RunDirectory
-from skewless.run.publication import record_of
+from skewless.run.publication.records import record_of
 from skewless_airflow.run_store import safe_run_id
 from skewless_lake.catalogs import open_catalog
 from tests.load.spark_log import logging_options

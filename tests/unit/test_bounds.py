@@ -13,16 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skewless.bounds.certificate import certify
-from skewless.bounds.lower_bounds import (
+from skewless.bounds import (
     best_bound,
+    certify,
     fastest_first,
     heaviest_first,
     known_bounds,
     needed_states,
     states_upper,
 )
-from skewless.documents.certificate import BoundName
+from skewless.documents.decision import BoundName
 from skewless.errors import PlanError
 
 WEIGHTS = st.lists(st.integers(0, 12), min_size=1, max_size=6)
@@ -31,26 +31,16 @@ FEW_SPEEDS = st.lists(st.integers(1, 5), min_size=1, max_size=4)
 
 
 def fair(total: float, tasks: int) -> float:
-    return known_bounds(np.zeros(0), total, tasks, None, None)[0].rows
-
-
-def split_bound(weights: npt.ArrayLike, tasks: int, ways: int, *, total: float | None = None) -> float:
-    return best_bound(known_bounds(*heaviest_first(weights, total), tasks, ways, None)).rows
+    return known_bounds(np.zeros(0), total, tasks, True, None)[0].rows
 
 
 def whole_bound(weights: npt.ArrayLike, tasks: int, *, total: float | None = None) -> float:
-    return split_bound(weights, tasks, 1, total=total)
-
-
-def split_bound_at_speeds(
-    weights: npt.ArrayLike, speeds: npt.ArrayLike, ways: int, *, total: float | None = None
-) -> float:
-    fastest = fastest_first(speeds)
-    return best_bound(known_bounds(*heaviest_first(weights, total), len(fastest), ways, fastest)).rows
+    return best_bound(known_bounds(*heaviest_first(weights, total), tasks, False, None)).rows
 
 
 def whole_bound_at_speeds(weights: npt.ArrayLike, speeds: npt.ArrayLike, *, total: float | None = None) -> float:
-    return split_bound_at_speeds(weights, speeds, 1, total=total)
+    fastest = fastest_first(speeds)
+    return best_bound(known_bounds(*heaviest_first(weights, total), len(fastest), False, fastest)).rows
 
 
 def states_lower(weights: npt.ArrayLike, tasks: int, level: float, splittable: bool) -> int:
@@ -80,12 +70,6 @@ def end_of(places: Sequence[frozenset[int]], weights: Sequence[int], speeds: Seq
     )
 
 
-def best_split(weights: Sequence[int], speeds: Sequence[int], ways: int) -> Fraction:
-    """The least makespan of all placements with each key on at most ``ways`` tasks."""
-    choices = [frozenset(tasks) for tasks in itertools.combinations(range(len(speeds)), min(ways, len(speeds)))]
-    return min(end_of(places, weights, speeds) for places in itertools.product(choices, repeat=len(weights)))
-
-
 def at_most(bound: float, optimum: Fraction) -> bool:
     return bound <= float(optimum) * (1 + 1e-12)
 
@@ -95,21 +79,9 @@ def test_no_placement_of_whole_keys_beats_the_bound(weights: list[int], tasks: i
     assert at_most(whole_bound(weights, tasks), best_whole(weights, [1] * tasks))
 
 
-@given(FEW_WEIGHTS, st.integers(1, 4), st.integers(1, 4))
-def test_no_placement_over_a_few_tasks_each_beats_the_bound(weights: list[int], tasks: int, ways: int) -> None:
-    assert at_most(split_bound(weights, tasks, ways), best_split(weights, [1] * tasks, ways))
-
-
 @given(WEIGHTS, FEW_SPEEDS)
 def test_no_placement_of_whole_keys_at_speeds_beats_the_bound(weights: list[int], speeds: list[int]) -> None:
     assert at_most(whole_bound_at_speeds(weights, speeds), best_whole(weights, speeds))
-
-
-@given(FEW_WEIGHTS, FEW_SPEEDS, st.integers(1, 4))
-def test_no_placement_over_a_few_tasks_at_speeds_beats_the_bound(
-    weights: list[int], speeds: list[int], ways: int
-) -> None:
-    assert at_most(split_bound_at_speeds(weights, speeds, ways), best_split(weights, speeds, ways))
 
 
 @given(WEIGHTS, st.integers(1, 4), st.integers(0, 6), st.booleans())
@@ -141,35 +113,20 @@ def test_each_bound_of_whole_keys_is_attained(weights: list[int], tasks: int, op
 
 
 @pytest.mark.parametrize(
-    ("weights", "speeds", "ways", "optimum", "name"),
+    ("weights", "speeds", "optimum", "name"),
     [
-        ([8, 1], [1, 1, 1, 1], 2, 4, "heaviest key"),
-        ([3, 3, 3], [1, 1], 2, 4.5, "fair share"),
-        ([6, 2, 1], [2, 1], 1, 3, "fair share"),
-        ([6, 1], [2, 1], 1, 3, "heaviest key"),
-        ([3, 3], [2, 1, 1], 1, 3, "several heavy keys"),
-        ([10, 1], [10, 1, 1], 1, 1, "heaviest key"),
-        ([12, 1], [2, 1, 1, 1], 2, 4, "heaviest key"),
+        ([6, 2, 1], [2, 1], 3, "fair share"),
+        ([6, 1], [2, 1], 3, "heaviest key"),
+        ([3, 3], [2, 1, 1], 3, "several heavy keys"),
+        ([10, 1], [10, 1, 1], 1, "heaviest key"),
     ],
-    ids=[
-        "two of four",
-        "at will",
-        "even at speeds",
-        "on the fastest",
-        "both on the fastest",
-        "k keys on k",
-        "two fast",
-    ],
+    ids=["even at speeds", "on the fastest", "both on the fastest", "k keys on k"],
 )
-def test_each_bound_of_split_keys_and_speeds_is_attained(
-    weights: list[int], speeds: list[int], ways: int, optimum: float, name: BoundName
+def test_each_bound_of_whole_keys_at_speeds_is_attained(
+    weights: list[int], speeds: list[int], optimum: float, name: BoundName
 ) -> None:
-    assert split_bound_at_speeds(weights, speeds, ways) == optimum == best_split(weights, speeds, ways)
-    if set(speeds) == {1}:
-        assert split_bound(weights, len(speeds), ways) == optimum
-    certificate = certify(
-        sum(weights), len(speeds), optimum, None, splittable=True, weights=weights, speeds=speeds, ways=ways
-    )
+    assert whole_bound_at_speeds(weights, speeds) == optimum == best_whole(weights, speeds)
+    certificate = certify(sum(weights), len(speeds), optimum, None, splittable=False, weights=weights, speeds=speeds)
     assert (certificate.bound_rows, certificate.bound_name, certificate.gap) == (optimum, name, 0)
 
 
@@ -179,38 +136,22 @@ def test_several_keys_on_as_many_tasks_may_be_the_best_bound_known() -> None:
     assert best_whole(weights, speeds) == Fraction(3, 2)
 
 
-def test_the_bound_of_split_keys_is_not_always_attained() -> None:
-    assert split_bound([1, 1, 1], 5, 2) == 3 / 5
-    assert best_split([1, 1, 1], [1] * 5, 2) == Fraction(2, 3)
-
-
-@given(FEW_WEIGHTS, st.integers(1, 6), st.integers(2, 6))
-def test_the_pigeonhole_of_split_keys_would_say_nothing_new(weights: list[int], tasks: int, ways: int) -> None:
-    ordered = sorted(weights, reverse=True)
-    for together in range(1, (len(weights) - 1) // tasks + 1):
-        last = together * tasks + 1
-        assert Fraction(sum(ordered[last - together - 1 : last]), ways) <= Fraction(sum(weights), tasks)
-
-
 @given(WEIGHTS, st.integers(1, 5))
 def test_the_bounds_agree_where_they_speak_of_the_same(weights: list[int], tasks: int) -> None:
     alike = [1.0] * tasks
-    assert split_bound(weights, tasks, tasks) == pytest.approx(fair(sum(weights), tasks) if tasks > 1 else sum(weights))
-    assert split_bound(weights, tasks, 1) == whole_bound(weights, tasks)
-    assert split_bound_at_speeds(weights, alike, 2) == pytest.approx(split_bound(weights, tasks, 2))
     assert whole_bound_at_speeds(weights, alike) <= whole_bound(weights, tasks) * (1 + 1e-12)
     ordered = sorted(weights, reverse=True)
     for together in range(1, (len(weights) - 1) // tasks + 1):
         assert whole_bound_at_speeds(weights, alike) >= (together + 1) * ordered[together * tasks] * (1 - 1e-12)
 
 
-@given(WEIGHTS, FEW_SPEEDS, st.integers(1, 4), st.integers(1, 9))
+@given(WEIGHTS, FEW_SPEEDS, st.integers(1, 9))
 def test_bounds_grow_with_the_rows_and_do_not_depend_on_the_order(
-    weights: list[int], speeds: list[int], ways: int, factor: int
+    weights: list[int], speeds: list[int], factor: int
 ) -> None:
-    bound = split_bound_at_speeds(weights, speeds, ways)
-    assert split_bound_at_speeds([factor * w for w in weights], speeds, ways) == pytest.approx(factor * bound)
-    assert split_bound_at_speeds(weights[::-1], speeds[::-1], ways) == bound
+    bound = whole_bound_at_speeds(weights, speeds)
+    assert whole_bound_at_speeds([factor * w for w in weights], speeds) == pytest.approx(factor * bound)
+    assert whole_bound_at_speeds(weights[::-1], speeds[::-1]) == bound
 
 
 def test_a_few_rows_of_a_dear_key_may_be_what_binds() -> None:
@@ -267,12 +208,10 @@ def test_no_plan_of_a_level_has_fewer_states_and_some_plan_no_more(weights: list
     assert states_lower(weights, tasks, float(level), splittable=True) <= fewest <= states_upper(len(weights), tasks)
 
 
-@given(st.lists(st.integers(1, 12), min_size=1, max_size=3), FEW_SPEEDS, st.integers(1, 4))
-def test_some_best_plan_makes_no_more_states_than_the_certificate_says(
-    weights: list[int], speeds: list[int], ways: int
-) -> None:
-    optimum, tasks = best_split(weights, speeds, ways), range(len(speeds))
-    places = [frozenset(at) for n in range(1, ways + 1) for at in itertools.combinations(tasks, n)]
+@given(st.lists(st.integers(1, 12), min_size=1, max_size=3), FEW_SPEEDS)
+def test_some_best_plan_makes_no_more_states_than_the_certificate_says(weights: list[int], speeds: list[int]) -> None:
+    optimum, tasks = Fraction(sum(weights), sum(speeds)), range(len(speeds))
+    places = [frozenset(at) for n in range(1, len(speeds) + 1) for at in itertools.combinations(tasks, n)]
     fewest = min(
         sum(map(len, chosen))
         for chosen in itertools.product(places, repeat=len(weights))
@@ -280,7 +219,7 @@ def test_some_best_plan_makes_no_more_states_than_the_certificate_says(
     )
     certificate = certify(
         sum(weights), len(speeds), float(optimum), None, splittable=True,
-        weights=weights, speeds=speeds, ways=ways, states=fewest,
+        weights=weights, speeds=speeds, states=fewest,
     )  # fmt: skip
     assert certificate.states_lower is not None
     assert certificate.states_upper is not None
@@ -295,13 +234,9 @@ def test_whole_keys_have_one_state_each_and_keys_without_rows_none() -> None:
     assert states_upper(0, 4) == 0
 
 
-@pytest.mark.parametrize(
-    ("splittable", "ways", "lower", "upper"),
-    [(False, None, 2, 2), (True, 2, 2, 4), (True, None, 2, 9)],
-    ids=["whole", "two ways", "at will"],
-)
-def test_the_ways_of_a_key_limit_its_states(splittable: bool, ways: int | None, lower: int, upper: int) -> None:
-    certificate = certify(16, 8, 8, ("k", 8), splittable, weights=[0, 8, 3], ways=ways)
+@pytest.mark.parametrize(("splittable", "lower", "upper"), [(False, 2, 2), (True, 2, 9)], ids=["whole", "at will"])
+def test_a_key_that_may_not_be_split_has_one_state(splittable: bool, lower: int, upper: int) -> None:
+    certificate = certify(16, 8, 8, ("k", 8), splittable, weights=[0, 8, 3])
     assert (certificate.states_lower, certificate.states_upper) == (lower, upper)
 
 
@@ -311,32 +246,21 @@ def test_a_third_of_the_rows_on_three_tasks_needs_no_fourth_piece() -> None:
 
 
 @pytest.mark.parametrize(
-    ("splittable", "ways", "makespan", "conclusion"),
+    ("splittable", "makespan", "conclusion"),
     [
         (
             False,
-            None,
             3100,
             "more tasks will not help: key 'x' alone is 31% of the rows and its aggregates may not be split",
         ),
-        (True, None, 1250, "balanced: the largest task is at the fair share"),
-        (True, None, 1500, "the largest task is 20% above the bound"),
-        (True, 8, 1250, "balanced: the largest task is at the fair share"),
-        (
-            True,
-            2,
-            1550,
-            "more tasks will not help: key 'x' alone is 31% of the rows and may be split over 2 tasks at most",
-        ),
+        (True, 1250, "balanced: the largest task is at the fair share"),
+        (True, 1500, "the largest task is 20% above the bound"),
     ],
-    ids=["whole", "at will", "straggler", "as many ways as tasks", "two ways"],
+    ids=["whole", "at will", "straggler"],
 )
-def test_the_conclusion_is_plain(splittable: bool, ways: int | None, makespan: float, conclusion: str) -> None:
-    weights = [3100, 1000, 1000]
-    known = certify(10_000, 8, makespan, ("x", 3100), splittable, weights=weights, ways=ways)
-    assert known.conclusion == conclusion
-    if ways is None:
-        assert certify(10_000, 8, makespan, ("x", 3100), splittable).conclusion == conclusion
+def test_the_conclusion_is_plain(splittable: bool, makespan: float, conclusion: str) -> None:
+    for weights in ([3100, 1000, 1000], None):
+        assert certify(10_000, 8, makespan, ("x", 3100), splittable, weights=weights).conclusion == conclusion
 
 
 def test_more_tasks_do_not_help_below_the_heaviest_key_although_others_meet() -> None:
@@ -360,19 +284,14 @@ def test_heavy_keys_that_have_to_meet_are_named_by_their_number() -> None:
     )
 
 
-def test_a_certificate_of_costs_speaks_of_them() -> None:
-    weights = np.array([10, 30, 20]) * [5.0, 1.0, 1.0]
-    certificate = certify(100, 4, 50, ("dear", 50), splittable=False, weights=weights, unit="seconds")
-    assert certificate.conclusion.startswith("more tasks will not help: key 'dear' alone is 50% of the seconds")
-    assert "the heaviest key alone" in certify(100, 4, 50, None, splittable=False, weights=weights).conclusion
+def test_a_heaviest_key_without_a_name_is_called_so() -> None:
+    assert "the heaviest key alone" in certify(100, 4, 50, None, splittable=False, weights=[50, 30, 20]).conclusion
 
 
-def test_a_certificate_without_the_weights_is_as_before() -> None:
+def test_a_certificate_without_the_weights_says_nothing_of_states() -> None:
     certificate = certify(800, 8, 120, ("k", 90), splittable=False)
-    assert (certificate.bound_name, certificate.unit, certificate.states) == ("fair share", "rows", None)
+    assert (certificate.bound_name, certificate.states) == ("fair share", None)
     assert (certificate.states_lower, certificate.states_upper) == (None, None)
-    raw = certificate.model_dump(exclude={"bound_name", "unit", "ways", "states", "states_lower", "states_upper"})
-    assert type(certificate)(**raw).conclusion == certificate.conclusion
 
 
 def test_the_speeds_of_tasks_are_in_the_fair_share() -> None:
@@ -383,7 +302,7 @@ def test_the_speeds_of_tasks_are_in_the_fair_share() -> None:
 
 
 def test_nothing_to_place_has_bounds_of_nothing() -> None:
-    assert whole_bound([], 3) == split_bound([], 3, 2) == whole_bound_at_speeds([], [1, 2]) == fair(0, 3) == 0
+    assert whole_bound([], 3) == whole_bound_at_speeds([], [1, 2]) == fair(0, 3) == 0
     assert whole_bound([], 4, total=10) == 2.5
     certificate = certify(0, 3, 0, None, splittable=False, weights=[0, 0], states=0)
     assert (certificate.conclusion, certificate.states_lower, certificate.states_upper) == ("nothing is queued", 0, 0)
@@ -400,12 +319,10 @@ def test_nothing_to_place_has_bounds_of_nothing() -> None:
         (lambda: whole_bound([float("inf")], 1), "bounds: expected a list of finite weights"),
         (lambda: whole_bound([[1.0]], 1), "bounds: expected a list of finite weights"),
         (lambda: whole_bound([5, 6], 2, total=10), "bounds: expected a total of at least 11, the sum of the weights"),
-        (lambda: split_bound([1], 1, 0), "bounds: expected at least one task for a key, but got 0 ways"),
         (lambda: whole_bound_at_speeds([1], []), "bounds: expected a list of finite speeds above 0"),
         (lambda: whole_bound_at_speeds([1], [1, 0]), "bounds: expected a list of finite speeds above 0"),
         (lambda: states_lower([4, 4], 2, 3, splittable=True), "states: expected tasks that hold 8 rows, but got a"),
         (lambda: states_lower([4], 2, 3, splittable=False), "states: expected a level of 4 or more, as a key may"),
-        (lambda: states_upper(1, 0), "bounds: expected at least one task"),
         (
             lambda: certify(9, 2, 9, ("k", 4), splittable=True, weights=[5, 4]),
             "certificate: expected weights whose largest is 4, as the heaviest key, but got [5.0]",
@@ -424,12 +341,10 @@ def test_nothing_to_place_has_bounds_of_nothing() -> None:
         "infinite weight",
         "a table",
         "total below the weights",
-        "no way",
         "no speeds",
         "a task that stands",
         "too low a level",
         "key above the level",
-        "no task for states",
         "another heaviest key",
         "too few speeds",
     ],

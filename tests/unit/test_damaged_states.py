@@ -13,7 +13,7 @@ import pytest
 
 from skewless.documents.commit import CommittedFile
 from skewless.documents.window import PartVersion, SeenFile
-from skewless.run.attempt import Attempt
+from skewless.run.directory import Attempt
 from skewless.standing.store import STATES_STEP, StatesStore, borrow_states, version_path
 from skewless.standing.window_choice import name_of
 from tests.object_stores import BUCKET, as_client, object_server

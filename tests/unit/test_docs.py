@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from skewless.aggregates import RegisteredAggregates
-from skewless.documents.certificate import Certificate
-from skewless.documents.decision import Candidate, Decision
+from skewless.documents.decision import Candidate, Certificate, Decision
 from skewless.planner.policies import POLICIES
 from skewless.planner.priced_plan import FORWARD_COST_ROWS, STATE_COST_ROWS, TASK_COST_ROWS
 from skewless.spec import parse_spec

@@ -6,23 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skewless.bounds.certificate import certify
+from skewless.bounds import certify
 from skewless.document import Document
 from skewless.documents.commit import CommittedFile, StepCommit
 from skewless.documents.decision import Decision
-from skewless.documents.failure import Failure
 from skewless.documents.job import Job
 from skewless.documents.ledger import Ledger, balance
 from skewless.documents.quality import Check, QualityReport
 from skewless.documents.shared_stage import RoutedRows, SharedTask, StageShares, TaskShare
 from skewless.documents.stage_report import StageReport
-from skewless.documents.step_times import Span, StepTimes
+from skewless.documents.steps import Failure, Span, StepTimes
 from skewless.errors import DocumentError
-from skewless.planner.plain_ring import first_plan
+from skewless.planner.first_plan import first_plan
 from skewless.planner.planner import plan_next_stage
 from skewless.routing.plan import RoutingPlan
-from skewless.run.publication import Overtaken, Publication, VersionManifest
-from skewless.run.publication.records import Identity, PublishedFile
+from skewless.run.publication.records import Identity, Overtaken, Publication, PublishedFile, VersionManifest
 from skewless.spec.spec import JobSpec
 from tests.unit import synthetic
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skewless.documents.engine_choice import EngineChoice
+from skewless.documents.decision import EngineChoice
 from skewless.documents.job import Job
 from skewless.planner.engine_choice import KEYS_OF_A_TASK, choose_engine, plan_of_choice
-from skewless.planner.forecast.key_counts import KeyCounts
-from skewless.planner.forecast.key_sample import KeySample
-from skewless.planner.plain_ring import first_plan
+from skewless.planner.first_plan import first_plan
+from skewless.planner.forecast.key_sample import KeyCounts, KeySample
 from tests.unit import synthetic
 
 ROWS = 10_000_000

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from benchmarks.simulation import NULL, Simulation, simulated_job
 from skewless.documents.job import Algebra, Job
 from skewless.documents.stage_report import Histogram
-from skewless.planner.drift import distance, drift, drifted_sentence
-from skewless.planner.first_plan import DRIFT_LIMIT, applies, plain_plan, sampled_plan, warm_plan
+from skewless.planner.first_plan import DRIFT_LIMIT, applies, first_plan, plain_plan, sampled_plan, warm_plan
+from skewless.planner.forecast.forecast_error import distance, drift, drifted_sentence
 from skewless.planner.forecast.key_sample import KeySample
-from skewless.planner.plain_ring import first_plan
 from skewless.routing.plan import PlanSource, RoutingPlan
 from tests.unit import synthetic
 from tests.unit.synthetic import WHOLE, zipf_rows

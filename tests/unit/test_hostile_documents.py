@@ -18,12 +18,12 @@ from skewless.documents.job import Job
 from skewless.documents.ledger import balance
 from skewless.documents.stage_report import StageReport
 from skewless.errors import DocumentError, SkewlessError
-from skewless.planner.plain_ring import first_plan
+from skewless.planner.first_plan import first_plan
 from skewless.planner.planner import plan_next_stage
 from skewless.replay.replay import replay
 from skewless.routing.plan import RoutingPlan
 from skewless.run.directory import RunDirectory, stage_step
-from skewless.run.publication import Publication
+from skewless.run.publication.records import Publication
 from tests.unit.hostile import VALUES, as_json, fuzz, miscounted, mutated, refused, require_sentence
 from tests.unit.test_documents import samples
 

@@ -10,7 +10,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from skewless.documents.stage_report import LONGEST_HEAD_KEY, ReportWithoutTails, StageReport
-from skewless.planner.plain_ring import first_plan
+from skewless.planner.first_plan import first_plan
 from skewless.planner.planner import plan_next_stage
 from skewless.routing.hashing import KEY_SEED, bucket_hash, encode_columns, key_hash
 from skewless_airflow.web.rendering.words import LONGEST_KEY, shown_key

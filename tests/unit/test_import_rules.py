@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = (
     "plugins/skewless",
     "plugins/skewless_leases",
+    "plugins/skewless_lake",
     "plugins/skewless_airflow",
     "plugins/skewless_cli",
     "jobs/skewless_spark",
@@ -74,7 +75,7 @@ PLANTED = [
     ("plugins/skewless_airflow/places.py", "import skewless_airflow.operators", "The rooms of the Airflow face"),
     ("plugins/skewless_airflow/__init__.py", "import pyarrow", "The Airflow face knows no Spark"),
     ("plugins/skewless_cli/__init__.py", "import examples", "Nothing in the wheel"),
-    ("plugins/skewless_leases/balancing/balance.py", "import time", "What is decided about leases"),
+    ("plugins/skewless_leases/balancing/decisions.py", "import time", "What is decided about leases"),
     (
         "plugins/skewless_leases/liveness/silence.py",
         "import skewless_leases.ownership.turns",

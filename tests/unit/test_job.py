@@ -7,7 +7,7 @@ import pytest
 from skewless.documents.job import Job
 from skewless.documents.ledger import balance
 from skewless.documents.stage_report import StageReport
-from skewless.planner.plain_ring import first_plan
+from skewless.planner.first_plan import first_plan
 from skewless.spec.input import Map
 from tests.unit import synthetic
 

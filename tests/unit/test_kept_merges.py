@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 
 from skewless.documents.commit import CommittedFile
 from skewless.documents.job import Algebra
-from skewless.documents.window import PartVersion, SeenFile
+from skewless.documents.window import PartVersion, SeenFile, WindowSpan
 from skewless.errors import DocumentError
-from skewless.run.file_checksum import file_checksum
+from skewless.run.storage import file_checksum
 from skewless.standing.fingerprint import Fingerprint
-from skewless.standing.kept_merges import NightPlan, WindowParts, kept_merge, plan_night, unsettled
+from skewless.standing.kept_merges import NightPlan, kept_merge, plan_night, unsettled
 from skewless.standing.retention import StatesLimits, doomed_states, remove_states
 from skewless.standing.store import Numbered, StatesStore, dropped_path, merge_path, open_states, version_path
 from skewless.standing.window_choice import MergeStep, name_of
@@ -88,7 +88,7 @@ class Nights:
         self.parts = [one for one in found if one is not None]
         if not self.parts or self.parts[-1].version.part != part(last):
             return None
-        windows = [WindowParts(1, len(self.parts) - 1), WindowParts(5, 0)]
+        windows = [WindowSpan(length=1, first=len(self.parts) - 1), WindowSpan(length=5)]
         return plan_night(
             self.store, self.parts, windows, self.algebra,
             held_parts=held_parts, now=dt.datetime.now(tz=dt.UTC), preferred=preferred,
@@ -321,7 +321,7 @@ def test_a_run_of_a_day_that_is_to_come_changes_nothing_for_the_nights_after_it(
     (Path(nights.store.root) / "parts" / ".DS_Store").touch()
     typo, _ = nights.store.newest("2099-01-01")
     assert typo is not None
-    plan = plan_night(nights.store, [typo], [WindowParts(5, 0)], EXACT, held_parts=9, now=now)
+    plan = plan_night(nights.store, [typo], [WindowSpan(length=5)], EXACT, held_parts=9, now=now)
     assert not plan.choice.dropped
     nights.change(7, [1])
     plan = nights.night(7, "subtract")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skewless.planner.forecast.key_counts import KeyCounts
-from skewless.planner.plain_ring import first_plan
+from skewless.planner.first_plan import first_plan
+from skewless.planner.forecast.key_sample import KeyCounts
 from tests.unit import synthetic
 
 SAMPLED = 262_144

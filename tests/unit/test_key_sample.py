@@ -11,9 +11,8 @@ import pytest
 
 from benchmarks.simulation import Simulation, simulated_job
 from skewless.documents.job import Algebra, Job
-from skewless.planner.first_plan import PROBE, sampled_plan
+from skewless.planner.first_plan import PROBE, first_plan, sampled_plan
 from skewless.planner.forecast.key_sample import KeySample, unit_spread
-from skewless.planner.plain_ring import first_plan
 from skewless.routing.hashing import key_hash
 from skewless.routing.plan import WHOLE_WEIGHT, RoutingPlan
 from tests.unit.synthetic import zipf_rows

@@ -13,13 +13,13 @@ from benchmarks.workloads import zipf
 from skewless.documents.decision import Decision
 from skewless.documents.job import Algebra, Job
 from skewless.planner.cost import ROW_SECONDS
+from skewless.planner.first_plan import first_plan
 from skewless.planner.forecast.forecast import Forecast
-from skewless.planner.lasting_cost import SURE, rest_of_run
 from skewless.planner.placement.placement import Placement
 from skewless.planner.placement.token_moves import halved
-from skewless.planner.plain_ring import first_plan
 from skewless.planner.planner import plan_next_stage
 from skewless.planner.policies import POLICIES
+from skewless.planner.priced_plan import SURE, rest_of_run
 from tests.unit import synthetic
 
 LASTING = [name for name, policy in POLICIES.items() if policy.replans and not policy.places]

@@ -17,7 +17,7 @@ from skewless.documents.ledger import (
 from skewless.documents.stage_report import StageReport
 from skewless.documents.window import JobWindow, WindowPart, WindowSpan
 from skewless.errors import LedgerError
-from skewless.planner.plain_ring import first_plan
+from skewless.planner.first_plan import first_plan
 from skewless.spec.spec import JobSpec
 from tests.unit import synthetic
 

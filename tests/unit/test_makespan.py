@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skewless.bounds.makespan import makespan
+from skewless.bounds import makespan
 
 
 @pytest.mark.parametrize(

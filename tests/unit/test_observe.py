@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from benchmarks.simulation import Simulation
-from skewless.planner.plain_ring import first_plan
+from skewless.planner.first_plan import first_plan
 from skewless.planner.policies import POLICIES
 from skewless.replay.replay import replay
 from tests.unit.synthetic import simulated, zipf_rows

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from skewless.documents.job import Job
 from skewless.errors import DocumentError, SpecError
-from skewless.run.publication import published_path
+from skewless.run.publication.records import published_path
 from skewless.spec.part import Part, hours_of, part_at, part_named, parts_until
 from skewless.spec.schedule import Schedule
 from tests.unit.synthetic import job

@@ -15,10 +15,10 @@ from skewless.documents.decision import Decision
 from skewless.documents.stage_report import StageReport
 from skewless.errors import PlanError
 from skewless.planner.cost import MOST_OVERHEAD_SECONDS, USUAL_OVERHEAD_SECONDS, stage_cost
+from skewless.planner.first_plan import first_plan
 from skewless.planner.forecast.expected_rows import SEEN_ENOUGH
 from skewless.planner.forecast.forecast import Forecast
 from skewless.planner.placement.placement import Placement
-from skewless.planner.plain_ring import first_plan
 from skewless.planner.planner import plan_next_stage
 from skewless.planner.policies import POLICIES
 from skewless.planner.policies.proposal import Proposal

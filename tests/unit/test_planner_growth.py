@@ -13,7 +13,7 @@ import pytest
 
 from skewless.documents.job import Algebra, Job
 from skewless.documents.stage_report import StageReport
-from skewless.planner.plain_ring import first_plan
+from skewless.planner.first_plan import first_plan
 from skewless.planner.planner import plan_next_stage
 from skewless.routing.plan import RoutingPlan
 from tests.unit import synthetic

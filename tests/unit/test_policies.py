@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from benchmarks.peers.head_choices import choices_needed
 from skewless.documents.job import Job
 from skewless.documents.stage_report import StageReport
+from skewless.planner.first_plan import first_plan
 from skewless.planner.forecast.forecast import Forecast
 from skewless.planner.placement.greedy_d import choices_of, enough_choices, heavy, pour_over_choices
 from skewless.planner.placement.pin_or_split import SLIVER, water_level
-from skewless.planner.plain_ring import first_plan
 from skewless.planner.planner import plan_next_stage
 from skewless.planner.policies import POLICIES
 from skewless.planner.priced_plan import PricedPlan, choose, propose

@@ -10,8 +10,8 @@ from benchmarks.simulation import simulated_job
 from skewless.documents.job import Job
 from skewless.documents.stage_report import Histogram, StageReport
 from skewless.errors import PlanError
-from skewless.planner.forecast.recency import WEIGHTS, weighted
-from skewless.planner.plain_ring import first_plan
+from skewless.planner.first_plan import first_plan
+from skewless.planner.forecast.wave_counts import WEIGHTS, weighted
 from tests.unit import synthetic
 
 STEADY = {f"cold-{number}": 40 for number in range(100)}

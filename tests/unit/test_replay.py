@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pytest
 
 from benchmarks.simulation import NULL, Simulation, simulated_job
-from skewless.documents.engine_choice import EngineChoice
+from skewless.documents.decision import EngineChoice
 from skewless.documents.stage_report import SplitLoad, StageReport
 from skewless.errors import PlanError
 from skewless.planner.engine_choice import plan_of_choice

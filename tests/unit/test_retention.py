@@ -14,10 +14,17 @@ from pathlib import Path
 import pytest
 
 from skewless.documents.commit import CommittedFile
-from skewless.planner.plain_ring import first_plan
+from skewless.planner.first_plan import first_plan
 from skewless.routing.plan import WHOLE_WEIGHT
 from skewless.run.directory import RESULT_STEP, STAGE_REPORT, RunDirectory, stage_step
-from skewless.run.publication import PUBLISHED, Overtaken, Publication, VersionManifest, identity_of, published_path
+from skewless.run.publication.records import (
+    PUBLISHED,
+    Overtaken,
+    Publication,
+    VersionManifest,
+    identity_of,
+    published_path,
+)
 from skewless.run.retention import Fate, Limits, enact_fate, fates
 from tests.processes import side_by_side
 from tests.unit.synthetic import job, report
@@ -149,7 +156,7 @@ def test_a_run_that_was_superseded_goes_whole(newest: Path) -> None:
 
 
 def test_where_no_manifest_can_be_read_nobody_who_published_goes_whole(newest: Path) -> None:
-    """An earlier release wrote none; or the disk is away."""
+    """As where the disk is away."""
     for name in ("first", "again"):
         run = _run(newest, name, day=1, age=80)
     (Path(published_path(run.job())) / "_published").unlink()

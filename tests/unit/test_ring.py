@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from skewless.documents.decision import Decision
 from skewless.errors import SpecError
-from skewless.planner.plain_ring import first_plan, first_ring
+from skewless.planner.first_plan import first_plan, first_ring
 from skewless.planner.planner import plan_next_stage
 from skewless.routing.hashing import key_hash
 from skewless.routing.plan import RoutingPlan

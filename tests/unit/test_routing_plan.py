@@ -10,10 +10,8 @@ from pydantic import ValidationError
 
 from skewless.errors import PlanError
 from skewless.routing.hashing import bucket_hash, pack_origin
-from skewless.routing.moved_keys import earlier_tasks
-from skewless.routing.plan import LARGEST_PLAN, WHOLE_WEIGHT, RoutingPlan, Weights
-from skewless.routing.ring import Ring
-from skewless.routing.virtual_task import VirtualTask
+from skewless.routing.plan import LARGEST_PLAN, WHOLE_WEIGHT, RoutingPlan, Weights, earlier_tasks
+from skewless.routing.ring import Ring, VirtualTask
 
 
 def plan_of(

@@ -14,7 +14,7 @@ import yaml
 
 from skewless.documents.commit import CommittedFile
 from skewless.documents.job import Unit
-from skewless.documents.window import CountedFile, JobWindow, PartVersion, SeenFile, WindowPart
+from skewless.documents.window import CountedFile, JobWindow, PartVersion, SeenFile, WindowPart, WindowSpan
 from skewless.errors import DocumentError
 from skewless.run.directory import RunDirectory
 from skewless.spec.part import Part
@@ -22,8 +22,7 @@ from skewless.spec.reading import parse_spec
 from skewless.standing.changes import FileName, FoundFile, Rewrite
 from skewless.standing.fingerprint import Fingerprint, fingerprint_of
 from skewless.standing.parts import follow_rewrites, next_version, plan_part
-from skewless.standing.pins import pin, pins
-from skewless.standing.retention import StatesLimits, doomed_states, remove_states
+from skewless.standing.retention import StatesLimits, doomed_states, pin, pins, remove_states
 from skewless.standing.store import (
     KeptMerge,
     MergedPart,
@@ -252,7 +251,7 @@ def test_the_version_of_the_runs_own_part_says_which_late_files_were_left_out() 
         return (CountedFile(path=name, size_bytes=1, version="v", rows=3),)
 
     parts = [WindowPart(name=name, place=at, left_out=left(name)) for at, name in enumerate(("2026-11-19", PART))]
-    window = JobWindow(store="s", fingerprint="f", shapes={}, parts=tuple(parts))
+    window = JobWindow(store="s", fingerprint="f", shapes={}, windows=(WindowSpan(),), parts=tuple(parts))
     versions = [next_version(window, part, "r", (), 0) for part in parts]
     assert [[file.path for file in one.left_out] for one in versions] == [[], ["2026-11-19", PART]]
 
@@ -268,7 +267,7 @@ def window_of(store: StatesStore) -> JobWindow:
         parts.append(
             WindowPart(name=name, place=at, base=newest.number, base_states=newest.version.states, base_rows=1)
         )
-    return JobWindow(store=str(store), fingerprint="", shapes={}, parts=tuple(parts))
+    return JobWindow(store=str(store), fingerprint="", shapes={}, windows=(WindowSpan(),), parts=tuple(parts))
 
 
 def test_a_pin_names_its_run_wherever_a_prune_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.simulation import Simulation
-from skewless.bounds.certificate import NOT_MEASURED
+from skewless.bounds import NOT_MEASURED
 from skewless.documents.stage_report import SplitLoad, StageReport
 from skewless.errors import PlanError
 from skewless.planner.policies import POLICIES

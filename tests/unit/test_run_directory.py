@@ -14,11 +14,10 @@ from fsspec.implementations.local import LocalFileSystem
 
 from skewless.documents.commit import CommittedFile, StepCommit
 from skewless.errors import DocumentError, LostRaceError, RunDirectoryError, SkewlessError
-from skewless.planner.plain_ring import first_plan
+from skewless.planner.first_plan import first_plan
 from skewless.planner.planner import plan_next_stage
-from skewless.run.attempt import MANIFEST
-from skewless.run.directory import STAGE_REPORT, RunDirectory, stage_step
-from skewless.run.file_checksum import file_checksum
+from skewless.run.directory import MANIFEST, STAGE_REPORT, RunDirectory, stage_step
+from skewless.run.storage import file_checksum
 from tests.unit import synthetic
 
 

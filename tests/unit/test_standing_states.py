@@ -21,7 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from skewless.documents.commit import CommittedFile
 from skewless.documents.job import STATE_FORM, Unit
-from skewless.documents.window import JobWindow, PartVersion, SeenFile, WindowPart
+from skewless.documents.window import JobWindow, PartVersion, SeenFile, WindowPart, WindowSpan
 from skewless.errors import DocumentError, SpecError
 from skewless.run.directory import RunDirectory
 from skewless.run.storage import Storage
@@ -30,8 +30,7 @@ from skewless.spec.reading import parse_spec
 from skewless.standing.changes import RANK_END, FoundFile, rank_runs, ranks_between
 from skewless.standing.fingerprint import Fingerprint, fingerprint_of
 from skewless.standing.parts import counted_files, keep_part, next_version, plan_part
-from skewless.standing.pins import pin
-from skewless.standing.retention import StatesLimits, doomed_states, held_parts, remove_states
+from skewless.standing.retention import StatesLimits, doomed_states, held_parts, pin, remove_states
 from skewless.standing.store import Numbered, StatesStore, open_states, why_anew
 
 DAYS = [dt.date(2026, 11, 1) + dt.timedelta(days=day) for day in range(4)]
@@ -152,7 +151,9 @@ class Nights(RuleBasedStateMachine):
                 planned, of_part = plan_part(part, found, known, cut, difference, len(units), in_order=in_order)
             parts.append(planned)
             units += of_part
-        window = JobWindow(store=str(store), fingerprint=str(self.spec), shapes={}, parts=tuple(parts))
+        window = JobWindow(
+            store=str(store), fingerprint=str(self.spec), shapes={}, windows=(WindowSpan(),), parts=tuple(parts)
+        )
         name = f"{self.root}/runs/{next(self._runs)}"
         store.begin(Fingerprint(shapes={"spec": str(self.spec)}))
         assert pin(window, RunDirectory(name))
@@ -307,7 +308,7 @@ def test_late_changes_that_are_left_out_are_counted_and_change_nothing(tmp_path:
     assert keep_part(Part(DAYS[0]), found, known, difference, lambda _: [], {}).ignored_rows is None
     # The night after: only what came or was changed since is opened to be counted.
     own = WindowPart(name="2026-11-02", place=1)
-    night = JobWindow(store="s", fingerprint="f", shapes={}, parts=(part, own))
+    night = JobWindow(store="s", fingerprint="f", shapes={}, windows=(WindowSpan(),), parts=(part, own))
     assert not next_version(night, part, "run", (), 0).left_out
     counted = counted_files([next_version(night, own, "run", (), 0)])
     more = [*found[:2], FoundFile("d", 1, "changed"), FoundFile("z", 1, "z")]
@@ -602,7 +603,7 @@ def _of_versions(store: StatesStore) -> JobWindow:
             base_states=version.states,
         )  # fmt: skip
         parts.append(based)
-    return JobWindow(store=str(store), fingerprint="", shapes={}, parts=tuple(parts))
+    return JobWindow(store=str(store), fingerprint="", shapes={}, windows=(WindowSpan(),), parts=tuple(parts))
 
 
 def _begun(folder: Path, name: str) -> Path:

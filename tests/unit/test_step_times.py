@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from skewless.documents.step_times import Span, StepTimes
+from skewless.documents.steps import Span, StepTimes
 from skewless.run.directory import RunDirectory
 from skewless.run.step_times import timed, timed_step, times_of, waterfall
 from skewless_cli import times_view

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.simulation import Simulation
 from skewless.documents.ledger import balance
-from skewless.planner.plain_ring import first_plan
+from skewless.planner.first_plan import first_plan
 from skewless.routing.hashing import pack_origin
 from tests.unit.synthetic import simulated, zipf_rows
 

@@ -21,10 +21,9 @@ from skewless.documents.window import JobWindow, NewestRow, PartVersion, SeenFil
 from skewless.errors import SpecError
 from skewless.spec.part import Part, part_place, parts_between
 from skewless.spec.reading import parse_spec
-from skewless.standing.changes import FoundFile
+from skewless.standing.changes import FoundFile, Listed, changed_parts, covered_parts
 from skewless.standing.night_quality import freshness, late_rows, volume, window_quality
 from skewless.standing.parts import newest_row
-from skewless.standing.restating import Listed, changed_parts, covered_parts
 from skewless.standing.store import StatesStore, borrow_states
 
 DAY = Part(dt.date(2026, 11, 20))
@@ -57,7 +56,7 @@ def test_of_thousands_of_parts_without_files_a_few_are_told_and_all_are_counted(
 
 
 def _window(*parts: WindowPart, missing: tuple[str, ...] = ()) -> JobWindow:
-    return JobWindow(store="store", fingerprint="f", shapes={}, parts=parts, missing=missing)
+    return JobWindow(store="store", fingerprint="f", shapes={}, windows=(WindowSpan(),), parts=parts, missing=missing)
 
 
 def _part(day: int, *files: SeenFile, late_rows: int | None = 0) -> WindowPart:
@@ -198,8 +197,8 @@ def test_a_result_is_stale_if_a_part_of_its_window_is_not_as_it_was() -> None:
 
 
 def test_a_result_of_all_parts_is_stale_if_an_older_part_came_that_nobody_knew_of() -> None:
-    of_some = _window(_part(19, _file("a")), _part(20, _file("b")))
-    of_all = of_some.model_copy(update={"windows": (WindowSpan(),)})
+    of_all = _window(_part(19, _file("a")), _part(20, _file("b")))
+    of_some = of_all.model_copy(update={"windows": (WindowSpan(length=2),)})
     now = {"2026-11-19": _listed(("a", 10)), "2026-11-20": _listed(("b", 10)), "2026-11-21": _listed(("c", 1))}
     assert changed_parts(of_all, now) == {}
     now["2026-11-01"] = _listed(("old", 1))

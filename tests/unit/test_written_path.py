@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from skewless.documents.failure import Failure
+from skewless.documents.steps import Failure
 from skewless.errors import RunDirectoryError
 from skewless.run.directory import RunDirectory
-from skewless.run.objects.location import open_location
+from skewless.run.objects.location import as_written, open_location
 from skewless.run.retention import Limits, fates
-from skewless.run.written_path import as_written
 from tests.unit.synthetic import job
 
 SCHEMES = ["s3a://bucket", "s3://bucket", "gs://bucket", "abfss://box@account.dfs.core.windows.net", "memory://place"]

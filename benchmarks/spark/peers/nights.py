@@ -27,7 +27,7 @@ from benchmarks.spark.peers.skewless import Unwatched, timed
 from benchmarks.spark.setting import settings
 from benchmarks.spark.spark_work import jobs_since, next_job, stages_of
 from skewless.run.directory import RunDirectory
-from skewless.run.publication import require_passed
+from skewless.run.publication.publish import require_passed
 from skewless.spec.reading import parse_spec
 from skewless.spec.spec import JobSpec
 from skewless.standing.store import StatesStore

@@ -25,7 +25,7 @@ from skewless.documents.decision import Decision
 from skewless.documents.stage_report import StageReport
 from skewless.run.certificate import run_certificate
 from skewless.run.directory import RunDirectory, stage_step
-from skewless.run.publication import require_passed
+from skewless.run.publication.publish import require_passed
 from skewless.spec.reading import parse_spec
 from skewless.spec.spec import JobSpec
 from skewless_spark.entries.pipeline import run_stages

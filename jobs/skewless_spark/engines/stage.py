@@ -16,8 +16,7 @@ from skewless.documents.ledger import require_kept
 from skewless.documents.stage_report import StageReport
 from skewless.errors import LostRaceError
 from skewless.routing.plan import RoutingPlan
-from skewless.run.attempt import Attempt, Fence
-from skewless.run.directory import STAGE_REPORT, RunDirectory, stage_step
+from skewless.run.directory import STAGE_REPORT, Attempt, Fence, RunDirectory, stage_step
 from skewless.run.step_times import timed
 from skewless_spark.engines import ENGINES
 from skewless_spark.session.file_systems import require_writer, workers_reach

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from pyspark.sql import SparkSession
 
-from skewless.documents.failure import Failure
+from skewless.documents.steps import Failure
 from skewless.errors import SkewlessError
 from skewless.run.directory import RunDirectory
 from skewless.run.folder import RUN_GROUP

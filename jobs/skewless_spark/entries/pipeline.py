@@ -11,7 +11,8 @@ from skewless.documents.quality import QualityReport
 from skewless.documents.stage_report import StageReport
 from skewless.planner.planner import plan_next_stage
 from skewless.run.directory import RunDirectory
-from skewless.run.publication import Publication, require_passed
+from skewless.run.publication.publish import require_passed
+from skewless.run.publication.records import Publication
 from skewless_spark.engines.stage import run_stage
 from skewless_spark.quality.expectations import import_soon
 from skewless_spark.quality.validate import validate

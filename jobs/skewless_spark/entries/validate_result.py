@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from skewless.run.directory import RunDirectory
-from skewless.run.publication import require_passed
+from skewless.run.publication.publish import require_passed
 from skewless_spark.entries.entry import entry_parser, run_entry, step_session
 from skewless_spark.quality.expectations import import_soon
 from skewless_spark.quality.validate import validate

@@ -38,12 +38,7 @@ def map_types(spark: SparkSession | None, given: Map, types: Mapping[str, str], 
 
 
 def mapped_rows(
-    job: Job,
-    rows: DataFrame,
-    names: Sequence[str],
-    columns: Sequence[str],
-    origin: str,
-    index: str,
+    job: Job, rows: DataFrame, names: Sequence[str], columns: Sequence[str], origin: str, index: str
 ) -> DataFrame:
     """Map rows.
 

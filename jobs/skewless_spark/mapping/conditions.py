@@ -47,12 +47,7 @@ class Condition(NamedTuple):
     literals: tuple[Typed, ...]
 
     def possible(self, kind: str, bounds: Bounds) -> bool:
-        """Whether a file may hold a row that passes. What cannot be told is possible.
-
-        Args:
-            kind: the Spark SQL type of the column.
-            bounds: of the column in the file.
-        """
+        """Whether a file may hold a row that passes. What cannot be told is possible."""
         known = [_as_column(kind, one) for one in self.literals]
         return any(one is None or _passes(self.comparison, one, bounds) for one in known)
 
@@ -154,13 +149,7 @@ def _passes(comparison: Comparison, value: Any, bounds: tuple[Any, Any]) -> bool
 
 
 def possible(conditions: Sequence[Condition], kinds: Mapping[str, str], bounds: Mapping[str, Bounds]) -> bool:
-    """Whether a file may hold a row that passes all conditions.
-
-    Args:
-        conditions: on columns of the table.
-        kinds: the Spark SQL types of the table's columns.
-        bounds: of columns of the file, by name.
-    """
+    """Whether a file may hold a row that passes all conditions."""
     by_lower = {name.lower(): name for name in kinds}
     if len(by_lower) < len(kinds):
         return True  # names that differ in case alone

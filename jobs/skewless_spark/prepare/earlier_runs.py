@@ -9,7 +9,7 @@ from skewless.documents.stage_report import Histogram
 from skewless.errors import SkewlessError
 from skewless.planner.first_plan import applies
 from skewless.run.directory import RESULT_STEP, RunDirectory
-from skewless.run.written_path import as_written
+from skewless.run.objects.location import as_written
 from skewless.spec.spec import JobSpec
 
 #: At most this many folders beside a run directory are read, in descending order of their names.
@@ -32,10 +32,6 @@ def last_two(run: RunDirectory, spec: JobSpec) -> tuple[str, ...]:
     Runs of the same job have the same name and the same key columns. The newer run has the later date; of equal dates
     the later commit of its result; then the later name. Folders that cannot be read are passed over, and so are runs
     of the engine ``combine``.
-
-    Args:
-        run: the new run's directory.
-        spec: its spec.
 
     Returns:
         At most two; none if the spec turns warm starts off or its policy makes none.

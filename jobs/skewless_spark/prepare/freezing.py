@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
-from skewless.documents.job import STATE_FORM, Algebra, Job, Selected, Source, Unit
+from skewless.documents.job import Algebra, Job, Selected, Source, Unit
 from skewless.errors import InputError, SpecError, nearest
-from skewless.planner.plain_ring import first_ring
+from skewless.planner.first_plan import first_ring
 from skewless.routing.waves import cut_waves
 from skewless.run.folder import absolute_root
 from skewless.spec.input import OWN_PREFIX
@@ -20,8 +20,7 @@ from skewless_spark.aggregates.key_text import KEY_TYPES
 from skewless_spark.mapping import map_types, python_mapper
 from skewless_spark.mapping.conditions import conditions_of
 from skewless_spark.prepare.locations import check_kept, check_output, input_location, output_location
-from skewless_spark.prepare.read_columns import ReadColumns
-from skewless_spark.prepare.window import WiderColumns, WindowInput, check_window, states_location
+from skewless_spark.prepare.window import ReadColumns, WiderColumns, WindowInput, check_window, states_location
 from skewless_spark.quality.expectations import check_expectations
 from skewless_spark.result.merge import result_schema
 from skewless_spark.result.ordering import refuse_without_order
@@ -125,7 +124,6 @@ def _frozen(
         key_types=key_types,
         column_types=column_types,
         algebra=algebra,
-        state_form=STATE_FORM,
         source=source,
         window=window,
     )

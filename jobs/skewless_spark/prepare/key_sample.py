@@ -16,9 +16,9 @@ from skewless.planner.forecast.key_sample import KeySample, unit_spread
 from skewless.routing.hashing import encode_columns
 from skewless.routing.waves import GOLDEN_SECTION
 from skewless.run.objects.location import open_location
+from skewless_spark.sources.formats.files import in_threads
 from skewless_spark.sources.formats.parquet import odd_columns, old_columns, open_parquet
 from skewless_spark.sources.formats.spark_types import arrow_type_of
-from skewless_spark.sources.in_threads import in_threads
 from skewless_spark.sources.ranges import as_declared, read_unit, readable
 from skewless_spark.states.columns import NULL_KEY
 

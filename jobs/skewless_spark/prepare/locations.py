@@ -12,7 +12,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from skewless.errors import SpecError
 from skewless.run.folder import absolute_root
-from skewless.run.publication import beside, beside_table
+from skewless.run.publication.places import beside, beside_table
 from skewless.spec.part import Part, path_of_all_parts, resolve_path
 from skewless.spec.spec import JobSpec
 from skewless_spark.sources import Listing
@@ -102,12 +102,6 @@ _WRITTEN = ("job.json", "stages/0000/attempts/0/states/part-0.parquet")
 
 def check_kept(spec: JobSpec, root: str, kept: Mapping[str, str], where: str) -> None:
     """Refuse to keep a run or states inside the input, of whatever part: a later run would read them.
-
-    Args:
-        spec: the spec.
-        root: the data root.
-        kept: the location of each, by what messages call it.
-        where: what they call the spec.
 
     Raises:
         SpecError: one is inside.

@@ -6,11 +6,10 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from skewless.documents.job import Unit
 from skewless.documents.window import SeenFile
 from skewless.errors import InputError
-from skewless.run.file_checksum import content_checksum
-from skewless.run.written_path import as_written
+from skewless.run.objects.location import as_written
+from skewless.run.storage import content_checksum
 from skewless.spec.input import Input
 from skewless.spec.part import DatedPath, Part
 from skewless.spec.spec import JobSpec
@@ -18,9 +17,8 @@ from skewless.standing.changes import FoundFile
 from skewless_spark.prepare.locations import input_location, resolved
 from skewless_spark.prepare.table_parts import TablePart, parts_of_table
 from skewless_spark.sources import Listing, list_input, partition_columns
-from skewless_spark.sources.formats.files import find, open_input
-from skewless_spark.sources.identity import Identity, listed_identity, verdict
-from skewless_spark.sources.in_threads import in_threads
+from skewless_spark.sources.formats.files import find, in_threads, open_input
+from skewless_spark.sources.identity import listed_file, verdict
 from skewless_spark.sources.lake.tables import LakeTable
 
 
@@ -55,11 +53,7 @@ class PartFiles:
     def found(self) -> list[FoundFile]:
         """The files with their identities."""
         fs, _ = open_input(self.location)
-        identities = in_threads(lambda file: listed_identity(fs, file), self.inner.values())
-        return [
-            FoundFile(path, identity.size_bytes, identity.version)
-            for path, identity in zip(self.inner, identities, strict=True)
-        ]
+        return list(in_threads(lambda one: listed_file(fs, one[1])._replace(path=one[0]), self.inner.items()))
 
     def empty(self, part: Part) -> PartFiles:
         """Another part, whose files are gone."""
@@ -67,8 +61,15 @@ class PartFiles:
 
     def difference(self, seen: SeenFile, now: FoundFile) -> str:
         """What tells a file from the one that states were made of; empty if it is the same."""
-        fs, _ = open_input(self.location)
-        return _difference(seen, now, lambda: content_checksum(fs, self.inner[now.path]))
+        found = verdict(seen, now)
+        if found == "compare":
+            checksum = content_checksum(open_input(self.location)[0], self.inner[now.path])
+            found = "same" if checksum == seen.checksum else "rewritten"
+        if found == "same":
+            return ""
+        if now.size_bytes != seen.size_bytes:
+            return f"{now.size_bytes:,} bytes instead of {seen.size_bytes:,}"
+        return "another time" if found == "rewritten" else "touched, and no checksum of it was taken"
 
 
 def files_of_parts(
@@ -152,16 +153,3 @@ def values_of(one: PartFiles) -> list[dict[str, str | None]]:
     """The values of the partition columns of each file of a part."""
     _, root = open_input(one.location)
     return partition_columns.values_of(list(one.inner.values()), root)
-
-
-def _difference(seen: SeenFile, now: FoundFile, checksum: object) -> str:
-    """What tells a file from the one that states were made of; empty if it is the same."""
-    known = Unit(path=seen.path, rows=0, size_bytes=seen.size_bytes, version=seen.version, checksum=seen.checksum)
-    found = verdict(known, Identity(now.size_bytes, now.version))
-    if found == "compare":
-        found = "same" if checksum() == seen.checksum else "rewritten"  # type: ignore[operator]
-    if found == "same":
-        return ""
-    if now.size_bytes != seen.size_bytes:
-        return f"{now.size_bytes:,} bytes instead of {seen.size_bytes:,}"
-    return "another time" if found == "rewritten" else "touched, and no checksum of it was taken"

@@ -8,16 +8,15 @@ from skewless.documents.decision import Decision
 from skewless.documents.job import Job
 from skewless.errors import SkewlessError, SpecError
 from skewless.planner.engine_choice import first_choice
-from skewless.planner.first_plan import first_decision, plain_plan, sampled_plan, samples, warm_plan
+from skewless.planner.first_plan import first_decision, first_plan, plain_plan, sampled_plan, samples, warm_plan
 from skewless.planner.forecast.key_sample import KeySample
-from skewless.planner.plain_ring import first_plan
 from skewless.routing.plan import RoutingPlan
 from skewless.run.directory import RunDirectory
-from skewless.run.publication import draw_turn, with_turn
+from skewless.run.publication.publish import draw_turn, with_turn
 from skewless.spec.part import Part
 from skewless.spec.routing import ENGINES
 from skewless.spec.spec import JobSpec
-from skewless.standing.pins import pin
+from skewless.standing.retention import pin
 from skewless_lake.publication import turn_in_table
 from skewless_lake.staged import OutputPart
 from skewless_leases import Turns, open_store
@@ -25,7 +24,7 @@ from skewless_spark.prepare import earlier_runs
 from skewless_spark.prepare.freezing import check_spec, freeze
 from skewless_spark.prepare.key_sample import sample_keys
 from skewless_spark.prepare.locations import beside_output, check_apart, check_kept, input_location, output_location
-from skewless_spark.prepare.skipped import skipped_parts
+from skewless_spark.prepare.restating import skipped_parts
 
 
 def prepare(

@@ -12,9 +12,8 @@ from skewless.errors import InputError
 from skewless.spec.input import Input
 from skewless.spec.part import Part
 from skewless.standing.changes import FileName, FoundFile, Rewrite, standing_for
-from skewless_spark.sources.lake.listing import table_version
 from skewless_spark.sources.lake.snapshot import Commit, TableFile
-from skewless_spark.sources.lake.tables import LakeTable
+from skewless_spark.sources.lake.tables import LakeTable, table_version
 from skewless_spark.sources.listing import Listing
 
 #: So many compactions are followed back; of a part that had more since its states were made, these are made anew.

@@ -9,7 +9,7 @@ import datetime as dt
 import hashlib
 import importlib.util
 import posixpath
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
@@ -18,7 +18,7 @@ from pathlib import Path
 import pyspark
 
 from skewless.aggregates.registered import ENTRY_POINT_GROUP
-from skewless.documents.job import Unit
+from skewless.documents.job import Source, Unit
 from skewless.documents.window import MOST_REASONS, JobWindow, WindowPart, WindowSpan
 from skewless.errors import DocumentError, InputError, RunDirectoryError, SpecError
 from skewless.mapping import GROUP as MAPPERS
@@ -34,13 +34,61 @@ from skewless_spark.aggregates.binding import concatenable, serves_instead
 from skewless_spark.aggregates.definition import NativeAggregate
 from skewless_spark.prepare.locations import beside_output, input_location, output_location, resolved
 from skewless_spark.prepare.part_files import PartFiles, named_files, values_of
-from skewless_spark.prepare.read_columns import ReadColumns
 from skewless_spark.prepare.table_parts import TablePart, TableRewrites, parts_of_table
 from skewless_spark.sources import Listing, list_input, partition_columns
-from skewless_spark.sources.in_threads import in_threads
+from skewless_spark.sources.formats.files import in_threads
 from skewless_spark.sources.lake.tables import LakeTable
 from skewless_spark.sources.listing import declared_types
-from skewless_spark.sources.schemas import common_types, wider_types, widest
+from skewless_spark.sources.schemas import common_types, fitted, wider_types, widest
+
+
+@dataclass(frozen=True)
+class ReadColumns:
+    """What a job reads of its input.
+
+    Attributes:
+        names: the columns of files and of folders that it reads.
+        of_files: the types of those of the files, and of one that shows the number of rows if it reads none.
+        shaping: the types of all that may shape a state.
+        required: those that no file may lack.
+        declared: those whose types the spec declares.
+    """
+
+    names: tuple[str, ...]
+    of_files: Mapping[str, str]
+    shaping: Mapping[str, str]
+    required: Container[str]
+    declared: Container[str]
+
+    @classmethod
+    def of(cls, spec: JobSpec, source: Source) -> ReadColumns:
+        """Those of a job, from the source with the columns that it reads."""
+        kinds = {**source.columns, **source.partition_columns}
+        evolves = spec.input.missing_columns == "evolve" or spec.input.table is not None  # the catalog has told them
+        return cls(
+            source.reads,
+            source.columns,
+            {name: kinds[name] for name in source.reads if name in kinds},
+            () if evolves else {*source.reads, spec.quality.freshness or ""},
+            spec.input.columns or {},
+        )
+
+    def fitted(self, listing: Listing, first: str = "") -> tuple[Unit, ...]:
+        """The units of some files, with what these lack.
+
+        Args:
+            listing: of the files.
+            first: the file whose types are wanted; by default the first of these.
+
+        Raises:
+            InputError: a file lacks a column, or has it in another type.
+        """
+        like = posixpath.basename(first or next(iter(listing.own), ""))
+
+        def told(name: str) -> str:
+            return "the spec declares it" if name in self.declared else f"in {like}"
+
+        return fitted(listing.units, listing.own, self.of_files, self.required, told)
 
 
 def check_window(spec: JobSpec, where: str) -> None:
@@ -85,12 +133,6 @@ class WindowInput:
     @classmethod
     def found(cls, spec: JobSpec, last: Part, root: str, where: str) -> WindowInput:
         """Find the files of a window.
-
-        Args:
-            spec: the spec, of a job that keeps states.
-            last: the run's own part.
-            root: where relative paths start.
-            where: what error messages call the spec.
 
         Raises:
             InputError: the run's own part has no files.
@@ -290,11 +332,7 @@ class WindowInput:
 
 
 class WiderColumns(Exception):  # noqa: N818  # no error: the window is looked at once more
-    """Some columns of an older part are wider than in the newest one.
-
-    Args:
-        types: their types.
-    """
+    """Some columns of an older part are wider than in the newest one."""
 
     def __init__(self, types: Mapping[str, str]) -> None:
         super().__init__(str(types))

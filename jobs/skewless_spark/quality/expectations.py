@@ -127,10 +127,6 @@ def import_soon() -> None:
 def check_expectations(spec: JobSpec, where: str) -> None:
     """Refuse expectations that cannot or must not be run. This does not import Great Expectations.
 
-    Args:
-        spec: the spec.
-        where: what error messages call the spec, usually its path.
-
     Raises:
         SpecError: an expectation is unknown, refused, or has wrong kwargs; the error names the first.
     """

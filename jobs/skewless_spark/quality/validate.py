@@ -17,13 +17,11 @@ from skewless.documents.job import Job
 from skewless.documents.ledger import Ledger, balance
 from skewless.documents.quality import Check, QualityReport
 from skewless.errors import LostRaceError
-from skewless.run.attempt import Fence
-from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, RunDirectory
+from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, Fence, RunDirectory
 from skewless.standing.night_quality import window_quality
 from skewless.standing.store import StatesStore
 from skewless_lake.staged import OutputPart, TableRule
 from skewless_spark.quality.expectations import build_expectations, great_expectations
-from skewless_spark.quality.table_rules import rule_checks
 from skewless_spark.quality.verdict import Verdict
 from skewless_spark.result.all_rows import results_of_all_rows, sampled
 from skewless_spark.result.staging import staged, staged_frame
@@ -35,6 +33,11 @@ from skewless_spark.states.committed_files import RESULT, read_files
 
 if TYPE_CHECKING:
     from great_expectations.expectations.expectation import Expectation
+from collections.abc import Mapping
+
+from pyspark.errors import PySparkException
+
+from skewless.errors import SpecError
 
 log = logging.getLogger(__name__)
 
@@ -326,3 +329,43 @@ def _keys_unique(columns: list[str]) -> Expectation:
     kind = great_expectations().expectations.ExpectCompoundColumnsToBeUnique
     unique: Expectation = kind(column_list=columns, ignore_row_if="never")
     return unique
+
+
+def rule_checks(frame: DataFrame, rules: Sequence[TableRule], parts: Mapping[str, Any], where: str) -> list[Check]:
+    """Count the rows that break each rule. A condition that is null is broken, as in Delta.
+
+    Args:
+        frame: the rows, without the columns that name the part.
+        rules: of the table; those without a condition are held by the writer of its files.
+        parts: the values of the columns that name the part.
+        where: the table, for messages.
+
+    Raises:
+        SpecError: a condition is none that Spark can evaluate.
+    """
+    held = [rule for rule in rules if rule.condition]
+    if not held:
+        return []
+    rows = frame.withColumns({name: F.lit(value) for name, value in parts.items()})
+    broken = [F.count_if(~F.coalesce(F.expr(f"({rule.condition})").cast("boolean"), F.lit(False))) for rule in held]
+    try:
+        counts = rows.agg(*(count.alias(f"rule_{number}") for number, count in enumerate(broken))).collect()[0]
+    except PySparkException as err:
+        raise SpecError.saying(
+            where, f"a rule of the table cannot be evaluated ({str(err).splitlines()[0][:200]}): "
+            + ", ".join(f"{rule.name}: {rule.condition}" for rule in held),
+            "drop that rule from the table, or publish into a table of its own",
+        ) from None  # fmt: skip
+    return [_check(rule, count) for rule, count in zip(held, counts, strict=True)]
+
+
+def _check(rule: TableRule, broken: int) -> Check:
+    told = "holds" if not broken else f"broken by {broken:,} rows: {rule.condition}"
+    return Check(
+        subject="result",
+        expectation="rule_of_the_table",
+        column=rule.name,
+        success=not broken,
+        observed=f"{broken:,}",
+        sentence=f"rule_of_the_table({rule.name}): {told}",
+    )

@@ -60,7 +60,7 @@ def results_of_all_rows(spark: SparkSession, job: Job, chosen: Column | None) ->
     """
     window: JobWindow = job.window  # type: ignore[assignment]
     found = []
-    for span in window.spans:
+    for span in window.windows:
         whole = job_of_all_rows(job, span.first)
         ordinals = range(len(whole.units))
         require_unchanged(whole, ordinals)
@@ -88,7 +88,7 @@ def results_of_all_states(spark: SparkSession, run: RunDirectory) -> DataFrame:
     window: JobWindow = columns.job.window  # type: ignore[assignment]
     store, found = StatesStore(window.store), []
     newest = [store.newest(part.name)[0] for part in window.parts]
-    for span in window.spans:
+    for span in window.windows:
         files = [file for one in newest[span.first :] if one is not None for file in one.version.states]
         if files:
             merged = _merged(read_files(spark, store, files), columns)

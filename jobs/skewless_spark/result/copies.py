@@ -18,8 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
 from skewless.documents.commit import CommittedFile
-from skewless.run.attempt import Attempt
-from skewless.run.directory import RunDirectory
+from skewless.run.directory import Attempt, RunDirectory
 from skewless_spark.session.queries import planned_once
 from skewless_spark.sources.worker_files import SCHEMA_NOTE
 from skewless_spark.states.columns import JobColumns

@@ -11,7 +11,7 @@ from pyspark.sql.types import ArrayType, BinaryType, MapType, StructType, Varian
 from skewless.documents.commit import CommittedFile
 from skewless.documents.job import Job
 from skewless.errors import LedgerError, SpecError
-from skewless.run.attempt import Attempt
+from skewless.run.directory import Attempt
 from skewless_spark.session.file_systems import require_writer
 from skewless_spark.states.committed_files import PUBLISHED, read_files
 

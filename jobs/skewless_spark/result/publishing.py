@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 
 from skewless.run.directory import RunDirectory
-from skewless.run.publication import Publication
+from skewless.run.publication.records import Publication
 from skewless_lake.publication import publish_run
 
 

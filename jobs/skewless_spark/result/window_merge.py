@@ -22,11 +22,10 @@ from skewless.documents.job import Job
 from skewless.documents.ledger import PartLine, PartLines, WindowLine
 from skewless.documents.window import JobWindow, PartVersion, WindowPart
 from skewless.errors import DocumentError, LedgerError, RunDirectoryError, SkewlessError
-from skewless.run.attempt import Attempt
-from skewless.run.directory import PART_LINES, RESULT_STEP, RunDirectory
+from skewless.run.directory import PART_LINES, RESULT_STEP, Attempt, RunDirectory
 from skewless.spec.spec import WINDOW_COLUMN
 from skewless.standing.fingerprint import Fingerprint
-from skewless.standing.kept_merges import WindowParts, plan_night
+from skewless.standing.kept_merges import plan_night
 from skewless.standing.parts import newest_row, next_version
 from skewless.standing.store import STATES_STEP, KeptMerge, Numbered, StatesStore
 from skewless.standing.window_choice import WindowChoice, name_of
@@ -109,7 +108,7 @@ def lines_of(
         WindowLine(
             name=span.name, keys=keys, rows=rows, of_parts_rows=sum(line.rows for line in parts[span.first :])
         )
-        for span, (rows, keys) in zip(window.spans, counts, strict=True)
+        for span, (rows, keys) in zip(window.windows, counts, strict=True)
     ]  # fmt: skip
     newest = {one.version.part: one.version.newest for one in versions if one.version.newest}
     return PartLines(parts=tuple(parts), windows=tuple(lines), newest=newest)
@@ -139,13 +138,13 @@ def over_windows(
     job = columns.job
     window: JobWindow = job.window  # type: ignore[assignment]
     plan = plan_night(
-        StatesStore(window.store), parts, [WindowParts(span.length, span.first) for span in window.spans], job.algebra,
+        StatesStore(window.store), parts, window.windows, job.algebra,
         held_parts=job.spec.kept_parts, now=dt.datetime.now(tz=dt.UTC), result_keys=_keys_before(job),
         preferred=preferred,
     )  # fmt: skip
     log.info("%s", plan.choice.sentence)
     states = WindowStates(spark, columns, attempt, parts, plan).results()
-    merged = [(span, states[span.name]) for span in window.spans]
+    merged = [(span, states[span.name]) for span in window.windows]
     found = [of_window(columns, one, span.length) for span, one in merged if one is not None]
     if len(found) < 2:
         return plan.choice, found[0] if found else None

@@ -19,8 +19,7 @@ from pyspark.sql import functions as F
 
 from skewless.documents.commit import CommittedFile
 from skewless.errors import LedgerError
-from skewless.run.attempt import Attempt
-from skewless.run.directory import WINDOW_CHOICE
+from skewless.run.directory import WINDOW_CHOICE, Attempt
 from skewless.run.storage import Storage
 from skewless.standing.kept_merges import NightPlan, kept_merge
 from skewless.standing.store import STATES_STEP, Numbered, StatesStore

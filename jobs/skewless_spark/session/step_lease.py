@@ -11,8 +11,7 @@ from contextlib import contextmanager
 from fsspec.implementations.local import LocalFileSystem
 
 from skewless.errors import LostRaceError
-from skewless.run.attempt import Fence
-from skewless.run.directory import RunDirectory
+from skewless.run.directory import Fence, RunDirectory
 from skewless.run.objects.location import is_object
 from skewless.spec.clusters import FILES, Sharing
 from skewless_leases import FencedOutError, Lease, TimeSpans

@@ -12,8 +12,7 @@ from skewless.documents.commit import CommittedFile
 from skewless.documents.shared_stage import STAGE_SHARES, RoutedRows, SharedTask, StageShares, TaskShare
 from skewless.documents.stage_report import StageReport, TaskLoad
 from skewless.routing.plan import RoutingPlan
-from skewless.run.attempt import Attempt, Fence
-from skewless.run.directory import RunDirectory, stage_step
+from skewless.run.directory import Attempt, Fence, RunDirectory, stage_step
 from skewless_spark.engines.stage import commit_stage
 from skewless_spark.session.step_lease import leased_step
 from skewless_spark.sharing.routed_rows import forget_routed_rows

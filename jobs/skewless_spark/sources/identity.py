@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
 from skewless.documents.job import Job, Unit
+from skewless.documents.window import InputFile
 from skewless.errors import InputError
-from skewless.run.file_checksum import content_checksum
 from skewless.run.objects.location import open_location
-from skewless_spark.sources.in_threads import in_threads
+from skewless.run.storage import content_checksum
+from skewless.standing.changes import FoundFile
+from skewless_spark.sources.formats.files import in_threads
 
 #: A checksum is computed of files of at most this many bytes, and of this many in total: a tenth of a second.
 CHECKSUM_FILE_BYTES, CHECKSUM_BYTES = 4 << 20, 64 << 20
@@ -32,76 +34,59 @@ _TAGS = ("ETag", "etag", "VersionId", "version_id", "generation", "md5Hash", "co
 _TIMES = ("mtime", "LastModified", "last_modified", "updated", "modificationTime", "modified")
 
 
-class Identity(NamedTuple):
-    """What identifies the content of a file, as its file system reports it.
-
-    Attributes:
-        size_bytes: its length.
-        version: ``tag:`` and the tag of the content; or ``stat:`` with modification time, change time (both in
-            nanoseconds) and inode; or ``time:`` and a time alone, which is weak evidence; or empty.
-    """
-
-    size_bytes: int
-    version: str
-
-    @property
-    def telling(self) -> bool:
-        """Whether a changed content always has another version."""
-        return self.version.startswith(("tag:", "stat:"))
-
-
-def listed_identity(fs: fsspec.AbstractFileSystem, file: str) -> Identity:
-    """The identity of a file that has just been listed.
+def listed_file(fs: fsspec.AbstractFileSystem, file: str) -> FoundFile:
+    """A file that has just been listed, with its identity.
 
     Raises:
         InputError: it has been removed since, or cannot be inspected.
     """
     try:
-        return identity_of(fs, file)
+        return found_file(fs, file)
     except OSError as err:
         reason = err.strerror or str(err)[:200]
         raise InputError(f"input file {file}", "a file that stays there", reason, "try again when it does") from None
 
 
-def identity_of(fs: fsspec.AbstractFileSystem, file: str) -> Identity:
-    """The identity of a file now.
+def found_file(fs: fsspec.AbstractFileSystem, file: str) -> FoundFile:
+    """A file with its identity now.
 
     Raises:
         FileNotFoundError: it does not exist any more.
     """
     if isinstance(fs, LocalFileSystem):
         now = os.stat(file)  # noqa: PTH116  # fsspec has times as floats, which are too coarse
-        return Identity(now.st_size, f"stat:{now.st_mtime_ns}:{now.st_ctime_ns}:{now.st_ino}")
-    return identity_from(fs.info(file))
+        return FoundFile(file, now.st_size, f"stat:{now.st_mtime_ns}:{now.st_ctime_ns}:{now.st_ino}")
+    info = fs.info(file)
+    return FoundFile(file, int(info["size"]), version_from(info))
 
 
-def identity_from(info: Mapping[str, Any]) -> Identity:
-    """The identity of a file from what a file system of fsspec reports."""
+def version_from(info: Mapping[str, Any]) -> str:
+    """What identifies the content of a file, from what a file system of fsspec reports.
+
+    Returns:
+        ``tag:`` and the tag of the content; or ``stat:`` with modification time, change time (both in nanoseconds) and
+        inode, of a local file; or ``time:`` and a time alone, which is weak evidence; or an empty text.
+    """
     for kind, names in (("tag", _TAGS), ("time", _TIMES)):
         said = [str(info[name]) for name in names if info.get(name)]
         if said:
-            return Identity(int(info["size"]), f"{kind}:{'/'.join(said)}")
-    return Identity(int(info["size"]), "")
+            return f"{kind}:{'/'.join(said)}"
+    return ""
 
 
-def checksums(fs: fsspec.AbstractFileSystem, files: Sequence[str], found: Sequence[Identity]) -> list[str]:
+def checksums(fs: fsspec.AbstractFileSystem, found: Sequence[FoundFile]) -> list[str]:
     """The SHA-256 of files without a tag, whose identity may change without the content; else empty.
 
     Only small files have one, and of many files only the first, so that the input is not read twice.
-
-    Args:
-        fs: their file system.
-        files: their paths.
-        found: the identity of each.
 
     Raises:
         InputError: one of them cannot be read.
     """
     left, chosen = CHECKSUM_BYTES, []
-    for file, identity in zip(files, found, strict=True):
-        wanted = not identity.version.startswith("tag:") and identity.size_bytes <= min(CHECKSUM_FILE_BYTES, left)
-        left -= identity.size_bytes if wanted else 0
-        chosen.append(file if wanted else "")
+    for file in found:
+        wanted = not file.version.startswith("tag:") and file.size_bytes <= min(CHECKSUM_FILE_BYTES, left)
+        left -= file.size_bytes if wanted else 0
+        chosen.append(file.path if wanted else "")
     return list(in_threads(lambda file: _checksum(fs, file) if file else "", chosen))
 
 
@@ -113,7 +98,7 @@ def _checksum(fs: fsspec.AbstractFileSystem, file: str) -> str:
         raise InputError(f"input file {file}", "a readable file", reason, "mend or remove it") from None
 
 
-def verdict(unit: Unit, now: Identity) -> Literal["same", "rewritten", "touched", "compare"]:
+def verdict(unit: InputFile, now: FoundFile) -> Literal["same", "rewritten", "touched", "compare"]:
     """Whether a unit's file has changed since the run was prepared, as far as its identity tells.
 
     Returns:
@@ -124,7 +109,8 @@ def verdict(unit: Unit, now: Identity) -> Literal["same", "rewritten", "touched"
     if unit.version.startswith(f"{TABLE}:"):
         return "same"
     if now.version == unit.version:
-        return "same" if now.telling or not unit.checksum else "compare"
+        telling = now.version.startswith(("tag:", "stat:"))  # a changed content always has another one
+        return "same" if telling or not unit.checksum else "compare"
     before, after = unit.version.split(":"), now.version.split(":")
     if before[0] != "stat" or before[:2] != after[:2]:
         return "rewritten"
@@ -161,7 +147,7 @@ def _change(unit: Unit) -> str:
     # A path without a scheme is local; finding its file system out takes longer than looking at the file.
     fs, file = open_location(unit.path) if "://" in unit.path else (_LOCAL, unit.path)
     try:
-        found = verdict(unit, identity_of(fs, file))
+        found = verdict(unit, found_file(fs, file))
         if found == "compare":
             found = "same" if content_checksum(fs, file) == unit.checksum else "rewritten"
     except FileNotFoundError:

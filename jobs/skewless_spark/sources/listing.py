@@ -9,18 +9,17 @@ from dataclasses import dataclass, field
 
 from skewless.documents.job import Source, Unit
 from skewless.errors import InputError
-from skewless.run.written_path import as_written
+from skewless.run.objects.location import as_written
 from skewless.spec.input import Input
 from skewless_spark.sources import partition_columns
 from skewless_spark.sources.cutting import cut_bytes_evenly, cut_groups, is_large, piece_bytes
 from skewless_spark.sources.formats import json_lines
 from skewless_spark.sources.formats.delimited import names_in
-from skewless_spark.sources.formats.files import COMPRESSED, find, open_file, open_input
+from skewless_spark.sources.formats.files import COMPRESSED, find, in_threads, open_file, open_input
 from skewless_spark.sources.formats.footers import Footer, footer_of
 from skewless_spark.sources.formats.lines import Block
 from skewless_spark.sources.formats.spark_types import declared_type
-from skewless_spark.sources.identity import checksums, listed_identity
-from skewless_spark.sources.in_threads import in_threads
+from skewless_spark.sources.identity import checksums, listed_file
 from skewless_spark.sources.schemas import ColumnsOfFiles, common_types, refuse_unknown
 from skewless_spark.sources.uris import FILE_COLUMNS, file_column_type
 
@@ -93,12 +92,10 @@ def list_input(
     declared = declared_types(given)
     if partitions is None:
         partitions = partition_columns.types_of(paths, values, declared)
-    now = list(in_threads(lambda file: listed_identity(fs, file), found))
+    now = list(in_threads(lambda file: listed_file(fs, file), found))
     listed = [
-        ListedFile(spelled, file, identity.size_bytes, identity.version, checksum, one)
-        for spelled, file, identity, checksum, one in zip(
-            paths, found, now, checksums(fs, found, now), values, strict=True
-        )
+        ListedFile(spelled, file.path, file.size_bytes, file.version, checksum, one)
+        for spelled, file, checksum, one in zip(paths, now, checksums(fs, now), values, strict=True)
     ]
     piece = piece_bytes([file.size for file in listed], share, given.cut_bytes)
     own: dict[str, Mapping[str, str]] = {}

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from skewless.errors import InputError
-from skewless_spark.sources.formats.text_values import first_bad
+from skewless_spark.sources.formats.spark_types import first_bad
 
 #: How Hive writes null into a path.
 _NULL = "__HIVE_DEFAULT_PARTITION__"

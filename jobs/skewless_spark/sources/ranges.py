@@ -21,8 +21,7 @@ from skewless_spark.sources.formats import delimited, json_lines
 from skewless_spark.sources.formats.lines import blocks
 from skewless_spark.sources.formats.orc_footer import has_old_calendar, in_new_calendar
 from skewless_spark.sources.formats.parquet import as_spark_reads, int96_columns, old_columns, open_parquet
-from skewless_spark.sources.formats.spark_types import arrow_type_of
-from skewless_spark.sources.formats.text_values import cast_text
+from skewless_spark.sources.formats.spark_types import arrow_type_of, cast_text
 from skewless_spark.sources.lake.deletes import Positions, Vectors, deleted_of_unit
 from skewless_spark.sources.uris import FILE_COLUMNS, file_column_type, file_value
 

@@ -48,11 +48,6 @@ def common_types(files: Iterable[Mapping[str, str]]) -> dict[str, str]:
 def refuse_unknown(declared: Iterable[str], known: Iterable[str], first: str) -> None:
     """Refuse a type that a spec declares for a column that is neither in files nor in the names of folders.
 
-    Args:
-        declared: the names of columns that have one.
-        known: the names of all columns.
-        first: the path of a file.
-
     Raises:
         InputError: names the column.
     """
@@ -108,11 +103,7 @@ def _unsigned(types: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, 
 
 
 def _refuse_unfit(
-    path: str,
-    types: Mapping[str, str],
-    wanted: Mapping[str, str],
-    required: Container[str],
-    told: Callable[[str], str],
+    path: str, types: Mapping[str, str], wanted: Mapping[str, str], required: Container[str], told: Callable[[str], str]
 ) -> None:
     for name, kind in wanted.items():
         came = types.get(name)

@@ -13,8 +13,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from skewless.errors import InputError
-from skewless.run.objects.location import open_location
-from skewless.run.written_path import as_written
+from skewless.run.objects.location import as_written, open_location
 from skewless.spec.input import Input
 from skewless_spark.sources.formats.spark_types import UNSUPPORTED
 from skewless_spark.sources.listing import Listing, list_input

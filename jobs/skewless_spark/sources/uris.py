@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 #: Columns of ``_metadata``, as Spark has them for every file source, with their types.
-_TYPES = {
-    "_metadata.file_path": "string",
-    "_metadata.file_name": "string",
-    "_metadata.row_index": "bigint",
-}
+_TYPES = {"_metadata.file_path": "string", "_metadata.file_name": "string", "_metadata.row_index": "bigint"}
 FILE_COLUMNS = tuple(_TYPES)
 
 

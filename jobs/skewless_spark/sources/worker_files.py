@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 
 from skewless.errors import RunDirectoryError
 from skewless.run.objects.location import is_object, open_location
+from skewless_lake.new_files import all_nullable
 from skewless_spark.session.queries import cut_batch, map_in_batches
 from skewless_spark.sources.cutting import rows_at_a_time
 from skewless_spark.sources.formats.parquet import open_parquet
@@ -57,7 +58,7 @@ def read_in_workers(spark: SparkSession, schema: StructType, files: Sequence[tup
     columns = schema.fieldNames()
 
     def read(batches: Batches) -> Iterator[pa.RecordBatch]:
-        wanted = _nullable(to_arrow_schema(schema, timezone="UTC"))
+        wanted = all_nullable(to_arrow_schema(schema, timezone="UTC"))
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 yield from _read(pieces[number], columns, wanted)
@@ -159,7 +160,7 @@ class _Sink:
         # In the order of the partitions, so that a result that is put together of files is the same again.
         self.path = f"{folder}/part-{task.partitionId() if task else 0:05d}-{secrets.token_hex(12)}.parquet"
         fs, file = open_location(self.path)
-        schema = _nullable(schema)
+        schema = all_nullable(schema)
         if not is_object(self.path):
             fs.makedirs(file.rpartition("/")[0], exist_ok=True)
         self._out = fs.open(file, "wb")
@@ -190,25 +191,3 @@ class _Sink:
             groups = -(-rows.nbytes // (2 * _GROUP_BYTES))
             self._writer.write_table(rows, row_group_size=max(1, -(-len(rows) // max(1, groups))))
         self._waiting, self._bytes = [], 0
-
-
-def _nullable(schema: pa.Schema) -> pa.Schema:
-    """A schema in which every value may be null, as in the files that Spark writes.
-
-    A struct that is null has null fields in Arrow, also those that are never null in a struct that is there.
-    """
-    return pa.schema([field.with_type(_nullable_within(field.type)).with_nullable(True) for field in schema])
-
-
-def _nullable_within(kind: pa.DataType) -> pa.DataType:
-    def inside(field: pa.Field) -> pa.Field:
-        return field.with_type(_nullable_within(field.type)).with_nullable(True)
-
-    if pa.types.is_struct(kind):
-        return pa.struct([inside(field) for field in kind])
-    if pa.types.is_list(kind):
-        return pa.list_(inside(kind.value_field))
-    if pa.types.is_map(kind):
-        key = kind.key_field.with_type(_nullable_within(kind.key_type))
-        return pa.map_(key, inside(kind.item_field))
-    return kind

@@ -10,8 +10,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type
 
-from skewless.documents.job import STATE_FORM, Job
-from skewless.errors import DocumentError
+from skewless.documents.job import Job
 from skewless.routing.hashing import OFFSET_BITS
 from skewless.spec.spec import WINDOW_COLUMN
 from skewless.standing.changes import rank_runs
@@ -45,16 +44,7 @@ class JobColumns:
 
     @classmethod
     def of(cls, job: Job) -> JobColumns:
-        """The columns that a job reads.
-
-        Raises:
-            DocumentError: the job was prepared by a release whose states had other columns.
-        """
-        if job.state_form != STATE_FORM:
-            raise DocumentError(
-                "job.json", f"states of the form {STATE_FORM}", f"those of the form {job.state_form}",
-                "end the run with the release of Skewless that prepared it, or start the run of that day anew",
-            )  # fmt: skip
+        """The columns that a job reads."""
         bound = bind(job)
         arguments = [column for one in bound for column in one.columns]
         return cls(job, tuple(dict.fromkeys((*job.spec.key, *arguments))), tuple(bound))

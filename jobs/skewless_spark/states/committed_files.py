@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 
 from skewless.documents.commit import CommittedFile
 from skewless.errors import RunDirectoryError
-from skewless.run.attempt import Attempt
+from skewless.run.directory import Attempt
 from skewless.run.storage import Storage
 from skewless_spark.session.file_systems import spark_reads
 from skewless_spark.sources import parquet_files

@@ -18,8 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skewless.documents.commit import CommittedFile
-from skewless.routing.moved_keys import earlier_tasks
-from skewless.routing.plan import RoutingPlan
+from skewless.routing.plan import RoutingPlan, earlier_tasks
 from skewless.run.directory import RunDirectory, stage_step
 from skewless.run.storage import Storage
 from skewless_spark.states.columns import PART, JobColumns

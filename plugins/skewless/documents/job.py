@@ -8,7 +8,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from skewless.document import LARGEST_COUNT, LAST_STAGE, Count, Document, Frozen, unmet
-from skewless.documents.window import JobWindow, some_of
+from skewless.documents.window import InputFile, JobWindow, some_of
 from skewless.errors import PlanError
 from skewless.spec.input import InputFormat
 from skewless.spec.part import Part
@@ -18,43 +18,27 @@ from skewless.spec.spec import JobSpec
 #: Engine ``combine``: input splits for each slot, and bytes of a split at most.
 SPLITS_PER_SLOT = 2
 LARGEST_SPLIT_BYTES = 128 << 20
-#: Which columns the states of native aggregates have; the next number with each change of them. 2: the sums and
-#: averages of integers, the sums of decimals, and ``bit_xor`` say how many values are in them.
+#: Which columns the states of native aggregates have. With each change of them both this number and that of ``Job`` are
+#: raised: kept states are not mixed with others, nor is a run that has begun gone on with.
 STATE_FORM = 2
 
 
-class Unit(Frozen):
+class Unit(InputFile):
     """One source partition: a file of the input, or a range of one. Its position in ``Job.units`` is its ordinal.
 
     Attributes:
-        path: where Spark reads it.
-        rows: its rows: from its own footer and not from the job that reads it, or, not counted, an estimate.
-        size_bytes: the length of the file, whole.
-        version: what tells this content from a later one, as far as its file system says: an entity tag; or
-            modification time, change time and inode.
-        checksum: SHA-256 of the file, whole, in hex; empty of a large one, and where an entity tag tells enough.
+        rows: its rows, without deleted ones: from its own footer and not from the job that reads it, or, not counted,
+            an estimate.
         span: the range, ``start <= at < end``: row groups of a Parquet file, stripes of an ORC file, bytes
             of a text, where a line belongs to the range that it begins in; None for the whole file.
         first_row: the row of the file that the range begins with, where rows are counted.
         counted: whether ``rows`` is known and not estimated.
-        values: of the partition columns that its path gives, or the metadata of its table, as text; None is null.
-        deletes: what says which of its rows a table has deleted: files, or the name of a deletion vector. ``rows`` are
-            those that are left.
-        inner: of the columns that the file has in another way, the name in the file: another name, an older
-            type, or none, as it was written before the column was added.
     """
 
-    path: str
     rows: Count
-    size_bytes: Count
-    version: str = ""
-    checksum: str = ""
     span: tuple[Count, Count] | None = None
     first_row: int = Field(default=0, ge=0, le=LARGEST_COUNT)
     counted: bool = True
-    values: dict[str, str | None] = Field(default_factory=dict)
-    deletes: tuple[str, ...] = ()
-    inner: dict[str, str | None] = Field(default_factory=dict)
 
 
 class PinnedTable(Frozen):
@@ -145,9 +129,7 @@ class Job(Document):
         spec: the spec with its overrides applied.
         date: the day that is computed, under which the result is published.
         hour: of a job of hours, the hour (``Part.hour``).
-        state_form: what its states look like (``STATE_FORM``); 1 of a run that an earlier release prepared.
-        turn: orders the runs that publish one day, see ``skewless.run.publication``; 0 of a run that an earlier release
-            prepared.
+        turn: orders the runs that publish one day, see ``skewless.run.publication``; 0 as long as none is drawn.
         input_path: the resolved path of the input.
         output_path: the resolved folder of the published result; of a table, a name that begins with ``iceberg://`` or
             ``delta+``, see ``skewless_spark.prepare.locations.output_location``.
@@ -178,7 +160,6 @@ class Job(Document):
     algebra: dict[str, Algebra]
     warm_from: tuple[str, ...] = Field(default=(), max_length=2)
     source: Source = Source()
-    state_form: int = Field(default=1, ge=1)
     turn: Count = 0
     window: JobWindow | None = None
     skipped: tuple[str, ...] = Field(default=(), max_length=1_000)

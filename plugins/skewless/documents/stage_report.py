@@ -12,7 +12,7 @@ import numpy.typing as npt
 from pydantic import Field, model_validator
 
 from skewless.document import LAST_STAGE, Count, Document, Frozen, unmet
-from skewless.routing.virtual_task import VirtualTask
+from skewless.routing.ring import VirtualTask
 
 #: How a virtual task is named; that the name is one of the plan's is for who reads both. Reports have many of them,
 #: so this is looked at where the text is parsed.

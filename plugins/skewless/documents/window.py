@@ -19,40 +19,43 @@ MOST_MISSING, OLDEST_MISSING = 1_000, 3
 Way = Literal["reused", "late files left out", "added to", "reduced anew", "new"]
 
 
-class SeenFile(Frozen):
-    """A file of the input that the states of a part were made of.
+class InputFile(Frozen):
+    """A file of the input.
 
     Attributes:
-        path: as in ``Unit``.
-        size_bytes: as in ``Unit``.
-        version: as in ``Unit``.
-        checksum: as in ``Unit``.
-        ranks: the places of its units in the order of the part, ascending. They have gaps, so that a file that comes
-            late can be put between two others.
-        deletes: as in ``Unit``.
-        inner: as in ``Unit``.
-        values: as in ``Unit``, of a file of a table; those of others are in their paths.
+        path: where Spark reads it.
+        size_bytes: the length of the file, whole.
+        version: what tells this content from a later one, as far as its file system says: an entity tag; or
+            modification time, change time and inode.
+        checksum: SHA-256 of the file, whole, in hex; empty of a large one, and where an entity tag tells enough.
+        values: of the partition columns that its path gives, or the metadata of its table, as text; None is null.
+        deletes: what says which of its rows a table has deleted: files, or the name of a deletion vector.
+        inner: of the columns that the file has in another way, the name in the file: another name, an older
+            type, or none, as it was written before the column was added.
     """
 
     path: str
     size_bytes: Count
     version: str = ""
     checksum: str = ""
-    ranks: tuple[Count, ...] = Field(min_length=1)
+    values: dict[str, str | None] = Field(default_factory=dict)
     deletes: tuple[str, ...] = ()
     inner: dict[str, str | None] = Field(default_factory=dict)
-    values: dict[str, str | None] = Field(default_factory=dict)
+
+
+class SeenFile(InputFile):
+    """A file that the states of a part were made of; only of a table it has values, as those of others are in paths.
+
+    Attributes:
+        ranks: the places of its units in the order of the part, ascending. They have gaps, so that a file that comes
+            late can be put between two others.
+    """
+
+    ranks: tuple[Count, ...] = Field(min_length=1)
 
 
 class CountedFile(Frozen):
-    """A late file that was left out, with the rows that its footer tells.
-
-    Attributes:
-        path: as in ``Unit``.
-        size_bytes: as in ``Unit``.
-        version: as in ``Unit``; not empty.
-        rows: of the file.
-    """
+    """A late file that was left out: as ``InputFile`` has it, with the rows that its footer tells."""
 
     path: str
     size_bytes: Count
@@ -203,8 +206,7 @@ class JobWindow(Frozen):
         parts: those that have files, oldest first. Units are numbered in their order.
         missing: the names of the others, oldest first; of more than ``MOST_MISSING`` the oldest few and the newest.
         missing_unnamed: how many others there are between these.
-        windows: those of the result, the longest one last; each ends with the newest part. Documents of earlier
-            releases have none: see ``spans``.
+        windows: those of the result, the longest one last; each ends with the newest part.
         begins: why there were no states of this fingerprint before, in words; empty if there were.
         newest_field: what the input's table says the column of ``quality.freshness`` is: its type, and its field id or
             its name in files. Empty of an input that is no table.
@@ -217,7 +219,7 @@ class JobWindow(Frozen):
     parts: tuple[WindowPart, ...]
     missing: tuple[str, ...] = ()
     missing_unnamed: Count = 0
-    windows: tuple[WindowSpan, ...] = ()
+    windows: tuple[WindowSpan, ...] = Field(min_length=1)
     begins: str = ""
     newest_field: str = ""
     undated: Count = 0
@@ -231,14 +233,9 @@ class JobWindow(Frozen):
                 raise unmet("parts whose units follow each other, each with its rank", part.name[:80])
             end = last
         firsts = [one.first for one in self.windows]
-        if firsts and (firsts != sorted(firsts, reverse=True) or firsts[-1] != 0):
+        if firsts != sorted(firsts, reverse=True) or firsts[-1] != 0:
             raise unmet("windows of which each is an end of the next, and the last has all parts", str(firsts)[:80])
         return self
-
-    @property
-    def spans(self) -> tuple[WindowSpan, ...]:
-        """The windows of the result; one of all parts in a document of an earlier release."""
-        return self.windows or (WindowSpan(),)
 
     @property
     def missing_count(self) -> int:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skewless.bounds.makespan import makespan
+from skewless.bounds import makespan
 from skewless.documents.job import Job
 from skewless.documents.stage_report import Histogram, StageReport
 

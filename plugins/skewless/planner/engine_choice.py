@@ -14,12 +14,12 @@ import math
 
 import numpy as np
 
-from skewless.bounds.makespan import makespan
-from skewless.documents.engine_choice import EngineChoice
+from skewless.bounds import makespan
+from skewless.documents.decision import EngineChoice
 from skewless.documents.job import Job
 from skewless.documents.stage_report import Histogram
 from skewless.planner.cost import ROW_SECONDS, SENT_ROW_SECONDS
-from skewless.planner.forecast.key_counts import KeyCounts
+from skewless.planner.forecast.key_sample import KeyCounts
 from skewless.planner.placement.pin_or_split import place_whole, pour
 from skewless.routing.plan import LARGEST_PLAN, RoutingPlan
 from skewless.spec.routing import ENGINES

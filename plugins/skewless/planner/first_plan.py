@@ -1,4 +1,4 @@
-"""The first plan from what is known before the first stage: the last run of the same job, or a sample of the keys.
+"""The first plan: the plain ring, or one from the last run of the same job, or from a sample of the keys.
 
 On the plain ring the first stage of every night would put the same hot keys on the same tasks, although the night
 before showed which they are. So the last run's histogram, scaled to the first wave, is the forecast, and the first
@@ -12,31 +12,103 @@ How much more depends on what is known of the cost of rows.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from skewless.documents.decision import Decision
-from skewless.documents.engine_choice import EngineChoice
+from skewless.documents.decision import Decision, EngineChoice
 from skewless.documents.job import Job
 from skewless.documents.stage_report import Histogram, StageReport, TaskLoad
-from skewless.planner.budget import Budget, choose_budget
+from skewless.errors import SpecError
 from skewless.planner.cost import overhead_rows_before, row_seconds_before
-from skewless.planner.drift import drift
 from skewless.planner.engine_choice import plan_of_choice
 from skewless.planner.forecast.forecast import Forecast
-from skewless.planner.forecast.forecast_error import UNCHECKED
+from skewless.planner.forecast.forecast_error import UNCHECKED, drift
 from skewless.planner.forecast.key_sample import KeySample
-from skewless.planner.plain_ring import first_plan
 from skewless.planner.policies import POLICIES
 from skewless.planner.priced_plan import PricedPlan, choose, propose
-from skewless.planner.schedule import Admission, next_waves, wasted_rows
+from skewless.planner.schedule import Admission, Budget, choose_budget, next_waves, wasted_rows
 from skewless.routing.plan import PlanSource, RoutingPlan
+from skewless.routing.ring import Ring, ring_bits_for
+from skewless.spec.routing import Routing
 from skewless.spec.spec import JobSpec
 
+#: Budget of a first stage on the plain ring if waves come in order, as a multiple of the fair share: most tasks have
+#: fewer rows of unknown keys than the mean, and a first wave in order may be as large as any other.
+FIRST_BUDGET_IN_ORDER = 0.5
+#: The price of a stage that drains what the only stage with input leaves over, at most, as a part of its budget.
+DRAIN_PART = 0.01
+
+
+def first_plan(job: Job, waves: tuple[int, int] | None = None) -> RoutingPlan:
+    """The first plan where nothing is known: the plain ring.
+
+    Args:
+        job: the frozen job.
+        waves: those that the first stage admits; the first one by default.
+    """
+    job = job.enacted
+    routing = job.spec.routing
+    waves = waves or (0, min(1, len(job.waves)))
+    return RoutingPlan(
+        epoch=0,
+        policy=routing.policy,
+        waves=waves,
+        ring=first_ring(routing),
+        budget_rows=_first_budget(job, waves),
+        sentence="the plain ring: nothing is known of the keys yet",
+        source=PlanSource(kind="ring"),
+    )
+
+
+def first_ring(routing: Routing, where: str = "spec") -> Ring:
+    """The ring of the first plan: fine enough for as many reducers as ``adaptive`` may add.
+
+    Raises:
+        SpecError: a reducer would own nothing on it.
+    """
+    most, tokens = max(routing.reducers, routing.max_reducers or 0), routing.initial_tokens
+    fine = ring_bits_for(most, tokens)
+    bits = routing.ring_bits or fine
+    # Taking reducers away only gives the others more: what holds for the most of them holds for fewer.
+    widest = Ring.even(most, tokens, bits)
+    if widest.empty_reducers:
+        coarse = bits < fine and not Ring.even(most, tokens, fine).empty_reducers
+        fewer = "take fewer reducers" + ("" if routing.policy == "doubling" else " or give each more tokens")
+        raise SpecError(
+            f"{where}, routing", f"a slot of the ring for each of {most:,} reducers",
+            f"{len(widest.empty_reducers):,} that own none of its {1 << bits:,}",
+            f"leave ring_bits out or set it to {fine}" if coarse else fewer,
+        )  # fmt: skip
+    return widest if most == routing.reducers else Ring.even(routing.reducers, tokens, bits)
+
+
+def _first_budget(job: Job, waves: tuple[int, int]) -> int | None:
+    """The budget of a stage on the plain ring.
+
+    At the last input, rows left over need one more stage, and it is not known yet how many there would be. So the
+    budget is so large that the price of that stage is at most ``DRAIN_PART`` of it: the run is then at most that part
+    longer than without a budget.
+    """
+    routing, policy = job.spec.routing, POLICIES[job.spec.routing.policy]
+    # How many rows a map makes of one is measured in the first stage; before that the fair share is unknown.
+    if job.spec.map or not policy.replans:
+        return None
+    rows = job.admitted_rows(waves)
+    fair = rows / routing.reducers
+    if routing.budget is not None:
+        return math.ceil(fair * routing.budget)
+    if waves[1] < len(job.waves):
+        return math.ceil(fair * (FIRST_BUDGET_IN_ORDER if job.in_order and policy.places else 1.0))
+    # A policy that places no keys leaves the rest where it is, and gains nothing by draining it.
+    budget = max(fair, overhead_rows_before(job) / DRAIN_PART)
+    return math.ceil(budget) if policy.places and budget < rows else None
+
+
 #: The first plan is made from the last run as long as its keys differ from those of the run before it by no
-#: more than this part of all rows (``skewless.planner.drift``).
+#: more than this part of all rows (``skewless.planner.forecast.forecast_error``).
 DRIFT_LIMIT = 0.2
 #: A first stage that is to measure what rows cost admits at most this part of them: even a key that costs ten times as
 #: much as others can then still be placed well.
@@ -280,14 +352,7 @@ def _name(job: Job) -> str:
 
 
 def first_decision(job: Job, plan: RoutingPlan, choice: EngineChoice, sample: KeySample | None = None) -> Decision:
-    """The decision about stage 0.
-
-    Args:
-        job: the frozen job.
-        plan: the first plan as a staged run has it.
-        choice: of the engine.
-        sample: of the keys, if one was taken.
-    """
+    """The decision about stage 0."""
     if not choice.traits.in_stages:
         placed = sample if choice.traits.places else None
         seen = placed.histogram(plan.ring.ring_bits, job.spec.routing.head_limit) if placed else None

@@ -6,17 +6,19 @@ lower.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
-from skewless.bounds.makespan import makespan
+from skewless.bounds import makespan
 from skewless.documents.job import Job
 from skewless.errors import PlanError
 from skewless.planner.forecast.forecast import Forecast
-from skewless.planner.lasting_cost import rest_of_run
+from skewless.planner.forecast.forecast_error import dispersion
 from skewless.planner.placement.placement import Placement, Rows
 from skewless.planner.policies import POLICIES
 from skewless.planner.policies.proposal import Proposal
@@ -44,7 +46,7 @@ class PricedPlan:
         new_states: pairs of head key and task that there were not before.
         split_error_rows: by how much a task's load may exceed its prediction because the rows of split keys are
             distributed at random.
-        later_rows: see ``skewless.planner.lasting_cost.Rest``; 0 for a policy that places keys anew in each stage.
+        later_rows: see ``skewless.planner.priced_plan.Rest``; 0 for a policy that places keys anew in each stage.
         error_rows: see there; 0 likewise.
     """
 
@@ -194,3 +196,46 @@ def refuse_unsafe(job: Job, forecast: Forecast, placement: Placement) -> None:
     raise PlanError(
         f"plan {forecast.report.stage + 1}", "every key whole, as its aggregates demand", f"key {key[:80]!r} split"
     )
+
+
+#: Standard errors that a gain must exceed. Of 4,000 decisions on 400 random workloads none was wrong by more; with 0.5
+#: one run took a quarter longer than without the move.
+SURE = 1.5
+
+
+class Rest(NamedTuple):
+    """The stages after the next one.
+
+    Attributes:
+        later_rows: the sum of their makespans, in rows, if the plan stays.
+        error_rows: by how much the predicted gain may be too high, in rows, over all stages that are left; 0 if the
+            plan moves nothing.
+    """
+
+    later_rows: float
+    error_rows: float
+
+
+def rest_of_run(job: Job, forecast: Forecast, routing: RoutingPlan, placement: Placement) -> Rest:
+    """What is left of the run under a plan that is kept to its end.
+
+    A policy that moves arcs of the ring or splits reducers, and places no keys, cannot undo the change in the next
+    stage. So the planner compares such a plan with standing still over all stages that are left, not over the next one
+    alone, and its predicted gain must exceed the likely error of the prediction.
+
+    The rows that change their task are predicted from a sample: the largest change has an error of
+    ``sqrt(f n (1 + N/S))`` rows as in ``skewless.planner.schedule``, over all N rows to come. Waves in order are no
+    sample: the rows to come may be of other keys, so the error is the whole change.
+    """
+    if not forecast.wave_rows:
+        return Rest(0.0, 0.0)
+    stages = 1.0 + forecast.later_rows / forecast.wave_rows
+    still = forecast.wave_loads(forecast.plan, forecast.placement_now) * stages
+    loads = forecast.wave_loads(routing, placement) * stages
+    before, after = (
+        dict(zip(plan.tasks, rows.tolist(), strict=True)) for plan, rows in ((forecast.plan, still), (routing, loads))
+    )
+    moved = max(abs(before.get(task, 0.0) - after.get(task, 0.0)) for task in {**before, **after})
+    spread = dispersion(forecast.plan, forecast.report)
+    error = moved if job.in_order else math.sqrt(spread * moved * (1.0 + forecast.scale * stages))
+    return Rest(makespan(loads, forecast.parallelism) * (1.0 - 1.0 / stages), SURE * error)

@@ -26,18 +26,19 @@ from itertools import pairwise
 
 import numpy as np
 
-from skewless.bounds.makespan import makespan
+from skewless.bounds import makespan
 from skewless.document import Frozen
 from skewless.documents.job import Job
 from skewless.documents.stage_report import Histogram, StageReport, TaskLoad
 from skewless.planner.cost import StageCost, stage_cost
-from skewless.planner.forecast.wave_counts import Indices, Rows, WaveCounts
-from skewless.planner.plain_ring import first_plan
+from skewless.planner.first_plan import first_plan
+from skewless.planner.forecast.wave_counts import WaveCounts
+from skewless.planner.placement.placement import Indices, Rows
 from skewless.planner.planner import plan_next_stage
 from skewless.replay.routed_counts import Backlog, Layout, added
 from skewless.routing.hashing import bucket_hash
 from skewless.routing.plan import RoutingPlan
-from skewless.routing.virtual_task import VirtualTask
+from skewless.routing.ring import VirtualTask
 from skewless.run.certificate import run_certificate
 
 #: By which part of it a replayed makespan may be too low or too high where keys come in an order: 18 % was seen. No
@@ -119,12 +120,6 @@ def as_it_ran(
 
     Its reports count the states of every light key, which no replay can; so the pairs of known items
     and tasks are those of a run on counts along the recorded plans.
-
-    Args:
-        job: the frozen job.
-        plans: of its stages, in order.
-        reports: of its stages, in order.
-        decisions: the sentences of its decisions.
     """
     counts = WaveCounts.of_reports(job, reports)
     recorded = iter(plans)
@@ -304,11 +299,7 @@ class CountedRun:
         return np.bincount(layout.task[done >= _ONE_ROW], minlength=len(plan.tasks))
 
     def _report(
-        self,
-        plan: RoutingPlan,
-        by_task: tuple[Indices, Indices, Indices],
-        came: tuple[int, int, float],
-        left: Backlog,
+        self, plan: RoutingPlan, by_task: tuple[Indices, Indices, Indices], came: tuple[int, int, float], left: Backlog
     ) -> StageReport:
         queued, processed, _ = by_task
         admitted, backlog_in, forwarded = came

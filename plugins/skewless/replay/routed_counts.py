@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from skewless.planner.forecast.wave_counts import Indices, Rows
-from skewless.planner.placement.placement import Placement
+from skewless.planner.placement.placement import Indices, Placement, Rows
 from skewless.routing.plan import WHOLE_WEIGHT, RoutingPlan, Weights
 
 

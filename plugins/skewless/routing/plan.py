@@ -15,8 +15,7 @@ from pydantic import Field, model_validator
 from skewless.document import LARGEST_SUM, LAST_STAGE, Count, Document, Frozen, unmet
 from skewless.errors import PlanError
 from skewless.routing.hashing import bucket_hash, origin_hash
-from skewless.routing.ring import Ring
-from skewless.routing.virtual_task import VirtualTask, tasks_of
+from skewless.routing.ring import Ring, VirtualTask, tasks_of
 from skewless.spec.routing import ENGINES, EngineName, EngineTraits
 
 #: The weights of a head key are whole numbers that add up to this.
@@ -77,7 +76,7 @@ class RoutingPlan(Document):
         expected_rows: rows predicted to be queued at each task, by task index; empty where nothing was known. Its
             error tells the next decision how far to trust its own prediction.
         sentence: what a first plan was made from, in words; the reasons of a later plan are in its decision.
-        source: what a first plan was made from; null in later plans, and in those of older releases.
+        source: what a first plan was made from; null in later plans.
     """
 
     epoch: int = Field(ge=0, le=LAST_STAGE)
@@ -199,3 +198,43 @@ def _refuse_odd(key: str, weights: Weights, count: int) -> None:
     if not known or sum(numbers) != WHOLE_WEIGHT or min(numbers) <= 0:
         came = f"{str(weights)[:80]} for key {key[:80]!r}"
         raise unmet(f"positive weights of the {count} tasks that add up to {WHOLE_WEIGHT}", came)
+
+
+def earlier_tasks(before: RoutingPlan, plan: RoutingPlan) -> list[set[int]]:
+    """For each task of a plan the tasks of an earlier plan that its keys may have been in, by their indices there.
+
+    A task of the same name is always among them. There may be a few too many: the buckets of a reducer whose factor
+    changed are not told apart. Keys that are split, or null, are in several tasks and are not looked at.
+
+    Args:
+        before: the earlier plan; its ring may have another size.
+        plan: the plan.
+    """
+    numbers = {task: number for number, task in enumerate(before.tasks)}
+    found = [{numbers[task]} if task in numbers else set[int]() for task in plan.tasks]
+    bits = max(before.ring.ring_bits, plan.ring.ring_bits)
+    owners, first, factors = (
+        [_by_slot(one, table, bits) for one, table in zip((before, plan), tables, strict=True)]
+        for tables in (
+            (before.ring.slot_owners, plan.ring.slot_owners),
+            (before.slot_tasks, plan.slot_tasks),
+            (before.slot_factors, plan.slot_factors),
+        )
+    )
+    changed = np.flatnonzero((owners[0] != owners[1]) | (factors[0] != factors[1]))
+    pairs = first[0][changed].astype(np.int64) * len(plan.tasks) + first[1][changed]
+    for slot in changed[np.unique(pairs, return_index=True)[1]].tolist():
+        (old, new), (buckets_before, buckets) = (
+            (pair[slot].item() for pair in first),
+            (pair[slot].item() for pair in factors),
+        )
+        for number in range(new, new + buckets):
+            found[number].update(range(old, old + buckets_before))
+    for key in before.head.keys() | plan.head.keys():
+        found[plan.task_of(key, 0)].add(before.task_of(key, 0))
+    return found
+
+
+def _by_slot(plan: RoutingPlan, by_slot: npt.NDArray[Any], bits: int) -> npt.NDArray[Any]:
+    """What a plan says of each slot, by the slots of a ring of so many bits, which is at least as fine."""
+    return np.repeat(by_slot, 1 << (bits - plan.ring.ring_bits))

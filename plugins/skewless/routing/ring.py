@@ -1,4 +1,4 @@
-"""The consistent-hash ring: immutable; a change of tokens is a new ring.
+"""The consistent-hash ring, and the virtual tasks of its reducers. A change of tokens is a new ring.
 
 After the DPA load balancer, section 4.2: a reducer owns tokens ``"token-{reducer}-{j}"``, and a key belongs to the
 first token clockwise of its hash. We look up slots of the hash space instead of single keys, so that Spark can do the
@@ -8,13 +8,14 @@ same with one array or one join.
 from __future__ import annotations
 
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field, field_validator
 
 from skewless.document import Frozen, unmet
+from skewless.errors import PlanError
 from skewless.routing.hashing import KEY_SEED, hashed, key_hash
 from skewless.spec.routing import LARGEST_RING_BITS, SMALLEST_RING_BITS
 
@@ -77,11 +78,7 @@ class Ring(Frozen):
         return _parts(np.sort(_tokens_beyond(self.tokens, {})))
 
     def with_tokens(self, tokens: dict[int, int]) -> Ring:
-        """The ring with other numbers of tokens; only those that come or go are hashed.
-
-        Args:
-            tokens: of each reducer of the new ring.
-        """
+        """The ring with other numbers of tokens; only those that come or go are hashed."""
         ring = Ring(ring_bits=self.ring_bits, tokens=tokens)
         places = token_order(*self.places)
         gone = np.sort(_tokens_beyond(self.tokens, tokens))
@@ -183,3 +180,47 @@ def _texts(numbers: Ints, digits: int) -> npt.NDArray[np.uint8]:
     """Numbers of so many digits in ASCII, shape ``(numbers, digits)``."""
     powers = (10 ** np.arange(digits - 1, -1, -1)).astype(np.uint32)
     return (ord("0") + numbers.astype(np.uint32)[:, None] // powers % np.uint32(10)).astype(np.uint8)
+
+
+class VirtualTask(NamedTuple):
+    """``(reducer, bucket, factor)``: bucket ``bucket`` of the ``factor`` buckets of a reducer.
+
+    It becomes exactly one Spark partition. ``factor`` is a power of two.
+    """
+
+    reducer: int
+    bucket: int
+    factor: int
+
+    def __str__(self) -> str:
+        return f"{self.reducer}-{self.bucket}-{self.factor}"
+
+    @classmethod
+    def parse(cls, name: str) -> Self:
+        """Read ``3-1-4`` back.
+
+        Raises:
+            PlanError: the name is none of a virtual task.
+        """
+        try:
+            reducer, bucket, factor = (int(part) for part in name.split("-"))
+        except ValueError:
+            raise PlanError("virtual task", "a name like 3-1-4", repr(name[:80])) from None
+        task = cls(reducer, bucket, factor)
+        if not task.well_formed or str(task) != name:
+            raise PlanError("virtual task", "reducer-bucket-factor with bucket < factor = 2**n", repr(name[:80]))
+        return task
+
+    @property
+    def well_formed(self) -> bool:
+        """Whether reducer and bucket are in range and the factor is a power of two: a tuple checks nothing itself."""
+        power = self.factor >= 1 and not self.factor & (self.factor - 1)
+        return power and self.reducer >= 0 and 0 <= self.bucket < self.factor
+
+
+def tasks_of(reducer: int, factor: int) -> tuple[VirtualTask, ...]:
+    """All tasks of a reducer at one factor, by ascending bucket.
+
+    SEP-32, "Splitting and Merging of v.tasks": at twice the factor f, the keys of bucket b are in buckets b and b + f.
+    """
+    return tuple(VirtualTask(reducer, bucket, factor) for bucket in range(factor))

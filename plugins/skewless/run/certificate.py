@@ -2,7 +2,7 @@
 
 A cluster runs ``parallelism`` tasks side by side, whatever the number of reducers is by now. So the bound is all rows
 divided by the parallelism, or the heaviest key where it may not be split. The makespan of a stage is that of its tasks
-started in order, each where one ends first (``skewless.bounds.makespan``). Stages follow each other, so their makespans
+started in order, each where one ends first (``skewless.bounds``). Stages follow each other, so their makespans
 add up.
 """
 
@@ -13,9 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skewless.bounds.certificate import certify
-from skewless.bounds.makespan import makespan
-from skewless.documents.certificate import Certificate
+from skewless.bounds import certify, makespan
+from skewless.documents.decision import Certificate
 from skewless.documents.job import Job
 from skewless.documents.stage_report import StageReport
 

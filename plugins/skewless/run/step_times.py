@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import NamedTuple
 
-from skewless.documents.step_times import Span, StepTimes
+from skewless.documents.steps import Span, StepTimes
 from skewless.errors import SkewlessError
 from skewless.run.directory import RunDirectory
 

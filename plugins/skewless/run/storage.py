@@ -1,7 +1,8 @@
-"""Documents below a folder, at a local path or at any URL that fsspec reads: read whole, written once."""
+"""Documents below a folder, at a local path or a URL that fsspec reads: read whole, written once, with checksums."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
 from pathlib import Path
@@ -12,10 +13,8 @@ from fsspec.implementations.local import LocalFileSystem
 from skewless.document import Document
 from skewless.documents.commit import CommittedFile
 from skewless.errors import DocumentError, RunDirectoryError
-from skewless.run.file_checksum import file_checksum
 from skewless.run.folder import make_run_folder
-from skewless.run.objects.location import is_object, open_location
-from skewless.run.written_path import as_written
+from skewless.run.objects.location import as_written, for_short_reads, is_object, open_location
 
 Doc = TypeVar("Doc", bound=Document)
 
@@ -185,3 +184,48 @@ def _link_once(path: str, content: bytes) -> bool:
     finally:
         draft.unlink(missing_ok=True)
     return True
+
+
+#: How a Parquet file ends, behind four bytes with the length of its footer.
+_PARQUET_END = b"PAR1"
+_BLOCK = 1 << 20
+
+
+def file_checksum(fs: Any, path: str) -> str:
+    """SHA-256 of a file in hex; of a Parquet file, of its footer alone.
+
+    A footer says where each page is, how long it is, and its least and greatest values. Each page carries its own CRC,
+    which every reader checks. So nothing is read twice, however large the file is.
+
+    Raises:
+        OSError: it cannot be read, or ends in the middle.
+    """
+    with fs.open(path, "rb") as opened:
+        return _footer_digest(opened, int(fs.size(path))) if path.endswith(".parquet") else _digest(opened)
+
+
+def content_checksum(fs: Any, path: str) -> str:
+    """SHA-256 of a whole file in hex, for files that are copied without a look at their pages.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with for_short_reads(fs, path) as opened:
+        return _digest(opened)
+
+
+def _footer_digest(opened: Any, size: int) -> str:
+    opened.seek(max(0, size - 8))
+    ending = opened.read(8)
+    length = int.from_bytes(ending[:4], "little")
+    if ending[4:] != _PARQUET_END or length + 12 > size:
+        raise OSError("it has no Parquet footer at its end")
+    opened.seek(size - 8 - length)
+    return hashlib.sha256(opened.read(length)).hexdigest()
+
+
+def _digest(opened: Any) -> str:
+    found = hashlib.sha256()
+    while block := opened.read(_BLOCK):
+        found.update(block)
+    return found.hexdigest()

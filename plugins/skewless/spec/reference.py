@@ -17,7 +17,7 @@ from skewless.spec.spec import JobSpec
 _HEAD = """\
 # The job spec, field by field
 
-<!-- Made by `make docs` from the models in plugins/skewless/*spec.py, where its words are: change them there. -->
+<!-- Made by `make docs` from the models in plugins/skewless/spec, where its words are: change them there. -->
 
 A spec is a YAML file: one job, and in `jobs/catalog/` thereby one DAG. It is strict: a field that is not on this page
 is an error, which names the nearest field that is. `skewless check SPEC` tells whether a spec and its input are good,

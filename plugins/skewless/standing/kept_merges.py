@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 from skewless.documents.commit import CommittedFile
 from skewless.documents.job import Algebra
-from skewless.documents.window import PartVersion
+from skewless.documents.window import PartVersion, WindowSpan
 from skewless.errors import DocumentError, RunDirectoryError
 from skewless.run.directory import RESULT_STEP, WINDOW_CHOICE, RunDirectory
-from skewless.standing.pins import modified
+from skewless.standing.retention import modified
 from skewless.standing.store import KeptMerge, MergedPart, Numbered, StatesStore, states_checksum, version_path
 from skewless.standing.window_choice import MergeStep, PartId, Piece, WindowChoice, name_of
 from skewless.standing.window_plan import Addition, PartStates, RunningMerge, Window, plan_windows
@@ -28,18 +28,6 @@ from skewless.standing.window_plan import Addition, PartStates, RunningMerge, Wi
 _FOLLOWED_LATELY = dt.timedelta(days=3)
 #: From so many of the newest parts before a run's own it is told to how many of them late rows come.
 _RECENT_PARTS = 7
-
-
-class WindowParts(NamedTuple):
-    """One window of a night.
-
-    Attributes:
-        length: how many parts it may cover; None for all.
-        first: the position of its oldest part among those of the night.
-    """
-
-    length: int | None
-    first: int
 
 
 class NightPlan(NamedTuple):
@@ -57,7 +45,7 @@ class NightPlan(NamedTuple):
 def plan_night(
     store: StatesStore,
     parts: Sequence[Numbered],
-    windows: Sequence[WindowParts],
+    windows: Sequence[WindowSpan],
     algebra: Mapping[str, Algebra],
     *,
     held_parts: int | None,
@@ -70,7 +58,7 @@ def plan_night(
     Args:
         store: of the states.
         parts: the part versions of the longest window, oldest first, the run's own the last.
-        windows: see ``WindowParts``.
+        windows: of the result.
         algebra: of the aggregates.
         held_parts: of so many of the newest parts states are kept for certain, see ``StatesStore.kept_parts``; None for
             all.
@@ -106,15 +94,7 @@ def unsettled(parts: Sequence[Numbered]) -> int:
 def kept_merge(
     choice: WindowChoice, step: MergeStep, parts: Sequence[Numbered], files: Sequence[CommittedFile], run: str
 ) -> KeptMerge:
-    """The document of a merge that was made.
-
-    Args:
-        choice: of the night.
-        step: of the choice.
-        parts: the part versions of the longest window.
-        files: with the merged states.
-        run: the run directory.
-    """
+    """The document of a merge that was made."""
     of_step = parts[slice(*step.span)]
     return KeptMerge(
         fingerprint=of_step[0].version.fingerprint,

@@ -67,13 +67,7 @@ def _modified(file: SeenFile) -> dt.datetime | None:
 
 
 def volume(part: Part, rows: int, earlier: Mapping[str, int]) -> Volume | None:
-    """The rows of a part beside those of earlier ones, see ``Volume``; None if they are too few.
-
-    Args:
-        part: the part.
-        rows: its rows.
-        earlier: rows of earlier parts of the same weekday and hour, by name.
-    """
+    """The rows of a part beside those of earlier ones, see ``Volume``; None if they are too few."""
     if len(earlier) < FEWEST:
         return None
     middle = median(earlier.values())

@@ -1,4 +1,10 @@
-"""Which standing states are kept: those of the newest parts, and what runs that are still under way need."""
+"""Which standing states are kept: those of the newest parts, and what runs that are still under way need.
+
+Each run says before it begins which files it needs, and a prune looks again. A run writes its pin first, and then looks
+whether the versions that it has chosen are still there. A prune removes versions first, and then reads the pins, and
+then removes files. So whichever comes first: the run finds that a version is gone, and chooses anew; or the prune finds
+the pin, and leaves the files.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +13,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from skewless.document import Frozen
-from skewless.documents.window import PartVersion
+from skewless.document import Document, Frozen
+from skewless.documents.window import JobWindow, PartVersion, WindowPart
 from skewless.errors import DocumentError, RunDirectoryError
+from skewless.run.directory import RESULT_STEP, RunDirectory, commit_path
 from skewless.run.storage import Storage
-from skewless.standing.pins import modified, pins
 from skewless.standing.store import (
     FINGERPRINT,
     STATES_STEP,
@@ -21,6 +27,89 @@ from skewless.standing.store import (
     names_in,
     version_path,
 )
+
+_PINS = "pins"
+
+
+class Pin(Document):
+    """What a run needs of the kept states, from before it begins until its result is committed.
+
+    Attributes:
+        run: the run directory.
+        files: files with states, below the store.
+    """
+
+    run: str
+    files: tuple[str, ...]
+
+
+def pin(window: JobWindow, run: RunDirectory) -> bool:
+    """Keep the states that a run has chosen from being removed.
+
+    Returns:
+        Whether all of them are still there; if not, the run has to choose anew.
+    """
+    store = StatesStore(window.store)
+    based = [part for part in window.parts if part.base is not None]
+    if not based:
+        return True
+    document = Pin(run=str(run), files=tuple(sorted(file.path for part in based for file in part.base_states)))
+    store.write_once(f"{_PINS}/{document.digest()[:24]}.json", document)
+    return all(_is_there(store, part) for part in based)
+
+
+def _is_there(store: StatesStore, part: WindowPart) -> bool:
+    try:
+        # The number alone does not tell: it is given anew if all versions of a part were removed.
+        return store.version(part.name, part.base or 0).states == part.base_states
+    except (DocumentError, RunDirectoryError):
+        return False
+
+
+def pins(store: StatesStore, now: dt.datetime, grace: dt.timedelta) -> tuple[set[str], list[str]]:
+    """What runs under way need.
+
+    Args:
+        store: where it is.
+        now: the moment that ages are counted to, with a time zone.
+        grace: a run without a directory may be about to begin while its pin is not older.
+
+    Returns:
+        The files, and the pins that nobody needs: of runs that have their result, or that are gone.
+
+    Raises:
+        DocumentError: a pin is damaged, so that nobody knows.
+        RunDirectoryError: a pin cannot be read.
+    """
+    files, released = set[str](), list[str]()
+    for name in sorted(names_in(store, _PINS)):
+        path = f"{_PINS}/{name}"
+        if not name.endswith(".json"):
+            continue
+        try:
+            one, young = store.read(path, Pin), now - modified(store, path) <= grace
+        except (FileNotFoundError, RunDirectoryError):
+            if store.exists(path):
+                raise
+            continue  # another prune has removed it, as nobody needs it
+        if _needs(one.run, young=young):
+            files.update(one.files)
+        else:
+            released.append(path)
+    return files, released
+
+
+def _needs(run: str, *, young: bool) -> bool:
+    directory = RunDirectory(run)
+    if not directory.exists("job.json"):
+        return young
+    return not directory.exists(commit_path(RESULT_STEP))
+
+
+def modified(store: StatesStore, path: str) -> dt.datetime:
+    """When a file was written, with a time zone."""
+    moment: dt.datetime = store.fs.modified(f"{store.root}/{path}")
+    return moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
 
 
 class HeldPart(NamedTuple):
@@ -70,11 +159,7 @@ class Doomed(NamedTuple):
 
 
 def held_parts(location: str) -> list[HeldPart]:
-    """All parts that a job has states of, by fingerprint and name.
-
-    Args:
-        location: the folder of the states of the job.
-    """
+    """All parts that a job has states of, by fingerprint and name."""
     return [held for store in _stores(location) for held in _held(store)]
 
 
@@ -95,11 +180,6 @@ def doomed_states(location: str, now: dt.datetime, limits: StatesLimits) -> list
 
     A version or a pin that cannot be read names nothing that could be kept for it, and so keeps all files: nothing of
     its fingerprint is removed but old versions of other parts. What another prune removes meanwhile is passed over.
-
-    Args:
-        location: the folder of the states of the job.
-        now: the moment that ages are counted to, with a time zone.
-        limits: what is kept.
     """
     stores = list(_stores(location))
     written = {store.root: _since_written(store, now) for store in stores}
@@ -220,7 +300,7 @@ def remove_states(location: str, doomed: Sequence[Doomed], now: dt.datetime, lim
     states = [one for one in doomed if _is_states(one.path)]
     for one in (one for one in doomed if not _is_states(one.path)):
         _remove(storage, one.path)
-    # A run that pins files from here on finds that their versions are gone: see ``skewless.standing.pins``.
+    # A run that pins files from here on finds that their versions are gone, see above.
     kept = {f"{store.root}/{path}" for store in _stores(location) for path in pins(store, now, limits.grace)[0]}
     for one in states:
         if _checked_by(one.path) not in kept:

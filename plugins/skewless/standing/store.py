@@ -113,12 +113,7 @@ class StatesStore(Storage):
         return sorted(name for name in names_in(self, "parts") if _PART.fullmatch(name))
 
     def newer_parts(self, than: str, now: dt.datetime) -> list[str]:
-        """The parts after one that has come, as far as they have come, too; after one that is to come, all.
-
-        Args:
-            than: the name of a part.
-            now: with a time zone.
-        """
+        """The parts after one that has come, as far as they have come, too; after one that is to come, all."""
         return [part for part in self.parts() if part > than and is_to_come(part, now) <= is_to_come(than, now)]
 
     def kept_parts(self, most: int | None, now: dt.datetime) -> set[str]:
@@ -279,10 +274,6 @@ def is_to_come(part: str, now: dt.datetime) -> bool:
     >>> now = dt.datetime(2026, 11, 20, 23, tzinfo=dt.UTC)
     >>> [is_to_come(part, now) for part in ("2026-11-21T13", "2026-11-22", "2099-01-01")]
     [False, True, True]
-
-    Args:
-        part: its name.
-        now: with a time zone.
     """
     tomorrow = now.astimezone(dt.UTC).date() + dt.timedelta(days=1)
     return part.partition("T")[0] > tomorrow.isoformat()

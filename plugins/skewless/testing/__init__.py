@@ -15,8 +15,7 @@ import pyarrow as pa
 
 from skewless.aggregates.python_aggregate import PythonAggregate
 from skewless.errors import AggregateError
-from skewless.testing.trial import Equal, Trial
-from skewless.testing.values import FILLED, draws, far_apart, nearly, typed, with_nulls
+from skewless.testing.trial import FILLED, Equal, Trial, draws, far_apart, nearly, typed, with_nulls
 
 __all__ = ["Equal", "check_aggregate"]
 

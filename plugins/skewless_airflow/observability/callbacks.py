@@ -6,7 +6,7 @@ from typing import Any
 
 import structlog
 
-from skewless.documents.failure import Failure, failed_step
+from skewless.documents.steps import Failure, failed_step
 from skewless.errors import SkewlessError
 from skewless.run.directory import RunDirectory
 from skewless_airflow.observability.links import skew_page

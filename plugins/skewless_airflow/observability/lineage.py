@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from skewless.run.directory import RESULT_STEP, RunDirectory
-from skewless.run.publication import Publication, publication_of
+from skewless.run.publication.records import Publication, publication_of
 from skewless_lake.staged import STAGED, StagedResult
 
 if TYPE_CHECKING:

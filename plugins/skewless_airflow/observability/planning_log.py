@@ -1,20 +1,17 @@
-"""A decision as lines of a task log: the backlog, the candidates, and the one that was chosen."""
+"""A decision as lines of a task log, and as gauges by StatsD or OpenTelemetry, whichever Airflow is set up for."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+
+from airflow.sdk.observability import stats
 
 from skewless.documents.decision import Decision
 from skewless.documents.stage_report import StageReport
 
 
 def planning_lines(report: StageReport, decision: Decision) -> Iterator[str]:
-    """All lines, in Airflow's folding groups.
-
-    Args:
-        report: of the stage before.
-        decision: about the stage after it.
-    """
+    """All lines, in Airflow's folding groups."""
     yield f"::group::Backlog of stage {report.stage}, {report.backlog_rows:,} rows in {len(report.tasks)} tasks"
     yield from _backlog(report)
     yield "::endgroup::"
@@ -79,3 +76,28 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]], texts: Sequence
             for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         yield "  ".join(cells).rstrip()
+
+
+def stage_gauges(report: StageReport, decision: Decision, plan_generation_ns: int) -> dict[str, float]:
+    """The gauges of a stage and of the decision after it, named after the list of Samza's SEP-32.
+
+    Args:
+        report: of the stage.
+        decision: about the stage after it.
+        plan_generation_ns: how long the decision took, in nanoseconds.
+    """
+    tasks = len(decision.next_plan.tasks) if decision.next_plan is not None else 0
+    gauges: dict[str, float] = {
+        "skewless.task_count": tasks,
+        "skewless.plan_generation_ns": plan_generation_ns,
+        "skewless.backlog": report.backlog_rows,
+        "skewless.forwarded": report.forwarded_rows,
+    }
+    # A gauge cannot say "not measured", so such a figure is not sent.
+    return gauges if report.max_over_mean is None else {**gauges, "skewless.max_over_mean": report.max_over_mean}
+
+
+def emit(gauges: dict[str, float], dag_id: str, stage: int) -> None:
+    """Send gauges, told apart by DAG and stage where the metrics system has tags."""
+    for name, value in gauges.items():
+        stats.gauge(name, value, tags={"dag_id": dag_id, "stage": str(stage)})

@@ -18,8 +18,7 @@ from skewless_airflow.observability.links import (
     SkewReportLink,
     push_links,
 )
-from skewless_airflow.observability.metrics import emit, stage_gauges
-from skewless_airflow.observability.planning_log import planning_lines
+from skewless_airflow.observability.planning_log import emit, planning_lines, stage_gauges
 from skewless_airflow.operators.ending import end_with_sentence
 from skewless_airflow.run_store import run_directory
 

@@ -11,7 +11,7 @@ from airflow.sdk import Asset, AssetAlias, BaseOperator, Context
 from airflow.sdk.execution_time.context import InletEventsAccessors
 from pydantic import JsonValue
 
-from skewless.run.publication import record_of
+from skewless.run.publication.records import record_of
 from skewless.run.step_times import timed_step
 from skewless.run.summary import run_facts
 from skewless_airflow.observability.lineage import published_lineage

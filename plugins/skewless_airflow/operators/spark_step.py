@@ -16,11 +16,11 @@ from airflow.providers.common.compat.openlineage.utils.spark import (
 from airflow.sdk import BaseOperatorLink, Context
 from airflow.sdk.exceptions import AirflowException
 
-from skewless.documents.failure import Failure, failure_document
 from skewless.documents.quality import QualityReport
+from skewless.documents.steps import Failure, failure_document
 from skewless.errors import RunDirectoryError
 from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, RunDirectory
-from skewless.run.publication import require_passed
+from skewless.run.publication.publish import require_passed
 from skewless.spec import SparkSizing
 from skewless_airflow.observability.links import (
     QualityReportLink,

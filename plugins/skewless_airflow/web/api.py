@@ -5,28 +5,115 @@ from __future__ import annotations
 import json
 from dataclasses import fields, is_dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 from airflow.api_fastapi.common.db.common import SessionDep
 from airflow.api_fastapi.core_api.security import GetUserDep
 from fastapi import APIRouter, HTTPException, Request, status
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import Response
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field
 
 from skewless.document import Document
 from skewless.documents.decision import Decision
 from skewless.documents.stage_report import StageReport
 from skewless_airflow.web.airflow_runs import airflow_run, airflow_runs, airflow_tasks
-from skewless_airflow.web.answers import Dags, LedgerSoFar, Parts, Quality, Run, Runs, WhatIf, answers
 from skewless_airflow.web.pages import Policies, known_policies, readable_jobs
 from skewless_airflow.web.run_folders import open_run
 from skewless_airflow.web.security import READ_DAG, READ_RUN, DagId, Group, RunId, harden
-from skewless_airflow.web.views.history import read_history
-from skewless_airflow.web.views.parts_over_time import read_parts_history
-from skewless_airflow.web.views.quality import read_quality
-from skewless_airflow.web.views.run import read_run
-from skewless_airflow.web.views.what_if import read_what_if
+from skewless_airflow.web.views.history import RunLine, read_history
+from skewless_airflow.web.views.jobs import JobLine
+from skewless_airflow.web.views.parts_over_time import Delay, Night, read_parts_history
+from skewless_airflow.web.views.quality import QualityView, read_quality
+from skewless_airflow.web.views.run import LedgerView, RunView, read_run
+from skewless_airflow.web.views.what_if import WhatIfView, read_what_if
+
+
+class Refusal(BaseModel):
+    """Why there is no answer, in one sentence."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    error: str = Field(min_length=1)
+
+
+class _Answer(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    version: Literal[1]
+
+
+class Dags(_Answer):
+    """The jobs that the user may read."""
+
+    dags: tuple[JobLine, ...]
+
+
+class Runs(_Answer):
+    """The latest runs of a DAG, newest first; ``total`` is how many there are in all."""
+
+    dag_id: str
+    total: int = Field(ge=0)
+    runs: tuple[RunLine, ...]
+
+
+class Parts(_Answer):
+    """The latest runs of a DAG with a window, newest first, of ``total``, and how late rows have come in them."""
+
+    dag_id: str
+    total: int = Field(ge=0)
+    runs: tuple[Night, ...]
+    delays: tuple[Delay, ...]
+
+
+class _OfRun(_Answer):
+    dag_id: str
+    run_id: str
+
+
+class Run(_OfRun):
+    """A run as it stands."""
+
+    airflow_state: str | None
+    state: str
+    run: RunView
+
+
+class LedgerSoFar(_OfRun):
+    """The ledger as far as the run has come."""
+
+    balanced: bool
+    ledger: LedgerView
+
+
+class Quality(_OfRun):
+    """The verdict on the result."""
+
+    quality: QualityView
+
+
+class WhatIf(_OfRun):
+    """A run under other policies."""
+
+    what_if: WhatIfView
+
+
+#: The errors that any route may answer with.
+_REFUSALS = {
+    401: "Not logged in.",
+    403: "The user has no permission to read this.",
+    404: "There is no such DAG, run or document.",
+    422: "A part of the address is not valid.",
+}
+
+
+def answers(good: type[BaseModel]) -> dict[int | str, dict[str, Any]]:
+    """The answers of a route, for its schema."""
+    refused: dict[int | str, dict[str, Any]] = {
+        code: {"model": Refusal, "description": words} for code, words in _REFUSALS.items()
+    }
+    return {200: {"model": good, "description": (good.__doc__ or "").partition("\n")[0]}, **refused}
+
 
 VERSION = 1
 _PATH = f"/api/v{VERSION}"

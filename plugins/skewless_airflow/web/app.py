@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
 import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import FileResponse, JSONResponse
 from starlette.exceptions import HTTPException
 
 from skewless.errors import RunDirectoryError, SkewlessError
-from skewless_airflow.web import api, files, pages
-from skewless_airflow.web.rendering.template import page
+from skewless_airflow.web import api, pages
+from skewless_airflow.web.rendering.template import STATIC, page
 from skewless_airflow.web.replaying import TooManyReplaysError
 from skewless_airflow.web.security import LOGIN, harden
 
 log = structlog.get_logger(__name__)
 
+#: The kinds of files that are served, by suffix.
+_KINDS = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 _SENTENCES = {
     HTTPStatus.UNAUTHORIZED: "Log in to Airflow first.",
     HTTPStatus.FORBIDDEN: "You have no permission to read this.",
@@ -29,14 +32,9 @@ _SENTENCES = {
 def create_app() -> FastAPI:
     """The app that Airflow mounts."""
     app = FastAPI(
-        title="Skewless",
-        docs_url=None,
-        redoc_url=None,
-        openapi_url=None,
-        redirect_slashes=False,
-        dependencies=LOGIN,
+        title="Skewless", docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False, dependencies=LOGIN
     )
-    app.include_router(files.router)
+    app.add_api_route("/static/{path:path}", static)
     app.include_router(api.router)
     app.include_router(pages.router)
     # Every other address is not found, and no one without a login learns even that.
@@ -46,6 +44,33 @@ def create_app() -> FastAPI:
     app.add_exception_handler(SkewlessError, _unreadable)
     app.add_exception_handler(Exception, _broken)
     return app
+
+
+def static(path: str) -> Any:
+    """A static file."""
+    found = harden(_file(STATIC, path))
+    found.headers["Cache-Control"] = "private, max-age=600"
+    return found
+
+
+def _file(folder: Path, path: str) -> FileResponse:
+    """A file below a folder.
+
+    Raises:
+        HTTPException: there is no such file, or the path leads outside of the folder, perhaps through a link.
+    """
+    missing = HTTPException(HTTPStatus.NOT_FOUND, "There is no such file.")
+    if "\0" in path or "\\" in path:
+        raise missing
+    root = folder.resolve()
+    try:
+        found = (root / path).resolve()
+        inside = found.is_relative_to(root) and found.is_file()
+    except (OSError, RuntimeError, ValueError):  # the name is too long, or links form a circle
+        raise missing from None
+    if not inside or found.suffix.lower() not in _KINDS:
+        raise missing
+    return FileResponse(found, media_type=_KINDS[found.suffix.lower()])
 
 
 def _nothing() -> None:

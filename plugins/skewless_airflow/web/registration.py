@@ -27,10 +27,7 @@ class SkewlessWeb:
         return create_app()
 
     async def __call__(
-        self,
-        scope: _Message,
-        receive: Callable[[], Awaitable[_Message]],
-        send: Callable[[_Message], Awaitable[None]],
+        self, scope: _Message, receive: Callable[[], Awaitable[_Message]], send: Callable[[_Message], Awaitable[None]]
     ) -> None:
         """Serve one request."""
         await self._app(scope, receive, send)

@@ -22,10 +22,6 @@ def commits(location: str, newest: int) -> Iterator[tuple[int, Actions]]:
 
     ``DeltaTable.history`` is no help: it counts down from the version that was opened, though it finds newer commits,
     too, and none that says nothing of itself. Below either, its numbers are those of other versions.
-
-    Args:
-        location: the folder of the table.
-        newest: the version to begin with.
     """
     fs, root = open_location(location)
 

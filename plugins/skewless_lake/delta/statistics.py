@@ -39,10 +39,6 @@ def of_bounds(rows: int, columns: Mapping[str, Bounds]) -> str:
 
     Integers, texts, dates and times have bounds. Floats have none, as Parquet leaves NaN out of them, which to Spark is
     greater than all numbers; nor have decimals, which are no exact numbers in JSON.
-
-    Args:
-        rows: of the file.
-        columns: by their names.
     """
     lows = {name: _low(one.low) for name, one in columns.items()}
     highs = {name: _high(one.high) for name, one in columns.items()}

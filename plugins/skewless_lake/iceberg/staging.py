@@ -1,25 +1,139 @@
-"""Stages a result: its files, and a snapshot that no branch names, which is then audited."""
+"""Stages a result: files with the field ids of the table, and a snapshot that no branch names, to be audited."""
 
 from __future__ import annotations
 
 import datetime as dt
+import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.manifest import DataFile
+from pyiceberg.io.pyarrow import (
+    MetricModeTypes,
+    MetricsMode,
+    StatisticsCollector,
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+    schema_to_pyarrow,
+)
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.partitioning import PartitionFieldValue, PartitionKey
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.types import DateType, TimestampType, TimestamptzType
 
-from skewless.errors import LostRaceError, RunDirectoryError
-from skewless_lake.columns import ResultFile
-from skewless_lake.commits import ATTEMPTS, wait
+from skewless.errors import RunDirectoryError
+from skewless.run.objects.location import plain_path
+from skewless_lake.commits import attempts
 from skewless_lake.iceberg.snapshots import files_of_part, replace_part, require_race, rules_of, summary_of
-from skewless_lake.iceberg.tables import ready_table
-from skewless_lake.iceberg.writing import write_files
+from skewless_lake.iceberg.tables import find_table, ready_table, sort_order_of
+from skewless_lake.new_files import ResultFile, created, short_texts, write_all, write_rows
 from skewless_lake.staged import OutputPart, StagedFile, StagedResult
+
+
+def write_files(
+    table: Table, files: Sequence[ResultFile], target: OutputPart, begin: Callable[[Sequence[str]], object]
+) -> list[DataFile]:
+    """Write a result into new files of a table, which no snapshot names yet.
+
+    Args:
+        table: the table, with all columns of the result.
+        files: of the result; those without rows are left out, as readers pass over them.
+        target: the part of the table.
+        begin: called with the paths of the files before any of them is written.
+    """
+    filled = [file for file in files if file.rows]
+    token = uuid.uuid4()
+    how, places = _How.of(table, target), table.location_provider()
+    paths = [places.new_data_location(f"{number:05d}-{token}.parquet", how.key) for number in range(len(filled))]
+    begin(paths)
+    return write_all(paths, filled, lambda path, file: _written(path, file, how))
+
+
+class _How(NamedTuple):
+    """What all files of a publication have in common.
+
+    Attributes:
+        kind: the columns of the table as Arrow has them, each with its field id.
+        parts: the values of the partition columns.
+        key: the same, as Iceberg has them.
+        spec: the number of the table's partitioning.
+        codec: of the pages.
+        statistics: which bounds are kept of each column.
+        columns: the number of each column, by its path in a file.
+        sort_order: the number of the table's sort order, if the rows are in it.
+    """
+
+    kind: pa.Schema
+    parts: Mapping[str, Any]
+    key: PartitionKey
+    spec: int
+    codec: str
+    statistics: Any
+    columns: Any
+    sort_order: int | None
+
+    @classmethod
+    def of(cls, table: Table, target: OutputPart) -> _How:
+        codec = table.properties.get("write.parquet.compression-codec", "zstd")
+        return cls(
+            kind=pa.schema(map(short_texts, schema_to_pyarrow(table.schema(), include_field_ids=True))),
+            parts=target.values,
+            key=_partition(table, target.values),
+            spec=table.spec().spec_id,
+            codec={"uncompressed": "none"}.get(codec, codec),
+            statistics=compute_statistics_plan(table.schema(), table.properties),
+            columns=parquet_path_to_id_mapping(table.schema()),
+            sort_order=sort_order_of(table, target),
+        )
+
+
+def _partition(table: Table, parts: Mapping[str, Any]) -> PartitionKey:
+    schema = table.schema()
+    values = [
+        PartitionFieldValue(field, parts[str(schema.find_column_name(field.source_id))])
+        for field in table.spec().fields
+        if str(field.transform) == "identity"
+    ]
+    return PartitionKey(values, table.spec(), schema)
+
+
+def _without_times(plan: Mapping[int, StatisticsCollector]) -> dict[int, StatisticsCollector]:
+    """A plan of statistics, with no bounds of dates and times."""
+    counted = MetricsMode(MetricModeTypes.COUNTS)
+    times = DateType | TimestampType | TimestamptzType
+    return {
+        number: replace(one, mode=counted) if isinstance(one.iceberg_type, times) else one
+        for number, one in plan.items()
+    }
+
+
+def _written(path: str, file: ResultFile, how: _How) -> DataFile:
+    with created(path) as stream:
+        footer = write_rows(stream, file, how.kind, how.parts, how.codec)
+        size = stream.tell()
+    try:
+        found = data_file_statistics_from_parquet_metadata(footer, how.statistics, how.columns)
+    except OverflowError:  # a date or a time that Python does not have, such as one of the year 20,000
+        found = data_file_statistics_from_parquet_metadata(footer, _without_times(how.statistics), how.columns)
+    return DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=path,
+        file_format=FileFormat.PARQUET,
+        partition=how.key.partition,
+        file_size_in_bytes=size,
+        sort_order_id=how.sort_order,
+        spec_id=how.spec,
+        equality_ids=None,
+        key_metadata=None,
+        **found.to_serialized_dict(),
+    )
+
 
 #: What the summary of a staged snapshot says of its quality.
 NOT_AUDITED = "not audited yet"
@@ -34,28 +148,17 @@ def stage(
     about: Mapping[str, str],
     begin: Callable[[Sequence[str]], object],
 ) -> StagedResult:
-    """Write a result into files of the output's table and stage a snapshot in which they replace the part.
-
-    Args:
-        target: the part of the table.
-        columns: of the result.
-        files: of the result.
-        about: for the snapshot's summary.
-        begin: called with the paths of the files before any of them is written.
-
-    Raises:
-        SpecError: the table does not fit the result.
-    """
+    """Write a result into files of the output's table and stage a snapshot in which they replace the part."""
     table = ready_table(target, columns)
     written = write_files(table, files, target, begin)
     failed = Counter[str]()
-    for attempt in range(ATTEMPTS):
+    for attempt in attempts(target.path):
+        if attempt:
+            table.refresh()
         try:
             found = replace_part(table, target.values, written, {**about, "quality": NOT_AUDITED}, branch=None)
         except CommitFailedException as err:
             require_race(failed, table, err)
-            wait(attempt)
-            table.refresh()
             continue
         return StagedResult(
             table=target.path,
@@ -67,7 +170,13 @@ def stage(
             snapshot=found.snapshot_id,
             rules=rules_of(table),
         )
-    raise LostRaceError(target.path, "a snapshot to be staged", f"{ATTEMPTS} commits of others", "try again later")
+    raise AssertionError
+
+
+def staged_paths(target: OutputPart, staged: StagedResult) -> dict[str, int]:
+    """Where the staged files can be read, as the table has them now, with the bytes of each."""
+    _, files = staged_files(target, staged, find_table(target))
+    return {plain_path(file.file_path): file.file_size_in_bytes for file in files}
 
 
 def staged_files(target: OutputPart, staged: StagedResult, table: Table | None) -> tuple[Table, list[DataFile]]:
@@ -108,11 +217,6 @@ def forget_staged(table: Table, staged: StagedResult, now: dt.datetime) -> None:
     """Expire a staged snapshot whose files are published, and those that nobody has published for some days.
 
     Files are left alone. If somebody else commits just now, the snapshots go another time.
-
-    Args:
-        table: the table.
-        staged: what was published.
-        now: the time.
     """
     table.refresh()
     before = (now - KEPT).timestamp() * 1000

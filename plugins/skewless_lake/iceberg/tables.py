@@ -20,7 +20,7 @@ from pyiceberg.types import NestedField
 from skewless.errors import SpecError
 from skewless.run.objects.location import is_object
 from skewless_lake.catalogs import TableName, open_catalog
-from skewless_lake.columns import part_fields
+from skewless_lake.new_files import part_fields
 from skewless_lake.staged import OutputPart
 
 _PROPERTIES = {"format-version": "2", "write.parquet.compression-codec": "zstd"}
@@ -80,10 +80,6 @@ def _sort_fields(schema: Schema, target: OutputPart) -> list[SortField]:
 
 def ready_table(target: OutputPart, columns: pa.Schema) -> Table:
     """The table of an output, ready for a result: made if it is not there, its schema evolved if the spec says so.
-
-    Args:
-        target: the part of the table.
-        columns: of the result, without those that name the part.
 
     Raises:
         SpecError: the table has other columns or partitions than the result.

@@ -7,14 +7,69 @@ enacts them, and the store refuses those that came too late.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from skewless_leases.balancing.balance import Assignment, assign
 from skewless_leases.liveness.silence import Silences
 from skewless_leases.liveness.spans import TimeSpans
 from skewless_leases.stores.tables import Look
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """The partitions that workers should take.
+
+    Attributes:
+        free: for each free partition that a worker has room for, that worker.
+        moves: for each partition that should move, from whom (the victim) to whom (the thief).
+    """
+
+    free: Mapping[str, str]
+    moves: Mapping[str, tuple[str, str]]
+
+
+def assign(
+    free: Sequence[str], loads: Mapping[str, int], room: Mapping[str, int], movable: Mapping[str, Sequence[str]]
+) -> Assignment:
+    """Give each free partition to the worker with the fewest, then move partitions while that improves the balance.
+
+    A move improves the balance if the thief, with the partition, still has fewer than the victim had: their loads
+    differ by at least two. With a difference of one, the two would only swap their loads, again and again.
+
+    Args:
+        free: the partitions that no worker holds and no live worker has challenged.
+        loads: how many partitions each live worker holds, those that it is about to get included and
+            those that it is about to lose not.
+        room: how many partitions each live worker can hold at most.
+        movable: the partitions of each worker that may be moved now.
+    """
+    left = dict(loads)
+    given: dict[str, str] = {}
+    moved: dict[str, tuple[str, str]] = {}
+    stock = {worker: sorted(partitions) for worker, partitions in movable.items()}
+    for partition in sorted(free):
+        if (receiver := _poorest(left, room)) is None:
+            break
+        given[partition] = receiver
+        left[receiver] += 1
+    while (thief := _poorest(left, room)) is not None:
+        victim = max(
+            (worker for worker in left if stock.get(worker)), key=lambda worker: (left[worker], worker), default=None
+        )
+        if victim is None or left[victim] - left[thief] < 2:
+            break
+        moved[stock[victim].pop(0)] = (victim, thief)
+        left[victim] -= 1
+        left[thief] += 1
+    return Assignment(given, moved)
+
+
+def _poorest(loads: Mapping[str, int], room: Mapping[str, int]) -> str | None:
+    """The worker with the fewest partitions among those with room; the first by name among equals."""
+    with_room = [worker for worker, load in loads.items() if load < room[worker]]
+    return min(with_room, key=lambda worker: (loads[worker], worker), default=None)
+
 
 #: A dead worker's record is kept for so many maximum lease times, so that all have seen that it is dead.
 FORGET_AFTER_LEASES = 4

@@ -16,7 +16,7 @@ from skewless_leases.liveness.heartbeat import Heartbeat
 from skewless_leases.liveness.spans import TimeSpans
 from skewless_leases.ownership import fence
 from skewless_leases.ownership.fence import Grant
-from skewless_leases.stores.address import open_store
+from skewless_leases.stores import open_store
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""A worker's end of its heartbeat: starts the process that beats, looks after it, ends it."""
+"""A worker's end of its heartbeat: starts the process that beats, talks to it in lines, and ends it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import json
 import os
+import select
 import subprocess
 import sys
 import threading
@@ -15,8 +16,35 @@ from pathlib import Path
 from typing import Any
 
 from skewless_leases.errors import LeaseError
-from skewless_leases.liveness.lines import Lines
-from skewless_leases.stores.address import settings_of
+from skewless_leases.stores import settings_of
+
+_BLOCK = 1 << 16
+
+
+class Lines:
+    """Lines of JSON that come through a pipe, each within a time."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor, self._read = descriptor, b""
+
+    def next(self, within: float) -> Any:
+        """The next line; None if it does not come within so many seconds.
+
+        Raises:
+            EOFError: the pipe has ended.
+        """
+        until = time.monotonic() + within
+        while b"\n" not in self._read:
+            ready, _, _ = select.select([self._descriptor], [], [], max(0.0, until - time.monotonic()))
+            if not ready:
+                return None
+            block = os.read(self._descriptor, _BLOCK)
+            if not block:
+                raise EOFError
+            self._read += block
+        line, _, self._read = self._read.partition(b"\n")
+        return json.loads(line)
+
 
 #: A new interpreter on a loaded machine takes its time.
 START_SECONDS = 60.0

@@ -24,11 +24,13 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+import psutil
+
 from skewless_leases.errors import LeaseError, StoreError
-from skewless_leases.liveness.beat import Beat
-from skewless_leases.liveness.lines import Lines
-from skewless_leases.liveness.process_state import is_stopped
-from skewless_leases.stores.address import open_store
+from skewless_leases.liveness.heartbeat import Lines
+from skewless_leases.stores import open_store
+from skewless_leases.stores.store import KeyValueStore
+from skewless_leases.stores.tables import WORKERS, Presence, decode, encode
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +39,38 @@ log = logging.getLogger(__name__)
 ANSWER_BEATS = 2
 #: How often it looks whether its parent is there.
 _LOOK_SECONDS = 2.0
+
+
+class Beat:
+    """Writes a worker's presence; nobody else writes it, so that a beat is one call as a rule."""
+
+    def __init__(self, store: KeyValueStore, worker: str, room: int) -> None:
+        self.store, self.key, self.room = store, WORKERS + worker, room
+        self._beat = 0
+        self._version: str | None = None
+
+    def once(self, *, gone: bool = False) -> bool:
+        """Beat; with ``gone`` for the last time.
+
+        Returns:
+            False if somebody had removed or changed the record; the next call writes over what is there now.
+        """
+        self._beat += 1
+        presence = Presence(self._beat, 0 if gone else self.room, gone=gone)
+        version = self.store.put(self.key, encode(presence), self._version)
+        if version is None:
+            self._find()
+            return False
+        self._version = version
+        return True
+
+    def _find(self) -> None:
+        row = self.store.get(self.key)
+        self._version = row.version if row else None
+        if row:
+            # A heartbeat that was started anew goes on counting: a number that comes again is no beat.
+            with contextlib.suppress(LeaseError):
+                self._beat = max(self._beat, decode(Presence, row.value, self.key).beat)
 
 
 def main() -> None:
@@ -63,6 +97,17 @@ def main() -> None:
             threading.Thread(target=_beat, args=(told, parent, over), name=told["worker"]).start()
     for over in beating.values():
         over.set()
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a process is there and was told not to run: by SIGSTOP, by a terminal, or by a debugger that holds it.
+
+    One that computes, sleeps or waits for a disk is not stopped.
+    """
+    try:
+        return psutil.Process(pid).status() in {psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP}
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _beat(told: Mapping[str, Any], parent: int, over: threading.Event) -> None:

@@ -14,7 +14,7 @@ from skewless_leases.liveness.silence import Silences
 from skewless_leases.liveness.spans import TimeSpans
 from skewless_leases.ownership import fence
 from skewless_leases.ownership.fence import Grant
-from skewless_leases.stores.address import open_store
+from skewless_leases.stores import open_store
 from skewless_leases.stores.tables import WORKERS, Look, look_at
 
 log = logging.getLogger(__name__)

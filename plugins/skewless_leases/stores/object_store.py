@@ -17,13 +17,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import posixpath
 import re
 import secrets
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
@@ -32,8 +30,16 @@ from skewless_leases.stores.store import Versioned
 
 try:
     import obstore
-    from obstore.exceptions import AlreadyExistsError, BaseError
-    from obstore.store import from_url
+
+    from skewless.run.objects.client import (
+        TWO_FIRST_WRITERS,
+        answered,
+        content_of,
+        create,
+        delete,
+        opened,
+        refuses_second_writer,
+    )  # fmt: skip
 except ImportError:
     raise StoreError.saying(
         "leases on an object store", "the package obstore is not installed", "install skewless[object-stores]"
@@ -45,12 +51,10 @@ LONGEST_KEY_BYTES = 200
 KEPT_VERSIONS = 32
 #: How often it is looked anew for a version that was removed between a listing and a read.
 _MOST_LOOKS = 100
-_MOST_TRIES = 8
 #: How often a request is sent again whose connection was lost, or that was answered by 5xx.
 _RETRIES = 8
 _AT_A_TIME = 8
 _NUMBER = re.compile(r"\d{8,}")
-_STATUS = re.compile(r"status code: (\d{3}[\w ]*)")
 
 
 class _Version(NamedTuple):
@@ -91,22 +95,10 @@ class ObjectStore:
         place, _, self._folder = rest.partition("/")
         self._seen: dict[str, _Version] = {}
         self._trusted = False
-        endpoint = os.environ.get("AWS_ENDPOINT_URL", "")
         with self._refusals():
-            self._bucket: Any = from_url(
-                f"{'gs' if scheme == 'gcs' else scheme}://{place}",
-                config={"disable_bulk_delete": True} if scheme in {"s3", "s3a"} else {},
-                client_options={
-                    "timeout": f"{answer_seconds:.3f}s",
-                    "connect_timeout": f"{answer_seconds:.3f}s",
-                    "allow_http": endpoint.startswith("http://"),
-                },
-                # Connections that are lost are made anew while a server may still answer, and none after that.
-                retry_config={
-                    "max_retries": _RETRIES,
-                    "retry_timeout": timedelta(seconds=answer_seconds),
-                    "backoff": {"max_backoff": timedelta(seconds=answer_seconds / 4)},
-                },
+            # Connections that are lost are made anew while a server may still answer, and none after that.
+            self._bucket: Any = opened(
+                scheme, place, _RETRIES, answer_seconds, answer_seconds / 4, answer_seconds, answer_seconds
             )
 
     def get(self, key: str) -> Versioned | None:
@@ -154,7 +146,7 @@ class ObjectStore:
         if last is None:
             return None
         mine = _Version(last.number + 1, secrets.token_hex(12), last.writer, value)
-        if not self._create(_path(below, mine.number), mine.encoded()):
+        if not create(self._bucket, _path(below, mine.number), mine.encoded()):  # which names its writer
             return None
         later = self._later(below, mine.number)
         if later and not self._was_mine(below, mine, later):
@@ -176,32 +168,12 @@ class ObjectStore:
             return highest if highest.value is None else None
         return highest if highest and highest.value is not None and highest.name == expected else None
 
-    def _create(self, path: str, content: bytes) -> bool:
-        """Create an object unless there is one. A lost answer is no lost object: the writer is in the content."""
-        for _ in range(_MOST_TRIES):
-            try:
-                obstore.put(self._bucket, path, content, mode="create")
-            except AlreadyExistsError:
-                found = self._content(path)
-            except BaseError:
-                found = self._content(path)
-                if found is None:
-                    raise
-            else:
-                return True
-            if found is not None:
-                return found == content
-            # S3 says so, too, if another request for this key is on its way (409), and nothing came of that.
-        raise StoreError.saying(
-            f"store {self.root}", "it says that an object exists that does not", "look at the store"
-        )
-
     def _was_mine(self, below: str, mine: _Version, later: list[int]) -> bool:
         """Whether versions after one that was just written were written upon it. If not, it is removed."""
         if mine.number + 1 in later and (successor := self._read(below, mine.number + 1)) is not None:
             if successor.before == mine.writer:
                 return True
-            obstore.delete(self._bucket, [_path(below, mine.number)])
+            delete(self._bucket, [_path(below, mine.number)])
             return False
         raise StoreError.saying(
             f"store {self.root}", "others have written since, and nobody can say whether this write came before them",
@@ -216,8 +188,8 @@ class ObjectStore:
         if number % (KEPT_VERSIONS // 2):
             return
         old = [one for one in self._numbers(below) if one <= number - KEPT_VERSIONS]
-        with contextlib.suppress(BaseError):  # the next one does
-            obstore.delete(self._bucket, [_path(below, one) for one in old])
+        with contextlib.suppress(OSError):  # the next one does
+            delete(self._bucket, [_path(below, one) for one in old])
 
     def _highest(self, below: str, numbers: list[int] | None = None) -> _Version | None:
         for _ in range(_MOST_LOOKS):
@@ -239,10 +211,12 @@ class ObjectStore:
         return [int(name) for name in names if _NUMBER.fullmatch(name)]
 
     def _listed(self, below: str, after: str | None = None) -> list[str]:
-        return [str(one["path"]) for page in obstore.list(self._bucket, below or None, offset=after) for one in page]
+        with answered():
+            pages = list(obstore.list(self._bucket, below or None, offset=after))
+        return [str(one["path"]) for page in pages for one in page]
 
     def _read(self, below: str, number: int) -> _Version | None:
-        content = self._content(_path(below, number))
+        content = content_of(self._bucket, _path(below, number))
         if content is None:
             return None
         try:
@@ -257,12 +231,6 @@ class ObjectStore:
                 "remove what is not ours",
             ) from None
 
-    def _content(self, path: str) -> bytes | None:
-        try:
-            return bytes(obstore.get(self._bucket, path).bytes())
-        except FileNotFoundError:
-            return None
-
     def _require_first_writer(self) -> None:
         """Let two writers compete before the store is trusted.
 
@@ -271,14 +239,9 @@ class ObjectStore:
         """
         if self._trusted:
             return
-        path = posixpath.join(self._folder, f".skewless-probe-{secrets.token_hex(8)}")
-        won = [self._create(path, content) for content in (b"first", b"second")]
-        obstore.delete(self._bucket, [path])
-        if won != [True, False]:
+        if not refuses_second_writer(self._bucket, self._folder):
             raise LeaseError.saying(
-                f"store {self.root}",
-                "two writers of one object have both won, as the store ignores the condition If-None-Match",
-                "keep leases in a folder of a shared file system or in Redis",
+                f"store {self.root}", TWO_FIRST_WRITERS, "keep leases in a folder of a shared file system or in Redis"
             )
         self._trusted = True
 
@@ -286,10 +249,8 @@ class ObjectStore:
     def _refusals(self) -> Iterator[None]:
         try:
             yield
-        except (BaseError, OSError) as err:
-            status = _STATUS.search(str(err))
-            reason = f"it answered {' '.join(status[1].split())}" if status else "it did not answer"
-            raise StoreError.saying(f"store {self.root}", f"it cannot be read or written ({reason})") from None
+        except OSError as err:
+            raise StoreError.saying(f"store {self.root}", f"it cannot be read or written ({err.strerror})") from None
 
 
 def _path(below: str, number: int) -> str:

@@ -21,16 +21,16 @@ from skewless.documents.quality import Check, QualityReport
 from skewless.errors import LostRaceError
 from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, RunDirectory
 from skewless.run.objects.location import open_location
-from skewless.run.publication import identity_of, record_of, require_passed
+from skewless.run.publication.publish import require_passed
+from skewless.run.publication.records import identity_of, record_of
 from skewless.spec.result import Output
 from skewless_lake.commits import told
 from skewless_lake.delta.tables import location_of
 from skewless_lake.iceberg.snapshots import ours, summary_of
 from skewless_lake.iceberg.staging import NOT_AUDITED
 from skewless_lake.iceberg.tables import find_table
-from skewless_lake.publication import turns_of
+from skewless_lake.publication import roll_back, turns_of
 from skewless_lake.refusals import told_plainly
-from skewless_lake.rollback import roll_back
 from skewless_lake.staged import OutputPart
 from skewless_lake.staging import staged_paths
 from skewless_spark.result.publishing import publish_now

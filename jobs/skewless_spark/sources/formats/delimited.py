@@ -14,7 +14,7 @@ import pyarrow.csv as pa_csv
 from skewless.documents.job import Source, Unit
 from skewless.errors import InputError
 from skewless_spark.sources.formats.lines import Block, blocks
-from skewless_spark.sources.formats.text_values import cast_text, first_bad
+from skewless_spark.sources.formats.spark_types import cast_text, first_bad
 
 
 def header_of(line: bytes, delimiter: str, file: str) -> list[str]:

@@ -42,12 +42,6 @@ class Footer(NamedTuple):
 def footer_of(fs: fsspec.AbstractFileSystem, file: str, kind: str, path: str) -> Footer:
     """Read a footer.
 
-    Args:
-        fs: the file system.
-        file: the path in it.
-        kind: parquet or orc.
-        path: the path in error messages, as a user would write it.
-
     Raises:
         InputError: the file has another format.
     """
@@ -61,11 +55,6 @@ def footer_of(fs: fsspec.AbstractFileSystem, file: str, kind: str, path: str) ->
 
 def footer_with_ids(fs: fsspec.AbstractFileSystem, file: str, path: str) -> tuple[Footer, dict[int, str]]:
     """The footer of a Parquet file, and the name of the column that has each field id.
-
-    Args:
-        fs: the file system.
-        file: the path in it.
-        path: the path in error messages, as a user would write it.
 
     Raises:
         InputError: the file is no Parquet file, or is gone.

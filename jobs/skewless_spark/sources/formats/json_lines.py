@@ -12,8 +12,7 @@ import pyarrow.json as pa_json
 from skewless.documents.job import Source, Unit
 from skewless.errors import InputError
 from skewless_spark.sources.formats.lines import Block, blocks
-from skewless_spark.sources.formats.spark_types import arrow_type_of, spark_type_of
-from skewless_spark.sources.formats.text_values import cast_text, first_bad
+from skewless_spark.sources.formats.spark_types import arrow_type_of, cast_text, first_bad, spark_type_of
 
 #: Types whose values are texts in JSON.
 _AS_TEXT = ("date", "timestamp", "timestamp_ntz", "binary")

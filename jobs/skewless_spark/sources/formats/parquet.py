@@ -64,10 +64,6 @@ def open_parquet(opened: Any, **options: Any) -> pq.ParquetFile:
 def columns_of(parquet: pq.ParquetFile, opened: Any) -> Columns:
     """What Spark reads in the columns of a file, and what it cannot.
 
-    Args:
-        parquet: the file.
-        opened: the same, as it was opened.
-
     Raises:
         OSError: a row group claims more rows or fewer than it has values.
     """

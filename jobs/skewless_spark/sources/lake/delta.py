@@ -141,11 +141,7 @@ def _plain(value: Any, *, up: bool = False) -> Value | None:
 
 
 def delta_rewrites(snapshot: Snapshot) -> Iterator[Commit]:
-    """The compactions that a version comes from, the newest first, as far as the log has them.
-
-    Args:
-        snapshot: the pinned version.
-    """
+    """The compactions that a version comes from, the newest first, as far as the log has them."""
     try:
         for version, actions in commits(snapshot.location, int(snapshot.table.snapshot)):
             if version and _changes_no_row(actions):

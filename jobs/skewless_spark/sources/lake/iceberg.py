@@ -143,12 +143,7 @@ def _since_epoch(**much: int) -> dt.datetime | None:
 
 
 def iceberg_rewrites(snapshot: Snapshot, root: str) -> Iterator[Commit]:
-    """The compactions that a snapshot comes from, the newest first, as far as older snapshots are kept.
-
-    Args:
-        snapshot: the pinned one.
-        root: the data root.
-    """
+    """The compactions that a snapshot comes from, the newest first, as far as older snapshots are kept."""
     from pyiceberg.table.snapshots import Operation  # noqa: PLC0415
 
     table = _loaded(snapshot.table.name, root, snapshot.at)

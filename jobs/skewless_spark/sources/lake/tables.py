@@ -1,18 +1,169 @@
-"""The table that a spec names, whatever made it."""
+"""The table that a spec names, whatever made it, and the units of its files."""
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from skewless.documents.job import Source, Unit
+from skewless.errors import InputError
+from skewless.run.objects.location import open_location
 from skewless.spec.input import Input
 from skewless.spec.part import Part
 from skewless_spark.mapping.conditions import Condition
+from skewless_spark.sources.cutting import piece_bytes
+from skewless_spark.sources.formats.files import in_threads
+from skewless_spark.sources.formats.footers import Footer, footer_with_ids
+from skewless_spark.sources.formats.spark_types import UNSUPPORTED
+from skewless_spark.sources.identity import TABLE
+from skewless_spark.sources.lake.deletes import Vectors, deleted_positions
 from skewless_spark.sources.lake.delta import delta_rewrites, delta_snapshot
 from skewless_spark.sources.lake.iceberg import iceberg_rewrites, iceberg_snapshot
-from skewless_spark.sources.lake.listing import list_snapshot
-from skewless_spark.sources.lake.snapshot import Commit, Snapshot, TableFile
-from skewless_spark.sources.listing import Listing
+from skewless_spark.sources.lake.snapshot import Commit, Snapshot, TableColumn, TableFile
+from skewless_spark.sources.listing import ListedFile, Listing, counted_units
+
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+#: The types that older files may have, of a column that has been widened since.
+_WIDENED = {
+    "smallint": {"tinyint"}, "int": {"tinyint", "smallint"}, "bigint": {"tinyint", "smallint", "int"},
+    "double": {"float", "tinyint", "smallint", "int"}, "timestamp_ntz": {"date"},
+}  # fmt: skip
+#: How many digits an integer has at most.
+_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
+
+#: What files without field ids are told, by the kind of the table.
+_IDS = {
+    "iceberg": (
+        "field ids, or a table with schema.name-mapping.default", "neither", "set that property, as add_files does"
+    ),
+    "delta": ("field ids, as the table maps its columns by id", "none", "rewrite the file"),
+}  # fmt: skip
+
+
+def list_snapshot(
+    given: Input, snapshot: Snapshot, share: float = 0.01, files: Sequence[TableFile] | None = None,
+    vectors: Vectors | None = None,
+) -> Listing:  # fmt: skip
+    """Cut the files of a snapshot into units. Footers and deletes are read.
+
+    Args:
+        given: the spec's section ``input``.
+        snapshot: the snapshot.
+        share: the fraction of the input that the smallest wave has.
+        files: some of its files; by default all.
+        vectors: the deletion vectors of a Delta table.
+
+    Raises:
+        InputError: a file is gone, or has a column of a type that its table does not have.
+    """
+    chosen = snapshot.files if files is None else files
+    piece = piece_bytes([file.size_bytes for file in chosen], share, given.cut_bytes)
+    listing = _Lister(given, snapshot, piece, vectors or {})
+    source = Source(
+        columns={one.name: one.kind for one in snapshot.columns if one.name not in snapshot.outside},
+        partition_columns={one.name: one.kind for one in snapshot.columns if one.name in snapshot.outside},
+        pinned=snapshot.table,
+    )
+    return Listing(tuple(unit for units in in_threads(listing.units, chosen) for unit in units), source)
+
+
+def table_version(file: TableFile) -> str:
+    """What tells a file from a later one of its name: files of a table never change, but more rows may be deleted."""
+    deletes = hashlib.sha256("\n".join(file.deletes).encode()).hexdigest()[:32] if file.deletes else ""
+    return f"{TABLE}:{deletes}"
+
+
+@dataclass(frozen=True)
+class _Lister:
+    given: Input
+    snapshot: Snapshot
+    piece: int
+    vectors: Vectors
+
+    def units(self, file: TableFile) -> list[Unit]:
+        """The units of one file."""
+        fs, inner_path = open_location(file.path)
+        footer, ids = footer_with_ids(fs, inner_path, file.path)
+        if file.rows not in {None, footer.rows}:
+            raise InputError(
+                f"input file {file.path}", f"{file.rows:,} rows, as {self.snapshot.at} says", f"{footer.rows:,}",
+                "repair the table",
+            )  # fmt: skip
+        inner = self._inner(file, footer, ids)
+        told = {one.name: one.default for one in self.snapshot.columns if one.default is not None} | {**file.values}
+        known = {name: value for name, value in told.items() if name in self.snapshot.outside or name in inner}
+        listed = ListedFile(file.path, inner_path, file.size_bytes, table_version(file), "", known)
+        units = counted_units(listed, footer, self.piece, self.given)
+        if not (inner or file.deletes):
+            return units
+        deleted = deleted_positions(file.path, file.deletes, self.vectors)
+        return [
+            unit.model_copy(update={"inner": inner, "deletes": file.deletes, **_left(unit, deleted)}) for unit in units
+        ]
+
+    def _inner(self, file: TableFile, footer: Footer, ids: Mapping[int, str]) -> dict[str, str | None]:
+        """See ``Unit.inner``."""
+        found: dict[str, str | None] = {}
+        by_id = self._by_id(file, footer, ids)
+        for column in self.snapshot.columns:
+            if column.name in self.snapshot.outside or column.kind.startswith(UNSUPPORTED):
+                continue
+            wanted = column.inner or column.name
+            name = by_id.get(column.field_id) if column.field_id is not None else wanted
+            if name is None or name not in footer.types:
+                self._require_known(file, column)
+                found[column.name] = None
+                continue
+            kind = footer.types[name]
+            if not _widens(kind, column.kind):
+                raise InputError(
+                    f"input file {file.path}",
+                    f"column {column.name!r} of type {column.kind}, as in {self.snapshot.at}", f"type {kind}",
+                    "rewrite the file",
+                )  # fmt: skip
+            if name != column.name or kind != column.kind or name in footer.foreign:
+                found[column.name] = name
+        return found
+
+    def _by_id(self, file: TableFile, footer: Footer, ids: Mapping[int, str]) -> Mapping[int, str]:
+        """The name in the file of the column that has an id."""
+        if ids or all(one.field_id is None for one in self.snapshot.columns):
+            return ids
+        if not self.snapshot.ids:
+            required, came, hint = _IDS[self.snapshot.table.kind]
+            raise InputError(f"input file {file.path}", required, came, hint)
+        return {number: name for name, number in self.snapshot.ids.items() if name in footer.types}
+
+    def _require_known(self, file: TableFile, column: TableColumn) -> None:
+        """Refuse a required column that the file does not have, and whose values are not known."""
+        if column.required and column.default is None and column.name not in file.values:
+            raise InputError(
+                f"input file {file.path}", f"the column {column.name!r}, of which each row of the table has a value",
+                "none, and no default that can be read here", "rewrite the file",
+            )  # fmt: skip
+
+
+def _left(unit: Unit, deleted: np.ndarray) -> dict[str, int]:
+    """The rows of a unit that are not deleted."""
+    first, last = np.searchsorted(deleted, [unit.first_row, unit.first_row + unit.rows])
+    return {"rows": unit.rows - int(last - first)}
+
+
+def _widens(kind: str, wanted: str) -> bool:
+    """Whether values of a type can be read as ones of another without loss."""
+    if kind == wanted or kind in _WIDENED.get(wanted, ()):
+        return True
+    if kind.startswith("array<") and wanted.startswith("array<"):
+        return _widens(kind[len("array<") : -1], wanted[len("array<") : -1])
+    old, new = _DECIMAL.fullmatch(kind), _DECIMAL.fullmatch(wanted)
+    if not new or not (old or kind in _DIGITS):
+        return False
+    whole, scale = (int(old[1]) - int(old[2]), int(old[2])) if old else (_DIGITS[kind], 0)
+    return int(new[2]) >= scale and int(new[1]) - int(new[2]) >= whole
 
 
 @dataclass(frozen=True)

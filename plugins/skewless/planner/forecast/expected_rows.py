@@ -30,8 +30,8 @@ class ExpectedRows:
         report: its report.
         waves: the waves that the next stage admits, ``first <= wave < end``.
         wave_rows: their rows; 0 when the input is used up.
-        memory: the report's histogram, the rows of older stages weighted less (``skewless.planner.forecast.recency``);
-            None where all rows weigh alike.
+        memory: the report's histogram, the rows of older stages weighted less (see ``wave_counts.weighted``); None
+            where all rows weigh alike.
         counted_part: the part of the rows that are admitted, or may be, that the report counts already: those of a
             sample, which are admitted like all others; 0 where the report's rows have been reduced.
     """

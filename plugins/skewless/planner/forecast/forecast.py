@@ -13,7 +13,7 @@ from skewless.documents.job import Job
 from skewless.documents.stage_report import Histogram, StageReport
 from skewless.planner.cost import ROW_SECONDS
 from skewless.planner.forecast.expected_rows import ExpectedRows
-from skewless.planner.forecast.key_counts import KeyCounts
+from skewless.planner.forecast.key_sample import KeyCounts
 from skewless.planner.forecast.row_costs import RowCosts
 from skewless.planner.placement.placement import Indices, Placement, Rows, sums
 from skewless.routing.hashing import bucket_hash, key_hash

@@ -20,7 +20,7 @@ from skewless.documents.job import Job
 from skewless.planner.forecast.forecast import Forecast
 from skewless.planner.placement.placement import Indices, Rows
 from skewless.planner.policies.proposal import Proposal
-from skewless.routing.virtual_task import VirtualTask, tasks_of
+from skewless.routing.ring import VirtualTask, tasks_of
 
 #: Merged siblings must fit into this part of what one task should hold.
 HYSTERESIS = 0.5

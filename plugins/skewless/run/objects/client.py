@@ -1,7 +1,11 @@
-"""The client of an object store, and what its errors mean in a few words.
+"""The client of an object store, what its errors mean in a few words, and how only the first writer of an object wins.
 
 Credentials come from the environment of each process alone (``AWS_ACCESS_KEY_ID``, an instance profile, ...). They are
 in no document, no plan and no message.
+
+The first writer wins by a put under the condition that there is no object (``If-None-Match: *``). A store that ignores
+the condition lets every writer win. So each process lets two writers of one object compete before it trusts a bucket,
+and refuses it if both have won.
 """
 
 from __future__ import annotations
@@ -9,7 +13,9 @@ from __future__ import annotations
 import datetime as dt
 import errno
 import os
+import posixpath
 import re
+import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
@@ -19,13 +25,18 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedError, UnauthenticatedError
 from obstore.store import from_url
 
-#: The variables that a client is set up by.
-_SETTINGS = ("AWS_", "GOOGLE_", "AZURE_")
+from skewless.run.objects import SETTINGS
+
 #: A request that was answered by 5xx, or whose connection was lost, is sent again: at most so often, and for so long in
 #: all. The client draws its pauses, which grow slowly: 8 tries were over after 2 seconds, 40 are after 14 to 40.
 RETRIES, RETRY_SECONDS, LONGEST_PAUSE_SECONDS = 40, 60.0, 8.0
 #: For the answer to one request, and for a connection.
 ANSWER_SECONDS, CONNECT_SECONDS = 60.0, 10.0
+#: S3 may answer that another request for the same key is on its way (409); if nothing came of that, it is asked again.
+TRIES = 8
+#: The last part of the names of the objects of which two writers compete; they are removed at once.
+PROBE = ".skewless-probe-"
+TWO_FIRST_WRITERS = "two writers of one object have both won, as the store ignores the condition If-None-Match"
 
 _STATUS = re.compile(r"status code: (\d{3}[\w ]*)")
 _CODE = re.compile(r"<Code>(\w{1,60})</Code>")
@@ -43,33 +54,41 @@ def bucket(scheme: str, place: str) -> Any:
     Raises:
         OSError: the environment does not say how to reach it.
     """
-    settings = tuple(sorted((name, value) for name, value in os.environ.items() if name.startswith(_SETTINGS)))
+    settings = tuple(sorted((name, value) for name, value in os.environ.items() if name.startswith(SETTINGS)))
     return _bucket(scheme, place, settings, os.getpid())
 
 
 @lru_cache(maxsize=64)
 def _bucket(scheme: str, place: str, settings: tuple[tuple[str, str], ...], process: int) -> Any:
-    del process  # connections are not shared with a process that was forked
+    del settings, process  # connections are not shared with a process that was forked
+    return opened(scheme, place, RETRIES, RETRY_SECONDS, LONGEST_PAUSE_SECONDS, ANSWER_SECONDS, CONNECT_SECONDS)
+
+
+def opened(
+    scheme: str, place: str, retries: int, retry_seconds: float, pause_seconds: float, answer_seconds: float,
+    connect_seconds: float,
+) -> Any:  # fmt: skip
+    """A client of its own of a bucket or container, that asks so often and waits so long.
+
+    Raises:
+        OSError: the environment does not say how to reach it.
+    """
     with answered():
-        return from_url(  # type: ignore[call-overload]  # which knows one kind of store at a time
+        return from_url(
             f"{'gs' if scheme == 'gcs' else scheme}://{place}",
-            config=config_of(scheme),
+            # Not every S3 server has a request that removes many objects.
+            config={"disable_bulk_delete": True} if scheme in {"s3", "s3a"} else {},
             client_options={
-                "timeout": f"{ANSWER_SECONDS:.0f}s",
-                "connect_timeout": f"{CONNECT_SECONDS:.0f}s",
-                "allow_http": in_clear(dict(settings)),
+                "timeout": f"{answer_seconds:.3f}s",
+                "connect_timeout": f"{connect_seconds:.3f}s",
+                "allow_http": in_clear(os.environ),
             },
             retry_config={
-                "max_retries": RETRIES,
-                "retry_timeout": dt.timedelta(seconds=RETRY_SECONDS),
-                "backoff": {"max_backoff": dt.timedelta(seconds=LONGEST_PAUSE_SECONDS)},
+                "max_retries": retries,
+                "retry_timeout": dt.timedelta(seconds=retry_seconds),
+                "backoff": {"max_backoff": dt.timedelta(seconds=pause_seconds)},
             },
         )
-
-
-def config_of(scheme: str) -> dict[str, Any]:
-    """What is set for a scheme, beside the environment: not every S3 server has a request that removes many objects."""
-    return {"disable_bulk_delete": True} if scheme in {"s3", "s3a"} else {}
 
 
 def in_clear(settings: Mapping[str, str]) -> bool:
@@ -115,3 +134,48 @@ def delete(store: Any, keys: list[str]) -> None:
     """Remove objects; those that are gone are no error."""
     with answered():
         obstore.delete(store, keys)
+
+
+def content_of(store: Any, key: str) -> bytes | None:
+    """The bytes of an object; None if there is none."""
+    try:
+        with answered(key):
+            return bytes(obstore.get(store, key).bytes())
+    except FileNotFoundError:
+        return None
+
+
+def create(store: Any, key: str, content: bytes) -> bool:
+    """Write an object unless there is one; whether the object has this content.
+
+    A lost answer is no lost object: the client sends the request again, finds the object there, and if it has this
+    very content, it is its own. So contents must tell writers apart where that matters, as commits do.
+
+    Raises:
+        OSError: the store does not answer, or refuses.
+    """
+    for _ in range(TRIES):
+        try:
+            with answered(key):
+                obstore.put(store, key, content, mode="create")
+        except FileExistsError:
+            found = content_of(store, key)
+        except OSError:
+            # Nobody has said whether it was written.
+            found = content_of(store, key)
+            if found is None:
+                raise
+        else:
+            return True
+        if found is not None:
+            return found == content
+        # The object is not there: another writer's request was on its way, and has failed, or it was removed.
+    raise OSError(errno.EBUSY, "the store says again and again that the object exists, and it does not")
+
+
+def refuses_second_writer(store: Any, folder: str) -> bool:
+    """Let two writers of one object in a folder compete: whether the store honours the condition."""
+    key = posixpath.join(folder, f"{PROBE}{secrets.token_hex(8)}")
+    won = [create(store, key, content) for content in (b"first", b"second")]
+    delete(store, [key])
+    return won == [True, False]

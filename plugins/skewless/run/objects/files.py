@@ -16,15 +16,24 @@ from typing import IO, Any, Self
 import obstore
 from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 
-from skewless.run.objects.client import answered, bucket, delete
-from skewless.run.objects.first_writer import create
+from skewless.errors import RunDirectoryError
+from skewless.run.objects.client import (
+    TRIES,
+    TWO_FIRST_WRITERS,
+    answered,
+    bucket,
+    create,
+    delete,
+    refuses_second_writer,
+)
 
 #: A file that is not larger is fetched in one request, and is in memory until it is uploaded; of a larger one at least
 #: so much is fetched at a time.
 _BLOCK = 1 << 20
 #: The size of a part of an object that is uploaded in parts, and how many are on their way at a time.
 _PART, _PARTS_AT_A_TIME = 16 << 20, 4
-_TRIES = 8
+#: The clients of buckets that were found to honour the condition that there is no object.
+_trusted: list[Any] = []
 
 
 class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no types
@@ -47,9 +56,20 @@ class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no ty
         return str(path).rpartition("://")[2].rstrip("/")
 
     def create(self, path: str, content: bytes) -> bool:
-        """Write an object unless there is one; whether this call did. See ``first_writer.create``."""
+        """Write an object unless there is one; whether it has this content. See ``client.create``.
+
+        Raises:
+            RunDirectoryError: the store lets every writer win.
+        """
         store, key = self._split(path)
-        return create(store, f"{self.protocol}://{path.partition('/')[0]}", key, content)
+        if not any(store is one for one in _trusted):
+            if not refuses_second_writer(store, posixpath.dirname(key)):
+                raise RunDirectoryError.saying(
+                    f"{self.protocol}://{path.partition('/')[0]}", TWO_FIRST_WRITERS,
+                    "choose a store that honours it, or a folder of a shared file system",
+                )  # fmt: skip
+            _trusted.append(store)
+        return create(store, key, content)
 
     def info(self, path: str, **_: Any) -> dict[str, Any]:
         """Size, tag and time of an object; of a folder, that it is one."""
@@ -168,7 +188,7 @@ class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no ty
     def put_whole(self, path: str, content: IO[bytes]) -> None:
         """Upload a file from its beginning. A large one goes in parts, which are removed if one of them fails."""
         store, key = self._split(path)
-        for _ in range(_TRIES):
+        for _ in range(TRIES):
             content.seek(0)
             # S3 says 409 if another request for the key is on its way; the client takes it for an object that exists.
             with suppress(FileExistsError), answered(path):

@@ -1,4 +1,4 @@
-"""Which file system a path is on: object stores by the client of this project, everything else by fsspec."""
+"""Which file system a path is on, and how it is spelled: object stores by our client, everything else by fsspec."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import IO, Any
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
-#: What the client reaches. ``s3a`` is Hadoop's name for S3, ``abfss`` that for Azure.
-OBJECT_SCHEMES = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"})
+from skewless.errors import RunDirectoryError
+from skewless.run.objects import OBJECT_SCHEMES
 
 
 def open_location(location: str) -> tuple[Any, str]:
@@ -34,10 +34,6 @@ def open_location(location: str) -> tuple[Any, str]:
 def for_short_reads(fs: Any, path: str) -> IO[bytes]:
     """A file, opened for a few short reads; a local one without fsspec's own layers, which take twice as long.
 
-    Args:
-        fs: its file system.
-        path: the path in it.
-
     Raises:
         OSError: it cannot be opened.
     """
@@ -61,3 +57,32 @@ def plain_path(location: str) -> str:
         if location.startswith(scheme):
             return "/" + location.removeprefix(scheme).lstrip("/")
     return location
+
+
+def as_written(fs: fsspec.AbstractFileSystem, location: str, inner: str) -> str:
+    """The path of a file, spelled like the location by which its file system was opened.
+
+    fsspec reduces a location to a path in its file system. The URI that it makes from this path may have another scheme
+    (``s3://`` for ``s3a://``) or lack a part of the authority (the account of ``abfss://container@account/``). Spark,
+    which reads through Hadoop's file systems, would look elsewhere.
+
+    Args:
+        fs: what fsspec made of the location.
+        location: as a spec, a setting or a command has it.
+        inner: the path as the file system lists it, on the same bucket, container or host.
+
+    Returns:
+        A local path without a scheme; any other one with the scheme and the authority of the location.
+
+    Raises:
+        RunDirectoryError: the path is of another bucket, container or host.
+    """
+    if isinstance(fs, LocalFileSystem):
+        return inner
+    scheme, _, rest = location.partition("://")
+    place = f"{scheme}://{rest.partition('/')[0]}"
+    base = str(fs._strip_protocol(place)).rstrip("/")  # noqa: SLF001  # fsspec's own name for it
+    if not f"{inner}/".startswith(f"{base}/"):
+        raise RunDirectoryError(place, "a path in it", repr(inner)[:200], "name the place by its own scheme and host")
+    below = inner.removeprefix(base).lstrip("/")
+    return f"{place}/{below}" if below else place

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import datetime as dt
+import secrets
 from collections.abc import Generator
 from pathlib import Path
+from typing import Protocol
+
+from fsspec.implementations.local import LocalFileSystem
 
 from skewless.documents.commit import StepCommit
 from skewless.documents.job import Job
 from skewless.documents.quality import QualityReport
-from skewless.errors import LostRaceError, QualityError, RunDirectoryError
+from skewless.errors import LostRaceError, QualityError, RunDirectoryError, SkewlessError
 from skewless.run.directory import QUALITY_REPORT, QUALITY_STEP, RESULT_STEP, RunDirectory
-from skewless.run.publication.exchange import exchange, make_folder, sync_folder
+from skewless.run.publication.exchange import exchange, make_folder, require_exchange, sync_file, sync_folder
 from skewless.run.publication.places import (
+    BUILDING,
     Place,
     clear_drafts,
     keep,
@@ -23,17 +28,81 @@ from skewless.run.publication.places import (
     repair,
 )
 from skewless.run.publication.records import (
+    MANIFEST,
     PUBLISHED,
     Identity,
     Overtaken,
     Publication,
+    PublishedFile,
+    VersionManifest,
     identity_of,
     manifest_of,
     published_path,
     record_of,
 )
-from skewless.run.publication.turns import Standing, Turns
-from skewless.run.publication.versions import build, lies_whole
+from skewless.run.storage import content_checksum
+
+
+class Standing(Protocol):
+    """Who has claimed and finished the latest turns of a day; see ``skewless_leases.ownership.turns``."""
+
+    @property
+    def claimed(self) -> int:
+        """The highest turn that may be exchanged."""
+
+    @property
+    def claimant(self) -> str:
+        """Who claimed it."""
+
+    @property
+    def finished(self) -> int:
+        """The highest turn that was published."""
+
+    @property
+    def finisher(self) -> str:
+        """Who published in it."""
+
+
+class Turns(Protocol):
+    """The turns of the days of an output folder; the caller brings them (``skewless_leases.Turns``)."""
+
+    def draw(self, above: int = 0) -> int:
+        """The next turn, higher than ``above``."""
+
+    def look(self, name: str) -> Standing:
+        """The standing of a day."""
+
+    def claim(self, name: str, turn: int, who: str) -> Standing:
+        """Claim a turn, unless a later one is claimed; the standing after that."""
+
+    def finish(self, name: str, turn: int, who: str) -> Standing:
+        """Finish a turn, unless a later one is finished; the standing after that."""
+
+
+def draw_turn(output_path: str, turns: Turns, *, allow_gap: bool) -> int:
+    """Draw the turn of a run whose input is about to be pinned.
+
+    The turn is drawn before the input is listed. So the run with the latest turn lists its input after all others have
+    drawn theirs, however long a run takes between the two.
+
+    Raises:
+        SpecError: the file system cannot exchange folders, and the spec does not allow a gap.
+        RunDirectoryError: nothing can be published there.
+    """
+    try:
+        require_exchange(make_beside(output_path), allow_gap=allow_gap)
+    except OSError as err:
+        came = err.strerror or type(err).__name__
+        raise RunDirectoryError.saying(output_path, f"no folder can be made beside it ({came})") from None
+    return turns.draw()
+
+
+def with_turn(job: Job, turn: int, turns: Turns) -> Job:
+    """The job with its turn, or with a new one if the published folder has a later one: the store was lost."""
+    lying = manifest_of(place_of(job).target)
+    if lying is not None and lying.turn >= turn:
+        turn = turns.draw(above=lying.turn)
+    return job.model_copy(update={"turn": turn})
 
 
 def publish(run: RunDirectory, turns: Turns, now: dt.datetime) -> Publication:
@@ -72,10 +141,8 @@ def publishing(run: RunDirectory, turns: Turns, now: dt.datetime) -> Generator[s
     job, result = run.job(), run.committed(RESULT_STEP)
     require_passed(run, run.committed_document(run.committed(QUALITY_STEP), QUALITY_REPORT, QualityReport))
     place, record = place_of(job), record_of(run)
-    if record is not None and (record.superseded or not record.turn):
+    if record is not None and record.superseded:
         return record
-    if not job.turn:
-        raise RunDirectoryError.saying(str(run), "an earlier release prepared it without a turn", "begin a new run")
     try:
         return (yield from _Publisher(run, job, result, place, turns, now).steps(record))
     except OSError as err:
@@ -219,3 +286,71 @@ def require_passed(run: RunDirectory, report: QualityReport) -> None:
             f"{len(failed)} that failed: {'; '.join(failed)}",
             "the published result of the day is untouched",
         )
+
+
+def build(run: RunDirectory, result: StepCommit, place: Place, by: Identity, turn: int) -> Path:
+    """Copy the committed files into a draft, on the disk.
+
+    While it is built it has another name, so that a half of one is never taken for a version.
+
+    Raises:
+        RunDirectoryError: a committed file is gone, or is another one.
+        FileNotFoundError: the draft was moved away by somebody who has a say over it.
+    """
+    name = f"{turn}-{secrets.token_hex(6)}"
+    draft = place.drafts / name
+    building = draft.with_name(f"{name}{BUILDING}")
+    building.mkdir()
+    try:
+        _fill(building, run, result, VersionManifest(by=by, turn=turn, name=name, files=()))
+    except (SkewlessError, OSError):
+        remove(building)
+        raise
+    building.rename(draft)
+    sync_folder(place.drafts)
+    return draft
+
+
+def _fill(building: Path, run: RunDirectory, result: StepCommit, version: VersionManifest) -> None:
+    ending, files = run.job().spec.output.format, []
+    for number, file in enumerate(result.of_kind("published") or result.of_kind("result")):
+        run.verify(file)
+        copy = building / f"part-{number:05d}-{version.name}.{ending}"
+        run.fs.get_file(f"{run.root}/{file.path}", str(copy))
+        sync_file(copy)
+        files.append(_described(copy))
+        if file.content and files[-1].sha256 != file.content:
+            raise run.differs_from_commit(file, "other content")
+    manifest = building / MANIFEST
+    manifest.write_text(version.model_copy(update={"files": tuple(files)}).sealed(), encoding="utf-8")
+    sync_file(manifest)
+    sync_folder(building)
+
+
+def faults_of(folder: Path, manifest: VersionManifest) -> list[str]:
+    """What is not as the manifest says: files that are gone, were cut or changed, or that nobody published."""
+    found = []
+    for file in manifest.files:
+        path = folder / file.name
+        try:
+            if path.stat().st_size != file.size_bytes:
+                found.append(f"{file.name} has {path.stat().st_size:,} bytes, not {file.size_bytes:,}")
+            elif _described(path) != file:
+                found.append(f"{file.name} has other content")
+        except OSError as err:
+            found.append(f"{file.name}: {err.strerror or type(err).__name__}")
+    expected = {file.name for file in manifest.files}
+    # What readers pass over is nothing to them: a marker that somebody put there, say.
+    strange = sorted(one.name for one in folder.iterdir() if one.name not in expected and one.name[0] not in "._")
+    return found + [f"{name} was not published" for name in strange]
+
+
+def lies_whole(place: Place, by: Identity) -> bool:
+    """Whether the published folder holds a version of this run, as it was published."""
+    manifest = manifest_of(place.target)
+    return manifest is not None and manifest.by.job == by.job and not faults_of(place.target, manifest)
+
+
+def _described(path: Path) -> PublishedFile:
+    sha256 = content_checksum(LocalFileSystem(), str(path))
+    return PublishedFile(name=path.name, size_bytes=path.stat().st_size, sha256=sha256)

@@ -15,7 +15,7 @@ from skewless.documents.commit import inner_path
 from skewless.documents.job import Job
 from skewless.errors import DocumentError
 from skewless.run.directory import PUBLISH_STEP, RunDirectory
-from skewless.run.file_checksum import content_checksum
+from skewless.run.storage import content_checksum
 
 #: The record of a publication, in the run directory.
 PUBLISHED = f"{PUBLISH_STEP}/published.json"
@@ -104,7 +104,7 @@ class Publication(Document):
         path: the published folder.
         rows: rows of the input that it accounts for.
         keys: rows of the result.
-        turn: of the run; 0 of a run of a release that had no turns.
+        turn: of the run.
         superseded: by whom, if a later run of the day published before this one had finished; then the result of
             this run never became visible, or no longer is.
         snapshot: of a table, the snapshot or version that published it.
@@ -113,7 +113,7 @@ class Publication(Document):
     path: str
     rows: Count
     keys: Count
-    turn: Count = 0
+    turn: Count
     superseded: Overtaken | None = None
     snapshot: Annotated[int, Field(ge=0)] | None = None
 

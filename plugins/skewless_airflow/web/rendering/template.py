@@ -9,7 +9,7 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from skewless.bounds.certificate import NEAR
+from skewless.bounds import NEAR
 from skewless_airflow.web.rendering import words
 from skewless_airflow.web.rendering.calendar import history_calendar, window_calendar
 from skewless_airflow.web.rendering.charts import HEIGHT, key_strip, load_chart, ring_strip, spark_bars

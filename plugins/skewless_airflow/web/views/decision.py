@@ -7,9 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from skewless.documents.certificate import Certificate
-from skewless.documents.decision import Candidate, Decision
-from skewless.documents.engine_choice import EngineChoice
+from skewless.documents.decision import Candidate, Certificate, Decision, EngineChoice
 from skewless.routing.plan import WHOLE_WEIGHT, RoutingPlan, Weights
 from skewless.routing.ring import Ring
 from skewless.run.directory import RunDirectory

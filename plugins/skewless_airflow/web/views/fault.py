@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from skewless.documents.failure import Failure, failed_step
+from skewless.documents.steps import Failure, failed_step
 from skewless.run.directory import RunDirectory
 from skewless_airflow.web.airflow_runs import AirflowRun
 from skewless_airflow.web.run_folders import is_absence

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from skewless.errors import SkewlessError
 from skewless.run.directory import RunDirectory
-from skewless.run.publication import publication_of
+from skewless.run.publication.records import publication_of
 from skewless_airflow.run_store import safe_run_id
 from skewless_airflow.web.airflow_runs import AirflowRun
 from skewless_airflow.web.run_folders import RunFolder, open_run, run_folders

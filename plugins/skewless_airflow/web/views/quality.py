@@ -112,12 +112,7 @@ def read_quality(run: RunDirectory) -> QualityView | None:
 
 
 def histories(checks: Sequence[CheckView], runs: Sequence[tuple[str, str, QualityView | None]]) -> list[list[Mark]]:
-    """For each check its outcomes over runs.
-
-    Args:
-        checks: of the run that is shown.
-        runs: name, day and quality report of each run, oldest first.
-    """
+    """For each check its outcomes over runs."""
     known = [
         (name, day, {check.identity: check for check in quality.checks} if quality else {})
         for name, day, quality in runs
@@ -159,7 +154,9 @@ def _check(check: Check, turn: int, *, own: bool) -> CheckView:
     if not found:
         asked, _, found = check.sentence.partition(": ")
     required = asked.removeprefix(check.expectation).removeprefix("(").removeprefix(check.column).removeprefix(", ")
-    name = own_words(check) if own else built_in_words(check)
+    column = check.column if check.subject == "ledger" else ""
+    built_in = "" if own else _BUILT_IN[check.subject, check.expectation, column]
+    name = own_words(check) if own else built_in.replace("{column}", check.column)
     return CheckView(
         name, own, check.subject, check.expectation, check.column, turn, check.success, required, check.observed, found
     )
@@ -172,10 +169,3 @@ def own_words(check: Check) -> str:
         words = words.removeprefix(kind)
     words = words.replace("_to_", "_", 1).replace("_be_", "_", 1).replace("_", " ")
     return f"{check.column}: {words}" if check.column else words
-
-
-def built_in_words(check: Check) -> str:
-    """What a check of every run expects; one that an older release made is named as one of a spec."""
-    column = check.column if check.subject == "ledger" else ""
-    words = _BUILT_IN.get((check.subject, check.expectation, column))
-    return own_words(check) if words is None else words.replace("{column}", check.column)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from skewless.documents.certificate import Certificate
-from skewless.documents.failure import own_name
+from skewless.documents.decision import Certificate
 from skewless.documents.ledger import LedgerLine, stage_problems
+from skewless.documents.steps import own_name
 from skewless.run.certificate import certificate_of
 from skewless.run.directory import RESULT_STEP, RunDirectory
-from skewless.run.publication import Overtaken, Publication, publication_of, record_of, superseded_by
+from skewless.run.publication.records import Overtaken, Publication, publication_of, record_of, superseded_by
 from skewless.run.step_times import TimeLine, times_of, waterfall
 from skewless_airflow.web.airflow_runs import AirflowRun, AirflowTask
 from skewless_airflow.web.run_folders import stamp

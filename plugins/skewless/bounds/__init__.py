@@ -1,1 +1,0 @@
-"""What no plan can beat, how long tasks take side by side, and how near a plan came."""
