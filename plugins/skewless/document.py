@@ -46,6 +46,14 @@ class Frozen(BaseModel):
             del copied.__dict__[name]
         return copied
 
+    def to_json(self) -> str:
+        """The same value gives the same bytes. Mappings keep their order: a spec's is that of the result's columns."""
+        return json.dumps(self.model_dump(mode="json"), separators=(",", ":")) + "\n"
+
+    def digest(self) -> str:
+        """SHA-256 of the canonical JSON, in hex."""
+        return _sha256(self.to_json())
+
 
 class Document(Frozen):
     """A value that is stored as a file of the run directory.
@@ -64,10 +72,6 @@ class Document(Frozen):
         if version != cls.VERSION:
             raise ValueError(f"should be {cls.__name__} version {cls.VERSION}")
         return version
-
-    def to_json(self) -> str:
-        """The same value gives the same bytes. Mappings keep their order: a spec's is that of the result's columns."""
-        return json.dumps(self.model_dump(mode="json"), separators=(",", ":")) + "\n"
 
     @classmethod
     def from_json(cls, text: str | bytes, where: str = "document") -> Self:
@@ -153,10 +157,6 @@ class Document(Frozen):
             return
         if isinstance(raw, dict) and raw.get("version", cls.VERSION) != cls.VERSION:
             cls.from_json(text, where)
-
-    def digest(self) -> str:
-        """SHA-256 of the canonical JSON, in hex."""
-        return _sha256(self.to_json())
 
 
 def _sha256(text: str | bytes) -> str:

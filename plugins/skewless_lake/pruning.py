@@ -90,7 +90,7 @@ def left_files(run: RunDirectory) -> LeftFiles | None:
     if record is not None and record.superseded is None:
         staged = set()
     with told_plainly(job.output_path):
-        if job.spec.output.iceberg is not None:
+        if job.spec.output.format == "iceberg":
             from skewless_lake.iceberg import left_files as iceberg  # noqa: PLC0415  # an extra
 
             return LeftFiles(job, digest, tuple(iceberg.unnamed(target, others | staged, digest)))
@@ -108,7 +108,7 @@ def remove_left(left: LeftFiles) -> None:
     """
     target = OutputPart.of(left.job)
     with told_plainly(left.job.output_path):
-        if left.job.spec.output.iceberg is not None:
+        if left.job.spec.output.format == "iceberg":
             from skewless_lake.iceberg import left_files as iceberg  # noqa: PLC0415  # an extra
 
             iceberg.remove(target, left.paths, left.digest)

@@ -105,7 +105,7 @@ def publishing_table(run: RunDirectory, now: dt.datetime) -> Generator[str, None
 def _committing(
     run: RunDirectory, job: Job, staged: StagedResult, about: Mapping[str, str]
 ) -> Generator[str, None, Commit]:
-    if job.spec.output.iceberg is not None:
+    if job.spec.output.format == "iceberg":
         from skewless_lake.iceberg import publishing as iceberg  # noqa: PLC0415  # an extra
 
         return (yield from iceberg.committing(run, OutputPart.of(job), job.turn, staged, about))
@@ -130,7 +130,7 @@ def require_fitting(target: OutputPart) -> None:
         UnreachableError: the store or the catalog does not answer.
     """
     with told_plainly(target.path):
-        if target.output.iceberg is not None:
+        if target.output.format == "iceberg":
             from skewless_lake.iceberg import tables as iceberg  # noqa: PLC0415  # an extra
 
             iceberg.fitting_table(target)
@@ -148,7 +148,7 @@ def turn_in_table(target: OutputPart) -> int:
         UnreachableError: the store or the catalog does not answer.
     """
     with told_plainly(target.path):
-        if target.output.iceberg is not None:
+        if target.output.format == "iceberg":
             from skewless_lake.iceberg import publishing as iceberg  # noqa: PLC0415  # an extra
 
             return iceberg.latest_turn(target)
@@ -167,7 +167,7 @@ def published_parts(target: OutputPart) -> dict[str, tuple[str, Identity]]:
         UnreachableError: the store or the catalog does not answer.
     """
     with told_plainly(target.path):
-        if target.output.iceberg is not None:
+        if target.output.format == "iceberg":
             from skewless_lake.iceberg import publishing as iceberg  # noqa: PLC0415  # an extra
 
             found = iceberg.newest(target)

@@ -28,7 +28,7 @@ def roll_back(target: OutputPart, now: dt.datetime) -> Mapping[str, str]:
     # The store of turns may have been lost: the table knows its own.
     turn = turns.draw(above=max(turns.look(target.part.name).finished, turn_in_table(target)))
     with told_plainly(target.path):
-        if target.output.iceberg is not None:
+        if target.output.format == "iceberg":
             from skewless_lake.iceberg import rollback as iceberg  # noqa: PLC0415  # an extra
 
             about = iceberg.roll_back(target, turn, at)

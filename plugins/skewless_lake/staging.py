@@ -37,7 +37,7 @@ def stage_result(run: RunDirectory, columns: pa.Schema, files: Sequence[ResultFi
         run.write_once(f"{BEGUN}/{uuid.uuid4()}.json", TableFiles(paths=tuple(paths)))
 
     with told_plainly(job.output_path):
-        if job.spec.output.iceberg is not None:
+        if job.spec.output.format == "iceberg":
             from skewless_lake.iceberg import staging as iceberg  # noqa: PLC0415  # an extra
 
             return iceberg.stage(OutputPart.of(job), columns, files, summary_of(run, now), begin)
@@ -53,7 +53,7 @@ def staged_paths(job: Job, staged: StagedResult) -> dict[str, int]:
         RunDirectoryError: the table has other files, or they are gone.
         UnreachableError: the store or the catalog of the table does not answer.
     """
-    if job.spec.output.iceberg is not None:
+    if job.spec.output.format == "iceberg":
         from skewless_lake.iceberg import staging as iceberg  # noqa: PLC0415  # an extra
         from skewless_lake.iceberg.tables import find_table  # noqa: PLC0415  # likewise
 

@@ -34,7 +34,7 @@ class ReadColumns:
     def of(cls, spec: JobSpec, source: Source) -> ReadColumns:
         """Those of a job, from the source with the columns that it reads."""
         kinds = {**source.columns, **source.partition_columns}
-        evolves = spec.input.missing_columns == "evolve" or spec.input.table is not None  # the catalog has told them
+        evolves = spec.input.missing_columns == "evolve" or spec.input.format == "catalog"  # the catalog has told them
         return cls(
             source.reads,
             source.columns,

@@ -139,7 +139,7 @@ def _run(
 ) -> StageReport:
     started = time.monotonic()
     job, plan = run.job(), run.plan(stage)
-    require_writer(spark, str(run), job.spec.output.format)  # the merge would find out after all the work
+    require_writer(spark, str(run), job.spec.output.file_format)  # the merge would find out after all the work
     columns, last = JobColumns.of(job), last_commit(run, stage)
     decided = plan.engine == "combine" and run.exists(f"decisions/{stage:04d}.json")
     choice = run.decision(stage).engine if decided else None

@@ -64,7 +64,7 @@ def samples(spec: JobSpec) -> bool:
 
 
 def _forecasts(spec: JobSpec) -> bool:
-    policy = POLICIES.get(spec.enacted.routing.policy)
+    policy = POLICIES.get(spec.enacted.routing.policy.name)
     return policy is not None and policy.schedules
 
 
@@ -186,7 +186,7 @@ def _factors_for_unknown_costs(job: Job, known: _Known) -> dict[int, int]:
     if not asked or not job.splittable or PROBE * job.rows >= PROBE_ROWS * routing.parallelism:
         return {}
     tasks = min(TASKS_PER_SLOT * routing.parallelism, job.rows // LEAST_TASK_ROWS)
-    factor = min(routing.max_factor, 1 << max(0, (tasks // routing.reducers).bit_length() - 1))
+    factor = min(routing.policy.max_factor, 1 << max(0, (tasks // routing.reducers).bit_length() - 1))
     return dict.fromkeys(range(routing.reducers), factor) if factor > 1 else {}
 
 

@@ -26,14 +26,15 @@ def first_plan(job: Job, waves: tuple[int, int] | None = None) -> RoutingPlan:
         job: the frozen job.
         waves: those that the first stage admits; the first one by default.
     """
+    # What is observed may add reducers to the ring.
+    ring = first_ring(job.spec.routing.model_copy(update={"tokens": job.enacted.spec.routing.initial_tokens}))
     job = job.enacted
-    routing = job.spec.routing
     waves = waves or (0, min(1, len(job.waves)))
     return RoutingPlan(
         epoch=0,
-        policy=routing.policy,
+        policy=job.spec.routing.policy.name,
         waves=waves,
-        ring=first_ring(routing),
+        ring=ring,
         budget_rows=_first_budget(job, waves),
         sentence="the plain ring: nothing is known of the keys yet",
         source=PlanSource(kind="ring"),
@@ -50,14 +51,14 @@ def first_ring(routing: Routing, where: str = "spec") -> Ring:
     Raises:
         SpecError: a reducer would own nothing on it.
     """
-    most, tokens = max(routing.reducers, routing.max_reducers or 0), routing.initial_tokens
+    most, tokens = routing.most_reducers, routing.initial_tokens
     fine = ring_bits_for(most, tokens)
     bits = routing.ring_bits or fine
     # Taking reducers away only gives the others more: what holds for the most of them holds for fewer.
     widest = Ring.even(most, tokens, bits)
     if widest.empty_reducers:
         coarse = bits < fine and not Ring.even(most, tokens, fine).empty_reducers
-        fewer = "take fewer reducers" + ("" if routing.policy == "doubling" else " or give each more tokens")
+        fewer = "take fewer reducers" + ("" if routing.policy.name == "doubling" else " or give each more tokens")
         raise SpecError(
             f"{where}, routing", f"a slot of the ring for each of {most:,} reducers",
             f"{len(widest.empty_reducers):,} that own none of its {1 << bits:,}",
@@ -73,7 +74,7 @@ def _first_budget(job: Job, waves: tuple[int, int]) -> int | None:
     budget is so large that the price of that stage is at most ``DRAIN_PART`` of it: the run is then at most that part
     longer than without a budget.
     """
-    routing, policy = job.spec.routing, POLICIES[job.spec.routing.policy]
+    routing, policy = job.spec.routing, POLICIES[job.spec.routing.policy.name]
     # How many rows a map makes of one is measured in the first stage; before that the fair share is unknown.
     if job.spec.map or not policy.replans:
         return None

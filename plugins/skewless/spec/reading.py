@@ -43,9 +43,6 @@ def parse_spec(text: str, where: str = "spec", overrides: tuple[str, ...] = ()) 
         raise SpecError(where, "a YAML mapping", "nothing" if raw is None else f"a {type(raw).__name__}")
     for override in overrides:
         _apply_override(raw, override)
-    version = raw.get("version", JobSpec.VERSION)
-    if version != JobSpec.VERSION:
-        raise SpecError(where, f"job spec version {JobSpec.VERSION}", f"version {shortened(version)}")
     try:
         return JobSpec.model_validate(raw)
     except ValidationError as err:

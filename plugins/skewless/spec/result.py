@@ -5,12 +5,13 @@ from __future__ import annotations
 import datetime as dt
 import math
 import re
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple
 
-from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 
 from skewless.document import Frozen, shortened, unmet
-from skewless.spec.input import PathText, refuse_large
+from skewless.spec.input import PINNED, PathText, refuse_large
+from skewless.spec.tagged import Tagged
 
 
 class Expectation(Frozen):
@@ -64,32 +65,10 @@ class Quality(Frozen):
     freshness: str | None = Field(
         default=None,
         min_length=1,
-        description="Where states are kept: a column of the input, a timestamp or a date; the quality report has its "
+        description="With a window: a column of the input, a timestamp or a date; the quality report has its "
         "greatest value in each part.",
         examples=["clicked_at"],
     )
-
-
-class Verify(Frozen):
-    """A sample of keys that is computed from all rows of the window each night, whatever states are kept."""
-
-    keys: int = Field(
-        ge=1,
-        le=1_000_000,
-        description="About so many keys, other ones for each part; it costs a read of the whole window.",
-        examples=[1000],
-    )
-
-
-def _table_name(name: str) -> str:
-    """Refuse what is not the name of a table that every reader of tables can spell."""
-    parts = name.split(".")
-    if len(parts) < 3 or not all(re.fullmatch(r"[A-Za-z0-9_]+", part) for part in parts):
-        raise ValueError("should be catalog.namespace.table, of letters, digits and underscores")
-    return name
-
-
-TableText = Annotated[str, AfterValidator(_table_name)]
 
 
 class SortColumn(NamedTuple):
@@ -105,34 +84,34 @@ class SortColumn(NamedTuple):
         return cls(text.strip(), descending=False) if found is None else cls(found[1], found[2].lower() == "desc")
 
 
-class Output(Frozen):
+class Output(Tagged):
     """Where the result is published: a folder with a folder for each day, or a table with a partition for each day.
 
     In a folder it is `path/date=YYYY-MM-DD/part-*`, or `path/date=YYYY-MM-DD/hour=HH/part-*` for hours. Replaced
-    versions are kept for some time in a sibling of the folder, `.NAME.skewless`. In a table, the day is a column, and
-    each publication is a snapshot.
+    versions are kept for some time in a sibling of the folder, `.NAME.skewless`. In a table, which is made on first
+    use, the day is a column, and each publication is a snapshot.
     """
+
+    TAG = WORD = "format"
+    FIELDS_OF = {
+        **dict.fromkeys(("parquet", "orc", "csv", "json"), ("grace_hours", "allow_gap")),
+        **dict.fromkeys(("iceberg", "delta"), ("schema",)),
+    }
 
     model_config = ConfigDict(serialize_by_alias=True)
 
-    path: PathText | None = Field(
-        default=None,
-        min_length=1,
-        description="A folder; relative paths start at the data root, and stay below it; {date} is the day "
-        "that the run computes.",
-        examples=["/lake/marts/clicks_by_page"],
+    format: Literal["parquet", "orc", "csv", "json", "iceberg", "delta"] = Field(
+        default="parquet",
+        description="What the files of a folder are, or which kind of table; csv has a header, and a table has Parquet "
+        "files.",
+        examples=["orc"],
     )
-    iceberg: TableText | None = Field(
-        default=None,
-        description="Instead of a path: an Iceberg table, `catalog.namespace.table`, which is made on first use; the "
-        "catalog `local` is at the data root, others are those of pyiceberg's configuration.",
-        examples=["local.marts.clicks_by_page"],
-    )
-    delta: PathText | None = Field(
-        default=None,
+    path: PathText = Field(
         min_length=1,
-        description="Instead of a path: the folder or URL of a Delta table, which is made on first use.",
-        examples=["/lake/marts/clicks_by_page"],
+        description="A folder; of delta, the table's folder or URL; of iceberg, catalog.namespace.table, where the "
+        "catalog local is at the data root, and others are those of pyiceberg's configuration. Relative paths start at "
+        "the data root, and stay below it; {date} is the day that the run computes.",
+        examples=["/lake/marts/clicks_by_page", "local.marts.clicks_by_page"],
     )
     partition: str = Field(
         default="date",
@@ -144,14 +123,8 @@ class Output(Frozen):
     columns: Literal["fail", "evolve"] = Field(
         default="fail",
         alias="schema",
-        description="Of a table: whether a result with other columns than the table is refused, or adds its columns to "
-        "the table.",
+        description="Whether a result with other columns than the table is refused, or adds its columns to the table.",
         examples=["evolve"],
-    )
-    format: Literal["parquet", "orc", "csv", "json"] = Field(
-        default="parquet",
-        description="What the files of a folder are; csv has a header. A table has Parquet files.",
-        examples=["orc"],
     )
     files: int = Field(default=4, ge=1, le=10_000, description="Files of the published result, at most.", examples=[16])
     sort: tuple[str, ...] = Field(
@@ -167,7 +140,7 @@ class Output(Frozen):
         ge=0,
         le=8760,
         description="Hours that a replaced version is kept beside the folder, for readers that still use it and for "
-        "going back to it. The snapshots of a table are kept until somebody expires them.",
+        "going back to it.",
         examples=[72],
     )
     allow_gap: bool = Field(
@@ -177,18 +150,15 @@ class Output(Frozen):
         examples=[True],
     )
 
-    @model_validator(mode="after")
-    def _one_place(self) -> Self:
-        given = [name for name in ("path", "iceberg", "delta") if getattr(self, name) is not None]
-        if len(given) != 1:
-            raise unmet("one of path, iceberg and delta", " and ".join(given) or "none of them")
-        if self.path is None:
-            for name in ("format", "allow_gap"):
-                if getattr(self, name) != type(self).model_fields[name].default:
-                    raise unmet(f"{name} only with path", f"{name} with {given[0]}")
-        elif self.columns != "fail":
-            raise unmet("schema only with iceberg or delta", "schema with path")
-        return self
+    @field_validator("path")
+    @classmethod
+    def _name_of_table(cls, path: str, info: ValidationInfo) -> str:
+        """Refuse what is not the name of an Iceberg table that every reader of tables can spell."""
+        parts = path.split(".")
+        named = len(parts) >= 3 and all(re.fullmatch(r"[A-Za-z0-9_]+", part) for part in parts)
+        if info.data.get("format") == "iceberg" and not named:
+            raise ValueError("should be catalog.namespace.table, of letters, digits and underscores")
+        return path
 
     @property
     def order(self) -> tuple[SortColumn, ...]:
@@ -198,4 +168,9 @@ class Output(Frozen):
     @property
     def is_table(self) -> bool:
         """Whether the result is published in a table."""
-        return self.path is None
+        return self.format in PINNED
+
+    @property
+    def file_format(self) -> str:
+        """What its files are."""
+        return "parquet" if self.is_table else self.format

@@ -84,10 +84,10 @@ def _page(spec: JobSpec, path: Path | None) -> str:
         f"- {_literal(name)}: {call.function}{f' of {_literal(call.column)}' if call.column else ''}"
         for name, call in spec.aggregates.items()
     )
-    lengths = ", ".join(str(one) for one in (spec.windows or (spec.window,)) if one)
+    lengths = ", ".join(str(one or "all") for one in spec.lengths)
     window = f", window {lengths}" if lengths else ""
     return (
-        f"{spec.description}\n\nKey {', '.join(map(_literal, spec.key))}, policy {spec.routing.policy}, "
+        f"{spec.description}\n\nKey {', '.join(map(_literal, spec.key))}, policy {spec.routing.policy.name}, "
         f"{spec.routing.reducers} reducers{window}{f', from {_literal(path.name)}' if path else ''}.\n\n{aggregates}\n"
     )
 

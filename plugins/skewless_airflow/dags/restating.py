@@ -16,7 +16,7 @@ from skewless_airflow.operators.find_stale import FIRST, LAST, FindStaleOperator
 
 def restates(spec: JobSpec) -> bool:
     """Whether a job has such a DAG: it keeps states, and its runs compute anew what came late."""
-    return bool(spec.lengths) and spec.late == "recompute"
+    return spec.window is not None and spec.window.late == "recompute"
 
 
 def restating_id(spec: JobSpec) -> str:
