@@ -88,8 +88,8 @@ def test_a_night_without_rows_is_a_part_of_its_window(spark: SparkSession, tmp_p
     for day, of_day in values.items():
         write_input(tmp_path / "in" / day, pa.table({"key": ["a", "b"], "value": of_day}), files=2)
     spec = spec_of(
-        tmp_path / "in" / "{date}", "key", {**NATIVE, **COUNTS}, window=2, engine="auto", routing=ROUTING,
-        map={"select": ["key", "value"], "where": "value IN (1, 2)"}, missing="allow",
+        tmp_path / "in" / "{date}", "key", {**NATIVE, **COUNTS}, engine="auto", routing=ROUTING,
+        map={"select": ["key", "value"], "where": "value IN (1, 2)"}, window={"length": 2, "missing": "allow"},
     )  # fmt: skip
     found = dict[str, tuple[int, int, list[dict[str, Any]]]]()
     for day in values:

@@ -233,7 +233,7 @@ def test_a_table_of_the_catalog_is_null_where_older_files_lack_a_column(spark: S
         write("parquet", tmp_path / "t" / "p=007", {"x": BASE.select(["k", "v"])})
         write("parquet", tmp_path / "t" / "p=+5", {"x": BASE.select(["k", "v"]).append_column("w", pa.array([3, 4]))})
         spark.sql("MSCK REPAIR TABLE skewless_older")
-        raw = {"name": "t", "input": {"table": "skewless_older"}, "key": "p", "output": {"path": str(tmp_path / "out")},
+        raw = {"name": "t", "input": {"format": "catalog", "path": "skewless_older"}, "key": "p", "output": {"path": str(tmp_path / "out")},
                "aggregates": {"w": {"function": "max", "column": "w"}}}  # fmt: skip
         job = freeze(parse_spec(json.dumps(raw)), DATE, str(tmp_path), "spec")
         found = read_units(spark, job, range(len(job.units)), ["p", "w"]).drop("origin").collect()
@@ -281,7 +281,7 @@ def test_headers_of_a_csv_table_have_its_columns_at_their_places(spark: SparkSes
     spark.sql(f"CREATE TABLE skewless_headers (k string, v bigint) USING csv OPTIONS (header true) "
               f"LOCATION '{tmp_path / 't'}'")  # fmt: skip
     try:
-        raw = {"name": "t", "input": {"table": "skewless_headers"}, "key": "k", "output": {"path": str(tmp_path / "o")},
+        raw = {"name": "t", "input": {"format": "catalog", "path": "skewless_headers"}, "key": "k", "output": {"path": str(tmp_path / "o")},
                "aggregates": {"v": {"function": "max", "column": "v"}}}  # fmt: skip
         with pytest.raises(InputError, match=r"expected headers of the columns \['k', 'v'\], but got \['v', 'k'\]"):
             freeze(parse_spec(json.dumps(raw)), DATE, str(tmp_path), "spec")

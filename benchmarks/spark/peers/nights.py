@@ -136,7 +136,7 @@ class NightsOfSkewless:
         raw = {
             "name": "nights",
             "input": {"path": f"{lake}/date={{date}}"},
-            "windows": list(self.windows),
+            "window": list(self.windows),
             "key": "key",
             "aggregates": {name: dict(call) for name, call in cell.aggregates.items()},
             "engine": "auto",

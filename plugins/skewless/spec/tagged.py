@@ -68,7 +68,9 @@ class Tagged(Frozen):
         for name in self.model_fields_set:
             written = type(self).model_fields[name].alias or name
             if not self.takes(self.tag, written):
-                raise unmet(f"{written} only with {self.WORD} {_any_of(self.takers(written))}", f"{self.WORD} {self.tag}")
+                raise unmet(
+                    f"{written} only with {self.WORD} {_any_of(self.takers(written))}", f"{self.WORD} {self.tag}"
+                )
         return self
 
     @model_serializer(mode="wrap")
