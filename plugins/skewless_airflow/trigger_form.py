@@ -31,8 +31,8 @@ _SECTIONS = {
 _MORE = {
     "mode": "*run* routes by the policy's decisions. *observe* makes and reports them, but routes as policy *static* "
     "does, so that you see what the policy would do.",
-    "policy": "docs/policies describes each; another one than the spec's has its defaults. How a run would have gone under another one is shown on its page "
-    "*What if* and by the command *skewless replay*.",
+    "policy": "docs/policies describes each; another one than the spec's has its defaults. How a run would have gone "
+    "under another one is shown on its page *What if* and by the command *skewless replay*.",
     "waves": "A list of numbers, at most as many as the spec has: the DAG has one stage for each of those.",
 }
 _TITLES = {

@@ -208,18 +208,14 @@ def test_a_window_keeps_its_states_beside_the_data_root_and_publishes_into_a_tab
     [
         (
             {"format": "iceberg", "path": "clicks"},
-            "output.iceberg: expected catalog.namespace.table, of letters, digits and underscores",
+            "output.path: expected catalog.namespace.table, of letters, digits and underscores",
         ),
+        ({"format": "iceberg"}, "output.path: this field is missing"),
         (
-            {"format": "iceberg", "path": "a.b.c", "path": "x"},
-            "expected one of path, iceberg and delta, but got path and iceberg",
+            {"format": "iceberg", "path": "a.b.c", "allow_gap": True},
+            "output: expected allow_gap only with format parquet, orc, csv or json, but got format iceberg",
         ),
-        ({}, "output: expected one of path, iceberg and delta, but got none of them"),
-        (
-            {"format": "iceberg", "path": "a.b.c", "format": "csv"},
-            "output: expected format only with path, but got format with iceberg",
-        ),
-        ({"path": "x", "schema": "evolve"}, "expected schema only with iceberg or delta"),
+        ({"path": "x", "schema": "evolve"}, "expected schema only with format iceberg or delta"),
         ({"format": "iceberg", "path": "a.b.c", "schema": "drop"}, "output.schema: expected 'fail' or 'evolve'"),
         ({"format": "delta", "path": "x", "partition": "page"}, "expected result columns whose names differ"),
     ],

@@ -429,7 +429,7 @@ def test_a_snapshot_that_expired_during_a_run_ends_it_with_one_sentence(spark: S
     with pytest.raises(InputError) as told:
         run_stage(spark, run, 0)
     assert str(told.value) == (
-        f"input.iceberg {job.source.pinned}: expected the files that the run was prepared with, but got input file "
+        f"input {job.source.pinned}: expected the files that the run was prepared with, but got input file "
         f"{first} is gone; nothing was committed; the snapshot has expired or was removed, so start a new run."
     )
     assert not run.exists("stages/0000/COMMIT.json")

@@ -23,7 +23,6 @@ from skewless.planner.planner import plan_next_stage
 from skewless.routing.plan import RoutingPlan
 from skewless.run.publication import Overtaken, Publication, VersionManifest
 from skewless.run.publication.records import Identity, PublishedFile
-from skewless.spec.spec import JobSpec
 from tests.unit import synthetic
 
 HOSTILE = {"": 40, "\0": 30, 'a"b\n': 20, "日本🙂": 10, "<img src=x onerror=alert(1)>": 5, "x" * 10_000: 3}

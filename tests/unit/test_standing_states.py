@@ -381,7 +381,7 @@ SPEC: dict[str, Any] = {
         ),
         (
             {"window": {"length": "every"}},
-            "field window.length: expected a number of parts, 1 to 1,000, a list of such numbers, or all, but got 'every'",
+            "window.length: expected a number of parts, 1 to 1,000, a list of such numbers, or all, but got 'every'",
         ),
         ({"window": [7, 1]}, "expected at most 16 numbers of parts, 1 to 1,000, ascending, each once, but got [7, 1]"),
         ({"window": [7, 7]}, "1 to 1,000, ascending, each once, but got [7, 7]"),

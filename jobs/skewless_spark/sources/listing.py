@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Container, Iterator, Mapping, Sequence
-from typing import cast
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import cast
 
 from skewless.documents.job import Source, Unit
 from skewless.errors import InputError

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skewless.documents.job import Job
 from skewless.planner.forecast.forecast import Forecast
 from skewless.planner.placement.placement import Rows
 

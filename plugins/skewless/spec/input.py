@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
@@ -49,7 +49,7 @@ class Input(Tagged):
     """The rows to aggregate: files, or a table that is made of files: of Spark's catalog, of Iceberg or of Delta."""
 
     TAG = WORD = "format"
-    FIELDS_OF = {
+    FIELDS_OF: ClassVar = {
         "parquet": ("parts", "columns", "schema"),
         "orc": ("parts", "columns", "schema"),
         "csv": ("parts", "header", "delimiter", "columns", "schema"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import re
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 
@@ -93,7 +93,7 @@ class Output(Tagged):
     """
 
     TAG = WORD = "format"
-    FIELDS_OF = {
+    FIELDS_OF: ClassVar = {
         **dict.fromkeys(("parquet", "orc", "csv", "json"), ("grace_hours", "allow_gap")),
         **dict.fromkeys(("iceberg", "delta"), ("schema",)),
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -38,7 +38,7 @@ class Policy(Tagged):
     """
 
     TAG, WORD = "name", "policy"
-    FIELDS_OF = {
+    FIELDS_OF: ClassVar = {
         "static": (),
         "halving": ("strict", "threshold", "rounds"),
         "doubling": ("strict", "threshold", "rounds"),
