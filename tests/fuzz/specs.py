@@ -133,10 +133,9 @@ def _where(  # noqa: PLR0911 - one for each kind of column
 _OPTIONS: tuple[tuple[str, float, tuple[str, ...], tuple[Any, ...]], ...] = (
     ("budget", 0.5, POLICIES, (1.0, 1.0, 1.05, 1.5, 3.0)),
     ("stage_overhead", 0.6, POLICIES, (0,)),
-    ("key_sample", 0.6, POLICIES, (False,)),
+    ("first_plan", 0.65, POLICIES, (["last_run"],) * 6 + (["last_run", "sample", "probe"],)),
     ("head_limit", 0.3, POLICIES, (0, 1, 5, 100)),
     ("tokens", 0.3, POLICIES, (1, 2, 8, 256)),
-    ("probe", 0.1, POLICIES, (True,)),
     ("slots", 0.2, POLICIES, (1, 2, 7)),
     ("ring_bits", 0.1, POLICIES, (12, 14)),
     ("strict", 0.4, POLICIES[1:-1], (True,)),

@@ -223,7 +223,7 @@ def test_nine_days_from_all_kinds_of_input_are_read_back(
         raw = {
             "name": "pages", "input": _input(number), "key": "page", "aggregates": AGGREGATES,
             "map": {"select": [*COLUMNS, "tags[0] AS tag"]},
-            "output": OUTPUTS[output], "routing": {"key_sample": False},
+            "output": OUTPUTS[output], "routing": {"first_plan": ["last_run"]},
         }  # fmt: skip
         run = RunDirectory(str(root / "runs" / output.replace(" ", "-") / str(day)))
         prepare(run, parse_spec(json.dumps(raw)), day, str(root))

@@ -75,7 +75,7 @@ def spec(root: Path, output: dict[str, Any], **fields: Any) -> JobSpec:
         pq.write_table(rows().slice(50 * number, 50), folder / f"{number}.parquet")
     raw = {
         "name": "clicks", "input": {"path": str(folder)}, "key": "page", "aggregates": AGGREGATES, "output": output,
-        "routing": {"key_sample": False}, **fields,
+        "routing": {"first_plan": ["last_run"]}, **fields,
     }  # fmt: skip
     import yaml
 

@@ -47,7 +47,7 @@ SPEC: dict[str, Any] = {
         "sizes": {"function": "streaming_histogram", "column": "size", "bins": 4},
     },
     "engine": "staged",
-    "routing": {"waves": [1], "reducers": 3, "stage_overhead": 0, "key_sample": False},
+    "routing": {"waves": [1], "reducers": 3, "stage_overhead": 0, "first_plan": ["last_run"]},
     "output": {"path": "published", "files": 2},
 }
 #: A job that would go on for minutes, with its progress every half second.

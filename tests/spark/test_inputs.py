@@ -32,7 +32,7 @@ from skewless_spark.stage.stage import run_stage
 from tests.spark.scenario import DATE, as_rows, reduce_job, result_of, run_job
 from tests.tiers import mostly_long
 
-ROUTING = {"reducers": 3, "waves": [1, 9], "stage_overhead": 0, "warm_start": False, "key_sample": False}
+ROUTING = {"reducers": 3, "waves": [1, 9], "stage_overhead": 0, "first_plan": []}
 COUNTS = {"n": "count", "total": {"function": "sum", "column": "v"}}
 
 

@@ -59,7 +59,7 @@ def spec_over(source: dict[str, Any], columns: list[str], **fields: Any) -> JobS
     raw = {
         "name": "lake", "input": source, "key": "k",
         "aggregates": {"n": "count", **{f"max_{one}": {"function": "max", "column": one} for one in columns}},
-        "routing": {"key_sample": False, "warm_start": False}, "output": {"path": "published", "files": 2}, **fields,
+        "routing": {"first_plan": []}, "output": {"path": "published", "files": 2}, **fields,
     }  # fmt: skip
     return parse_spec(json.dumps(raw))
 

@@ -18,7 +18,7 @@ from skewless_spark.entries.pipeline import finish_run, run_pipeline
 from skewless_spark.prepare.prepare import prepare
 from tests.spark.scenario import DATE, Quiet, as_rows, reduce_job, result_of, spec_of, write_input
 
-ROUTING = {"reducers": 3, "waves": [1, 1, 1], "stage_overhead": 0, "warm_start": False, "budget": 1.0}
+ROUTING = {"reducers": 3, "waves": [1, 1, 1], "stage_overhead": 0, "first_plan": [], "budget": 1.0}
 NATIVE = {"n": "count", "total": {"function": "sum", "column": "value"}}
 COUNTS = {"seen": {"function": "value_counts", "column": "value"}}
 PYTHON = {"seen": {"function": "exact_median", "column": "value"}}

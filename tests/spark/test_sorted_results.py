@@ -42,7 +42,7 @@ def in_spec_order(row: dict[str, Any]) -> tuple[Any, ...]:
     ("engine", "routing"),
     [
         ("combine", {}),
-        ("bypass", {"reducers": 4, "key_sample": True, "waves": [20]}),
+        ("bypass", {"reducers": 4, "first_plan": ["last_run", "sample"], "waves": [20]}),
         ("staged", {"reducers": 4, "waves": [4, 16], "stage_overhead": 0}),
     ],
 )

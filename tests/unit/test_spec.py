@@ -68,7 +68,7 @@ def test_every_policy_of_the_spec_exists() -> None:
         ("{path: corpus/tokens}", "{format: delta, path: a/../b}", "spec, field input.path: expected a path without a step up ('..'), but got 'a/../b'."),
         ("{path: corpus/tokens}", "{path: x, delimiter: ;}", "spec, field input: expected delimiter only with format csv, but got format parquet."),
         ("{path: corpus/tokens}", "{path: x, format: csv, header: false}", "spec, field input: expected columns for a csv without header, but got none."),
-        ("bins: 16", "bins: {a: 1}", "spec, field aggregates.columns.options: expected a text, a number, true, false, null or a list of numbers, but got bins: {'a': 1}."),
+        ("bins: 16", "bins: {a: 1}", "spec, field aggregates.columns: expected a text, a number, true, false, null or a list of numbers, but got bins: {'a': 1}."),
         ("output:", "routing: {polcy: static}\noutput:", "spec, field routing.polcy: there is no such field; did you mean 'policy'?"),
         ("output:", "routing: {policy: magic}\noutput:", "spec, field routing.policy.name: expected 'static', 'halving', 'doubling', 'virtual_tasks', 'partial_key', 'd_choices', 'w_choices', 'bounded_load' or 'adaptive', but got 'magic'."),
         ("output:", "routing: {reducers: 0}\noutput:", "spec, field routing.reducers: expected at least 1, but got 0."),

@@ -40,9 +40,7 @@ _BESIDE: dict[str, dict[str, Any]] = {
     "input.delimiter": {"format": "csv"},
     "schedule.partitioned": {"asset": "orders"},
     "map.where": {"select": ["ms"]},
-    "map.options": {"mapper": "tokens"},
     "aggregates.NAME.column": {"function": "max"},
-    "aggregates.NAME.options": {"function": "approx_percentile", "column": "ms"},
     "quality.expectations[].kwargs": {"type": "expect_column_values_to_be_between"},
     "output.schema": {"format": "iceberg", "path": "local.marts.clicks"},
 }

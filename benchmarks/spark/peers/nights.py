@@ -140,7 +140,7 @@ class NightsOfSkewless:
             "key": "key",
             "aggregates": {name: dict(call) for name, call in cell.aggregates.items()},
             "engine": "auto",
-            "routing": {"reducers": cell.slots, "warm_start": False, **cell.routing},
+            "routing": {"reducers": cell.slots, "first_plan": ["sample"], **cell.routing},
             "output": {"path": str(self.lake.folder / "published")},
         }
         return parse_spec(yaml.safe_dump(raw, sort_keys=False))

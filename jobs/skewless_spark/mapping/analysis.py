@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from skewless.errors import SpecError
-from skewless.spec.input import Map
+from skewless.spec.calls import Map
 from skewless_spark.mapping import select_list
 from skewless_spark.session.session import build_session
 

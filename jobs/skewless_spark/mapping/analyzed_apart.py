@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from skewless.documents.job import Selected
 from skewless.errors import SpecError
-from skewless.spec.input import Map
+from skewless.spec.calls import Map
 from skewless_spark.mapping.mapped_columns import Mapped
 from skewless_spark.session.connect import CLIENT_ONLY
 

@@ -55,12 +55,12 @@ STEADY = 0.05
 
 def applies(spec: JobSpec) -> bool:
     """Whether the first plan can be made from an earlier run: the spec allows it, and its policy forecasts."""
-    return spec.routing.warm_start and _forecasts(spec)
+    return "last_run" in spec.routing.first_plan and _forecasts(spec)
 
 
 def samples(spec: JobSpec) -> bool:
     """Whether the first plan can be made from a sample of the keys: the spec allows it, and its policy forecasts."""
-    return spec.routing.key_sample and _forecasts(spec)
+    return "sample" in spec.routing.first_plan and _forecasts(spec)
 
 
 def _forecasts(spec: JobSpec) -> bool:
@@ -165,7 +165,7 @@ def _first_waves(job: Job, plain: RoutingPlan, known: _Known) -> Admission:
     if any(one.setup_seconds for one in job.algebra.values()):
         return Admission((0, last), "all waves are admitted at once, as each stage sets up its keys anew")
     unknown = row_seconds_before(job, known.seen) is None
-    if unknown and (job.spec.routing.probe or _wasted_part(job, plain, known) > SURE):
+    if unknown and ("probe" in job.spec.routing.first_plan or _wasted_part(job, plain, known) > SURE):
         probed = [end for end in range(1, last + 1) if job.admitted_rows((0, end)) <= PROBE * job.rows]
         waves = (0, max(probed, default=1))
         return Admission(waves, "the first stage is small, as nobody knows yet what a row costs")
@@ -182,7 +182,7 @@ def _factors_for_unknown_costs(job: Job, known: _Known) -> dict[int, int]:
     None where keys stay whole: one may take as long as all others together, and must not wait for other tasks.
     """
     routing = job.spec.routing
-    asked = routing.probe and row_seconds_before(job, known.seen) is None and bool(known.overhead_rows)
+    asked = "probe" in routing.first_plan and row_seconds_before(job, known.seen) is None and known.overhead_rows
     if not asked or not job.splittable or PROBE * job.rows >= PROBE_ROWS * routing.parallelism:
         return {}
     tasks = min(TASKS_PER_SLOT * routing.parallelism, job.rows // LEAST_TASK_ROWS)

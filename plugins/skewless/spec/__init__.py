@@ -1,8 +1,8 @@
 """What to compute: the job spec, its parts, and how it is read."""
 
-from skewless.spec.aggregate_call import AggregateCall
+from skewless.spec.calls import AggregateCall, Map
 from skewless.spec.clusters import Sharing, SparkSizing
-from skewless.spec.input import Input, Map
+from skewless.spec.input import Input
 from skewless.spec.reading import load_spec, parse_spec
 from skewless.spec.result import Expectation, Output, Quality
 from skewless.spec.routing import Policy, Routing

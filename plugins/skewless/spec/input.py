@@ -1,13 +1,13 @@
-"""What a job reads: files or a table, and what is made of each row before it is aggregated."""
+"""What a job reads: files or a table."""
 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from skewless.document import Frozen, shortened, unmet
+from skewless.document import shortened, unmet
 from skewless.spec.tagged import Tagged
 
 ColumnName = Annotated[str, Field(min_length=1)]
@@ -148,72 +148,3 @@ class Input(Tagged):
     def pinned(self) -> bool:
         """Whether it is a table with snapshots of its own, of which a run reads one."""
         return self.format in PINNED
-
-
-_MapOption = bool | int | float | str | list[str] | None
-
-
-def _map_options(schema: dict[str, Any]) -> None:
-    """Tell editors of what a validator takes: the options of a mapper, beside its name."""
-    schema["additionalProperties"] = schema["properties"]["options"]["additionalProperties"]
-    schema["if"] = {"not": {"required": ["mapper"]}}
-    schema["then"] = {"propertyNames": {"enum": ["select", "where", "options"]}}
-
-
-class Map(Frozen):
-    """One row in, any number out, without state: a select list of Spark SQL, or a registered Python mapper.
-
-    A mapper's options stand beside its name: `map: {mapper: tokens, column: value}`.
-    """
-
-    model_config = ConfigDict(json_schema_extra=_map_options)
-
-    select: tuple[Annotated[str, Field(min_length=1)], ...] | None = Field(
-        default=None,
-        min_length=1,
-        max_length=1000,
-        description="Spark SQL expressions with names, over input columns.",
-        examples=[["explode(split(tags, ',')) AS tag", "ms"]],
-    )
-    where: str | None = Field(
-        default=None,
-        min_length=1,
-        description="Only with select: which input rows it sees.",
-        examples=["ms IS NOT NULL"],
-    )
-    mapper: str | None = Field(
-        default=None,
-        min_length=1,
-        description="Instead of select: the name of a registered Python mapper.",
-        examples=["tokens"],
-    )
-    options: dict[str, _MapOption] = Field(
-        default_factory=dict,
-        description="Options of the mapper; they may stand beside its name instead.",
-        examples=[{"column": "value"}],
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _further_names_are_options(cls, raw: Any) -> Any:
-        if isinstance(raw, dict) and "mapper" in raw and "options" not in raw:
-            own = {name: raw[name] for name in ("mapper", "select", "where") if name in raw}
-            return {**own, "options": {name: value for name, value in raw.items() if name not in own}}
-        return raw
-
-    @field_validator("options")
-    @classmethod
-    def _small_options(cls, options: dict[str, _MapOption]) -> dict[str, _MapOption]:
-        for name, value in options.items():
-            refuse_large(name, value)
-        return options
-
-    @model_validator(mode="after")
-    def _one_way(self) -> Self:
-        if (self.select is None) == (self.mapper is None):
-            raise unmet("either select or mapper", "neither" if self.select is None else "both")
-        if self.mapper is not None and self.where is not None:
-            raise unmet("where only with select", "where with a mapper")
-        if self.select is not None and self.options:
-            raise unmet("options only with a mapper", "options with select")
-        return self

@@ -10,17 +10,9 @@ from skewless.document import LARGEST_COUNT, Frozen, unmet
 from skewless.spec.tagged import Tagged
 
 PolicyName = Literal[
-    "static",
-    "halving",
-    "doubling",
-    "virtual_tasks",
-    "partial_key",
-    "d_choices",
-    "w_choices",
-    "bounded_load",
+    "static", "halving", "doubling", "virtual_tasks", "partial_key", "d_choices", "w_choices", "bounded_load",
     "adaptive",
-]
-
+]  # fmt: skip
 
 #: A wave is at least this part of the input: the smallest says how finely files are cut.
 SMALLEST_WAVE = 1e-6
@@ -145,20 +137,14 @@ class Routing(Frozen):
         "approves it; by default none does.",
         examples=[0.1],
     )  # fmt: skip
-    warm_start: bool = Field(
-        default=True, description="Plan the first stage from the job's last run, if there is one.", examples=[False]
-    )
-    probe: bool = Field(
-        default=False,
-        description="For Python aggregates to which keys are unlike, as long as no earlier run has measured what rows "
-        "cost: a small stage measures that first or, of few rows, each slot takes several tasks with parts of all "
-        "heavy keys.",
-        examples=[True],
-    )
-    key_sample: bool = Field(
-        default=True,
-        description="Plan the first stage from a sample of the input's keys where no earlier run is a guide.",
-        examples=[False],
+    first_plan: tuple[Literal["last_run", "sample", "probe"], ...] = Field(
+        default=("last_run", "sample"),
+        max_length=3,
+        description="What the first stage is planned from: the job's last run, if there is one, and else a sample of "
+        "the input's keys; of neither, the plain ring. With probe, for Python aggregates to which keys are unlike, and "
+        "as long as no earlier run has measured what rows cost, a small stage measures that first or, of few rows, "
+        "each slot takes several tasks with parts of all heavy keys.",
+        examples=[["last_run"], ["last_run", "sample", "probe"], []],
     )
 
     @field_validator("policy", mode="before", json_schema_input_type=PolicyName | Policy)

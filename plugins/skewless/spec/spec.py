@@ -9,9 +9,9 @@ from pydantic import AfterValidator, Field, WithJsonSchema, field_validator, mod
 
 from skewless.document import Frozen, shortened, unmet
 from skewless.errors import SpecError
-from skewless.spec.aggregate_call import AggregateCall
+from skewless.spec.calls import AggregateCall, Map
 from skewless.spec.clusters import Sharing, SparkSizing
-from skewless.spec.input import ColumnName, Input, Map
+from skewless.spec.input import ColumnName, Input
 from skewless.spec.part import refuse_shared_paths
 from skewless.spec.result import Output, Quality
 from skewless.spec.routing import Routing
@@ -205,6 +205,11 @@ class JobSpec(Frozen):
     def result_key(self) -> tuple[str, ...]:
         """The columns in which no two rows of the result are alike: the key, and of several windows the window."""
         return self.key if self.windows is None else (*self.key, WINDOW_COLUMN)
+
+    @property
+    def states_path(self) -> str | None:
+        """Where states are kept; None if the spec does not say."""
+        return self.window.states if self.window else None
 
     @property
     def kept_parts(self) -> int | None:

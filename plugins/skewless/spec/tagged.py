@@ -13,16 +13,10 @@ from skewless.document import Frozen, unmet
 def _tell_editors(schema: dict[str, Any], model: type[Tagged]) -> None:
     """For each tag the fields beside it; and in the words of each field, the tags that it belongs to."""
     fields, by_default = schema["properties"], model.model_fields[model.TAG].default
-    schema["allOf"] = [
-        {
-            "if": {
-                "properties": {model.TAG: {"const": tag}},
-                **({} if tag == by_default else {"required": [model.TAG]}),
-            },
-            "then": {"propertyNames": {"enum": [name for name in fields if model.takes(tag, name)]}},
-        }
-        for tag in model.FIELDS_OF
-    ]
+    for tag in model.FIELDS_OF:
+        one = {"properties": {model.TAG: {"const": tag}}, "required": [model.TAG][tag == by_default :]}
+        names = [name for name in fields if model.takes(tag, name)]
+        schema.setdefault("allOf", []).append({"if": one, "then": {"propertyNames": {"enum": names}}})
     for name, field in fields.items():
         if name in model.told_apart():
             field["description"] = f"{', '.join(model.takers(name))}: {field['description']}"
@@ -58,25 +52,18 @@ class Tagged(Frozen):
         """Whether a tag has such a field."""
         return name in cls.FIELDS_OF[tag] or name not in cls.told_apart()
 
-    @property
-    def tag(self) -> str:
-        """What the tag says."""
-        return str(getattr(self, self.TAG))
-
     @model_validator(mode="after")
     def _has_fields_of_its_tag(self) -> Self:
-        for name in self.model_fields_set:
-            written = type(self).model_fields[name].alias or name
-            if not self.takes(self.tag, written):
-                raise unmet(
-                    f"{written} only with {self.WORD} {_any_of(self.takers(written))}", f"{self.WORD} {self.tag}"
-                )
+        tag, fields = getattr(self, self.TAG), type(self).model_fields
+        for name in (fields[one].alias or one for one in self.model_fields_set):
+            if not self.takes(tag, name):
+                raise unmet(f"{name} only with {self.WORD} {_any_of(self.takers(name))}", f"{self.WORD} {tag}")
         return self
 
     @model_serializer(mode="wrap")
     def _fields_of_its_tag(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        written = cast("dict[str, Any]", dump(self))
-        return {name: value for name, value in written.items() if self.takes(self.tag, name)}
+        tag, written = getattr(self, self.TAG), cast("dict[str, Any]", dump(self))
+        return {name: value for name, value in written.items() if self.takes(tag, name)}
 
 
 def _any_of(names: Iterable[str]) -> str:
