@@ -14,7 +14,7 @@ from benchmarks.simulation import NULL, Simulation, simulated_job
 from skewless.documents.job import Algebra, Job
 from skewless.documents.stage_report import Histogram
 from skewless.planner.drift import distance, drift, drifted_sentence
-from skewless.planner.first_plan import DRIFT_LIMIT, applies, plain_plan, sampled_plan, warm_plan
+from skewless.planner.first_plan import DRIFT_LIMIT, plain_plan, plans_from, sampled_plan, warm_plan
 from skewless.planner.forecast.key_sample import KeySample
 from skewless.planner.plain_ring import first_plan
 from skewless.routing.plan import PlanSource, RoutingPlan
@@ -128,7 +128,7 @@ def test_a_job_without_rows_has_nothing_to_plan() -> None:
 )
 def test_what_makes_no_forecast_or_wants_none_starts_on_the_plain_ring(routing: dict[str, Any]) -> None:
     job = job_from("/runs/b", **routing)
-    assert not applies(job.spec)
+    assert not plans_from(job.spec, "last_run")
     assert warm_plan(job, seen(2), seen(1)) == first_plan(job)
 
 

@@ -13,7 +13,7 @@ How much more depends on what is known of the cost of rows.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -53,19 +53,9 @@ TASKS_PER_SLOT, LEAST_TASK_ROWS = 8, 1_000
 STEADY = 0.05
 
 
-def applies(spec: JobSpec) -> bool:
-    """Whether the first plan can be made from an earlier run: the spec allows it, and its policy forecasts."""
-    return "last_run" in spec.routing.first_plan and _forecasts(spec)
-
-
-def samples(spec: JobSpec) -> bool:
-    """Whether the first plan can be made from a sample of the keys: the spec allows it, and its policy forecasts."""
-    return "sample" in spec.routing.first_plan and _forecasts(spec)
-
-
-def _forecasts(spec: JobSpec) -> bool:
-    policy = POLICIES.get(spec.enacted.routing.policy.name)
-    return policy is not None and policy.schedules
+def plans_from(spec: JobSpec, what: Literal["last_run", "sample"]) -> bool:
+    """Whether the first plan can be made from an earlier run or a sample: the spec allows it, its policy forecasts."""
+    return what in spec.routing.first_plan and POLICIES[spec.enacted.routing.policy.name].schedules
 
 
 def plain_plan(job: Job, reason: str) -> RoutingPlan:
@@ -89,7 +79,7 @@ def warm_plan(job: Job, last: Histogram, before: Histogram | None) -> RoutingPla
         PlanError: the policy splits a key that may not be split.
     """
     plain = first_plan(job)
-    if not applies(job.spec) or not plain.waves[1]:
+    if not plans_from(job.spec, "last_run") or not plain.waves[1]:
         return plain
     name = _name(job)
     if not last.seen_rows:
@@ -125,7 +115,7 @@ def sampled_plan(job: Job, plain: RoutingPlan, sample: KeySample) -> RoutingPlan
     Raises:
         PlanError: the policy splits a key that may not be split.
     """
-    if not samples(job.spec) or not plain.waves[1]:
+    if not plans_from(job.spec, "sample") or not plain.waves[1]:
         return plain
     histogram = sample.histogram(plain.ring.ring_bits, job.spec.routing.head_limit)
     if histogram is None:

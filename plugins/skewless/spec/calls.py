@@ -8,7 +8,6 @@ from pydantic import (
     ConfigDict,
     Field,
     SerializerFunctionWrapHandler,
-    field_validator,
     model_serializer,
     model_validator,
 )
@@ -24,7 +23,10 @@ class Call(Frozen):
     def apart(cls, raw: dict[str, Any]) -> dict[str, Any]:
         """What is written, with all that is no field as ``options``."""
         own = {name: value for name, value in raw.items() if name in cls.model_fields and name != "options"}
-        return {**own, "options": {name: value for name, value in raw.items() if name not in own}}
+        options = {name: value for name, value in raw.items() if name not in own}
+        for name, value in options.items():
+            refuse_large(name, value)
+        return {**own, "options": options}
 
     @model_serializer(mode="wrap")
     def _as_written(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -53,9 +55,7 @@ class AggregateCall(Call):
     model_config = ConfigDict(json_schema_extra=_short_call)
 
     function: str = Field(
-        min_length=1,
-        description="Name of a native or of a registered Python aggregate.",
-        examples=["approx_percentile"],
+        min_length=1, description="Name of a native or a registered Python aggregate.", examples=["approx_percentile"]
     )
     column: str | None = Field(
         default=None, description="The column it is of; `count` needs none, and then counts rows.", examples=["ms"]
@@ -77,7 +77,6 @@ class AggregateCall(Call):
                 raise unmet(
                     "a text, a number, true, false, null or a list of numbers", f"{name}: {shortened(value)}"[:120]
                 )
-            refuse_large(name, value)
             for one in value if isinstance(value, list) else ():
                 if isinstance(one, int) and int(float(one)) != one:  # the list becomes one of floats
                     raise unmet("numbers that a double holds", f"{name}: {one}"[:120])
@@ -103,24 +102,20 @@ class Map(Call):
     model_config = ConfigDict(json_schema_extra=_map_options)
 
     select: tuple[Annotated[str, Field(min_length=1)], ...] | None = Field(
-        default=None,
-        min_length=1,
-        max_length=1000,
+        default=None, min_length=1, max_length=1000,
         description="Spark SQL expressions with names, over input columns.",
         examples=[["explode(split(tags, ',')) AS tag", "ms"]],
-    )
+    )  # fmt: skip
     where: str | None = Field(
-        default=None,
-        min_length=1,
+        default=None, min_length=1,
         description="Only with select: which input rows it sees.",
         examples=["ms IS NOT NULL"],
-    )
+    )  # fmt: skip
     mapper: str | None = Field(
-        default=None,
-        min_length=1,
+        default=None, min_length=1,
         description="Instead of select: the name of a registered Python mapper.",
         examples=["tokens"],
-    )
+    )  # fmt: skip
     options: dict[str, _MapOption] = Field(default_factory=dict)
 
     @model_validator(mode="before")
@@ -128,13 +123,6 @@ class Map(Call):
     def _further_names_are_options(cls, raw: Any) -> Any:
         called = isinstance(raw, dict) and (raw.get("mapper") is not None or "options" in raw)
         return cls.apart(raw) if called else raw
-
-    @field_validator("options")
-    @classmethod
-    def _small_options(cls, options: dict[str, _MapOption]) -> dict[str, _MapOption]:
-        for name, value in options.items():
-            refuse_large(name, value)
-        return options
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:

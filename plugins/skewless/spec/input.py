@@ -50,13 +50,10 @@ class Input(Tagged):
 
     TAG = WORD = "format"
     FIELDS_OF: ClassVar = {
-        "parquet": ("parts", "columns", "schema"),
-        "orc": ("parts", "columns", "schema"),
+        **dict.fromkeys(("parquet", "orc"), ("parts", "columns", "schema")),
         "csv": ("parts", "header", "delimiter", "columns", "schema"),
-        "json": ("parts", "columns"),
-        "text": ("parts", "columns"),
-        "iceberg": ("at", "parts"),
-        "delta": ("at", "parts"),
+        **dict.fromkeys(("json", "text"), ("parts", "columns")),
+        **dict.fromkeys(PINNED, ("at", "parts")),
         "catalog": (),
     }
 
@@ -82,37 +79,32 @@ class Input(Tagged):
         examples=["{date}", 42],
     )
     parts: str | None = Field(
-        default=None,
-        min_length=1,
+        default=None, min_length=1,
         description="With a window: the partition column whose values, days like 2026-01-31, are the parts; by "
         "default the path itself names the part, by {date}. A table needs it; in Iceberg it may be a column of times "
         "that partitions the table by day or by hour.",
         examples=["date"],
-    )
+    )  # fmt: skip
     header: bool = Field(
         default=True, description="Whether the first line of each file names its columns.", examples=[False]
     )
     delimiter: str = Field(default=",", description="One character, or '\\t'.", examples=[";"])
     columns: dict[ColumnName, str] | None = Field(
-        default=None,
-        min_length=1,
+        default=None, min_length=1,
         description="Spark SQL type of columns of the files or of their folders; by default files and folders tell "
         "it. All columns in order where a csv has no header.",
         examples=[{"ms": "bigint", "at": "timestamp", "store": "string"}],
-    )
+    )  # fmt: skip
     missing_columns: Literal["fail", "evolve"] = Field(
-        default="fail",
-        alias="schema",
+        default="fail", alias="schema",
         description="Whether a file without a column that is read is refused, or has null there.",
         examples=["evolve"],
-    )
+    )  # fmt: skip
     cut_bytes: int = Field(
-        default=64 << 20,
-        ge=1 << 16,
-        le=1 << 40,
+        default=64 << 20, ge=1 << 16, le=1 << 40,
         description="A larger file is cut into pieces of about so many bytes; smaller ones where files are few.",
         examples=[128 << 20],
-    )
+    )  # fmt: skip
 
     @field_validator("path")
     @classmethod

@@ -63,12 +63,11 @@ class Quality(Frozen):
         examples=[[{"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "visitors"}}]],
     )
     freshness: str | None = Field(
-        default=None,
-        min_length=1,
+        default=None, min_length=1,
         description="With a window: a column of the input, a timestamp or a date; the quality report has its "
         "greatest value in each part.",
         examples=["clicked_at"],
-    )
+    )  # fmt: skip
 
 
 class SortColumn(NamedTuple):
@@ -95,7 +94,7 @@ class Output(Tagged):
     TAG = WORD = "format"
     FIELDS_OF: ClassVar = {
         **dict.fromkeys(("parquet", "orc", "csv", "json"), ("grace_hours", "allow_gap")),
-        **dict.fromkeys(("iceberg", "delta"), ("schema",)),
+        **dict.fromkeys(PINNED, ("schema",)),
     }
 
     model_config = ConfigDict(serialize_by_alias=True)
@@ -121,28 +120,24 @@ class Output(Tagged):
         examples=["day"],
     )
     columns: Literal["fail", "evolve"] = Field(
-        default="fail",
-        alias="schema",
+        default="fail", alias="schema",
         description="Whether a result with other columns than the table is refused, or adds its columns to the table.",
         examples=["evolve"],
-    )
+    )  # fmt: skip
     files: int = Field(default=4, ge=1, le=10_000, description="Files of the published result, at most.", examples=[16])
     sort: tuple[str, ...] = Field(
-        default=(),
-        max_length=100,
+        default=(), max_length=100,
         description="Columns of the result that it is sorted by, each perhaps with `desc`. Every file is sorted, and "
         "the files follow each other, so readers pass over files that cannot have what they look for. An Iceberg table "
         "that is made gets this sort order. It costs a second pass over the result.",
         examples=[["country desc"]],
-    )
+    )  # fmt: skip
     grace_hours: float = Field(
-        default=24,
-        ge=0,
-        le=8760,
+        default=24, ge=0, le=8760,
         description="Hours that a replaced version is kept beside the folder, for readers that still use it and for "
         "going back to it.",
         examples=[72],
-    )
+    )  # fmt: skip
     allow_gap: bool = Field(
         default=False,
         description="Publish also on a file system that cannot exchange two folders at once (NFS, say): a day that is "

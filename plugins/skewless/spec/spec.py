@@ -212,6 +212,11 @@ class JobSpec(Frozen):
         return self.window.states if self.window else None
 
     @property
+    def verified_keys(self) -> int | None:
+        """About so many keys are compared with all rows; None if none are."""
+        return self.window.verify if self.window else None
+
+    @property
     def kept_parts(self) -> int | None:
         """Of how many parts states are kept: None for all; 0 for a job that keeps none."""
         return 0 if self.window is None else self.window.kept_parts

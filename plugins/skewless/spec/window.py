@@ -64,27 +64,22 @@ class Window(Frozen):
         examples=["fail"],
     )
     verify: int | None = Field(
-        default=None,
-        ge=1,
-        le=1_000_000,
+        default=None, ge=1, le=1_000_000,
         description="About so many keys, other ones for each part, are computed from all rows and compared before "
         "anything is published; it costs a read of the whole window.",
         examples=[1000],
-    )
+    )  # fmt: skip
     keep: int | None = Field(
-        default=None,
-        ge=1,
-        le=10_000,
+        default=None, ge=1, le=10_000,
         description="States of so many parts are kept, at least those of the longest length; by default seven more "
         "than that, or with all those of all parts.",
         examples=[60],
-    )
+    )  # fmt: skip
     states: PathText | None = Field(
-        default=None,
-        min_length=1,
+        default=None, min_length=1,
         description="Where states are kept: a folder or a URL; by default beside the folder of the output.",
         examples=["/lake/states"],
-    )
+    )  # fmt: skip
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
