@@ -82,10 +82,10 @@ def simulated_job(
 
 
 def routing_section(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The section ``routing`` of a spec, from its fields and the knobs of its policy beside them."""
-    knobs = {name: value for name, value in fields.items() if name in Policy.told_apart()}
-    rest = {name: value for name, value in fields.items() if name not in knobs}
-    return {**rest, "policy": {"name": rest.get("policy", "adaptive"), **knobs}}
+    """The section ``routing`` of a spec, from its fields and knobs of any policies beside them."""
+    name, knobs = fields.get("policy", "adaptive"), Policy.told_apart() & fields.keys()
+    rest = {field: value for field, value in fields.items() if field not in knobs}
+    return {**rest, "policy": {"name": name, **{knob: fields[knob] for knob in knobs if Policy.takes(name, knob)}}}
 
 
 def _consecutive(unit_rows: Sequence[int], weights: Sequence[float]) -> tuple[tuple[int, ...], ...]:

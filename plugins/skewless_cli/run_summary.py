@@ -17,7 +17,7 @@ from skewless.run.attempt import DOCUMENT
 from skewless.run.certificate import run_certificate, stage_certificate
 from skewless.run.directory import RESULT_STEP, RunDirectory, stage_step
 from skewless.run.publication import publication_of, superseded_by
-from skewless.spec.window import WINDOW_COLUMN
+from skewless.spec.result import WINDOW_COLUMN
 from skewless.standing.kept_merges import choice_of
 
 

@@ -36,7 +36,7 @@ from skewless.run.directory import (
     RunDirectory,
 )
 from skewless.run.publication import Identity, Overtaken
-from skewless.spec.window import Window
+from skewless.spec.result import Window
 from skewless.standing.window_choice import WindowCandidate, WindowChoice
 from skewless_airflow.run_store import run_location
 from skewless_airflow.web.rendering.words import required_words

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from skewless.errors import SpecError
 from skewless.run.directory import RunDirectory
 from skewless.run.publication import record_of
-from skewless.spec.window import Window
+from skewless.spec.result import Window
 from skewless_cli.states_view import location_of
 from skewless_lake.catalogs import open_catalog
 from skewless_lake.publication import publish_run

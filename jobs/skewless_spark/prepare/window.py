@@ -23,8 +23,8 @@ from skewless.documents.window import MOST_REASONS, JobWindow, WindowPart, Windo
 from skewless.errors import DocumentError, InputError, RunDirectoryError, SpecError
 from skewless.mapping import GROUP as MAPPERS
 from skewless.spec.part import Part, part_place, parts_between, parts_until
+from skewless.spec.result import Window
 from skewless.spec.spec import JobSpec
-from skewless.spec.window import Window
 from skewless.standing.changes import FileName, FoundFile
 from skewless.standing.fingerprint import fingerprint_of
 from skewless.standing.parts import counted_files, follow_rewrites, keep_part, plan_part

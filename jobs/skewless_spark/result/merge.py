@@ -17,7 +17,7 @@ from skewless.documents.stage_report import StageReport
 from skewless.errors import LostRaceError
 from skewless.run.attempt import Attempt, Fence
 from skewless.run.directory import PART_LINES, RESULT_STEP, RunDirectory, stage_step
-from skewless.spec.window import WINDOW_COLUMN
+from skewless.spec.result import WINDOW_COLUMN
 from skewless_spark.result.copies import FOLDER, can_be_copied, write_copies
 from skewless_spark.result.ordering import sorted_results
 from skewless_spark.result.output_formats import published_files

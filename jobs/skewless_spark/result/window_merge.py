@@ -24,7 +24,7 @@ from skewless.documents.window import JobWindow, PartVersion, WindowPart
 from skewless.errors import DocumentError, LedgerError, RunDirectoryError, SkewlessError
 from skewless.run.attempt import Attempt
 from skewless.run.directory import PART_LINES, RESULT_STEP, RunDirectory
-from skewless.spec.window import WINDOW_COLUMN
+from skewless.spec.result import WINDOW_COLUMN
 from skewless.standing.fingerprint import Fingerprint
 from skewless.standing.kept_merges import WindowParts, plan_night
 from skewless.standing.parts import newest_row, next_version

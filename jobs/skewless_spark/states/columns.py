@@ -13,7 +13,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 from skewless.documents.job import STATE_FORM, Job
 from skewless.errors import DocumentError
 from skewless.routing.hashing import OFFSET_BITS
-from skewless.spec.window import WINDOW_COLUMN
+from skewless.spec.result import WINDOW_COLUMN
 from skewless.standing.changes import rank_runs
 from skewless_spark.aggregates.binding import BoundAggregate, bind, native_of, python_of
 from skewless_spark.aggregates.definition import Arguments, NativeAggregate

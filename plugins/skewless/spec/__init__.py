@@ -4,11 +4,10 @@ from skewless.spec.calls import AggregateCall, Map
 from skewless.spec.clusters import Sharing, SparkSizing
 from skewless.spec.input import Input
 from skewless.spec.reading import load_spec, parse_spec
-from skewless.spec.result import Expectation, Output, Quality
+from skewless.spec.result import Expectation, Output, Quality, Window
 from skewless.spec.routing import Policy, Routing
 from skewless.spec.schedule import Schedule
 from skewless.spec.spec import JobSpec
-from skewless.spec.window import Window
 
 __all__ = [
     "AggregateCall", "Expectation", "Input", "JobSpec", "Map", "Output", "Policy", "Quality", "Routing",

@@ -7,8 +7,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from skewless.document import shortened, unmet
-from skewless.spec.tagged import Tagged
+from skewless.document import Tagged, shortened, unmet
 
 ColumnName = Annotated[str, Field(min_length=1)]
 #: Our own columns have this prefix wherever they stand beside columns of an input, none of which may have it.

@@ -6,8 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from skewless.document import LARGEST_COUNT, Frozen, unmet
-from skewless.spec.tagged import Tagged
+from skewless.document import LARGEST_COUNT, Frozen, Tagged, unmet
 
 PolicyName = Literal[
     "static", "halving", "doubling", "virtual_tasks", "partial_key", "d_choices", "w_choices", "bounded_load",

@@ -13,10 +13,9 @@ from skewless.spec.calls import AggregateCall, Map
 from skewless.spec.clusters import Sharing, SparkSizing
 from skewless.spec.input import ColumnName, Input
 from skewless.spec.part import refuse_shared_paths
-from skewless.spec.result import Output, Quality
+from skewless.spec.result import WINDOW_COLUMN, Length, Output, Quality, Window, as_window
 from skewless.spec.routing import Routing
 from skewless.spec.schedule import Schedule
-from skewless.spec.window import WINDOW_COLUMN, Length, Window, as_window
 
 _NAME = r"[A-Za-z][A-Za-z0-9_]{0,99}"
 
