@@ -9,7 +9,8 @@ import pytest
 from skewless.errors import SpecError
 from skewless.planner.policies import POLICIES
 from skewless.spec.reading import load_spec, parse_spec
-from skewless.spec.routing import PolicyName
+from skewless.spec.result import Window
+from skewless.spec.routing import Policy, PolicyName
 from skewless.spec.spec import JobSpec
 
 GOOD = """
@@ -120,6 +121,12 @@ def test_overrides_are_read_as_yaml() -> None:
     ))  # fmt: skip
     assert (spec.routing.policy.name, spec.routing.waves, spec.key) == ("static", (1, 8), ("a", "b"))
     assert (spec.aggregates["columns"].options, spec.description) == ({"bins": 32}, "a = b")
+
+
+def test_an_override_may_step_into_what_is_written_as_one_value() -> None:
+    given = GOOD.replace("{path: corpus/tokens}", "{path: 'corpus/{date}'}") + "window: 7\nrouting: {policy: halving}\n"
+    spec = parse_spec(given, "spec", ("window.late=fail", "routing.policy.rounds=2"))
+    assert (spec.window, spec.routing.policy) == (Window(length=7, late="fail"), Policy(name="halving", rounds=2))
 
 
 @pytest.mark.parametrize(
