@@ -41,7 +41,7 @@ def test_the_catalog_s_specs_are_good() -> None:
 
 
 def test_every_policy_of_the_spec_exists() -> None:
-    assert set(get_args(PolicyName)) == set(POLICIES)
+    assert set(get_args(PolicyName)) == set(POLICIES) == set(Policy.FIELDS_OF)
 
 
 @pytest.mark.parametrize(

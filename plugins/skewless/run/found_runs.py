@@ -17,6 +17,7 @@ from skewless.run.directory import RESULT_STEP, RunDirectory
 from skewless.run.folder import MAKING
 from skewless.run.publication import Publication, publication_of
 from skewless.run.written_path import as_written
+from skewless.spec.input import PINNED
 from skewless.spec.part import Part
 from skewless.spec.result import Output
 
@@ -91,7 +92,7 @@ def _read(location: str) -> FoundRun | None:
         part = Part(dt.date.fromisoformat(job["date"]), job.get("hour"))
         turn, output_path = int(job.get("turn", 0)), str(job["output_path"])
         grace_hours = float(job["spec"]["output"].get("grace_hours", Output.model_fields["grace_hours"].default))
-        of_table = any(job["spec"]["output"].get(kind) is not None for kind in ("iceberg", "delta"))
+        of_table = job["spec"]["output"]["format"] in PINNED
         publication, finished = publication_of(run), run.commit_of(RESULT_STEP) is not None
     except (SkewlessError, OSError, LookupError, TypeError, ValueError):
         return None
